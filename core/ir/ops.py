@@ -1,0 +1,187 @@
+"""The operations of the IR, each with its meaning in words.
+
+The same meanings stand as SMT terms in verify/semantics.py and as plain Python in
+core/ir/evaluate.py; tests compare the two by brute force. A change here, there or in the SMT terms
+makes every proof stale.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class Ops(enum.IntEnum):
+    """One name for each kind of node."""
+
+    # leaves
+    CONST = enum.auto()
+    UNIQUE = enum.auto()
+    DEVICE = enum.auto()
+    BUFFER = enum.auto()
+    PARAM = enum.auto()
+    IOTA = enum.auto()
+    RANGE = enum.auto()
+    # one source
+    NEG = enum.auto()
+    NOT = enum.auto()
+    SQRT = enum.auto()
+    EXP2 = enum.auto()
+    LOG2 = enum.auto()
+    SIN = enum.auto()
+    TRUNC = enum.auto()
+    CAST = enum.auto()
+    BITCAST = enum.auto()
+    # two sources
+    ADD = enum.auto()
+    MUL = enum.auto()
+    FDIV = enum.auto()
+    FLOORDIV = enum.auto()
+    MOD = enum.auto()
+    TRUNCDIV = enum.auto()
+    TRUNCMOD = enum.auto()
+    MAX = enum.auto()
+    MIN = enum.auto()
+    AND = enum.auto()
+    OR = enum.auto()
+    XOR = enum.auto()
+    SHL = enum.auto()
+    SHR = enum.auto()
+    CMPLT = enum.auto()
+    CMPEQ = enum.auto()
+    # three sources
+    WHERE = enum.auto()
+    MULACC = enum.auto()
+    # movement (TensorGraph)
+    RESHAPE = enum.auto()
+    PERMUTE = enum.auto()
+    EXPAND = enum.auto()
+    PAD = enum.auto()
+    SHRINK = enum.auto()
+    FLIP = enum.auto()
+    SKEW = enum.auto()
+    # other tensor operations
+    REDUCE_AXIS = enum.auto()
+    CONTIGUOUS = enum.auto()
+    DETACH = enum.auto()
+    COPY = enum.auto()
+    # memory and loops (Kernel, Program, Linear)
+    INDEX = enum.auto()
+    LOAD = enum.auto()
+    STORE = enum.auto()
+    REDUCE = enum.auto()
+    ACCUMULATOR = enum.auto()
+    UPDATE = enum.auto()
+    RESULT = enum.auto()
+    END = enum.auto()
+    # vectors (Program, Linear)
+    BROADCAST = enum.auto()
+    HREDUCE = enum.auto()
+    # structure
+    CALL = enum.auto()
+    SINK = enum.auto()
+    LINEAR = enum.auto()
+
+    def __repr__(self) -> str:
+        return f"Ops.{self.name}"
+
+    __str__ = __repr__
+
+
+UNARY = frozenset({Ops.NEG, Ops.NOT, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.TRUNC})
+BINARY = frozenset(
+    {
+        Ops.ADD, Ops.MUL, Ops.FDIV, Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.MAX,
+        Ops.MIN, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.CMPLT, Ops.CMPEQ,
+    }
+)  # fmt: skip
+TERNARY = frozenset({Ops.WHERE, Ops.MULACC})
+CASTS = frozenset({Ops.CAST, Ops.BITCAST})
+ALU = UNARY | BINARY | TERNARY
+ELEMENTWISE = ALU | CASTS
+COMPARE = frozenset({Ops.CMPLT, Ops.CMPEQ})
+COMMUTATIVE = frozenset(
+    {Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN, Ops.AND, Ops.OR, Ops.XOR, Ops.CMPEQ}
+)
+MOVEMENT = frozenset(
+    {Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FLIP, Ops.SKEW}
+)
+
+MEANING: dict[Ops, str] = {
+    Ops.CONST: "The value `arg`; with a vector type, the lanes `arg[0], arg[1], ...`.",
+    Ops.UNIQUE: "A number that makes a buffer different from every other buffer.",
+    Ops.DEVICE: "The name of a device.",
+    Ops.BUFFER: "`arg` elements of memory; sources: UNIQUE, DEVICE. Shape (arg,).",
+    Ops.PARAM: "Parameter `arg = (slot, size)` of a kernel: `size` elements of memory.",
+    Ops.IOTA: "The integers 0, 1, ..., arg-1, wrapped to the type. Shape (arg,).",
+    Ops.RANGE: "The counter 0, 1, ..., n-1 of a loop; source: n; arg = (number, AxisRole).",
+    Ops.NEG: "-x. Ints: modulo 2**bits. Floats: the sign bit flipped.",
+    Ops.NOT: "Bools: logical not. Ints: every bit flipped.",
+    Ops.SQRT: "Square root, correctly rounded; of a negative number NaN; of -0.0 it is -0.0.",
+    Ops.EXP2: "2**x, within the published error bound (docs/numerics.md).",
+    Ops.LOG2: "Logarithm to base 2, within the published error bound; NaN below 0, -inf at 0.",
+    Ops.SIN: "Sine of x radians, within the published error bound; NaN at infinities.",
+    Ops.TRUNC: "Floats: rounded towards zero to an integral value, sign of zero kept.",
+    Ops.CAST: (
+        "The value in another type. To bool: x != 0 (NaN is true). Int to int: modulo 2**bits. Int"
+        " to float and float to float: rounded to nearest even. Float to int: towards zero,"
+        " saturating at the ends of the type, NaN gives 0. Bool to number: 0 or 1."
+    ),
+    Ops.BITCAST: "The same bits read as another type of the same width.",
+    Ops.ADD: "Ints: modulo 2**bits. Floats: IEEE, to nearest even. Not on bools.",
+    Ops.MUL: "Ints: modulo 2**bits. Floats: IEEE, to nearest even. Not on bools.",
+    Ops.FDIV: "Floats: IEEE division, to nearest even.",
+    Ops.FLOORDIV: "Ints: rounded towards minus infinity, modulo 2**bits; x // 0 = 0.",
+    Ops.MOD: "Ints: x - (x // y) * y, so it has the sign of y; x % 0 = 0.",
+    Ops.TRUNCDIV: "Ints: rounded towards zero, modulo 2**bits; by 0 it is 0.",
+    Ops.TRUNCMOD: "Ints: x - truncdiv(x, y) * y, so it has the sign of x; by 0 it is 0.",
+    Ops.MAX: "The larger. Floats: NaN if either is NaN; -0.0 is below 0.0. Not on bools.",
+    Ops.MIN: "The smaller. Floats: NaN if either is NaN; -0.0 is below 0.0. Not on bools.",
+    Ops.AND: "Bools and ints: bitwise and.",
+    Ops.OR: "Bools and ints: bitwise or.",
+    Ops.XOR: "Bools and ints: bitwise exclusive or.",
+    Ops.SHL: "Machine ints: x * 2**y modulo 2**bits; 0 if y, read as unsigned, is bits or more.",
+    Ops.SHR: (
+        "Machine ints: x // 2**y (signed: copies the sign; unsigned: fills with 0); if y, read as"
+        " unsigned, is bits or more: 0, or -1 for a negative x."
+    ),
+    Ops.CMPLT: "x < y as a bool; false if either is NaN. On bools, false < true.",
+    Ops.CMPEQ: "x == y as a bool; false if either is NaN; -0.0 == 0.0.",
+    Ops.WHERE: "The second source where the first (a bool) is true, else the third.",
+    Ops.MULACC: (
+        "x * y + z. Ints: modulo 2**bits. Floats: only inside a reduction, where one or two"
+        " roundings are both allowed."
+    ),
+    Ops.RESHAPE: "The same elements in row-major order under the shape `arg`.",
+    Ops.PERMUTE: "Axis k of the result is axis arg[k] of the source.",
+    Ops.EXPAND: "Axes of size 1 repeated to the sizes `arg`.",
+    Ops.PAD: "arg[k] = (before, after) elements 0 (or false) added to axis k.",
+    Ops.SHRINK: "arg[k] = (begin, end): the elements begin <= i < end of axis k.",
+    Ops.FLIP: "Axes k with arg[k] true reversed.",
+    Ops.SKEW: (
+        "arg = (axis, by, step, size): y[.., i, ..] = x[.., i + step * k, ..] where i is the index on"
+        " `axis`, k the index on axis `by`; 0 (false) outside of x. Axis `axis` gets `size`."
+    ),
+    Ops.REDUCE_AXIS: (
+        "arg = (op, axes): the axes reduced to size 1 by op in ADD, MUL, MAX, MIN. The order is not"
+        " specified. Over nothing: 0, 1, the smallest, the largest value."
+    ),
+    Ops.CONTIGUOUS: "The same values, and they get a buffer.",
+    Ops.DETACH: "The same values; no gradient passes.",
+    Ops.COPY: "The same values on the device `arg`.",
+    Ops.INDEX: "The place of element src[1] of the buffer src[0]; src[2], a bool, is its gate.",
+    Ops.LOAD: "The element at an INDEX; 0 (false) where the gate is false.",
+    Ops.STORE: "Write src[1] at the INDEX src[0]; nothing where the gate is false.",
+    Ops.REDUCE: (
+        "src[0] combined by `arg` (ADD, MUL, MAX, MIN) over all values of the RANGEs src[1:]. The"
+        " order is not specified. Starts from the identity of `arg` (0.0 for a float ADD)."
+    ),
+    Ops.ACCUMULATOR: "A register; set to src[0] before the loops src[1:] begin; arg tells it apart.",
+    Ops.UPDATE: "Set the accumulator src[0] to src[1]; runs inside all its loops.",
+    Ops.RESULT: "The accumulator of the UPDATE src[0], after its loops have ended.",
+    Ops.END: "Linear only: the end of the body of the loop src[0].",
+    Ops.BROADCAST: "A vector with the scalar src[0] in every lane.",
+    Ops.HREDUCE: "The lanes of src[0] combined by `arg`, in an order that is not specified.",
+    Ops.CALL: "Run the kernel src[0] on the buffers src[1:]; the first is written. arg: CallInfo.",
+    Ops.SINK: "Holds the roots of a graph.",
+    Ops.LINEAR: "The nodes of a program in the order in which they run.",
+}

@@ -1,0 +1,131 @@
+"""Shapes of tensor nodes: one function an op, from source shapes and arg to the result's shape.
+
+Owns: the legality of movement arguments. Does not own: broadcasting of user input (core/tensor).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from proofgrad.core.ir.ops import Ops
+
+Shape = tuple[int, ...]
+
+
+class ShapeError(ValueError):
+    """Shapes that do not go together: says which, and what was expected."""
+
+
+def show(shape: Sequence[int]) -> str:
+    return str(tuple(shape))
+
+
+def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Elements between neighbours along each axis of a row-major layout."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def _buffer(_: tuple[Shape, ...], arg: int) -> Shape:
+    return (arg,)
+
+
+def _param(_: tuple[Shape, ...], arg: tuple[int, int]) -> Shape:
+    return (arg[1],)
+
+
+def _same(shapes: tuple[Shape, ...], _: Any) -> Shape:
+    return shapes[0]
+
+
+def _reshape(shapes: tuple[Shape, ...], arg: Shape) -> Shape:
+    old = shapes[0]
+    if any(size < 0 for size in arg) or prod(old) != prod(arg):
+        raise ShapeError(
+            f"cannot reshape {show(old)} ({prod(old)} elements) to {show(arg)} ({prod(arg)});"
+            f" sizes must multiply to the same count"
+        )
+    return arg
+
+
+def _permute(shapes: tuple[Shape, ...], arg: tuple[int, ...]) -> Shape:
+    old = shapes[0]
+    if sorted(arg) != list(range(len(old))):
+        raise ShapeError(f"permute {arg} must name each axis of {show(old)} once")
+    return tuple([old[axis] for axis in arg])
+
+
+def _expand(shapes: tuple[Shape, ...], arg: Shape) -> Shape:
+    old = shapes[0]
+    _same_rank("expand", old, arg)
+    for axis, (size, target) in enumerate(zip(old, arg)):
+        if size != target and size != 1:
+            raise ShapeError(
+                f"cannot expand {show(old)} to {show(arg)}: axis {axis} has size {size}, not 1"
+            )
+    return arg
+
+
+def _pad(shapes: tuple[Shape, ...], arg: tuple[tuple[int, int], ...]) -> Shape:
+    old = shapes[0]
+    _same_rank("pad", old, arg)
+    if any(before < 0 or after < 0 for before, after in arg):
+        raise ShapeError(f"pad {arg} of {show(old)} must not be negative; use shrink to cut")
+    return tuple([before + size + after for size, (before, after) in zip(old, arg)])
+
+
+def _shrink(shapes: tuple[Shape, ...], arg: tuple[tuple[int, int], ...]) -> Shape:
+    old = shapes[0]
+    _same_rank("shrink", old, arg)
+    if any(not 0 <= begin <= end <= size for size, (begin, end) in zip(old, arg)):
+        raise ShapeError(f"shrink {arg} of {show(old)} must keep 0 <= begin <= end <= size")
+    return tuple([end - begin for begin, end in arg])
+
+
+def _flip(shapes: tuple[Shape, ...], arg: tuple[bool, ...]) -> Shape:
+    _same_rank("flip", shapes[0], arg)
+    return shapes[0]
+
+
+def _skew(shapes: tuple[Shape, ...], arg: tuple[int, int, int, int]) -> Shape:
+    old = shapes[0]
+    axis, by, _, size = arg
+    if not (0 <= axis < len(old) and 0 <= by < len(old)) or axis == by or size < 0:
+        raise ShapeError(f"skew {arg} needs two different axes of {show(old)} and a size of 0 or more")
+    return old[:axis] + (size,) + old[axis + 1 :]
+
+
+def _reduce_axis(shapes: tuple[Shape, ...], arg: tuple[Ops, tuple[int, ...]]) -> Shape:
+    old, axes = shapes[0], arg[1]
+    if any(not 0 <= axis < len(old) for axis in axes):
+        raise ShapeError(f"reduce over axes {axes} of {show(old)}: no such axis")
+    return tuple([1 if axis in axes else size for axis, size in enumerate(old)])
+
+
+def _same_rank(name: str, old: Shape, arg: Sequence[Any]) -> None:
+    if len(old) != len(arg):
+        raise ShapeError(f"{name} {tuple(arg)} has {len(arg)} entries for {len(old)} axes {show(old)}")
+
+
+TENSOR_SHAPES: dict[Ops, Callable[[tuple[Shape, ...], Any], Shape]] = {
+    Ops.BUFFER: _buffer,
+    Ops.PARAM: _param,
+    Ops.IOTA: _buffer,
+    Ops.CONTIGUOUS: _same,
+    Ops.DETACH: _same,
+    Ops.COPY: _same,
+    Ops.RESHAPE: _reshape,
+    Ops.PERMUTE: _permute,
+    Ops.EXPAND: _expand,
+    Ops.PAD: _pad,
+    Ops.SHRINK: _shrink,
+    Ops.FLIP: _flip,
+    Ops.SKEW: _skew,
+    Ops.REDUCE_AXIS: _reduce_axis,
+}

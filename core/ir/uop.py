@@ -1,0 +1,251 @@
+"""UOp, the one node type of every graph: immutable, hash-consed, with one meaning for each op.
+
+Owns: construction, shapes of tensor nodes, walks, substitution, operator sugar. Does not own:
+which graphs are legal (forms.py), values (evaluate.py), text (text.py), rewriting (core/rewrite).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from weakref import WeakValueDictionary
+
+from proofgrad.core.ir.dtypes import DType, as_constant, dtypes
+from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
+from proofgrad.core.ir.shapes import TENSOR_SHAPES, Shape, ShapeError, show
+
+
+class AxisRole(enum.Enum):
+    """How a loop runs. Chosen by a heuristic; every choice computes the same values."""
+
+    LOOP = "loop"  # one after the other
+    REDUCE = "reduce"  # one after the other, feeding an accumulator
+    THREAD = "thread"  # shared out over CPU threads: the kernel gets its first and last value
+    GLOBAL = "global"  # one GPU work item a value
+    VECTOR = "vector"  # the lanes of vector registers
+    UPCAST = "upcast"  # unrolled into separate registers
+
+    def __repr__(self) -> str:
+        return f"AxisRole.{self.name}"
+
+
+class UOp:
+    """A node. `UOp(op, dtype, src, arg)` twice with the same parts is the same object.
+
+    `shape` is the shape of a tensor node; scalars and kernel-level nodes have the shape ().
+    """
+
+    __slots__ = ("op", "dtype", "src", "arg", "shape", "__weakref__")
+    op: Ops
+    dtype: DType
+    src: tuple[UOp, ...]
+    arg: Any
+    shape: Shape
+
+    def __new__(
+        cls, op: Ops, dtype: DType = dtypes.void, src: tuple[UOp, ...] = (), arg: Any = None
+    ) -> UOp:
+        key_arg = _key(arg) if op is Ops.CONST else arg
+        key = (op, dtype, src, key_arg)
+        node = _NODES.get(key)
+        if node is not None:
+            return node
+        node = object.__new__(cls)
+        set_field = object.__setattr__
+        set_field(node, "op", op)
+        set_field(node, "dtype", dtype)
+        set_field(node, "src", src)
+        set_field(node, "arg", arg)
+        set_field(node, "shape", _shape(op, src, arg))
+        _NODES[key] = node
+        return node
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a UOp is immutable; cannot set {name}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (UOp, (self.op, self.dtype, self.src, self.arg))
+
+    def __repr__(self) -> str:
+        from proofgrad.core.ir.text import show_uop
+
+        return show_uop(self)
+
+    # -- construction ---------------------------------------------------------------------------
+
+    @staticmethod
+    def const(dtype: DType, value: Any) -> UOp:
+        """The constant `value` of the scalar type `dtype`. Raises: OverflowError."""
+        return UOp(Ops.CONST, dtype, (), as_constant(value, dtype))
+
+    @staticmethod
+    def index(value: int) -> UOp:
+        return UOp(Ops.CONST, dtypes.index, (), value)
+
+    @staticmethod
+    def range(size: int | UOp, number: int, role: AxisRole = AxisRole.LOOP) -> UOp:
+        """The counter of a loop over 0 .. size-1; `number` tells loops of a kernel apart."""
+        bound = UOp.index(size) if isinstance(size, int) else size
+        return UOp(Ops.RANGE, dtypes.index, (bound,), (number, role))
+
+    @staticmethod
+    def sink(*roots: UOp) -> UOp:
+        return UOp(Ops.SINK, dtypes.void, roots)
+
+    def alu(self, op: Ops, *others: UOp) -> UOp:
+        """`op` applied to this node and `others`; comparisons give bools of the same lanes."""
+        src = (self, *others)
+        dtype = dtypes.bool.vec(self.dtype.lanes) if op in COMPARE else src[-1].dtype
+        return UOp(op, dtype, src)
+
+    def cast(self, dtype: DType) -> UOp:
+        return self if self.dtype is dtype else UOp(Ops.CAST, dtype, (self,))
+
+    def bitcast(self, dtype: DType) -> UOp:
+        return self if self.dtype is dtype else UOp(Ops.BITCAST, dtype, (self,))
+
+    def const_like(self, value: Any) -> UOp:
+        """The constant `value` with the type of this node, in every lane."""
+        constant = UOp.const(self.dtype.scalar, value)
+        return constant if self.dtype.lanes == 1 else UOp(Ops.BROADCAST, self.dtype, (constant,))
+
+    def replace(self, **parts: Any) -> UOp:
+        """This node with some of op, dtype, src, arg exchanged."""
+        return UOp(
+            parts.get("op", self.op),
+            parts.get("dtype", self.dtype),
+            parts.get("src", self.src),
+            parts.get("arg", self.arg),
+        )
+
+    def with_src(self, src: tuple[UOp, ...]) -> UOp:
+        return self if src == self.src else UOp(self.op, self.dtype, src, self.arg)
+
+    # -- operators (scalars and index terms; Tensor has its own) ----------------------------------
+
+    def _operand(self, other: Any) -> UOp:
+        return other if isinstance(other, UOp) else self.const_like(other)
+
+    def __neg__(self) -> UOp:
+        return self.alu(Ops.NEG)
+
+    def __invert__(self) -> UOp:
+        return self.alu(Ops.NOT)
+
+    def __add__(self, other: Any) -> UOp:
+        return self.alu(Ops.ADD, self._operand(other))
+
+    def __radd__(self, other: Any) -> UOp:
+        return self._operand(other).alu(Ops.ADD, self)
+
+    def __sub__(self, other: Any) -> UOp:
+        return self.alu(Ops.ADD, self._operand(other).alu(Ops.NEG))
+
+    def __rsub__(self, other: Any) -> UOp:
+        return self._operand(other) - self
+
+    def __mul__(self, other: Any) -> UOp:
+        return self.alu(Ops.MUL, self._operand(other))
+
+    def __rmul__(self, other: Any) -> UOp:
+        return self._operand(other).alu(Ops.MUL, self)
+
+    def __truediv__(self, other: Any) -> UOp:
+        return self.alu(Ops.FDIV, self._operand(other))
+
+    def __floordiv__(self, other: Any) -> UOp:
+        return self.alu(Ops.FLOORDIV, self._operand(other))
+
+    def __mod__(self, other: Any) -> UOp:
+        return self.alu(Ops.MOD, self._operand(other))
+
+    def __and__(self, other: Any) -> UOp:
+        return self.alu(Ops.AND, self._operand(other))
+
+    def __or__(self, other: Any) -> UOp:
+        return self.alu(Ops.OR, self._operand(other))
+
+    def __xor__(self, other: Any) -> UOp:
+        return self.alu(Ops.XOR, self._operand(other))
+
+    def __lshift__(self, other: Any) -> UOp:
+        return self.alu(Ops.SHL, self._operand(other))
+
+    def __rshift__(self, other: Any) -> UOp:
+        return self.alu(Ops.SHR, self._operand(other))
+
+    def __lt__(self, other: Any) -> UOp:
+        return self.alu(Ops.CMPLT, self._operand(other))
+
+    def __gt__(self, other: Any) -> UOp:
+        return self._operand(other).alu(Ops.CMPLT, self)
+
+    def eq(self, other: Any) -> UOp:
+        """self == other, as a node (`==` itself asks whether two nodes are the same object)."""
+        return self.alu(Ops.CMPEQ, self._operand(other))
+
+    def maximum(self, other: Any) -> UOp:
+        return self.alu(Ops.MAX, self._operand(other))
+
+    def minimum(self, other: Any) -> UOp:
+        return self.alu(Ops.MIN, self._operand(other))
+
+    def where(self, if_true: UOp, if_false: UOp) -> UOp:
+        """`if_true` where this bool is true, else `if_false`."""
+        return self.alu(Ops.WHERE, if_true, if_false)
+
+    # -- walks ----------------------------------------------------------------------------------
+
+    def toposort(self, enter: Callable[[UOp], bool] | None = None) -> list[UOp]:
+        """Every node below and including this one, sources first; `enter(node)` false stops."""
+        return toposort((self,), enter)
+
+    def substitute(self, changes: Mapping[UOp, UOp]) -> UOp:
+        """This graph with each key of `changes` exchanged for its value (not repeated)."""
+        done: dict[UOp, UOp] = dict(changes)
+        for node in self.toposort(lambda n: n not in changes):
+            if node not in done:
+                done[node] = node.with_src(tuple([done[s] for s in node.src]))
+        return done[self]
+
+
+_NODES: WeakValueDictionary[tuple[Any, ...], UOp] = WeakValueDictionary()
+
+
+def toposort(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None = None) -> list[UOp]:
+    """Every node below and including `roots`, sources first, without recursion."""
+    order: list[UOp] = []
+    seen: set[UOp] = set()
+    stack: list[tuple[UOp, bool]] = [(root, False) for root in reversed(list(roots))]
+    while stack:
+        node, sources_done = stack.pop()
+        if sources_done:
+            order.append(node)
+            continue
+        if node in seen:
+            continue
+        seen.add(node)
+        stack.append((node, True))
+        if enter is None or enter(node):
+            stack.extend([(s, False) for s in reversed(node.src) if s not in seen])
+    return order
+
+
+def _key(arg: Any) -> Any:
+    """Constants by value and sign and type: 0.0, -0.0, 0 and False are four; NaN is one."""
+    if isinstance(arg, tuple):
+        return tuple([_key(a) for a in arg])
+    return (type(arg), arg.hex()) if type(arg) is float else (type(arg), arg)
+
+
+def _shape(op: Ops, src: tuple[UOp, ...], arg: Any) -> Shape:
+    if op in ELEMENTWISE:
+        shape = src[0].shape
+        for other in src[1:]:
+            if other.shape != shape:
+                shapes = ", ".join(show(s.shape) for s in src)
+                raise ShapeError(f"{op.name.lower()} of different shapes: {shapes}")
+        return shape
+    rule = TENSOR_SHAPES.get(op)
+    return () if rule is None else rule(tuple([s.shape for s in src]), arg)

@@ -1,0 +1,226 @@
+"""Rules as data: what the parser makes, the prover proves, the ledger stores and the engine runs.
+
+Owns: the term language of rules and its JSON form. Does not own: the text syntax (verify/dsl), the
+meaning in SMT (verify), matching (matcher.py). A rule contains no code.
+
+A rule file is elaborated into `Rule` objects. The same objects are exported to SMT and compiled
+into matchers; the ledger stores their JSON, so nothing needs the parser at run time.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, fields
+from typing import Any, Union
+
+
+class RuleKind(enum.Enum):
+    """What a line claims, and so what has to be proven of it."""
+
+    REWRITE = "rewrite"  # left = right, for every value of the variables that meets `where`
+    COTANGENT = "cotangent"  # right[k] = cotangent of source k of left, given the cotangent g
+    BOUNDS = "bounds"  # low <= left <= high
+
+
+# -- terms: nodes of the graph ------------------------------------------------------------------
+# `type` is a concrete type name ("bool", "index", "float32", ...) or a type variable of the rule.
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """Any node. The same name twice: the same node."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """Left: a CONST node, and its value gets the name. Right: the same node."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lit:
+    """The constant `value` of its type. The text of a float keeps its sign: -0.0 is not 0.0."""
+
+    value: int | float | bool
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operation on terms. `op` is a name of Ops.
+
+    `arg` is None, or an expression: left, a lone Name is bound to the node's arg; right, its value
+    becomes the arg. REDUCE nodes have src (body, Var of the ranges), where the ranges Var has the
+    type "ranges" and stands for all sources after the first; their arg is Name or Text of an op.
+    """
+
+    op: str
+    src: tuple[Term, ...]
+    type: str
+    arg: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Calc:
+    """Right side only: a constant computed from constants and facts.
+
+    mode "exact": the mathematical value, and the rule fires only if it fits the type.
+    mode "wrap": each operation done at the type itself (two's complement, IEEE rounding).
+    """
+
+    value: Expr
+    type: str
+    mode: str = "exact"
+
+
+# -- expressions: mathematical numbers, truth, and args (tuples) ----------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Num:
+    value: int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """The value of a Const, the arg bound on the left, a view's result, or a type variable."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A function from the closed set in core/rewrite/functions.py, applied to expressions.
+
+    Arithmetic, comparison and logic are functions too, named by their symbol: "+", "//", "<", "and".
+    Facts take terms: Apply("lo", (Fact(Var x),)).
+    """
+
+    function: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A term used inside an expression, as the argument of a fact: lo, hi, finite, independent."""
+
+    term: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A name taken literally, such as the op of a reduction: Text("ADD")."""
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Names bound by an untrusted search: `outputs = function(inputs)` keeps a contract.
+
+    The prover assumes the contract; the engine checks it at each use (core/rewrite/views.py).
+    `outputs` are (name, sort) with sort "term" or "number".
+    """
+
+    function: str
+    inputs: tuple[Union[Term, Expr], ...]
+    outputs: tuple[tuple[str, str], ...]
+
+
+Term = Union[Var, Const, Lit, Node, Calc]
+Expr = Union[Num, Name, Apply, Fact, Text]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One named line of a rule file, elaborated.
+
+    Fields:
+        name: unique in its set.
+        ruleset: the set, which is the file's name without `.rules`.
+        kind: what is claimed.
+        domains: where it is claimed: for each, every assignment of types to `types` that the
+            domain and `where` allow is proven and may fire.
+        types: type variables and their classes, e.g. (("T", "domain"), ("A", "any")). The class
+            "domain" ranges over the types of the domain; others are named in functions.py.
+        left, right: for COTANGENT `right` has one entry a source of `left` (None: no gradient);
+            for BOUNDS it is (low, high) as Calc terms; for REWRITE it has one entry.
+        where: conditions that soundness needs.  when: conditions of strategy, never needed.
+        views: names bound after the match, in order, before `where` is tested.
+        text: the rule as written, without comments before it.  doc: the string before it.
+        examples: pairs of texts, as written after `example`.
+        line: in the file, from 1; not part of what is proven.
+    """
+
+    name: str
+    ruleset: str
+    kind: RuleKind
+    domains: tuple[str, ...]
+    types: tuple[tuple[str, str], ...]
+    left: Node | Var
+    right: tuple[Term | None, ...]
+    where: tuple[Expr, ...] = ()
+    when: tuple[Expr, ...] = ()
+    views: tuple[View, ...] = ()
+    text: str = field(default="", compare=False)
+    doc: str = field(default="", compare=False)
+    examples: tuple[str, ...] = field(default=(), compare=False)
+    line: int = field(default=0, compare=False)
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.ruleset}.{self.name}"
+
+
+# -- JSON ---------------------------------------------------------------------------------------
+
+_CLASSES = {c.__name__: c for c in (Var, Const, Lit, Node, Calc, Num, Name, Apply, Fact, Text, View)}
+
+
+def rule_to_json(rule: Rule) -> dict[str, Any]:
+    """Plain lists, strings and numbers. Floats are written as text so that -0.0 and NaN survive."""
+    return {f.name: _to_json(getattr(rule, f.name)) for f in fields(rule)}
+
+
+def rule_from_json(data: dict[str, Any]) -> Rule:
+    """The rule of `rule_to_json`. Raises: ValueError on anything else (ledgers may be hostile)."""
+    try:
+        values = {name: _from_json(value) for name, value in data.items()}
+        rule = Rule(**values)
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise ValueError(f"not a rule: {error}") from None
+    return rule
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, RuleKind):
+        return {"kind": value.value}
+    if isinstance(value, float):
+        return {"float": value.hex()}
+    if isinstance(value, tuple):
+        return [_to_json(v) for v in value]
+    if type(value) in _CLASSES.values():
+        return {type(value).__name__: [_to_json(getattr(value, f.name)) for f in fields(value)]}
+    return value
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple([_from_json(v) for v in value])
+    if not isinstance(value, dict):
+        return value
+    if len(value) != 1:
+        raise ValueError(f"expected one key, got {sorted(value)}")
+    ((tag, content),) = value.items()
+    if tag == "kind":
+        return RuleKind(content)
+    if tag == "float":
+        return float.fromhex(content)
+    if tag not in _CLASSES:
+        raise ValueError(f"unknown part {tag!r}")
+    return _CLASSES[tag](*[_from_json(v) for v in content])
