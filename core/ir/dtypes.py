@@ -226,6 +226,8 @@ def _round_to_precision(
     """Round to a binary format given by its precision and exponent range (IEEE 754, 2019, 3.3)."""
     if value == 0.0 or not math.isfinite(value):
         return value
+    if abs(value) >= math.ldexp(1.0, exponent_max + 1):
+        return math.copysign(math.inf, value)
     exponent = max(math.frexp(value)[1] - 1, exponent_min)
     unit = exponent - (precision - 1)
     rounded = math.ldexp(float(round(math.ldexp(value, -unit))), unit)

@@ -1,0 +1,296 @@
+"""The meaning of every arithmetic operation in plain Python: the reference interpreter's values.
+
+Owns: the value of each ALU op, CAST and BITCAST on scalars and lanes, the bits of a value, the
+identity of each reduction. Does not own: memory and loops (backends/reference), the same meanings
+as SMT terms (verify/semantics.py, which shares no code with this file).
+
+A value is a bool, an int within the range of its type, or a double that is exact in its float type.
+A NaN is any NaN: payload and sign of a NaN mean nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from proofgrad.core.ir.dtypes import DType, Kind, dtypes, round_float, wrap_int
+from proofgrad.core.ir.ops import Ops
+
+Value = bool | int | float
+
+
+def evaluate(
+    op: Ops,
+    dtype: DType,
+    args: Sequence[Any],
+    src_dtypes: Sequence[DType] = (),
+    arg: Any = None,
+) -> Any:
+    """The value of type `dtype` that `op` gives for the scalar values `args`.
+
+    `src_dtypes` is needed by BITCAST only. Raises: ValueError for an op that is not elementwise.
+
+    Example:
+        evaluate(Ops.ADD, dtypes.uint8, (250, 10))  # 4
+    """
+    if op is Ops.CONST:
+        return arg
+    if op is Ops.CAST:
+        return cast(args[0], dtype)
+    if op is Ops.BITCAST:
+        return from_bits(to_bits(args[0], src_dtypes[0]), dtype)
+    if op is Ops.WHERE:
+        return args[1] if args[0] else args[2]
+    meaning = _table(args[0]).get(op)
+    if meaning is None:
+        raise ValueError(f"{op.name} has no meaning on a value of type {type(args[0]).__name__}")
+    return meaning(dtype, *args)
+
+
+def _table(value: Value) -> dict[Ops, Callable[..., Any]]:
+    if isinstance(value, float):
+        return _FLOAT
+    return _BOOL if isinstance(value, bool) else _INT
+
+
+def evaluate_lanes(
+    op: Ops,
+    dtype: DType,
+    args: Sequence[Any],
+    src_dtypes: Sequence[DType] = (),
+    arg: Any = None,
+) -> Any:
+    """As `evaluate`, lane by lane: an argument of a vector type is a tuple of its lanes.
+
+    A scalar argument beside vectors (the condition of a WHERE) is used in every lane.
+    """
+    if dtype.lanes == 1:
+        return evaluate(op, dtype, args, src_dtypes, arg)
+    scalars = [d.scalar for d in src_dtypes]
+    lanes = [a if isinstance(a, tuple) else (a,) * dtype.lanes for a in args]
+    return tuple([evaluate(op, dtype.scalar, lane, scalars, arg) for lane in zip(*lanes)])
+
+
+def identity(op: Ops, dtype: DType) -> Value:
+    """What a reduction by `op` over nothing gives: 0, 1, the smallest, the largest value."""
+    is_float = dtype.is_float
+    match op:
+        case Ops.ADD:
+            return 0.0 if is_float else 0
+        case Ops.MUL:
+            return 1.0 if is_float else 1
+        case Ops.MAX:
+            return dtypes.min(dtype.scalar)
+        case Ops.MIN:
+            return dtypes.max(dtype.scalar)
+        case _:
+            raise ValueError(f"{op.name} is not a reduction; expected ADD, MUL, MAX or MIN")
+
+
+# -- conversions ------------------------------------------------------------------------------------
+
+
+def cast(value: Value, dtype: DType) -> Value:
+    """`value` in the scalar type `dtype`, by the meaning of CAST."""
+    match dtype.kind:
+        case Kind.BOOL:
+            return value != 0
+        case Kind.FLOAT if isinstance(value, float):
+            return round_float(value, dtype)
+        case Kind.FLOAT:
+            return _int_to_float(int(value), dtype)
+        case Kind.SIGNED | Kind.UNSIGNED if isinstance(value, float):
+            return _saturate(value, dtype)
+        case Kind.SIGNED | Kind.UNSIGNED:
+            return wrap_int(int(value), dtype)
+        case Kind.INDEX if not isinstance(value, float):
+            return int(value)
+        case _:
+            raise ValueError(f"cannot cast {value!r} to {dtype!r}")
+
+
+def _int_to_float(value: int, dtype: DType) -> float:
+    """`value` rounded once to nearest even.
+
+    More than 53 bits are cut to 53 with a sticky last one (round to odd), which the second rounding
+    cannot tell from the exact number. Source: Boldo and Melquiond, "Emulation of FMA", 2008.
+    """
+    spare = value.bit_length() - 53
+    if spare <= 0:
+        return round_float(float(value), dtype)
+    if dtype is dtypes.float64:
+        return float(value) if spare <= 1024 - 53 else math.copysign(math.inf, value)
+    magnitude = abs(value)
+    kept = magnitude >> spare | (magnitude & ((1 << spare) - 1) != 0)
+    rounded = math.ldexp(float(kept), spare) if spare < 900 else math.inf
+    return round_float(math.copysign(rounded, value), dtype)
+
+
+def _saturate(value: float, dtype: DType) -> int:
+    assert dtype.lo is not None and dtype.hi is not None
+    if math.isnan(value):
+        return 0
+    if math.isinf(value):
+        return dtype.hi if value > 0 else dtype.lo
+    return min(max(math.trunc(value), dtype.lo), dtype.hi)
+
+
+_FLOAT_CODES = {"float16": ("<e", "<H"), "float32": ("<f", "<I"), "float64": ("<d", "<Q")}
+
+
+def to_bits(value: Value, dtype: DType) -> int:
+    """The bits of a value of the scalar type `dtype`, as a number of 0 or more."""
+    if dtype is dtypes.bfloat16:
+        return to_bits(float(value), dtypes.float32) >> 16
+    if dtype.is_float:
+        as_float, as_int = _FLOAT_CODES[dtype.name]
+        return int(struct.unpack(as_int, struct.pack(as_float, value))[0])
+    return int(value) & ((1 << dtype.bits) - 1)
+
+
+def from_bits(bits: int, dtype: DType) -> Value:
+    """The value of the scalar type `dtype` that has these bits."""
+    if dtype is dtypes.bfloat16:
+        return from_bits(bits << 16, dtypes.float32)
+    if dtype.is_float:
+        as_float, as_int = _FLOAT_CODES[dtype.name]
+        return float(struct.unpack(as_float, struct.pack(as_int, bits))[0])
+    return bits != 0 if dtype.is_bool else wrap_int(bits, dtype)
+
+
+# -- floats -----------------------------------------------------------------------------------------
+
+
+def _rounded(function: Callable[..., float]) -> Callable[..., float]:
+    """`function` computed in double and rounded once more to the type.
+
+    For ADD, MUL, FDIV and SQRT of formats with at most 24 bits this gives the same as one rounding,
+    since 53 >= 2 * 24 + 2. Source: Figueroa, "When is double rounding innocuous?", 1995.
+    """
+    return lambda dtype, *args: round_float(function(*args), dtype)
+
+
+def _divide(x: float, y: float) -> float:
+    if y != 0.0:
+        return x / y
+    if x == 0.0 or math.isnan(x):
+        return math.nan
+    return math.copysign(math.inf, x) * math.copysign(1.0, y)
+
+
+def _sqrt(x: float) -> float:
+    return math.nan if x < 0.0 else math.sqrt(x)
+
+
+def _exp2(x: float) -> float:
+    try:
+        return math.exp2(x)
+    except OverflowError:
+        return math.inf
+
+
+def _log2(x: float) -> float:
+    if x == 0.0:
+        return -math.inf
+    return math.nan if x < 0.0 else math.log2(x)
+
+
+def _sin(x: float) -> float:
+    return math.nan if math.isinf(x) else math.sin(x)
+
+
+def _trunc(_: DType, x: float) -> float:
+    return math.copysign(float(math.trunc(x)), x) if math.isfinite(x) else x
+
+
+def _float_max(_: DType, x: float, y: float) -> float:
+    if math.isnan(x) or math.isnan(y):
+        return math.nan
+    return (y if math.copysign(1.0, x) < 0.0 else x) if x == y else max(x, y)
+
+
+def _float_min(_: DType, x: float, y: float) -> float:
+    if math.isnan(x) or math.isnan(y):
+        return math.nan
+    return (x if math.copysign(1.0, x) < 0.0 else y) if x == y else min(x, y)
+
+
+def _float_mulacc(dtype: DType, x: float, y: float, z: float) -> float:
+    return round_float(round_float(x * y, dtype) + z, dtype)
+
+
+_FLOAT: dict[Ops, Callable[..., Any]] = {
+    Ops.NEG: lambda _, x: -x,
+    Ops.SQRT: _rounded(_sqrt),
+    Ops.EXP2: _rounded(_exp2),
+    Ops.LOG2: _rounded(_log2),
+    Ops.SIN: _rounded(_sin),
+    Ops.TRUNC: _trunc,
+    Ops.ADD: _rounded(lambda x, y: x + y),
+    Ops.MUL: _rounded(lambda x, y: x * y),
+    Ops.FDIV: _rounded(_divide),
+    Ops.MAX: _float_max,
+    Ops.MIN: _float_min,
+    Ops.CMPLT: lambda _, x, y: x < y,
+    Ops.CMPEQ: lambda _, x, y: x == y,
+    Ops.MULACC: _float_mulacc,
+}
+
+# -- ints -------------------------------------------------------------------------------------------
+
+
+def _truncdiv(x: int, y: int) -> int:
+    if y == 0:
+        return 0
+    quotient = abs(x) // abs(y)
+    return quotient if (x < 0) == (y < 0) else -quotient
+
+
+def _truncmod(x: int, y: int) -> int:
+    return 0 if y == 0 else x - _truncdiv(x, y) * y
+
+
+def _shift_amount(y: int, dtype: DType) -> int:
+    """`y` read as unsigned, cut at the width, from where on all amounts do the same."""
+    return min(y & ((1 << dtype.bits) - 1), dtype.bits)
+
+
+def _shift_left(dtype: DType, x: int, y: int) -> int:
+    return wrap_int(x << _shift_amount(y, dtype), dtype)
+
+
+def _shift_right(dtype: DType, x: int, y: int) -> int:
+    return x >> _shift_amount(y, dtype)
+
+
+_INT: dict[Ops, Callable[..., Any]] = {
+    Ops.NEG: lambda d, x: wrap_int(-x, d),
+    Ops.NOT: lambda d, x: wrap_int(~x, d),
+    Ops.ADD: lambda d, x, y: wrap_int(x + y, d),
+    Ops.MUL: lambda d, x, y: wrap_int(x * y, d),
+    Ops.FLOORDIV: lambda d, x, y: wrap_int(x // y, d) if y else 0,
+    Ops.MOD: lambda d, x, y: x % y if y else 0,
+    Ops.TRUNCDIV: lambda d, x, y: wrap_int(_truncdiv(x, y), d),
+    Ops.TRUNCMOD: lambda d, x, y: _truncmod(x, y),
+    Ops.MAX: lambda d, x, y: max(x, y),
+    Ops.MIN: lambda d, x, y: min(x, y),
+    Ops.AND: lambda d, x, y: x & y,
+    Ops.OR: lambda d, x, y: x | y,
+    Ops.XOR: lambda d, x, y: x ^ y,
+    Ops.SHL: _shift_left,
+    Ops.SHR: _shift_right,
+    Ops.CMPLT: lambda _, x, y: x < y,
+    Ops.CMPEQ: lambda _, x, y: x == y,
+    Ops.MULACC: lambda d, x, y, z: wrap_int(x * y + z, d),
+}
+
+_BOOL: dict[Ops, Callable[..., Any]] = {
+    Ops.NOT: lambda _, x: not x,
+    Ops.AND: lambda _, x, y: x and y,
+    Ops.OR: lambda _, x, y: x or y,
+    Ops.XOR: lambda _, x, y: x != y,
+    Ops.CMPLT: lambda _, x, y: (not x) and y,
+    Ops.CMPEQ: lambda _, x, y: x == y,
+}
