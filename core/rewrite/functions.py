@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes
+from proofgrad.core.ir.ops import Ops
 
 
 def _floordiv(a: int, b: int) -> int:
@@ -60,9 +61,43 @@ NUMBER_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log2_exact": _log2_exact,  # of a power of two
 }
 
+# The functions of `{wrap: ...}`: the graph's own operations, under the names that rules write. A
+# Name has the type of its Const, a Num the type of its context; each step rounds or wraps as the
+# operation does. "<" and "==" give bools; "cast" and "bitcast" take (value, Name of a type).
+TYPED_OPS: dict[str, Ops] = {
+    "+": Ops.ADD,
+    "*": Ops.MUL,
+    "neg": Ops.NEG,
+    "/": Ops.FDIV,
+    "//": Ops.FLOORDIV,
+    "%": Ops.MOD,
+    "truncdiv": Ops.TRUNCDIV,
+    "truncmod": Ops.TRUNCMOD,
+    "max": Ops.MAX,
+    "min": Ops.MIN,
+    "&": Ops.AND,
+    "|": Ops.OR,
+    "^": Ops.XOR,
+    "<<": Ops.SHL,
+    ">>": Ops.SHR,
+    "<": Ops.CMPLT,
+    "==": Ops.CMPEQ,
+    "not": Ops.NOT,
+    "where": Ops.WHERE,
+    "mulacc": Ops.MULACC,
+    "sqrt": Ops.SQRT,
+    "exp2": Ops.EXP2,
+    "log2": Ops.LOG2,
+    "sin": Ops.SIN,
+    "trunc": Ops.TRUNC,
+    "cast": Ops.CAST,
+    "bitcast": Ops.BITCAST,
+}
+
 # Facts about terms: lo(x), hi(x) in mathematical integers; finite(x): neither infinite nor NaN;
-# independent(x, R): x does not change with the ranges R. Relations of types: below.
-FACTS = ("lo", "hi", "finite", "independent")
+# independent(x, R): x does not change with the ranges R, written Apply("independent", (Fact(x),
+# Fact(Var(R, "ranges")))); shape(x): the sizes of a tensor's axes. Relations of types: below.
+FACTS = ("lo", "hi", "finite", "independent", "shape")
 
 
 def _lossless(a: DType, b: DType) -> bool:
@@ -135,7 +170,13 @@ ARG_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "is_no_flip": lambda a: not any(a),
     "pads_to_shrinks": lambda a, s: tuple([(b, b + n) for (b, _), n in zip(a, s)]),
     "shrinks_to_pads": lambda a, s: tuple([(b, n - e) for (b, e), n in zip(a, s)]),
+    # skew(g, skew_back(k, shape(x))) undoes the places of skew(x, k): the other way, to the old size
+    "skew_back": lambda k, s: (k[0], k[1], -k[2], s[k[0]]),
     # sets of axes
+    "expanded_axes": lambda a, b: tuple([k for k in range(len(a)) if a[k] != b[k]]),
+    "is_empty": lambda a: len(a) == 0,
     "union": lambda a, b: tuple(sorted(set(a) | set(b))),
     "disjoint": lambda a, b: not set(a) & set(b),
+    # the arg of REDUCE_AXIS is pair(op, axes); on the left side a pair binds or tests both parts
+    "pair": lambda a, b: (a, b),
 }
