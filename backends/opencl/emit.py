@@ -1,0 +1,225 @@
+"""Linear -> OpenCL C: one statement for each node that needs a name, the others inside expressions.
+
+Owns: statements, loops, memory, names. Does not own: the meaning of the ops in C (functions.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import assert_never
+
+from proofgrad.backends.opencl.functions import (
+    Functions,
+    constant,
+    expression,
+    memory_type,
+    register_type,
+)
+from proofgrad.core.compile.target import CompileError, Source
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import ALU, ELEMENTWISE, Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+
+LONGEST_INLINE = 60  # characters; a longer expression gets a name, so that lines stay readable
+
+
+def emit(linear: UOp, name: str, language: str = "opencl") -> Source:
+    """The kernel `name` for the nodes of LINEAR. Raises: CompileError for a node it cannot print."""
+    printer = _Printer(linear.src)
+    for node in linear.src:
+        printer.print_node(node)
+    params = _params(linear.src)
+    stored = {n.src[0].src[0].arg[0] for n in linear.src if n.op is Ops.STORE}
+    arguments = ",\n    ".join(
+        [
+            f"global {'' if slot in stored else 'const '}{memory_type(dtype)} *data{slot}"
+            for slot, dtype in enumerate(params)
+        ]
+    )
+    items = printer.global_size
+    text = (
+        f"{_head(linear.src, name, items)}{printer.functions}"
+        f"kernel void {name}(\n    {arguments}) {{\n{printer.body}}}\n"
+    )
+    return Source(language, name, text, params, items, cost_flops=cost(linear.src), program=linear)
+
+
+def cost(nodes: Sequence[UOp]) -> int:
+    """Arithmetic operations of one run: each ALU node times the trips of the loops around it."""
+    total, trips = 0, [1]
+    for node in nodes:
+        if node.op is Ops.RANGE:
+            trips.append(trips[-1] * node.src[0].arg)
+        elif node.op is Ops.END:
+            trips.pop()
+        elif node.op in ALU and node.dtype is not dtypes.index:
+            total += trips[-1] * node.dtype.lanes
+    return total
+
+
+def _params(nodes: Sequence[UOp]) -> tuple[DType, ...]:
+    """The element type of each slot; a slot that the kernel never touches counts as bytes."""
+    found = {n.arg[0]: n.dtype.scalar for n in nodes if n.op is Ops.PARAM}
+    return tuple([found.get(slot, dtypes.uint8) for slot in range(max(found, default=-1) + 1)])
+
+
+def _head(nodes: Sequence[UOp], name: str, items: int | None) -> str:
+    work = "one work item" if items is None else f"{items} work items"
+    lines = [f"// {name}: {work}", "#pragma OPENCL FP_CONTRACT OFF"]
+    if any(n.dtype.scalar is dtypes.float64 for n in nodes):
+        lines.append("#pragma OPENCL EXTENSION cl_khr_fp64 : enable")
+    return "\n".join(lines) + "\n\n"
+
+
+class _Printer:
+    """The text so far. `names` holds, for each node printed, the C expression of its value."""
+
+    def __init__(self, nodes: Sequence[UOp]) -> None:
+        self.functions = Functions()
+        self.global_size: int | None = None
+        self._names: dict[UOp, str] = {}
+        self._lines: list[str] = []
+        self._depth = 1
+        self._values = 0
+        self._alone = _used_once_in_place(nodes)
+
+    @property
+    def body(self) -> str:
+        return "".join([f"{line}\n" for line in self._lines])
+
+    def print_node(self, node: UOp) -> None:
+        match node.op:
+            case Ops.PARAM:
+                self._names[node] = f"data{node.arg[0]}"
+            case Ops.CONST:
+                self._names[node] = constant(node.arg, node.dtype)
+            case Ops.RANGE:
+                self._open(node)
+            case Ops.END:
+                self._close(node.src[0])
+            case Ops.INDEX:
+                self._names[node] = f"{self._names[node.src[0]]}[{_bare(self._names[node.src[1]])}]"
+            case Ops.LOAD:
+                self._load(node)
+            case Ops.STORE:
+                self._store(node)
+            case Ops.ACCUMULATOR:
+                name = self._unused(f"total{node.arg}")
+                self._declare(node, name, self._names[node.src[0]])
+            case Ops.UPDATE:
+                self._names[node] = self._names[node.src[0]]
+                self._line(f"{self._names[node]} = {_bare(self._names[node.src[1]])};")
+            case Ops.RESULT:
+                self._names[node] = self._names[node.src[0]]
+            case op if op in ELEMENTWISE:
+                self._value(node)
+            case op:
+                raise CompileError(f"{op.name} cannot be printed as OpenCL C: {node!r}")
+
+    def _open(self, node: UOp) -> None:
+        number, role = node.arg
+        name, kind = self._unused(f"i{number}"), register_type(node.dtype)
+        size = self._names[node.src[0]]
+        self._names[node] = name
+        match role:
+            case AxisRole.GLOBAL:
+                self.global_size = node.src[0].arg
+                self._line(f"if (get_global_id(0) >= {size}) return;")
+                self._line(f"{kind} {name} = ({kind})get_global_id(0);")
+            case AxisRole.LOOP | AxisRole.REDUCE:
+                self._line(f"for ({kind} {name} = 0; {name} < {size}; {name}++) {{")
+                self._depth += 1
+            case AxisRole.THREAD | AxisRole.VECTOR | AxisRole.UPCAST:
+                raise CompileError(f"a loop with the role {role.value} cannot run on OpenCL")
+            case _:
+                assert_never(role)
+
+    def _close(self, range_node: UOp) -> None:
+        if range_node.arg[1] is not AxisRole.GLOBAL:
+            self._depth -= 1
+            self._line("}")
+
+    def _load(self, node: UOp) -> None:
+        place = node.src[0]
+        text = self._names[place]
+        if node.dtype is dtypes.bool:
+            text = f"({text} != 0)"
+        if len(place.src) == 3:
+            text = f"({self._names[place.src[2]]} ? {text} : {constant(0, node.dtype)})"
+        self._declare(node, self._next_value(), text)
+
+    def _store(self, node: UOp) -> None:
+        place, value = node.src
+        gate = f"if ({_bare(self._names[place.src[2]])}) " if len(place.src) == 3 else ""
+        self._line(f"{gate}{self._names[place]} = {_bare(self._names[value])};")
+
+    def _value(self, node: UOp) -> None:
+        operands = [self._names[s] for s in node.src]
+        kinds = [s.dtype for s in node.src]
+        text = expression(node.op, node.dtype, operands, kinds, self.functions)
+        if node in self._alone and len(text) <= LONGEST_INLINE:
+            self._names[node] = text
+        else:
+            self._declare(node, self._next_value(), text)
+
+    def _declare(self, node: UOp, name: str, text: str) -> None:
+        self._names[node] = name
+        self._line(f"{register_type(node.dtype)} {name} = {_bare(text)};")
+
+    def _next_value(self) -> str:
+        self._values += 1
+        return f"v{self._values}"
+
+    def _unused(self, name: str) -> str:
+        taken = set(self._names.values())
+        while name in taken:
+            name += "_"
+        return name
+
+    def _line(self, text: str) -> None:
+        self._lines.append("  " * self._depth + text)
+
+
+def _used_once_in_place(nodes: Sequence[UOp]) -> set[UOp]:
+    """The nodes whose text may stand where they are used, instead of in a statement.
+
+    Used once, in the loop in which they are computed; and if they read an accumulator, right after,
+    before an UPDATE could change it.
+    """
+    uses = Counter([s for node in nodes for s in node.src])
+    loop_of: dict[UOp, int] = {}
+    user: dict[UOp, tuple[int, int]] = {}
+    loops = [0]
+    for position, node in enumerate(nodes):
+        if node.op is Ops.END:
+            loops.pop()
+        loop_of[node] = loops[-1]
+        for source in node.src:
+            user[source] = (position, loops[-1])
+        if node.op is Ops.RANGE:
+            loops.append(position + 1)
+    alone: set[UOp] = set()
+    reads: set[UOp] = set()  # nodes of `alone` whose text reads an accumulator
+    for position, node in enumerate(nodes):
+        if uses[node] != 1:
+            continue
+        used_at, used_in = user[node]
+        reads_now = any(s.op is Ops.ACCUMULATOR or s in reads for s in node.src)
+        if used_in == loop_of[node] and (not reads_now or used_at == position + 1):
+            alone.add(node)
+            if reads_now:
+                reads.add(node)
+    return alone
+
+
+def _bare(text: str) -> str:
+    """`text` without parentheses around all of it."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for position, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return text[1:-1] if position == len(text) - 1 else text
+    return text

@@ -1,0 +1,167 @@
+"""Running OpenCL C on the first OpenCL device, through pyopencl.
+
+Owns: choice and demands of the device, building, buffers, launches. Does not own: the text (emit.py).
+Built kernels are kept on disk by the OpenCL driver itself (PoCL: ~/.cache/pocl), so a Binary here
+is the text again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from proofgrad.backends.opencl.emit import emit
+from proofgrad.core.compile.target import (
+    ALL_TYPES,
+    WIDE_TYPES,
+    Binary,
+    CompileError,
+    DeviceError,
+    Launch,
+    Source,
+    Target,
+)
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.uop import UOp
+
+GROUP_SIZE = 64  # work items a group: a multiple of every machine's vector width
+BUILD_OPTIONS = ("-cl-fp32-correctly-rounded-divide-sqrt",)
+
+
+class OpenCLBackend:
+    """The first OpenCL device that computes as IEEE 754 asks."""
+
+    name = "CL"
+
+    def __init__(self) -> None:
+        self._cl = _import_pyopencl()
+        self.device = _first_device(self._cl)
+        self.target = _target(self._cl, self.device)
+        self._context = self._cl.Context([self.device])
+        self._queue = self._cl.CommandQueue(self._context)
+        self._pool = self._cl.tools.MemoryPool(self._cl.tools.ImmediateAllocator(self._queue))
+        self._built: dict[bytes, Any] = {}
+
+    def emit(self, linear: UOp, name: str) -> Source:
+        return emit(linear, name)
+
+    def compile(self, source: Source) -> Binary:
+        data = source.text.encode()
+        self._program(data)
+        return Binary(source.entry, data, source)
+
+    def load(self, binary: Binary) -> Launch:
+        kernel = self._cl.Kernel(self._program(binary.data), binary.entry)
+        items = binary.source.global_size or 1
+        group = min(GROUP_SIZE, items, self.device.max_work_group_size)
+        grid = (-(-items // group) * group,)
+
+        def launch(buffers: Sequence[Any]) -> None:
+            if binary.source.global_size == 0:
+                return
+            kernel.set_args(*buffers)
+            self._cl.enqueue_nd_range_kernel(self._queue, kernel, grid, (group,))
+
+        return launch
+
+    def alloc(self, nbytes: int) -> Any:
+        return self._pool.allocate(max(nbytes, 1))  # OpenCL has no empty buffers
+
+    def copyin(self, handle: Any, data: memoryview) -> None:
+        if data.nbytes:
+            self._cl.enqueue_copy(self._queue, handle, data, is_blocking=True)
+
+    def copyout(self, data: memoryview, handle: Any) -> None:
+        if data.nbytes:
+            self._cl.enqueue_copy(self._queue, data, handle, is_blocking=True)
+
+    def synchronize(self) -> None:
+        self._queue.finish()
+
+    def _program(self, text: bytes) -> Any:
+        if text not in self._built:
+            program = self._cl.Program(self._context, text.decode())
+            try:
+                program.build(list(BUILD_OPTIONS), cache_dir=False)
+            except self._cl.Error as error:
+                log = program.get_build_info(self.device, self._cl.program_build_info.LOG)
+                raise CompileError(explain_log(log or str(error), text.decode())) from None
+            self._built[text] = program
+        return self._built[text]
+
+
+def explain_log(log: str, text: str) -> str:
+    """The build log, with the line of the kernel that its first error speaks of."""
+    lines = text.splitlines()
+    place = re.search(r":(\d+):(\d+): ", log)
+    if not place or not 0 < int(place.group(1)) <= len(lines):
+        return f"the OpenCL compiler refused the kernel:\n{log.strip()}"
+    line, column = int(place.group(1)), int(place.group(2))
+    return (
+        f"the OpenCL compiler refused line {line} of the kernel:\n"
+        f"  {lines[line - 1]}\n  {'^':>{column}}\n{log.strip()}"
+    )
+
+
+def _import_pyopencl() -> Any:
+    try:
+        import pyopencl
+        import pyopencl.tools
+    except ImportError as error:
+        raise DeviceError(
+            f"OpenCL needs the package pyopencl, which cannot be imported ({error});"
+            f' run: pip install "proofgrad[opencl]"'
+        ) from None
+    return pyopencl
+
+
+def _first_device(cl: Any) -> Any:
+    """The first device that meets every demand. Raises: DeviceError, with what each one lacks."""
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise DeviceError(
+            f"no OpenCL driver was found ({error}); install that of your GPU, or PoCL, which runs"
+            f' on every CPU: pip install "proofgrad[opencl]"'
+        ) from None
+    refused = []
+    for platform in platforms:
+        for device in _devices(cl, platform):
+            lacks = _lacks(cl, device)
+            if not lacks:
+                return device
+            refused.append(f"{device.name.strip()} lacks {', '.join(lacks)}")
+    found = "; ".join(refused) or "the drivers list no device"
+    raise DeviceError(f"no OpenCL device can be used: {found}")
+
+
+def _devices(cl: Any, platform: Any) -> list[Any]:
+    try:
+        return list(platform.get_devices())
+    except cl.Error:  # a platform without a device answers with an error
+        return []
+
+
+def _lacks(cl: Any, device: Any) -> list[str]:
+    """What IEEE arithmetic on float32 needs and this device does not have."""
+    config = cl.device_fp_config
+    needed = {
+        config.DENORM: "denormal numbers",
+        config.INF_NAN: "infinities and NaN",
+        config.ROUND_TO_NEAREST: "rounding to nearest",
+        config.CORRECTLY_ROUNDED_DIVIDE_SQRT: "correctly rounded division",
+    }
+    return [words for bit, words in needed.items() if not device.single_fp_config & bit]
+
+
+def _target(cl: Any, device: Any) -> Target:
+    missing = frozenset() if "cl_khr_fp64" in device.extensions else frozenset({dtypes.float64})
+    return Target(
+        "CL",
+        work_items=True,
+        storage=ALL_TYPES - missing,
+        arithmetic=WIDE_TYPES - missing,
+        index_dtype=dtypes.int32,
+        has_fma=bool(device.single_fp_config & cl.device_fp_config.FMA),
+    )

@@ -1,0 +1,135 @@
+"""The OpenCL backend computes every op as core/ir/evaluate.py says, bit for bit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from linear_kernels import (
+    constants_kernel,
+    differences,
+    edge_values,
+    fibonacci_kernel,
+    map_kernel,
+    operand_rows,
+    ops_by_operands,
+    pack,
+    row_sum_kernel,
+    run,
+    same,
+    unpack,
+)
+from proofgrad.backends.opencl import backend
+from proofgrad.backends.opencl.emit import emit
+from proofgrad.backends.opencl.runtime import OpenCLBackend, explain_log
+from proofgrad.core.compile.target import Backend, CompileError, DeviceError, Source
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+
+GOLDEN = Path(__file__).parent / "golden"
+SMALL_FLOATS = [dtypes.float16, dtypes.bfloat16]
+ARITHMETIC = [d for d in dtypes.all if d not in SMALL_FLOATS]
+
+
+@pytest.fixture(scope="module")
+def device() -> Backend:
+    try:
+        return backend()
+    except DeviceError as error:
+        pytest.skip(f"no OpenCL here: {error}")
+
+
+@pytest.mark.parametrize("dtype", ARITHMETIC, ids=lambda d: d.name)
+def test_every_op_on_edge_values_is_bitwise_the_reference(device: Backend, dtype: DType) -> None:
+    wrong = []
+    for sources, results in ops_by_operands(dtype).items():
+        wrong += differences(device, results, sources, operand_rows(sources))
+    assert wrong[:5] == []
+
+
+@pytest.mark.parametrize("dtype", dtypes.all, ids=lambda d: d.name)
+def test_cast_of_edge_values_is_bitwise_the_reference(device: Backend, dtype: DType) -> None:
+    rows = [(value,) for value in edge_values(dtype)]
+    casts = [(Ops.CAST, target) for target in dtypes.all]
+    assert differences(device, casts, (dtype,), rows)[:5] == []
+
+
+@pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=lambda d: d.name)
+def test_cast_of_every_small_float_is_bitwise_the_reference(device: Backend, dtype: DType) -> None:
+    every = unpack(b"".join([n.to_bytes(2, "little") for n in range(2**16)]), dtype)
+    rows = [(value,) for value in every]
+    assert differences(device, [(Ops.CAST, dtypes.float32)], (dtype,), rows)[:5] == []
+
+
+@pytest.mark.parametrize("dtype", dtypes.all, ids=lambda d: d.name)
+def test_bitcast_keeps_the_bits(device: Backend, dtype: DType) -> None:
+    rows = [(value,) for value in edge_values(dtype) if same(value, value + 0)]
+    targets = [(Ops.BITCAST, d) for d in dtypes.all if d.bits == dtype.bits and d is not dtype]
+    assert differences(device, targets, (dtype,), rows) == []
+
+
+@pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=lambda d: d.name)
+def test_where_of_small_floats_selects(device: Backend, dtype: DType) -> None:
+    sources = (dtypes.bool, dtype, dtype)
+    assert differences(device, [(Ops.WHERE, dtype)], sources, operand_rows(sources)) == []
+
+
+@pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.uint8], ids=lambda d: d.name)
+def test_every_pair_of_8_bit_ints_is_bitwise_the_reference(device: Backend, dtype: DType) -> None:
+    values = range(dtype.lo, dtype.hi + 1)
+    rows = [(x, y) for x in values for y in values]
+    ops = [
+        (op, dtype) for op in (Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.SHL, Ops.SHR)
+    ]
+    assert differences(device, ops, (dtype, dtype), rows)[:5] == []
+
+
+@pytest.mark.parametrize("dtype", dtypes.all, ids=lambda d: d.name)
+def test_every_constant_keeps_its_value(device: Backend, dtype: DType) -> None:
+    values = edge_values(dtype)
+    (output,) = run(device, constants_kernel(values, dtype), [], [len(values) * dtype.itemsize])
+    got = unpack(output, dtype)
+    assert [(x, y) for x, y in zip(values, got) if not same(x, y)] == []
+
+
+def test_loop_with_accumulator_and_gate_sums_the_open_elements(device: Backend) -> None:
+    values = [float(k % 7) for k in range(70 * 9)]
+    data = pack(values, dtypes.float32)
+    (output,) = run(device, row_sum_kernel(70, 9), [data], [70 * 4])
+    got = unpack(output, dtypes.float32)
+    assert got == [sum(v * v for v in values[9 * r : 9 * r + 5]) for r in range(70)]
+
+
+def test_kernel_text_is_the_golden_file() -> None:
+    text = emit(row_sum_kernel(70, 9), "row_sum").text
+    assert text == (GOLDEN / "row_sum.cl").read_text()
+
+
+def test_value_read_before_an_update_keeps_what_it_read(device: Backend) -> None:
+    (output,) = run(device, fibonacci_kernel(10), [], [4])
+    assert unpack(output, dtypes.int32) == [55]
+
+
+def test_transcendental_that_was_not_decomposed_is_refused() -> None:
+    with pytest.raises(CompileError, match="EXP2 on dtypes.float has no OpenCL C"):
+        emit(map_kernel([(Ops.EXP2, dtypes.float32)], (dtypes.float32,), 4), "bad")
+
+
+def test_text_that_the_driver_refuses_is_shown_with_its_line(device: Backend) -> None:
+    source = Source("opencl", "broken", "kernel void broken() {\n  nonsense;\n}\n", ())
+    with pytest.raises(CompileError, match="refused line 2 of the kernel:\n  +nonsense;"):
+        device.compile(source)
+
+
+def test_log_without_a_place_is_shown_whole() -> None:
+    assert (
+        explain_log("out of memory", "x")
+        == "the OpenCL compiler refused the kernel:\nout of memory"
+    )
+
+
+def test_missing_pyopencl_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyopencl", None)
+    with pytest.raises(DeviceError, match=r'pip install "proofgrad\[opencl\]"'):
+        OpenCLBackend()
