@@ -1,0 +1,13 @@
+"""The machines that come with proofgrad: names, aliases and modules, opened when first used.
+
+Other backends are found through the entry point group `proofgrad.backends`.
+"""
+
+# The first one is the default device. Aliases are names that users know from elsewhere.
+BUILT_IN: dict[str, tuple[str, tuple[str, ...]]] = {
+    "CPU": ("proofgrad.backends.cpu", ("CLANG", "LLVM")),
+    "CL": ("proofgrad.backends.opencl", ("GPU", "OPENCL")),
+    "CUDA": ("proofgrad.backends.ptx", ("PTX", "NV")),
+    "REFERENCE": ("proofgrad.backends.reference", ("REF",)),
+}
+ELSEWHERE = ("METAL", "WEBGPU", "AMD", "HIP", "HSA", "QCOM")

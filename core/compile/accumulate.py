@@ -1,0 +1,34 @@
+"""Kernel -> Program: a reduction becomes a register that its loops update.
+
+Does not own: the order of the loops (linearize.py) and how registers are kept (backends).
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.ir.evaluate import identity
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+
+def reductions_to_accumulators(kernel: UOp) -> UOp:
+    """REDUCE(value, loops) -> RESULT(UPDATE(accumulator, accumulator op value))."""
+    done: dict[UOp, UOp] = {}
+    number = 0
+    for node in toposort((kernel,)):
+        new = node.with_src(tuple([done[s] for s in node.src]))
+        if node.op is Ops.REDUCE:
+            new = _accumulate(new, number)
+            number += 1
+        done[node] = new
+    return done[kernel]
+
+
+def _accumulate(reduction: UOp, number: int) -> UOp:
+    value, loops, dtype = reduction.src[0], reduction.src[1:], reduction.dtype
+    start = UOp.const(dtype, identity(reduction.arg, dtype))
+    register = UOp(Ops.ACCUMULATOR, dtype, (start, *loops), number)
+    if reduction.arg is Ops.ADD and value.op is Ops.MUL:
+        combined = UOp(Ops.MULACC, dtype, (*value.src, register))
+    else:
+        combined = UOp(reduction.arg, dtype, (register, value))
+    return UOp(Ops.RESULT, dtype, (UOp(Ops.UPDATE, dtype, (register, combined)),))

@@ -1,0 +1,296 @@
+"""Kernel -> Kernel: which loop of a kernel runs how: merged, threads, vectors, registers.
+
+Owns: the heuristic (it can only make a kernel slow, never wrong) and the three changes of the
+iteration space that it may ask for: merging two loops, splitting one, and unrolling one. Each is a
+bijection of the iteration space (rules/ranges.rules holds the laws; tests validate the procedures).
+Tuned tiles and operands staged into scratch will be further choices here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+from proofgrad.core.compile.linear_terms import coefficient, loops_below
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.evaluate import identity
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+
+# Below this many operations a kernel runs on one thread: waking another costs some 40 us.
+THREAD_WORTH_OPERATIONS = 1 << 16
+# Accumulators held at once by an unrolled reduction; more would spill.
+UPCAST_SIZES = (4, 2)
+
+
+def size_of(loop: UOp) -> int:
+    """The number of iterations of a RANGE."""
+    size: int = loop.src[0].arg
+    return size
+
+
+def output_loops(kernel: UOp) -> list[UOp]:
+    """The loops that run over the output's elements, in order of their numbers."""
+    free = loops_below(kernel)[kernel]
+    return sorted(free, key=lambda loop: loop.arg[0])
+
+
+def _fresh_number(kernel: UOp) -> int:
+    numbers = [n.arg[0] for n in toposort((kernel,)) if n.op is Ops.RANGE]
+    return max(numbers, default=-1) + 1
+
+
+# -- merging ------------------------------------------------------------------------------------
+
+
+def merge_loops(kernel: UOp) -> UOp:
+    """Two loops a, b become one where every index only needs a * size(b) + b."""
+    while (pair := _mergeable_pair(kernel)) is not None:
+        kernel = _merge(kernel, *pair)
+    return kernel
+
+
+def _mergeable_pair(kernel: UOp) -> tuple[UOp, UOp] | None:
+    groups = [output_loops(kernel)]
+    groups += _unshared_reductions(kernel)
+    demands = _index_demands(kernel)
+    for group in groups:
+        for outer in group:
+            for inner in group:
+                if outer is not inner and _reads_as_one(demands, outer, inner):
+                    return outer, inner
+    return None
+
+
+def _unshared_reductions(kernel: UOp) -> list[list[UOp]]:
+    """Loop groups of reductions where no two different reductions share a loop."""
+    groups = {n.src[1:] for n in toposort((kernel,)) if n.op is Ops.REDUCE}
+    uses: dict[UOp, int] = {}
+    for group in groups:
+        for loop in group:
+            uses[loop] = uses.get(loop, 0) + 1
+    unshared = [g for g in groups if all(uses[loop] == 1 for loop in g)]
+    return [list(g) for g in sorted(unshared, key=lambda g: [loop.arg[0] for loop in g])]
+
+
+def _index_demands(kernel: UOp) -> list[UOp]:
+    """The largest sums of index terms: what is asked of the loops, from where it is used."""
+    demands: dict[UOp, None] = {}
+    for node in toposort((kernel,)):
+        inside_sum = node.op in (Ops.ADD, Ops.MUL, Ops.NEG) and node.dtype is dtypes.index
+        sources = node.src[:1] if node.op is Ops.REDUCE else node.src
+        if not inside_sum:
+            demands.update({s: None for s in sources if s.dtype is dtypes.index})
+        else:
+            demands.update({s: None for s in sources if node.op is Ops.MUL and not _scaled(node)})
+    return list(demands)
+
+
+def _scaled(product: UOp) -> bool:
+    return any(s.op is Ops.CONST for s in product.src)
+
+
+def _reads_as_one(demands: Iterable[UOp], outer: UOp, inner: UOp) -> bool:
+    for term in demands:
+        a, b = coefficient(term, outer), coefficient(term, inner)
+        if a is None or b is None or a != b * size_of(inner):
+            return False
+    return True
+
+
+def _merge(kernel: UOp, outer: UOp, inner: UOp) -> UOp:
+    """outer * size(inner) + inner runs over 0 .. size(outer) * size(inner) - 1, each once."""
+    both = UOp.range(size_of(outer) * size_of(inner), outer.arg[0], outer.arg[1])
+    changes = {outer: UOp.index(0), inner: both}
+    merged = kernel.substitute(changes)
+    return _without_constant_loops(merged)
+
+
+def _without_constant_loops(kernel: UOp) -> UOp:
+    """REDUCE over a loop that became a constant no longer names it."""
+    changes: dict[UOp, UOp] = {}
+    done: dict[UOp, UOp] = {}
+    for node in toposort((kernel,)):
+        new = node.with_src(tuple([done[s] for s in node.src]))
+        if new.op is Ops.REDUCE and any(s.op is not Ops.RANGE for s in new.src[1:]):
+            kept = tuple([s for s in new.src[1:] if s.op is Ops.RANGE])
+            new = new.replace(src=(new.src[0], *kept))
+        done[node] = new
+    changes.update(done)
+    return changes[kernel]
+
+
+# -- splitting ----------------------------------------------------------------------------------
+
+
+def split_loop(kernel: UOp, loop: UOp, inner_size: int, role: AxisRole) -> UOp:
+    """loop = outer * inner_size + inner, with a gate where inner_size does not divide the size."""
+    size = size_of(loop)
+    number = _fresh_number(kernel)
+    outer_size = -(-size // inner_size)
+    outer = UOp.range(outer_size, loop.arg[0], loop.arg[1]) if outer_size > 1 else UOp.index(0)
+    inner = UOp.range(inner_size, number, role)
+    position = outer * inner_size + inner
+    if size % inner_size:
+        kernel = _gate(kernel, loop, UOp.index(size))
+    kernel = kernel.substitute({loop: position})
+    return _with_split_reductions(kernel, position, (outer, inner))
+
+
+def _with_split_reductions(kernel: UOp, position: UOp, parts: tuple[UOp, UOp]) -> UOp:
+    done: dict[UOp, UOp] = {}
+    for node in toposort((kernel,)):
+        new = node.with_src(tuple([done[s] for s in node.src]))
+        if node.op is Ops.REDUCE and position in new.src[1:]:
+            loops: list[UOp] = []
+            for s in new.src[1:]:
+                loops += [p for p in parts if p.op is Ops.RANGE] if s is position else [s]
+            new = new.replace(src=(new.src[0], *loops))
+        done[node] = new
+    return done[kernel]
+
+
+def _gate(kernel: UOp, loop: UOp, size: UOp) -> UOp:
+    """Accesses that move with `loop`, and what it reduces, only where loop < size."""
+    inside = loop < size
+    free = loops_below(kernel)
+    done: dict[UOp, UOp] = {}
+    for node in toposort((kernel,)):
+        new = node.with_src(tuple([done[s] for s in node.src]))
+        if node.op is Ops.INDEX and loop in free[node]:
+            gate = new.src[2] & inside if len(new.src) > 2 else inside
+            new = new.replace(src=(new.src[0], new.src[1], gate))
+        elif node.op is Ops.REDUCE and loop in node.src[1:]:
+            neutral = UOp.const(node.dtype, identity(node.arg, node.dtype))
+            new = new.replace(src=(inside.where(new.src[0], neutral), *new.src[1:]))
+        done[node] = new
+    return done[kernel]
+
+
+# -- choosing -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class VectorChoice:
+    """Run `loop` in groups of `lanes`."""
+
+    loop: UOp
+    lanes: int
+    gathers: int
+
+
+def choose_axes(kernel: UOp, target: Target) -> UOp:
+    """Kernel with roles on its loops, as the target likes them."""
+    if target.work_items:
+        return kernel
+    vector = _choose_vector(kernel, target)
+    if vector is not None:
+        kernel = _upcast(kernel, vector)
+        kernel = split_loop(kernel, vector.loop, vector.lanes, AxisRole.VECTOR)
+    return _choose_thread(kernel, target)
+
+
+def share_out_work_items(kernel: UOp, target: Target) -> UOp:
+    """On machines with work items all output loops become one loop of them."""
+    loops = output_loops(kernel)
+    if not target.work_items or not loops:
+        return kernel
+    total = prod(size_of(loop) for loop in loops)
+    item = UOp.range(total, _fresh_number(kernel), AxisRole.GLOBAL)
+    changes: dict[UOp, UOp] = {}
+    stride = 1
+    for loop in reversed(loops):
+        position = item // stride if stride > 1 else item
+        changes[loop] = position % size_of(loop) if stride * size_of(loop) < total else position
+        stride *= size_of(loop)
+    return kernel.substitute(changes)
+
+
+def _choose_vector(kernel: UOp, target: Target) -> VectorChoice | None:
+    """The loop along which most accesses are contiguous; the output's own loop on a tie."""
+    nodes = toposort((kernel,))
+    widest = max((n.dtype for n in nodes if n.op in (Ops.LOAD, Ops.REDUCE)),
+                 key=lambda d: d.itemsize, default=kernel.src[0].src[1].dtype)  # fmt: skip
+    lanes = target.lanes(widest)
+    if lanes < 2:
+        return None
+    outputs = output_loops(kernel)
+    stores = [n.src[0].src[1] for n in nodes if n.op is Ops.STORE]
+    candidates = [x for x in outputs if all(coefficient(s, x) == 1 for s in stores)]
+    reductions = {loop for group in _unshared_reductions(kernel) for loop in group}
+    candidates += sorted(reductions, key=lambda loop: loop.arg[0])
+    choices = [c for loop in candidates if (c := _vector_choice(nodes, loop, lanes)) is not None]
+    return min(choices, key=lambda c: (c.gathers, -c.lanes), default=None)
+
+
+def _vector_choice(nodes: list[UOp], loop: UOp, lanes: int) -> VectorChoice | None:
+    size = size_of(loop)
+    if size < 4:
+        return None
+    fitting = next((n for n in (16, 8, 4) if n <= lanes and size % n == 0), None)
+    if fitting is None or (fitting < lanes and size >= 4 * lanes):
+        fitting = lanes if size > lanes else None
+    if fitting is None:
+        return None
+    loads = [n.src[0].src[1] for n in nodes if n.op is Ops.LOAD]
+    gathers = sum(coefficient(i, loop) not in (0, 1) for i in loads)
+    return VectorChoice(loop, fitting, gathers)
+
+
+def _upcast(kernel: UOp, vector: VectorChoice) -> UOp:
+    """Unroll an output loop whose copies share a load inside a reduction."""
+    nodes = toposort((kernel,))
+    if not any(n.op is Ops.REDUCE for n in nodes):
+        return kernel
+    free = loops_below(kernel)
+    loads = [n for n in nodes if n.op is Ops.LOAD]
+    for loop in reversed(output_loops(kernel)):
+        if loop is vector.loop or all(loop in free[n] for n in loads):
+            continue
+        for count in UPCAST_SIZES:
+            if size_of(loop) % count == 0:
+                return split_loop(kernel, loop, count, AxisRole.UPCAST)
+    return kernel
+
+
+def _choose_thread(kernel: UOp, target: Target) -> UOp:
+    outputs = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.LOOP]
+    if target.threads < 2 or operations(kernel) < THREAD_WORTH_OPERATIONS:
+        return kernel
+    loop = next((x for x in outputs if size_of(x) >= target.threads), None)
+    if loop is None:
+        return kernel
+    return kernel.substitute({loop: loop.replace(arg=(loop.arg[0], AxisRole.THREAD))})
+
+
+def operations(kernel: UOp) -> int:
+    """An estimate of the arithmetic of one run, for choosing threads."""
+    free = loops_below(kernel)
+    total = 0
+    for node in toposort((kernel,)):
+        if node.op in (Ops.REDUCE, Ops.LOAD, Ops.STORE):
+            below = (
+                free[node.src[0]]
+                if node.op is not Ops.REDUCE
+                else free[node.src[0]] | set(node.src[1:])
+            )
+            total += prod(size_of(loop) for loop in below)
+    return total
+
+
+# -- unrolling ----------------------------------------------------------------------------------
+
+
+def unroll_upcasts(kernel: UOp) -> UOp:
+    """Each UPCAST loop is replaced by one copy of the stores for each of its values."""
+    while True:
+        loops = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.UPCAST]
+        if not loops:
+            return kernel
+        loop = loops[0]
+        copies: list[UOp] = []
+        for store in kernel.src:
+            copies += [store.substitute({loop: UOp.index(k)}) for k in range(size_of(loop))]
+        kernel = UOp.sink(*copies)

@@ -1,0 +1,187 @@
+"""The driver: from a graph of tensor nodes to launches, with a cache at each level.
+
+Owns: plans (the launches that fill the roots of a graph) and their caches. Does not own: the stages
+(rules/pipeline.py), the machines (backends), memory (core/tensor/realize.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from proofgrad.core import settings
+from proofgrad.core.compile.axes import operations
+from proofgrad.core.compile.names import kernel_name
+from proofgrad.core.compile.stages import Library, Stage, run_stages
+from proofgrad.core.compile.target import Backend, Launch, Source
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A compiled kernel, ready to be launched with one buffer handle a slot."""
+
+    name: str
+    launch: Launch
+    source: Source
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of a plan: run a kernel (None: copy slot 1 to slot 0) on these slots."""
+
+    kernel: Kernel | None
+    slots: tuple[int, ...]
+    free_after: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BufferInfo:
+    """A buffer that a plan makes."""
+
+    dtype: DType
+    size: int
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Launches in order. Slots: the inputs, then the buffers that the plan makes."""
+
+    inputs: int
+    made: tuple[BufferInfo, ...]
+    results: tuple[int, ...]
+    steps: tuple[Step, ...]
+    kernels: UOp  # the KernelGraph it is of
+
+
+class Compiler:
+    """Compiles graphs. One per process; holds every cache that is not on disk."""
+
+    def __init__(
+        self,
+        graph_stages: Sequence[Stage],
+        kernel_stages: Sequence[Stage],
+        library: Callable[[], Library],
+        backend: Callable[[str], Backend],
+    ) -> None:
+        self.graph_stages = graph_stages
+        self.kernel_stages = kernel_stages
+        self._load_library = library
+        self._backend = backend
+        self._library: Library | None = None
+        self._plans: dict[tuple[UOp, bool], Plan] = {}
+        self._kernels: dict[tuple[UOp, str, bool], Kernel] = {}
+
+    @property
+    def library(self) -> Library:
+        """The rules, loaded with their evidence when first needed."""
+        if self._library is None:
+            self._library = self._load_library()
+        return self._library
+
+    @property
+    def kernels_compiled(self) -> int:
+        return len(self._kernels)
+
+    def forget(self) -> None:
+        """Drop every plan and kernel, as after new rules were loaded."""
+        self._plans.clear()
+        self._kernels.clear()
+
+    def plan(self, root: UOp) -> Plan:
+        """The launches that fill the roots of `root`, a SINK whose inputs are numbered from 0."""
+        key = (root, settings.wants_plain_loops())
+        known = self._plans.get(key)
+        if known is None:
+            known = self._plans[key] = self._make_plan(self.kernel_graph(root))
+        return known
+
+    def kernel_graph(self, root: UOp) -> UOp:
+        """The KernelGraph of a TensorGraph."""
+        return run_stages(self.graph_stages, root, self.library, observe=_observer("graph"))
+
+    def _make_plan(self, graph: UOp) -> Plan:
+        made = [call.src[1] for call in graph.src]
+        made += [b for b in dict.fromkeys(graph.arg) if b not in made and _number(b) < 0]
+        read = {b for call in graph.src for b in call.src[2:]} | set(graph.arg)
+        inputs = 1 + max((_number(b) for b in read), default=-1)
+        slot_of = {buffer: inputs + k for k, buffer in enumerate(made)}
+
+        def slot(buffer: UOp) -> int:
+            return slot_of[buffer] if buffer in slot_of else _number(buffer)
+
+        keep = {slot(b) for b in graph.arg}
+        calls = [(call, tuple([slot(b) for b in call.src[1:]])) for call in graph.src]
+        last_use: dict[int, int] = {}
+        for k, (_, slots) in enumerate(calls):
+            last_use.update({s: k for s in slots if s >= inputs and s not in keep})
+        steps = [
+            Step(
+                self._kernel_of(call),
+                slots,
+                tuple([s for s, last in last_use.items() if last == k]),
+            )
+            for k, (call, slots) in enumerate(calls)
+        ]
+        infos = tuple([BufferInfo(b.dtype, b.arg, b.src[1].arg) for b in made])
+        results = tuple([slot(b) for b in graph.arg])
+        return Plan(inputs, infos, results, tuple(steps), graph)
+
+    def _kernel_of(self, call: UOp) -> Kernel | None:
+        body = call.src[0]
+        if body.src[0].op is Ops.COPY:
+            return None
+        return self.kernel(body, call.arg.device)
+
+    def kernel(self, body: UOp, device: str) -> Kernel:
+        """The compiled kernel of a body, a SINK over PARAMs."""
+        key = (body, device, settings.wants_plain_loops())
+        known = self._kernels.get(key)
+        if known is None:
+            known = self._kernels[key] = self._compile(body, device)
+        return known
+
+    def linear(self, body: UOp, device: str) -> UOp:
+        """The Linear form of a kernel body for a device."""
+        target = self._backend(device).target
+        return run_stages(self.kernel_stages, body, self.library, target, _observer("kernel"))
+
+    def source(self, body: UOp, device: str) -> Source:
+        """The text of a kernel body for a device."""
+        linear = self.linear(body, device)
+        source = self._backend(device).emit(linear, kernel_name(linear))
+        return replace(source, cost_flops=operations(linear), program=linear)
+
+    def _compile(self, body: UOp, device: str) -> Kernel:
+        backend = self._backend(device)
+        source = self.source(body, device)
+        if settings.debug_level() >= 3:
+            _print(source.text)
+        launch = backend.load(backend.compile(source))
+        return Kernel(source.entry, launch, source, device)
+
+
+def _number(buffer: UOp) -> int:
+    number: int = buffer.src[0].arg
+    return number
+
+
+def _observer(what: str) -> Callable[[Stage, UOp], None] | None:
+    """Prints each stage's graph with DEBUG=4."""
+    if settings.debug_level() < 4:
+        return None
+
+    def observe(stage: Stage, root: UOp) -> None:
+        _print(f"--- {what}: {stage.name} -> {stage.makes.value}\n{root!r}")
+
+    return observe
+
+
+def _print(text: Any) -> None:
+    print(text, file=sys.stderr)

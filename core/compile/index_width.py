@@ -1,0 +1,57 @@
+"""Kernel -> Kernel: index terms, which are mathematical integers, get a machine width.
+
+Sound because the bounds of every index term are shown to fit the width first. Does not own: the
+bounds (core/rewrite/facts.py).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+
+class Bounds(Protocol):
+    """What is known of the values of a node; None: nothing."""
+
+    def lo(self, node: UOp) -> int | None: ...
+
+    def hi(self, node: UOp) -> int | None: ...
+
+
+def choose_index_width(kernel: UOp, target: Target, bounds: Bounds) -> UOp:
+    """Every `index` becomes the type that the target prefers if all terms fit it, else int64.
+
+    Raises: OverflowError, naming the term, if int64 is not enough.
+    """
+    nodes = [n for n in toposort((kernel,)) if n.dtype is dtypes.index]
+    if all(_fits(node, target.index_dtype, bounds) for node in nodes):
+        return _with_width(kernel, target.index_dtype)
+    for node in nodes:
+        if not _fits(node, dtypes.int64, bounds):
+            raise OverflowError(
+                f"an index term runs from {bounds.lo(node)} to {bounds.hi(node)}, which int64 does"
+                f" not hold: {node!r}"
+            )
+    return _with_width(kernel, dtypes.int64)
+
+
+def _fits(node: UOp, dtype: DType, bounds: Bounds) -> bool:
+    low, high = bounds.lo(node), bounds.hi(node)
+    assert dtype.lo is not None and dtype.hi is not None
+    return low is not None and high is not None and dtype.lo <= low and high <= dtype.hi
+
+
+def _with_width(kernel: UOp, width: DType) -> UOp:
+    done: dict[UOp, UOp] = {}
+    for node in toposort((kernel,)):
+        src = tuple([done[s] for s in node.src])
+        if node.op is Ops.CAST and src[0].dtype is node.dtype:
+            done[node] = src[0]
+            continue
+        dtype = width if node.dtype is dtypes.index else node.dtype
+        done[node] = UOp(node.op, dtype, src, node.arg)
+    return done[kernel]

@@ -1,0 +1,13 @@
+"""Names of kernels: E_ (elementwise) or r_ (reduction), then the sizes of its loops, outermost first."""
+
+from __future__ import annotations
+
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+
+def kernel_name(linear: UOp) -> str:
+    """A C identifier such as E_256_16 or r_64_10_128."""
+    sizes = [str(n.src[0].arg) for n in linear.src if n.op is Ops.RANGE]
+    reduces = any(n.op in (Ops.ACCUMULATOR, Ops.HREDUCE) for n in linear.src)
+    return "_".join(["r" if reduces else "E", *sizes[:8]])

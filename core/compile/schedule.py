@@ -1,0 +1,256 @@
+"""TensorGraph -> KernelGraph: which nodes get a buffer, and the kernels between buffers.
+
+Owns: the choice (a heuristic: it changes speed and memory, never values), the cut, the order, and
+when a buffer is no longer needed. Does not own: what a kernel looks like inside (lower.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+# Recomputing these for every copy of an expanded axis costs more than a buffer.
+COSTLY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.SQRT, Ops.FDIV, Ops.MOD, Ops.FLOORDIV})
+# Movement that keeps every element exactly once, so that fusing over it computes nothing twice.
+_ONE_TO_ONE = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})
+_TRANSPARENT = MOVEMENT | {Ops.DETACH}
+
+
+@dataclass(frozen=True, slots=True)
+class CallInfo:
+    """What a CALL carries beside its body: the device it runs on."""
+
+    device: str
+
+
+def cut_into_kernels(root: UOp) -> UOp:
+    """SINK of tensor nodes -> SINK of CALLs in running order; its arg: the buffer of each root.
+
+    Each CALL is (body, buffer written, buffers read ...). The body is SINK(value over PARAMs), slot
+    0 being the buffer written. New buffers are numbered from -1 down. The arg of `root` is the
+    device for values that read no buffer.
+    """
+    return _Cut(root).calls()
+
+
+class _Cut:
+    """One run of the cut."""
+
+    def __init__(self, root: UOp) -> None:
+        self.root = root
+        self.nodes = toposort((root,))
+        self.stored = nodes_that_need_a_buffer(root)
+        self.buffer_of: dict[UOp, UOp] = {n: n for n in self.nodes if n.op is Ops.BUFFER}
+        self.device_of = _devices(self.nodes)
+        self.next_unique = -1
+
+    def calls(self) -> UOp:
+        found: list[UOp] = []
+        for node in self.nodes:
+            if node not in self.stored:
+                continue
+            if prod(node.shape):
+                found.append(self._call(node))
+            else:
+                self.buffer_of[node] = self._new_buffer(node)
+        buffers = tuple([self.buffer_of[source] for source in self.root.src])
+        return UOp(Ops.SINK, dtypes.void, tuple(found), buffers)
+
+    def _call(self, node: UOp) -> UOp:
+        """The kernel, or the copy between devices, that fills the buffer of `node`."""
+        inputs: dict[UOp, UOp] = {}
+        body = self._body(node, inputs)
+        self.buffer_of[node] = buffer = self._new_buffer(node)
+        info = CallInfo(buffer.src[1].arg)
+        return UOp(Ops.CALL, dtypes.void, (UOp.sink(body), buffer, *inputs), info)
+
+    def _new_buffer(self, node: UOp) -> UOp:
+        unique = UOp(Ops.UNIQUE, dtypes.void, (), self.next_unique)
+        name = self.device_of.get(node, self.root.arg)
+        device = UOp(Ops.DEVICE, dtypes.void, (), name)
+        self.next_unique -= 1
+        return UOp(Ops.BUFFER, node.dtype, (unique, device), prod(node.shape))
+
+    def _body(self, target: UOp, inputs: dict[UOp, UOp]) -> UOp:
+        """The value of `target` with every stored node below it read from a parameter."""
+        done: dict[UOp, UOp] = {}
+
+        def inside(node: UOp) -> bool:
+            return node is target or not self._is_read(node)
+
+        for node in toposort((target,), inside):
+            if not inside(node):
+                done[node] = self._parameter(node, inputs)
+            elif node.op in (Ops.CONTIGUOUS, Ops.DETACH):
+                done[node] = done[node.src[0]]
+            else:
+                done[node] = node.with_src(tuple([done[s] for s in node.src]))
+        return done[target]
+
+    def _is_read(self, node: UOp) -> bool:
+        return node.op is Ops.BUFFER or node in self.stored
+
+    def _parameter(self, node: UOp, inputs: dict[UOp, UOp]) -> UOp:
+        buffer = self.buffer_of[node]
+        if buffer not in inputs:
+            slot = len(inputs) + 1
+            inputs[buffer] = UOp(Ops.PARAM, buffer.dtype, (), (slot, buffer.arg))
+        parameter = inputs[buffer]
+        return parameter if node.shape == parameter.shape else _reshaped(parameter, node)
+
+
+def _reshaped(parameter: UOp, node: UOp) -> UOp:
+    return UOp(Ops.RESHAPE, node.dtype, (parameter,), node.shape)
+
+
+def _devices(nodes: Iterable[UOp]) -> dict[UOp, str]:
+    """The device each node is computed on: that of the buffers below it, or where COPY brings it."""
+    found: dict[UOp, str] = {}
+    for node in nodes:
+        if node.op is Ops.BUFFER:
+            found[node] = node.src[1].arg
+        elif node.op is Ops.COPY:
+            found[node] = node.arg
+        else:
+            for source in node.src:
+                if source in found:
+                    found[node] = found[source]
+                    break
+    return found
+
+
+# -- the choice ---------------------------------------------------------------------------------
+
+
+def nodes_that_need_a_buffer(root: UOp) -> set[UOp]:
+    """Roots, explicit requests, copies, reductions that others wait for, costly expanded values."""
+    nodes = toposort((root,))
+    consumers = _consumers(nodes)
+    stored = {s for s in root.src if s.op is not Ops.BUFFER}
+    for node in nodes:
+        if node.op in (Ops.COPY, Ops.CONTIGUOUS):
+            stored.add(node)
+            if node.op is Ops.COPY and node.src[0].op is not Ops.BUFFER:
+                stored.add(node.src[0])
+    leads_to_reduction = _leads_to_reduction(nodes, stored)
+    meets = _meeting_points(nodes, consumers)
+    for node in nodes:
+        if node.op is Ops.REDUCE_AXIS:
+            stored.add(_end_of_epilogue(node, consumers, meets, stored))
+    for node in nodes:
+        if node.op is Ops.EXPAND and _worth_storing(node, stored, leads_to_reduction):
+            stored.add(_below_movement(node.src[0]))
+    return stored
+
+
+def _consumers(nodes: list[UOp]) -> dict[UOp, list[UOp]]:
+    consumers: dict[UOp, list[UOp]] = {n: [] for n in nodes}
+    for node in nodes:
+        for source in dict.fromkeys(node.src):
+            consumers[source].append(node)
+    return consumers
+
+
+def _meeting_points(nodes: list[UOp], consumers: dict[UOp, list[UOp]]) -> dict[UOp, UOp | None]:
+    """For each node the nearest node through which every use of it passes; None: there is none.
+
+    Immediate post-dominators (Cooper, Harvey, Kennedy, A Simple, Fast Dominance Algorithm, 2001).
+    """
+    position = {node: k for k, node in enumerate(nodes)}
+    meets: dict[UOp, UOp | None] = {}
+    for node in reversed(nodes):
+        common: UOp | None = None
+        for k, user in enumerate(consumers[node]):
+            common = user if k == 0 else _common(common, user, meets, position)
+            if common is None:
+                break
+        meets[node] = common
+    return meets
+
+
+def _common(
+    a: UOp | None, b: UOp | None, meets: dict[UOp, UOp | None], position: dict[UOp, int]
+) -> UOp | None:
+    while a is not b:
+        if a is None or b is None:
+            return None
+        if position[a] < position[b]:
+            a = meets[a]
+        else:
+            b = meets[b]
+    return a
+
+
+def _end_of_epilogue(
+    reduction: UOp,
+    consumers: dict[UOp, list[UOp]],
+    meets: dict[UOp, UOp | None],
+    stored: set[UOp],
+) -> UOp:
+    """The last node that can be computed in the loop of the reduction's results."""
+    end = reduction
+    while end not in stored:
+        meeting = meets[end]
+        if meeting is None or not _all_one_to_one(end, meeting, consumers, stored):
+            break
+        end = meeting
+    return end
+
+
+def _all_one_to_one(
+    start: UOp, end: UOp, consumers: dict[UOp, list[UOp]], stored: set[UOp]
+) -> bool:
+    """Whether every node on a path from `start` to `end` has one element for each of `start`."""
+    seen: set[UOp] = set()
+    stack = [start]
+    while stack:
+        for user in consumers[stack.pop()]:
+            if user in seen:
+                continue
+            seen.add(user)
+            if user.op not in ELEMENTWISE and user.op not in _ONE_TO_ONE:
+                return False
+            if user is not end:
+                if user in stored:
+                    return False
+                stack.append(user)
+    return True
+
+
+def _leads_to_reduction(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:
+    """Nodes whose elements are read, unstored, by the loop of a reduction."""
+    leads: set[UOp] = set()
+    for node in reversed(nodes):
+        if node.op is Ops.REDUCE_AXIS or (node in leads and node not in stored):
+            leads.update(node.src)
+    return leads
+
+
+def _worth_storing(expand: UOp, stored: set[UOp], leads_to_reduction: set[UOp]) -> bool:
+    """Whether computing the source of `expand` once for each copy costs more than a buffer."""
+    source = _below_movement(expand.src[0])
+    if source in stored or prod(expand.shape) <= prod(expand.src[0].shape):
+        return False
+    work = _unstored_work(source, stored)
+    if not work:
+        return False
+    return expand in leads_to_reduction or any(n.op in COSTLY for n in work)
+
+
+def _below_movement(node: UOp) -> UOp:
+    while node.op in _TRANSPARENT and node.op not in (Ops.PAD, Ops.SKEW):
+        node = node.src[0]
+    return node
+
+
+def _unstored_work(source: UOp, stored: set[UOp]) -> list[UOp]:
+    """Elementwise nodes on buffers that computing `source` would run."""
+    nodes = source.toposort(lambda n: n is source or n not in stored)
+    if not any(n.op is Ops.BUFFER or n in stored for n in nodes if n is not source):
+        return []
+    return [n for n in nodes if n.op in ELEMENTWISE and n.op is not Ops.CAST and n not in stored]

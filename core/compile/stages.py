@@ -1,0 +1,116 @@
+"""The compiler as a list: what a stage is, how a list of stages runs, how it is printed.
+
+Owns: Stage, the two kinds of step (rule sets and procedures), running with checks and an observer.
+Does not own: the list itself, which is rules/pipeline.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proofgrad.core import settings
+from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.engine import Rewriter
+from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.rewrite.journal import Journal
+from proofgrad.core.rewrite.match import RuleSet
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSets:
+    """A step that applies proven rules, and nothing else, until none fires."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """A step that is not a rule: needs memory, a loop or a choice. Each has a validation test."""
+
+    function: Callable[..., UOp]
+    needs: tuple[str, ...] = ()  # of "target", "native", "bounds": passed by name
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @property
+    def purpose(self) -> str:
+        return (self.function.__doc__ or "").strip().splitlines()[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One line of the compiler: from one form to the same or the next."""
+
+    name: str
+    makes: Form
+    step: RuleSets | Procedure
+    optional: bool = False  # left out with NOOPT=1
+
+
+class Library:
+    """The rule sets that were loaded with their evidence, by name."""
+
+    def __init__(self, sets: dict[str, RuleSet], bounds: str, journal: Journal) -> None:
+        self.sets = sets
+        self.bounds = bounds
+        self.journal = journal
+
+    def rules_of(self, names: Sequence[str]) -> list[RuleSet]:
+        return [self.sets[name] for name in names]
+
+    def facts(self) -> Facts:
+        return Facts(self.sets[self.bounds])
+
+
+Observer = Callable[[Stage, UOp], None]
+
+
+def run_stages(
+    stages: Sequence[Stage],
+    root: UOp,
+    library: Library,
+    target: Target | None = None,
+    observe: Observer | None = None,
+) -> UOp:
+    """`root` after every stage. Raises: FormError where a check is asked for and fails."""
+    plain = settings.wants_plain_loops()
+    checked = settings.checks_forms()
+    facts = library.facts()
+    rewriters: dict[tuple[str, ...], Rewriter] = {}
+    for stage in stages:
+        if stage.optional and plain:
+            continue
+        match stage.step:
+            case RuleSets(names):
+                if names not in rewriters:
+                    sets = library.rules_of(names)
+                    rewriters[names] = Rewriter(sets, facts, library.journal)
+                root = rewriters[names].rewrite(root)
+            case Procedure(function, needs):
+                given: dict[str, Any] = {"target": target, "bounds": facts}
+                given["native"] = frozenset() if target is None else target.native
+                root = function(root, **{name: given[name] for name in needs})
+        if checked:
+            check_form(stage.makes, root)
+        if observe is not None:
+            observe(stage, root)
+    return root
+
+
+def show_stages(stages: Sequence[Stage], sizes: dict[str, int]) -> list[tuple[str, str, str, str]]:
+    """Rows (form made, stage, kind, what it is) for people; `sizes`: rules in each set."""
+    rows: list[tuple[str, str, str, str]] = []
+    for stage in stages:
+        match stage.step:
+            case RuleSets(names):
+                what = ", ".join(f"{name} ({sizes.get(name, 0)})" for name in names)
+                rows.append((stage.makes.value, stage.name, "rules", what))
+            case Procedure():
+                rows.append((stage.makes.value, stage.name, "procedure", stage.step.purpose))
+    return rows

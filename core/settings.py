@@ -1,0 +1,58 @@
+"""The environment, read in one place and when it is used, so that a change mid-script counts.
+
+Owns: names, defaults and meanings of every variable. Does not own: what they change.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+MEANING: dict[str, str] = {
+    "DEBUG": "0..6: 1 counts, 2 each kernel, 3 its source, 4 each stage's graph",
+    "DEV": "the default device; also DEVICE=NAME or NAME=1",
+    "NOOPT": "1: no algebra and no choice of axes: one plain loop nest a kernel",
+    "SPEC": "1: check the form after every stage",
+    "PROOFGRAD_CACHE": "folder for compiled kernels; default $XDG_CACHE_HOME/proofgrad",
+    "NUM_THREADS": "CPU threads; default: what the process may use",
+    "NO_COLOR": "1: no colours",
+}
+
+
+def number(name: str, default: int = 0) -> int:
+    """The variable as an integer. Raises: ValueError, naming it."""
+    text = os.environ.get(name, "")
+    if not text:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{name}={text!r} must be an integer ({MEANING.get(name, '')})") from None
+
+
+def debug_level() -> int:
+    return number("DEBUG")
+
+
+def wants_plain_loops() -> bool:
+    return number("NOOPT") > 0
+
+
+def checks_forms() -> bool:
+    return number("SPEC") > 0 or number("DEBUG") >= 4
+
+
+def asked_device(names: tuple[str, ...]) -> str | None:
+    """The device named by DEV=, DEVICE= or NAME=1; None if none is."""
+    for variable in ("DEV", "DEVICE"):
+        if os.environ.get(variable):
+            return os.environ[variable]
+    return next((name for name in names if os.environ.get(name) == "1"), None)
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept between processes."""
+    if os.environ.get("PROOFGRAD_CACHE"):
+        return Path(os.environ["PROOFGRAD_CACHE"])
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "proofgrad"

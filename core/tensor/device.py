@@ -1,0 +1,103 @@
+"""Devices by name: which exist, which is the default, and their backends, opened when first used.
+
+Owns: names and aliases, the registry, errors for unknown names. Does not own: the backends.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import Any
+
+from proofgrad.core import settings
+from proofgrad.core.compile import target
+from proofgrad.core.compile.target import Backend
+from proofgrad.core.tensor.errors import DeviceError
+
+HOST = "PYTHON"  # where the data of a Python list or a numpy array lives
+
+
+class _Device:
+    """`Device.DEFAULT` is a name; `Device["CPU"]` is the opened backend."""
+
+    def __init__(self) -> None:
+        self._devices: dict[str, Any] = {}
+        self._chosen: str | None = None
+        self._makers: dict[str, Callable[[], Backend]] = {}
+        self._aliases: dict[str, str] = {}
+        self._elsewhere: tuple[str, ...] = ()
+
+    @property
+    def DEFAULT(self) -> str:  # noqa: N802  (the name users know)
+        """The device of new tensors: as assigned, else from the environment, else the first one."""
+        if self._chosen is not None:
+            return self._chosen
+        asked = settings.asked_device((*self.names(), *self._aliases))
+        return self.names()[0] if asked is None else self.canonical(asked)
+
+    @DEFAULT.setter
+    def DEFAULT(self, name: str) -> None:  # noqa: N802
+        self._chosen = self.canonical(name)
+
+    def __getitem__(self, name: str) -> Backend:
+        name = self.canonical(name)
+        if name not in self._devices:
+            maker = self._makers.get(name)
+            self._devices[name] = maker() if maker else _entry_points()[name].load()()
+        backend: Backend = self._devices[name]
+        return backend
+
+    def register(
+        self, name: str, maker: Callable[[], Backend], aliases: Sequence[str] = ()
+    ) -> None:
+        """Make a backend known under a name. The first one registered is the default."""
+        self._makers[name.upper()] = maker
+        self._aliases.update({alias: name for alias in aliases})
+
+    def name_elsewhere(self, names: Sequence[str]) -> None:
+        """Names that users know from elsewhere and that no backend here provides."""
+        self._elsewhere = tuple(names)
+
+    def names(self) -> tuple[str, ...]:
+        """Every device that is built, whether or not this machine has it."""
+        return tuple(dict.fromkeys((*self._makers, *self._devices)))
+
+    def get_available_devices(self) -> list[str]:
+        """The devices that open on this machine."""
+        available = []
+        for name in self.names():
+            try:
+                self[name]
+            except target.DeviceError:
+                continue
+            available.append(name)
+        return available
+
+    def canonical(self, name: str | None) -> str:
+        """The one name of a device. Raises: DeviceError, with what exists and near names."""
+        if name is None:
+            return self.DEFAULT
+        known = (*self.names(), HOST)
+        upper = str(name).upper().partition(":")[0]
+        upper = self._aliases.get(upper, upper)
+        if upper in known or upper in _entry_points():
+            return upper
+        provided = ", ".join(self.names())
+        if upper in self._elsewhere:
+            raise DeviceError(f"device {name!r} is not built here; provided: {provided}")
+        near = difflib.get_close_matches(upper, [*known, *self._aliases], n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise DeviceError(f"unknown device {name!r}{hint} provided: {provided}")
+
+
+def _entry_points() -> dict[str, Any]:
+    return {point.name.upper(): point for point in entry_points(group="proofgrad.backends")}
+
+
+Device = _Device()
+
+
+def canonical_device(name: str | None) -> str:
+    """The one name of a device; None: the default. Raises: DeviceError."""
+    return Device.canonical(name)

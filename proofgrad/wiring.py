@@ -1,0 +1,40 @@
+"""Where the parts meet: the rules, the stages and the machines are given to the core, when first used.
+
+Owns: the one Compiler of the process. Does not own: any of the parts.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib import import_module
+
+from proofgrad.backends import BUILT_IN, ELSEWHERE
+from proofgrad.core.compile.target import Backend
+from proofgrad.core.tensor import realize
+from proofgrad.core.tensor.device import Device
+
+
+def connect() -> None:
+    """Register the machines and say how a compiler is made. Opens and loads nothing yet."""
+    for name, (module, aliases) in BUILT_IN.items():
+        Device.register(name, partial(_open, module), aliases)
+    Device.name_elsewhere(ELSEWHERE)
+    realize.use_compiler(_compiler)
+
+
+def _open(module: str) -> Backend:
+    backend: Backend = import_module(module).backend()
+    return backend
+
+
+def _compiler() -> realize.Compiler:
+    from proofgrad.core.compile.compiler import Compiler
+    from proofgrad.core.compile.stages import Library
+    from proofgrad.core.rewrite.journal import Journal
+    from proofgrad.rules.library import load_library
+    from proofgrad.rules.pipeline import BOUNDS, GRAPH_STAGES, KERNEL_STAGES
+
+    def library() -> Library:
+        return Library(load_library(), BOUNDS, Journal())
+
+    return Compiler(GRAPH_STAGES, KERNEL_STAGES, library, Device.__getitem__)

@@ -1,0 +1,59 @@
+"""The compiler, top to bottom: every stage in the order in which it runs.
+
+A stage is rule sets, which fire only with proofs, or a named procedure, which has a validation test.
+`python -m proofgrad stages` prints this list.
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.compile.accumulate import reductions_to_accumulators
+from proofgrad.core.compile.axes import (
+    choose_axes,
+    merge_loops,
+    share_out_work_items,
+    unroll_upcasts,
+)
+from proofgrad.core.compile.forms import Form
+from proofgrad.core.compile.index_width import choose_index_width
+from proofgrad.core.compile.linearize import linearize
+from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.promote import promote_small_floats
+from proofgrad.core.compile.schedule import cut_into_kernels
+from proofgrad.core.compile.stages import Procedure, RuleSets, Stage
+from proofgrad.core.compile.transcendental import expand_transcendentals
+from proofgrad.core.compile.vectorize import vectorize
+
+# Facts about values come from this set; gradients from the other.
+BOUNDS = "bounds"
+COTANGENTS = "cotangent"
+
+_TIDY = RuleSets(("movement", "reduce"))
+_SIMPLIFY = RuleSets(("algebra", "compare", "where", "cast", "divmod", "ranges", "reduce"))
+_LEGALISE = RuleSets(("legalise", "algebra", "compare", "where", "cast"))
+
+GRAPH_STAGES: tuple[Stage, ...] = (
+    Stage("tidy", Form.TENSOR_GRAPH, _TIDY, optional=True),
+    Stage("cut into kernels", Form.KERNEL_GRAPH, Procedure(cut_into_kernels)),
+)
+
+KERNEL_STAGES: tuple[Stage, ...] = (
+    Stage("movement to index terms", Form.KERNEL, Procedure(lower_movement)),
+    Stage("simplify index terms", Form.KERNEL, _SIMPLIFY, optional=True),
+    Stage("merge loops", Form.KERNEL, Procedure(merge_loops), optional=True),
+    Stage("simplify merged", Form.KERNEL, _SIMPLIFY, optional=True),
+    Stage("work items", Form.KERNEL, Procedure(share_out_work_items, ("target",))),
+    Stage("choose axes", Form.KERNEL, Procedure(choose_axes, ("target",)), optional=True),
+    Stage("simplify split", Form.KERNEL, _SIMPLIFY, optional=True),
+    # Tuned tiles and operands staged into scratch go here.
+    Stage("unroll", Form.KERNEL, Procedure(unroll_upcasts)),
+    Stage("simplify unrolled", Form.KERNEL, _SIMPLIFY, optional=True),
+    Stage(
+        "widths of index terms", Form.KERNEL, Procedure(choose_index_width, ("target", "bounds"))
+    ),
+    Stage("legalise", Form.KERNEL, _LEGALISE),
+    Stage("accumulators", Form.PROGRAM, Procedure(reductions_to_accumulators)),
+    Stage("promote small floats", Form.PROGRAM, Procedure(promote_small_floats)),
+    Stage("transcendentals", Form.PROGRAM, Procedure(expand_transcendentals, ("native",))),
+    Stage("vectors", Form.PROGRAM, Procedure(vectorize)),
+    Stage("linearize", Form.LINEAR, Procedure(linearize)),
+)
