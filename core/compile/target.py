@@ -14,7 +14,6 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
-
 ALL_TYPES = frozenset(dtypes.all)
 WIDE_TYPES = ALL_TYPES - {dtypes.float16, dtypes.bfloat16}
 

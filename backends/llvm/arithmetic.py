@@ -1,0 +1,286 @@
+"""The instructions of each ALU op, with the total meaning that core/ir/ops.py states.
+
+Owns: guards for what LLVM leaves undefined (division by zero, the one quotient that overflows,
+oversized shifts). Does not own: casts (conversions.py), loops and memory (emit.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from proofgrad.backends.llvm.text import literal, register_type
+from proofgrad.backends.llvm.writer import Writer
+from proofgrad.core.compile.target import CompileError
+from proofgrad.core.ir.dtypes import DType, Kind, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+
+def write_alu(writer: Writer, node: UOp, operands: Sequence[str]) -> str:
+    """The register that holds the value of an ALU node. Raises: CompileError."""
+    if node.op is Ops.WHERE:
+        return _where(writer, node, operands)
+    dtype = node.src[0].dtype
+    if dtype.scalar is dtypes.bfloat16:
+        raise CompileError(f"{node.op.name} on bfloat16: it must be promoted to float32 before")
+    return write_op(writer, node.op, dtype, operands, node.src)
+
+
+def write_op(
+    writer: Writer, op: Ops, dtype: DType, operands: Sequence[str], src: Sequence[UOp] = ()
+) -> str:
+    """`op` on operands of type `dtype`; `src`, where given, shows which of them are constants."""
+    simple = _SIMPLE.get((op, _family(dtype)))
+    if simple is not None:
+        operator = f"{simple} {register_type(dtype)}"
+        return writer.let(f"{operator} {', '.join(operands)}")
+    intrinsic = _INTRINSICS.get((op, _family(dtype)))
+    if intrinsic is not None:
+        return writer.call(intrinsic, dtype, operands)
+    special = _SPECIAL.get((op, _family(dtype)))
+    if special is None:
+        raise CompileError(
+            f"LLVM has no {op.name} on {dtype!r}; it must be rewritten before Linear"
+        )
+    constant = constant_value(src[1]) if len(src) == 2 else None
+    return special(writer, op, dtype, operands, constant)
+
+
+def constant_value(node: UOp) -> int | None:
+    """The integer that `node` has in every lane, or None."""
+    if node.op is Ops.BROADCAST:
+        node = node.src[0]
+    if node.op is not Ops.CONST or node.dtype.is_float:
+        return None
+    if isinstance(node.arg, tuple):
+        return int(node.arg[0]) if len(set(node.arg)) == 1 else None
+    return int(node.arg)
+
+
+def _family(dtype: DType) -> str:
+    match dtype.kind:
+        case Kind.BOOL:
+            return "bool"
+        case Kind.FLOAT:
+            return "float"
+        case Kind.SIGNED:
+            return "signed"
+        case _:
+            return "unsigned"
+
+
+def _table(lines: dict[Ops, dict[str, str]]) -> dict[tuple[Ops, str], str]:
+    return {(op, family): text for op, row in lines.items() for family, text in row.items()}
+
+
+def _ints(text: str) -> dict[str, str]:
+    return {"signed": text, "unsigned": text}
+
+
+def _bits(text: str) -> dict[str, str]:
+    return {"bool": text, **_ints(text)}
+
+
+_SIMPLE = _table(
+    {
+        Ops.NEG: {"float": "fneg"},
+        Ops.ADD: {"float": "fadd", **_ints("add")},
+        Ops.MUL: {"float": "fmul", **_ints("mul")},
+        Ops.FDIV: {"float": "fdiv"},
+        Ops.AND: _bits("and"),
+        Ops.OR: _bits("or"),
+        Ops.XOR: _bits("xor"),
+        Ops.CMPLT: {
+            "float": "fcmp olt", "signed": "icmp slt", "unsigned": "icmp ult", "bool": "icmp ult",
+        },
+        Ops.CMPEQ: {"float": "fcmp oeq", **_bits("icmp eq")},
+    }
+)  # fmt: skip
+
+_INTRINSICS = _table(
+    {
+        Ops.SQRT: {"float": "sqrt"},
+        Ops.TRUNC: {"float": "trunc"},
+        Ops.MAX: {"float": "maximum", "signed": "smax", "unsigned": "umax"},
+        Ops.MIN: {"float": "minimum", "signed": "smin", "unsigned": "umin"},
+    }
+)
+
+
+def _where(writer: Writer, node: UOp, operands: Sequence[str]) -> str:
+    condition, if_true, if_false = operands
+    flag, llvm_type = register_type(node.src[0].dtype), register_type(node.dtype)
+    choice = f"{llvm_type} {if_true}, {llvm_type} {if_false}"
+    return writer.let(f"select {flag} {condition}, {choice}")
+
+
+def _negate(writer: Writer, op: Ops, dtype: DType, operands: Sequence[str], _: int | None) -> str:
+    return writer.let(f"sub {register_type(dtype)} {literal(0, dtype)}, {operands[0]}")
+
+
+def _flip(writer: Writer, op: Ops, dtype: DType, operands: Sequence[str], _: int | None) -> str:
+    ones = literal(True if dtype.is_bool else -1, dtype)
+    return writer.let(f"xor {register_type(dtype)} {operands[0]}, {ones}")
+
+
+def _multiply_add(
+    writer: Writer, op: Ops, dtype: DType, operands: Sequence[str], _: int | None
+) -> str:
+    if dtype.is_float and writer.dialect.has_fma:
+        return writer.call("fma", dtype, operands)
+    product = write_op(writer, Ops.MUL, dtype, operands[:2])
+    return write_op(writer, Ops.ADD, dtype, (product, operands[2]))
+
+
+# -- division ---------------------------------------------------------------------------------------
+
+
+def _divide(
+    writer: Writer, op: Ops, dtype: DType, operands: Sequence[str], constant: int | None
+) -> str:
+    signed = dtype.kind is Kind.SIGNED
+    if constant is not None and constant > 0:
+        return _divide_by_positive(writer, op, dtype, operands)
+    if not signed:
+        return _divide_unsigned(writer, op, dtype, operands)
+    match op:
+        case Ops.TRUNCDIV:
+            return _truncating_quotient(writer, dtype, operands)
+        case Ops.TRUNCMOD:
+            return _remainder(writer, dtype, operands[0], _safe_divisor(writer, dtype, operands[1]))
+        case Ops.FLOORDIV:
+            return _flooring_quotient(writer, dtype, operands)
+        case _:
+            return _flooring_remainder(writer, dtype, operands)
+
+
+def _divide_by_positive(writer: Writer, op: Ops, dtype: DType, operands: Sequence[str]) -> str:
+    llvm_type = register_type(dtype)
+    x, y = operands
+    is_quotient = op in (Ops.FLOORDIV, Ops.TRUNCDIV)
+    if dtype.kind is not Kind.SIGNED:
+        return writer.let(f"{'udiv' if is_quotient else 'urem'} {llvm_type} {x}, {y}")
+    if op in (Ops.TRUNCDIV, Ops.TRUNCMOD):
+        return writer.let(f"{'sdiv' if is_quotient else 'srem'} {llvm_type} {x}, {y}")
+    # floor(x / y) is ~(~x / y) for a negative x, and both divisions are of numbers of 0 or more
+    sign = writer.let(f"ashr {llvm_type} {x}, {literal(dtype.bits - 1, dtype)}")
+    size = writer.let(f"xor {llvm_type} {x}, {sign}")
+    divided = writer.let(f"udiv {llvm_type} {size}, {y}")
+    quotient = writer.let(f"xor {llvm_type} {divided}, {sign}")
+    if is_quotient:
+        return quotient
+    product = writer.let(f"mul {llvm_type} {quotient}, {y}")
+    return writer.let(f"sub {llvm_type} {x}, {product}")
+
+
+def _divide_unsigned(writer: Writer, op: Ops, dtype: DType, operands: Sequence[str]) -> str:
+    llvm_type = register_type(dtype)
+    x, y = operands
+    zero, one = literal(0, dtype), literal(1, dtype)
+    by_zero = writer.let(f"icmp eq {llvm_type} {y}, {zero}")
+    divisor = writer.select(by_zero, dtype, one, y)
+    if op in (Ops.MOD, Ops.TRUNCMOD):  # by 0: the remainder by 1, which is 0
+        return writer.let(f"urem {llvm_type} {x}, {divisor}")
+    quotient = writer.let(f"udiv {llvm_type} {x}, {divisor}")
+    return writer.select(by_zero, dtype, zero, quotient)
+
+
+def _safe_divisor(writer: Writer, dtype: DType, y: str) -> str:
+    """`y`, but 1 in place of 0 and -1: both remainders by these are 0, as by 1."""
+    llvm_type = register_type(dtype)
+    moved = writer.let(f"add {llvm_type} {y}, {literal(1, dtype)}")
+    unsafe = writer.let(f"icmp ult {llvm_type} {moved}, {literal(2, dtype)}")
+    return writer.select(unsafe, dtype, literal(1, dtype), y)
+
+
+def _remainder(writer: Writer, dtype: DType, x: str, divisor: str) -> str:
+    return writer.let(f"srem {register_type(dtype)} {x}, {divisor}")
+
+
+def _has_other_sign(writer: Writer, dtype: DType, remainder: str, divisor: str) -> str:
+    """Whether the remainder is not 0 and its sign is not the divisor's."""
+    llvm_type = register_type(dtype)
+    zero = literal(0, dtype)
+    mixed = writer.let(f"xor {llvm_type} {remainder}, {divisor}")
+    differs = writer.let(f"icmp slt {llvm_type} {mixed}, {zero}")
+    nonzero = writer.let(f"icmp ne {llvm_type} {remainder}, {zero}")
+    return writer.let(f"and {register_type(_bools(dtype))} {differs}, {nonzero}")
+
+
+def _bools(dtype: DType) -> DType:
+    return dtypes.bool.vec(dtype.lanes)
+
+
+def _truncating_quotient(writer: Writer, dtype: DType, operands: Sequence[str]) -> str:
+    x, y = operands
+    quotient = writer.let(f"sdiv {register_type(dtype)} {x}, {_safe_divisor(writer, dtype, y)}")
+    return _quotient_of_unsafe(writer, dtype, x, y, quotient)
+
+
+def _quotient_of_unsafe(writer: Writer, dtype: DType, x: str, y: str, quotient: str) -> str:
+    """`quotient`, but -x for a division by -1 and 0 for one by 0."""
+    llvm_type = register_type(dtype)
+    negated = writer.let(f"sub {llvm_type} {literal(0, dtype)}, {x}")
+    by_minus_one = writer.let(f"icmp eq {llvm_type} {y}, {literal(-1, dtype)}")
+    chosen = writer.select(by_minus_one, dtype, negated, quotient)
+    by_zero = writer.let(f"icmp eq {llvm_type} {y}, {literal(0, dtype)}")
+    return writer.select(by_zero, dtype, literal(0, dtype), chosen)
+
+
+def _flooring_quotient(writer: Writer, dtype: DType, operands: Sequence[str]) -> str:
+    x, y = operands
+    llvm_type = register_type(dtype)
+    divisor = _safe_divisor(writer, dtype, y)
+    truncated = writer.let(f"sdiv {llvm_type} {x}, {divisor}")
+    product = writer.let(f"mul {llvm_type} {truncated}, {divisor}")
+    remainder = writer.let(f"sub {llvm_type} {x}, {product}")
+    adjust = _has_other_sign(writer, dtype, remainder, divisor)
+    step = writer.let(f"sext {register_type(_bools(dtype))} {adjust} to {llvm_type}")
+    floored = writer.let(f"add {llvm_type} {truncated}, {step}")
+    return _quotient_of_unsafe(writer, dtype, x, y, floored)
+
+
+def _flooring_remainder(writer: Writer, dtype: DType, operands: Sequence[str]) -> str:
+    divisor = _safe_divisor(writer, dtype, operands[1])
+    remainder = _remainder(writer, dtype, operands[0], divisor)
+    adjust = _has_other_sign(writer, dtype, remainder, divisor)
+    step = writer.select(adjust, dtype, divisor, literal(0, dtype))
+    return writer.let(f"add {register_type(dtype)} {remainder}, {step}")
+
+
+# -- shifts -----------------------------------------------------------------------------------------
+
+
+def _shift(
+    writer: Writer, op: Ops, dtype: DType, operands: Sequence[str], constant: int | None
+) -> str:
+    llvm_type = register_type(dtype)
+    x, amount = operands
+    arithmetic = op is Ops.SHR and dtype.kind is Kind.SIGNED
+    operator = "shl" if op is Ops.SHL else "ashr" if arithmetic else "lshr"
+    if constant is not None and 0 <= constant < dtype.bits:
+        return writer.let(f"{operator} {llvm_type} {x}, {amount}")
+    if arithmetic:
+        bounded = writer.call("umin", dtype, (amount, literal(dtype.bits - 1, dtype)))
+        return writer.let(f"ashr {llvm_type} {x}, {bounded}")
+    in_width = writer.let(f"icmp ult {llvm_type} {amount}, {literal(dtype.bits, dtype)}")
+    shifted = writer.let(f"{operator} {llvm_type} {x}, {amount}")
+    return writer.select(in_width, dtype, shifted, literal(0, dtype))
+
+
+_SPECIAL: dict[tuple[Ops, str], Callable[[Writer, Ops, DType, Sequence[str], int | None], str]] = {
+    (op, family): function
+    for function, ops, families in (
+        (_negate, (Ops.NEG,), ("signed", "unsigned")),
+        (_flip, (Ops.NOT,), ("bool", "signed", "unsigned")),
+        (_multiply_add, (Ops.MULACC,), ("signed", "unsigned", "float")),
+        (
+            _divide,
+            (Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD),
+            ("signed", "unsigned"),
+        ),
+        (_shift, (Ops.SHL, Ops.SHR), ("signed", "unsigned")),
+    )
+    for op in ops
+    for family in families
+}

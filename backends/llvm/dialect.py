@@ -1,0 +1,47 @@
+"""What differs between machines that take LLVM IR: how a kernel begins, and a few choices.
+
+Owns: the base class `Dialect`, which is also the one of the CPU. Does not own: instructions, which
+are the same for every machine. The PTX backend has a dialect of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from proofgrad.core.compile.target import CompileError
+
+
+class Dialect:
+    """The CPU's: `void entry(ptr args, i64 first, i64 last)`, `args` a table of pointers.
+
+    `first` and `last` bound the THREAD range. The work is in an inner function whose pointers are
+    noalias: different slots never name memory that overlaps.
+    """
+
+    language = "llvm"
+    pointer = "ptr"  # type of a pointer to an element of a buffer
+    pointer_code = "p0"  # the same in the names of intrinsics
+    constant_space = ""  # address space of module constants, as it stands before `constant`
+    has_fma = True
+
+    def open(self, entry: str, slots: Iterable[int]) -> list[str]:
+        """Lines up to the first instruction; slot k is `%buffer<k>`."""
+        params = [f"{self.pointer} noalias nocapture %buffer{slot}" for slot in slots]
+        signature = ", ".join([*params, "i64 %first", "i64 %last"])
+        return [f"define internal void @{entry}.body({signature}) nounwind {{", "entry:"]
+
+    def close(self, entry: str, slots: Iterable[int]) -> list[str]:
+        """Lines after the last `ret void`."""
+        lines = ["}", "", f"define void @{entry}(ptr %args, i64 %first, i64 %last) nounwind {{"]
+        arguments = []
+        for slot in slots:
+            lines.append(f"  %place{slot} = getelementptr ptr, ptr %args, i64 {slot}")
+            lines.append(f"  %buffer{slot} = load ptr, ptr %place{slot}, align 8")
+            arguments.append(f"ptr %buffer{slot}")
+        arguments += ["i64 %first", "i64 %last"]
+        lines.append(f"  call void @{entry}.body({', '.join(arguments)})")
+        return [*lines, "  ret void", "}"]
+
+    def work_item(self, let: Callable[[str], str]) -> str:
+        """The number of the work item as i32; `let` adds an instruction and names its value."""
+        raise CompileError(f"{self.language} has no work items; its Linear has no GLOBAL range")

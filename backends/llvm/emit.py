@@ -1,0 +1,307 @@
+"""Linear -> LLVM IR text, so that no pass over the IR is needed afterwards.
+
+Owns: blocks, loops and their phi nodes, accumulators. Does not own: the
+instructions of arithmetic.py, conversions.py and memory.py, the order of the nodes (linearizer).
+
+A loop whose size is a constant above 0 tests its counter at the end; any other tests it at the
+start. The phi nodes of a loop are reserved lines, filled in when the loop ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from proofgrad.backends.llvm.arithmetic import write_alu, write_op
+from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
+from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.memory import Place, write_address, write_load, write_store
+from proofgrad.backends.llvm.text import literal, register_type
+from proofgrad.backends.llvm.writer import Writer
+from proofgrad.core.compile.program_facts import (
+    launch_size,
+    operation_count,
+    parameter_types,
+    parameters,
+)
+from proofgrad.core.compile.target import CompileError, Source
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import ALU, Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+
+
+def emit(linear: UOp, name: str, dialect: Dialect) -> Source:
+    """The LLVM IR of a program. Raises: CompileError for what is not legal Linear."""
+    text = "\n".join(_Printer(linear, name, dialect).module()) + "\n"
+    return Source(
+        language=dialect.language,
+        entry=name,
+        text=text,
+        params=parameter_types(linear),
+        global_size=launch_size(linear, AxisRole.GLOBAL),
+        thread_size=launch_size(linear, AxisRole.THREAD),
+        cost_flops=operation_count(linear),
+        program=linear,
+    )
+
+
+@dataclass(slots=True)
+class _Loop:
+    """A loop that is open. `tested_first`: it may run zero times."""
+
+    range: UOp
+    label: str
+    entered_from: str
+    start: str
+    bound: str
+    counter_line: int
+    tested_first: bool
+    phis: dict[UOp, tuple[int, str, str]] = field(default_factory=dict)  # line, name, first value
+
+
+class _Printer:
+    def __init__(self, linear: UOp, name: str, dialect: Dialect) -> None:
+        self.linear, self.name, self.dialect = linear, name, dialect
+        self.writer = Writer(dialect)
+        self.registers: dict[UOp, str] = {}
+        self.places: dict[UOp, Place] = {}
+        self.current: dict[UOp, str] = {}  # the register that holds each accumulator now
+        self.loops: list[_Loop] = []
+        self.carried = _carried_accumulators(linear)
+        self.has_exit = False
+
+    def module(self) -> list[str]:
+        for node in self.linear.src:
+            self._write(node)
+        if self.loops:
+            raise CompileError(f"Linear of {self.name} ends inside of {len(self.loops)} loops")
+        if self.has_exit:
+            self.writer.do("br label %exit")
+            self.writer.begin_block("exit")
+        slots = list(parameters(self.linear))
+        zeros = self._zeros()
+        body = self.dialect.open(self.name, slots) + self.writer.lines + ["  ret void"]
+        return [*zeros, *body, *self.dialect.close(self.name, slots)]
+
+    def _zeros(self) -> list[str]:
+        size = self.writer.zero_bytes
+        space = self.dialect.constant_space
+        declaration = f"@zeros = internal {space} constant [{size} x i8] zeroinitializer, align 64"
+        return [" ".join(declaration.split()), ""] if size else []
+
+    def _write(self, node: UOp) -> None:
+        operation = _WRITERS.get(node.op)
+        if operation is not None:
+            operation(self, node)
+        elif node.op in ALU:
+            operands = [self._register(s) for s in node.src]
+            self.registers[node] = write_alu(self.writer, node, operands)
+        else:
+            raise CompileError(f"{node.op.name} is no part of Linear")
+
+    def _register(self, node: UOp) -> str:
+        if node.op is Ops.CONST:
+            return literal(node.arg, node.dtype)
+        if node.op is Ops.BROADCAST and node.src[0].op is Ops.CONST:
+            return literal(node.src[0].arg, node.dtype)
+        if node.op is Ops.ACCUMULATOR:
+            return self.current[node]
+        if node not in self.registers:
+            raise CompileError(f"Linear of {self.name} uses a {node.op.name} before it is made")
+        return self.registers[node]
+
+    # -- values -------------------------------------------------------------------------------------
+
+    def nothing(self, node: UOp) -> None:
+        """Constants stand where they are used, parameters in the signature."""
+
+    def param(self, node: UOp) -> None:
+        self.registers[node] = f"%buffer{node.arg[0]}"
+
+    def cast(self, node: UOp) -> None:
+        convert = write_cast if node.op is Ops.CAST else write_bitcast
+        source = node.src[0]
+        value = self._register(source)
+        self.registers[node] = convert(self.writer, value, source.dtype, node.dtype)
+
+    def broadcast(self, node: UOp) -> None:
+        if node.src[0].op is not Ops.CONST:
+            scalar = self._register(node.src[0])
+            is_vector = node.dtype.lanes > 1
+            self.registers[node] = self.writer.splat(scalar, node.dtype) if is_vector else scalar
+
+    def horizontal(self, node: UOp) -> None:
+        """Halves combined until one lane is left; an odd lane is kept for the end."""
+        vector, dtype = self._register(node.src[0]), node.src[0].dtype
+        spare: list[str] = []
+        while dtype.lanes > 1:
+            if dtype.lanes % 2:
+                spare.append(self.writer.lane(vector, dtype, dtype.lanes - 1))
+            half = dtype.lanes // 2
+            low, high = [self._part(vector, dtype, first, half) for first in (0, half)]
+            dtype = dtype.vec(half)
+            vector = write_op(self.writer, node.arg, dtype, (low, high))
+        for lane in reversed(spare):
+            vector = write_op(self.writer, node.arg, dtype, (vector, lane))
+        self.registers[node] = vector
+
+    def _part(self, vector: str, dtype: DType, first: int, count: int) -> str:
+        if count == 1:
+            return self.writer.lane(vector, dtype, first)
+        lanes = ", ".join([f"i32 {k}" for k in range(first, first + count)])
+        vector_type = register_type(dtype)
+        operands = f"{vector_type} {vector}, {vector_type} poison, <{count} x i32> <{lanes}>"
+        return self.writer.let(f"shufflevector {operands}")
+
+    # -- loops --------------------------------------------------------------------------------------
+
+    def open_loop(self, node: UOp) -> None:
+        role = node.arg[1]
+        if role is AxisRole.GLOBAL:
+            return self._open_work_item(node)
+        if role in (AxisRole.UPCAST, AxisRole.VECTOR):
+            raise CompileError(f"a {role!r} range is no part of Linear")
+        writer, llvm_type = self.writer, register_type(node.dtype)
+        start, bound, tested_first = self._limits(node)
+        label = writer.fresh("loop")
+        loop = _Loop(node, label, writer.block, start, bound, 0, tested_first)
+        writer.do(f"br label %{label}")
+        writer.begin_block(label)
+        loop.counter_line = writer.reserve()
+        counter = self.registers[node] = f"%i{node.arg[0]}_{label}"
+        for accumulator in self.carried.get(node, ()):
+            name = f"%{writer.fresh('sum')}"
+            loop.phis[accumulator] = (writer.reserve(), name, self.current[accumulator])
+            self.current[accumulator] = name
+        if tested_first:
+            inside = writer.let(f"icmp slt {llvm_type} {counter}, {bound}")
+            writer.do(f"br i1 {inside}, label %{label}.body, label %{label}.end")
+            writer.begin_block(f"{label}.body")
+        self.loops.append(loop)
+
+    def _limits(self, node: UOp) -> tuple[str, str, bool]:
+        """First value, bound, and whether the loop may run zero times."""
+        if node.arg[1] is AxisRole.THREAD:
+            limits = [
+                write_cast(self.writer, argument, dtypes.int64, node.dtype)
+                for argument in ("%first", "%last")
+            ]
+            return limits[0], limits[1], True
+        size = node.src[0]
+        is_positive = size.op is Ops.CONST and size.arg > 0
+        return "0", self._register(size), not is_positive
+
+    def close_loop(self, node: UOp) -> None:
+        if node.src[0].arg[1] is AxisRole.GLOBAL:
+            return
+        if not self.loops or self.loops[-1].range is not node.src[0]:
+            raise CompileError(f"Linear of {self.name} closes a loop that is not the innermost one")
+        loop = self.loops.pop()
+        writer, llvm_type = self.writer, register_type(loop.range.dtype)
+        counter = self.registers[loop.range]
+        stepped = writer.let(f"add nuw nsw {llvm_type} {counter}, 1", "next")
+        latch = writer.block
+        if loop.tested_first:
+            writer.do(f"br label %{loop.label}")
+        else:
+            again = writer.let(f"icmp ult {llvm_type} {stepped}, {loop.bound}")
+            writer.do(f"br i1 {again}, label %{loop.label}, label %{loop.label}.end")
+        phi = _phi(counter, llvm_type, loop.start, loop.entered_from, stepped, latch)
+        writer.fill(loop.counter_line, phi)
+        for accumulator, (line, name, first) in loop.phis.items():
+            acc_type, last = register_type(accumulator.dtype), self.current[accumulator]
+            writer.fill(line, _phi(name, acc_type, first, loop.entered_from, last, latch))
+            if loop.tested_first:
+                self.current[accumulator] = name
+        writer.begin_block(f"{loop.label}.end")
+
+    def _open_work_item(self, node: UOp) -> None:
+        writer = self.writer
+        item = self.dialect.work_item(writer.let)
+        number = write_cast(writer, item, dtypes.uint32, node.dtype)
+        self.registers[node] = number
+        bound = self._register(node.src[0])
+        inside = writer.let(f"icmp ult {register_type(node.dtype)} {number}, {bound}")
+        writer.do(f"br i1 {inside}, label %item, label %exit")
+        writer.begin_block("item")
+        self.has_exit = True
+
+    def accumulator(self, node: UOp) -> None:
+        self.current[node] = self._register(node.src[0])
+
+    def update(self, node: UOp) -> None:
+        accumulator, value = node.src
+        self.current[accumulator] = self.registers[node] = self._register(value)
+
+    def result(self, node: UOp) -> None:
+        self.registers[node] = self.current[node.src[0].src[0]]
+
+    # -- memory -------------------------------------------------------------------------------------
+
+    def index(self, node: UOp) -> None:
+        buffer, index = node.src[:2]
+        gate = node.src[2] if len(node.src) > 2 else None
+        place = Place(
+            buffer=self._register(buffer),
+            element=buffer.dtype.scalar,
+            index=self._register(index),
+            index_dtype=index.dtype,
+            gate=None if gate is None else self._register(gate),
+            gate_lanes=1 if gate is None else gate.dtype.lanes,
+        )
+        if index.dtype.lanes == 1:
+            address = write_address(self.writer, place, place.index, place.index_dtype)
+            place = replace(place, address=address)
+        self.places[node] = place
+
+    def load(self, node: UOp) -> None:
+        self.registers[node] = write_load(self.writer, self.places[node.src[0]], node.dtype)
+
+    def store(self, node: UOp) -> None:
+        place, value = node.src
+        write_store(self.writer, self.places[place], value.dtype, self._register(value))
+
+
+def _phi(name: str, llvm_type: str, first: str, before: str, last: str, latch: str) -> str:
+    return f"{name} = phi {llvm_type} [ {first}, %{before} ], [ {last}, %{latch} ]"
+
+
+def _carried_accumulators(linear: UOp) -> dict[UOp, list[UOp]]:
+    """For each loop the accumulators that it carries: made before it opens, updated inside of it."""
+    carried: dict[UOp, list[UOp]] = {}
+    depth: dict[UOp, int] = {}
+    open_ranges: list[UOp] = []
+    for node in linear.src:
+        match node.op:
+            case Ops.RANGE:
+                open_ranges.append(node)
+            case Ops.END:
+                open_ranges.remove(node.src[0])
+            case Ops.ACCUMULATOR:
+                depth[node] = len(open_ranges)
+            case Ops.UPDATE:
+                accumulator = node.src[0]
+                for loop in open_ranges[depth[accumulator] :]:
+                    known = carried.setdefault(loop, [])
+                    if accumulator not in known:
+                        known.append(accumulator)
+    return carried
+
+
+_WRITERS: dict[Ops, Callable[[_Printer, UOp], None]] = {
+    Ops.CONST: _Printer.nothing,
+    Ops.PARAM: _Printer.param,
+    Ops.INDEX: _Printer.index,
+    Ops.SINK: _Printer.nothing,
+    Ops.CAST: _Printer.cast,
+    Ops.BITCAST: _Printer.cast,
+    Ops.BROADCAST: _Printer.broadcast,
+    Ops.HREDUCE: _Printer.horizontal,
+    Ops.RANGE: _Printer.open_loop,
+    Ops.END: _Printer.close_loop,
+    Ops.ACCUMULATOR: _Printer.accumulator,
+    Ops.UPDATE: _Printer.update,
+    Ops.RESULT: _Printer.result,
+    Ops.LOAD: _Printer.load,
+    Ops.STORE: _Printer.store,
+}

@@ -1,0 +1,155 @@
+"""Loads and stores: contiguous, gated, masked, gathered and scattered.
+
+Owns: how elements move between buffers and registers. Does not own: where an address is computed
+(emit.py does that where the linearizer put the INDEX).
+
+Pointers are aligned to an element only. A load behind a false gate reads a block of zeros instead
+of the buffer, so it needs no branch; a store behind a scalar gate is a branch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from proofgrad.backends.llvm.text import memory_type, register_type, type_code
+from proofgrad.backends.llvm.writer import Writer
+from proofgrad.core.ir.dtypes import DType, dtypes
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The registers of an INDEX. With a vector index, `address` is None until it is needed."""
+
+    buffer: str
+    element: DType
+    index: str
+    index_dtype: DType
+    address: str | None = None
+    gate: str | None = None
+    gate_lanes: int = 1
+
+
+def write_address(writer: Writer, place: Place, index: str, index_dtype: DType) -> str:
+    """The pointer (or vector of pointers) to the elements number `index`."""
+    base = f"{writer.dialect.pointer} {place.buffer}, {register_type(index_dtype)} {index}"
+    return writer.let(f"getelementptr {memory_type(place.element)}, {base}", "at")
+
+
+def write_load(writer: Writer, place: Place, dtype: DType) -> str:
+    """The register with the loaded value of type `dtype`."""
+    if place.index_dtype.lanes > 1:
+        loaded = _gather(writer, place, dtype)
+    elif place.gate_lanes > 1:
+        loaded = _masked_load(writer, place, dtype)
+    else:
+        loaded = _load(writer, _address_or_zeros(writer, place, dtype), dtype)
+    if not dtype.is_bool:
+        return loaded
+    zero = "0" if dtype.lanes == 1 else "zeroinitializer"
+    return writer.let(f"icmp ne {memory_type(dtype)} {loaded}, {zero}")
+
+
+def _address_or_zeros(writer: Writer, place: Place, dtype: DType) -> str:
+    assert place.address is not None
+    if place.gate is None:
+        return place.address
+    writer.zero_bytes = max(writer.zero_bytes, place.element.itemsize * dtype.lanes)
+    pointer = writer.dialect.pointer
+    return writer.let(f"select i1 {place.gate}, {pointer} {place.address}, {pointer} @zeros", "at")
+
+
+def _load(writer: Writer, address: str, dtype: DType) -> str:
+    access = f"{memory_type(dtype)}, {writer.dialect.pointer} {address}"
+    return writer.let(f"load {access}, align {dtype.itemsize}", "load")
+
+
+def _masked_load(writer: Writer, place: Place, dtype: DType) -> str:
+    vector, dialect = memory_type(dtype), writer.dialect
+    pointer = f"{dialect.pointer} align {dtype.itemsize} {place.address}"
+    operands = f"{pointer}, {_mask(writer, place, dtype)}, {vector} zeroinitializer"
+    intrinsic = f"@llvm.masked.load.{type_code(vector)}.{dialect.pointer_code}"
+    return writer.let(f"call {vector} {intrinsic}({operands})", "load")
+
+
+def _mask(writer: Writer, place: Place, dtype: DType) -> str:
+    """The gate as an operand `<n x i1> ...` with the lanes of `dtype`."""
+    assert place.gate is not None
+    bools = dtypes.bool.vec(dtype.lanes)
+    gate = place.gate if place.gate_lanes > 1 else writer.splat(place.gate, bools)
+    return f"{register_type(bools)} {gate}"
+
+
+def _gather(writer: Writer, place: Place, dtype: DType) -> str:
+    vector = memory_type(dtype)
+    if place.gate is not None:
+        operands = f"{_pointers(writer, place, dtype)}, {_mask(writer, place, dtype)}"
+        intrinsic = f"@llvm.masked.gather.{_pointers_code(writer, dtype)}"
+        zeros = f"{vector} zeroinitializer"
+        return writer.let(f"call {vector} {intrinsic}({operands}, {zeros})", "load")
+    gathered = "poison"
+    for lane in range(dtype.lanes):
+        scalar = _load(writer, _lane_address(writer, place, lane), dtype.scalar)
+        element = f"{memory_type(dtype.scalar)} {scalar}"
+        gathered = writer.let(f"insertelement {vector} {gathered}, {element}, i64 {lane}")
+    return gathered
+
+
+def _lane_address(writer: Writer, place: Place, lane: int) -> str:
+    index = writer.lane(place.index, place.index_dtype, lane)
+    return write_address(writer, place, index, place.index_dtype.scalar)
+
+
+def _pointers(writer: Writer, place: Place, dtype: DType) -> str:
+    """Operand: one pointer a lane."""
+    pointers = write_address(writer, place, place.index, place.index_dtype)
+    return f"<{dtype.lanes} x {writer.dialect.pointer}> align {dtype.itemsize} {pointers}"
+
+
+def _pointers_code(writer: Writer, dtype: DType) -> str:
+    return f"{type_code(memory_type(dtype))}.v{dtype.lanes}{writer.dialect.pointer_code}"
+
+
+def write_store(writer: Writer, place: Place, dtype: DType, value: str) -> None:
+    """Store the register `value` of type `dtype`."""
+    if dtype.is_bool:
+        value = writer.let(f"zext {register_type(dtype)} {value} to {memory_type(dtype)}")
+    if place.gate is None or place.gate_lanes > 1:
+        return _store_lanes(writer, place, dtype, value)
+    label = writer.fresh("store")
+    writer.do(f"br i1 {place.gate}, label %{label}, label %{label}.end")
+    writer.begin_block(label)
+    _store_lanes(writer, replace(place, gate=None), dtype, value)
+    writer.do(f"br label %{label}.end")
+    writer.begin_block(f"{label}.end")
+
+
+def _store_lanes(writer: Writer, place: Place, dtype: DType, value: str) -> None:
+    vector, dialect = memory_type(dtype), writer.dialect
+    if place.index_dtype.lanes > 1:
+        _scatter(writer, place, dtype, value)
+    elif place.gate is not None:
+        pointer = f"{dialect.pointer} align {dtype.itemsize} {place.address}"
+        operands = f"{vector} {value}, {pointer}, {_mask(writer, place, dtype)}"
+        intrinsic = f"@llvm.masked.store.{type_code(vector)}.{dialect.pointer_code}"
+        writer.do(f"call void {intrinsic}({operands})")
+    else:
+        assert place.address is not None
+        _store(writer, place.address, dtype, value)
+
+
+def _store(writer: Writer, address: str, dtype: DType, value: str) -> None:
+    target = f"{writer.dialect.pointer} {address}, align {dtype.itemsize}"
+    writer.do(f"store {memory_type(dtype)} {value}, {target}")
+
+
+def _scatter(writer: Writer, place: Place, dtype: DType, value: str) -> None:
+    vector = memory_type(dtype)
+    if place.gate is not None:
+        pointers, mask = _pointers(writer, place, dtype), _mask(writer, place, dtype)
+        intrinsic = f"@llvm.masked.scatter.{_pointers_code(writer, dtype)}"
+        writer.do(f"call void {intrinsic}({vector} {value}, {pointers}, {mask})")
+        return
+    for lane in range(dtype.lanes):
+        address = _lane_address(writer, place, lane)
+        element = writer.let(f"extractelement {vector} {value}, i64 {lane}")
+        _store(writer, address, dtype.scalar, element)
