@@ -1,0 +1,240 @@
+"""Fits the polynomials of core/compile/transcendental.py, and prints them ready to paste.
+
+Owns: how the coefficients were found, so that anybody can find them again:
+`python benchmarks/fit_polynomials.py`. Needs nothing but Python. Does not own: what the functions
+built on them are worth in ULP (benchmarks/ulp_check.py measures that).
+
+Method: the smallest largest relative error on Chebyshev points, by Lawson's repeated least squares
+in decimal arithmetic of 60 digits. The coefficients are rounded to the format one by one, lowest
+order first, and the others are fitted again each time, so that they make up for the rounding.
+Source: C. L. Lawson 1961; rounding in sequence as in J.-M. Muller, Elementary Functions, 3.3.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, getcontext
+
+DIGITS = 60
+GRID_POINTS = 160
+ROUNDS = 25
+
+Function = Callable[[Decimal], Decimal]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Find c with `target(x)` near `sum(c[k] * x**k)`, the error counted times `weight(x)`."""
+
+    name: str
+    bits: int
+    terms: int
+    low: Decimal
+    high: Decimal
+    target: Function
+    weight: Function
+
+
+def main() -> None:
+    getcontext().prec = DIGITS
+    for fit in all_fits():
+        coefficients, error = rounded_fit(fit)
+        print(f"{fit.name}: relative error {float(error):.2e}")
+        for c in coefficients:
+            print(f'    "{float(c).hex()}",')
+    print("1 / 2pi:", [float(p).hex() for p in turn_parts(cuts=(28, 54, 80, 106, 132, 158))])
+
+
+def all_fits() -> list[Fit]:
+    half, root = Decimal("0.5"), Decimal(2).sqrt()
+    sine_end = Decimal(1) / 16
+    ratio_end = ((root - 1) / (root + 1)) ** 2
+    return [
+        Fit("exp2, float32", 32, 6, -half, half, _exp2_slope, _exp2_weight),
+        Fit("exp2, float64", 64, 11, -half, half, _exp2_slope, _exp2_weight),
+        Fit("log2, float32", 32, 9, root / 2 - 1, root - 1, _log2_tail, _log2_weight),
+        Fit("log2, float64", 64, 7, Decimal(0), ratio_end, _atanh_tail, lambda z: z),
+        Fit("sine of turns, float32", 64, 6, Decimal(0), sine_end, _sine_ratio, _sine_weight),
+        Fit("sine tail, float64", 64, 9, Decimal(0), pi() ** 2 / 4, _sine_tail, _sine_tail_weight),
+    ]
+
+
+def rounded_fit(fit: Fit) -> tuple[list[Decimal], Decimal]:
+    """Coefficients that are numbers of the format, and the largest weighted error on a grid."""
+    fixed: list[Decimal] = []
+    while len(fixed) < fit.terms:
+        fixed.append(_round_to(best_fit(fit, fixed)[0], fit.bits))
+    return fixed, max(abs(_error(fit, fixed, x)) for x in _grid(fit))
+
+
+def best_fit(fit: Fit, fixed: list[Decimal]) -> list[Decimal]:
+    """The coefficients after `fixed` of the best polynomial that begins with `fixed`."""
+    importance = [Decimal(1)] * GRID_POINTS
+    found: list[Decimal] = []
+    for _ in range(ROUNDS):
+        found = _least_squares(fit, fixed, importance)
+        errors = [abs(_error(fit, fixed + found, x)) for x in _grid(fit)]
+        importance = [i * e for i, e in zip(importance, errors)]
+        largest = max(importance)
+        importance = [i / largest for i in importance]
+    return found
+
+
+def turn_parts(cuts: tuple[int, ...]) -> list[Decimal]:
+    """1 / 2pi cut behind the bits of weight 2**-cut, for each cut; the rest comes last."""
+    rest = 1 / (2 * pi())
+    parts = []
+    for cut in cuts:
+        scale = Decimal(2) ** cut
+        part = Decimal(int(rest * scale)) / scale
+        parts.append(part)
+        rest -= part
+    return [*parts, rest]
+
+
+def pi() -> Decimal:
+    """By Machin's formula: pi / 4 = 4 atan(1/5) - atan(1/239)."""
+    return 4 * (4 * _atan_inverse(5) - _atan_inverse(239))
+
+
+def _atan_inverse(n: int) -> Decimal:
+    power, total, k = 1 / Decimal(n), Decimal(0), 0
+    while abs(power) > Decimal(10) ** (-DIGITS - 3):
+        total += power / (2 * k + 1) * (-1) ** k
+        power /= n * n
+        k += 1
+    return total
+
+
+# -- the functions ------------------------------------------------------------------------------
+
+
+def _exp2_slope(x: Decimal) -> Decimal:
+    """(2**x - 1) / x, so that 2**x = 1 + x * slope is exact at 0."""
+    return (Decimal(2).ln() * x).exp() / x - 1 / x if x else Decimal(2).ln()
+
+
+def _exp2_weight(x: Decimal) -> Decimal:
+    return abs(x) / (Decimal(2).ln() * x).exp()
+
+
+def _log2_tail(r: Decimal) -> Decimal:
+    """(log2(1 + r) - r / ln 2) / r**2."""
+    if abs(r) < Decimal("1e-18"):
+        return -1 / (2 * Decimal(2).ln())
+    return ((1 + r).ln() - r) / (r * r * Decimal(2).ln())
+
+
+def _log2_weight(r: Decimal) -> Decimal:
+    return r * r * Decimal(2).ln() / abs((1 + r).ln()) if r else Decimal(0)
+
+
+def _atanh_tail(z: Decimal) -> Decimal:
+    """(2 atanh(s) / s - 2) / z where s * s = z."""
+    if z < Decimal("1e-18"):
+        return Decimal(2) / 3
+    s = z.sqrt()
+    return (((1 + s) / (1 - s)).ln() / s - 2) / z
+
+
+def _sine_ratio(z: Decimal) -> Decimal:
+    """sin(2pi r) / r where r * r = z."""
+    angle_squared = 4 * pi() ** 2 * z
+    term, total, k = 2 * pi(), Decimal(0), 1
+    while abs(term) > Decimal(10) ** -DIGITS:
+        total += term
+        term *= -angle_squared / ((2 * k) * (2 * k + 1))
+        k += 1
+    return total
+
+
+def _sine_weight(z: Decimal) -> Decimal:
+    return 1 / _sine_ratio(z)
+
+
+def _sine_tail(z: Decimal) -> Decimal:
+    """(sin(t) / t - 1) / z where t * t = z."""
+    term, total, k = -Decimal(1) / 6, Decimal(0), 2
+    while abs(term) > Decimal(10) ** -DIGITS:
+        total += term
+        term *= -z / ((2 * k) * (2 * k + 1))
+        k += 1
+    return total
+
+
+def _sine_tail_weight(z: Decimal) -> Decimal:
+    return z / (1 + z * _sine_tail(z))
+
+
+# -- least squares ------------------------------------------------------------------------------
+
+
+_GRIDS: dict[str, list[Decimal]] = {}
+_VALUES: dict[tuple[str, Decimal], tuple[Decimal, Decimal]] = {}
+
+
+def _error(fit: Fit, coefficients: list[Decimal], x: Decimal) -> Decimal:
+    target, weight = _values(fit, x)
+    value = Decimal(0)
+    for c in reversed(coefficients):
+        value = value * x + c
+    return (value - target) * weight
+
+
+def _values(fit: Fit, x: Decimal) -> tuple[Decimal, Decimal]:
+    key = (fit.name, x)
+    if key not in _VALUES:
+        _VALUES[key] = (fit.target(x), fit.weight(x))
+    return _VALUES[key]
+
+
+def _grid(fit: Fit) -> list[Decimal]:
+    if fit.name not in _GRIDS:
+        _GRIDS[fit.name] = _chebyshev_points(fit, GRID_POINTS)
+    return _GRIDS[fit.name]
+
+
+def _chebyshev_points(fit: Fit, count: int) -> list[Decimal]:
+    middle, reach = (fit.low + fit.high) / 2, (fit.high - fit.low) / 2
+    angles = [math.cos(math.pi * (k + 0.5) / count) for k in range(count)]
+    return sorted(middle + reach * Decimal(a) for a in angles)
+
+
+def _least_squares(fit: Fit, fixed: list[Decimal], importance: list[Decimal]) -> list[Decimal]:
+    """The free coefficients with the smallest sum of importance * (weighted error)**2."""
+    free = range(len(fixed), fit.terms)
+    rows = [[Decimal(0)] * (len(free) + 1) for _ in free]
+    for x, share in zip(_grid(fit), importance):
+        target, weight = _values(fit, x)
+        known = sum((c * x**k for k, c in enumerate(fixed)), Decimal(0))
+        columns = [x**k for k in free] + [target - known]
+        for row, power in zip(rows, columns):
+            factor = share * weight * weight * power
+            for k, value in enumerate(columns):
+                row[k] += factor * value
+    return _solve(rows)
+
+
+def _solve(rows: list[list[Decimal]]) -> list[Decimal]:
+    """The solution of the linear equations whose last column is the right-hand side."""
+    size = len(rows)
+    for column in range(size):
+        pivot = max(range(column, size), key=lambda k: abs(rows[k][column]))
+        rows[column], rows[pivot] = rows[pivot], rows[column]
+        for k in range(size):
+            if k != column:
+                factor = rows[k][column] / rows[column][column]
+                rows[k] = [a - factor * b for a, b in zip(rows[k], rows[column])]
+    return [rows[k][size] / rows[k][k] for k in range(size)]
+
+
+def _round_to(value: Decimal, bits: int) -> Decimal:
+    number = float(value)
+    return Decimal(struct.unpack("<f", struct.pack("<f", number))[0] if bits == 32 else number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Measures the error of exp2, log2 and sin in ULP: the bounds of docs/numerics.md are its output.
+
+Owns: the reference values, the samples, and the measure. Does not own: the functions themselves
+(core/compile/transcendental.py), whose graphs it runs operation by operation with numpy.
+
+    python benchmarks/ulp_check.py          # every float16 and bfloat16, samples of the others
+    python benchmarks/ulp_check.py --all    # all 2**32 float32 values as well: about an hour
+
+References: float64 for the small formats and float32, the 64-bit significands of x87 for float64
+(both from the C library, whose own error is a thousandth of the ULPs measured here).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+from proofgrad.core.compile.transcendental import expand_transcendentals
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+CHUNK = 1 << 18
+SAMPLES = 1 << 22
+FUNCTIONS = {Ops.EXP2: numpy.exp2, Ops.LOG2: numpy.log2, Ops.SIN: numpy.sin}
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How numpy holds a format: bfloat16 is float32 with 16 bits cut off."""
+
+    values: Any
+    bits: Any
+    reference: Any
+    fraction_bits: int
+    smallest_exponent: int
+
+
+STORAGES: dict[DType, Storage] = {
+    dtypes.float16: Storage(numpy.float16, numpy.uint16, numpy.float64, 10, -14),
+    dtypes.bfloat16: Storage(numpy.float32, numpy.uint16, numpy.float64, 7, -126),
+    dtypes.float32: Storage(numpy.float32, numpy.uint32, numpy.float64, 23, -126),
+    dtypes.float64: Storage(numpy.float64, numpy.uint64, numpy.longdouble, 52, -1022),
+}
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--all", action="store_true", help="all 2**32 values of float32")
+    options.add_argument("--samples", type=int, default=SAMPLES, help="values of the wide formats")
+    chosen = options.parse_args()
+    numpy.seterr(all="ignore")
+    failures = 0
+    for op in FUNCTIONS:
+        for dtype in STORAGES:
+            worst = Worst()
+            for bits in bit_patterns(dtype, chosen.all, chosen.samples):
+                worst.add(op, dtype, from_bits(bits, dtype))
+            print(worst.line(op, dtype), flush=True)
+            failures += worst.wrong_specials
+    return 1 if failures else 0
+
+
+class Worst:
+    """The largest error seen so far, and where."""
+
+    def __init__(self) -> None:
+        self.ulps, self.at, self.count, self.wrong_specials = 0.0, 0.0, 0, 0
+
+    def add(self, op: Ops, dtype: DType, x: Any) -> None:
+        errors, wrong = ulp_errors(op, dtype, x)
+        self.count += len(x)
+        self.wrong_specials += int(wrong.sum())
+        place = int(errors.argmax())
+        if errors[place] > self.ulps:
+            self.ulps, self.at = float(errors[place]), float(x[place])
+
+    def line(self, op: Ops, dtype: DType) -> str:
+        return (
+            f"{op.name.lower():5} {dtype.name:9} {self.ulps:6.3f} ULP at {self.at.hex():26}"
+            f" {self.count:>11,} values, {self.wrong_specials} wrong special values"
+        )
+
+
+def ulp_errors(op: Ops, dtype: DType, x: Any) -> tuple[Any, Any]:
+    """Errors in units in the last place, and which NaNs, infinities or zeros are wrong."""
+    storage = STORAGES[dtype]
+    got = run(op, dtype, x)
+    exact = FUNCTIONS[op](x.astype(storage.reference))
+    rounded = round_to(exact, dtype)
+    special = ~numpy.isfinite(rounded) | (rounded == 0) | ~numpy.isfinite(got)
+    same = (got == rounded) & (numpy.signbit(got) == numpy.signbit(rounded))
+    same |= numpy.isnan(got) & numpy.isnan(rounded)
+    exponent = numpy.frexp(numpy.where(special, 1, exact))[1] - 1
+    exponent = numpy.maximum(exponent, storage.smallest_exponent)
+    unit = numpy.ldexp(storage.reference(1), exponent - storage.fraction_bits)
+    # Near the largest and the smallest number a neighbour of the right value is no mistake.
+    errors = numpy.abs(numpy.where(special & same, 0, got.astype(storage.reference) - exact)) / unit
+    wrong = special & ~same & ~(errors <= 1)
+    return numpy.where(wrong | numpy.isnan(errors), 0, errors), wrong
+
+
+def run(op: Ops, dtype: DType, x: Any) -> Any:
+    """The expansion of `op` on the values `x`, done with numpy operation by operation."""
+    variable = UOp(Ops.LOAD, dtype)
+    root = expand_transcendentals(UOp(op, dtype, (variable,)))
+    values: dict[UOp, Any] = {variable: x}
+    for node in root.toposort():
+        if node not in values:
+            values[node] = numpy_value(node, [values[s] for s in node.src])
+    return values[root]
+
+
+def numpy_value(node: UOp, args: list[Any]) -> Any:
+    """One operation on arrays, with the meaning of core/ir/ops.py."""
+    kind = _numpy_type(node.dtype)
+    match node.op:
+        case Ops.CONST:
+            return kind(node.arg)
+        case Ops.CAST:
+            return round_to(args[0], node.dtype) if node.dtype.is_float else args[0].astype(kind)
+        case Ops.BITCAST:
+            return numpy.asarray(args[0]).view(kind)
+        case Ops.SHL | Ops.SHR:
+            shift = numpy.left_shift if node.op is Ops.SHL else numpy.right_shift
+            inside = numpy.asarray(args[1]) < node.dtype.bits
+            shifted = shift(args[0], numpy.where(inside, args[1], 0).astype(kind))
+            return numpy.where(inside, shifted, kind(0)).astype(kind)
+        case _:
+            return _NUMPY[node.op](*args)
+
+
+_NUMPY = {
+    Ops.ADD: numpy.add,
+    Ops.MUL: numpy.multiply,
+    Ops.FDIV: numpy.divide,
+    Ops.NEG: numpy.negative,
+    Ops.TRUNC: numpy.trunc,
+    Ops.AND: numpy.bitwise_and,
+    Ops.OR: numpy.bitwise_or,
+    Ops.XOR: numpy.bitwise_xor,
+    Ops.CMPLT: numpy.less,
+    Ops.CMPEQ: numpy.equal,
+    Ops.WHERE: numpy.where,
+}
+
+
+def round_to(values: Any, dtype: DType) -> Any:
+    """Rounded to nearest even in the format `dtype`."""
+    if dtype is not dtypes.bfloat16:
+        return values.astype(STORAGES[dtype].values)
+    bits = values.astype(numpy.float32).view(numpy.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
+    return numpy.where(numpy.isnan(values), numpy.float32("nan"), rounded.view(numpy.float32))
+
+
+def from_bits(bits: Any, dtype: DType) -> Any:
+    if dtype is dtypes.bfloat16:
+        return (bits.astype(numpy.uint32) << 16).view(numpy.float32)
+    return bits.view(STORAGES[dtype].values)
+
+
+def bit_patterns(dtype: DType, is_complete: bool, samples: int) -> Iterator[Any]:
+    """Bits of values: all of them, or those near special values and a seeded random sample."""
+    bits = STORAGES[dtype].bits
+    count = 1 << dtype.bits
+    if dtype.bits == 16 or (is_complete and dtype.bits == 32):
+        for start in range(0, count, CHUNK):
+            yield numpy.arange(start, min(start + CHUNK, count), dtype=bits)
+        return
+    yield _special_patterns(dtype)
+    random = numpy.random.default_rng(2026)
+    integer = numpy.int32 if dtype.bits == 32 else numpy.int64
+    value = STORAGES[dtype].values
+    for _ in range(0, samples, 2 * CHUNK):
+        yield random.integers(0, count - 1, CHUNK, dtype=bits, endpoint=True)
+        usual = random.standard_normal(CHUNK) * 2.0 ** random.integers(-4, 11, CHUNK)
+        yield usual.astype(value).view(integer).view(bits)
+
+
+def _special_patterns(dtype: DType) -> Any:
+    """Powers of two, integers, multiples of a quarter of pi, and 50 neighbours of each."""
+    storage = STORAGES[dtype]
+    exponents = numpy.arange(storage.smallest_exponent - storage.fraction_bits, 1024)
+    powers = numpy.ldexp(storage.reference(1), exponents).astype(storage.values)
+    whole = numpy.arange(-1100, 1100).astype(storage.values)
+    angles = (numpy.arange(2000) * storage.reference(numpy.pi) / 4).astype(storage.values)
+    values = numpy.concatenate([powers, -powers, whole, angles, storage.values([0.0, numpy.inf])])
+    bits = values.view(storage.bits)
+    near = numpy.arange(-50, 51).astype(storage.bits)
+    return (bits[:, None] + near[None, :]).ravel()
+
+
+def _numpy_type(dtype: DType) -> Any:
+    if dtype in STORAGES:
+        return STORAGES[dtype].values
+    return getattr(numpy, "bool_" if dtype.is_bool else dtype.name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Procedure: arithmetic of float16 and bfloat16 is computed in float32, one rounding an operation.
+
+Owns: which operations are widened. Does not own: how EXP2, LOG2 and SIN are computed
+(transcendental.py), the conversions between the formats (backends).
+
+Rounding the float32 result to the small format gives the bits of an operation of the small format:
+float32 has 24 >= 2 * 11 + 2 digits, so for + * / and the square root two roundings are one
+(S. Figueroa, When is double rounding innocuous?, 1995). Negation, truncation, the larger, the
+smaller and comparisons are exact.
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import COMPARE, Ops
+from proofgrad.core.ir.uop import UOp
+
+SMALL_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16})
+
+_ROUNDED = frozenset({Ops.ADD, Ops.MUL, Ops.FDIV, Ops.SQRT})
+_EXACT = frozenset({Ops.NEG, Ops.TRUNC, Ops.MAX, Ops.MIN}) | COMPARE
+_APPROXIMATE = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN})
+_WIDENED = _ROUNDED | _EXACT | _APPROXIMATE | {Ops.MULACC, Ops.HREDUCE}
+
+
+def promote_small_floats(root: UOp) -> UOp:
+    """`root` with the arithmetic on float16 and bfloat16 done in float32, rounded each time.
+
+    MULACC becomes a product and a sum, each rounded. HREDUCE combines in float32, rounded once.
+    WHERE, casts, memory and accumulators keep their types. Doing it twice changes nothing more.
+    """
+    done: dict[UOp, UOp] = {}
+    for node in root.toposort():
+        same = node.with_src(tuple([done[s] for s in node.src]))
+        is_small = same.op in _WIDENED and same.src[0].dtype.scalar in SMALL_FLOATS
+        done[node] = _promoted(same) if is_small else same
+    return done[root]
+
+
+def _promoted(node: UOp) -> UOp:
+    if node.op is Ops.MULACC:
+        x, y, z = node.src
+        return _promoted(_promoted(x.alu(Ops.MUL, y)).alu(Ops.ADD, z))
+    wide = tuple([s.cast(_wide(s.dtype)) for s in node.src])
+    if node.op in COMPARE:
+        return node.with_src(wide)
+    return UOp(node.op, _wide(node.dtype), wide, node.arg).cast(node.dtype)
+
+
+def _wide(dtype: DType) -> DType:
+    return dtypes.float32.vec(dtype.lanes)
