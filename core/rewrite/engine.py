@@ -1,0 +1,168 @@
+"""The rewrite engine: one pass from the sources up, to the normal form under rule sets.
+
+Owns: the order of visits, memory of normal forms, the canonical order of commutative operands, the
+journal of what fired, gradients of one node by COTANGENT rules. Does not own: matching (match.py),
+which rules there are (rules/), evidence (ledger.py).
+
+Every rule goes down in one order (rules/README.md), so rewriting ends. A set that does not is caught
+here: an endless rewrite raises RewriteError and names the rules.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from proofgrad.core.ir.ops import COMMUTATIVE, Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.rewrite.journal import Journal
+from proofgrad.core.rewrite.match import Key, Matcher, RuleSet, key_of
+from proofgrad.core.rewrite.scope import CONSTANT_OPS, scalar_of
+
+# An endless rewrite is noticed after this many applications, plus so many for each node given.
+FREE_APPLICATIONS = 100_000
+APPLICATIONS_PER_NODE = 1_000
+REMEMBERED_RULES = 8
+SHOWN_CHARACTERS = 2_000
+
+
+class RewriteError(RuntimeError):
+    """A rule set that does not end, or a rule that changed a type: an error of the rules."""
+
+
+class NotDifferentiable(ValueError):
+    """An operation with no COTANGENT rule."""
+
+
+class Rewriter:
+    """Rewrites graphs to their normal form under `rulesets`; earlier sets and rules come first.
+
+    Normal forms are remembered, so one rewriter may be asked for many graphs of one compilation.
+    """
+
+    def __init__(
+        self, rulesets: Sequence[RuleSet], facts: Facts, journal: Journal | None = None
+    ) -> None:
+        self._rulesets = tuple(rulesets)
+        self._facts = facts
+        self._journal = Journal() if journal is None else journal
+        self._normal: dict[UOp, UOp] = {}
+        self._candidates: dict[Key, tuple[tuple[Matcher, bool], ...]] = {}
+        self._last_rules: deque[str] = deque(maxlen=REMEMBERED_RULES)
+        self._applications = 0
+
+    def rewrite(self, root: UOp) -> UOp:
+        """The normal form of `root`. Raises: RewriteError if the rules do not end."""
+        normal = self._normal
+        becomes: dict[UOp, UOp] = {}
+        self._applications = 0
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if node in normal:
+                stack.pop()
+                continue
+            following = becomes.get(node)
+            if following is not None:
+                if following not in normal:
+                    raise self._loop(node)
+                normal[node] = normal[following]
+                stack.pop()
+                continue
+            sources = [normal.get(source) for source in node.src]
+            if None in sources:
+                stack.extend([s for s in reversed(node.src) if s not in normal])
+                continue
+            following = self._step(node, tuple(sources), root)  # type: ignore[arg-type]
+            if following is node:
+                normal[node] = node
+                stack.pop()
+            else:
+                becomes[node] = following
+                stack.append(following)
+        return normal[root]
+
+    def _step(self, node: UOp, sources: tuple[UOp, ...], root: UOp) -> UOp:
+        """`node` over its normal sources, in canonical order; if it is that already, one rule."""
+        if node.op in COMMUTATIVE and not self._in_order(sources):
+            sources = sources[::-1]
+        elif node.op in (Ops.REDUCE, Ops.ACCUMULATOR):
+            sources = (sources[0], *[s for s in sources[1:] if s.op is not Ops.CONST])
+        if sources != node.src:
+            return UOp(node.op, node.dtype, sources, node.arg)
+        key = key_of(node)
+        candidates = self._candidates.get(key)
+        if candidates is None:
+            candidates = self._candidates[key] = self._find_candidates(node)
+        facts = self._facts
+        for matcher, proven in candidates:
+            result = matcher.apply(node, facts)
+            if result is not None and result is not node:
+                self._count(matcher, proven, node, result, root)
+                return result
+        return node
+
+    def _find_candidates(self, node: UOp) -> tuple[tuple[Matcher, bool], ...]:
+        return tuple([(m, s.proven) for s in self._rulesets for m in s.candidates(node)])
+
+    def _in_order(self, sources: tuple[UOp, ...]) -> bool:
+        """Constants stand right; other operands in the one stable order of nodes."""
+        first, second = sources
+        if _is_constant(second):
+            return not _is_constant(first) or self._sorted(first, second)
+        return not _is_constant(first) and self._sorted(first, second)
+
+    def _sorted(self, first: UOp, second: UOp) -> bool:
+        return self._facts.order_key(first) <= self._facts.order_key(second)
+
+    def _count(self, matcher: Matcher, proven: bool, node: UOp, result: UOp, root: UOp) -> None:
+        name = matcher.rule.full_name
+        if result.dtype is not node.dtype or result.shape != node.shape:
+            raise RewriteError(
+                f"rule {name} made {result.dtype} of shape {result.shape} out of {node.dtype} of"
+                f" shape {node.shape}, at node\n{_excerpt(node)}"
+            )
+        self._journal.record(name, proven)
+        self._last_rules.append(name)
+        self._applications += 1
+        if self._applications >= FREE_APPLICATIONS and not self._applications % FREE_APPLICATIONS:
+            allowed = FREE_APPLICATIONS + APPLICATIONS_PER_NODE * len(root.toposort())
+            if self._applications >= allowed:
+                raise self._loop(node)
+
+    def _loop(self, node: UOp) -> RewriteError:
+        rules = ", ".join(self._last_rules)
+        return RewriteError(
+            f"rewriting does not end; the last rules were {rules}; one of them must go down in the"
+            f" order that rules/README.md states. At node\n{_excerpt(node)}"
+        )
+
+
+def _is_constant(node: UOp) -> bool:
+    return node.op in CONSTANT_OPS and (node.op is Ops.CONST or scalar_of(node) is not None)
+
+
+def _excerpt(node: UOp) -> str:
+    text = repr(node)
+    return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + " ..."
+
+
+def cotangents(
+    ruleset: RuleSet, node: UOp, cotangent: UOp, facts: Facts | None = None
+) -> tuple[UOp | None, ...]:
+    """The cotangents of the sources of `node`, given its own; None where no gradient passes.
+
+    Raises: NotDifferentiable if no rule of `ruleset` says so.
+    """
+    known = Facts(RuleSet("bounds", ())) if facts is None else facts
+    for matcher in ruleset.candidates(node):
+        found = matcher.results(node, known, cotangent)
+        if found is not None:
+            return found
+    if not node.dtype.is_float:
+        return (None,) * len(node.src)
+    raise NotDifferentiable(
+        f"no gradient through {node.op.name.lower()} of {node.dtype}; a line in"
+        f" rules/cotangent.rules would give it one"
+    )

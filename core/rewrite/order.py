@@ -1,0 +1,71 @@
+"""One stable order of nodes, the same in every process.
+
+Owns: the key by which operands of commutative operations and the atoms of sums are ordered. The
+order is by op, then by the number of a loop or parameter, then by a digest of the structure. Two
+different nodes with equal keys keep the order in which they were written, which costs a rewrite at
+most. Does not own: which operands may be exchanged.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import Any
+from zlib import crc32
+
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.uop import UOp
+
+OrderKey = tuple[int, int, int]
+
+
+class StableOrder:
+    """Keys of nodes, each computed once."""
+
+    def __init__(self) -> None:
+        self._keys: dict[UOp, OrderKey] = {}
+        self._types: dict[DType, int] = {}
+
+    def key(self, node: UOp) -> OrderKey:
+        known = self._keys.get(node)
+        return self._fill(node) if known is None else known
+
+    def _fill(self, root: UOp) -> OrderKey:
+        keys, stack = self._keys, [root]
+        while stack:
+            node = stack[-1]
+            missing = [s for s in node.src if s not in keys]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            if node not in keys:
+                digest = hash((self._local(node), *[keys[s][2] for s in node.src]))
+                keys[node] = (int(node.op), _number(node.arg), digest)
+        return keys[root]
+
+    def _local(self, node: UOp) -> int:
+        dtype = self._types.get(node.dtype)
+        if dtype is None:
+            dtype = self._types[node.dtype] = crc32(node.dtype.name.encode())
+        return hash((int(node.op), dtype, _digest(node.arg)))
+
+
+def _number(arg: Any) -> int:
+    """The number of a loop, the slot of a parameter, the size of an index table."""
+    if isinstance(arg, tuple) and arg and type(arg[0]) is int:
+        return arg[0]
+    return arg if type(arg) is int else 0
+
+
+def _digest(arg: Any) -> int:
+    """A number for `arg`; Python's own hashes of text, None, NaN and -1 will not do."""
+    if arg is None:
+        return 1
+    if isinstance(arg, tuple):
+        return hash(tuple([_digest(part) for part in arg]))
+    if type(arg) is int or isinstance(arg, IntEnum | bool):
+        return hash((arg < 0, abs(int(arg))))
+    if isinstance(arg, Enum):
+        return crc32(str(arg.value).encode())
+    text = arg.hex() if isinstance(arg, float) else repr(arg)
+    return crc32(text.encode())

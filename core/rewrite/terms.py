@@ -1,0 +1,331 @@
+"""Right sides and conditions of a rule, compiled to closures over the environment of a match.
+
+Owns: the value of each expression (None: nothing is known, and then no condition holds), the two
+kinds of computed constants, construction of nodes. Does not own: binding of names (match.py), the
+functions themselves (functions.py), facts (facts.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import isfinite
+from typing import Any
+
+from proofgrad.core.ir.dtypes import DType, as_constant, dtypes, round_float
+from proofgrad.core.ir.evaluate import evaluate
+from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
+from proofgrad.core.ir.shapes import Shape
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.functions import (
+    ARG_FUNCTIONS,
+    NUMBER_FUNCTIONS,
+    TYPE_FUNCTIONS,
+    TYPED_OPS,
+)
+from proofgrad.core.rewrite.rule import (
+    Apply,
+    Calc,
+    Const,
+    Expr,
+    Fact,
+    Lit,
+    Name,
+    Node,
+    Num,
+    Term,
+    Text,
+    Var,
+)
+from proofgrad.core.rewrite.scope import FACTS, RANGES, Env, Scope, constant
+
+Value = Callable[[Env], Any]
+Builder = Callable[[Env, Shape], UOp]
+
+
+class DoesNotFit(Exception):
+    """A computed constant is not a value of its type, or is unknown: the rule does not fire."""
+
+
+# -- expressions --------------------------------------------------------------------------------
+
+
+def compile_expr(expr: Expr, scope: Scope) -> Value:
+    """The mathematical value of `expr`; None where it depends on an unknown bound."""
+    match expr:
+        case Num(value):
+            return lambda env: value
+        case Text(text):
+            value = Ops.__members__.get(text, text)
+            return lambda env: value
+        case Name(name):
+            return _compile_name(name, scope)
+        case Apply(function, args):
+            return _compile_apply(function, args, scope)
+        case _:
+            raise ValueError(f"{expr!r} is not an expression")
+
+
+def _compile_name(name: str, scope: Scope) -> Value:
+    slot = scope.values.get(name, scope.nodes.get(name))
+    if slot is not None:
+        return lambda env: _exact_number(env[slot])
+    get_type = scope.type_getter(name)
+    return lambda env: get_type(env).scalar
+
+
+def _exact_number(value: Any) -> Any:
+    """A float as an exact fraction, since conditions are mathematical; None if not finite."""
+    if type(value) is not float:
+        return value
+    return Fraction(value) if isfinite(value) else None
+
+
+def _compile_apply(function: str, args: tuple[Expr, ...], scope: Scope) -> Value:
+    if function in _FACT_FUNCTIONS:
+        return _FACT_FUNCTIONS[function](args, scope)
+    values = [compile_expr(arg, scope) for arg in args]
+    match function:
+        case "and":
+            return lambda env: _all_of([value(env) for value in values])
+        case "or":
+            return lambda env: _any_of([value(env) for value in values])
+    found = NUMBER_FUNCTIONS.get(function) or TYPE_FUNCTIONS.get(function)
+    found = found or ARG_FUNCTIONS.get(function)
+    if found is None:
+        raise ValueError(f"unknown function {function!r}")
+    return _strict(found, values)
+
+
+def _strict(function: Callable[..., Any], values: list[Value]) -> Value:
+    """`function` of the values; None if any of them is None."""
+    if len(values) == 2:
+        first, second = values
+
+        def apply_two(env: Env) -> Any:
+            a = first(env)
+            if a is None:
+                return None
+            b = second(env)
+            return None if b is None else function(a, b)
+
+        return apply_two
+
+    def apply_all(env: Env) -> Any:
+        known = [value(env) for value in values]
+        return None if any([value is None for value in known]) else function(*known)
+
+    return apply_all
+
+
+def _all_of(values: list[Any]) -> bool | None:
+    if any([value is not None and not value for value in values]):
+        return False
+    return None if None in values else True
+
+
+def _any_of(values: list[Any]) -> bool | None:
+    if any([value is not None and bool(value) for value in values]):
+        return True
+    return None if None in values else False
+
+
+# -- facts --------------------------------------------------------------------------------------
+
+
+def _bound(side: str) -> Callable[[tuple[Expr, ...], Scope], Value]:
+    def compile_bound(args: tuple[Expr, ...], scope: Scope) -> Value:
+        node = _fact_node(args[0], scope)
+        if side == "lo":
+            return lambda env: env[FACTS].lo(node(env))
+        return lambda env: env[FACTS].hi(node(env))
+
+    return compile_bound
+
+
+def _finite(args: tuple[Expr, ...], scope: Scope) -> Value:
+    node = _fact_node(args[0], scope)
+    return lambda env: env[FACTS].finite(node(env))
+
+
+def _independent(args: tuple[Expr, ...], scope: Scope) -> Value:
+    node, ranges = _fact_node(args[0], scope), _fact_node(args[1], scope)
+    return lambda env: env[FACTS].independent(node(env), ranges(env))
+
+
+def _shape(args: tuple[Expr, ...], scope: Scope) -> Value:
+    node = _fact_node(args[0], scope)
+    return lambda env: node(env).shape
+
+
+def _fact_node(expr: Expr, scope: Scope) -> Value:
+    """The node (or the tuple of ranges) that a fact is about."""
+    if isinstance(expr, Name):
+        slot = scope.nodes[expr.name]
+        return lambda env: env[slot]
+    if not isinstance(expr, Fact):
+        raise ValueError(f"a fact is about a term, not {expr!r}")
+    if isinstance(expr.term, Var | Const):
+        slot = scope.nodes[expr.term.name]
+        return lambda env: env[slot]
+    build = compile_term(expr.term, scope)
+    return lambda env: build(env, ())
+
+
+_FACT_FUNCTIONS: dict[str, Callable[[tuple[Expr, ...], Scope], Value]] = {
+    "lo": _bound("lo"),
+    "hi": _bound("hi"),
+    "finite": _finite,
+    "independent": _independent,
+    "shape": _shape,
+}
+
+
+# -- terms --------------------------------------------------------------------------------------
+
+
+def compile_term(term: Term, scope: Scope) -> Builder:
+    """A function that builds `term`; constants get the shape it is called with."""
+    match term:
+        case Var(name, _) | Const(name, _):
+            slot = scope.nodes[name]
+            return lambda env, shape: env[slot]
+        case Lit(value, type_name):
+            get_type = scope.type_getter(type_name)
+            return lambda env, shape: _fitting(get_type(env), value, shape)
+        case Calc():
+            return _compile_calc(term, scope)
+        case Node():
+            return _compile_node(term, scope)
+
+
+def _fitting(dtype: DType, value: Any, shape: Shape) -> UOp:
+    try:
+        return constant(dtype, value, shape)
+    except OverflowError:
+        raise DoesNotFit from None
+
+
+def _compile_node(term: Node, scope: Scope) -> Builder:
+    op, get_type = Ops[term.op], scope.type_getter(term.type)
+    get_arg = (lambda env: None) if term.arg is None else compile_expr(term.arg, scope)
+    if isinstance(term.src[-1], Var) and term.src[-1].type == RANGES:
+        return _compile_reduction(term, op, get_type, get_arg, scope)
+    builders = [compile_term(source, scope) for source in term.src]
+    if op not in ELEMENTWISE:
+        return lambda env, shape: UOp(
+            op, get_type(env), tuple([build(env, ()) for build in builders]), get_arg(env)
+        )
+    shaped = _first_shaped(term)
+    if shaped is None:
+        return lambda env, shape: UOp(
+            op, get_type(env), tuple([build(env, shape) for build in builders]), get_arg(env)
+        )
+
+    def build_elementwise(env: Env, shape: Shape) -> UOp:
+        first = builders[shaped](env, shape)
+        src = [b(env, first.shape) if k != shaped else first for k, b in enumerate(builders)]
+        return UOp(op, get_type(env), tuple(src), get_arg(env))
+
+    return build_elementwise
+
+
+def _first_shaped(term: Node) -> int | None:
+    """The source whose shape a constant beside it must take; None if no constant needs it."""
+    if not any([isinstance(source, Lit | Calc) for source in term.src]):
+        return None
+    others = [k for k, source in enumerate(term.src) if not isinstance(source, Lit | Calc)]
+    return others[0] if others else None
+
+
+def _compile_reduction(
+    term: Node, op: Ops, get_type: Callable[[Env], DType], get_arg: Value, scope: Scope
+) -> Builder:
+    """A REDUCE: its last source is the variable of all its ranges."""
+    body, ranges = compile_term(term.src[0], scope), compile_term(term.src[1], scope)
+
+    def build_reduction(env: Env, _: Shape) -> UOp:
+        src = (body(env, ()), *ranges(env, ()))  # type: ignore[misc]
+        return UOp(op, get_type(env), src, get_arg(env))
+
+    return build_reduction
+
+
+# -- computed constants -------------------------------------------------------------------------
+
+
+def _compile_calc(term: Calc, scope: Scope) -> Builder:
+    get_type = scope.type_getter(term.type)
+    if term.mode == "wrap":
+        compute = _compile_wrapped(term.value, get_type, scope)
+
+        def build_wrapped(env: Env, shape: Shape) -> UOp:
+            return constant(get_type(env), compute(env)[0], shape)
+
+        return build_wrapped
+    value = compile_expr(term.value, scope)
+
+    def build_exact(env: Env, shape: Shape) -> UOp:
+        dtype = get_type(env)
+        return _fitting(dtype, _exactly(value(env), dtype), shape)
+
+    return build_exact
+
+
+def _exactly(value: Any, dtype: DType) -> Any:
+    """`value` if it is exactly a value of `dtype`. Raises: DoesNotFit."""
+    if value is None:
+        raise DoesNotFit
+    if dtype.is_float and round_float(float(value), dtype.scalar) != value:
+        raise DoesNotFit
+    if dtype.is_bool and not isinstance(value, bool):
+        raise DoesNotFit
+    if dtype.is_int and value != int(value):
+        raise DoesNotFit
+    return value
+
+
+Typed = Callable[[Env], tuple[Any, DType]]
+
+
+def _compile_wrapped(expr: Expr, get_type: Callable[[Env], DType], scope: Scope) -> Typed:
+    """Each operation of `expr` done at the type of its operands; plain numbers at `get_type`."""
+    match expr:
+        case Num(value):
+            return lambda env: (as_constant(value, get_type(env).scalar), get_type(env).scalar)
+        case Name(name) if name in scope.values and name in scope.nodes:
+            node, slot = scope.nodes[name], scope.values[name]
+            return lambda env: (env[slot], env[node].dtype.scalar)
+        case Apply(function, (value, Name(target))) if function in ("cast", "bitcast"):
+            return _wrapped_cast(TYPED_OPS[function], value, target, get_type, scope)
+        case Apply(function, args):
+            return _wrapped_apply(function, args, get_type, scope)
+        case _:
+            raise ValueError(f"{expr!r} has no value at a type")
+
+
+def _wrapped_cast(
+    op: Ops, value: Expr, target: str, get_type: Callable[[Env], DType], scope: Scope
+) -> Typed:
+    inner, to_type = _compile_wrapped(value, get_type, scope), scope.type_getter(target)
+
+    def compute_cast(env: Env) -> tuple[Any, DType]:
+        number, dtype = inner(env)
+        scalar = to_type(env).scalar
+        return evaluate(op, scalar, (number,), (dtype,)), scalar
+
+    return compute_cast
+
+
+def _wrapped_apply(
+    function: str, args: tuple[Expr, ...], get_type: Callable[[Env], DType], scope: Scope
+) -> Typed:
+    op = TYPED_OPS[function]
+    values = [_compile_wrapped(arg, get_type, scope) for arg in args]
+
+    def compute(env: Env) -> tuple[Any, DType]:
+        typed = [value(env) for value in values]
+        dtype = dtypes.bool if op in COMPARE else typed[-1][1]
+        return evaluate(op, dtype, [v for v, _ in typed], [d for _, d in typed]), dtype
+
+    return compute
