@@ -1,0 +1,101 @@
+"""The names that rule files may use, and what each stands for.
+
+Owns: infix and call syntax of operations, names of constants, arities. Does not own: the meaning of
+functions (core/rewrite/functions.py) and operations (core/ir/ops.py).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+
+from proofgrad.core.rewrite.functions import (
+    ARG_FUNCTIONS,
+    DOMAIN_TYPES,
+    FACTS,
+    NUMBER_FUNCTIONS,
+    TYPE_FUNCTIONS,
+    TYPED_OPS,
+)
+
+CONST_NAME = re.compile(r"[cdkmn][0-9]*")
+LITERALS: dict[str, int | float | bool] = {
+    "true": True,
+    "false": False,
+    "inf": math.inf,
+    "nan": math.nan,
+}
+SORTS = {
+    "var": "a variable for terms",
+    "const": "a constant",
+    "arg": "the arg of an operation",
+    "number": "a number from a view",
+    "ranges": "the ranges of a reduction",
+    "type": "a type",
+}
+
+STRUCTURAL_DOMAINS = {"tensor": "any", "loop": "any", "derivative": "float"}
+DOMAINS = (*DOMAIN_TYPES, *STRUCTURAL_DOMAINS)
+
+INFIX_OPS = {
+    "+": "ADD", "*": "MUL", "/": "FDIV", "//": "FLOORDIV", "%": "MOD", "&": "AND", "|": "OR",
+    "^": "XOR", "<<": "SHL", ">>": "SHR", "<": "CMPLT", "==": "CMPEQ",
+}  # fmt: skip
+CALL_OPS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "truncdiv": ("TRUNCDIV", (2,)),
+    "truncmod": ("TRUNCMOD", (2,)),
+    "max": ("MAX", (2,)),
+    "min": ("MIN", (2,)),
+    "where": ("WHERE", (3,)),
+    "mulacc": ("MULACC", (3,)),
+    "sqrt": ("SQRT", (1,)),
+    "exp2": ("EXP2", (1,)),
+    "log2": ("LOG2", (1,)),
+    "sin": ("SIN", (1,)),
+    "trunc": ("TRUNC", (1,)),
+    "load": ("LOAD", (1,)),
+    "index": ("INDEX", (2, 3)),
+    "contiguous": ("CONTIGUOUS", (1,)),
+    "detach": ("DETACH", (1,)),
+}
+CAST_OPS = {"cast": "CAST", "bitcast": "BITCAST"}
+MOVEMENT_OPS = {
+    "reshape": "RESHAPE",
+    "permute": "PERMUTE",
+    "expand": "EXPAND",
+    "pad": "PAD",
+    "shrink": "SHRINK",
+    "flip": "FLIP",
+    "skew": "SKEW",
+    "copy": "COPY",
+}
+REDUCE_OPS = {"sum": "ADD", "product": "MUL", "max": "MAX", "min": "MIN"}
+TYPED_SYMBOLS = {op.name: symbol for symbol, op in TYPED_OPS.items()}
+
+NUMBER_INFIX = ("+", "-", "*", "//", "%", "<", "<=", ">", ">=", "==", "!=", "and", "or")
+FACT_FUNCTIONS = {"lo": 1, "hi": 1, "finite": 1, "independent": 2, "shape": 1}
+FUNCTIONS: dict[str, int] = {
+    **{name: 2 for name in ("min", "max", "gcd", "divides")},
+    **{name: 1 for name in ("abs", "is_power_of_two", "log2_exact")},
+    **FACT_FUNCTIONS,
+    **{name: len(inspect.signature(f).parameters) for name, f in ARG_FUNCTIONS.items()},
+    **{name: 2 for name in TYPE_FUNCTIONS},
+}
+TRUTHS = {
+    "<", "<=", ">", ">=", "==", "!=", "and", "or", "not", "divides", "is_power_of_two", "finite",
+    "independent", "is_identity", "is_full_shrink", "is_zero_pad", "is_no_flip", "is_empty",
+    "disjoint", *TYPE_FUNCTIONS,
+}  # fmt: skip
+
+# view -> sorts of its inputs, sorts of its outputs; contracts: core/rewrite/views.py
+VIEWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "split": (("term", "number"), ("term", "term")),
+    "gcd_split": (("term", "number"), ("number", "term", "term", "number")),
+}
+
+
+def unlisted_functions() -> set[str]:
+    """Functions of core/rewrite/functions.py that this table does not know; a test wants none."""
+    known = {*FUNCTIONS, *NUMBER_INFIX, "neg", "not"}
+    return {*NUMBER_FUNCTIONS, *ARG_FUNCTIONS, *FACTS, *TYPE_FUNCTIONS} - known

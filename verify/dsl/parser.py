@@ -1,0 +1,166 @@
+"""Rule files: text to `Rule` objects, all of a file or nothing of it.
+
+Owns: limits on size and depth, syntax errors, doc strings, examples, the text of each rule. Does
+not own: names and types (elaborate.py), whether a set of rules ends (termination.py), proof.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+from proofgrad.core.rewrite.rule import Rule
+from proofgrad.verify.dsl.elaborate import Elaborator, FileHeader, place_of
+from proofgrad.verify.dsl.errors import Place, RuleError, RuleSyntaxError, Source
+
+MAX_FILE_BYTES = 1 << 20  # a hand-written file is some 10 KiB; larger is a mistake or an attack
+MAX_DEPTH = 60  # levels of the syntax tree of one rule; keeps every later recursion shallow
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedFile:
+    """A rule file: the name of its set, its default domains, and its rules in order."""
+
+    ruleset: str
+    domains: tuple[str, ...]
+    rules: tuple[Rule, ...]
+
+
+def parse_rules(text: str, filename: str = "<text>") -> ParsedFile:
+    """The rules of a file's text.
+
+    Raises: RuleSyntaxError, RuleError (both ValueError), with the place; then nothing is returned.
+    Example:
+        >>> parse_rules("ruleset a over int rule add_zero: x + 0 => x").rules[0].full_name
+        'a.add_zero'
+    """
+    source = Source(filename, text)
+    tree = _parse(source)
+    _check_depth(tree, source)
+    header, *items = tree.children
+    ruleset = _header(header, source)
+    rules: dict[str, Rule] = {}
+    for item in items:
+        rule, name_token = _item(item, ruleset, source)
+        if rule.name in rules:
+            raise RuleError(
+                source,
+                place_of(name_token),
+                f"the name {rule.name!r} is taken by the rule in line {rules[rule.name].line};"
+                " choose another",
+            )
+        rules[rule.name] = rule
+    return ParsedFile(ruleset.name, ruleset.domains, tuple(rules.values()))
+
+
+@cache
+def _grammar() -> Lark:
+    text = resources.files("proofgrad.verify.dsl").joinpath("grammar.lark").read_text("utf-8")
+    return Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=False)
+
+
+def _parse(source: Source) -> Tree[Token]:
+    size_bytes = len(source.text.encode("utf-8", "surrogatepass"))
+    if size_bytes > MAX_FILE_BYTES:
+        raise RuleSyntaxError(
+            source,
+            Place(1, 1),
+            f"the file has {size_bytes} bytes; at most {MAX_FILE_BYTES} are read",
+        )
+    try:
+        return _grammar().parse(source.text)
+    except UnexpectedInput as error:
+        raise _syntax_error(error, source) from None
+
+
+def _syntax_error(error: UnexpectedInput, source: Source) -> RuleSyntaxError:
+    expected = _expected_words(error)
+    hint = f"; expected {expected}" if expected else ""
+    match error:
+        case UnexpectedToken() if error.token.type == "$END":
+            return RuleSyntaxError(source, _end_of(source), f"the file ends too early{hint}")
+        case UnexpectedEOF():
+            return RuleSyntaxError(source, _end_of(source), f"the file ends too early{hint}")
+        case UnexpectedToken():
+            return RuleSyntaxError(
+                source, place_of(error.token), f"unexpected {str(error.token)!r}{hint}"
+            )
+        case UnexpectedCharacters():
+            place = Place(error.line, error.column)
+            character = source.text[error.pos_in_stream]
+            return RuleSyntaxError(source, place, f"unexpected character {character!r}{hint}")
+        case _:
+            return RuleSyntaxError(source, Place(1, 1), f"not a rule file{hint}")
+
+
+_WORDS = {
+    "NAME": "a name", "NUMBER": "a number", "STRING": "a doc string", "COMPARE": "a comparison",
+    "TIMES": "'*'", "PLUS": "'+'", "MINUS": "'-'", "BANG": "'!'", "SHIFT": "'<<'", "PIPE": "'|'",
+    "CARET": "'^'", "AMPERSAND": "'&'", "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'",
+    "LBRACE": "'{'", "RBRACE": "'}'", "COLON": "':'", "COMMA": "','", "EQUAL": "'='",
+    "$END": "the end of the file", "__ANON_0": "'=>'",
+}  # fmt: skip
+_OPERATORS = {"TIMES", "PLUS", "MINUS", "SHIFT", "PIPE", "CARET", "AMPERSAND", "COMPARE"}
+_OPERANDS = {"NAME", "NUMBER", "LPAR", "LBRACE", "BANG", "MINUS"}
+
+
+def _expected_words(error: UnexpectedInput) -> str:
+    names = set(getattr(error, "accepts", None) or getattr(error, "allowed", None) or ())
+    names |= set(getattr(error, "expected", None) or ())
+    words: list[str] = []
+    if _OPERANDS <= names:
+        words.append("a term")
+        names -= _OPERANDS | {"NOT"}
+    if _OPERATORS <= names:
+        words.append("an operator")
+        names -= _OPERATORS | {"AND", "OR"}
+    words += sorted([_WORDS.get(n, n.lower().strip("_")) for n in names])
+    return ", ".join(words[:-1]) + " or " + words[-1] if len(words) > 1 else "".join(words)
+
+
+def _end_of(source: Source) -> Place:
+    lines = source.text.rstrip().splitlines() or [""]
+    return Place(len(lines), len(lines[-1]) + 1)
+
+
+def _check_depth(tree: Tree[Token], source: Source) -> None:
+    depth: dict[int, int] = {}
+    for node in tree.iter_subtrees():  # children first, without recursion
+        below = [depth[id(child)] for child in node.children if isinstance(child, Tree)]
+        depth[id(node)] = 1 + max(below, default=0)
+        if depth[id(node)] == MAX_DEPTH:
+            raise RuleSyntaxError(
+                source, place_of(node), f"nested more than {MAX_DEPTH} levels deep; split the rule"
+            )
+
+
+def _header(tree: Tree[Token], source: Source) -> FileHeader:
+    name = str(tree.children[1])
+    domains = tree.children[2]
+    assert isinstance(domains, Tree)
+    return FileHeader.checked(name, domains, source)
+
+
+def _item(tree: Tree[Token], header: FileHeader, source: Source) -> tuple[Rule, Token]:
+    doc = ""
+    children = list(tree.children)
+    if isinstance(children[0], Token):
+        doc = str(children.pop(0))[1:-1]
+    body, *examples = children
+    assert isinstance(body, Tree)
+    text = source.text[body.meta.start_pos : body.meta.end_pos]
+    shown = tuple([_example_text(e, source) for e in examples if isinstance(e, Tree)])
+    rule = Elaborator(header, source).rule(body, text, doc, shown)
+    name_token = body.children[1]
+    assert isinstance(name_token, Token)
+    return rule, name_token
+
+
+def _example_text(tree: Tree[Token], source: Source) -> str:
+    keyword = tree.children[0]
+    assert isinstance(keyword, Token) and keyword.end_pos is not None
+    return source.text[keyword.end_pos : tree.meta.end_pos].strip()

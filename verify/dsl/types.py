@@ -1,0 +1,223 @@
+"""Types of the terms of one rule: inferred by unification, then written into the terms.
+
+Owns: which operation takes which types, which types a variable may stand for, whether a literal
+fits. Does not own: syntax (elaborate.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from proofgrad.core.ir.dtypes import DType, Kind, dtypes, round_float
+from proofgrad.core.rewrite.functions import DOMAIN_TYPES, TYPE_CLASSES
+from proofgrad.verify.dsl.errors import Place, RuleError, Source, near
+from proofgrad.verify.dsl.names import STRUCTURAL_DOMAINS
+
+INT_KINDS = frozenset({Kind.SIGNED, Kind.UNSIGNED})
+NUMBER_KINDS = INT_KINDS | {Kind.INDEX, Kind.FLOAT}
+INTEGER_KINDS = INT_KINDS | {Kind.INDEX}
+FLOAT_KINDS = frozenset({Kind.FLOAT})
+BIT_KINDS = INT_KINDS | {Kind.BOOL}
+OP_KINDS: dict[str, frozenset[Kind]] = {
+    **{op: NUMBER_KINDS for op in ("NEG", "ADD", "MUL", "MAX", "MIN", "MULACC")},
+    **{op: INTEGER_KINDS for op in ("FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD")},
+    **{op: FLOAT_KINDS for op in ("FDIV", "SQRT", "EXP2", "LOG2", "SIN", "TRUNC")},
+    **{op: BIT_KINDS for op in ("NOT", "AND", "OR", "XOR")},
+    **{op: INT_KINDS for op in ("SHL", "SHR")},
+}
+
+
+class Types:
+    """The type slots of one rule. A slot is a text like "?3" until `resolve` replaces it."""
+
+    def __init__(self, domains: tuple[str, ...], source: Source) -> None:
+        self._domains = domains
+        self._source = source
+        self._classes: dict[str, str] = {}  # declared type variables
+        self._parent: dict[str, str] = {}
+        self._about: dict[str, str] = {}  # slot -> the variable that has it, for messages
+        self._checks: list[tuple[str, str, Place]] = []  # (slot, op, place)
+        self._literals: list[tuple[str, Any, Place]] = []
+        self._final: dict[str, str] = {}
+
+    # -- while elaborating ------------------------------------------------------------------------------
+
+    def declare(self, name: str, class_name: str, place: Place) -> None:
+        if class_name not in TYPE_CLASSES:
+            raise RuleError(
+                self._source,
+                place,
+                f"unknown class of types {class_name!r}; {near(class_name, TYPE_CLASSES)}",
+            )
+        if name in TYPE_CLASSES:
+            raise RuleError(self._source, place, f"{name!r} is a type; choose another name")
+        self._classes[name] = class_name
+        self._parent[name] = name
+
+    def fresh(self, about: str = "") -> str:
+        slot = f"?{len(self._parent)}"
+        self._parent[slot] = slot
+        self._about[slot] = about
+        return slot
+
+    def named(self, name: str, place: Place) -> str:
+        """The type variable T, a declared one, or a type's own name."""
+        if name == "T" and name not in self._classes:
+            self._classes["T"] = self._default_class()
+        elif name not in self._classes and name not in _single_types():
+            known = [*self._classes, *_single_types()]
+            raise RuleError(
+                self._source,
+                place,
+                f"unknown type {name!r}; {near(name, known)}; or declare it: ({name} in int)",
+            )
+        self._parent.setdefault(name, name)
+        return name
+
+    def literal(self, value: int | float | bool, place: Place) -> str:
+        if isinstance(value, bool):
+            return self.named("bool", place)
+        slot = self.fresh(f"the literal {value}")
+        self._literals.append((slot, value, place))
+        return slot
+
+    def unify(self, a: str, b: str, place: Place) -> None:
+        """Raises: RuleError if both are settled and differ."""
+        first, second = self._root(a), self._root(b)
+        if first == second:
+            return
+        if not first.startswith("?") and not second.startswith("?"):
+            raise RuleError(
+                self._source, place, f"the types {first} and {second} meet here; they must be equal"
+            )
+        if first.startswith("?"):
+            first, second = second, first
+        self._parent[second] = first
+
+    def forbid_floats(self, slot: str, place: Place) -> None:
+        self._checks.append((slot, "<=", place))
+
+    def operation(self, op: str, sources: list[str], place: Place) -> str:
+        """The type of the result; sources are unified as the operation wants."""
+        match op:
+            case "CMPLT" | "CMPEQ":
+                self.unify(sources[0], sources[1], place)
+                return self.named("bool", place)
+            case "WHERE":
+                self.unify(sources[0], self.named("bool", place), place)
+                self.unify(sources[1], sources[2], place)
+                return sources[1]
+            case "INDEX":
+                self.unify(sources[1], self.named("index", place), place)
+                for gate in sources[2:]:
+                    self.unify(gate, self.named("bool", place), place)
+                return sources[0]
+        for other in sources[1:]:
+            self.unify(sources[0], other, place)
+        self._checks.append((sources[0], op, place))
+        return sources[0]
+
+    # -- at the end ---------------------------------------------------------------------------------------
+
+    def finish(self, root: str, place: Place) -> tuple[tuple[str, str], ...]:
+        """Settle what is open, check operations and literals; the type variables of the rule."""
+        self._settle(root, place)
+        for slot, op, at in self._checks:
+            self._check_operation(self._root(slot), op, at)
+        for slot, value, at in self._literals:
+            self._check_literal(self._root(slot), value, at)
+        self._check_used(place)
+        return tuple(sorted(self._classes.items(), key=lambda pair: (pair[0] != "T", pair[0])))
+
+    def resolve(self, part: Any) -> Any:
+        """The same terms, expressions or tuples of them, with every slot replaced by its type."""
+        if isinstance(part, tuple):
+            return tuple([self.resolve(p) for p in part])
+        if dataclasses.is_dataclass(part) and not isinstance(part, type):
+            values = [self.resolve(getattr(part, f.name)) for f in dataclasses.fields(part)]
+            return type(part)(*values)
+        if isinstance(part, str) and part.startswith("?"):
+            return self._root(part)
+        return part
+
+    def _settle(self, root: str, place: Place) -> None:
+        open_slots = {self._root(s): s for s in self._parent if self._root(s).startswith("?")}
+        if not open_slots:
+            return
+        top = self._root(root)
+        if top not in open_slots:
+            top = min(open_slots, key=lambda slot: int(slot[1:]))
+        self._parent[top] = self.named("T", place)
+        for slot in [s for s in self._parent if self._root(s).startswith("?")]:
+            about = self._about[slot] or "a part of this rule"
+            raise RuleError(
+                self._source,
+                place,
+                f"the type of {about} is not settled by the rest; write its type, as in (x: A),"
+                " and declare A after the rule's name: (A in any)",
+            )
+
+    def _check_operation(self, type_: str, op: str, place: Place) -> None:
+        allowed = OP_KINDS.get(op) if op != "<=" else NUMBER_KINDS - FLOAT_KINDS | {Kind.BOOL}
+        if allowed is None:
+            return
+        wrong = [d.name for d in self.possible(type_) if d.kind not in allowed]
+        if not wrong:
+            return
+        what = "x <= y is !(y < x), which is wrong for" if op == "<=" else f"{op} does not take"
+        raise RuleError(
+            self._source, place, f"{what} {', '.join(wrong)}; say `over` other domains or types"
+        )
+
+    def _check_literal(self, type_: str, value: int | float, place: Place) -> None:
+        for dtype in self.possible(type_):
+            reason = _misfit(value, dtype, exact="derivative" not in self._domains)
+            if reason:
+                raise RuleError(self._source, place, reason)
+
+    def _check_used(self, place: Place) -> None:
+        structural = self._domains[0] in (*STRUCTURAL_DOMAINS, "cast")
+        if not structural and self._domains != ("bool",) and not self._classes:
+            raise RuleError(
+                self._source,
+                place,
+                f"every term of this rule is bool; say `over bool`, not {', '.join(self._domains)}",
+            )
+
+    def possible(self, type_: str) -> tuple[DType, ...]:
+        """The dtypes that a settled type may stand for in this rule."""
+        class_name = self._classes.get(type_, type_)
+        if class_name != "domain":
+            return TYPE_CLASSES.get(class_name, ())
+        return tuple(dict.fromkeys([d for name in self._domains for d in DOMAIN_TYPES[name]]))
+
+    def _default_class(self) -> str:
+        return STRUCTURAL_DOMAINS.get(self._domains[0], "domain")
+
+    def _root(self, slot: str) -> str:
+        while self._parent.get(slot, slot) != slot:
+            slot = self._parent[slot]
+        return slot
+
+
+def _single_types() -> list[str]:
+    return [name for name, members in TYPE_CLASSES.items() if [d.name for d in members] == [name]]
+
+
+def _misfit(value: int | float, dtype: DType, exact: bool) -> str:
+    """Why `value` is no literal of `dtype`; empty if it is one."""
+    if dtype.kind is Kind.BOOL:
+        return f"{value} is no bool; write true or false"
+    if dtype is dtypes.index or dtype.kind in INT_KINDS:
+        if isinstance(value, float):
+            return f"{value} is no {dtype.name}; write an integer without a point"
+        if dtype.lo is not None and dtype.hi is not None and not dtype.lo <= value <= dtype.hi:
+            return f"{value} does not fit {dtype.name}, which holds {dtype.lo} to {dtype.hi}"
+        return ""
+    if isinstance(value, int):
+        return f"{value} is an integer, but {dtype.name} is possible here; write {value}.0"
+    if exact and math.isfinite(value) and round_float(value, dtype) != value:
+        return f"{value} is no value of {dtype.name}"
+    return ""
