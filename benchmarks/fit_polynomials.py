@@ -58,7 +58,10 @@ def all_fits() -> list[Fit]:
         Fit("log2, float32", 32, 9, root / 2 - 1, root - 1, _log2_tail, _log2_weight),
         Fit("log2, float64", 64, 7, Decimal(0), ratio_end, _atanh_tail, lambda z: z),
         Fit("sine of turns, float32", 64, 6, Decimal(0), sine_end, _sine_ratio, _sine_weight),
-        Fit("sine tail, float64", 64, 9, Decimal(0), pi() ** 2 / 4, _sine_tail, _sine_tail_weight),
+        Fit("sine tail, float64", 64, 7, Decimal(0), pi() ** 2 / 16, _sine_tail, _sine_weight_64),
+        Fit(
+            "cosine tail, float64", 64, 7, Decimal(0), pi() ** 2 / 16, _cosine_tail, _cosine_weight
+        ),
     ]
 
 
@@ -113,8 +116,9 @@ def _atan_inverse(n: int) -> Decimal:
 
 
 def _exp2_slope(x: Decimal) -> Decimal:
-    """(2**x - 1) / x, so that 2**x = 1 + x * slope is exact at 0."""
-    return (Decimal(2).ln() * x).exp() / x - 1 / x if x else Decimal(2).ln()
+    """(2**x - 1) / x - 1/2: 2**x = 1 + (x / 2 + x * slope) is exact at 0 and rounds little."""
+    slope = ((Decimal(2).ln() * x).exp() - 1) / x if x else Decimal(2).ln()
+    return slope - Decimal("0.5")
 
 
 def _exp2_weight(x: Decimal) -> Decimal:
@@ -142,13 +146,7 @@ def _atanh_tail(z: Decimal) -> Decimal:
 
 def _sine_ratio(z: Decimal) -> Decimal:
     """sin(2pi r) / r where r * r = z."""
-    angle_squared = 4 * pi() ** 2 * z
-    term, total, k = 2 * pi(), Decimal(0), 1
-    while abs(term) > Decimal(10) ** -DIGITS:
-        total += term
-        term *= -angle_squared / ((2 * k) * (2 * k + 1))
-        k += 1
-    return total
+    return _alternating(2 * pi(), 4 * pi() ** 2 * z, 2)
 
 
 def _sine_weight(z: Decimal) -> Decimal:
@@ -157,16 +155,30 @@ def _sine_weight(z: Decimal) -> Decimal:
 
 def _sine_tail(z: Decimal) -> Decimal:
     """(sin(t) / t - 1) / z where t * t = z."""
-    term, total, k = -Decimal(1) / 6, Decimal(0), 2
+    return _alternating(-Decimal(1) / 6, z, 4)
+
+
+def _sine_weight_64(z: Decimal) -> Decimal:
+    return z / (1 + z * _sine_tail(z))
+
+
+def _cosine_tail(z: Decimal) -> Decimal:
+    """(cos(t) - 1) / z where t * t = z."""
+    return _alternating(-Decimal(1) / 2, z, 3)
+
+
+def _cosine_weight(z: Decimal) -> Decimal:
+    return z / (1 + z * _cosine_tail(z))
+
+
+def _alternating(first: Decimal, z: Decimal, factor: int) -> Decimal:
+    """first - first * z / (factor * (factor + 1)) + ..., the factors going up by two."""
+    term, total = first, Decimal(0)
     while abs(term) > Decimal(10) ** -DIGITS:
         total += term
-        term *= -z / ((2 * k) * (2 * k + 1))
-        k += 1
+        term *= -z / (factor * (factor + 1))
+        factor += 2
     return total
-
-
-def _sine_tail_weight(z: Decimal) -> Decimal:
-    return z / (1 + z * _sine_tail(z))
 
 
 # -- least squares ------------------------------------------------------------------------------

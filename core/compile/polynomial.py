@@ -6,13 +6,15 @@ coefficients (transcendental.py, sine.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from proofgrad.core.ir.uop import UOp
 
 
-def polynomial(x: UOp, coefficients: tuple[float, ...]) -> UOp:
+def polynomial(x: UOp, coefficients: Sequence[float | UOp]) -> UOp:
     """coefficients[0] + coefficients[1] * x + ..., by Horner's scheme."""
-    value = x.const_like(coefficients[-1])
-    for c in reversed(coefficients[:-1]):
+    *others, value = [c if isinstance(c, UOp) else x.const_like(c) for c in coefficients]
+    for c in reversed(others):
         value = value * x + c
     return value
 

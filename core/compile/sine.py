@@ -55,18 +55,29 @@ def _sum(terms: list[UOp]) -> UOp:
 
 
 def _sine_float64(x: UOp) -> UOp:
-    """As for float32, with the turns as an integer in units of 2**-128 and r as two doubles."""
+    """sin(2pi (k / 4 + r)) by quarter turns: turns in units of 2**-128, r as two doubles."""
     bits = x.bitcast(dtypes.uint64.vec(x.dtype.lanes))
     exponent = (bits >> 52) & 0x7FF
     high, low = _turns(bits, exponent)
-    half_turn = (high + (1 << 62)) & _SIGN_BIT
-    angle, angle_low = _radians(*_two_doubles(high - half_turn, low))
-    z = angle * angle
-    correction = angle_low * (z * -0.5 + 1.0)  # times the cosine, nearly
-    size = angle + (angle * z * polynomial(z, _SINE_TAIL) + correction)
-    value = (size.bitcast(bits.dtype) ^ (half_turn ^ (bits & _SIGN_BIT))).bitcast(x.dtype)
+    quarter = (high + (1 << 61)) & (3 << 62)
+    angle, angle_low = _radians(*_two_doubles(high - quarter, low))
+    size = _sine_or_cosine(angle, angle_low, (quarter & (1 << 62)).eq(1 << 62))
+    sign = (quarter ^ bits) & _SIGN_BIT
+    value = (size.bitcast(bits.dtype) ^ sign).bitcast(x.dtype)
     known = (exponent < 1023 - 27).where(x, value)  # there sin(x) rounds to x
     return exponent.eq(0x7FF).where(x.const_like(math.nan), known)
+
+
+def _sine_or_cosine(angle: UOp, angle_low: UOp, is_cosine: UOp) -> UOp:
+    """Of an angle of at most an eighth of a turn: first + first * z * tail(z), z = angle**2."""
+    z = angle * angle
+    both = [
+        is_cosine.where(z.const_like(cosine), z.const_like(sine))
+        for sine, cosine in zip(_SINE_TAIL, _COSINE_TAIL)
+    ]
+    first = is_cosine.where(z.const_like(1.0), angle)
+    slope = is_cosine.where(-angle, z * -0.5 + 1.0)
+    return first + (first * z * polynomial(z, both) + angle_low * slope)
 
 
 def _turns(bits: UOp, exponent: UOp) -> tuple[UOp, UOp]:
@@ -187,14 +198,21 @@ _SINE_OF_TURNS = floats(
 )
 _SINE_TAIL = floats(
     "-0x1.5555555555555p-3",
-    "0x1.11111111110cep-7",
-    "-0x1.a01a01a015749p-13",
-    "0x1.71de3a53049bcp-19",
-    "-0x1.ae6455155f524p-26",
-    "0x1.6123e4c21069ep-33",
-    "-0x1.ae4d647184d7ep-41",
-    "0x1.8a61fe233b714p-49",
-    "-0x1.98cc2e693fa93p-60",
+    "0x1.1111111111069p-7",
+    "-0x1.a01a019ffe489p-13",
+    "0x1.71de3a338944ap-19",
+    "-0x1.ae642c17da0d1p-26",
+    "0x1.61098ba6c9e37p-33",
+    "-0x1.9fdeb599fa3d7p-41",
+)
+_COSINE_TAIL = floats(
+    "-0x1.0000000000000p-1",
+    "0x1.555555555554bp-5",
+    "-0x1.6c16c16c15016p-10",
+    "0x1.a01a019c8f4adp-16",
+    "-0x1.27e4f7f1b1424p-22",
+    "0x1.1ee9dbe683709p-29",
+    "-0x1.8fa69136a7f5fp-37",
 )
 _TWO_PI, _TWO_PI_REST = floats("0x1.921fb54442d18p+2", "0x1.1a62633145c07p-52")
 _TWO_PI_1, _TWO_PI_2 = floats(
