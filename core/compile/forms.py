@@ -120,8 +120,8 @@ def _check_kernel(root: UOp) -> None:
 def _check_program(root: UOp) -> None:
     _check_sink(Form.PROGRAM, root, Ops.STORE)
     for node in toposort((root,)):
-        if node.op is Ops.RANGE and node.arg[1] in (AxisRole.VECTOR, AxisRole.UPCAST):
-            raise FormError(Form.PROGRAM, node, "vector and upcast axes must be gone")
+        if node.op is Ops.RANGE and node.arg[1] is AxisRole.UPCAST:
+            raise FormError(Form.PROGRAM, node, "upcast axes must be unrolled")
         if node.dtype.scalar is dtypes.index:
             raise FormError(Form.PROGRAM, node, "index terms must have a machine width")
 
@@ -137,6 +137,8 @@ def _check_linear(root: UOp) -> None:
             raise FormError(Form.LINEAR, node, f"runs before its source {missing[0].op!r}")
         seen.add(node)
         if node.op is Ops.RANGE:
+            if node.arg[1] in (AxisRole.VECTOR, AxisRole.UPCAST):
+                raise FormError(Form.LINEAR, node, "vector and upcast axes must be gone")
             open_loops.append(node)
         elif node.op is Ops.END:
             if not open_loops or open_loops.pop() is not node.src[0]:

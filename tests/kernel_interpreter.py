@@ -1,0 +1,66 @@
+"""What a Kernel or Program graph stores, by brute force over its loops: the check of procedures.
+
+Slow and plain on purpose; shares nothing with the compiler but the values of single operations.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from proofgrad.core.ir.evaluate import evaluate, identity
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+
+def run_kernel(kernel: UOp, buffers: dict[int, list[Any]]) -> dict[int, list[Any]]:
+    """The buffers after the kernel has run; slot 0 is made here and starts as all None."""
+    sizes = {n.arg[0]: n.arg[1] for n in toposort((kernel,)) if n.op is Ops.PARAM}
+    memory = {**buffers, 0: [None] * sizes[0]}
+    for store in kernel.src:
+        loops = sorted(free_loops(store), key=lambda r: r.arg[0])
+        for values in product(*[range(r.src[0].arg) for r in loops]):
+            env = dict(zip(loops, values))
+            place = store.src[0]
+            if len(place.src) == 3 and not element(place.src[2], env, memory):
+                continue
+            index = element(place.src[1], env, memory)
+            assert memory[0][index] is None, f"element {index} is written twice"
+            memory[0][index] = element(store.src[1], env, memory)
+    return memory
+
+
+def free_loops(node: UOp) -> set[UOp]:
+    if node.op is Ops.RANGE:
+        return {node}
+    inner: set[UOp] = set()
+    for source in node.src[:1] if node.op is Ops.REDUCE else node.src:
+        inner |= free_loops(source)
+    return inner - set(node.src[1:]) if node.op is Ops.REDUCE else inner
+
+
+def element(node: UOp, env: dict[UOp, int], memory: dict[int, list[Any]]) -> Any:
+    match node.op:
+        case Ops.CONST:
+            return node.arg
+        case Ops.RANGE:
+            return env[node]
+        case Ops.LOAD:
+            place = node.src[0]
+            if len(place.src) == 3 and not element(place.src[2], env, memory):
+                return type(memory[place.src[0].arg[0]][0])(0)
+            index = element(place.src[1], env, memory)
+            buffer = memory[place.src[0].arg[0]]
+            assert 0 <= index < len(buffer), f"index {index} is outside of {len(buffer)} elements"
+            return buffer[index]
+        case Ops.REDUCE:
+            total = identity(node.arg, node.dtype)
+            for values in product(*[range(r.src[0].arg) for r in node.src[1:]]):
+                inner = {**env, **dict(zip(node.src[1:], values))}
+                value = element(node.src[0], inner, memory)
+                total = evaluate(node.arg, node.dtype, (total, value))
+            return total
+        case _ if node.op in ELEMENTWISE:
+            args = [element(s, env, memory) for s in node.src]
+            return evaluate(node.op, node.dtype, args, [s.dtype for s in node.src], node.arg)
+    raise ValueError(f"{node.op!r} has no value in a kernel")

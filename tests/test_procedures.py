@@ -1,0 +1,71 @@
+"""Every procedure of the compiler keeps the values: checked by brute force on random programs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+
+sys.path.insert(0, str(Path(__file__).parent))
+from kernel_interpreter import run_kernel
+from oracle import evaluate_tensor, numpy_dtype
+from programs import Program, movement_only, programs
+
+from proofgrad.core.compile.axes import (
+    choose_axes,
+    merge_loops,
+    share_out_work_items,
+    unroll_upcasts,
+)
+from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+CPU = Target("test-cpu", vector_bytes=16, threads=2)
+GPU = Target("test-gpu", work_items=True)
+QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+# Sums that meet infinities or round depend on the order, which is not specified.
+EXACT = (dtypes.int32, dtypes.uint8, dtypes.bool)
+
+
+def oracle_of(program: Program) -> list[object]:
+    """The program's elements by the numpy oracle, which knows nothing of kernels."""
+    buffers: dict[UOp, UOp] = {}
+    elements = {}
+    for node in toposort((program.value,)):
+        if node.op is Ops.PARAM:
+            slot, size = node.arg
+            unique = UOp(Ops.UNIQUE, dtypes.void, (), slot)
+            device = UOp(Ops.DEVICE, dtypes.void, (), "TEST")
+            buffers[node] = UOp(Ops.BUFFER, node.dtype, (unique, device), size)
+            elements[buffers[node]] = np.array(program.data[slot], numpy_dtype(node.dtype))
+    return evaluate_tensor(program.value.substitute(buffers), elements).ravel().tolist()
+
+
+def stored(kernel: UOp, program: Program) -> list[object]:
+    return run_kernel(kernel, dict(program.data))[0]
+
+
+@QUICK
+@given(movement_only())
+def test_lower_movement_reads_the_right_element(program: Program) -> None:
+    kernel = lower_movement(UOp.sink(program.value))
+    check_form(Form.KERNEL, kernel)
+    assert stored(kernel, program) == oracle_of(program)
+
+
+@QUICK
+@given(programs(dtypes_used=EXACT))
+def test_axis_procedures_keep_the_values(program: Program) -> None:
+    kernel = lower_movement(UOp.sink(program.value))
+    expected = oracle_of(program)
+    merged = merge_loops(kernel)
+    chosen = choose_axes(merged, CPU)
+    for changed in (kernel, merged, chosen, unroll_upcasts(chosen), share_out_work_items(merged, GPU)):
+        check_form(Form.KERNEL, changed)
+        assert stored(changed, program) == expected
