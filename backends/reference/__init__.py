@@ -1,0 +1,173 @@
+"""The reference machine: runs Linear in plain Python. The simplest backend; read this one first.
+
+Owns: memory and loops in Python. Does not own: the value of each operation (core/ir/evaluate.py).
+Buffers are bytearrays. Slow by design: every other backend is compared with this one.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from proofgrad.core.compile.program_facts import launch_size, operation_count, parameter_types
+from proofgrad.core.compile.target import ALL_TYPES, Binary, CompileError, Launch, Source, Target
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.evaluate import evaluate, evaluate_lanes, from_bits, to_bits
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+
+_NATIVE = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN})
+_CODES = {8: "<B", 16: "<H", 32: "<I", 64: "<Q"}
+
+
+class ReferenceBackend:
+    """See core/compile/target.py: Backend."""
+
+    name = "REFERENCE"
+    target = Target(name, arithmetic=ALL_TYPES, native=_NATIVE)
+
+    def emit(self, linear: UOp, name: str) -> Source:
+        return Source(
+            language="linear",
+            entry=name,
+            text="\n".join([f"{node.op.name} {node.dtype!r} {node.arg}" for node in linear.src]),
+            params=parameter_types(linear),
+            thread_size=launch_size(linear, AxisRole.THREAD),
+            cost_flops=operation_count(linear),
+            program=linear,
+        )
+
+    def compile(self, source: Source) -> Binary:
+        return Binary(source.entry, b"", source)
+
+    def load(self, binary: Binary) -> Launch:
+        program = binary.source.program
+        if program is None:
+            raise CompileError(f"{binary.entry} has no Linear program to run")
+        return lambda buffers: _Run(program, buffers).run()
+
+    def alloc(self, nbytes: int) -> bytearray:
+        return bytearray(nbytes)
+
+    def copyin(self, handle: bytearray, data: memoryview) -> None:
+        handle[: data.nbytes] = bytes(data)
+
+    def copyout(self, data: memoryview, handle: bytearray) -> None:
+        data.cast("B")[:] = handle[: data.nbytes]
+
+    def synchronize(self) -> None:
+        """Kernels have run when their launch returns."""
+
+
+class _Run:
+    """One run of a program: the value of each node so far, and the buffers."""
+
+    def __init__(self, program: UOp, buffers: Sequence[bytearray]) -> None:
+        self.order, self.buffers = program.src, buffers
+        self.ends = {n.src[0]: at for at, n in enumerate(self.order) if n.op is Ops.END}
+        self.values: dict[UOp, Any] = {}
+
+    def run(self) -> None:
+        self.run_between(0, len(self.order))
+
+    def run_between(self, position: int, stop: int) -> None:
+        """Run the nodes at position .. stop-1; a loop runs its body once for each value."""
+        while position < stop:
+            node = self.order[position]
+            if node.op is Ops.RANGE:
+                end = self.ends.get(node, stop)  # the range of a work item need not be closed
+                for value in range(self.value(node.src[0])):
+                    self.values[node] = value
+                    self.run_between(position + 1, end)
+                position = end
+            else:
+                self.step(node)
+            position += 1
+
+    def value(self, node: UOp) -> Any:
+        if node.op is Ops.CONST:
+            is_splat = node.dtype.lanes > 1 and not isinstance(node.arg, tuple)
+            return (node.arg,) * node.dtype.lanes if is_splat else node.arg
+        if node.op is Ops.BROADCAST:
+            return (self.value(node.src[0]),) * node.dtype.lanes
+        return self.values[node]
+
+    def step(self, node: UOp) -> None:
+        source = node.src
+        match node.op:
+            case Ops.PARAM | Ops.CONST | Ops.BROADCAST | Ops.INDEX | Ops.END | Ops.SINK:
+                return
+            case Ops.LOAD:
+                self.values[node] = self.load(node)
+            case Ops.STORE:
+                self.store(source[0], source[1].dtype, self.value(source[1]))
+            case Ops.ACCUMULATOR:
+                self.values[node] = self.value(source[0])
+            case Ops.UPDATE:
+                self.values[node] = self.values[source[0]] = self.value(source[1])
+            case Ops.RESULT:
+                self.values[node] = self.values[source[0].src[0]]
+            case Ops.HREDUCE:
+                self.values[node] = _combine(node.arg, node.dtype, self.value(source[0]))
+            case op if op in ELEMENTWISE:
+                arguments = [self.value(s) for s in source]
+                types = [s.dtype for s in source]
+                self.values[node] = evaluate_lanes(op, node.dtype, arguments, types, node.arg)
+            case op:
+                raise CompileError(f"{op.name} is no part of Linear")
+
+    def places(self, index: UOp, lanes: int) -> list[int | None]:
+        """The element of each lane; None behind a false gate."""
+        first = self.value(index.src[1])
+        elements = first if isinstance(first, tuple) else range(first, first + lanes)
+        gate = self.value(index.src[2]) if len(index.src) > 2 else True
+        gates = gate if isinstance(gate, tuple) else (gate,) * lanes
+        return [element if open_ else None for element, open_ in zip(elements, gates)]
+
+    def load(self, node: UOp) -> Any:
+        buffer, dtype = node.src[0].src[0], node.dtype.scalar
+        zero = from_bits(0, dtype)
+        places = self.places(node.src[0], node.dtype.lanes)
+        lanes = [zero if at is None else self.read(buffer, dtype, at) for at in places]
+        return lanes[0] if node.dtype.lanes == 1 else tuple(lanes)
+
+    def store(self, index: UOp, dtype: DType, value: Any) -> None:
+        lanes = value if isinstance(value, tuple) else (value,)
+        for at, lane in zip(self.places(index, dtype.lanes), lanes):
+            if at is not None:
+                self.write(index.src[0], dtype.scalar, at, lane)
+
+    def read(self, buffer: UOp, dtype: DType, element: int) -> Any:
+        (bits,) = struct.unpack_from(*self.place(buffer, dtype, element))
+        return from_bits(bits, dtype)
+
+    def write(self, buffer: UOp, dtype: DType, element: int, value: Any) -> None:
+        struct.pack_into(*self.place(buffer, dtype, element), to_bits(value, dtype))
+
+    def place(self, buffer: UOp, dtype: DType, element: int) -> tuple[str, bytearray, int]:
+        """Format, memory and offset of an element. Raises: IndexError outside of the buffer."""
+        slot, size = buffer.arg
+        if not 0 <= element < size:
+            raise IndexError(f"element {element} of slot {slot}, which has {size} elements")
+        return _CODES[dtype.bits], self.buffers[slot], element * dtype.itemsize
+
+
+def _combine(op: Ops, dtype: DType, lanes: tuple[Any, ...]) -> Any:
+    """Halves combined until one lane is left, in the order of the LLVM printer."""
+    spare = []
+    while len(lanes) > 1:
+        half = len(lanes) // 2
+        if len(lanes) % 2:
+            spare.append(lanes[-1])
+        pairs = zip(lanes[:half], lanes[half : 2 * half])
+        lanes = tuple([evaluate(op, dtype, pair) for pair in pairs])
+    result = lanes[0]
+    for lane in reversed(spare):
+        result = evaluate(op, dtype, (result, lane))
+    return result
+
+
+def backend() -> ReferenceBackend:
+    """The reference machine, which is everywhere."""
+    return ReferenceBackend()

@@ -1,0 +1,121 @@
+"""The CPU as a backend: LLVM IR compiled in this process, kernels called through ctypes.
+
+Owns: the target of this host, compiling through the cache, launching. Does not own: the printer
+(backends/llvm), threads, memory, the cache (beside this file).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Sequence
+
+from proofgrad.backends.cpu.cache import DiskCache
+from proofgrad.backends.cpu.codegen import Host
+from proofgrad.backends.cpu.memory import Block, Pool
+from proofgrad.backends.cpu.threads import ThreadPool, thread_count
+from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.emit import emit
+from proofgrad.core import settings
+from proofgrad.core.compile.target import Binary, Launch, Source, Target
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.uop import UOp
+
+# Below this many operations a second thread costs more than it brings (a sleeping worker takes
+# about 50 microseconds to wake).
+PARALLEL_FLOPS = 200_000
+# Below this a kernel keeps Python's lock: giving it up and taking it again costs more.
+BRIEF_FLOPS = 50_000
+
+_KERNEL = (None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+class CpuBackend:
+    """See core/compile/target.py: Backend."""
+
+    name = "CPU"
+
+    def __init__(self) -> None:
+        self.host = Host()
+        self.cache = DiskCache(settings.cache_folder() / "cpu")
+        count = thread_count(settings.number("NUM_THREADS"))
+        self.threads = ThreadPool(self.host, count, self._object_code)
+        self.memory = Pool()
+        self.dialect = Dialect()
+        self.dialect.has_fma = self._has_fma()
+        self.target = self._target()
+
+    def _has_fma(self) -> bool:
+        return self.host.has("fma") or self.host.triple.startswith(("aarch64", "arm64"))
+
+    def _target(self) -> Target:
+        wide = self.host.has("avx512f")
+        return Target(
+            name=self.name,
+            vector_bytes=64 if wide else 32 if self.host.has("avx2") else 16,
+            vector_registers=16 if self.host.has("sse2") and not wide else 32,
+            threads=self.threads.count,
+            index_dtype=dtypes.int64,
+            has_fma=self.dialect.has_fma,
+        )
+
+    def emit(self, linear: UOp, name: str) -> Source:
+        return emit(linear, name, self.dialect)
+
+    def compile(self, source: Source) -> Binary:
+        return Binary(source.entry, self._object_code(source.text), source)
+
+    def _object_code(self, ir: str) -> bytes:
+        key = hashlib.sha256(f"{self.host.identity}\n{ir}".encode()).hexdigest()
+        code = self.cache.get(key)
+        if code is None:
+            code = self.host.object_code(ir)
+            self.cache.put(key, code)
+        return code
+
+    def load(self, binary: Binary) -> Launch:
+        source = binary.source
+        address = self.host.link(binary.data, binary.entry)
+        shares = (source.thread_size or 0) > 1 and source.cost_flops >= PARALLEL_FLOPS
+        if shares and self.threads.count > 1:
+            return _ParallelLaunch(self.threads, address, source)
+        return _DirectLaunch(address, source)
+
+    def alloc(self, nbytes: int) -> Block:
+        return self.memory.take(nbytes)
+
+    def copyin(self, handle: Block, data: memoryview) -> None:
+        flat = data.cast("B") if data.nbytes else data
+        handle.view[: data.nbytes] = flat
+
+    def copyout(self, data: memoryview, handle: Block) -> None:
+        data.cast("B")[:] = handle.view[: data.nbytes]
+
+    def synchronize(self) -> None:
+        """Kernels have run when their launch returns."""
+
+
+class _DirectLaunch:
+    """Runs a kernel in the calling thread."""
+
+    def __init__(self, address: int, source: Source) -> None:
+        is_brief = source.cost_flops < BRIEF_FLOPS
+        self._call = (ctypes.PYFUNCTYPE if is_brief else ctypes.CFUNCTYPE)(*_KERNEL)(address)
+        self._table = ctypes.c_void_p * len(source.params)
+        self._size = source.thread_size or 1
+
+    def __call__(self, buffers: Sequence[Block]) -> None:
+        self._call(self._table(*[block.address for block in buffers]), 0, self._size)
+
+
+class _ParallelLaunch:
+    """Shares the THREAD range of a kernel out over the threads."""
+
+    def __init__(self, threads: ThreadPool, address: int, source: Source) -> None:
+        self._threads, self._address = threads, address
+        self._table = ctypes.c_void_p * len(source.params)
+        self._size = source.thread_size or 1
+
+    def __call__(self, buffers: Sequence[Block]) -> None:
+        table = self._table(*[block.address for block in buffers])
+        self._threads.run(self._address, ctypes.addressof(table), self._size)

@@ -1,0 +1,83 @@
+"""Memory of the CPU: blocks that are handed out, and used again when they come back.
+
+Owns: allocation, the pool of free blocks. Does not own: what is in them.
+
+A fresh 64 MB block costs about as much to touch as a memory-bound kernel takes on a used one
+(measured: 21 against 6.5 ms), so freed blocks are kept up to a limit.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import threading
+from typing import Any
+
+ALIGNMENT_BYTES = 64  # a cache line; kernels rely on the alignment of an element only
+LARGE_BYTES = 1 << 18  # from here on a block is mapped: pages are made when first touched
+POOL_LIMIT_BYTES = 1 << 29
+
+
+class Block:
+    """A piece of memory; goes back to its pool when dropped."""
+
+    __slots__ = ("_owner", "_pool", "_size", "address", "nbytes", "view")
+
+    def __init__(self, pool: Pool, owner: Any, size: int, nbytes: int) -> None:
+        start = ctypes.addressof(ctypes.c_char.from_buffer(owner))
+        self.address = -(-start // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        self.nbytes = nbytes
+        offset = self.address - start
+        self.view = memoryview(owner)[offset : offset + nbytes]  # of the bytes, writable
+        self._pool, self._owner, self._size = pool, owner, size
+
+    def __del__(self) -> None:
+        pool = getattr(self, "_pool", None)  # None: the constructor did not finish
+        if pool is not None:
+            pool.give_back(self._owner, self._size)
+
+
+class Pool:
+    """Free blocks by size."""
+
+    def __init__(self, limit_bytes: int = POOL_LIMIT_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self.free_bytes = 0
+        self._free: dict[int, list[Any]] = {}
+        self._lock = threading.RLock()  # a block may be dropped by the collector inside of `take`
+
+    def take(self, nbytes: int) -> Block:
+        """A block of at least `nbytes`; its contents are unspecified. Raises: MemoryError."""
+        size = _rounded(nbytes)
+        with self._lock:
+            waiting = self._free.get(size)
+            owner = waiting.pop() if waiting else None
+            if owner is not None:
+                self.free_bytes -= size
+        return Block(self, _fresh(size) if owner is None else owner, size, nbytes)
+
+    def give_back(self, owner: Any, size: int) -> None:
+        with self._lock:
+            if self.free_bytes + size <= self.limit_bytes:
+                self._free.setdefault(size, []).append(owner)
+                self.free_bytes += size
+
+    def clear(self) -> None:
+        """Give everything that is free to the operating system."""
+        with self._lock:
+            self._free.clear()
+            self.free_bytes = 0
+
+
+def _rounded(nbytes: int) -> int:
+    unit = mmap.PAGESIZE if nbytes >= LARGE_BYTES else ALIGNMENT_BYTES
+    return max(1, -(-nbytes // unit)) * unit
+
+
+def _fresh(size: int) -> Any:
+    if size < LARGE_BYTES:
+        return bytearray(size + ALIGNMENT_BYTES)
+    try:
+        return mmap.mmap(-1, size)
+    except (OSError, ValueError, OverflowError) as error:
+        raise MemoryError(f"cannot allocate {size} bytes: {error}") from error

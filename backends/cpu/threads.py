@@ -1,0 +1,222 @@
+"""Threads that share out the THREAD range of a kernel.
+
+Owns: how many threads, the workers, joining and leaving a job, sleeping and forking. Does not own:
+which kernels are worth it (backend.py).
+
+The workers are Python threads that stay inside of one native function, without Python's lock. They
+spin for a moment after a job and then sleep in the kernel (futex). A job is a function and a count
+of items; everybody takes the next chunk from a shared counter. The word `epoch` is odd while a job
+is open. A worker enters by raising `active` and then looking at `epoch` again; the caller closes
+the job and waits until `active` is 0. So a worker that never woke up costs the caller nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from proofgrad.backends.cpu.codegen import Host
+
+# Number of the system call `futex` (source: the kernel's tables for each machine), and the
+# instruction that tells the processor that this is a spinning loop.
+_MACHINES = {
+    "x86_64": (202, "call void @llvm.x86.sse2.pause()"),
+    "aarch64": (98, "call void @llvm.aarch64.hint(i32 1)"),
+}
+_SPINS = 4000  # about 0.1 to 0.2 ms
+_AREA_BYTES = 512
+_CHUNKS_PER_THREAD = 8
+
+
+def available_cpus() -> list[int]:
+    """The CPUs that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def thread_count(asked: int = 0) -> int:
+    """As many as asked, else as the affinity and the cgroup's quota allow."""
+    if asked > 0:
+        return asked
+    allowed = len(available_cpus())
+    quota = _quota(Path("/sys/fs/cgroup/cpu.max"))
+    return max(1, allowed if quota is None else min(allowed, quota))
+
+
+def _quota(path: Path) -> int | None:
+    """Whole CPUs that the cgroup may use, rounded up; None: no limit, or none can be read."""
+    try:
+        limit, period = path.read_text().split()
+        return None if limit == "max" else max(1, -(-int(limit) // int(period)))
+    except (OSError, ValueError):
+        return None
+
+
+class ThreadPool:
+    """Runs `kernel(table, first, last)` over 0 .. size-1. One job at a time."""
+
+    def __init__(self, host: Host, count: int, compile_ir: Callable[[str], bytes]) -> None:
+        machine = _MACHINES.get(platform.machine()) if sys.platform == "linux" else None
+        self.count = count if machine is not None else 1
+        self._lock = threading.Lock()
+        self._started = False
+        if machine is not None and self.count > 1:
+            code = compile_ir(_pool_ir(*machine))
+            share, work = host.link(code, "share"), host.link(code, "work")
+            pointer, number = ctypes.c_void_p, ctypes.c_int64
+            share_type = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, number, number)
+            self._share = share_type(share)
+            self._work = ctypes.CFUNCTYPE(None, pointer)(work)
+            self._reset()
+            os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
+        """No workers: at the beginning, and in a forked child, where threads are gone."""
+        self._lock = threading.Lock()
+        self._started = False
+        self._area = ctypes.create_string_buffer(_AREA_BYTES)
+        start = ctypes.addressof(self._area)
+        self._words = start + -start % 64
+
+    def _start(self) -> None:
+        cpus = available_cpus()
+        for number in range(1, self.count):
+            cpu = cpus[number] if self.count <= len(cpus) else None
+            worker = threading.Thread(
+                target=self._serve, args=(cpu,), name=f"proofgrad-{number}", daemon=True
+            )
+            worker.start()
+        self._started = True
+
+    def _serve(self, cpu: int | None) -> None:
+        if cpu is not None:
+            os.sched_setaffinity(0, {cpu})  # of this thread: a woken worker must not wait for ours
+        self._work(self._words)
+
+    def run(self, kernel: int, table: int, size: int) -> None:
+        """Call the function at address `kernel` until every item is done."""
+        with self._lock:
+            if not self._started:
+                self._start()
+            chunk = max(1, size // (self.count * _CHUNKS_PER_THREAD))
+            self._share(self._words, kernel, table, size, chunk)
+
+
+def _pool_ir(futex_call: int, pause: str) -> str:
+    return _POOL_IR.replace("FUTEX", str(futex_call)).replace("PAUSE", pause)
+
+
+# Words, each on a cache line of its own: epoch (i32) at 0, active (i32) at 64, next item (i64) at
+# 128, sleepers (i32) at 192; the job at 256: kernel, table, size, chunk.
+_POOL_IR = f"""
+declare i64 @syscall(i64, ...)
+
+define internal void @drain(ptr %words) nounwind {{
+entry:
+  %next = getelementptr i8, ptr %words, i64 128
+  %kernel_at = getelementptr i8, ptr %words, i64 256
+  %kernel = load ptr, ptr %kernel_at, align 8
+  %table_at = getelementptr i8, ptr %words, i64 264
+  %table = load ptr, ptr %table_at, align 8
+  %size_at = getelementptr i8, ptr %words, i64 272
+  %size = load i64, ptr %size_at, align 8
+  %chunk_at = getelementptr i8, ptr %words, i64 280
+  %chunk = load i64, ptr %chunk_at, align 8
+  br label %take
+take:
+  %first = atomicrmw add ptr %next, i64 %chunk seq_cst, align 8
+  %some = icmp slt i64 %first, %size
+  br i1 %some, label %run, label %done
+run:
+  %end = add i64 %first, %chunk
+  %over = icmp sgt i64 %end, %size
+  %last = select i1 %over, i64 %size, i64 %end
+  call void %kernel(ptr %table, i64 %first, i64 %last)
+  br label %take
+done:
+  ret void
+}}
+
+define void @share(ptr %words, ptr %kernel, ptr %table, i64 %size, i64 %chunk) nounwind {{
+entry:
+  %active = getelementptr i8, ptr %words, i64 64
+  %next = getelementptr i8, ptr %words, i64 128
+  %sleepers = getelementptr i8, ptr %words, i64 192
+  %kernel_at = getelementptr i8, ptr %words, i64 256
+  store ptr %kernel, ptr %kernel_at, align 8
+  %table_at = getelementptr i8, ptr %words, i64 264
+  store ptr %table, ptr %table_at, align 8
+  %size_at = getelementptr i8, ptr %words, i64 272
+  store i64 %size, ptr %size_at, align 8
+  %chunk_at = getelementptr i8, ptr %words, i64 280
+  store i64 %chunk, ptr %chunk_at, align 8
+  store atomic i64 0, ptr %next seq_cst, align 8
+  %opened = atomicrmw add ptr %words, i32 1 seq_cst, align 4
+  %asleep = load atomic i32, ptr %sleepers seq_cst, align 4
+  %must_wake = icmp sgt i32 %asleep, 0
+  br i1 %must_wake, label %wake, label %work
+wake:
+  %woken = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %words, i64 129, i64 2147483647)
+  br label %work
+work:
+  call void @drain(ptr %words)
+  %closed = atomicrmw add ptr %words, i32 1 seq_cst, align 4
+  br label %wait
+wait:
+  %inside = load atomic i32, ptr %active seq_cst, align 4
+  %busy = icmp ne i32 %inside, 0
+  br i1 %busy, label %spin, label %done
+spin:
+  PAUSE
+  br label %wait
+done:
+  ret void
+}}
+
+define void @work(ptr %words) nounwind {{
+entry:
+  %active = getelementptr i8, ptr %words, i64 64
+  %sleepers = getelementptr i8, ptr %words, i64 192
+  br label %look
+look:
+  %seen = phi i32 [ 0, %entry ], [ %seen, %spin ], [ %epoch, %leave ], [ %seen, %woken ]
+  %spins = phi i32 [ 0, %entry ], [ %more, %spin ], [ 0, %leave ], [ 0, %woken ]
+  %epoch = load atomic i32, ptr %words seq_cst, align 4
+  %odd = and i32 %epoch, 1
+  %open = icmp eq i32 %odd, 1
+  %other = icmp ne i32 %epoch, %seen
+  %new = and i1 %open, %other
+  br i1 %new, label %enter, label %idle
+enter:
+  %before = atomicrmw add ptr %active, i32 1 seq_cst, align 4
+  %now = load atomic i32, ptr %words seq_cst, align 4
+  %still = icmp eq i32 %now, %epoch
+  br i1 %still, label %help, label %leave
+help:
+  call void @drain(ptr %words)
+  br label %leave
+leave:
+  %after = atomicrmw sub ptr %active, i32 1 seq_cst, align 4
+  br label %look
+idle:
+  %tired = icmp sgt i32 %spins, {_SPINS}
+  br i1 %tired, label %sleep, label %spin
+spin:
+  %more = add i32 %spins, 1
+  PAUSE
+  br label %look
+sleep:
+  %counted = atomicrmw add ptr %sleepers, i32 1 seq_cst, align 4
+  %nap = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %words, i64 128, i32 %epoch, ptr null)
+  %uncounted = atomicrmw sub ptr %sleepers, i32 1 seq_cst, align 4
+  br label %woken
+woken:
+  br label %look
+}}
+"""
