@@ -1,0 +1,15 @@
+"""PTX for NVIDIA GPUs: printed anywhere, run where there is a driver.
+
+dialect.py: how a kernel begins.  emit.py: Linear -> LLVM IR -> PTX.  runtime.py: the CUDA driver.
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.compile.target import Backend
+
+
+def backend() -> Backend:
+    """The first NVIDIA GPU; it is opened when memory or a launch first needs it."""
+    from proofgrad.backends.ptx.runtime import PTXBackend
+
+    return PTXBackend(None)

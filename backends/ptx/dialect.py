@@ -1,0 +1,35 @@
+"""How a kernel begins in the LLVM IR for NVIDIA GPUs.
+
+Owns: signature, address spaces, the number of the work item. Does not own: instructions
+(backends/llvm), PTX text (emit.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from proofgrad.backends.llvm.dialect import Dialect
+
+
+class PTXDialect(Dialect):
+    """`entry(pointer, pointer, ...)`: a kernel with one pointer to global memory a slot in use."""
+
+    language = "ptx"
+    pointer = "ptr addrspace(1)"
+    pointer_code = "p1"
+    constant_space = "addrspace(1)"
+
+    def open(self, entry: str, slots: Iterable[int]) -> list[str]:
+        params = ", ".join([f"{self.pointer} noalias %buffer{slot}" for slot in slots])
+        return [f"define ptx_kernel void @{entry}({params}) nounwind {{", "entry:"]
+
+    def close(self, entry: str, slots: Iterable[int]) -> list[str]:
+        return ["}"]
+
+    def work_item(self, let: Callable[[str], str]) -> str:
+        group, size, lane = [
+            let(f"call i32 @llvm.nvvm.read.ptx.sreg.{register}()")
+            for register in ("ctaid.x", "ntid.x", "tid.x")
+        ]
+        first = let(f"mul i32 {group}, {size}")
+        return let(f"add i32 {first}, {lane}")

@@ -1,0 +1,231 @@
+"""PTX: printed for every op and type, accepted by ptxas, IEEE, and launched through the driver."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from linear_kernels import (
+    constants_kernel,
+    edge_values,
+    fibonacci_kernel,
+    map_kernel,
+    ops_by_operands,
+    row_sum_kernel,
+)
+from proofgrad.backends.ptx import backend
+from proofgrad.backends.ptx.emit import PTX_VERSIONS, emit, known_architecture, ptx_of_llvm
+from proofgrad.backends.ptx.runtime import BLOCK_SIZE, Driver, PTXBackend
+from proofgrad.core.compile.target import CompileError, DeviceError
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+GOLDEN = Path(__file__).parent / "golden"
+PTXAS = shutil.which("ptxas")
+INEXACT = re.compile(r"\b(?:\w+\.)+(?:ftz|approx|full)\b\S*|\b(?:add|sub|mul|mad)\.f(?:32|64)\b")
+CONTRACTED = re.compile(r"\bfma\.")
+
+
+def kernels_of(dtype: DType) -> list[UOp]:
+    """Kernels with every op, cast and edge constant of `dtype`."""
+    kernels = [map_kernel([(Ops.CAST, target) for target in dtypes.all], (dtype,), 1000)]
+    kernels.append(constants_kernel(edge_values(dtype), dtype))
+    if dtype not in (dtypes.float16, dtypes.bfloat16):
+        groups = ops_by_operands(dtype).items()
+        kernels += [map_kernel(results, sources, 1000) for sources, results in groups]
+    return kernels
+
+
+def assemble(text: str, folder: Path) -> str:
+    """What ptxas says against the text; nothing if it takes it."""
+    path = folder / "kernel.ptx"
+    path.write_text(text)
+    command = ["ptxas", "-arch=sm_90", str(path), "-o", str(folder / "kernel.cubin")]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+
+
+@pytest.mark.skipif(PTXAS is None, reason="ptxas, of the CUDA toolkit, is not on the PATH")
+@pytest.mark.parametrize("architecture", [70, 90])
+@pytest.mark.parametrize("dtype", dtypes.all, ids=lambda d: d.name)
+def test_every_op_assembles(dtype: DType, architecture: int, tmp_path: Path) -> None:
+    texts = [emit(kernel, "kernel_0", architecture).text for kernel in kernels_of(dtype)]
+    assert [assemble(text, tmp_path) for text in texts] == [""] * len(texts)
+
+
+@pytest.mark.skipif(PTXAS is None, reason="ptxas, of the CUDA toolkit, is not on the PATH")
+def test_loops_and_accumulators_assemble(tmp_path: Path) -> None:
+    for kernel in (row_sum_kernel(70, 9), fibonacci_kernel(10)):
+        assert assemble(emit(kernel, "kernel_0").text, tmp_path) == ""
+
+
+@pytest.mark.parametrize("architecture", PTX_VERSIONS)
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
+def test_float_arithmetic_is_ieee_and_calls_nothing(dtype: DType, architecture: int) -> None:
+    for kernel in kernels_of(dtype):
+        text = emit(kernel, "kernel_0", architecture).text
+        assert INEXACT.findall(text) == []
+        assert ".extern" not in text
+
+
+def test_product_and_sum_are_not_contracted() -> None:
+    text = emit(multiply_then_add_kernel(), "kernel_0").text
+    assert CONTRACTED.findall(text) == []
+    assert "mul.rn.f32" in text and "add.rn.f32" in text
+
+
+def multiply_then_add_kernel() -> UOp:
+    base = map_kernel([(Ops.MUL, dtypes.float32)], (dtypes.float32, dtypes.float32), 100)
+    product = next(node for node in base.src if node.op is Ops.MUL)
+    total = product + product.src[0]
+    nodes = list(base.src)
+    nodes.insert(nodes.index(product) + 1, total)
+    store = next(node for node in nodes if node.op is Ops.STORE)
+    nodes[nodes.index(store)] = store.with_src((store.src[0], total))
+    return base.with_src(tuple(nodes))
+
+
+def test_kernel_text_is_the_golden_file() -> None:
+    text = emit(row_sum_kernel(70, 9), "row_sum").text
+    assert text == (GOLDEN / "row_sum.ptx").read_text()
+
+
+@pytest.mark.parametrize("capability, architecture", [(70, 70), (72, 70), (87, 86), (999, 120)])
+def test_architecture_is_the_newest_that_the_gpu_runs(capability: int, architecture: int) -> None:
+    assert known_architecture(capability) == architecture
+
+
+def test_gpu_older_than_every_architecture_is_refused() -> None:
+    with pytest.raises(DeviceError, match="capability 6.1 is too old"):
+        known_architecture(61)
+
+
+def test_text_that_llvm_refuses_is_shown() -> None:
+    with pytest.raises(CompileError, match="LLVM refused the kernel: (?s:.)*define nonsense"):
+        ptx_of_llvm("define nonsense", 70)
+
+
+def test_backend_without_a_driver_prints_and_refuses_to_load() -> None:
+    machine = backend()
+    try:
+        machine.synchronize()
+    except DeviceError:
+        binary = machine.compile(machine.emit(row_sum_kernel(70, 9), "row_sum"))
+        assert b".entry row_sum(" in binary.data
+        with pytest.raises(DeviceError, match="cuda-bindings|no NVIDIA driver"):
+            machine.load(binary)
+    else:
+        pytest.skip("this machine has an NVIDIA GPU")
+
+
+# -- launches, on a driver that writes down its calls -------------------------------------------------
+
+
+class RecordingApi:
+    """Stands for cuda.bindings.driver: memory is host memory, launches are written down."""
+
+    CUdevice_attribute = SimpleNamespace(
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR="major",
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR="minor",
+    )
+
+    def __init__(self) -> None:
+        self.launches: list[tuple[int, int, list[int]]] = []
+        self.freed: list[int] = []
+        self.memory: dict[int, Any] = {}
+
+    def cuInit(self, flags: int) -> tuple[int]:
+        return (0,)
+
+    def cuDeviceGet(self, ordinal: int) -> tuple[int, int]:
+        return (0, ordinal)
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[int, str]:
+        return (0, "context")
+
+    def cuCtxSetCurrent(self, context: str) -> tuple[int]:
+        return (0,)
+
+    def cuDeviceGetAttribute(self, attribute: str, device: int) -> tuple[int, int]:
+        return (0, {"major": 9, "minor": 0}[attribute])
+
+    def cuModuleLoadData(self, image: bytes) -> tuple[Any, ...]:
+        return (0, image) if image.endswith(b"\0") and b".entry" in image else (218,)
+
+    def cuModuleGetFunction(self, module: bytes, name: bytes) -> tuple[int, bytes]:
+        return (0, name)
+
+    def cuMemAllocAsync(self, size: int, stream: int) -> tuple[int, int]:
+        memory = ctypes.create_string_buffer(size)
+        address = ctypes.addressof(memory)
+        self.memory[address] = memory
+        return (0, address)
+
+    def cuMemFreeAsync(self, address: int, stream: int) -> tuple[int]:
+        self.freed.append(address)
+        return (0,)
+
+    def cuMemcpyHtoD(self, target: int, source: bytes, count: int) -> tuple[int]:
+        ctypes.memmove(target, source, count)
+        return (0,)
+
+    def cuMemcpyDtoH(self, target: int, source: int, count: int) -> tuple[int]:
+        ctypes.memmove(target, source, count)
+        return (0,)
+
+    def cuLaunchKernel(self, function: bytes, *rest: int) -> tuple[int]:
+        blocks, _, _, threads, _, _, _, _, parameters, _ = rest
+        count = 2 if function == b"row_sum" else 1
+        pointers = (ctypes.c_void_p * count).from_address(parameters)
+        values = [ctypes.c_uint64.from_address(p).value for p in pointers]
+        self.launches.append((blocks, threads, values))
+        return (0,)
+
+
+def test_launch_starts_whole_blocks_and_passes_each_address() -> None:
+    api = RecordingApi()
+    machine = PTXBackend(Driver(api))
+    launch = machine.load(machine.compile(machine.emit(row_sum_kernel(1000, 9), "row_sum")))
+    buffers = [machine.alloc(4000), machine.alloc(36000)]
+    launch(buffers)
+    assert api.launches == [(8, BLOCK_SIZE, [buffer.address for buffer in buffers])]
+
+
+def test_kernel_without_work_items_starts_one_thread() -> None:
+    api = RecordingApi()
+    machine = PTXBackend(Driver(api))
+    launch = machine.load(machine.compile(machine.emit(fibonacci_kernel(3), "fibonacci")))
+    out = machine.alloc(4)
+    launch([out])
+    assert api.launches == [(1, 1, [out.address])]
+
+
+def test_text_is_printed_for_the_gpu_that_is_there() -> None:
+    machine = PTXBackend(Driver(RecordingApi()))
+    assert ".target sm_90" in machine.emit(fibonacci_kernel(3), "fibonacci").text
+
+
+def test_memory_is_copied_both_ways_and_freed_with_its_handle() -> None:
+    api = RecordingApi()
+    machine = PTXBackend(Driver(api))
+    handle = machine.alloc(4)
+    address = handle.address
+    machine.copyin(handle, memoryview(b"abcd"))
+    result = bytearray(4)
+    machine.copyout(memoryview(result), handle)
+    del handle
+    assert (bytes(result), api.freed) == (b"abcd", [address])
+
+
+def test_ptx_that_the_driver_refuses_is_shown() -> None:
+    machine = PTXBackend(Driver(RecordingApi()))
+    source = machine.emit(fibonacci_kernel(3), "fibonacci")
+    broken = machine.compile(type(source)("ptx", "x", "nonsense", ()))
+    with pytest.raises(CompileError, match="the driver refused the PTX: (?s:.)*nonsense"):
+        machine.load(broken)
