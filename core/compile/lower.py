@@ -130,7 +130,10 @@ def flat_index(index: Sequence[UOp], shape: Sequence[int]) -> UOp:
 
 
 def _reshape(node: UOp, index: Index) -> Index:
-    """Axes are regrouped only where it is needed: (2, 3, 4) -> (6, 4) leaves the last axis alone."""
+    """Axes are regrouped only where it is needed: (2, 3, 4) -> (6, 4) leaves the last axis alone.
+
+    The first axis of a group needs no remainder: an index outside of the shape is gated off.
+    """
     old: list[UOp] = []
     for old_sizes, new_sizes, first in _axis_groups(node.src[0].shape, node.shape):
         part = index[first : first + len(new_sizes)]
@@ -139,7 +142,9 @@ def _reshape(node: UOp, index: Index) -> Index:
             continue
         position = flat_index(part, new_sizes)
         strides = row_major_strides(old_sizes)
-        old.extend([position // stride % size for stride, size in zip(strides, old_sizes)])
+        for axis, (stride, size) in enumerate(zip(strides, old_sizes)):
+            quotient = position // stride
+            old.append(quotient % size if axis else quotient)
     return tuple(old)
 
 
