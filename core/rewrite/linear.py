@@ -77,16 +77,31 @@ def linear_form(node: UOp) -> Linear | None:
 
 
 def to_term(form: Linear, facts: Any) -> UOp:
-    """The sum of the terms in the canonical order of their atoms, the constant last."""
+    """The sum of the terms in the canonical order of their atoms, the constant last.
+
+    Operands stand as the engine puts them, and -x is a negation: rewriting changes nothing more.
+    """
     dtype = form.dtype
     total: UOp | None = None
     for atom in sorted(form.terms, key=facts.order_key):
-        coefficient = form.terms[atom]
-        term = atom if coefficient == 1 else atom.alu(Ops.MUL, UOp.const(dtype, coefficient))
-        total = term if total is None else total.alu(Ops.ADD, term)
+        term = _scaled_atom(atom, form.terms[atom])
+        if total is None:
+            total = term
+        elif facts.order_key(total) <= facts.order_key(term):
+            total = total.alu(Ops.ADD, term)
+        else:
+            total = term.alu(Ops.ADD, total)
     if total is None:
         return UOp.const(dtype, form.constant)
     return total.alu(Ops.ADD, UOp.const(dtype, form.constant)) if form.constant else total
+
+
+def _scaled_atom(atom: UOp, coefficient: int) -> UOp:
+    if coefficient == 1:
+        return atom
+    if coefficient == -1:
+        return atom.alu(Ops.NEG)
+    return atom.alu(Ops.MUL, UOp.const(atom.dtype, coefficient))
 
 
 def interval(form: Linear, facts: Any) -> tuple[int | None, int | None]:

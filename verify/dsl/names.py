@@ -18,6 +18,7 @@ from proofgrad.core.rewrite.functions import (
     TYPE_FUNCTIONS,
     TYPED_OPS,
 )
+from proofgrad.core.rewrite.views import CONTRACTS
 
 CONST_NAME = re.compile(r"[cdkmn][0-9]*")
 LITERALS: dict[str, int | float | bool] = {
@@ -88,10 +89,10 @@ TRUTHS = {
     "disjoint", *TYPE_FUNCTIONS,
 }  # fmt: skip
 
-# view -> sorts of its inputs, sorts of its outputs; contracts: core/rewrite/views.py
+# view -> sorts of its inputs, sorts of its outputs: "term" or "number"
 VIEWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "split": (("term", "number"), ("term", "term")),
-    "gcd_split": (("term", "number"), ("number", "term", "term", "number")),
+    name: tuple([tuple([sort for _, sort in part]) for part in (view.inputs, view.outputs)])
+    for name, view in CONTRACTS.items()
 }
 
 
