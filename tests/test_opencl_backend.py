@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def test_cast_of_every_small_float_is_bitwise_the_reference(device: Backend, dty
 
 @pytest.mark.parametrize("dtype", dtypes.all, ids=lambda d: d.name)
 def test_bitcast_keeps_the_bits(device: Backend, dtype: DType) -> None:
-    rows = [(value,) for value in edge_values(dtype) if same(value, value + 0)]
+    rows = [(value,) for value in edge_values(dtype) if not math.isnan(value)]
     targets = [(Ops.BITCAST, d) for d in dtypes.all if d.bits == dtype.bits and d is not dtype]
     assert differences(device, targets, (dtype,), rows) == []
 

@@ -16,52 +16,49 @@ from proofgrad.backends.opencl.functions import (
     memory_type,
     register_type,
 )
+from proofgrad.core.compile.program_facts import (
+    launch_size,
+    operation_count,
+    parameter_types,
+    parameters,
+)
 from proofgrad.core.compile.target import CompileError, Source
-from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.ops import ALU, ELEMENTWISE, Ops
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 LONGEST_INLINE = 60  # characters; a longer expression gets a name, so that lines stay readable
 
 
-def emit(linear: UOp, name: str, language: str = "opencl") -> Source:
-    """The kernel `name` for the nodes of LINEAR. Raises: CompileError for a node it cannot print."""
+def emit(linear: UOp, name: str) -> Source:
+    """The kernel `name` of a program. Raises: CompileError for a node that it cannot print."""
     printer = _Printer(linear.src)
     for node in linear.src:
         printer.print_node(node)
-    params = _params(linear.src)
-    stored = {n.src[0].src[0].arg[0] for n in linear.src if n.op is Ops.STORE}
-    arguments = ",\n    ".join(
-        [
-            f"global {'' if slot in stored else 'const '}{memory_type(dtype)} *data{slot}"
-            for slot, dtype in enumerate(params)
-        ]
-    )
-    items = printer.global_size
+    items = launch_size(linear, AxisRole.GLOBAL)
     text = (
         f"{_head(linear.src, name, items)}{printer.functions}"
-        f"kernel void {name}(\n    {arguments}) {{\n{printer.body}}}\n"
+        f"kernel void {name}(\n    {_arguments(linear)}) {{\n{printer.body}}}\n"
     )
-    return Source(language, name, text, params, items, cost_flops=cost(linear.src), program=linear)
+    return Source(
+        language="opencl",
+        entry=name,
+        text=text,
+        params=parameter_types(linear),
+        global_size=items,
+        cost_flops=operation_count(linear),
+        program=linear,
+    )
 
 
-def cost(nodes: Sequence[UOp]) -> int:
-    """Arithmetic operations of one run: each ALU node times the trips of the loops around it."""
-    total, trips = 0, [1]
-    for node in nodes:
-        if node.op is Ops.RANGE:
-            trips.append(trips[-1] * node.src[0].arg)
-        elif node.op is Ops.END:
-            trips.pop()
-        elif node.op in ALU and node.dtype is not dtypes.index:
-            total += trips[-1] * node.dtype.lanes
-    return total
-
-
-def _params(nodes: Sequence[UOp]) -> tuple[DType, ...]:
-    """The element type of each slot; a slot that the kernel never touches counts as bytes."""
-    found = {n.arg[0]: n.dtype.scalar for n in nodes if n.op is Ops.PARAM}
-    return tuple([found.get(slot, dtypes.uint8) for slot in range(max(found, default=-1) + 1)])
+def _arguments(linear: UOp) -> str:
+    """One pointer for each slot in use."""
+    stored = {node.src[0].src[0] for node in linear.src if node.op is Ops.STORE}
+    pointers = [
+        f"global {'' if param in stored else 'const '}{memory_type(param.dtype)} *data{slot}"
+        for slot, param in parameters(linear).items()
+    ]
+    return ",\n    ".join(pointers)
 
 
 def _head(nodes: Sequence[UOp], name: str, items: int | None) -> str:
@@ -77,7 +74,6 @@ class _Printer:
 
     def __init__(self, nodes: Sequence[UOp]) -> None:
         self.functions = Functions()
-        self.global_size: int | None = None
         self._names: dict[UOp, str] = {}
         self._lines: list[str] = []
         self._depth = 1
@@ -124,7 +120,6 @@ class _Printer:
         self._names[node] = name
         match role:
             case AxisRole.GLOBAL:
-                self.global_size = node.src[0].arg
                 self._line(f"if (get_global_id(0) >= {size}) return;")
                 self._line(f"{kind} {name} = ({kind})get_global_id(0);")
             case AxisRole.LOOP | AxisRole.REDUCE:

@@ -53,14 +53,13 @@ class OpenCLBackend:
 
     def load(self, binary: Binary) -> Launch:
         kernel = self._cl.Kernel(self._program(binary.data), binary.entry)
-        items = binary.source.global_size or 1
+        slots = [k for k, dtype in enumerate(binary.source.params) if dtype is not dtypes.void]
+        items = max(1, binary.source.global_size or 1)
         group = min(GROUP_SIZE, items, self.device.max_work_group_size)
         grid = (-(-items // group) * group,)
 
         def launch(buffers: Sequence[Any]) -> None:
-            if binary.source.global_size == 0:
-                return
-            kernel.set_args(*buffers)
+            kernel.set_args(*[buffers[slot] for slot in slots])
             self._cl.enqueue_nd_range_kernel(self._queue, kernel, grid, (group,))
 
         return launch

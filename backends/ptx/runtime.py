@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from proofgrad.backends.ptx.emit import DEFAULT_ARCHITECTURE, emit, known_architecture
-from proofgrad.core.compile.program_facts import parameters
 from proofgrad.core.compile.target import Binary, CompileError, DeviceError, Launch, Source, Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
@@ -55,7 +54,7 @@ class PTXBackend:
     def load(self, binary: Binary) -> Launch:
         driver, source = self.driver, binary.source
         function = driver.function(binary.data, binary.entry)
-        slots = _slots_in_use(source)
+        slots = [k for k, dtype in enumerate(source.params) if dtype is not dtypes.void]
         blocks = -(-(1 if source.global_size is None else source.global_size) // BLOCK_SIZE)
         threads = 1 if source.global_size is None else BLOCK_SIZE
         values = (ctypes.c_uint64 * max(1, len(slots)))()
@@ -84,12 +83,6 @@ class PTXBackend:
 
     def synchronize(self) -> None:
         self.driver.synchronize()
-
-
-def _slots_in_use(source: Source) -> list[int]:
-    if source.program is not None:
-        return list(parameters(source.program))
-    return [slot for slot, dtype in enumerate(source.params) if dtype is not dtypes.void]
 
 
 class DeviceMemory:
