@@ -249,7 +249,7 @@ def compile_view(view: View, scope: Scope, searches: dict[str, Search] = SEARCHE
 
     def use(env: Env) -> bool:
         given = [read(env) for read in inputs]
-        if None in given:
+        if None in given or not _about_index_terms(given):
             return False
         found = search(*given, env[0])
         if found is None or not holds(contract, dict(zip(names, (*given, *found)))):
@@ -259,6 +259,11 @@ def compile_view(view: View, scope: Scope, searches: dict[str, Search] = SEARCHE
         return True
 
     return use
+
+
+def _about_index_terms(values: list[Any]) -> bool:
+    """Contracts are equations of mathematical integers: machine integers may wrap."""
+    return all([v.dtype is dtypes.index for v in values if isinstance(v, UOp)])
 
 
 def _term_input(value: Any, compile_term: Any, scope: Scope) -> Callable[[Env], Any]:

@@ -1,0 +1,221 @@
+"""The ledger: evidence for each rule of a set, and the gate that rules pass to be used.
+
+Owns: the format, what an entry's key and seal cover, every reason to refuse. Does not own: proving
+and writing (verify/), where the files lie (rules/library.py).
+
+The rules of a set are those in the ledger, not those in the file: what was proven is what runs. The
+file is read only to see that the ledger is about this very text. Ledgers are treated as hostile:
+bounded in size, read as plain JSON, never executed. The seal finds accidents and careless edits; it
+is no signature, and only `verify-rules --all` proves anything (docs/trust.md).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from proofgrad.core.rewrite.rule import (
+    Node,
+    Rule,
+    RuleKind,
+    Var,
+    rule_from_json,
+    rule_to_json,
+)
+
+FORMAT = 1
+MOST_BYTES = 16 << 20
+COMMAND = "verify-rules"
+PROVED = "proved"
+VERDICTS = (PROVED, "bounded", "refuted", "unknown")
+
+_NOT_PROVEN_PARTS = frozenset({"text", "doc", "examples", "line"})
+_ENTRY_PARTS = frozenset({"name", "rule", "verdict", "reason", "obligations", "key", "seal"})
+_ITEM = re.compile(r"^[ \t]*(?:rule|bounds|cotangent)[ \t]+(\w+)", re.MULTILINE)
+_ITEM_END = re.compile(r'^[ \t]*(?:"|#|(?:rule|bounds|cotangent|example)\b)', re.MULTILINE)
+
+
+class EvidenceError(RuntimeError):
+    """A rule without fresh evidence. The message names the rule, the reason and the command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why the rule `name` (full name, or of the set alone) may not be used."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"rule {self.name} may not be used: {self.reason}; run `{COMMAND}`"
+
+
+# -- what covers what -----------------------------------------------------------------------------
+
+
+def source_digest(source: bytes) -> str:
+    """The digest of a rule file that a ledger holds."""
+    return sha256(source).hexdigest()
+
+
+def entry_key(rule: Rule | Mapping[str, Any], fingerprint: str, solvers: Mapping[str, str]) -> str:
+    """Covers what was proven: the rule but for its prose, the meanings, the solvers."""
+    data = rule_to_json(rule) if isinstance(rule, Rule) else rule
+    proven = {part: value for part, value in data.items() if part not in _NOT_PROVEN_PARTS}
+    return _digest([proven, fingerprint, dict(solvers)])
+
+
+def seal(entry: Mapping[str, Any]) -> str:
+    """Covers every part of an entry but the seal itself."""
+    return _digest({part: value for part, value in entry.items() if part != "seal"})
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return sha256(text.encode()).hexdigest()
+
+
+# -- reading ----------------------------------------------------------------------------------------
+
+
+def read_ledger(ruleset: str, source: bytes, ledger: bytes, fingerprint: str) -> tuple[Rule, ...]:
+    """The rules of `ruleset`, all of them proven. `source`: the bytes of the rule file.
+
+    Raises: EvidenceError for the first rule without fresh evidence.
+    """
+    for problem in find_problems(ruleset, source, ledger, fingerprint):
+        raise EvidenceError(str(problem))
+    data = json.loads(ledger)
+    return tuple([rule_from_json(entry["rule"]) for entry in data["rules"]])
+
+
+def find_problems(
+    ruleset: str, source: bytes, ledger: bytes, fingerprint: str
+) -> Iterator[Problem]:
+    """Everything that keeps `ruleset` from being used, in the order of the file."""
+    data = _parse(ledger)
+    if isinstance(data, str):
+        yield Problem(f"{ruleset}.*", data)
+        return
+    reason = _wrong_frame(data, ruleset)
+    if reason:
+        yield Problem(f"{ruleset}.*", reason)
+        return
+    entries = data["rules"]
+    if data["fingerprint"] != fingerprint:
+        name = entries[0]["name"] if entries else "*"
+        yield Problem(
+            f"{ruleset}.{name}",
+            "it was proven with other meanings of the operations (the semantics, the encoder or the"
+            " functions of rules have changed since)",
+        )
+        return
+    yield from _differences(ruleset, source, data)
+    for entry in entries:
+        wrong = _wrong_entry(entry, ruleset, data)
+        if wrong:
+            yield Problem(f"{ruleset}.{entry['name']}", wrong)
+
+
+def _parse(ledger: bytes) -> dict[str, Any] | str:
+    """The JSON object, or why there is none."""
+    if len(ledger) > MOST_BYTES:
+        return f"its ledger has {len(ledger)} bytes, more than {MOST_BYTES}"
+    try:
+        data = json.loads(ledger)
+    except (ValueError, RecursionError) as error:
+        return f"its ledger is no JSON ({error})"
+    return data if isinstance(data, dict) else "its ledger is no JSON object"
+
+
+def _wrong_frame(data: dict[str, Any], ruleset: str) -> str | None:
+    """What is wrong with the parts around the entries."""
+    if data.get("format") != FORMAT:
+        return f"its ledger has format {data.get('format')!r}; this version reads {FORMAT}"
+    if data.get("ruleset") != ruleset:
+        return f"its ledger is about the set {data.get('ruleset')!r}"
+    entries, solvers = data.get("rules"), data.get("solvers")
+    texts = (data.get("source"), data.get("fingerprint"))
+    if not all(isinstance(text, str) for text in texts) or not isinstance(solvers, dict):
+        return "its ledger lacks source, fingerprint or solvers"
+    if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
+        return f"an entry of its ledger does not have the parts {', '.join(sorted(_ENTRY_PARTS))}"
+    return None
+
+
+def _is_entry(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and entry.keys() == _ENTRY_PARTS
+        and isinstance(entry["name"], str)
+        and isinstance(entry["rule"], dict)
+    )
+
+
+def _differences(ruleset: str, source: bytes, data: dict[str, Any]) -> Iterator[Problem]:
+    """Rules of the file that are not those of the ledger, told apart by name and text."""
+    text = source.decode("utf-8", errors="replace")
+    written = dict(_rule_texts(text))
+    names = [entry["name"] for entry in data["rules"]]
+    proven = {entry["name"]: entry["rule"].get("text") for entry in data["rules"]}
+    found = False
+    for name, now in written.items():
+        if name not in proven:
+            found = True
+            yield Problem(f"{ruleset}.{name}", "it is not in the ledger")
+        elif now != _plain(str(proven[name])):
+            found = True
+            yield Problem(f"{ruleset}.{name}", "its text has changed since it was proven")
+    for name in [name for name in names if name not in written]:
+        found = True
+        yield Problem(f"{ruleset}.{name}", "it is in the ledger but not in the file")
+    if not found and data["source"] != source_digest(source):
+        first = names[0] if names else "*"
+        yield Problem(
+            f"{ruleset}.{first}",
+            "the file has changed since it was proven, outside of the text of its rules",
+        )
+    elif not found and names != list(written):
+        yield Problem(f"{ruleset}.{names[0]}", "the ledger has its rules in another order")
+
+
+def _rule_texts(text: str) -> Iterator[tuple[str, str]]:
+    """Name and text of each rule of a file, without its grammar: an item ends where one begins."""
+    for start in _ITEM.finditer(text):
+        end = _ITEM_END.search(text, start.end())
+        yield start.group(1), _plain(text[start.start() : end.start() if end else len(text)])
+
+
+def _plain(text: str) -> str:
+    """`text` without comments at the ends of lines and with single spaces."""
+    lines = [line.partition("#")[0] for line in text.splitlines()]
+    return " ".join(" ".join(lines).split())
+
+
+def _wrong_entry(entry: dict[str, Any], ruleset: str, data: dict[str, Any]) -> str | None:
+    """Why one entry is no evidence."""
+    if entry["seal"] != seal(entry):
+        return "its entry was edited by hand (the seal is broken)"
+    if entry["key"] != entry_key(entry["rule"], data["fingerprint"], data["solvers"]):
+        return "its entry is about another rule, other meanings or other solver versions"
+    if entry["verdict"] != PROVED:
+        return f"its verdict is {entry['verdict']} ({entry['reason']})"
+    try:
+        rule = rule_from_json(entry["rule"])
+    except (ValueError, RecursionError) as error:
+        return f"its entry does not hold a rule ({error})"
+    if (rule.name, rule.ruleset) != (entry["name"], ruleset) or not _is_rule(rule):
+        return "its entry holds another rule"
+    return None
+
+
+def _is_rule(rule: Rule) -> bool:
+    return (
+        isinstance(rule.kind, RuleKind)
+        and isinstance(rule.left, Node | Var)
+        and all(isinstance(part, tuple) for part in (rule.right, rule.where, rule.when, rule.views))
+    )

@@ -1,0 +1,82 @@
+"""The rules that the compiler runs: which files, with which evidence.
+
+Owns: the list of files whose bytes give rules their meaning (the fingerprint), loading. Does not
+own: the gate itself (core/rewrite/ledger.py), the stages that use the sets (pipeline.py).
+
+A set is rules/NAME.rules with its evidence in proofs/NAME.json. There is no other way in.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+from proofgrad.core.rewrite.ledger import COMMAND, EvidenceError, read_ledger
+from proofgrad.core.rewrite.match import RuleSet
+
+ROOT = Path(__file__).resolve().parent.parent
+RULES = ROOT / "rules"
+PROOFS = ROOT / "proofs"
+SUFFIX = ".rules"
+
+# What a proof depends on beside the rule and the solver. A change of any byte makes all proofs
+# stale. Under verify/ it is every file that turns a rule into an obligation or decides one.
+MEANINGS = (
+    "core/ir/ops.py",
+    "core/ir/dtypes.py",
+    "core/ir/evaluate.py",
+    "core/rewrite/rule.py",
+    "core/rewrite/functions.py",
+    "core/rewrite/views.py",
+)
+MEANINGS_IN_VERIFY = ("semantics*.py", "encode*.py", "prove*.py", "portfolio.py", "solve.py")
+
+
+def library_names() -> tuple[str, ...]:
+    """The names of all sets, sorted."""
+    return tuple(sorted([path.stem for path in RULES.glob(f"*{SUFFIX}")]))
+
+
+def rule_file(name: str) -> Path:
+    """Where the rules of a set are written."""
+    return RULES / f"{name}{SUFFIX}"
+
+
+def ledger_file(name: str) -> Path:
+    """Where the evidence of a set lies."""
+    return PROOFS / f"{name}.json"
+
+
+def meaning_files() -> tuple[Path, ...]:
+    """The files that the fingerprint covers."""
+    in_verify = [path for pattern in MEANINGS_IN_VERIFY for path in (ROOT / "verify").glob(pattern)]
+    return (*[ROOT / name for name in MEANINGS], *sorted(in_verify))
+
+
+def fingerprint() -> str:
+    """The digest of everything that gives rules and proofs their meaning."""
+    digest = sha256()
+    for path in meaning_files():
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(ROOT).as_posix()} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def load_library() -> dict[str, RuleSet]:
+    """Every set with fresh evidence for each of its rules. Raises: EvidenceError."""
+    meanings = fingerprint()
+    return {name: load_set(name, meanings) for name in library_names()}
+
+
+def load_set(name: str, meanings: str) -> RuleSet:
+    """One set of the library; `meanings` is the `fingerprint()`. Raises: EvidenceError."""
+    source = rule_file(name).read_bytes()
+    try:
+        ledger = ledger_file(name).read_bytes()
+    except FileNotFoundError:
+        raise EvidenceError(
+            f"rule {name}.* may not be used: there is no ledger {ledger_file(name).name} in"
+            f" proofs/; run `{COMMAND}`"
+        ) from None
+    return RuleSet(name, read_ledger(name, source, ledger, meanings), proven=True)
