@@ -1,0 +1,69 @@
+"""Reverse-mode derivatives: a walk from the result to its sources, by the rules for cotangents.
+
+Owns: which nodes need a cotangent, the order of the walk, sums where a value is used twice. Does not
+own: any derivative; those are lines of rules/cotangent.rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.engine import RuleSet, cotangents
+
+
+@dataclass(slots=True)
+class _Rules:
+    """Where the rules come from; they are read when the first derivative is taken."""
+
+    load: Callable[[], RuleSet] | None = None
+    loaded: RuleSet | None = None
+
+
+_RULES = _Rules()
+
+
+def use_cotangent_rules(load: Callable[[], RuleSet]) -> None:
+    """Say how the rules are loaded when they are first needed."""
+    _RULES.load = load
+    _RULES.loaded = None
+
+
+def cotangent_rules() -> RuleSet:
+    """The rules of this process."""
+    if _RULES.loaded is None:
+        if _RULES.load is None:
+            raise RuntimeError("no cotangent rules: import proofgrad, not proofgrad.core")
+        _RULES.loaded = _RULES.load()
+    return _RULES.loaded
+
+
+def node_gradients(root: UOp, seed: UOp, targets: Sequence[UOp]) -> dict[UOp, UOp]:
+    """The cotangent of each target that `root` depends on, given `seed`, that of `root`."""
+    rules = cotangent_rules()
+    order = root.toposort()
+    needed = _on_a_path(order, set(targets))
+    found: dict[UOp, UOp] = {root: seed}
+    for node in reversed(order):
+        cotangent = found.get(node)
+        if cotangent is None or not any(source in needed for source in node.src):
+            continue
+        for source, part in zip(node.src, cotangents(rules, node, cotangent), strict=True):
+            if part is None or source not in needed:
+                continue
+            before = found.get(source)
+            found[source] = part if before is None else before.alu(Ops.ADD, part)
+    return {target: found[target] for target in targets if target in found}
+
+
+def _on_a_path(order: list[UOp], targets: set[UOp]) -> set[UOp]:
+    """The float nodes through which a target reaches the root."""
+    needed: set[UOp] = set()
+    for node in order:
+        if node in targets or (
+            node.dtype.is_float and node.op is not Ops.DETACH and not needed.isdisjoint(node.src)
+        ):
+            needed.add(node)
+    return needed

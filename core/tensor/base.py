@@ -1,0 +1,161 @@
+"""The state of a Tensor and the steps that every operation takes.
+
+Owns: the fields, wrapping of graph nodes, the check that devices agree. The classes of this folder
+stand on each other in the order of docs/architecture.md: base, movement, elementwise, reduce,
+indexing, creation, random, nnops, tensor; each adds methods that use only those before it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, ClassVar, Self
+from weakref import WeakValueDictionary
+
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import Shape
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.errors import DeviceError
+from proofgrad.core.tensor.realize import computed
+
+_SERIAL = itertools.count()
+
+
+class TensorBase:
+    """A graph node, the device it is for, and its gradient.
+
+    `_uop` is the node as it was built, which gradients need; `uop` may be its buffer.
+    """
+
+    __slots__ = ("__weakref__", "_requires_grad", "_uop", "device", "grad")
+    __array_ufunc__: ClassVar[None] = None  # numpy leaves `array * tensor` to this class
+    training: ClassVar[bool] = False
+    _uop: UOp
+    device: str
+    grad: Self | None
+    _requires_grad: bool | None
+    _leaves: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
+
+    @classmethod
+    def _new(cls, uop: UOp, device: str) -> Self:
+        """A Tensor for the node, made by an operation; it is no leaf."""
+        self = object.__new__(cls)
+        self._uop = uop
+        self.device = device
+        self.grad = None
+        self._requires_grad = None
+        return self
+
+    @classmethod
+    def _leaf(cls, uop: UOp, device: str, requires_grad: bool | None, own: bool = True) -> Self:
+        """A Tensor for data; `backward` gives it a gradient. `own`: see own_value."""
+        self = cls._new(uop, device)
+        self._become_leaf(requires_grad, own)
+        return self
+
+    def _become_leaf(self, requires_grad: bool | None, own: bool = True) -> None:
+        self._requires_grad = requires_grad
+        if requires_grad and own:
+            self._uop = own_value(self._uop)
+        if requires_grad is not False:
+            TensorBase._leaves[id(self)] = self
+
+    def _with(self, uop: UOp) -> Self:
+        return type(self)._new(uop, self.device)
+
+    @property
+    def uop(self) -> UOp:
+        """The graph node that says how to compute this Tensor, or its buffer once that is done."""
+        return computed(self._uop)
+
+    @property
+    def lazydata(self) -> UOp:
+        """The former name of `uop`."""
+        return self.uop
+
+    @property
+    def shape(self) -> Shape:
+        return self._uop.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self._uop.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self._uop.shape)
+
+    @property
+    def requires_grad(self) -> bool | None:
+        """True and False as asked; None: has a gradient if it is a leaf and none says True."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool | None) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, value: bool | None = True) -> Self:
+        """Say whether `backward` gives this Tensor a gradient; it becomes a leaf of the graph."""
+        self._become_leaf(value)
+        if value is False:
+            TensorBase._leaves.pop(id(self), None)
+        return self
+
+    def numel(self) -> int:
+        """The number of elements."""
+        count = 1
+        for size in self._uop.shape:
+            count *= size
+        return count
+
+    def size(self, dim: int | None = None) -> Shape | int:
+        return self.shape if dim is None else self.shape[dim]
+
+    def element_size(self) -> int:
+        """Bytes an element."""
+        return self.dtype.itemsize
+
+    def nbytes(self) -> int:
+        return self.numel() * self.dtype.itemsize
+
+    def is_floating_point(self) -> bool:
+        return self.dtype.is_float
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d Tensor: it has one element and no axes")
+        return self.shape[0]
+
+
+def check_same_device(operation: str, a: TensorBase, b: TensorBase) -> None:
+    """Raises: DeviceError if the two are for different devices."""
+    if a.device != b.device:
+        raise DeviceError(
+            f"{operation} of Tensors on {a.device} and {b.device};"
+            f" move one of them with .to({a.device!r})"
+        )
+
+
+def own_value(uop: UOp) -> UOp:
+    """The same value as a node unlike every other, so that a gradient is its alone.
+
+    Equal specifications are one node: two unrealised zeros would share their gradients.
+    """
+    return uop if owns_value(uop) else UOp(Ops.CONTIGUOUS, uop.dtype, (uop,), next(_SERIAL))
+
+
+def owns_value(uop: UOp) -> bool:
+    """Is this the data of one buffer, or marked by `own_value`?"""
+    while uop.op in (Ops.RESHAPE, Ops.COPY, Ops.DETACH):
+        uop = uop.src[0]
+    return uop.op is Ops.BUFFER or (uop.op is Ops.CONTIGUOUS and uop.arg is not None)
+
+
+def describe(value: Any) -> str:
+    """A short name of a value for error messages."""
+    if isinstance(value, TensorBase):
+        return f"a Tensor of shape {value.shape} and type {value.dtype}"
+    return f"{value!r} ({type(value).__name__})"

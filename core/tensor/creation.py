@@ -1,0 +1,245 @@
+"""New Tensors: from data, and by formula.
+
+Owns: the constructor, factories without randomness. Does not own: packing (storage.py), random
+numbers (random.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import Shape, ShapeError
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.base import TensorBase
+from proofgrad.core.tensor.device import canonical_device
+from proofgrad.core.tensor.elementwise import Flag, Real, Scalar, Whole, constant_node
+from proofgrad.core.tensor.errors import DtypeError
+from proofgrad.core.tensor.indexing import Indexing
+from proofgrad.core.tensor.movement import as_sizes, reshape_node
+from proofgrad.core.tensor.promotion import as_dtype, scalar_dtype
+from proofgrad.core.tensor.realize import host_buffer
+from proofgrad.core.tensor.storage import flatten_nested, infer_dtype, pack
+
+_NUMPY_NAMES = {d.name: d for d in dtypes.all if d is not dtypes.bfloat16}
+
+
+class Creation(Indexing):
+    """The constructor and the factories. `dtype` may be a name; `device` None is the default."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        data: Any,
+        device: str | None = None,
+        dtype: DType | str | None = None,
+        requires_grad: Flag | None = None,
+    ) -> None:
+        """A Tensor of a number, nested lists, a range, bytes, a numpy array, or a graph node.
+
+        Raises: ShapeError for ragged lists, OverflowError for a number that does not fit.
+
+        Example:
+            Tensor([[1, 2], [3, 4]])  # shape (2, 2), dtypes.int
+        """
+        self.device = canonical_device(device)
+        self.grad = None
+        wanted = None if dtype is None else as_dtype(dtype)
+        self._uop = self._node_of(data, wanted)
+        self._become_leaf(requires_grad)
+
+    def _node_of(self, data: Any, dtype: DType | None) -> UOp:
+        if isinstance(data, UOp):
+            return data if dtype is None else data.cast(dtype)
+        if isinstance(data, TensorBase):
+            moved = data.uop if data.device == self.device else copy_node(data.uop, self.device)
+            return moved if dtype is None else moved.cast(dtype)
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            raw, kind = bytes(data), dtype or dtypes.uint8
+            return host_buffer(raw, kind, self.device)
+        if hasattr(data, "__array__"):
+            return self._node_of_array(data, dtype)
+        if data is None:
+            raise TypeError(
+                "Tensor() needs data: a number, a list, an array; see also Tensor.empty"
+            )
+        return self._node_of_lists(data, dtype)
+
+    def _node_of_lists(self, data: Any, dtype: DType | None) -> UOp:
+        shape, elements = flatten_nested(data)
+        if any(isinstance(element, TensorBase) for element in elements):
+            return self._node_of_tensors(shape, elements, dtype)
+        if elements and all(hasattr(element, "__array__") for element in elements):
+            import numpy
+
+            return self._node_of_array(numpy.array(data), dtype)
+        kind = infer_dtype(elements) if dtype is None else dtype
+        return reshape_node(host_buffer(pack(elements, kind), kind, self.device), shape)
+
+    def _node_of_tensors(self, shape: Shape, elements: list[Any], dtype: DType | None) -> UOp:
+        """Lists of Tensors of one shape, which become the last axes."""
+        parts = [e if isinstance(e, Creation) else type(self)(e, self.device) for e in elements]
+        inner = parts[0].shape
+        if any(part.shape != inner for part in parts):
+            raise ShapeError(f"a list of Tensors of different shapes: {[p.shape for p in parts]}")
+        stacked = type(self).stack(*parts)  # type: ignore[attr-defined]
+        whole = stacked.reshape(shape + inner)
+        return whole.uop if dtype is None else whole.uop.cast(dtype)
+
+    def _node_of_array(self, data: Any, dtype: DType | None) -> UOp:
+        """A numpy array or scalar, or anything that can become one. The elements are copied."""
+        import numpy
+
+        array = numpy.asarray(data)
+        kind = _NUMPY_NAMES.get(array.dtype.name)
+        if kind is None:
+            raise DtypeError(f"cannot make a Tensor of a numpy array of type {array.dtype}")
+        raw = numpy.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes()
+        node = reshape_node(host_buffer(raw, kind, self.device), array.shape)
+        return node if dtype is None else node.cast(dtype)
+
+    # -- factories ------------------------------------------------------------------------------
+
+    @classmethod
+    def _constant(cls, node: UOp, device: str | None, requires_grad: Flag | None) -> Self:
+        return cls._leaf(node, canonical_device(device), requires_grad)
+
+    @classmethod
+    def full(
+        cls,
+        shape: Whole | Shape,
+        fill_value: Scalar,
+        *,
+        device: str | None = None,
+        dtype: DType | str | None = None,
+        requires_grad: Flag | None = None,
+    ) -> Self:
+        """Every element is `fill_value`."""
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        kind = scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
+        if any(not isinstance(size, int) or size < 0 for size in sizes):
+            raise ShapeError(f"sizes of a shape are ints of 0 or more, not {sizes}")
+        return cls._constant(constant_node(fill_value, kind, sizes), device, requires_grad)
+
+    @classmethod
+    def zeros(cls, *shape: Any, **options: Any) -> Self:
+        options.setdefault("dtype", dtypes.default_float)
+        return cls.full(as_sizes(shape), 0.0, **options)
+
+    @classmethod
+    def ones(cls, *shape: Any, **options: Any) -> Self:
+        options.setdefault("dtype", dtypes.default_float)
+        return cls.full(as_sizes(shape), 1.0, **options)
+
+    @classmethod
+    def empty(cls, *shape: Any, **options: Any) -> Self:
+        """Elements of no particular value; here they are zeros."""
+        return cls.zeros(*shape, **options)
+
+    def full_like(self, fill_value: Scalar, **options: Any) -> Self:
+        """Every element is `fill_value`; shape, type and device of this Tensor."""
+        options = {"dtype": self.dtype, "device": self.device} | options
+        return type(self).full(self.shape, fill_value, **options)
+
+    def zeros_like(self, **options: Any) -> Self:
+        return self.full_like(0, **options)
+
+    def ones_like(self, **options: Any) -> Self:
+        return self.full_like(1, **options)
+
+    @classmethod
+    def arange(
+        cls,
+        start: Whole | Real,
+        stop: Whole | Real | None = None,
+        step: Whole | Real = 1,
+        *,
+        device: str | None = None,
+        dtype: DType | str | None = None,
+        requires_grad: Flag | None = None,
+    ) -> Self:
+        """start, start + step, ... up to but not including stop."""
+        begin, end = (0, start) if stop is None else (start, stop)
+        if step == 0:
+            raise ValueError("the step of arange cannot be 0")
+        whole = not any(isinstance(v, float) for v in (begin, end, step))
+        kind = scalar_dtype(0 if whole else 0.0) if dtype is None else as_dtype(dtype)
+        count = max(0, -int(-(end - begin) // step) if whole else _steps(begin, end, step))
+        counts = dtypes.int32 if kind.is_float or kind.is_bool else kind
+        line = cls._new(UOp(Ops.IOTA, counts, (), count), canonical_device(device)).cast(kind)
+        if step != 1:
+            line = line * line._with(constant_node(step, kind, line.shape))
+        if begin != 0:
+            line = line + line._with(constant_node(begin, kind, line.shape))
+        return cls._constant(line._uop, device, requires_grad)
+
+    @classmethod
+    def linspace(
+        cls, start: Whole | Real, stop: Whole | Real, steps: Whole, **options: Any
+    ) -> Self:
+        """`steps` numbers at equal distances from start to stop, both included."""
+        if steps < 0:
+            raise ValueError(f"linspace needs 0 steps or more, not {steps}")
+        kind = as_dtype(options.pop("dtype", dtypes.default_float))
+        line = cls.arange(steps, dtype=dtypes.default_float, device=options.get("device"))
+        distance = (stop - start) / (steps - 1) if steps > 1 else 0.0
+        result = (line * distance + float(start)).cast(kind)
+        return cls._constant(result._uop, options.get("device"), options.get("requires_grad"))
+
+    @classmethod
+    def eye(
+        cls,
+        n: Whole,
+        m: Whole | None = None,
+        *,
+        device: str | None = None,
+        dtype: DType | str | None = None,
+        requires_grad: Flag | None = None,
+    ) -> Self:
+        """Ones on the diagonal of n rows and m columns."""
+        kind = dtypes.default_float if dtype is None else as_dtype(dtype)
+        columns = n if m is None else m
+        if n < 0 or columns < 0:
+            raise ShapeError(f"eye of {n} rows and {columns} columns")
+        rows = cls.arange(n, device=device).reshape((n, 1))
+        hits = rows == cls.arange(columns, device=device).reshape((1, columns))
+        return cls._constant(hits.cast(kind)._uop, device, requires_grad)
+
+    def tril(self, diagonal: Whole = 0) -> Self:
+        """Zero above the given diagonal of the last two axes."""
+        return (self._column() <= self._row() + diagonal).where(self, 0)
+
+    def triu(self, diagonal: Whole = 0) -> Self:
+        """Zero below the given diagonal of the last two axes."""
+        return (self._column() >= self._row() + diagonal).where(self, 0)
+
+    def _row(self) -> Self:
+        if self.ndim < 2:
+            raise ShapeError(f"tril and triu need 2 axes or more, not {self.shape}")
+        return self._iota(self.shape[-2]).reshape((self.shape[-2], 1))
+
+    def _column(self) -> Self:
+        return self._iota(self.shape[-1])
+
+    def one_hot(self, num_classes: Whole) -> Self:
+        """A last axis of `num_classes` ints: 1 at the place this Tensor names, else 0."""
+        return (self.unsqueeze(-1) == self._iota(num_classes, self.dtype)).cast(dtypes.int32)
+
+    def to(self, device: str | None) -> Self:
+        """The same values on another device."""
+        target = canonical_device(device)
+        if target == self.device:
+            return self
+        return type(self)._new(copy_node(self.uop, target), target)
+
+
+def copy_node(node: UOp, device: str) -> UOp:
+    return UOp(Ops.COPY, node.dtype, (node,), device)
+
+
+def _steps(begin: Real, end: Real, step: Real) -> Whole:
+    """How many numbers a float arange has: the ceiling, as numpy takes it."""
+    exact = (end - begin) / step
+    return int(exact) + (exact > int(exact))

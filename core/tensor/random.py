@@ -1,0 +1,195 @@
+"""Random Tensors from a counter: the same bits on every device and in every order of realising.
+
+Owns: the generator (Threefry-2x32 with 20 rounds: Salmon et al., "Parallel random numbers: as easy
+as 1, 2, 3", 2011, built from uint32 ops), the seed, distributions. Element i of call n is a function
+of (seed, n, i) alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+import time
+from typing import Any, ClassVar, Self
+
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import Shape
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.creation import Creation
+from proofgrad.core.tensor.device import canonical_device
+from proofgrad.core.tensor.elementwise import Flag, Real, Whole
+from proofgrad.core.tensor.errors import DtypeError
+from proofgrad.core.tensor.movement import as_sizes, broadcast_node
+from proofgrad.core.tensor.promotion import as_dtype
+from proofgrad.core.tensor.realize import host_buffer
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+
+
+class _Seed:
+    """The seed of the process and the number of the next call."""
+
+    def __init__(self) -> None:
+        self.value = time.time_ns() & 0xFFFFFFFFFFFFFFFF
+        self.calls = itertools.count()
+
+
+class Random(Creation):
+    """Random factories. Every call draws other numbers; `manual_seed` starts over."""
+
+    __slots__ = ()
+    _seed: ClassVar[_Seed] = _Seed()
+
+    @classmethod
+    def manual_seed(cls, seed: Whole = 0) -> None:
+        """Start the sequence of random calls that belongs to `seed`."""
+        Random._seed.value = seed & 0xFFFFFFFFFFFFFFFF
+        Random._seed.calls = itertools.count()
+
+    @classmethod
+    def _random_words(cls, count: Whole, device: str) -> tuple[Self, Self]:
+        """Two flat uint32 Tensors of random bits. The key is data, so that plans are reused."""
+        seed, call = Random._seed.value, next(Random._seed.calls)
+        key = struct.pack("<3I", seed & 0xFFFFFFFF, seed >> 32, call & 0xFFFFFFFF)
+        words = cls._new(host_buffer(key, dtypes.uint32, device), device)
+        low, high, number = [
+            words._with(broadcast_node(words._cut(0, k, k + 1)._uop, (count,))) for k in range(3)
+        ]
+        counter = cls._new(UOp(Ops.IOTA, dtypes.uint32, (), count), device)
+        return threefry(counter, number, low, high)
+
+    @classmethod
+    def rand(
+        cls,
+        *shape: Any,
+        device: str | None = None,
+        dtype: DType | str | None = None,
+        requires_grad: Flag | None = None,
+    ) -> Self:
+        """Uniform in [0, 1): multiples of 2**-24 (float64: 2**-53), fewer bits for small floats."""
+        kind = dtypes.default_float if dtype is None else as_dtype(dtype)
+        if not kind.is_float:
+            raise DtypeError(f"rand gives floats, not {kind}; see randint")
+        sizes, where = as_sizes(shape), canonical_device(device)
+        count = math.prod(sizes)
+        first, second = cls._random_words(count, where)
+        if kind is dtypes.float64:
+            high = (first >> 5).cast(kind) * 2.0**26
+            line = (high + (second >> 6).cast(kind)) * 2.0**-53
+        else:
+            bits = {dtypes.float16: 11, dtypes.bfloat16: 8}.get(kind, 24)
+            line = ((first >> (32 - bits)).cast(dtypes.float32) * 2.0**-bits).cast(kind)
+        return cls._drawn(line.reshape(sizes), requires_grad)
+
+    @classmethod
+    def _drawn(cls, values: Self, requires_grad: Flag | None) -> Self:
+        return cls._leaf(values._uop, values.device, requires_grad, own=False)
+
+    @classmethod
+    def randn(cls, *shape: Any, requires_grad: Flag | None = None, **options: Any) -> Self:
+        """Normal with mean 0 and deviation 1 (Box and Muller, 1958)."""
+        kind = as_dtype(options.pop("dtype", dtypes.default_float))
+        wide = kind if kind is dtypes.float64 else dtypes.float32
+        angle = cls.rand(*shape, dtype=wide, **options) * (2 * math.pi)
+        radius = ((1 - cls.rand(*shape, dtype=wide, **options)).log() * -2).sqrt()
+        return cls._drawn((angle.cos() * radius).cast(kind), requires_grad)
+
+    @classmethod
+    def normal(cls, *shape: Any, mean: Real = 0.0, std: Real = 1.0, **options: Any) -> Self:
+        requires_grad = options.pop("requires_grad", None)
+        return cls._drawn(cls.randn(*shape, **options) * std + mean, requires_grad)
+
+    @classmethod
+    def uniform(cls, *shape: Any, low: Real = 0.0, high: Real = 1.0, **options: Any) -> Self:
+        """Uniform in [low, high)."""
+        requires_grad = options.pop("requires_grad", None)
+        kind = as_dtype(options.pop("dtype", dtypes.default_float))
+        if not kind.is_float:
+            return cls.randint(*shape, low=int(low), high=int(high), dtype=kind, **options)
+        line = cls.rand(*shape, dtype=kind, **options) * (high - low) + low
+        return cls._drawn(line, requires_grad)
+
+    @classmethod
+    def randint(
+        cls,
+        *shape: Any,
+        low: Whole = 0,
+        high: Whole = 10,
+        dtype: DType | str = dtypes.int32,
+        device: str | None = None,
+    ) -> Self:
+        """Whole numbers low <= n < high (at most 2**32 of them)."""
+        kind = as_dtype(dtype)
+        if not kind.is_int:
+            raise DtypeError(f"randint gives integers, not {kind}")
+        if not 0 < high - low <= 2**32:
+            raise ValueError(f"randint needs low < high and at most 2**32 values: {low}, {high}")
+        sizes, where = as_sizes(shape), canonical_device(device)
+        first, second = cls._random_words(math.prod(sizes), where)
+        wide = first.cast(dtypes.uint64) << 32 | second.cast(dtypes.uint64)
+        line = (wide % (high - low)).cast(dtypes.int64) + low
+        return cls._drawn(line.cast(kind).reshape(sizes), None)
+
+    @classmethod
+    def scaled_uniform(cls, *shape: Any, **options: Any) -> Self:
+        """Uniform in [-1, 1) over the square root of the number of elements."""
+        bound = math.prod(as_sizes(shape)) ** -0.5
+        return cls.uniform(*shape, low=-bound, high=bound, **options)
+
+    @classmethod
+    def glorot_uniform(cls, *shape: Any, **options: Any) -> Self:
+        """Uniform within sqrt(6 / (fan in + fan out)) (Glorot and Bengio, 2010)."""
+        sizes = as_sizes(shape)
+        bound = math.sqrt(6 / (sizes[0] + math.prod(sizes[1:])))
+        return cls.uniform(*shape, low=-bound, high=bound, **options)
+
+    @classmethod
+    def kaiming_uniform(cls, *shape: Any, a: Real = 0.01, **options: Any) -> Self:
+        """Uniform within sqrt(6 / (1 + a^2) / fan in) (He et al., 2015)."""
+        bound = math.sqrt(6 / (1 + a * a) / _fan_in(as_sizes(shape)))
+        return cls.uniform(*shape, low=-bound, high=bound, **options)
+
+    @classmethod
+    def kaiming_normal(cls, *shape: Any, a: Real = 0.01, **options: Any) -> Self:
+        """Normal with deviation sqrt(2 / (1 + a^2) / fan in) (He et al., 2015)."""
+        deviation = math.sqrt(2 / (1 + a * a) / _fan_in(as_sizes(shape)))
+        return cls.normal(*shape, mean=0.0, std=deviation, **options)
+
+    def rand_like(self, **options: Any) -> Self:
+        options = {"dtype": self.dtype, "device": self.device} | options
+        return type(self).rand(self.shape, **options)
+
+    def randn_like(self, **options: Any) -> Self:
+        options = {"dtype": self.dtype, "device": self.device} | options
+        return type(self).randn(self.shape, **options)
+
+    def dropout(self, p: Real = 0.5) -> Self:
+        """While `Tensor.training`: each element 0 with probability p, the others over 1 - p."""
+        if not 0 <= p <= 1:
+            raise ValueError(f"dropout needs a probability, not {p}")
+        if not type(self).training or p == 0:
+            return self
+        if p == 1:
+            return self.zeros_like()
+        kept = type(self).rand(self.shape, device=self.device) >= p
+        return kept.where(self / (1 - p), 0)
+
+
+def _fan_in(sizes: Shape) -> Whole:
+    return max(1, math.prod(sizes[1:]))
+
+
+def threefry(first: Any, second: Any, key_low: Any, key_high: Any) -> tuple[Any, Any]:
+    """Threefry-2x32, 20 rounds, of the counter (first, second): two words of random bits."""
+    keys = (key_low, key_high, key_low ^ key_high ^ _PARITY)
+    x, y = first + keys[0], second + keys[1]
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            x = x + y
+            y = (y << rotation | y >> (32 - rotation)) ^ x
+        x = x + keys[(group + 1) % 3]
+        y = y + keys[(group + 2) % 3] + (group + 1)
+    return x, y

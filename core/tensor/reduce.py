@@ -1,0 +1,171 @@
+"""Reductions over axes, and what is built from them: means, softmax, normalisation.
+
+Owns: the types sums are taken in (float16 and bfloat16 sum in float32, small integers in 32 bits).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Self
+
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import ShapeError, show
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.elementwise import Elementwise, Flag, Real, Whole
+from proofgrad.core.tensor.movement import reshape_node, resolve_axes, resolve_axis
+from proofgrad.core.tensor.promotion import accumulation_dtype, as_dtype, least_float, sum_dtype
+
+Axes = Whole | Sequence[int] | None
+
+
+class Reduce(Elementwise):
+    """Methods that combine elements along axes. `axis=None` means all of them."""
+
+    __slots__ = ()
+
+    def _reduce(self, op: Ops, axis: Axes, keepdim: Flag) -> Self:
+        axes = resolve_axes(axis, self.ndim)
+        node = self._uop
+        if axes:
+            node = UOp(Ops.REDUCE_AXIS, node.dtype, (node,), (op, axes))
+        if keepdim:
+            return self._with(node)
+        kept = tuple([n for k, n in enumerate(self.shape) if k not in axes])
+        return self._with(reshape_node(node, kept))
+
+    def sum(
+        self, axis: Axes = None, keepdim: Flag = False, dtype: DType | str | None = None
+    ) -> Self:
+        """The sum; `dtype` says in which type it is taken and given."""
+        result = sum_dtype(self.dtype) if dtype is None else as_dtype(dtype)
+        wide = self.cast(accumulation_dtype(result) if dtype is None else result)
+        return wide._reduce(Ops.ADD, axis, keepdim).cast(result)
+
+    def prod(
+        self, axis: Axes = None, keepdim: Flag = False, dtype: DType | str | None = None
+    ) -> Self:
+        """The product; `dtype` as for sum."""
+        result = sum_dtype(self.dtype) if dtype is None else as_dtype(dtype)
+        wide = self.cast(accumulation_dtype(result) if dtype is None else result)
+        return wide._reduce(Ops.MUL, axis, keepdim).cast(result)
+
+    def max(self, axis: Axes = None, keepdim: Flag = False) -> Self:
+        """The largest; NaN if any is NaN. Raises: ShapeError over no elements."""
+        return self._extreme(Ops.MAX, axis, keepdim)
+
+    def min(self, axis: Axes = None, keepdim: Flag = False) -> Self:
+        """The smallest; NaN if any is NaN. Raises: ShapeError over no elements."""
+        return self._extreme(Ops.MIN, axis, keepdim)
+
+    def _extreme(self, op: Ops, axis: Axes, keepdim: Flag) -> Self:
+        if not prod(self.shape[k] for k in resolve_axes(axis, self.ndim)):
+            raise ShapeError(f"the {op.name.lower()} over no elements of {show(self.shape)}")
+        if self.dtype.is_bool:
+            return self.cast(dtypes.uint8)._reduce(op, axis, keepdim).bool()
+        return self._reduce(op, axis, keepdim)
+
+    def any(self, axis: Axes = None, keepdim: Flag = False) -> Self:
+        """Is an element true (not zero)?"""
+        return self.bool().cast(dtypes.uint8)._reduce(Ops.MAX, axis, keepdim).bool()
+
+    def all(self, axis: Axes = None, keepdim: Flag = False) -> Self:
+        """Are all elements true (not zero)?"""
+        return self.bool().cast(dtypes.uint8)._reduce(Ops.MIN, axis, keepdim).bool()
+
+    def _count(self, axis: Axes) -> Whole:
+        return prod(self.shape[k] for k in resolve_axes(axis, self.ndim))
+
+    def mean(self, axis: Axes = None, keepdim: Flag = False) -> Self:
+        result = least_float(self.dtype)
+        wide = self.cast(accumulation_dtype(result))
+        count = self._count(axis)
+        return (wide._reduce(Ops.ADD, axis, keepdim) / count).cast(result)
+
+    def var(self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1) -> Self:
+        """The variance, with the sum of squares divided by n - correction."""
+        x = self._as_float()
+        deviation = x - x.mean(axis, keepdim=True)
+        total = (deviation * deviation).sum(axis, keepdim)
+        return total / max(0, self._count(axis) - correction)
+
+    def std(self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1) -> Self:
+        return self.var(axis, keepdim, correction).sqrt()
+
+    def var_mean(
+        self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1
+    ) -> tuple[Self, Self]:
+        return self.var(axis, keepdim, correction), self.mean(axis, keepdim)
+
+    def argmax(self, axis: Whole | None = None, keepdim: Flag = False) -> Self:
+        """Where the largest element (a NaN, if there is one) is first found."""
+        if axis is None:
+            return self.flatten().argmax(0)
+        position = resolve_axis(axis, self.ndim)
+        size = self.shape[position]
+        hits = self == self.max(position, keepdim=True)
+        if self.dtype.is_float:
+            hits = hits | self.isnan()
+        line = (1,) * position + (size,) + (1,) * (self.ndim - position - 1)
+        back = size - self._iota(size).reshape(line)
+        return size - hits.where(back, 0).max(position, keepdim)
+
+    def argmin(self, axis: Whole | None = None, keepdim: Flag = False) -> Self:
+        """Where the smallest element (a NaN, if there is one) is first found."""
+        turned = -self if self.dtype.is_float else ~self
+        return turned.argmax(axis, keepdim)
+
+    def _iota(self, size: Whole, dtype: DType = dtypes.int32) -> Self:
+        """0 .. size-1 on this device."""
+        return self._with(UOp(Ops.IOTA, dtype, (), size))
+
+    def softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
+        """exp(x) / sum(exp(x)), shifted by the largest so that nothing overflows."""
+        x = self._as_float() if dtype is None else self.cast(dtype)
+        powers = (x - x.max(axis, keepdim=True).detach()).exp()
+        return powers / powers.sum(axis, keepdim=True)
+
+    def log_softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
+        x = self._as_float() if dtype is None else self.cast(dtype)
+        shifted = x - x.max(axis, keepdim=True).detach()
+        return shifted - shifted.exp().sum(axis, keepdim=True).log()
+
+    def logsumexp(self, axis: Axes = None, keepdim: Flag = False) -> Self:
+        """log(sum(exp(x))), shifted by the largest so that nothing overflows."""
+        x = self._as_float()
+        largest = x.max(axis, keepdim=True).detach()
+        shift = largest.isfinite().where(largest, 0)
+        total = (x - shift).exp().sum(axis, keepdim=True).log() + shift
+        return total if keepdim else total._without(axis)
+
+    def _without(self, axis: Axes) -> Self:
+        axes = resolve_axes(axis, self.ndim)
+        return self.reshape(tuple([n for k, n in enumerate(self.shape) if k not in axes]))
+
+    def layernorm(self, axis: Axes = -1, eps: Real = 1e-5) -> Self:
+        """Mean 0 and variance 1 over the axes (population variance)."""
+        centered = self - self.mean(axis, keepdim=True)
+        return centered * ((centered * centered).mean(axis, keepdim=True) + eps).rsqrt()
+
+    def batchnorm(
+        self,
+        weight: Self | None,
+        bias: Self | None,
+        mean: Self,
+        invstd: Self,
+        axis: Axes = 1,
+    ) -> Self:
+        """(x - mean) * invstd * weight + bias, each a line along `axis`."""
+        kept = resolve_axes(axis, self.ndim)
+        line = tuple([n if k in kept else 1 for k, n in enumerate(self.shape)])
+        scale = invstd.reshape(line) if weight is None else (invstd * weight).reshape(line)
+        result = (self - mean.reshape(line)) * scale
+        return result if bias is None else result + bias.reshape(line)
+
+    def detach(self) -> Self:
+        """The same values; no gradient passes."""
+        return self._with(UOp(Ops.DETACH, self.dtype, (self._uop,)))
+
+    def allclose(self, other: Self, rtol: Real = 1e-5, atol: Real = 1e-8) -> Self:
+        return self.isclose(other, rtol, atol).all()

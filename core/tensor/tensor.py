@@ -1,0 +1,284 @@
+"""Tensor: what users hold. Lazy: it says how to compute values, and computes when asked for them.
+
+Owns: realising, reading values out, gradients of Tensors, assignment, text. Does not own: the
+operations, which its base classes add one subject at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import ShapeError, show
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.autograd import node_gradients
+from proofgrad.core.tensor.base import TensorBase, check_same_device, owns_value
+from proofgrad.core.tensor.elementwise import Flag, Real, Whole, constant_node
+from proofgrad.core.tensor.errors import DtypeError
+from proofgrad.core.tensor.movement import broadcast_node
+from proofgrad.core.tensor.nnops import NeuralOps
+from proofgrad.core.tensor.storage import nest, unpack
+
+
+class Tensor(NeuralOps):
+    """An array of numbers on a device.
+
+    Example:
+        (Tensor([1, 2, 3]) + 1).tolist()  # [2, 3, 4]
+    """
+
+    __slots__ = ()
+
+    # -- computing ------------------------------------------------------------------------------
+
+    def realize(self, *others: Tensor) -> Self:
+        """Compute this Tensor (and the others, in one go) into buffers now."""
+        by_device: dict[str, list[Tensor]] = {}
+        for tensor in (self, *others):
+            by_device.setdefault(tensor.device, []).append(tensor)
+        for device, tensors in by_device.items():
+            results = machine.realize([tensor._uop for tensor in tensors], device)
+            for tensor, result in zip(tensors, results, strict=True):
+                if not tensor._leads_to_a_parameter():
+                    tensor._uop = result
+        return self
+
+    def _leads_to_a_parameter(self) -> Flag:
+        """Does a gradient pass from here to a Tensor with requires_grad=True?
+
+        Then the graph is kept, so that `backward` works after `realize`. All other graphs are
+        dropped, so that a loop of realised steps does not grow without end.
+        """
+        if self._uop.op in (Ops.DETACH, Ops.BUFFER) or id(self) in TensorBase._leaves:
+            return False
+        parameters = {t._uop for t in list(TensorBase._leaves.values()) if t._requires_grad}
+        if not parameters:
+            return False
+        passes = self._uop.toposort(lambda node: node.op is not Ops.DETACH)
+        return any(node in parameters or machine.computed(node) in parameters for node in passes)
+
+    def contiguous(self) -> Self:
+        """The same values, and they get a buffer of their own layout."""
+        return self._with(UOp(Ops.CONTIGUOUS, self.dtype, (self._uop,)))
+
+    def clone(self) -> Self:
+        return self.contiguous()
+
+    def assign(self, value: Any) -> Self:
+        """This Tensor becomes `value`, which passes no gradient. Those built before keep the old.
+
+        Raises: ShapeError, DtypeError, DeviceError if it is not alike.
+        """
+        new = value if isinstance(value, TensorBase) else Tensor(value, self.device, self.dtype)
+        check_same_device("assign", self, new)
+        if new.shape != self.shape:
+            raise ShapeError(f"cannot assign {show(new.shape)} to a Tensor of {show(self.shape)}")
+        if new.dtype is not self.dtype:
+            raise DtypeError(f"cannot assign {new.dtype} to {self.dtype}; cast it first")
+        detached = UOp(Ops.DETACH, new.dtype, (new._uop,))
+        self._uop = new._uop if machine.is_view(new._uop) else detached
+        return self
+
+    def replace(self, value: Tensor) -> Self:
+        """As assign, with another shape allowed."""
+        self._uop, self.device = value._uop, value.device
+        return self
+
+    # -- reading values out -----------------------------------------------------------------------
+
+    def _bytes(self) -> bytearray:
+        return machine.read(self._uop, self.device)
+
+    def data(self) -> memoryview:
+        """The elements as a memoryview of this shape (bfloat16: of its bytes)."""
+        raw = memoryview(self._bytes())
+        code = _FORMATS.get(self.dtype)
+        if code is None:
+            return raw
+        return raw.cast(code, self.shape) if self.numel() else raw.cast(code)
+
+    def numpy(self) -> Any:
+        """The elements as a numpy array of its own; bfloat16 widens to float32."""
+        import numpy
+
+        if self.dtype is dtypes.bfloat16:
+            return self.cast(dtypes.float32).numpy()
+        return numpy.frombuffer(self._bytes(), self.dtype.name).reshape(self.shape)
+
+    def tolist(self) -> Any:
+        """The elements as Python numbers in nested lists."""
+        if not self.numel():
+            return _empty_lists(self.shape)
+        return nest(unpack(bytes(self._bytes()), self.dtype), self.shape)
+
+    def item(self) -> Any:
+        """The one element. Raises: ShapeError if there are more or fewer."""
+        if self.numel() != 1:
+            raise ShapeError(
+                f"item() of {self.numel()} elements, shape {show(self.shape)}; use tolist()"
+            )
+        return unpack(bytes(self._bytes()), self.dtype)[0]
+
+    def __float__(self) -> Real:
+        return float(self.item())
+
+    def __int__(self) -> Whole:
+        return int(self.item())
+
+    def __index__(self) -> Whole:
+        if not self.dtype.is_int:
+            raise DtypeError(f"an index is an integer, not {self.dtype}")
+        return int(self.item())
+
+    def __bool__(self) -> Flag:
+        return bool(self.item())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item() if spec else str(self), spec)
+
+    def __iter__(self) -> Iterator[Self]:
+        if not self.shape:
+            raise TypeError("cannot iterate over a 0-d Tensor")
+        return (self[k] for k in range(self.shape[0]))
+
+    def __array__(self, dtype: Any = None, copy: Flag | None = None) -> Any:
+        if copy is False:
+            raise ValueError("the elements of a Tensor cannot be shared with numpy, only copied")
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def __repr__(self) -> str:
+        """Shape, type, device, op: what there is to compute. It computes nothing."""
+        node = self.uop
+        grad = None if self.grad is None else f"<{self.grad.uop.op} {show(self.grad.shape)}>"
+        kind = str(self.dtype).removeprefix("dtypes.")
+        op = f"{node.op.name.lower()}" if node.op is not Ops.BUFFER else "buffer"
+        return f"<Tensor {show(self.shape)} {kind} on {self.device} from {op} with grad {grad}>"
+
+    # -- gradients --------------------------------------------------------------------------------
+
+    def gradient(self, *targets: Tensor, gradient: Tensor | None = None) -> list[Tensor]:
+        """The derivative of this one element with respect to each target.
+
+        With `gradient`, of the same shape as this Tensor: the product with that cotangent.
+        Gradients are Tensors like all others and can be derived again.
+
+        Example:
+            x = Tensor([2.0], requires_grad=True)
+            (grad,) = (x * x).gradient(x)  # [4.0]
+        """
+        self._check_differentiable(targets, gradient)
+        nodes = self._places([target._uop for target in targets])
+        found = node_gradients(self._uop, self._seed_node(gradient), nodes)
+        return [
+            target._with(found[node]) if node in found else target.zeros_like()
+            for target, node in zip(targets, nodes, strict=True)
+        ]
+
+    def _check_differentiable(self, targets: Sequence[Tensor], gradient: Tensor | None) -> None:
+        if not self.dtype.is_float:
+            raise DtypeError(f"only floats have gradients, and this is {self.dtype}")
+        for target in targets:
+            if not target.dtype.is_float:
+                raise DtypeError(f"no gradient with respect to {target.dtype}; only to floats")
+            if not _has_data(target._uop):
+                raise ValueError(
+                    "a Tensor made of constants is equal to every other such Tensor, so it has no"
+                    " gradient of its own; make it with requires_grad=True"
+                )
+        if gradient is not None:
+            if gradient.shape != self.shape:
+                raise ShapeError(
+                    f"the gradient {show(gradient.shape)} of a Tensor of {show(self.shape)}"
+                )
+        elif self.numel() != 1:
+            raise ShapeError(
+                f"backward and gradient start from one element, not {show(self.shape)};"
+                f" take .sum() or .mean() first, or give gradient="
+            )
+
+    def _seed_node(self, gradient: Tensor | None) -> UOp:
+        if gradient is None:
+            return constant_node(1.0, self.dtype, self.shape)
+        return broadcast_node(gradient._uop.cast(self.dtype), self.shape)
+
+    def _places(self, targets: Sequence[UOp]) -> list[UOp]:
+        """The nodes of this graph that stand for the targets, some of which were realised since."""
+        order = self._uop.toposort()
+        present = set(order)
+        if all(target in present for target in targets):
+            return list(targets)
+        now = {machine.computed(node): node for node in order}
+        return [
+            target if target in present else now.get(machine.computed(target), target)
+            for target in targets
+        ]
+
+    def backward(self, gradient: Tensor | None = None) -> Self:
+        """Add the derivative of this one element to `.grad` of every leaf.
+
+        Leaves are the Tensors with requires_grad=True in this graph; if there are none, all
+        Tensors of float data in it whose requires_grad is not False.
+        """
+        leaves = self._leaf_tensors()
+        if not leaves:
+            raise ValueError(
+                "backward found no Tensor that needs a gradient: this value was realised before"
+                " (call backward first, or make the inputs with requires_grad=True), detached, or"
+                " depends on no float data"
+            )
+        for leaf, part in zip(leaves, self.gradient(*leaves, gradient=gradient), strict=True):
+            leaf.grad = part if leaf.grad is None else leaf.grad + part
+        return self
+
+    def _leaf_tensors(self) -> list[Tensor]:
+        present: set[UOp] = set()
+        for node in self._uop.toposort(lambda n: n.op is not Ops.DETACH):
+            present.add(node)
+            present.add(machine.computed(node))
+        alive = [
+            leaf
+            for leaf in list(TensorBase._leaves.values())
+            if isinstance(leaf, Tensor) and leaf._uop in present and leaf.dtype.is_float
+        ]
+        asked = [leaf for leaf in alive if leaf._requires_grad]
+        return asked or [leaf for leaf in alive if _has_data(leaf._uop)]
+
+    def zero_grad(self) -> None:
+        """Forget the gradient."""
+        self.grad = None
+
+    # -- training -----------------------------------------------------------------------------------
+
+    @classmethod
+    @contextmanager
+    def train(cls, mode: Flag = True) -> Iterator[None]:
+        """Within: `Tensor.training` is `mode`, which dropout and batch norm look at."""
+        before = TensorBase.training
+        TensorBase.training = mode  # type: ignore[misc]
+        try:
+            yield
+        finally:
+            TensorBase.training = before  # type: ignore[misc]
+
+
+_FORMATS = {
+    dtypes.bool: "?", dtypes.int8: "b", dtypes.uint8: "B", dtypes.int16: "h", dtypes.uint16: "H",
+    dtypes.int32: "i", dtypes.uint32: "I", dtypes.int64: "q", dtypes.uint64: "Q",
+    dtypes.float16: "e", dtypes.float32: "f", dtypes.float64: "d",
+}  # fmt: skip
+
+
+def _has_data(node: UOp) -> bool:
+    """Does the value rest on a buffer, so that it is not just a constant?"""
+    if owns_value(node):
+        return True
+    return any(part.op is Ops.BUFFER or owns_value(part) for part in node.toposort())
+
+
+def _empty_lists(shape: tuple[int, ...]) -> list[Any]:
+    return [_empty_lists(shape[1:]) for _ in range(shape[0])] if shape[0] else []
