@@ -23,12 +23,12 @@ from proofgrad.core.ir.uop import UOp
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A compiled kernel, ready to be launched with one buffer handle a slot."""
+    """A compiled kernel, ready to be launched with the buffers of `slots` of its body."""
 
     name: str
     launch: Launch
     source: Source
-    device: str
+    slots: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,23 +121,20 @@ class Compiler:
         last_use: dict[int, int] = {}
         for k, (_, slots) in enumerate(calls):
             last_use.update({s: k for s in slots if s >= inputs and s not in keep})
-        steps = [
-            Step(
-                self._kernel_of(call),
-                slots,
-                tuple([s for s, last in last_use.items() if last == k]),
-            )
-            for k, (call, slots) in enumerate(calls)
-        ]
+        free = {
+            k: tuple([s for s, last in last_use.items() if last == k]) for k in range(len(calls))
+        }
+        steps = [self._step(call, slots, free[k]) for k, (call, slots) in enumerate(calls)]
         infos = tuple([BufferInfo(b.dtype, b.arg, b.src[1].arg) for b in made])
         results = tuple([slot(b) for b in graph.arg])
         return Plan(inputs, infos, results, tuple(steps), graph)
 
-    def _kernel_of(self, call: UOp) -> Kernel | None:
+    def _step(self, call: UOp, slots: tuple[int, ...], free_after: tuple[int, ...]) -> Step:
         body = call.src[0]
         if body.src[0].op is Ops.COPY:
-            return None
-        return self.kernel(body, call.arg.device)
+            return Step(None, slots, free_after)
+        kernel = self.kernel(body, call.arg.device)
+        return Step(kernel, tuple([slots[k] for k in kernel.slots]), free_after)
 
     def kernel(self, body: UOp, device: str) -> Kernel:
         """The compiled kernel of a body, a SINK over PARAMs."""
@@ -155,16 +152,33 @@ class Compiler:
     def source(self, body: UOp, device: str) -> Source:
         """The text of a kernel body for a device."""
         linear = self.linear(body, device)
+        return self._emit(_with_dense_slots(linear, _slots(linear)), device)
+
+    def _emit(self, linear: UOp, device: str) -> Source:
         source = self._backend(device).emit(linear, kernel_name(linear))
         return replace(source, cost_flops=operations(linear), program=linear)
 
     def _compile(self, body: UOp, device: str) -> Kernel:
         backend = self._backend(device)
-        source = self.source(body, device)
+        linear = self.linear(body, device)
+        slots = _slots(linear)
+        source = self._emit(_with_dense_slots(linear, slots), device)
         if settings.debug_level() >= 3:
             _print(source.text)
         launch = backend.load(backend.compile(source))
-        return Kernel(source.entry, launch, source, device)
+        return Kernel(source.entry, launch, source, slots)
+
+
+def _slots(linear: UOp) -> tuple[int, ...]:
+    """The parameters that a kernel still uses: simplification may have removed some."""
+    return tuple(sorted({n.arg[0] for n in linear.src if n.op is Ops.PARAM}))
+
+
+def _with_dense_slots(linear: UOp, slots: tuple[int, ...]) -> UOp:
+    """The parameters numbered 0, 1, ... without gaps."""
+    parameters = [n for n in linear.src if n.op is Ops.PARAM]
+    changes = {n: n.replace(arg=(slots.index(n.arg[0]), n.arg[1])) for n in parameters}
+    return linear.substitute({old: new for old, new in changes.items() if old is not new})
 
 
 def _number(buffer: UOp) -> int:
