@@ -14,6 +14,7 @@ MEANING: dict[str, str] = {
     "NOOPT": "1: no algebra and no choice of axes: one plain loop nest a kernel",
     "SPEC": "1: check the form after every stage",
     "PROOFGRAD_CACHE": "folder for compiled kernels; default $XDG_CACHE_HOME/proofgrad",
+    "POCL_CACHE_DIR": "folder for kernels compiled by PoCL; default pocl in PROOFGRAD_CACHE",
     "NUM_THREADS": "CPU threads; default: what the process may use",
     "NO_COLOR": "1: no colours",
 }
@@ -56,3 +57,9 @@ def cache_folder() -> Path:
         return Path(os.environ["PROOFGRAD_CACHE"])
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "proofgrad"
+
+
+def pocl_cache_folder() -> Path:
+    """Where PoCL keeps compiled kernels between processes."""
+    asked = os.environ.get("POCL_CACHE_DIR")
+    return Path(asked) if asked else cache_folder() / "pocl"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from linear_kernels import (
@@ -22,8 +23,9 @@ from linear_kernels import (
     unpack,
 )
 from proofgrad.backends.opencl import backend
+from proofgrad.backends.opencl.cache import give_pocl_a_cache
 from proofgrad.backends.opencl.emit import emit
-from proofgrad.backends.opencl.runtime import OpenCLBackend, explain_log
+from proofgrad.backends.opencl.runtime import OpenCLBackend, explain_log, first_device
 from proofgrad.core.compile.target import Backend, CompileError, DeviceError, Source
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -134,3 +136,29 @@ def test_missing_pyopencl_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "pyopencl", None)
     with pytest.raises(DeviceError, match=r'pip install "proofgrad\[opencl\]"'):
         OpenCLBackend()
+
+
+def test_device_that_is_not_ieee_is_refused_with_what_it_lacks() -> None:
+    bits = SimpleNamespace(DENORM=1, INF_NAN=2, ROUND_TO_NEAREST=4, CORRECTLY_ROUNDED_DIVIDE_SQRT=8)
+    device = SimpleNamespace(name="Toy", single_fp_config=1 + 2 + 4)
+    platform = SimpleNamespace(get_devices=lambda: [device])
+    cl = SimpleNamespace(device_fp_config=bits, Error=OSError, get_platforms=lambda: [platform])
+    with pytest.raises(DeviceError, match="Toy lacks correctly rounded division"):
+        first_device(cl)
+
+
+def test_cache_that_cannot_be_written_is_one_warning_and_a_folder_of_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("POCL_CACHE_DIR", "/proc/nowhere")
+    with pytest.warns(UserWarning, match="cannot write to /proc/nowhere"):
+        folder = give_pocl_a_cache()
+    assert folder.is_dir()
+
+
+def test_cache_is_kept_in_the_folder_of_the_project(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("POCL_CACHE_DIR", raising=False)
+    monkeypatch.setenv("PROOFGRAD_CACHE", str(tmp_path))
+    assert give_pocl_a_cache() == tmp_path / "pocl"

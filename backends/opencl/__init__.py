@@ -1,6 +1,7 @@
 """OpenCL C for any OpenCL device; PoCL runs it on every CPU.
 
 functions.py: each op in OpenCL C.  emit.py: Linear -> text.  runtime.py: building and running.
+cache.py: where PoCL keeps what it built.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Running OpenCL C on the first OpenCL device, through pyopencl.
 
 Owns: choice and demands of the device, building, buffers, launches. Does not own: the text (emit.py).
-Built kernels are kept on disk by the OpenCL driver itself (PoCL: ~/.cache/pocl), so a Binary here
-is the text again.
+Built kernels are kept on disk by the OpenCL driver itself, so a Binary here is the text again.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from proofgrad.backends.opencl.cache import give_pocl_a_cache
 from proofgrad.backends.opencl.emit import emit
 from proofgrad.core.compile.target import (
     ALL_TYPES,
@@ -36,7 +36,8 @@ class OpenCLBackend:
 
     def __init__(self) -> None:
         self._cl = _import_pyopencl()
-        self.device = _first_device(self._cl)
+        give_pocl_a_cache()
+        self.device = first_device(self._cl)
         self.target = _target(self._cl, self.device)
         self._context = self._cl.Context([self.device])
         self._queue = self._cl.CommandQueue(self._context)
@@ -115,7 +116,7 @@ def _import_pyopencl() -> Any:
     return pyopencl
 
 
-def _first_device(cl: Any) -> Any:
+def first_device(cl: Any) -> Any:
     """The first device that meets every demand. Raises: DeviceError, with what each one lacks."""
     try:
         platforms = cl.get_platforms()
