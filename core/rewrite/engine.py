@@ -17,7 +17,7 @@ from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.journal import Journal
-from proofgrad.core.rewrite.match import Key, Matcher, RuleSet, key_of
+from proofgrad.core.rewrite.match import Candidates, Matcher, RuleSet, key_of
 from proofgrad.core.rewrite.scope import CONSTANT_OPS, scalar_of
 
 # An endless rewrite is noticed after this many applications, plus so many for each node given.
@@ -48,7 +48,7 @@ class Rewriter:
         self._facts = facts
         self._journal = Journal() if journal is None else journal
         self._normal: dict[UOp, UOp] = {}
-        self._candidates: dict[Key, tuple[tuple[Matcher, bool], ...]] = {}
+        self._candidates: Candidates = rulesets[0].joined(self._rulesets) if rulesets else {}
         self._last_rules: deque[str] = deque(maxlen=REMEMBERED_RULES)
         self._applications = 0
 

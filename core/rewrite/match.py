@@ -32,6 +32,7 @@ from proofgrad.core.rewrite.views import compile_view
 
 Test = Callable[[UOp, Env], bool]
 Key = tuple[Any, ...]
+Candidates = dict[Key, "tuple[tuple[Matcher, bool], ...]"]  # with: is there evidence
 KEYED_SOURCES = 3  # sources whose ops choose the candidates
 NOT_VALUES = frozenset(
     {Ops.PARAM, Ops.BUFFER, Ops.INDEX, Ops.SINK, Ops.STORE, Ops.CONST, Ops.UPDATE}
@@ -48,6 +49,7 @@ class RuleSet:
         self._by_op: dict[Ops, list[_Pattern]] = {}
         self._any_op: list[_Pattern] = []
         self._candidates: dict[Key, tuple[Matcher, ...]] = {}
+        self._joined: dict[tuple[RuleSet, ...], Candidates] = {}
         for pattern in [p for rule in self.rules for p in _patterns(rule)]:
             self._add(pattern)
 
@@ -72,6 +74,10 @@ class RuleSet:
             found = tuple([Matcher(p, node.dtype) for p in patterns if p.may_match(node)])
             self._candidates[key] = found
         return found
+
+    def joined(self, rulesets: tuple[RuleSet, ...]) -> Candidates:
+        """The memory of candidates that all rewriters over `rulesets`, of which this is one, share."""
+        return self._joined.setdefault(rulesets, {})
 
 
 def key_of(node: UOp) -> Key:
