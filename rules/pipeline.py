@@ -52,8 +52,8 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     ),
     Stage("legalise", Form.KERNEL, _LEGALISE),
     Stage("accumulators", Form.PROGRAM, Procedure(reductions_to_accumulators)),
+    Stage("vectors", Form.PROGRAM, Procedure(vectorize)),
     Stage("promote small floats", Form.PROGRAM, Procedure(promote_small_floats)),
     Stage("transcendentals", Form.PROGRAM, Procedure(expand_transcendentals, ("native",))),
-    Stage("vectors", Form.PROGRAM, Procedure(vectorize)),
     Stage("linearize", Form.LINEAR, Procedure(linearize)),
 )

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proofgrad.core import settings
-from proofgrad.core.compile.axes import operations
 from proofgrad.core.compile.names import kernel_name
 from proofgrad.core.compile.stages import Library, Stage, run_stages
 from proofgrad.core.compile.target import Backend, Launch, Source
@@ -156,7 +155,7 @@ class Compiler:
 
     def _emit(self, linear: UOp, device: str) -> Source:
         source = self._backend(device).emit(linear, kernel_name(linear))
-        return replace(source, cost_flops=operations(linear), program=linear)
+        return replace(source, program=linear)
 
     def _compile(self, body: UOp, device: str) -> Kernel:
         backend = self._backend(device)

@@ -39,7 +39,7 @@ def _widen(node: UOp, loop: UOp, lanes: int, done: dict[UOp, UOp], at_first: dic
     src = tuple([done[s] for s in node.src])
     match node.op:
         case Ops.INDEX:
-            return _index(node, src, loop, at_first)
+            return _index(node, src, loop, lanes, at_first)
         case Ops.LOAD:
             moves = src[0] is not node.src[0] and _is_vector_access(node.src[0], loop, src[0])
             return node.replace(src=src, dtype=node.dtype.vec(lanes) if moves else node.dtype)
@@ -69,11 +69,16 @@ def _spread(value: UOp, lanes: int) -> UOp:
     return UOp(Ops.BROADCAST, value.dtype.vec(lanes), (value,))
 
 
-def _index(node: UOp, src: tuple[UOp, ...], loop: UOp, at_first: dict[UOp, UOp]) -> UOp:
+def _index(
+    node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, at_first: dict[UOp, UOp]
+) -> UOp:
     """The INDEX of a contiguous access names its first element; a gather has a vector of them."""
     gate = src[2:]
-    if coefficient(node.src[1], loop) == 1:
+    step = coefficient(node.src[1], loop)
+    if step == 1:
         return node.replace(src=(src[0], at_first[node.src[1]], *gate))
+    if step == 0 and gate and gate[0].dtype.lanes > 1:  # the same element, gated lane by lane
+        return node.replace(src=(src[0], _spread(src[1], lanes), *gate))
     return node.replace(src=(src[0], src[1], *gate))
 
 
