@@ -89,15 +89,17 @@ class _Run:
         if node.op is Ops.CONST:
             is_splat = node.dtype.lanes > 1 and not isinstance(node.arg, tuple)
             return (node.arg,) * node.dtype.lanes if is_splat else node.arg
-        if node.op is Ops.BROADCAST:
-            return (self.value(node.src[0]),) * node.dtype.lanes
+        if node.op is Ops.BROADCAST and node.src[0].op is Ops.CONST:
+            return (node.src[0].arg,) * node.dtype.lanes
         return self.values[node]
 
     def step(self, node: UOp) -> None:
         source = node.src
         match node.op:
-            case Ops.PARAM | Ops.CONST | Ops.BROADCAST | Ops.INDEX | Ops.END | Ops.SINK:
+            case Ops.PARAM | Ops.CONST | Ops.INDEX | Ops.END | Ops.SINK:
                 return
+            case Ops.BROADCAST:
+                self.values[node] = (self.value(source[0]),) * node.dtype.lanes
             case Ops.LOAD:
                 self.values[node] = self.load(node)
             case Ops.STORE:

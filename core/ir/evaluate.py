@@ -117,15 +117,17 @@ def _int_to_float(value: int, dtype: DType) -> float:
     More than 53 bits are cut to 53 with a sticky last one (round to odd), which the second rounding
     cannot tell from the exact number. Source: Boldo and Melquiond, "Emulation of FMA", 2008.
     """
-    spare = value.bit_length() - 53
-    if spare <= 0:
-        return round_float(float(value), dtype)
-    if dtype is dtypes.float64:
-        return float(value) if spare <= 1024 - 53 else math.copysign(math.inf, value)
-    magnitude = abs(value)
-    kept = magnitude >> spare | (magnitude & ((1 << spare) - 1) != 0)
-    rounded = math.ldexp(float(kept), spare) if spare < 900 else math.inf
-    return round_float(math.copysign(rounded, value), dtype)
+    sign, magnitude = (-1.0, -value) if value < 0 else (1.0, value)
+    spare = magnitude.bit_length() - 53
+    if spare > 1024 - 53:  # 2**1024 or more
+        return sign * math.inf
+    if spare > 0 and dtype is not dtypes.float64:
+        is_inexact = magnitude & ((1 << spare) - 1) != 0
+        magnitude = (magnitude >> spare | is_inexact) << spare
+    try:
+        return round_float(sign * float(magnitude), dtype)
+    except OverflowError:  # of a number that rounds up to 2**1024
+        return sign * math.inf
 
 
 def _saturate(value: float, dtype: DType) -> int:
