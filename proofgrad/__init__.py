@@ -1,1 +1,69 @@
-"""proofgrad: a deep-learning framework and tensor compiler whose every rewrite rule is proven."""
+"""proofgrad: a deep-learning framework and tensor compiler whose every rewrite rule is proven.
+
+Owns: the names that users import, each loaded when first asked for, so that a plain import costs
+little. Does not own: anything behind them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from proofgrad import nn
+    from proofgrad.core.ir.dtypes import dtypes
+    from proofgrad.core.ir.ops import Ops
+    from proofgrad.core.ir.shapes import ShapeError
+    from proofgrad.core.ir.uop import UOp
+    from proofgrad.core.tensor.counters import GlobalCounters
+    from proofgrad.core.tensor.device import Device
+    from proofgrad.core.tensor.errors import DeviceError, DtypeError
+    from proofgrad.core.tensor.tensor import Tensor
+    from proofgrad.gradcheck import gradcheck
+    from proofgrad.helpers import Context
+
+__all__ = [
+    "Context",
+    "Device",
+    "DeviceError",
+    "DtypeError",
+    "GlobalCounters",
+    "Ops",
+    "ShapeError",
+    "Tensor",
+    "UOp",
+    "dtypes",
+    "gradcheck",
+    "nn",
+]
+__version__ = "0.1.0"
+
+_HOME = {
+    "Context": "proofgrad.helpers",
+    "Device": "proofgrad.core.tensor.device",
+    "DeviceError": "proofgrad.core.tensor.errors",
+    "DtypeError": "proofgrad.core.tensor.errors",
+    "GlobalCounters": "proofgrad.core.tensor.counters",
+    "Ops": "proofgrad.core.ir.ops",
+    "ShapeError": "proofgrad.core.ir.shapes",
+    "Tensor": "proofgrad.core.tensor.tensor",
+    "UOp": "proofgrad.core.ir.uop",
+    "dtypes": "proofgrad.core.ir.dtypes",
+    "gradcheck": "proofgrad.gradcheck",
+}
+_NEEDS_MACHINES = frozenset({"Device", "Tensor", "gradcheck"})
+
+
+def __getattr__(name: str) -> Any:
+    if name == "nn":
+        return import_module("proofgrad.nn")
+    if name not in _HOME:
+        raise AttributeError(f"module 'proofgrad' has no attribute {name!r}")
+    if name in _NEEDS_MACHINES:
+        import_module("proofgrad.wiring").connect()
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
