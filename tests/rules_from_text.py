@@ -1,0 +1,24 @@
+"""Rule sets straight from the text of rule files, for tests of the engine. No evidence is asked for.
+
+Owns: that short cut, which exists in tests only. Does not own: the gate (core/rewrite/ledger.py).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from proofgrad.core.rewrite.match import RuleSet
+from proofgrad.rules.library import library_names, rule_file
+from proofgrad.verify.dsl.parser import parse_rules
+
+
+def rules_from(text: str) -> RuleSet:
+    """The rules of `text` as a set without evidence."""
+    parsed = parse_rules(text)
+    return RuleSet(parsed.ruleset, parsed.rules)
+
+
+@cache
+def unproven_library() -> dict[str, RuleSet]:
+    """Every set of the library as it stands in its file."""
+    return {name: rules_from(rule_file(name).read_text()) for name in library_names()}
