@@ -1,10 +1,11 @@
 """Measures the error of exp2, log2 and sin in ULP: the bounds of docs/numerics.md are its output.
 
 Owns: the reference values, the samples, and the measure. Does not own: the functions themselves
-(core/compile/transcendental.py), whose graphs it runs operation by operation with numpy.
+(core/compile/transcendental.py), whose graphs it compiles for the CPU. `run_with_numpy` runs them
+operation by operation instead; tests compare the two.
 
     python benchmarks/ulp_check.py          # every float16 and bfloat16, samples of the others
-    python benchmarks/ulp_check.py --all    # all 2**32 float32 values as well: about an hour
+    python benchmarks/ulp_check.py --all    # all 2**32 float32 values as well: some minutes
 
 References: float64 for the small formats and float32, the 64-bit significands of x87 for float64
 (both from the C library, whose own error is a thousandth of the ULPs measured here).
@@ -13,18 +14,20 @@ References: float64 for the small formats and float32, the 64-bit significands o
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy
+from proofgrad.backends.cpu import backend as cpu_backend
 from proofgrad.core.compile.transcendental import expand_transcendentals
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import AxisRole, UOp
 
-CHUNK = 1 << 18
+CHUNK = 1 << 15  # its arrays fit the cache
 SAMPLES = 1 << 22
 FUNCTIONS = {Ops.EXP2: numpy.exp2, Ops.LOG2: numpy.log2, Ops.SIN: numpy.sin}
 
@@ -89,7 +92,7 @@ class Worst:
 def ulp_errors(op: Ops, dtype: DType, x: Any) -> tuple[Any, Any]:
     """Errors in units in the last place, and which NaNs, infinities or zeros are wrong."""
     storage = STORAGES[dtype]
-    got = run(op, dtype, x)
+    got = run_on_cpu(op, dtype)(x)
     exact = FUNCTIONS[op](x.astype(storage.reference))
     rounded = round_to(exact, dtype)
     special = ~numpy.isfinite(rounded) | (rounded == 0) | ~numpy.isfinite(got)
@@ -104,7 +107,43 @@ def ulp_errors(op: Ops, dtype: DType, x: Any) -> tuple[Any, Any]:
     return numpy.where(wrong | numpy.isnan(errors), 0, errors), wrong
 
 
-def run(op: Ops, dtype: DType, x: Any) -> Any:
+@functools.cache
+def run_on_cpu(op: Ops, dtype: DType) -> Callable[[Any], Any]:
+    """The expansion of `op` compiled for this machine, as a function of at most CHUNK values."""
+    machine = cpu_backend()
+    lanes = machine.target.lanes(dtypes.float32)
+    source = machine.emit(map_kernel(op, dtype, lanes), f"check_{op.name.lower()}_{dtype.name}")
+    launch = machine.load(machine.compile(source))
+    output, values = (machine.alloc(CHUNK * dtype.itemsize) for _ in range(2))
+
+    def call(x: Any) -> Any:
+        bits = to_bits(x, dtype)
+        machine.copyin(values, memoryview(bits))
+        launch([output, values])
+        result = numpy.empty_like(bits)
+        machine.copyout(memoryview(result), output)
+        return from_bits(result, dtype)
+
+    return call
+
+
+def map_kernel(op: Ops, dtype: DType, lanes: int) -> UOp:
+    """Linear: output[i] = op(values[i]) for CHUNK values, `lanes` at a time."""
+    output, values = (UOp(Ops.PARAM, dtype, (), (slot, CHUNK)) for slot in range(2))
+    size, width = (UOp.const(dtypes.int64, n) for n in (CHUNK // lanes, lanes))
+    step = UOp(Ops.RANGE, dtypes.int64, (size,), (0, AxisRole.LOOP))
+    first = step * width
+    load = UOp(Ops.LOAD, dtype.vec(lanes), (UOp(Ops.INDEX, dtype, (values, first)),))
+    value = expand_transcendentals(UOp(op, load.dtype, (load,)))
+    store = UOp(Ops.STORE, dtypes.void, (UOp(Ops.INDEX, dtype, (output, first)), value))
+    order = store.toposort()
+    constants = [n for n in order if n.op is Ops.CONST or n.op is Ops.BROADCAST]
+    before = [output, values, *constants, step]
+    after = [n for n in order if n not in set(before)]
+    return UOp(Ops.LINEAR, dtypes.void, (*before, *after, UOp(Ops.END, dtypes.void, (step,))))
+
+
+def run_with_numpy(op: Ops, dtype: DType, x: Any) -> Any:
     """The expansion of `op` on the values `x`, done with numpy operation by operation."""
     variable = UOp(Ops.LOAD, dtype)
     root = expand_transcendentals(UOp(op, dtype, (variable,)))
@@ -140,6 +179,7 @@ _NUMPY = {
     Ops.FDIV: numpy.divide,
     Ops.NEG: numpy.negative,
     Ops.TRUNC: numpy.trunc,
+    Ops.SQRT: numpy.sqrt,
     Ops.AND: numpy.bitwise_and,
     Ops.OR: numpy.bitwise_or,
     Ops.XOR: numpy.bitwise_xor,
@@ -164,6 +204,12 @@ def from_bits(bits: Any, dtype: DType) -> Any:
     return bits.view(STORAGES[dtype].values)
 
 
+def to_bits(values: Any, dtype: DType) -> Any:
+    if dtype is dtypes.bfloat16:
+        return (values.view(numpy.uint32) >> 16).astype(numpy.uint16)
+    return numpy.ascontiguousarray(values).view(STORAGES[dtype].bits)
+
+
 def bit_patterns(dtype: DType, is_complete: bool, samples: int) -> Iterator[Any]:
     """Bits of values: all of them, or those near special values and a seeded random sample."""
     bits = STORAGES[dtype].bits
@@ -172,7 +218,8 @@ def bit_patterns(dtype: DType, is_complete: bool, samples: int) -> Iterator[Any]
         for start in range(0, count, CHUNK):
             yield numpy.arange(start, min(start + CHUNK, count), dtype=bits)
         return
-    yield _special_patterns(dtype)
+    special = _special_patterns(dtype)
+    yield from (special[start : start + CHUNK] for start in range(0, len(special), CHUNK))
     random = numpy.random.default_rng(2026)
     integer = numpy.int32 if dtype.bits == 32 else numpy.int64
     value = STORAGES[dtype].values

@@ -234,8 +234,11 @@ def _vector_choice(nodes: list[UOp], loop: UOp, lanes: int) -> VectorChoice | No
         fitting = lanes if size > lanes else None
     if fitting is None:
         return None
-    loads = [n.src[0].src[1] for n in nodes if n.op is Ops.LOAD]
-    gathers = sum(coefficient(i, loop) not in (0, 1) for i in loads)
+    accesses = [n.src[0].src[1] for n in nodes if n.op in (Ops.LOAD, Ops.STORE)]
+    steps = [coefficient(index, loop) for index in accesses]
+    gathers = sum(step not in (0, 1) for step in steps)
+    if gathers > steps.count(1):
+        return None  # lanes filled one by one cost more than they save
     return VectorChoice(loop, fitting, gathers)
 
 
