@@ -16,6 +16,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 from proofgrad.core.rewrite.rule import Rule
 from proofgrad.verify.dsl.elaborate import Elaborator, FileHeader, place_of
 from proofgrad.verify.dsl.errors import Place, RuleError, RuleSyntaxError, Source
+from proofgrad.verify.dsl.termination import check_termination
 
 MAX_FILE_BYTES = 1 << 20  # a hand-written file is some 10 KiB; larger is a mistake or an attack
 MAX_DEPTH = 60  # levels of the syntax tree of one rule; keeps every later recursion shallow
@@ -30,8 +31,11 @@ class ParsedFile:
     rules: tuple[Rule, ...]
 
 
-def parse_rules(text: str, filename: str = "<text>") -> ParsedFile:
+def parse_rules(text: str, filename: str = "<text>", check_order: bool = True) -> ParsedFile:
     """The rules of a file's text.
+
+    check_order: refuse a rule that does not go down in the order that makes rewriting end. Without
+    it the rules may be looked at and proven, but must not be run.
 
     Raises: RuleSyntaxError, RuleError (both ValueError), with the place; then nothing is returned.
     Example:
@@ -44,8 +48,10 @@ def parse_rules(text: str, filename: str = "<text>") -> ParsedFile:
     header, *items = tree.children
     ruleset = _header(header, source)
     rules: dict[str, Rule] = {}
+    places: dict[str, Place] = {}
     for item in items:
         rule, name_token = _item(item, ruleset, source)
+        places.setdefault(rule.name, place_of(name_token))
         if rule.name in rules:
             raise RuleError(
                 source,
@@ -54,6 +60,9 @@ def parse_rules(text: str, filename: str = "<text>") -> ParsedFile:
                 " choose another",
             )
         rules[rule.name] = rule
+    upward = check_termination(tuple(rules.values())) if check_order else None
+    if upward is not None:
+        raise RuleError(source, places[upward[0].name], upward[1])
     return ParsedFile(ruleset.name, ruleset.domains, tuple(rules.values()))
 
 

@@ -1,0 +1,203 @@
+"""Does rewriting end? Each rule must go down in one stated order, whatever its variables stand for.
+
+Owns: the order, which is three measures compared one after the other, and the message about a rule
+that does not go down. Each measure gives every operation a polynomial that grows with each of its
+arguments, so that a step anywhere in a graph makes the measure of the whole graph smaller; the
+polynomials of commutative operations are symmetric, so that exchanging operands changes nothing.
+
+Not proven here: rules with views. Their right side must not weigh more in the first measure, given
+what the view promises; that a view does not answer again on its own answer is its own contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from proofgrad.core.rewrite.rule import (
+    Apply,
+    Calc,
+    Const,
+    Fact,
+    Lit,
+    Node,
+    Rule,
+    RuleKind,
+    Term,
+    Var,
+    View,
+)
+from proofgrad.verify.dsl.polynomial import (
+    Polynomial,
+    add,
+    always_positive,
+    multiply,
+    never_negative,
+    number,
+    scale,
+    variable,
+)
+
+Interpretation = Callable[[str, Sequence[Polynomial]], Polynomial]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A weight for terms: `constant` for constants, `least` for any other leaf, `of` for the rest."""
+
+    name: str
+    constant: int
+    least: int
+    of: Interpretation
+
+
+def _division_load(op: str, args: Sequence[Polynomial]) -> Polynomial:
+    """Floor divisions and remainders, and what stands below them; legalising copies it 6 times."""
+    if op in ("FLOORDIV", "MOD"):
+        return add(scale(add(*args), 8), number(1))
+    return add(*args)
+
+
+def _weighted_size(op: str, args: Sequence[Polynomial]) -> Polynomial:
+    """Size, where products multiply, so that (x + y) * c weighs more than x * c + y * c."""
+    match op:
+        case "MUL":
+            return multiply(*args)
+        case "MULACC":
+            return add(multiply(args[0], args[1]), args[2], number(2))
+        case "FLOORDIV":
+            return add(multiply(args[0], args[0]), args[1], number(1))
+        case "MOD":
+            return add(multiply(args[0], args[0]), args[1], number(2))
+        case "REDUCE" | "REDUCE_AXIS":
+            return scale(multiply(args[0], args[0]), 2)
+        case "WHERE":
+            return add(*args, number(3))
+        case _:
+            return add(*args, number(1))
+
+
+def _depth_of_constants(op: str, args: Sequence[Polynomial]) -> Polynomial:
+    """Heavier the deeper a constant stands in a sum."""
+    match op:
+        case "ADD":
+            return add(multiply(*args), number(1))
+        case "NEG":
+            return scale(args[0], 2)
+        case _:
+            return add(*args, number(1))
+
+
+MEASURES = (
+    Measure("division load", 0, 0, _division_load),
+    Measure("weighted size", 2, 3, _weighted_size),
+    Measure("depth of constants", 1, 2, _depth_of_constants),
+)
+
+
+def check_termination(rules: Sequence[Rule]) -> tuple[Rule, str] | None:
+    """The first rewrite rule that does not go down, and why; None if all do."""
+    for rule in rules:
+        if rule.kind is RuleKind.REWRITE and not goes_down(rule):
+            return rule, _reason(rule, rules)
+    return None
+
+
+def goes_down(rule: Rule) -> bool:
+    """Whether the right side of a rewrite rule is smaller than the left, for all variables."""
+    for measure in MEASURES:
+        difference = _Weights(rule, measure).difference()
+        if rule.views:
+            return never_negative(difference)
+        if always_positive(difference):
+            return True
+        if not never_negative(difference):
+            return False
+    return False
+
+
+class _Weights:
+    """The weights of the terms of one rule under one measure."""
+
+    def __init__(self, rule: Rule, measure: Measure) -> None:
+        self._rule = rule
+        self._measure = measure
+        self._never_constant = _never_constant(rule)
+        self._known: dict[Term, Polynomial] = {}
+        for view in rule.views:
+            self._keep_promise(view)
+
+    def difference(self) -> Polynomial:
+        """The weight of the left side minus that of the right."""
+        right = self._rule.right[0]
+        assert right is not None
+        return add(self._of(self._rule.left), scale(self._of(right), -1))
+
+    def _keep_promise(self, view: View) -> None:
+        """What a view takes apart weighs as much as its parts together, or more."""
+        slack = variable(f"more than {view.function}", 0)
+        parts = [variable(name, 0) for name, sort in view.outputs if sort == "term"]
+        for whole in view.inputs:
+            if isinstance(whole, Var | Node):
+                self._known[whole] = add(slack, *parts)
+
+    def _of(self, term: Term) -> Polynomial:
+        if term in self._known:
+            return self._known[term]
+        match term:
+            case Var(name, _):
+                measure = self._measure
+                least = measure.least if name in self._never_constant else measure.constant
+                return variable(name, least)
+            case Const() | Lit() | Calc():
+                return number(self._measure.constant)
+            case Node(op, src, _):
+                sources = [s for s in src if not (isinstance(s, Var) and s.type == "ranges")]
+                return self._measure.of(op, [self._of(s) for s in sources])
+
+
+def _never_constant(rule: Rule) -> set[str]:
+    """Variables that are surely not constants: the whole left side, or those with lo != hi."""
+    names = {rule.left.name} if isinstance(rule.left, Var) else set()
+    for condition in (*rule.where, *rule.when):
+        match condition:
+            case Apply("!=", (Apply("lo", (Fact(Var(a, _)),)), Apply("hi", (Fact(Var(b, _)),)))):
+                names |= {a} if a == b else set()
+    return names
+
+
+def _reason(rule: Rule, rules: Sequence[Rule]) -> str:
+    partner = next((r for r in rules if r is not rule and _undoes(rule, r)), None)
+    if partner is not None:
+        return (
+            f"rule {rule.name!r} undoes rule {partner.name!r} of line {partner.line}: together they"
+            " never end; keep one of them"
+        )
+    return (
+        f"rule {rule.name!r} does not go down: its right side is not smaller than its left in the"
+        " order of rules/README.md, so rewriting may not end; turn it round or leave it out"
+    )
+
+
+def _undoes(rule: Rule, other: Rule) -> bool:
+    if other.kind is not RuleKind.REWRITE or other.right[0] is None or rule.right[0] is None:
+        return False
+    renaming: dict[str, str] = {}
+    return _same(rule.left, other.right[0], renaming) and _same(rule.right[0], other.left, renaming)
+
+
+def _same(a: Term, b: Term, renaming: dict[str, str]) -> bool:
+    """Equal but for the names of variables; all constants are alike."""
+    match a, b:
+        case (Var(x, _), Var(y, _)):
+            return renaming.setdefault(x, y) == y
+        case ((Const() | Lit() | Calc()), (Const() | Lit() | Calc())):
+            return True
+        case (Node(op, src, _), Node(other_op, other_src, _)):
+            return (
+                op == other_op
+                and len(src) == len(other_src)
+                and all([_same(s, t, renaming) for s, t in zip(src, other_src)])
+            )
+        case _:
+            return False
