@@ -11,7 +11,7 @@ here: an endless rewrite raises RewriteError and names the rules.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp
@@ -31,8 +31,53 @@ class RewriteError(RuntimeError):
     """A rule set that does not end, or a rule that changed a type: an error of the rules."""
 
 
+class EndlessRewriteError(Exception):
+    """The normal form of `node` would contain the normal form of `node`."""
+
+    def __init__(self, node: UOp) -> None:
+        super().__init__()
+        self.node = node
+
+
 class NotDifferentiable(ValueError):
     """An operation with no COTANGENT rule."""
+
+
+Step = Callable[[UOp, tuple[UOp, ...]], UOp]
+
+
+def settle(root: UOp, step: Step, normal: dict[UOp, UOp]) -> UOp:
+    """The normal form of `root`, sources first; `normal` remembers all that were found.
+
+    `step(node, normal sources)` gives the node to go on with, or `node` itself if it is normal.
+    Raises: EndlessRewriteError if a node comes up below its own replacement.
+    """
+    becomes: dict[UOp, UOp] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if node in normal:
+            stack.pop()
+            continue
+        following = becomes.get(node)
+        if following is not None:
+            if following not in normal:
+                raise EndlessRewriteError(node)
+            normal[node] = normal[following]
+            stack.pop()
+            continue
+        sources = [normal.get(source) for source in node.src]
+        if None in sources:
+            stack.extend([s for s in reversed(node.src) if s not in normal])
+            continue
+        following = step(node, tuple(sources))  # type: ignore[arg-type]
+        if following is node:
+            normal[node] = node
+            stack.pop()
+        else:
+            becomes[node] = following
+            stack.append(following)
+    return normal[root]
 
 
 class Rewriter:
@@ -51,39 +96,18 @@ class Rewriter:
         self._candidates: Candidates = rulesets[0].joined(self._rulesets) if rulesets else {}
         self._last_rules: deque[str] = deque(maxlen=REMEMBERED_RULES)
         self._applications = 0
+        self._root: UOp | None = None
 
     def rewrite(self, root: UOp) -> UOp:
         """The normal form of `root`. Raises: RewriteError if the rules do not end."""
-        normal = self._normal
-        becomes: dict[UOp, UOp] = {}
         self._applications = 0
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            if node in normal:
-                stack.pop()
-                continue
-            following = becomes.get(node)
-            if following is not None:
-                if following not in normal:
-                    raise self._loop(node)
-                normal[node] = normal[following]
-                stack.pop()
-                continue
-            sources = [normal.get(source) for source in node.src]
-            if None in sources:
-                stack.extend([s for s in reversed(node.src) if s not in normal])
-                continue
-            following = self._step(node, tuple(sources), root)  # type: ignore[arg-type]
-            if following is node:
-                normal[node] = node
-                stack.pop()
-            else:
-                becomes[node] = following
-                stack.append(following)
-        return normal[root]
+        self._root = root
+        try:
+            return settle(root, self._step, self._normal)
+        except EndlessRewriteError as error:
+            raise self._endless(error.node) from None
 
-    def _step(self, node: UOp, sources: tuple[UOp, ...], root: UOp) -> UOp:
+    def _step(self, node: UOp, sources: tuple[UOp, ...]) -> UOp:
         """`node` over its normal sources, in canonical order; if it is that already, one rule."""
         if node.op in COMMUTATIVE and not self._in_order(sources):
             sources = sources[::-1]
@@ -99,7 +123,7 @@ class Rewriter:
         for matcher, proven in candidates:
             result = matcher.apply(node, facts)
             if result is not None and result is not node:
-                self._count(matcher, proven, node, result, root)
+                self._count(matcher, proven, node, result)
                 return result
         return node
 
@@ -116,7 +140,7 @@ class Rewriter:
     def _sorted(self, first: UOp, second: UOp) -> bool:
         return self._facts.order_key(first) <= self._facts.order_key(second)
 
-    def _count(self, matcher: Matcher, proven: bool, node: UOp, result: UOp, root: UOp) -> None:
+    def _count(self, matcher: Matcher, proven: bool, node: UOp, result: UOp) -> None:
         name = matcher.rule.full_name
         if result.dtype is not node.dtype or result.shape != node.shape:
             raise RewriteError(
@@ -126,12 +150,12 @@ class Rewriter:
         self._journal.record(name, proven)
         self._last_rules.append(name)
         self._applications += 1
-        if self._applications >= FREE_APPLICATIONS and not self._applications % FREE_APPLICATIONS:
-            allowed = FREE_APPLICATIONS + APPLICATIONS_PER_NODE * len(root.toposort())
+        if not self._applications % FREE_APPLICATIONS and self._root is not None:
+            allowed = FREE_APPLICATIONS + APPLICATIONS_PER_NODE * len(self._root.toposort())
             if self._applications >= allowed:
-                raise self._loop(node)
+                raise self._endless(node)
 
-    def _loop(self, node: UOp) -> RewriteError:
+    def _endless(self, node: UOp) -> RewriteError:
         rules = ", ".join(self._last_rules)
         return RewriteError(
             f"rewriting does not end; the last rules were {rules}; one of them must go down in the"
