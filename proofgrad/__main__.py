@@ -1,0 +1,59 @@
+"""`python -m proofgrad COMMAND`: the command line.
+
+Owns: arguments, exit codes. Does not own: what the commands do (commands.py, demo.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and their arguments."""
+    top = argparse.ArgumentParser(
+        prog="python -m proofgrad",
+        description="A deep-learning framework and tensor compiler whose every rewrite is proven.",
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    demo = commands.add_parser("demo", help="train a small network on handwritten digits")
+    demo.add_argument("--epochs", type=_positive, default=None, help="passes over the data")
+    demo.add_argument("--device", default=None, help="where to train, such as CPU or CL")
+    commands.add_parser("stages", help="print the compiler: every stage, in order")
+    rules = commands.add_parser("rules", help="list the rule sets, or the rules of one set")
+    rules.add_argument("ruleset", nargs="?", help="a set, such as algebra")
+    commands.add_parser("doctor", help="say what works on this machine, and what is missing")
+    return top
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not 1 or more")
+    return number
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 if it worked, 1 if not."""
+    asked = parser().parse_args(arguments)
+    from proofgrad import commands
+
+    try:
+        match asked.command:
+            case "demo":
+                commands.demo(asked.epochs, asked.device)
+            case "stages":
+                print(commands.stages())
+            case "rules":
+                print(commands.rules(asked.ruleset))
+            case "doctor":
+                print(commands.doctor())
+    except (RuntimeError, ValueError) as error:
+        print(f"{asked.command}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
