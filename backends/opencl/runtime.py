@@ -26,7 +26,8 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
 
 GROUP_SIZE = 64  # work items a group: a multiple of every machine's vector width
-BUILD_OPTIONS = ("-cl-fp32-correctly-rounded-divide-sqrt",)
+# -w: comparing a value with itself, as a NaN check does, is no reason to warn.
+BUILD_OPTIONS = ("-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 
 
 class OpenCLBackend:
