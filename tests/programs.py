@@ -82,7 +82,9 @@ def elements(draw: st.DrawFn, dtype: DType, count: int) -> list[Any]:
         return [bool(b) for b in rng.integers(0, 2, count)]
     if dtype.is_float:
         plain = [float(np.float32(x)) for x in rng.normal(size=count)]
-        edges = [float(np.float32(FLOAT_EDGES[k])) for k in rng.integers(0, len(FLOAT_EDGES), count)]
+        edges = [
+            float(np.float32(FLOAT_EDGES[k])) for k in rng.integers(0, len(FLOAT_EDGES), count)
+        ]
         return [e if rng.random() < 0.2 else p for e, p in zip(edges, plain)]
     assert dtype.lo is not None and dtype.hi is not None
     edges = [e for e in INT_EDGES if dtype.lo <= e <= dtype.hi] + [dtype.lo, dtype.hi]
@@ -162,7 +164,9 @@ def movement(draw: st.DrawFn, source: UOp) -> UOp:
         case "reshape":
             node = UOp(Ops.RESHAPE, dtype, (source,), draw(factorings(prod(shape))))
         case "permute":
-            node = UOp(Ops.PERMUTE, dtype, (source,), tuple(draw(st.permutations(range(len(shape))))))
+            node = UOp(
+                Ops.PERMUTE, dtype, (source,), tuple(draw(st.permutations(range(len(shape)))))
+            )
         case "expand":
             extra = draw(st.integers(2, 3))
             spread = UOp(Ops.RESHAPE, dtype, (source,), (1, *shape))

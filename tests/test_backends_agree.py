@@ -15,15 +15,28 @@ from oracle import evaluate_tensor, from_bytes, numpy_dtype, to_bytes
 from programs import Program, programs
 
 import proofgrad  # noqa: F401  (wires the machines to the core)
+from proofgrad.backends.reference import ReferenceBackend
+from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.tensor.device import Device
 from proofgrad.core.tensor.realize import host_buffer, read
 
 RARE = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 EVERY = (dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32, dtypes.uint32,
          dtypes.int64, dtypes.uint64, dtypes.float16, dtypes.float32, dtypes.float64)  # fmt: skip
-MACHINES = ("CPU", "REFERENCE")
+MACHINES = ("CPU", "REFERENCE", "CHECKED")
+
+
+def cpu_programs_on_the_reference() -> ReferenceBackend:
+    """Runs what was compiled for a CPU (vectors, threads, unrolled) with every access checked."""
+    backend = ReferenceBackend()
+    backend.target = Target("CHECKED", vector_bytes=32, threads=2)
+    return backend
+
+
+Device.register("CHECKED", cpu_programs_on_the_reference)
 
 
 def run_on(device: str, program: Program) -> np.ndarray:

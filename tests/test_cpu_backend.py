@@ -40,6 +40,7 @@ from proofgrad.backends import reference
 from proofgrad.backends.cpu import backend
 from proofgrad.backends.cpu.backend import CpuBackend
 from proofgrad.backends.cpu.cache import DiskCache
+from proofgrad.backends.cpu.codegen import Host
 from proofgrad.backends.cpu.memory import Pool
 from proofgrad.core.compile.target import Backend, CompileError, Source
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -55,6 +56,17 @@ FLOAT, INT = dtypes.float32, dtypes.int32
 @pytest.fixture(scope="module")
 def cpu(tmp_path_factory: pytest.TempPathFactory) -> CpuBackend:
     opened = backend()
+    opened.cache = DiskCache(tmp_path_factory.mktemp("kernels"))
+    return opened
+
+
+@pytest.fixture(scope="module")
+def plain_cpu(tmp_path_factory: pytest.TempPathFactory) -> CpuBackend:
+    """This host without its vector extensions: what an old machine would run."""
+    new = [f for f in Host().features if f.startswith(("avx", "amx", "fma", "f16c", "v", "sse4"))]
+    if not new:
+        pytest.skip("the features of this processor have no names that are known here")
+    opened = CpuBackend(Host(without=new))
     opened.cache = DiskCache(tmp_path_factory.mktemp("kernels"))
     return opened
 
@@ -86,6 +98,29 @@ def test_cast_of_edge_values_is_bitwise_the_reference(
     rows = [(value,) for value in edge_values(dtype)]
     casts = [(Ops.CAST, target) for target in dtypes.all]
     assert lane_differences(cpu, casts, (dtype,), rows, lanes)[:5] == []
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("dtype", dtypes.all, ids=lambda d: d.name)
+def test_old_machine_computes_the_same_bits(
+    plain_cpu: CpuBackend, dtype: DType, lanes: int
+) -> None:
+    groups = {} if dtype in SMALL_FLOATS else ops_by_operands(dtype)
+    groups[dtype,] = [*groups.get((dtype,), []), *[(Ops.CAST, target) for target in dtypes.all]]
+    wrong = []
+    for sources, results in groups.items():
+        wrong += lane_differences(plain_cpu, results, sources, operand_rows(sources), lanes)
+    assert wrong[:5] == []
+
+
+def test_old_machine_converts_every_float16(plain_cpu: CpuBackend) -> None:
+    every = unpack(b"".join([n.to_bytes(2, "little") for n in range(2**16)]), dtypes.float16)
+    rows = [(value,) for value in every]
+    source = (dtypes.float16,)
+    assert lane_differences(plain_cpu, [(Ops.CAST, FLOAT)], source, rows, 4)[:5] == []
+    near = [(v * (1 + s * 2.0**-12) if abs(v) < 1e4 else v,) for v in every for s in (-1, 0, 1)]
+    to_half = [(Ops.CAST, dtypes.float16)]
+    assert lane_differences(plain_cpu, to_half, (FLOAT,), near, 4)[:5] == []
 
 
 @pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=lambda d: d.name)

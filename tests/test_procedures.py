@@ -66,6 +66,12 @@ def test_axis_procedures_keep_the_values(program: Program) -> None:
     expected = oracle_of(program)
     merged = merge_loops(kernel)
     chosen = choose_axes(merged, CPU)
-    for changed in (kernel, merged, chosen, unroll_upcasts(chosen), share_out_work_items(merged, GPU)):
+    for changed in (
+        kernel,
+        merged,
+        chosen,
+        unroll_upcasts(chosen),
+        share_out_work_items(merged, GPU),
+    ):
         check_form(Form.KERNEL, changed)
         assert stored(changed, program) == expected
