@@ -107,10 +107,10 @@ def _lossless(a: DType, b: DType) -> bool:
     match a.kind, b.kind:
         case Kind.BOOL, _:
             return True
-        case (Kind.SIGNED | Kind.UNSIGNED), (Kind.SIGNED | Kind.UNSIGNED):
+        case ((Kind.SIGNED | Kind.UNSIGNED), (Kind.SIGNED | Kind.UNSIGNED)):
             assert a.lo is not None and a.hi is not None and b.lo is not None and b.hi is not None
             return b.lo <= a.lo and a.hi <= b.hi
-        case (Kind.SIGNED | Kind.UNSIGNED), Kind.FLOAT:
+        case ((Kind.SIGNED | Kind.UNSIGNED), Kind.FLOAT):
             largest_run = PRECISION[b]
             return a.bits - (a.kind is Kind.SIGNED) <= largest_run
         case Kind.FLOAT, Kind.FLOAT:

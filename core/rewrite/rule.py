@@ -179,7 +179,9 @@ class Rule:
 
 # -- JSON ---------------------------------------------------------------------------------------
 
-_CLASSES = {c.__name__: c for c in (Var, Const, Lit, Node, Calc, Num, Name, Apply, Fact, Text, View)}
+_CLASSES = {
+    c.__name__: c for c in (Var, Const, Lit, Node, Calc, Num, Name, Apply, Fact, Text, View)
+}
 
 
 def rule_to_json(rule: Rule) -> dict[str, Any]:
