@@ -35,18 +35,17 @@ class CpuBackend:
 
     name = "CPU"
 
-    def __init__(self) -> None:
-        self.host = Host()
+    def __init__(self, host: Host | None = None) -> None:
+        self.host = Host() if host is None else host
         self.cache = DiskCache(settings.cache_folder() / "cpu")
         count = thread_count(settings.number("NUM_THREADS"))
         self.threads = ThreadPool(self.host, count, self._object_code)
         self.memory = Pool()
         self.dialect = Dialect()
-        self.dialect.has_fma = self._has_fma()
+        is_arm = self.host.triple.startswith(("aarch64", "arm64"))
+        self.dialect.has_fma = is_arm or self.host.has("fma")
+        self.dialect.has_half = is_arm or self.host.has("f16c")
         self.target = self._target()
-
-    def _has_fma(self) -> bool:
-        return self.host.has("fma") or self.host.triple.startswith(("aarch64", "arm64"))
 
     def _target(self) -> Target:
         wide = self.host.has("avx512f")

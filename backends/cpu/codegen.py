@@ -7,7 +7,9 @@ cache of object code (cache.py), what the IR says (backends/llvm).
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
+from collections.abc import Collection
 from typing import Any
 
 import llvmlite
@@ -21,16 +23,18 @@ OPTIMISATION_LEVEL = 2
 
 
 class Host:
-    """The machine that this process runs on."""
+    """The machine that this process runs on; `without` names features to leave unused."""
 
-    def __init__(self) -> None:
+    def __init__(self, without: Collection[str] = ()) -> None:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self.triple = llvm.get_process_triple()
-        self.cpu = llvm.get_host_cpu_name()
+        self.cpu = "generic" if without else llvm.get_host_cpu_name()
         self.features = llvm.get_host_cpu_features()
+        self.features.update(dict.fromkeys(without, False))
         self._lock = threading.Lock()
         self._linked: list[Any] = []  # libraries stay loaded: a kernel may be called at any time
+        self._numbers = itertools.count()  # the name of a library that failed is gone
 
     @property
     def identity(self) -> str:
@@ -80,7 +84,7 @@ class Host:
             builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
             builder.export_symbol(entry)
             try:
-                library = builder.link(self._jit, f"{entry}.{len(self._linked)}")
+                library = builder.link(self._jit, f"{entry}.{next(self._numbers)}")
             except RuntimeError as error:
                 raise CompileError(f"object code of {entry} cannot be linked: {error}") from error
             self._linked.append(library)

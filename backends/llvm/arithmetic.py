@@ -20,16 +20,15 @@ def write_alu(writer: Writer, node: UOp, operands: Sequence[str]) -> str:
     """The register that holds the value of an ALU node. Raises: CompileError."""
     if node.op is Ops.WHERE:
         return _where(writer, node, operands)
-    dtype = node.src[0].dtype
-    if dtype.scalar is dtypes.bfloat16:
-        raise CompileError(f"{node.op.name} on bfloat16: it must be promoted to float32 before")
-    return write_op(writer, node.op, dtype, operands, node.src)
+    return write_op(writer, node.op, node.src[0].dtype, operands, node.src)
 
 
 def write_op(
     writer: Writer, op: Ops, dtype: DType, operands: Sequence[str], src: Sequence[UOp] = ()
 ) -> str:
     """`op` on operands of type `dtype`; `src`, where given, shows which of them are constants."""
+    if dtype.scalar is dtypes.bfloat16:
+        raise CompileError(f"{op.name} on bfloat16: it must be promoted to float32 before")
     simple = _SIMPLE.get((op, _family(dtype)))
     if simple is not None:
         operator = f"{simple} {register_type(dtype)}"

@@ -55,9 +55,9 @@ def _with_lanes(scalar: DType, like: DType) -> DType:
 def _to_bool(writer: Writer, value: str, source: DType) -> str:
     if source.is_bool:
         return value
-    if source.scalar is dtypes.bfloat16:
-        wide = _with_lanes(dtypes.float32, source)
-        return _to_bool(writer, _widen_bfloat16(writer, value, source), wide)
+    if source.scalar in _SMALL_FLOATS:
+        single = _with_lanes(dtypes.float32, source)
+        return _to_bool(writer, _widen(writer, value, source), single)
     compare = "fcmp une" if source.is_float else "icmp ne"
     zero = literal(0.0 if source.is_float else 0, source)
     return writer.let(f"{compare} {register_type(source)} {value}, {zero}")
@@ -93,7 +93,29 @@ def _float_to_float(writer: Writer, value: str, source: DType, target: DType) ->
 def _widen(writer: Writer, value: str, source: DType) -> str:
     if source.scalar is dtypes.bfloat16:
         return _widen_bfloat16(writer, value, source)
+    if not writer.dialect.has_half:
+        return _widen_half_by_bits(writer, value, source)
     return _convert(writer, "fpext", value, source, _with_lanes(dtypes.float32, source))
+
+
+def _widen_half_by_bits(writer: Writer, value: str, source: DType) -> str:
+    """Exponent and fraction moved into place as a number 2**112 too small, then scaled exactly."""
+    single, word = _with_lanes(dtypes.float32, source), _with_lanes(dtypes.uint32, source)
+    word_type, short = register_type(word), _with_lanes(dtypes.uint16, source)
+    halfword = _convert(writer, "bitcast", value, source, short)
+    bits = _convert(writer, "zext", halfword, short, word)
+    size = writer.let(f"and {word_type} {bits}, {literal(0x7FFF, word)}")
+    moved = writer.let(f"shl {word_type} {size}, {literal(13, word)}")
+    small = _convert(writer, "bitcast", moved, word, single)
+    scaled = writer.let(f"fmul {register_type(single)} {small}, {literal(2.0**112, single)}")
+    finite = _convert(writer, "bitcast", scaled, single, word)
+    special = writer.let(f"or {word_type} {moved}, {literal(0x7F800000, word)}")
+    is_special = writer.let(f"icmp uge {word_type} {size}, {literal(0x7C00, word)}")
+    magnitude = writer.select(is_special, word, special, finite)
+    sign = writer.let(f"xor {word_type} {bits}, {size}")
+    moved_sign = writer.let(f"shl {word_type} {sign}, {literal(16, word)}")
+    signed = writer.let(f"or {word_type} {magnitude}, {moved_sign}")
+    return _convert(writer, "bitcast", signed, word, single)
 
 
 def _widen_bfloat16(writer: Writer, value: str, source: DType) -> str:
@@ -106,8 +128,10 @@ def _widen_bfloat16(writer: Writer, value: str, source: DType) -> str:
 def _narrow(writer: Writer, value: str, target: DType) -> str:
     """A float32 as one of the 16-bit floats."""
     single, word = _with_lanes(dtypes.float32, target), _with_lanes(dtypes.uint32, target)
-    if target.scalar is dtypes.float16:
+    if target.scalar is dtypes.float16 and writer.dialect.has_half:
         return _convert(writer, "fptrunc", value, single, target)
+    if target.scalar is dtypes.float16:
+        return _narrow_half_by_bits(writer, value, target)
     word_type = register_type(word)
     bits = _convert(writer, "bitcast", value, single, word)
     upper = writer.let(f"lshr {word_type} {bits}, {literal(16, word)}")
@@ -118,6 +142,45 @@ def _narrow(writer: Writer, value: str, target: DType) -> str:
     is_nan = writer.let(f"fcmp uno {register_type(single)} {value}, {value}")
     chosen = writer.select(is_nan, word, literal(0x7FC0, word), shifted)
     return writer.let(f"trunc {word_type} {chosen} to {register_type(target)}")
+
+
+def _narrow_half_by_bits(writer: Writer, value: str, target: DType) -> str:
+    """To nearest even: normal numbers by an integer addition, denormal ones by adding 0.5.
+
+    (The last bit of 0.5 has the weight of the last bit of a denormal float16.)
+    """
+    single, word = _with_lanes(dtypes.float32, target), _with_lanes(dtypes.uint32, target)
+    word_type, float_type = register_type(word), register_type(single)
+    bits = _convert(writer, "bitcast", value, single, word)
+    size = writer.let(f"and {word_type} {bits}, {literal(0x7FFFFFFF, word)}")
+    normal = _round_normal_half(writer, size, word)
+    absolute = _convert(writer, "bitcast", size, word, single)
+    half = writer.let(f"fadd {float_type} {absolute}, {literal(0.5, single)}")
+    half_bits = _convert(writer, "bitcast", half, single, word)
+    denormal = writer.let(f"sub {word_type} {half_bits}, {literal(0x3F000000, word)}")
+    is_denormal = writer.let(f"icmp ult {word_type} {size}, {literal(0x38800000, word)}")
+    finite = writer.select(is_denormal, word, denormal, normal)
+    is_large = writer.let(f"icmp uge {word_type} {size}, {literal(0x47800000, word)}")
+    bounded = writer.select(is_large, word, literal(0x7C00, word), finite)
+    is_nan = writer.let(f"icmp ugt {word_type} {size}, {literal(0x7F800000, word)}")
+    magnitude = writer.select(is_nan, word, literal(0x7E00, word), bounded)
+    sign = writer.let(f"xor {word_type} {bits}, {size}")
+    moved_sign = writer.let(f"lshr {word_type} {sign}, {literal(16, word)}")
+    signed = writer.let(f"or {word_type} {magnitude}, {moved_sign}")
+    short = _with_lanes(dtypes.uint16, target)
+    return _convert(
+        writer, "bitcast", _convert(writer, "trunc", signed, word, short), short, target
+    )
+
+
+def _round_normal_half(writer: Writer, size: str, word: DType) -> str:
+    word_type = register_type(word)
+    upper = writer.let(f"lshr {word_type} {size}, {literal(13, word)}")
+    odd = writer.let(f"and {word_type} {upper}, {literal(1, word)}")
+    rebias = (-112 << 23) + 0xFFF
+    biased = writer.let(f"add {word_type} {size}, {literal(rebias, word)}")
+    rounded = writer.let(f"add {word_type} {biased}, {odd}")
+    return writer.let(f"lshr {word_type} {rounded}, {literal(13, word)}")
 
 
 def _round_to_odd(writer: Writer, value: str, source: DType) -> str:
