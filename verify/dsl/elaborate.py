@@ -33,6 +33,7 @@ from proofgrad.verify.dsl.errors import Place, RuleError, Source, near
 from proofgrad.verify.dsl.types import Types
 
 Syntax = Tree[Token] | Token
+MAX_DIGITS = 100  # no type has more; keeps arithmetic on literals fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,9 @@ class Elaborator:
 
     def _typed_like(self, tree: Syntax, slot: str) -> Term:
         term = self._term(tree, slot)
+        if self._types.is_number_against_bool(term.type, slot):
+            domains = ", ".join(self._domains)
+            raise self._error(tree, f"the left side is bool, this is not: it is of {domains}")
         self._types.unify(term.type, slot, place_of(tree))
         return term
 
@@ -216,7 +220,7 @@ class Elaborator:
         assert isinstance(tree, Tree)
         match tree.data:
             case "number":
-                return self._literal(_number_value(tree.children[0]), tree)
+                return self._literal(self._value(tree.children[0]), tree)
             case "name":
                 return self._named_term(tree, slot)
             case "typed":
@@ -265,7 +269,7 @@ class Elaborator:
 
     def _prefix(self, tree: Tree[Token]) -> Term:
         operator, operand = tree.children
-        if operator == "-" and (value := _literal_number(operand)) is not None:
+        if operator == "-" and (value := self._literal_number(operand)) is not None:
             return self._literal(-value, tree)
         if operator == "not":
             raise self._error(operator, "'not' belongs to conditions; the operation is !x")
@@ -388,7 +392,7 @@ class Elaborator:
         assert isinstance(tree, Tree)
         match tree.data:
             case "number":
-                return Num(_number_value(tree.children[0]))
+                return Num(self._value(tree.children[0]))
             case "name":
                 return self._named_number(tree.children[0])
             case "prefix":
@@ -415,7 +419,7 @@ class Elaborator:
 
     def _prefix_number(self, tree: Tree[Token]) -> Expr:
         operator, operand = tree.children
-        if operator == "-" and (value := _literal_number(operand)) is not None:
+        if operator == "-" and (value := self._literal_number(operand)) is not None:
             return Num(-value)
         if operator == "!":
             raise self._error(operator, "'!' is an operation on terms; in conditions write not")
@@ -499,6 +503,18 @@ class Elaborator:
             and self._sorts.get(str(tree.children[0])) == "var"
         )
 
+    # -- literals -------------------------------------------------------------------------------------
+
+    def _literal_number(self, tree: Syntax) -> int | float | None:
+        if isinstance(tree, Tree) and tree.data == "number":
+            return self._value(tree.children[0])
+        return names.LITERALS["inf"] if _is_name(tree, "inf") else None
+
+    def _value(self, token: Token) -> int | float:
+        if len(token) > MAX_DIGITS:
+            raise self._error(token, f"a number of more than {MAX_DIGITS} characters")
+        return _number_value(str(token))
+
     # -- names ----------------------------------------------------------------------------------------
 
     def _is_const_name(self, name: str) -> bool:
@@ -555,18 +571,7 @@ def _is_name(tree: Syntax, name: str) -> bool:
     return isinstance(tree, Tree) and tree.data == "name" and tree.children[0] == name
 
 
-def _literal_number(tree: Syntax) -> int | float | None:
-    if not isinstance(tree, Tree):
-        return None
-    if tree.data == "number":
-        return _number_value(tree.children[0])
-    if tree.data == "name" and tree.children[0] == "inf":
-        return names.LITERALS["inf"]
-    return None
-
-
-def _number_value(token: Token) -> int | float:
-    text = str(token)
+def _number_value(text: str) -> int | float:
     if text.startswith("0x"):
         return int(text, 16)
     return int(text) if text.isdigit() else float(text)

@@ -9,6 +9,9 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+SHOWN_WIDTH = 120  # characters of a longer line that are shown
+SHOWN_BEFORE = 60  # of them before the place
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -59,8 +62,10 @@ def near(name: str, known: Iterable[str]) -> str:
 
 
 def _shown(source: Source, place: Place, reason: str) -> str:
-    text = source.line(place.line)
-    width = max(1, min(place.width, len(text) - place.column + 1))
-    indent = "".join(["\t" if c == "\t" else " " for c in text[: place.column - 1]])
+    line = "".join([c if c.isprintable() else " " for c in source.line(place.line)])
+    start = max(0, place.column - 1 - SHOWN_BEFORE) if len(line) > SHOWN_WIDTH else 0
+    text = line[start : start + SHOWN_WIDTH]
+    column = place.column - 1 - start
+    width = max(1, min(place.width, len(text) - column))
     where = f"{source.filename}:{place.line}:{place.column}"
-    return f"{where}: {reason}\n    {text}\n    {indent}{'^' * width}"
+    return f"{where}: {reason}\n    {text}\n    {' ' * column}{'^' * width}"

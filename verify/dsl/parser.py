@@ -73,13 +73,10 @@ def _grammar() -> Lark:
 
 
 def _parse(source: Source) -> Tree[Token]:
-    size_bytes = len(source.text.encode("utf-8", "surrogatepass"))
+    size_bytes = len(source.text.encode("utf-8", "replace"))
     if size_bytes > MAX_FILE_BYTES:
-        raise RuleSyntaxError(
-            source,
-            Place(1, 1),
-            f"the file has {size_bytes} bytes; at most {MAX_FILE_BYTES} are read",
-        )
+        reason = f"the file has {size_bytes} bytes; at most {MAX_FILE_BYTES} are read"
+        raise RuleSyntaxError(source, Place(1, 1), reason)
     try:
         return _grammar().parse(source.text)
     except UnexpectedInput as error:
@@ -107,28 +104,39 @@ def _syntax_error(error: UnexpectedInput, source: Source) -> RuleSyntaxError:
 
 
 _WORDS = {
-    "NAME": "a name", "NUMBER": "a number", "STRING": "a doc string", "COMPARE": "a comparison",
-    "TIMES": "'*'", "PLUS": "'+'", "MINUS": "'-'", "BANG": "'!'", "SHIFT": "'<<'", "PIPE": "'|'",
-    "CARET": "'^'", "AMPERSAND": "'&'", "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'",
-    "LBRACE": "'{'", "RBRACE": "'}'", "COLON": "':'", "COMMA": "','", "EQUAL": "'='",
-    "$END": "the end of the file", "__ANON_0": "'=>'",
+    "NAME": "a name", "NUMBER": "a number", "COMPARE": "a comparison", "LPAR": "'('", "RPAR": "')'",
+    "LSQB": "'['", "RSQB": "']'", "LBRACE": "'{'", "RBRACE": "'}'", "COLON": "':'",
+    "COMMA": "','", "EQUAL": "'='", "MINUS": "'-'", "BANG": "'!'",
 }  # fmt: skip
-_OPERATORS = {"TIMES", "PLUS", "MINUS", "SHIFT", "PIPE", "CARET", "AMPERSAND", "COMPARE"}
-_OPERANDS = {"NAME", "NUMBER", "LPAR", "LBRACE", "BANG", "MINUS"}
+_OPERATORS = {
+    "TIMES", "PLUS", "MINUS", "SHIFT", "PIPE", "CARET", "AMPERSAND", "COMPARE", "AND", "OR",
+}  # fmt: skip
+_OPERANDS = {"NAME", "NUMBER", "LPAR", "LBRACE", "BANG", "MINUS", "NOT"}
+_AFTER_A_RULE = {
+    "STRING", "RULE", "COTANGENT", "BOUNDS", "EXAMPLE", "WHERE", "WHEN", "LET", "WITH", "$END",
+}  # fmt: skip
 
 
 def _expected_words(error: UnexpectedInput) -> str:
+    """What could stand at the place of an error, with groups of tokens under one word."""
     names = set(getattr(error, "accepts", None) or getattr(error, "allowed", None) or ())
     names |= set(getattr(error, "expected", None) or ())
     words: list[str] = []
-    if _OPERANDS <= names:
+    if {"NAME", "NUMBER"} <= names:
         words.append("a term")
-        names -= _OPERANDS | {"NOT"}
-    if _OPERATORS <= names:
+        names -= _OPERANDS
+    if {"PLUS", "TIMES"} <= names:
         words.append("an operator")
-        names -= _OPERATORS | {"AND", "OR"}
-    words += sorted([_WORDS.get(n, n.lower().strip("_")) for n in names])
+        names -= _OPERATORS | {"LPAR", "LSQB"}
+    if {"RULE", "BOUNDS"} <= names:
+        words.append("the end of the rule" if "RULESET" not in names else "a rule")
+        names -= _AFTER_A_RULE
+    words += sorted([_WORDS.get(n, _keyword(n)) for n in names])
     return ", ".join(words[:-1]) + " or " + words[-1] if len(words) > 1 else "".join(words)
+
+
+def _keyword(terminal: str) -> str:
+    return "'=>'" if terminal.startswith("__") else f"'{terminal.lower()}'"
 
 
 def _end_of(source: Source) -> Place:

@@ -40,7 +40,7 @@ class Types:
         self._about: dict[str, str] = {}  # slot -> the variable that has it, for messages
         self._checks: list[tuple[str, str, Place]] = []  # (slot, op, place)
         self._literals: list[tuple[str, Any, Place]] = []
-        self._final: dict[str, str] = {}
+        self._named: set[str] = set()
 
     # -- while elaborating ------------------------------------------------------------------------------
 
@@ -71,9 +71,11 @@ class Types:
             raise RuleError(
                 self._source,
                 place,
-                f"unknown type {name!r}; {near(name, known)}; or declare it: ({name} in int)",
+                f"unknown type {name!r}; {near(name, known)}"
+                + (f"; or declare it: ({name} in int)" if name[0].isupper() else ""),
             )
         self._parent.setdefault(name, name)
+        self._named.add(name)
         return name
 
     def literal(self, value: int | float | bool, place: Place) -> str:
@@ -95,6 +97,12 @@ class Types:
         if first.startswith("?"):
             first, second = second, first
         self._parent[second] = first
+
+    def is_number_against_bool(self, slot: str, bool_slot: str) -> bool:
+        """Whether `slot` can only become a type of the domain, and that is never bool."""
+        open_slot = self._root(slot).startswith("?") and self._root(bool_slot) == "bool"
+        scalar = self._domains[0] not in (*STRUCTURAL_DOMAINS, "cast")
+        return open_slot and scalar and dtypes.bool not in self._domain_types()
 
     def forbid_floats(self, slot: str, place: Place) -> None:
         self._checks.append((slot, "<=", place))
@@ -178,12 +186,20 @@ class Types:
                 raise RuleError(self._source, place, reason)
 
     def _check_used(self, place: Place) -> None:
+        used = {self._root(slot) for slot in self._parent if slot not in self._classes}
+        used |= self._named
+        unused = sorted(set(self._classes) - used)
+        if unused:
+            raise RuleError(
+                self._source, place, f"no term of this rule has the declared type {unused[0]!r}"
+            )
         structural = self._domains[0] in (*STRUCTURAL_DOMAINS, "cast")
         if not structural and self._domains != ("bool",) and not self._classes:
             raise RuleError(
                 self._source,
                 place,
-                f"every term of this rule is bool; say `over bool`, not {', '.join(self._domains)}",
+                "every term of this rule comes out as bool, which is not in"
+                f" {', '.join(self._domains)}; say `over bool` if that is meant",
             )
 
     def possible(self, type_: str) -> tuple[DType, ...]:
@@ -191,6 +207,9 @@ class Types:
         class_name = self._classes.get(type_, type_)
         if class_name != "domain":
             return TYPE_CLASSES.get(class_name, ())
+        return self._domain_types()
+
+    def _domain_types(self) -> tuple[DType, ...]:
         return tuple(dict.fromkeys([d for name in self._domains for d in DOMAIN_TYPES[name]]))
 
     def _default_class(self) -> str:
