@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
@@ -89,13 +88,14 @@ def _value(node: UOp, src: list[Array]) -> Array:
 
 
 def _skew(x: Array, axis: int, by: int, step: int, size: int) -> Array:
-    y = np.zeros(x.shape[:axis] + (size,) + x.shape[axis + 1 :], x.dtype)
-    for place in np.ndindex(y.shape):
-        source = list(place)
-        source[axis] = place[axis] + step * place[by]
-        if 0 <= source[axis] < x.shape[axis]:
-            y[place] = x[tuple(source)]
-    return y
+    shape = x.shape[:axis] + (size,) + x.shape[axis + 1 :]
+    if 0 in shape or x.shape[axis] == 0:
+        return np.zeros(shape, x.dtype)
+    place = np.indices(shape, sparse=True)
+    source = place[axis] + step * place[by]
+    inside = (0 <= source) & (source < x.shape[axis])
+    chosen = np.broadcast_to(np.where(inside, source, 0), shape)
+    return np.where(inside, np.take_along_axis(x, chosen, axis), np.zeros((), x.dtype))
 
 
 def _reduce(x: Array, dtype: DType, op: Ops, axes: tuple[int, ...]) -> Array:

@@ -1,0 +1,95 @@
+"""Machines for tests of Tensors: the compiled CPU, and numpy in its place.
+
+Owns: the fixture `machine`, by which a test runs once through tests/oracle.py and once through the
+compiler. Import it into a test module to use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+from proofgrad.core.compile.stages import Library
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.journal import Journal
+from proofgrad.core.rewrite.ledger import EvidenceError
+from proofgrad.core.tensor import realize as running
+from rules_from_text import unproven_library
+
+from proofgrad import Tensor
+
+Array = np.ndarray[Any, Any]
+
+# Sums and transcendentals: a few units in the last place of float32, times the terms of a test.
+CLOSE = {"rtol": 2e-5, "atol": 2e-6}
+
+
+def use_rules() -> None:
+    """The proven library; while rules are being changed, the rules as they stand in their files."""
+    compiler = running.compiler()
+    try:
+        _ = compiler.library
+    except EvidenceError:
+        compiler._library = Library(unproven_library(), "bounds", Journal())
+
+
+@pytest.fixture(params=["ORACLE", "CPU"])
+def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Runs a test on numpy and on the compiled CPU."""
+    use_rules()
+    if request.param == "ORACLE":
+        monkeypatch.setattr(running, "realize", _realize_by_numpy)
+        monkeypatch.setattr(running, "read", _read_by_numpy)
+    yield request.param
+
+
+def _elements(buffer: UOp) -> Array:
+    return oracle.from_bytes(bytes(running._MEMORY[buffer]), buffer.dtype)
+
+
+def _read_by_numpy(uop: UOp, device: str) -> bytearray:
+    return bytearray(oracle.to_bytes(oracle.evaluate_tensor(uop, _elements), uop.dtype))
+
+
+def _realize_by_numpy(roots: Sequence[UOp], device: str) -> list[UOp]:
+    return [_computed_by_numpy(root, device) for root in roots]
+
+
+def _computed_by_numpy(root: UOp, device: str) -> UOp:
+    if running.computed(root) is root and not running.is_view(root):
+        data = bytes(_read_by_numpy(root, device))
+        size = len(data) // root.dtype.itemsize
+        buffer = running.new_buffer(root.dtype, size, device, data)
+        flat = root.shape == buffer.shape
+        result = buffer if flat else UOp(Ops.RESHAPE, root.dtype, (buffer,), root.shape)
+        running._COMPUTED[root] = result
+    return running.computed(root)
+
+
+def numbers(*shape: int, low: float = -2.0, high: float = 2.0, seed: int = 0) -> Array:
+    """float32 numbers of a fixed seed."""
+    return np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32)
+
+
+def assert_same(tensor: Tensor, expected: Any) -> None:
+    """Equal in shape, type and every bit of every value (any NaN is any NaN)."""
+    wanted = np.asarray(expected)
+    found = tensor.numpy()
+    assert found.shape == wanted.shape
+    assert found.dtype == wanted.dtype
+    np.testing.assert_array_equal(found, wanted)
+    if found.dtype.kind == "f":
+        np.testing.assert_array_equal(
+            np.signbit(found) & (found == 0), np.signbit(wanted) & (wanted == 0)
+        )
+
+
+def assert_close(tensor: Tensor, expected: Any, **tolerance: float) -> None:
+    """Equal in shape, close in value."""
+    wanted = np.asarray(expected)
+    assert tensor.shape == wanted.shape
+    np.testing.assert_allclose(tensor.numpy(), wanted, **{**CLOSE, **tolerance})
