@@ -16,8 +16,11 @@ from proofgrad.core.ir.uop import UOp, toposort
 
 # Recomputing these for every copy of an expanded axis costs more than a buffer.
 COSTLY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.SQRT, Ops.FDIV, Ops.MOD, Ops.FLOORDIV})
-# Movement that keeps every element exactly once, so that fusing over it computes nothing twice.
-_ONE_TO_ONE = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.FLIP})
+# Movement that uses every element at most once, so that fusing over it computes nothing twice.
+_AT_MOST_ONCE = MOVEMENT - {Ops.EXPAND}
+# A reduction runs inside another one that combines at most so many of its results, as the sum over
+# a window does; a longer one would leave too few output elements to share out.
+LARGEST_OUTER_REDUCTION = 16
 _TRANSPARENT = MOVEMENT | {Ops.DETACH}
 
 
@@ -196,16 +199,14 @@ def _end_of_epilogue(
     end = reduction
     while end not in stored:
         meeting = meets[end]
-        if meeting is None or not _all_one_to_one(end, meeting, consumers, stored):
+        if meeting is None or not _none_twice(end, meeting, consumers, stored):
             break
         end = meeting
     return end
 
 
-def _all_one_to_one(
-    start: UOp, end: UOp, consumers: dict[UOp, list[UOp]], stored: set[UOp]
-) -> bool:
-    """Whether every node on a path from `start` to `end` has one element for each of `start`."""
+def _none_twice(start: UOp, end: UOp, consumers: dict[UOp, list[UOp]], stored: set[UOp]) -> bool:
+    """Whether no node on a path from `start` to `end` needs an element of `start` twice."""
     seen: set[UOp] = set()
     stack = [start]
     while stack:
@@ -213,13 +214,18 @@ def _all_one_to_one(
             if user in seen:
                 continue
             seen.add(user)
-            if user.op not in ELEMENTWISE and user.op not in _ONE_TO_ONE:
+            if not _uses_once(user) or (user is not end and user in stored):
                 return False
             if user is not end:
-                if user in stored:
-                    return False
                 stack.append(user)
     return True
+
+
+def _uses_once(user: UOp) -> bool:
+    if user.op is Ops.REDUCE_AXIS:
+        combined = prod(user.src[0].shape[axis] for axis in user.arg[1])
+        return combined <= LARGEST_OUTER_REDUCTION
+    return user.op in ELEMENTWISE or user.op in _AT_MOST_ONCE
 
 
 def _leads_to_reduction(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:
