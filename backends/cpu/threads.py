@@ -13,6 +13,7 @@ the job and waits until `active` is 0. So a worker that never woke up costs the 
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import sys
@@ -59,30 +60,36 @@ def _quota(path: Path) -> int | None:
 
 
 class ThreadPool:
-    """Runs `kernel(table, first, last)` over 0 .. size-1. One job at a time."""
+    """Runs `kernel(table, first, last)` over 0 .. size-1. One job at a time.
+
+    `compile_ir` makes object code; it is not called before the first job.
+    """
 
     def __init__(self, host: Host, count: int, compile_ir: Callable[[str], bytes]) -> None:
-        machine = _MACHINES.get(platform.machine()) if sys.platform == "linux" else None
-        self.count = count if machine is not None else 1
-        self._lock = threading.Lock()
-        self._started = False
-        if machine is not None and self.count > 1:
-            code = compile_ir(_pool_ir(*machine))
-            share, work = host.link(code, "share"), host.link(code, "work")
-            pointer, number = ctypes.c_void_p, ctypes.c_int64
-            share_type = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, number, number)
-            self._share = share_type(share)
-            self._work = ctypes.CFUNCTYPE(None, pointer)(work)
-            self._reset()
+        is_known = sys.platform == "linux" and platform.machine() in _MACHINES
+        self.count = count if is_known else 1
+        self._host, self._compile_ir = host, compile_ir
+        self._reset()
+        if self.count > 1:
             os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
         """No workers: at the beginning, and in a forked child, where threads are gone."""
         self._lock = threading.Lock()
-        self._started = False
+        self._is_started = False
         self._area = ctypes.create_string_buffer(_AREA_BYTES)
         start = ctypes.addressof(self._area)
         self._words = start + -start % 64
+
+    @functools.cached_property
+    def _functions(self) -> tuple[Callable[..., None], Callable[..., None]]:
+        """The native `share` and `work`."""
+        code = self._compile_ir(_pool_ir(*_MACHINES[platform.machine()]))
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        share = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, number, number)
+        work = ctypes.CFUNCTYPE(None, pointer)
+        link = self._host.link
+        return share(link(code, "share")), work(link(code, "work"))
 
     def _start(self) -> None:
         cpus = available_cpus()
@@ -92,20 +99,22 @@ class ThreadPool:
                 target=self._serve, args=(cpu,), name=f"proofgrad-{number}", daemon=True
             )
             worker.start()
-        self._started = True
+        self._is_started = True
 
     def _serve(self, cpu: int | None) -> None:
         if cpu is not None:
             os.sched_setaffinity(0, {cpu})  # of this thread: a woken worker must not wait for ours
-        self._work(self._words)
+        _, work = self._functions
+        work(self._words)
 
     def run(self, kernel: int, table: int, size: int) -> None:
         """Call the function at address `kernel` until every item is done."""
+        share, _ = self._functions
+        chunk = max(1, size // (self.count * _CHUNKS_PER_THREAD))
         with self._lock:
-            if not self._started:
+            if not self._is_started:
                 self._start()
-            chunk = max(1, size // (self.count * _CHUNKS_PER_THREAD))
-            self._share(self._words, kernel, table, size, chunk)
+            share(self._words, kernel, table, size, chunk)
 
 
 def _pool_ir(futex_call: int, pause: str) -> str:

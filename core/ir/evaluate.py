@@ -75,18 +75,15 @@ def evaluate_lanes(
 
 def identity(op: Ops, dtype: DType) -> Value:
     """What a reduction by `op` over nothing gives: 0, 1, the smallest, the largest value."""
-    is_float = dtype.is_float
-    match op:
-        case Ops.ADD:
-            return 0.0 if is_float else 0
-        case Ops.MUL:
-            return 1.0 if is_float else 1
-        case Ops.MAX:
-            return dtypes.min(dtype.scalar)
-        case Ops.MIN:
-            return dtypes.max(dtype.scalar)
-        case _:
-            raise ValueError(f"{op.name} is not a reduction; expected ADD, MUL, MAX or MIN")
+    values: dict[Ops, Value] = {
+        Ops.ADD: 0.0 if dtype.is_float else 0,
+        Ops.MUL: 1.0 if dtype.is_float else 1,
+        Ops.MAX: dtypes.min(dtype),
+        Ops.MIN: dtypes.max(dtype),
+    }
+    if op not in values:
+        raise ValueError(f"{op.name} is not a reduction; expected ADD, MUL, MAX or MIN")
+    return values[op]
 
 
 # -- conversions ------------------------------------------------------------------------------------
