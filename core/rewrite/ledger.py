@@ -35,6 +35,10 @@ VERDICTS = (PROVED, "bounded", "refuted", "unknown")
 
 _NOT_PROVEN_PARTS = frozenset({"text", "doc", "examples", "line"})
 _ENTRY_PARTS = frozenset({"name", "rule", "verdict", "reason", "obligations", "key", "seal"})
+_OTHER_MEANINGS = (
+    "it was proven with other meanings of the operations (the semantics, the encoder or the functions"
+    " of rules have changed since)"
+)
 _ITEM = re.compile(r"^[ \t]*(?:rule|bounds|cotangent)[ \t]+(\w+)", re.MULTILINE)
 _ITEM_END = re.compile(r'^[ \t]*(?:"|#|(?:rule|bounds|cotangent|example)\b)', re.MULTILINE)
 
@@ -70,8 +74,10 @@ def entry_key(rule: Rule | Mapping[str, Any], fingerprint: str, solvers: Mapping
 
 
 def seal(entry: Mapping[str, Any]) -> str:
-    """Covers every part of an entry but the seal itself."""
-    return _digest({part: value for part, value in entry.items() if part != "seal"})
+    """Covers every part of an entry but the seal itself; the proven parts of the rule by its key."""
+    parts = {part: value for part, value in entry.items() if part not in ("seal", "rule")}
+    parts["prose"] = {part: entry["rule"].get(part) for part in _NOT_PROVEN_PARTS}
+    return _digest(parts)
 
 
 def _digest(value: Any) -> str:
@@ -87,38 +93,48 @@ def read_ledger(ruleset: str, source: bytes, ledger: bytes, fingerprint: str) ->
 
     Raises: EvidenceError for the first rule without fresh evidence.
     """
-    for problem in find_problems(ruleset, source, ledger, fingerprint):
-        raise EvidenceError(str(problem))
-    data = json.loads(ledger)
-    return tuple([rule_from_json(entry["rule"]) for entry in data["rules"]])
+    rules, problems = _read(ruleset, source, ledger, fingerprint)
+    if problems:
+        raise EvidenceError(str(problems[0]))
+    return tuple(rules)
 
 
 def find_problems(
     ruleset: str, source: bytes, ledger: bytes, fingerprint: str
-) -> Iterator[Problem]:
+) -> tuple[Problem, ...]:
     """Everything that keeps `ruleset` from being used, in the order of the file."""
+    return tuple(_read(ruleset, source, ledger, fingerprint)[1])
+
+
+def _read(
+    ruleset: str, source: bytes, ledger: bytes, fingerprint: str
+) -> tuple[list[Rule], list[Problem]]:
+    """The rules with evidence, and what is wrong with the others."""
     data = _parse(ledger)
     if isinstance(data, str):
-        yield Problem(f"{ruleset}.*", data)
-        return
+        return [], [Problem(f"{ruleset}.*", data)]
     reason = _wrong_frame(data, ruleset)
     if reason:
-        yield Problem(f"{ruleset}.*", reason)
-        return
+        return [], [Problem(f"{ruleset}.*", reason)]
     entries = data["rules"]
     if data["fingerprint"] != fingerprint:
         name = entries[0]["name"] if entries else "*"
-        yield Problem(
-            f"{ruleset}.{name}",
-            "it was proven with other meanings of the operations (the semantics, the encoder or the"
-            " functions of rules have changed since)",
-        )
-        return
-    yield from _differences(ruleset, source, data)
+        return [], [Problem(f"{ruleset}.{name}", _OTHER_MEANINGS)]
+    rules: list[Rule] = []
+    problems = list(_differences(ruleset, source, data))
     for entry in entries:
-        wrong = _wrong_entry(entry, ruleset, data)
-        if wrong:
-            yield Problem(f"{ruleset}.{entry['name']}", wrong)
+        try:
+            rule = _proven_rule(entry, ruleset, data)
+        except (ValueError, TypeError, RecursionError) as error:
+            problems.append(
+                Problem(f"{ruleset}.{entry['name']}", f"its entry is no rule ({error})")
+            )
+            continue
+        if isinstance(rule, str):
+            problems.append(Problem(f"{ruleset}.{entry['name']}", rule))
+        else:
+            rules.append(rule)
+    return rules, problems
 
 
 def _parse(ledger: bytes) -> dict[str, Any] | str:
@@ -196,21 +212,18 @@ def _plain(text: str) -> str:
     return " ".join(" ".join(lines).split())
 
 
-def _wrong_entry(entry: dict[str, Any], ruleset: str, data: dict[str, Any]) -> str | None:
-    """Why one entry is no evidence."""
+def _proven_rule(entry: dict[str, Any], ruleset: str, data: dict[str, Any]) -> Rule | str:
+    """The rule of an entry, or why the entry is no evidence. Raises: ValueError, TypeError."""
     if entry["seal"] != seal(entry):
         return "its entry was edited by hand (the seal is broken)"
     if entry["key"] != entry_key(entry["rule"], data["fingerprint"], data["solvers"]):
         return "its entry is about another rule, other meanings or other solver versions"
     if entry["verdict"] != PROVED:
         return f"its verdict is {entry['verdict']} ({entry['reason']})"
-    try:
-        rule = rule_from_json(entry["rule"])
-    except (ValueError, RecursionError) as error:
-        return f"its entry does not hold a rule ({error})"
+    rule = rule_from_json(entry["rule"])
     if (rule.name, rule.ruleset) != (entry["name"], ruleset) or not _is_rule(rule):
         return "its entry holds another rule"
-    return None
+    return rule
 
 
 def _is_rule(rule: Rule) -> bool:

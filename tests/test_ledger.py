@@ -1,0 +1,245 @@
+"""The gate: no rule without fresh evidence for exactly that rule (core/rewrite/ledger.py)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ledgers import MEANINGS, as_bytes, forged_entry, forged_ledger
+
+from proofgrad.core.rewrite.ledger import (
+    MOST_BYTES,
+    EvidenceError,
+    entry_key,
+    find_problems,
+    read_ledger,
+    seal,
+)
+from proofgrad.rules import library
+from proofgrad.verify.dsl.parser import parse_rules
+
+TEXT = """\
+# A comment.
+ruleset little over int, index
+
+"Adding zero changes nothing."
+rule add_zero: x + 0 => x
+rule nested over index:  # one division
+  x // c // d => x // {c * d}   where c > 0, d > 0
+rule mul_one: x * 1 => x
+"""
+
+
+def read(text: str, ledger: dict[str, Any], meanings: str = MEANINGS) -> tuple[Any, ...]:
+    return read_ledger("little", text.encode(), as_bytes(ledger), meanings)
+
+
+def refusal(text: str, ledger: dict[str, Any], meanings: str = MEANINGS) -> str:
+    with pytest.raises(EvidenceError) as error:
+        read(text, ledger, meanings)
+    assert "run `verify-rules`" in str(error.value)
+    return str(error.value)
+
+
+def test_fresh_evidence_gives_the_rules_of_the_file_in_order() -> None:
+    assert read(TEXT, forged_ledger(TEXT)) == parse_rules(TEXT).rules
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name"),
+    [
+        ("x * 1 => x", "x * 1 => 1", "little.mul_one"),
+        ("where c > 0, d > 0", "where c > 0", "little.nested"),
+        ("nested over index", "nested over int", "little.nested"),
+        ("x + 0 => x", "x + 1 => x", "little.add_zero"),
+        ("x + 0 => x", "x + 0 => x + 0 + 0", "little.add_zero"),
+    ],
+)
+def test_a_changed_rule_is_refused_by_name(before: str, after: str, name: str) -> None:
+    message = refusal(TEXT.replace(before, after), forged_ledger(TEXT))
+    assert f"rule {name} may not be used: its text has changed since it was proven" in message
+
+
+def test_a_new_rule_is_refused_by_name() -> None:
+    message = refusal(TEXT + "rule wrong: x * 2 => x\n", forged_ledger(TEXT))
+    assert "rule little.wrong may not be used: it is not in the ledger" in message
+
+
+def test_a_rule_taken_out_of_the_file_is_refused() -> None:
+    message = refusal(TEXT.replace("rule mul_one: x * 1 => x\n", ""), forged_ledger(TEXT))
+    assert "rule little.mul_one may not be used: it is in the ledger but not in the file" in message
+
+
+def test_changed_default_domains_are_refused() -> None:
+    message = refusal(TEXT.replace("over int, index", "over int, float"), forged_ledger(TEXT))
+    assert "the file has changed since it was proven" in message
+
+
+def test_changed_meanings_are_refused() -> None:
+    message = refusal(TEXT, forged_ledger(TEXT), meanings="e" * 64)
+    assert "rule little.add_zero may not be used: it was proven with other meanings" in message
+
+
+def test_the_rules_of_the_ledger_run_so_another_rule_in_it_is_refused() -> None:
+    other = parse_rules(TEXT.replace("x * 1 => x", "x * 2 => x")).rules
+    ledger = forged_ledger(TEXT)
+    ledger["rules"][2]["rule"] = forged_entry(other[2])["rule"]
+    assert "rule little.mul_one may not be used" in refusal(TEXT, ledger)
+
+
+def _edit_verdict(ledger: dict[str, Any]) -> None:
+    entry = ledger["rules"][1]
+    ledger["rules"][1] = {**entry, "verdict": "proved", "reason": "trust me"}
+
+
+def _edit_text(ledger: dict[str, Any]) -> None:
+    ledger["rules"][0]["rule"]["text"] += " "
+    ledger["rules"][1]["rule"]["text"] = "rule nested over index: x => x"
+
+
+def _edit_doc(ledger: dict[str, Any]) -> None:
+    ledger["rules"][0]["rule"]["doc"] = "It is proven, honestly."
+
+
+def _swap_operands(ledger: dict[str, Any]) -> None:
+    ledger["rules"][1]["rule"]["right"] = ledger["rules"][1]["rule"]["right"][::-1] * 2
+
+
+def _drop_condition(ledger: dict[str, Any]) -> None:
+    del ledger["rules"][1]["rule"]["where"][0]
+
+
+def _drop_condition_and_seal_again(ledger: dict[str, Any]) -> None:
+    _drop_condition(ledger)
+    ledger["rules"][1]["seal"] = seal(ledger["rules"][1])
+
+
+def _other_solver(ledger: dict[str, Any]) -> None:
+    ledger["solvers"] = {"z3": "6.0.0"}
+
+
+def _exchange_entries(ledger: dict[str, Any]) -> None:
+    first, second = ledger["rules"][0], ledger["rules"][1]
+    first["rule"], second["rule"] = second["rule"], first["rule"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (_edit_verdict, "edited by hand (the seal is broken)"),
+        (_edit_text, "its text has changed since it was proven"),
+        (_edit_doc, "edited by hand (the seal is broken)"),
+        (_swap_operands, "about another rule, other meanings or other solver"),
+        (_drop_condition, "about another rule, other meanings or other solver"),
+        (_drop_condition_and_seal_again, "about another rule, other meanings or other solver"),
+        (_other_solver, "about another rule, other meanings or other solver versions"),
+        (_exchange_entries, "its text has changed since it was proven"),
+    ],
+)
+def test_an_edited_ledger_is_refused(edit: Callable[[dict[str, Any]], None], reason: str) -> None:
+    ledger = forged_ledger(TEXT)
+    edit(ledger)
+    assert reason in refusal(TEXT, ledger)
+
+
+@pytest.mark.parametrize("verdict", ["bounded", "refuted", "unknown"])
+def test_only_a_proof_admits_a_rule(verdict: str) -> None:
+    ledger = forged_ledger(TEXT)
+    ledger["rules"][1] = forged_entry(parse_rules(TEXT).rules[1], verdict)
+    message = refusal(TEXT, ledger)
+    assert f"rule little.nested may not be used: its verdict is {verdict}" in message
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "reason"),
+    [
+        ("format", 2, "its ledger has format 2; this version reads 1"),
+        ("format", None, "its ledger has format None"),
+        ("ruleset", "algebra", "its ledger is about the set 'algebra'"),
+        ("rules", 3, "an entry of its ledger does not have the parts"),
+        ("rules", [{}], "an entry of its ledger does not have the parts"),
+        ("solvers", [], "its ledger lacks"),
+        ("fingerprint", 1, "its ledger lacks"),
+    ],
+)
+def test_a_ledger_of_another_shape_is_refused(part: str, value: Any, reason: str) -> None:
+    assert reason in refusal(TEXT, {**forged_ledger(TEXT), part: value})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        as_bytes(forged_ledger(TEXT))[:-40],
+        b"",
+        b"[]",
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b'{"format": 1, "x": ' * 50_000,
+    ],
+    ids=["truncated", "empty", "list", "no text", "deep list", "deep object"],
+)
+def test_what_is_no_ledger_is_refused(content: bytes) -> None:
+    with pytest.raises(EvidenceError, match=r"rule little\.\* may not be used"):
+        read_ledger("little", TEXT.encode(), content, MEANINGS)
+
+
+def test_a_ledger_that_is_too_large_is_refused_unread() -> None:
+    with pytest.raises(EvidenceError, match="more than 16777216"):
+        read_ledger("little", TEXT.encode(), b" " * (MOST_BYTES + 1), MEANINGS)
+
+
+def test_a_rule_of_hostile_parts_is_refused() -> None:
+    ledger = forged_ledger(TEXT)
+    for part in ({"System": ["rm"]}, {"Var": ["x"]}, 7):
+        entry = {**ledger["rules"][0]}
+        entry["rule"] = {**entry["rule"], "left": part}
+        entry["key"] = entry_key(entry["rule"], MEANINGS, ledger["solvers"])
+        entry["seal"] = seal(entry)
+        message = refusal(TEXT, {**ledger, "rules": [entry, *ledger["rules"][1:]]})
+        assert "rule little.add_zero may not be used" in message
+
+
+def test_numbers_that_json_does_not_have_are_refused() -> None:
+    content = as_bytes(forged_ledger(TEXT)).replace(b'"ms": 0.5', b'"ms": NaN')
+    with pytest.raises(EvidenceError, match="rule little.add_zero may not be used"):
+        read_ledger("little", TEXT.encode(), content, MEANINGS)
+
+
+def test_every_problem_is_listed() -> None:
+    text = TEXT.replace("x * 1", "x * 2").replace("x + 0", "x + 3")
+    found = find_problems("little", text.encode(), as_bytes(forged_ledger(TEXT)), MEANINGS)
+    assert [problem.name for problem in found] == ["little.add_zero", "little.mul_one"]
+
+
+def test_prose_is_not_part_of_what_was_proven() -> None:
+    rule = parse_rules(TEXT).rules[0]
+    moved = parse_rules("ruleset little over int, index\n\n\nrule add_zero: x+0 => x").rules[0]
+    assert entry_key(rule, MEANINGS, {}) == entry_key(moved, MEANINGS, {})
+
+
+def test_a_set_without_ledger_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setattr(library, "PROOFS", tmp_path)
+    with pytest.raises(EvidenceError, match=r"there is no ledger algebra.json"):
+        library.load_library()
+
+
+def test_the_fingerprint_changes_with_every_file_it_covers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    for path in library.meaning_files():
+        copy = tmp_path / path.relative_to(library.ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    monkeypatch.setattr(library, "ROOT", tmp_path)
+    seen = {library.fingerprint()}
+    for path in library.meaning_files():
+        path.write_bytes(path.read_bytes() + b"\n")
+        seen.add(library.fingerprint())
+    assert len(seen) == len(library.meaning_files()) + 1
+
+
+def test_ledgers_are_json_that_python_reads_back() -> None:
+    ledger = forged_ledger(TEXT)
+    assert json.loads(as_bytes(ledger)) == ledger
