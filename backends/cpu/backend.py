@@ -21,9 +21,9 @@ from proofgrad.core.compile.target import Binary, Launch, Source, Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
 
-# Below this many operations a second thread costs more than it brings (a sleeping worker takes
-# about 50 microseconds to wake).
-PARALLEL_FLOPS = 200_000
+# Below this many operations (about 15 microseconds in vectors) a second thread costs more than it
+# brings: sharing out takes 1 microsecond while the workers spin, waking one up 50.
+PARALLEL_FLOPS = 400_000
 # Below this a kernel keeps Python's lock: giving it up and taking it again costs more.
 BRIEF_FLOPS = 50_000
 
