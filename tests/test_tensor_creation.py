@@ -1,0 +1,187 @@
+"""Making Tensors, and reading them out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tensors import assert_same, machine
+
+from proofgrad import Device, DeviceError, DtypeError, ShapeError, Tensor, dtypes
+
+__all__ = ["machine"]
+
+
+@pytest.mark.parametrize(
+    ("data", "shape", "dtype"),
+    [
+        ([1, 2, 3, 4], (4,), dtypes.int32),
+        ([[1.0, 2], [3, 4]], (2, 2), dtypes.float32),
+        ([True, False], (2,), dtypes.bool),
+        ([True, 2], (2,), dtypes.int32),
+        (3, (), dtypes.int32),
+        (2.5, (), dtypes.float32),
+        (range(5), (5,), dtypes.int32),
+        ([], (0,), dtypes.float32),
+        ([[], []], (2, 0), dtypes.float32),
+        (b"\x01\xff", (2,), dtypes.uint8),
+    ],
+)
+def test_tensor_of_python_data_has_its_shape_and_type(machine, data, shape, dtype) -> None:
+    t = Tensor(data)
+    assert (t.shape, t.dtype) == (shape, dtype)
+    listed = list(data) if isinstance(data, (range, bytes)) else data
+    assert t.tolist() == listed
+
+
+@pytest.mark.parametrize("dtype", [d for d in dtypes.all if d is not dtypes.bfloat16])
+def test_tensor_of_a_numpy_array_gives_it_back(machine: str, dtype) -> None:
+    array = np.array([[0, 1, 2], [3, 4, 1]]).astype(dtype.name)
+    t = Tensor(array)
+    assert t.dtype is dtype
+    assert_same(t, array)
+
+
+def test_tensor_of_strided_big_endian_array_is_read_in_order(machine: str) -> None:
+    array = np.arange(12, dtype=">i4").reshape(3, 4).T[::2]
+    assert Tensor(array).tolist() == array.tolist()
+
+
+def test_tensor_copies_numpy_in_both_directions(machine: str) -> None:
+    array = np.array([1, 2, 3], np.int32)
+    t = Tensor(array)
+    array[0] = 9
+    out = t.numpy()
+    out[1] = 9
+    assert t.tolist() == [1, 2, 3]
+
+
+def test_bfloat16_holds_rounded_values(machine: str) -> None:
+    t = Tensor([1.0, 1.00390625, 3.14159], dtype="bfloat16")
+    assert t.tolist() == [1.0, 1.0, 3.140625]
+    assert t.numpy().dtype == np.float32
+
+
+def test_tensor_of_tensors_stacks_them(machine: str) -> None:
+    assert Tensor([Tensor(1), Tensor(2)]).tolist() == [1, 2]
+    assert Tensor([Tensor([1, 2]), Tensor([3, 4])]).tolist() == [[1, 2], [3, 4]]
+
+
+def test_constants_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(OverflowError, match="300 does not fit int8, which holds -128 to 127"):
+        Tensor([300], dtype="int8")
+    with pytest.raises(OverflowError, match="2147483648 does not fit int32"):
+        Tensor([2**31])
+    with pytest.raises(OverflowError, match="-1 does not fit uint8"):
+        Tensor.full((2,), -1, dtype="uint8")
+
+
+def test_ragged_lists_are_refused_with_both_lengths() -> None:
+    with pytest.raises(ShapeError, match="axis 1 one part has 2 elements and another 1"):
+        Tensor([[1, 2], [3]])
+    with pytest.raises(ShapeError, match="ragged"):
+        Tensor([1, [2, 3]])
+
+
+def test_unknown_dtype_names_near_ones() -> None:
+    with pytest.raises(DtypeError, match="did you mean float32"):
+        Tensor([1], dtype="float31")
+    with pytest.raises(DtypeError, match="str elements"):
+        Tensor(["a"])
+    with pytest.raises(TypeError, match="needs data"):
+        Tensor(None)
+
+
+def test_unknown_device_names_near_ones() -> None:
+    with pytest.raises(DeviceError, match="did you mean CUDA"):
+        Tensor([1], device="CUDDA")
+    with pytest.raises(DeviceError):
+        Device.DEFAULT = "METAL"
+
+
+def test_mixed_devices_are_refused_with_both_names() -> None:
+    with pytest.raises(DeviceError, match="CPU and REFERENCE"):
+        Tensor([1], device="CPU") + Tensor([1], device="REFERENCE")
+
+
+def test_factories_agree_with_numpy(machine: str) -> None:
+    assert_same(Tensor.zeros(2, 3), np.zeros((2, 3), "f"))
+    assert_same(Tensor.ones((2, 3)), np.ones((2, 3), "f"))
+    assert_same(Tensor.full((2,), 7), np.full((2,), 7, "int32"))
+    assert_same(Tensor.eye(3), np.eye(3, dtype="f"))
+    assert_same(Tensor.eye(2, 3, dtype="int32"), np.eye(2, 3, dtype="int32"))
+    assert_same(Tensor.zeros(0, 3), np.zeros((0, 3), "f"))
+    assert_same(Tensor.ones(3, dtype="int8").zeros_like(), np.zeros(3, "int8"))
+
+
+@pytest.mark.parametrize(
+    "bounds", [(5,), (2, 7), (0, 10, 2), (10, 0, -3), (5, 5), (0, 10, 3), (-4, 4)]
+)
+def test_arange_of_integers_agrees_with_numpy(machine: str, bounds: tuple[int, ...]) -> None:
+    assert_same(Tensor.arange(*bounds), np.arange(*bounds, dtype="int32"))
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 1.0, 0.25), (5.0,), (1.0, -1.0, -0.5), (0, 1, 0.3)])
+def test_arange_of_floats_agrees_with_numpy(machine: str, bounds: tuple[float, ...]) -> None:
+    expected = np.arange(*bounds)
+    t = Tensor.arange(*bounds)
+    assert t.shape == expected.shape
+    np.testing.assert_allclose(t.numpy(), expected, rtol=1e-6)
+
+
+def test_linspace_includes_both_ends(machine: str) -> None:
+    assert Tensor.linspace(0, 1, 5).tolist() == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert Tensor.linspace(3, 9, 1).tolist() == [3.0]
+
+
+def test_tril_and_triu_agree_with_numpy(machine: str) -> None:
+    x = np.arange(12, dtype="int32").reshape(3, 4)
+    for k in (-1, 0, 2):
+        assert_same(Tensor(x).tril(k), np.tril(x, k))
+        assert_same(Tensor(x).triu(k), np.triu(x, k))
+
+
+def test_one_hot_marks_the_named_class(machine: str) -> None:
+    assert Tensor([2, 0]).one_hot(3).tolist() == [[0, 0, 1], [1, 0, 0]]
+
+
+def test_item_of_one_element_is_a_python_number(machine: str) -> None:
+    assert Tensor([[3]]).item() == 3
+    assert (float(Tensor([2.5])), int(Tensor(7)), bool(Tensor([0.0]))) == (2.5, 7, False)
+    assert [1, 2, 3][Tensor(1)] == 2
+    with pytest.raises(ShapeError, match="3 elements"):
+        Tensor([1, 2, 3]).item()
+
+
+def test_data_is_a_memoryview_of_the_shape(machine: str) -> None:
+    view = Tensor([[1, 2], [3, 4]]).data()
+    assert (view.shape, view.format, view[1, 0]) == ((2, 2), "i", 3)
+
+
+def test_numpy_takes_tensors_as_arrays(machine: str) -> None:
+    t = Tensor([1.0, 2.0])
+    assert np.asarray(t).dtype == np.float32
+    product = np.ones(2, "f") * t
+    assert isinstance(product, Tensor)
+    assert (t * np.array([2.0, 3.0], "f")).tolist() == [2.0, 6.0]
+    assert (t + np.float32(1)).tolist() == [2.0, 3.0]
+
+
+def test_iteration_and_length_go_over_the_first_axis(machine: str) -> None:
+    t = Tensor([[1, 2], [3, 4]])
+    assert len(t) == 2
+    assert [row.tolist() for row in t] == [[1, 2], [3, 4]]
+    with pytest.raises(TypeError):
+        iter(Tensor(1))
+
+
+def test_properties_describe_the_tensor() -> None:
+    t = Tensor([[1, 2, 3]], dtype="int16")
+    assert (t.ndim, t.numel(), t.nbytes(), t.element_size(), t.size(), t.size(1)) == (
+        2, 3, 6, 2, (1, 3), 3,
+    )  # fmt: skip
+    assert not t.is_floating_point()
+
+
+def test_repr_shows_what_there_is_to_compute_and_computes_nothing() -> None:
+    t = Tensor([1, 2, 3, 4]) * 2
+    assert repr(t) == "<Tensor (4,) int on CPU from mul with grad None>"
