@@ -49,14 +49,13 @@ def main() -> None:
 
 
 def all_fits() -> list[Fit]:
-    half, root = Decimal("0.5"), Decimal(2).sqrt()
+    half, third = Decimal("0.5"), Decimal(1) / 3
     sine_end = Decimal(1) / 16
-    ratio_end = ((root - 1) / (root + 1)) ** 2
     return [
         Fit("exp2, float32", 32, 6, -half, half, _exp2_slope, _exp2_weight),
         Fit("exp2, float64", 64, 11, -half, half, _exp2_slope, _exp2_weight),
-        Fit("log2, float32", 32, 9, root / 2 - 1, root - 1, _log2_tail, _log2_weight),
-        Fit("log2, float64", 64, 7, Decimal(0), ratio_end, _atanh_tail, lambda z: z),
+        Fit("log2, float32", 32, 9, -third, third, _log2_tail, _log2_weight),
+        Fit("log2, float64", 64, 8, Decimal(0), Decimal(1) / 25, _atanh_tail, lambda z: z),
         Fit("sine of turns, float32", 64, 6, Decimal(0), sine_end, _sine_ratio, _sine_weight),
         Fit("sine tail, float64", 64, 7, Decimal(0), pi() ** 2 / 16, _sine_tail, _sine_weight_64),
         Fit(

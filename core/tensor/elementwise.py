@@ -445,19 +445,44 @@ class Elementwise(Movement):
         return self._as_float()._unary(Ops.LOG2)
 
     def exp(self) -> Self:
-        return (self._as_float() * _LOG2_E).exp2()
+        """e ** x, as 2 ** (x / ln 2) times 1 + what the rounding of x / ln 2 has lost."""
+        x = self._as_float()
+        if x.dtype.bits < 32:
+            return x.float().exp().cast(x.dtype)
+        power = x * _LOG2_E
+        lost = x.detach()._lost_in_power(power.detach())
+        return power.exp2() * (lost * _LN_2 + 1)
+
+    def _lost_in_power(self, power: Self) -> Self:
+        """The exact self / ln 2, minus `power`; by products of half as many digits (Dekker 1971)."""
+        is_double = self.dtype is dtypes.float64
+        integer, low_bits = (dtypes.int64, 27) if is_double else (dtypes.int32, 12)
+        upper, lower = _LOG2_E_FLOAT64 if is_double else _LOG2_E_FLOAT32
+        high = (self.bitcast(integer) & -(1 << low_bits)).bitcast(self.dtype)
+        lost = ((high * upper - power) + (self - high) * upper) + self * lower
+        return ((power < 2048) & (power > -2048)).where(lost, 0)  # beyond, 2 ** power is 0 or inf
 
     def log(self) -> Self:
-        return self.log2() * _LN_2
+        return self._by_log2(_LN_2)
 
     def log10(self) -> Self:
-        return self.log2() * _LOG10_2
+        return self._by_log2(_LOG10_2)
+
+    def _by_log2(self, factor: Real) -> Self:
+        x = self._as_float()
+        if x.dtype.bits < 32:
+            return x.float()._by_log2(factor).cast(x.dtype)
+        return x.log2() * factor
 
     def sin(self) -> Self:
         return self._as_float()._unary(Ops.SIN)
 
     def cos(self) -> Self:
-        return (math.pi / 2 - self._as_float()).sin()
+        """1 - 2 sin(x / 2)**2: x / 2 is exact, so that a large x is as good as a small one."""
+        x = self._as_float()
+        if x.dtype.bits < 32:
+            return x.float().cos().cast(x.dtype)
+        return 1 - (x * 0.5).sin().square() * 2
 
     def tan(self) -> Self:
         return self.sin() / self.cos()
@@ -607,6 +632,9 @@ class Elementwise(Movement):
 _LOG2_E = 1 / math.log(2)
 _LN_2 = math.log(2)
 _LOG10_2 = math.log10(2)
+# 1 / ln 2 in two parts; products of the first with half the digits of a float are exact.
+_LOG2_E_FLOAT32 = (float.fromhex("0x1.714p+0"), float.fromhex("0x1.47652b82fe177p-12"))
+_LOG2_E_FLOAT64 = (float.fromhex("0x1.715476p+0"), float.fromhex("0x1.4ae0bf85ddf44p-26"))
 
 
 def _at_most(a: UOp, b: UOp) -> UOp:
