@@ -10,7 +10,9 @@ from importlib import import_module
 
 from proofgrad.backends import BUILT_IN, ELSEWHERE
 from proofgrad.core.compile.target import Backend
+from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.tensor import realize
+from proofgrad.core.tensor.autograd import use_cotangent_rules
 from proofgrad.core.tensor.device import Device
 
 
@@ -20,6 +22,13 @@ def connect() -> None:
         Device.register(name, partial(_open, module), aliases)
     Device.name_elsewhere(ELSEWHERE)
     realize.use_compiler(_compiler)
+    use_cotangent_rules(_cotangents)
+
+
+def _cotangents() -> RuleSet:
+    from proofgrad.rules.pipeline import COTANGENTS
+
+    return realize.compiler().library.sets[COTANGENTS]
 
 
 def _open(module: str) -> Backend:

@@ -106,10 +106,9 @@ class Compiler:
         return run_stages(self.graph_stages, root, self.library, observe=_observer("graph"))
 
     def _make_plan(self, graph: UOp) -> Plan:
-        made = [call.src[1] for call in graph.src]
-        made += [b for b in dict.fromkeys(graph.arg) if b not in made and _number(b) < 0]
-        read = {b for call in graph.src for b in call.src[2:]} | set(graph.arg)
-        inputs = 1 + max((_number(b) for b in read), default=-1)
+        every = [buffer for call in graph.src for buffer in call.src[1:]] + list(graph.arg)
+        made = [buffer for buffer in dict.fromkeys(every) if _number(buffer) < 0]
+        inputs = 1 + max([_number(buffer) for buffer in every] + [-1])
         slot_of = {buffer: inputs + k for k, buffer in enumerate(made)}
 
         def slot(buffer: UOp) -> int:

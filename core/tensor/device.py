@@ -29,7 +29,7 @@ class _Device:
         self._elsewhere: tuple[str, ...] = ()
 
     @property
-    def DEFAULT(self) -> str:  # noqa: N802  (the name users know)
+    def DEFAULT(self) -> str:
         """The device of new tensors: as assigned, else from the environment, else the first one."""
         if self._chosen is not None:
             return self._chosen
@@ -37,7 +37,7 @@ class _Device:
         return self.names()[0] if asked is None else self.canonical(asked)
 
     @DEFAULT.setter
-    def DEFAULT(self, name: str) -> None:  # noqa: N802
+    def DEFAULT(self, name: str) -> None:
         self._chosen = self.canonical(name)
 
     def __getitem__(self, name: str) -> Backend:

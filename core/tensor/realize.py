@@ -156,6 +156,9 @@ def _execute(plan: Plan, inputs: list[UOp]) -> list[UOp]:
     first = plan.inputs
     devices = [buffer.src[1].arg for buffer in inputs] + [made.device for made in plan.made]
     memory: list[Any] = [_MEMORY[buffer] for buffer in inputs] + [None] * len(plan.made)
+    for slot, made in enumerate(plan.made, first):
+        if made.size == 0:  # no kernel writes it, but one may loop over its no elements
+            memory[slot] = _allocate(made)
     keep = {slot for slot in plan.results if slot >= first}
     level = settings.debug_level()
     for step in plan.steps:
@@ -168,18 +171,17 @@ def _execute(plan: Plan, inputs: list[UOp]) -> list[UOp]:
             _step(step, memory, devices, made)
         for slot in step.free_after:
             memory[slot] = None
-    results = {slot: _buffer_of_slot(plan.made[slot - first], memory[slot]) for slot in keep}
+    results = {slot: _kept(plan.made[slot - first], memory[slot]) for slot in keep}
     return [results[slot] if slot in results else inputs[slot] for slot in plan.results]
 
 
 def _allocate(made: BufferInfo) -> Any:
     if made.device == HOST:
         return None
-    return Device[made.device].alloc(made.size * made.dtype.itemsize)
+    return Device[made.device].alloc(max(made.size, 1) * made.dtype.itemsize)
 
 
-def _buffer_of_slot(made: BufferInfo, memory: Any) -> UOp:
-    """A slot without memory has no elements: nothing wrote it."""
+def _kept(made: BufferInfo, memory: Any) -> UOp:
     return new_buffer(made.dtype, made.size, made.device, memory)
 
 

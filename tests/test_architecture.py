@@ -1,0 +1,101 @@
+"""The folders keep to the import table of docs/architecture.md, and the package list to the tree."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("core", "rules", "proofs", "verify", "backends", "proofgrad")
+SOLVERS = {"z3", "cvc5", "bitwuzla"}
+
+
+def table() -> dict[str, list[str]]:
+    """From docs/architecture.md: folder -> what it may import."""
+    rows = re.findall(
+        r"^\| `([\w/.]+)` \| ([^|]+) \|", (ROOT / "docs/architecture.md").read_text(), re.M
+    )
+    return {folder: [part.strip() for part in allowed.split(",")] for folder, allowed in rows}
+
+
+def sources() -> list[Path]:
+    return [p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def imports_of(path: Path) -> list[tuple[int, str]]:
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            packages = module in ("proofgrad", "proofgrad.core")  # what is imported is a module
+            names = [f"{module}.{alias.name}" for alias in node.names] if packages else [module]
+            found += [(node.lineno, name) for name in names]
+    return found
+
+
+def folder_of(path: str, rows: dict[str, list[str]]) -> str | None:
+    owners = [row for row in rows if path == row or path.startswith(row.removesuffix(".py") + "/")]
+    return max(owners, key=len, default=None)
+
+
+def test_imports_go_down_only() -> None:
+    rows, wrong = table(), []
+    assert len(rows) >= 9
+    for path in sources():
+        relative = str(path.relative_to(ROOT))
+        owner = folder_of(relative, rows)
+        if owner is None or rows[owner] == ["everything"]:
+            continue
+        for line, name in imports_of(path):
+            if name.startswith("proofgrad."):
+                target = name.removeprefix("proofgrad.").replace(".", "/")
+                allowed = [a.removesuffix(".py") for a in rows[owner]]
+                if not any(target == a or target.startswith(a + "/") for a in allowed):
+                    wrong.append(f"{relative}:{line} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_names_are_imported_in_full() -> None:
+    """`import core` would make a second copy of every class."""
+    wrong = [
+        f"{path}:{line} {name}"
+        for path in sources()
+        for line, name in imports_of(path)
+        if name.startswith(".") or name.partition(".")[0] in FOLDERS[:-1]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_verify_imports_a_solver() -> None:
+    wrong = [
+        str(path)
+        for path in sources()
+        if path.relative_to(ROOT).parts[0] != "verify"
+        for _, name in imports_of(path)
+        if name.partition(".")[0] in SOLVERS
+    ]
+    assert not wrong
+
+
+def test_the_package_list_is_the_tree() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    found = {
+        ".".join(p.parent.relative_to(ROOT).parts)
+        for folder in FOLDERS
+        for p in (ROOT / folder).rglob("__init__.py")
+    }
+    named = {name if name.startswith("proofgrad") else f"proofgrad.{name}" for name in found}
+    assert set(listed) == named
+
+
+def test_files_have_a_docstring() -> None:
+    missing = [
+        str(path.relative_to(ROOT))
+        for path in sources()
+        if path.read_text().strip() and ast.get_docstring(ast.parse(path.read_text())) is None
+    ]
+    assert not missing, missing
