@@ -21,7 +21,7 @@ from proofgrad.core.rewrite.match import Candidates, Matcher, RuleSet, key_of
 from proofgrad.core.rewrite.scope import CONSTANT_OPS, scalar_of
 
 # An endless rewrite is noticed after this many applications, plus so many for each node given.
-FREE_APPLICATIONS = 100_000
+FREE_APPLICATIONS = 20_000
 APPLICATIONS_PER_NODE = 1_000
 REMEMBERED_RULES = 8
 SHOWN_CHARACTERS = 2_000
