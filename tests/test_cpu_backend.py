@@ -549,3 +549,10 @@ def test_cold_import_of_the_front_door_loads_no_llvm() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert run_.stdout == "[]\n"
+
+
+def test_stopped_workers_are_started_again(cpu: CpuBackend) -> None:
+    check_parallel(cpu)
+    cpu.threads.stop()
+    check_parallel(cpu)
+    assert all(worker.is_alive() for worker in cpu.threads._workers)

@@ -74,7 +74,7 @@ class CpuBackend:
 
     def load(self, binary: Binary) -> Launch:
         source = binary.source
-        address = self.host.link(binary.data, binary.entry)
+        (address,) = self.host.link(binary.data, binary.entry)
         shares = (source.thread_size or 0) > 1 and source.cost_flops >= PARALLEL_FLOPS
         if shares and self.threads.count > 1:
             return _ParallelLaunch(self.threads, address, source)

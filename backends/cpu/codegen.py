@@ -78,14 +78,16 @@ class Host:
         with self._lock:
             return str(self._machine.emit_assembly(llvm.parse_assembly(ir)))
 
-    def link(self, code: bytes, entry: str) -> int:
-        """The address of `entry`. Raises: CompileError for object code that cannot be linked."""
+    def link(self, code: bytes, *entries: str) -> list[int]:
+        """The addresses of `entries`. Raises: CompileError for code that cannot be linked."""
         with self._lock:
             builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-            builder.export_symbol(entry)
+            for entry in entries:
+                builder.export_symbol(entry)
             try:
-                library = builder.link(self._jit, f"{entry}.{next(self._numbers)}")
+                library = builder.link(self._jit, f"{entries[0]}.{next(self._numbers)}")
             except RuntimeError as error:
-                raise CompileError(f"object code of {entry} cannot be linked: {error}") from error
+                names = ", ".join(entries)
+                raise CompileError(f"object code of {names} cannot be linked: {error}") from error
             self._linked.append(library)
-            return int(library[entry])
+            return [int(library[entry]) for entry in entries]

@@ -12,6 +12,7 @@ the job and waits until `active` is 0. So a worker that never woke up costs the 
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import os
@@ -19,6 +20,7 @@ import platform
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from proofgrad.backends.cpu.codegen import Host
@@ -59,6 +61,15 @@ def _quota(path: Path) -> int | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Native:
+    """The functions of `_POOL_IR`."""
+
+    share: Callable[[int, int, int, int, int], None]
+    work: Callable[[int], None]
+    stop: Callable[[int], None]
+
+
 class ThreadPool:
     """Runs `kernel(table, first, last)` over 0 .. size-1. One job at a time.
 
@@ -72,24 +83,27 @@ class ThreadPool:
         self._reset()
         if self.count > 1:
             os.register_at_fork(after_in_child=self._reset)
+            atexit.register(self.stop)
 
     def _reset(self) -> None:
         """No workers: at the beginning, and in a forked child, where threads are gone."""
         self._lock = threading.Lock()
-        self._is_started = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self._workers: list[threading.Thread] = []
         self._area = ctypes.create_string_buffer(_AREA_BYTES)
         start = ctypes.addressof(self._area)
         self._words = start + -start % 64
 
     @functools.cached_property
-    def _functions(self) -> tuple[Callable[..., None], Callable[..., None]]:
-        """The native `share` and `work`."""
+    def _native(self) -> _Native:
         code = self._compile_ir(_pool_ir(*_MACHINES[platform.machine()]))
+        share, work, stop = self._host.link(code, "share", "work", "stop")
         pointer, number = ctypes.c_void_p, ctypes.c_int64
-        share = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, number, number)
-        work = ctypes.CFUNCTYPE(None, pointer)
-        link = self._host.link
-        return share(link(code, "share")), work(link(code, "work"))
+        on_words = ctypes.CFUNCTYPE(None, pointer)
+        sharing = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, number, number)
+        return _Native(sharing(share), on_words(work), on_words(stop))
 
     def _start(self) -> None:
         cpus = available_cpus()
@@ -99,20 +113,28 @@ class ThreadPool:
                 target=self._serve, args=(cpu,), name=f"proofgrad-{number}", daemon=True
             )
             worker.start()
-        self._is_started = True
+            self._workers.append(worker)
+
+    def stop(self) -> None:
+        """Send the workers home; the next job starts new ones."""
+        with self._lock:
+            if self._workers:
+                self._native.stop(self._words)
+            for worker in self._workers:
+                worker.join()
+            self._clear()
 
     def _serve(self, cpu: int | None) -> None:
         if cpu is not None:
             os.sched_setaffinity(0, {cpu})  # of this thread: a woken worker must not wait for ours
-        _, work = self._functions
-        work(self._words)
+        self._native.work(self._words)
 
     def run(self, kernel: int, table: int, size: int) -> None:
         """Call the function at address `kernel` until every item is done."""
-        share, _ = self._functions
+        share = self._native.share
         chunk = max(1, size // (self.count * _CHUNKS_PER_THREAD))
         with self._lock:
-            if not self._is_started:
+            if not self._workers:
                 self._start()
             share(self._words, kernel, table, size, chunk)
 
@@ -122,7 +144,7 @@ def _pool_ir(futex_call: int, pause: str) -> str:
 
 
 # Words, each on a cache line of its own: epoch (i32) at 0, active (i32) at 64, next item (i64) at
-# 128, sleepers (i32) at 192; the job at 256: kernel, table, size, chunk.
+# 128, sleepers (i32) at 192; the job at 256: kernel, table, size, chunk; stop (i32) at 320.
 _POOL_IR = f"""
 declare i64 @syscall(i64, ...)
 
@@ -192,11 +214,16 @@ define void @work(ptr %words) nounwind {{
 entry:
   %active = getelementptr i8, ptr %words, i64 64
   %sleepers = getelementptr i8, ptr %words, i64 192
+  %stopped = getelementptr i8, ptr %words, i64 320
   br label %look
 look:
   %seen = phi i32 [ 0, %entry ], [ %seen, %spin ], [ %epoch, %leave ], [ %seen, %woken ]
   %spins = phi i32 [ 0, %entry ], [ %more, %spin ], [ 0, %leave ], [ 0, %woken ]
   %epoch = load atomic i32, ptr %words seq_cst, align 4
+  %stop = load atomic i32, ptr %stopped seq_cst, align 4
+  %stay = icmp eq i32 %stop, 0
+  br i1 %stay, label %decide, label %done
+decide:
   %odd = and i32 %epoch, 1
   %open = icmp eq i32 %odd, 1
   %other = icmp ne i32 %epoch, %seen
@@ -227,5 +254,16 @@ sleep:
   br label %woken
 woken:
   br label %look
+done:
+  ret void
+}}
+
+define void @stop(ptr %words) nounwind {{
+entry:
+  %stopped = getelementptr i8, ptr %words, i64 320
+  store atomic i32 1, ptr %stopped seq_cst, align 4
+  %epoch = atomicrmw add ptr %words, i32 2 seq_cst, align 4
+  %woken = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %words, i64 129, i64 2147483647)
+  ret void
 }}
 """
