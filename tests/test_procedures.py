@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from kernel_interpreter import run_kernel
 from oracle import evaluate_tensor, numpy_dtype
 from programs import Program, movement_only, programs
 
+from proofgrad.backends.reference import ReferenceBackend
+from proofgrad.core.compile.accumulate import reductions_to_accumulators
 from proofgrad.core.compile.axes import (
     choose_axes,
     merge_loops,
@@ -20,11 +23,16 @@ from proofgrad.core.compile.axes import (
     unroll_upcasts,
 )
 from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.index_width import choose_index_width
+from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.stages import Procedure
 from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.vectorize import vectorize
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
 
 CPU = Target("test-cpu", vector_bytes=16, threads=2)
 GPU = Target("test-gpu", work_items=True)
@@ -75,3 +83,50 @@ def test_axis_procedures_keep_the_values(program: Program) -> None:
     ):
         check_form(Form.KERNEL, changed)
         assert stored(changed, program) == expected
+
+
+class _Wide:
+    """Bounds that fit every width: the sizes here are small."""
+
+    def lo(self, node: UOp) -> int:
+        return -(1 << 20)
+
+    def hi(self, node: UOp) -> int:
+        return 1 << 20
+
+
+@QUICK
+@given(programs(dtypes_used=EXACT))
+def test_from_kernel_to_linear_keeps_the_values(program: Program) -> None:
+    """Widths, accumulators, vectors and order, run by the reference machine, accesses checked."""
+    kernel = unroll_upcasts(choose_axes(merge_loops(lower_movement(UOp.sink(program.value))), CPU))
+    scalar = reductions_to_accumulators(choose_index_width(kernel, CPU, _Wide()))
+    check_form(Form.PROGRAM, scalar)
+    vector = vectorize(scalar)
+    check_form(Form.PROGRAM, vector)
+    linear = linearize(vector)
+    check_form(Form.LINEAR, linear)
+    assert run_linear(linear, program) == oracle_of(program)
+
+
+def run_linear(linear: UOp, program: Program) -> list[object]:
+    machine = ReferenceBackend()
+    memory: list[bytearray] = []
+    for slot in range(1 + max(n.arg[0] for n in linear.src if n.op is Ops.PARAM)):
+        types = [n.dtype for n in linear.src if n.op is Ops.PARAM and n.arg[0] == slot]
+        if slot == 0:
+            memory.append(machine.alloc(prod(program.value.shape) * program.value.dtype.itemsize))
+        else:
+            dtype = types[0] if types else dtypes.int32
+            values = np.array(program.data[slot]).astype(numpy_dtype(dtype))
+            memory.append(bytearray(values.tobytes()))
+    machine.load(machine.compile(machine.emit(linear, "test")))(memory)
+    return np.frombuffer(memory[0], numpy_dtype(program.value.dtype)).tolist()
+
+
+def test_every_procedure_has_a_validation_test() -> None:
+    tests = "".join(p.read_text() for p in Path(__file__).parent.glob("test_*.py"))
+    stages = (*GRAPH_STAGES, *KERNEL_STAGES)
+    names = {stage.step.name for stage in stages if isinstance(stage.step, Procedure)}
+    assert len(names) <= 14
+    assert not [name for name in names if f"{name}(" not in tests]

@@ -2,8 +2,8 @@
 
 Owns: the heuristic (it can only make a kernel slow, never wrong) and the three changes of the
 iteration space that it may ask for: merging two loops, splitting one, and unrolling one. Each is a
-bijection of the iteration space (rules/ranges.rules holds the laws; tests validate the procedures).
-Tuned tiles and operands staged into scratch will be further choices here.
+bijection of the iteration space; tests/test_procedures.py validates that no value changes. Tuned tiles
+and operands staged into scratch will be further choices here.
 """
 
 from __future__ import annotations

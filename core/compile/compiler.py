@@ -14,20 +14,34 @@ from typing import Any
 from proofgrad.core import settings
 from proofgrad.core.compile.names import kernel_name
 from proofgrad.core.compile.stages import Library, Stage, run_stages
-from proofgrad.core.compile.target import Backend, Launch, Source
+from proofgrad.core.compile.target import Backend, Binary, Launch, Source
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Kernel:
-    """A compiled kernel, ready to be launched with the buffers of `slots` of its body."""
+    """A compiled kernel, launched with the buffers of `slots` of its body.
 
-    name: str
-    launch: Launch
+    It is loaded when first launched, so that kernels can be compiled for a machine that is not here.
+    """
+
     source: Source
+    binary: Binary
+    backend: Backend
     slots: tuple[int, ...]
+    loaded: Launch | None = None
+
+    @property
+    def name(self) -> str:
+        return self.source.entry
+
+    def launch(self, buffers: Sequence[Any]) -> None:
+        """Run it. Raises: DeviceError where the machine is missing."""
+        if self.loaded is None:
+            self.loaded = self.backend.load(self.binary)
+        self.loaded(buffers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +177,7 @@ class Compiler:
         source = self._emit(_with_dense_slots(linear, slots), device)
         if settings.debug_level() >= 3:
             _print(source.text)
-        launch = backend.load(backend.compile(source))
-        return Kernel(source.entry, launch, source, slots)
+        return Kernel(source, backend.compile(source), backend, slots)
 
 
 def _slots(linear: UOp) -> tuple[int, ...]:

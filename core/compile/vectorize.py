@@ -70,9 +70,7 @@ def _spread(value: UOp, lanes: int) -> UOp:
     return UOp(Ops.BROADCAST, value.dtype.vec(lanes), (value,))
 
 
-def _index(
-    node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, at_first: dict[UOp, UOp]
-) -> UOp:
+def _index(node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, at_first: dict[UOp, UOp]) -> UOp:
     """The INDEX of a contiguous access names its first element; a gather has a vector of them."""
     gate = src[2:]
     step = coefficient(node.src[1], loop)

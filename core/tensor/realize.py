@@ -161,6 +161,7 @@ def _execute(plan: Plan, inputs: list[UOp]) -> list[UOp]:
             memory[slot] = _allocate(made)
     keep = {slot for slot in plan.results if slot >= first}
     level = settings.debug_level()
+    start = time.perf_counter()
     for step in plan.steps:
         out = step.slots[0]
         made = plan.made[out - first]
@@ -171,6 +172,9 @@ def _execute(plan: Plan, inputs: list[UOp]) -> list[UOp]:
             _step(step, memory, devices, made)
         for slot in step.free_after:
             memory[slot] = None
+    if level >= 1:
+        kernels = sum(step.kernel is not None for step in plan.steps)
+        _say(f"{kernels} kernels, {(time.perf_counter() - start) * 1e3:.1f} ms")
     results = {slot: _kept(plan.made[slot - first], memory[slot]) for slot in keep}
     return [results[slot] if slot in results else inputs[slot] for slot in plan.results]
 
@@ -204,8 +208,11 @@ def _timed(step: Step, memory: list[Any], devices: list[str], made: BufferInfo, 
     GlobalCounters.time_sum_s += seconds
     if level >= 2:
         name = "copy" if step.kernel is None else step.kernel.name
-        line = f"*** {made.device:<10} {name:<40} {seconds * 1e3:9.3f} ms"
-        print(line, file=sys.stderr)
+        _say(f"*** {made.device:<10} {name:<40} {made.size:>10} {seconds * 1e3:9.3f} ms")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def _copy(slots: tuple[int, ...], memory: list[Any], devices: list[str], made: BufferInfo) -> None:
