@@ -1,8 +1,9 @@
-"""Measures the error of exp2, log2 and sin in ULP: the bounds of docs/numerics.md are its output.
+"""Measures the errors of functions of floats in ULP: the bounds of docs/numerics.md are its output.
 
 Owns: the reference values, the samples, and the measure. Does not own: the functions themselves
 (core/compile/transcendental.py), whose graphs it compiles for the CPU. `run_with_numpy` runs them
-operation by operation instead; tests compare the two.
+operation by operation instead; tests compare the two. Functions built from exp2, log2 and sin are
+run as a user runs them, on Tensors.
 
     python benchmarks/ulp_check.py          # every float16 and bfloat16, samples of the others
     python benchmarks/ulp_check.py --all    # all 2**32 float32 values as well: some minutes
@@ -27,9 +28,18 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
+from proofgrad import Tensor
+
 CHUNK = 1 << 15  # its arrays fit the cache
 SAMPLES = 1 << 22
+BUILT_SAMPLES = 1 << 20
 FUNCTIONS = {Ops.EXP2: numpy.exp2, Ops.LOG2: numpy.log2, Ops.SIN: numpy.sin}
+BUILT = {
+    "exp": numpy.exp,
+    "log": numpy.log,
+    "log10": numpy.log10,
+    "sigmoid": lambda x: 1 / (1 + numpy.exp(-x)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +72,17 @@ def main() -> int:
         for dtype in STORAGES:
             worst = Worst()
             for bits in bit_patterns(dtype, chosen.all, chosen.samples):
-                worst.add(op, dtype, from_bits(bits, dtype))
-            print(worst.line(op, dtype), flush=True)
+                x = from_bits(bits, dtype)
+                worst.add(x, *ulp_errors(op, dtype, x))
+            print(worst.line(op.name.lower(), dtype), flush=True)
+            failures += worst.wrong_specials
+    for name in BUILT:
+        for dtype in (dtypes.float16, dtypes.float32, dtypes.float64):
+            worst = Worst()
+            for bits in bit_patterns(dtype, False, min(chosen.samples, BUILT_SAMPLES)):
+                x = from_bits(bits, dtype)
+                worst.add(x, *built_ulp_errors(name, dtype, x))
+            print(worst.line(name, dtype), flush=True)
             failures += worst.wrong_specials
     return 1 if failures else 0
 
@@ -74,26 +93,35 @@ class Worst:
     def __init__(self) -> None:
         self.ulps, self.at, self.count, self.wrong_specials = 0.0, 0.0, 0, 0
 
-    def add(self, op: Ops, dtype: DType, x: Any) -> None:
-        errors, wrong = ulp_errors(op, dtype, x)
+    def add(self, x: Any, errors: Any, wrong: Any) -> None:
         self.count += len(x)
         self.wrong_specials += int(wrong.sum())
         place = int(errors.argmax())
         if errors[place] > self.ulps:
             self.ulps, self.at = float(errors[place]), float(x[place])
 
-    def line(self, op: Ops, dtype: DType) -> str:
+    def line(self, name: str, dtype: DType) -> str:
         return (
-            f"{op.name.lower():5} {dtype.name:9} {self.ulps:6.3f} ULP at {self.at.hex():26}"
+            f"{name:7} {dtype.name:9} {self.ulps:6.3f} ULP at {self.at.hex():26}"
             f" {self.count:>11,} values, {self.wrong_specials} wrong special values"
         )
 
 
 def ulp_errors(op: Ops, dtype: DType, x: Any) -> tuple[Any, Any]:
+    """Errors of exp2, log2 or sin, and which special values are wrong."""
+    exact = FUNCTIONS[op](x.astype(STORAGES[dtype].reference))
+    return compare(run_on_cpu(op, dtype)(x), exact, dtype)
+
+
+def built_ulp_errors(name: str, dtype: DType, x: Any) -> tuple[Any, Any]:
+    """Errors of a method of Tensor, and which special values are wrong."""
+    exact = BUILT[name](x.astype(STORAGES[dtype].reference))
+    return compare(getattr(Tensor(x), name)().numpy(), exact, dtype)
+
+
+def compare(got: Any, exact: Any, dtype: DType) -> tuple[Any, Any]:
     """Errors in units in the last place, and which NaNs, infinities or zeros are wrong."""
     storage = STORAGES[dtype]
-    got = run_on_cpu(op, dtype)(x)
-    exact = FUNCTIONS[op](x.astype(storage.reference))
     rounded = round_to(exact, dtype)
     special = ~numpy.isfinite(rounded) | (rounded == 0) | ~numpy.isfinite(got)
     same = (got == rounded) & (numpy.signbit(got) == numpy.signbit(rounded))
