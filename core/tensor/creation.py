@@ -209,11 +209,11 @@ class Creation(Indexing):
 
     def tril(self, diagonal: Whole = 0) -> Self:
         """Zero above the given diagonal of the last two axes."""
-        return (self._column() <= self._row() + diagonal).where(self, 0)
+        return (self._column() <= self._row() + diagonal).where(self, False)
 
     def triu(self, diagonal: Whole = 0) -> Self:
         """Zero below the given diagonal of the last two axes."""
-        return (self._column() >= self._row() + diagonal).where(self, 0)
+        return (self._column() >= self._row() + diagonal).where(self, False)
 
     def _row(self) -> Self:
         if self.ndim < 2:

@@ -16,7 +16,7 @@ from proofgrad.core.tensor.reduce import Reduce
 
 
 class Indexing(Reduce):
-    """Reading parts of a Tensor."""
+    """Reading parts of a Tensor. As in torch, ints beside a Tensor or list move no axes."""
 
     __slots__ = ()
 
@@ -123,7 +123,7 @@ class Indexing(Reduce):
     def _gather(self, axis: Whole, positions: Self) -> Self:
         """Elements at integer positions of one axis: a sum over places that has one term.
 
-        A place outside of the axis gives 0; negative ones count from the end.
+        A place outside of the axis gives 0; negative ones count from the end; -0.0 becomes 0.0.
         """
         size = self.shape[axis]
         wanted = positions.cast("int32") if positions.dtype.bits < 32 else positions

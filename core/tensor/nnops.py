@@ -276,9 +276,10 @@ class NeuralOps(Random):
         reduction: str = "mean",
     ) -> Self:
         """Cross-entropy of scores (.., classes) with integer labels; `ignore_index` counts not."""
-        scores = self.log_softmax()
-        counted = Y != ignore_index if Y.dtype.lo <= ignore_index else ~Y.isnan()
-        picked = self._hits(Y).where(scores, 0).sum(-1)
+        hits, scores = self._hits(Y), self.log_softmax()
+        ignored = ignore_index if Y.dtype.lo <= ignore_index <= Y.dtype.hi else None
+        counted = Y.ones_like(dtype=dtypes.bool) if ignored is None else Y != ignored
+        picked = hits.where(scores, 0).sum(-1)
         if label_smoothing:
             picked = picked * (1 - label_smoothing) + scores.mean(-1) * label_smoothing
         losses = counted.where(-picked, 0)
