@@ -42,6 +42,8 @@ from proofgrad.backends.cpu.backend import CpuBackend
 from proofgrad.backends.cpu.cache import DiskCache
 from proofgrad.backends.cpu.codegen import Host
 from proofgrad.backends.cpu.memory import Pool
+from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.emit import emit
 from proofgrad.core.compile.target import Backend, CompileError, Source
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -257,6 +259,11 @@ def test_sum_over_a_loop_is_exact_on_small_integers(
     (output,) = run(machine, program, [pack(values, FLOAT)], [4 * rows])
     expected = [sum(v * v for v in values[columns * r : columns * (r + 1)]) for r in range(rows)]
     assert unpack(output, FLOAT) == expected
+
+
+def test_kernel_text_is_the_golden_file() -> None:
+    text = emit(sum_of_squares(5, 48, 16, AxisRole.THREAD), "row_sum", Dialect()).text
+    assert text == (Path(__file__).parent / "golden" / "row_sum.ll").read_text()
 
 
 def test_value_read_before_an_update_keeps_what_it_read(machine: Backend) -> None:

@@ -18,6 +18,7 @@ from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 _NATIVE = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN})
+_UNWRITTEN = b"\xa5"  # fresh memory, so that a program that reads it does not find zeros
 _CODES = {8: "<B", 16: "<H", 32: "<I", 64: "<Q"}
 
 
@@ -48,7 +49,7 @@ class ReferenceBackend:
         return lambda buffers: _Run(program, buffers).run()
 
     def alloc(self, nbytes: int) -> bytearray:
-        return bytearray(nbytes)
+        return bytearray(_UNWRITTEN * nbytes)
 
     def copyin(self, handle: bytearray, data: memoryview) -> None:
         handle[: data.nbytes] = bytes(data)
