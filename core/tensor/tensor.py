@@ -224,6 +224,7 @@ class Tensor(NeuralOps):
         Leaves are the Tensors with requires_grad=True in this graph; if there are none, all
         Tensors of float data in it whose requires_grad is not False.
         """
+        self._check_differentiable((), gradient)
         leaves = self._leaf_tensors()
         if not leaves:
             raise ValueError(

@@ -1,0 +1,240 @@
+"""Derivatives: by rules, against differences; and which Tensors get one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tensors import machine, numbers, use_rules
+
+from proofgrad import DtypeError, ShapeError, Tensor, gradcheck
+from proofgrad.gradcheck import GradientError
+
+__all__ = ["machine"]
+Function = Callable[..., Tensor]
+
+OF_ONE: dict[str, Function] = {
+    "neg": lambda x: -x,
+    "exp": Tensor.exp,
+    "exp2": Tensor.exp2,
+    "sin": Tensor.sin,
+    "cos": Tensor.cos,
+    "tan": Tensor.tan,
+    "tanh": Tensor.tanh,
+    "sigmoid": Tensor.sigmoid,
+    "relu": Tensor.relu,
+    "gelu": Tensor.gelu,
+    "silu": Tensor.silu,
+    "softplus": Tensor.softplus,
+    "elu": Tensor.elu,
+    "leaky_relu": Tensor.leaky_relu,
+    "abs": Tensor.abs,
+    "erf": Tensor.erf,
+    "square": Tensor.square,
+    "cube": lambda x: x**3,
+    "power": lambda x: 2.0**x,
+    "clip": lambda x: x.clip(-0.7, 0.9),
+    "rounding": lambda x: x * x.floor() + x.round() + x.trunc(),
+    "sum": lambda x: x.sum(0),
+    "mean": Tensor.mean,
+    "max": lambda x: x.max(1),
+    "min": Tensor.min,
+    "var": lambda x: x.var(0),
+    "std": Tensor.std,
+    "softmax": Tensor.softmax,
+    "log_softmax": Tensor.log_softmax,
+    "logsumexp": lambda x: x.logsumexp(1),
+    "layernorm": Tensor.layernorm,
+    "transposed": lambda x: x.T * Tensor(np.arange(12.0).reshape(4, 3)),
+    "expanded": lambda x: x.expand(2, 3, 4) * Tensor(np.arange(24.0).reshape(2, 3, 4)),
+    "reshaped": lambda x: x.reshape(2, 6).flip(1),
+    "padded": lambda x: x.pad(((1, 2), (0, 1)), value=2.0),
+    "sliced": lambda x: x[::-2, 1:3],
+    "gathered": lambda x: x[Tensor([0, 2, 2])],
+    "used twice": lambda x: x * x.sin() + x,
+    "selected": lambda x: (x > 0.1).where(x * 2, x * x),
+    "cat": lambda x: x.cat(x * 2, dim=1),
+}
+
+
+@pytest.mark.parametrize("name", OF_ONE)
+def test_derivative_of_one_input_matches_differences(machine: str, name: str) -> None:
+    assert gradcheck(OF_ONE[name], Tensor(numbers(3, 4)))
+
+
+@pytest.mark.parametrize("name", ["log", "log2", "sqrt", "rsqrt", "reciprocal"])
+def test_derivative_on_positive_inputs_matches_differences(machine: str, name: str) -> None:
+    assert gradcheck(getattr(Tensor, name), Tensor(numbers(5, low=0.5, high=3.0)))
+
+
+OF_MANY: dict[str, tuple[Function, list[tuple[int, ...]]]] = {
+    "add": (lambda x, y: x + y, [(3, 4), (4,)]),
+    "sub": (lambda x, y: x - y, [(3, 1), (4,)]),
+    "mul": (lambda x, y: x * y, [(2, 3), (3,)]),
+    "div": (lambda x, y: x / y, [(3,), (2, 3)]),
+    "maximum": (lambda x, y: x.maximum(y), [(5,), (5,)]),
+    "minimum": (lambda x, y: x.minimum(y), [(5,), (5,)]),
+    "matmul": (lambda x, y: x @ y, [(2, 3), (3, 4)]),
+    "batched matmul": (lambda x, y: x @ y, [(2, 2, 3), (3, 2)]),
+    "linear": (lambda x, w, b: x.linear(w, b), [(2, 3), (3, 4), (4,)]),
+    "conv2d": (
+        lambda x, w, b: x.conv2d(w, b, stride=2, padding=1),
+        [(1, 2, 5, 5), (3, 2, 3, 3), (3,)],
+    ),
+    "grouped conv2d": (
+        lambda x, w: x.conv2d(w, groups=2, dilation=2),
+        [(1, 2, 5, 5), (2, 1, 2, 2)],
+    ),
+    "max_pool2d": (lambda x: x.max_pool2d(), [(1, 1, 4, 4)]),
+    "overlapping max_pool2d": (lambda x: x.max_pool2d(3, 1, padding=1), [(1, 1, 4, 4)]),
+    "avg_pool2d": (lambda x: x.avg_pool2d(3, 2), [(1, 1, 5, 5)]),
+    "cross entropy": (
+        lambda x: x.sparse_categorical_crossentropy(Tensor([0, 2, 1])),
+        [(3, 4)],
+    ),
+    "attention": (
+        lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True),
+        [(3, 2), (3, 2), (3, 2)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_MANY)
+def test_derivative_of_several_inputs_matches_differences(machine: str, name: str) -> None:
+    function, shapes = OF_MANY[name]
+    inputs = [Tensor(numbers(*shape, seed=k)) for k, shape in enumerate(shapes)]
+    assert gradcheck(function, inputs)
+
+
+def test_derivative_of_a_real_power_matches_differences(machine: str) -> None:
+    inputs = [Tensor(numbers(4, low=0.5, high=2.0)), Tensor(numbers(4, seed=1))]
+    assert gradcheck(lambda x, y: x**y, inputs)
+
+
+def test_gradcheck_reports_a_wrong_derivative_with_both_values(machine: str) -> None:
+    with pytest.raises(GradientError, match=r"input 0 at \(0,\): the derivative is"):
+        gradcheck(lambda x: x.detach() * x, Tensor([1.5]))
+
+
+def test_relu_at_zero_has_derivative_zero_and_keeps_nan(machine: str) -> None:
+    x = Tensor([0.0, -0.0, 1.0, math.nan], requires_grad=True)
+    (grad,) = x.relu().sum().gradient(x)
+    assert grad.tolist()[:3] == [0.0, 0.0, 1.0]
+
+
+def test_equal_maxima_share_the_derivative(machine: str) -> None:
+    x = Tensor([1.0, 3.0, 3.0, 2.0], requires_grad=True)
+    assert x.max().gradient(x)[0].tolist() == [0.0, 0.5, 0.5, 0.0]
+
+
+def test_sigmoid_of_huge_values_has_a_finite_derivative(machine: str) -> None:
+    x = Tensor([-200.0, 0.0, 200.0], requires_grad=True)
+    assert x.sigmoid().sum().gradient(x)[0].tolist() == [0.0, 0.25, 0.0]
+
+
+def test_derivative_can_be_derived_again(machine: str) -> None:
+    x = Tensor([2.0], requires_grad=True)
+    (first,) = (x**3).sum().gradient(x)
+    (second,) = first.sum().gradient(x)
+    (third,) = second.sum().gradient(x)
+    assert (first.item(), second.item(), third.item()) == (12.0, 12.0, 6.0)
+
+
+def test_backward_accumulates_until_the_gradient_is_forgotten(machine: str) -> None:
+    x = Tensor([3.0], requires_grad=True)
+    (x * x).backward()
+    (x * x).backward()
+    assert x.grad is not None and x.grad.tolist() == [12.0]
+    x.zero_grad()
+    assert x.grad is None
+
+
+def test_backward_reaches_leaves_that_did_not_ask(machine: str) -> None:
+    x, y = Tensor([1.0, 2.0, 3.0]), Tensor([4.0, 5.0, 6.0])
+    (x * y).sum().backward()
+    assert x.grad is not None and y.grad is not None
+    assert (x.grad.tolist(), y.grad.tolist()) == ([4.0, 5.0, 6.0], [1.0, 2.0, 3.0])
+
+
+def test_backward_leaves_out_what_was_refused_or_not_asked(machine: str) -> None:
+    w = Tensor([2.0], requires_grad=True)
+    x, frozen = Tensor([3.0]), Tensor([4.0], requires_grad=False)
+    (w * x * frozen).backward()
+    assert w.grad is not None and w.grad.tolist() == [12.0]
+    assert x.grad is None and frozen.grad is None
+
+
+def test_equal_constants_that_take_gradients_are_kept_apart(machine: str) -> None:
+    a, b = Tensor.ones(2, requires_grad=True), Tensor.ones(2, requires_grad=True)
+    (a * b * b * 1.0).sum().backward()
+    assert a.grad is not None and b.grad is not None
+    assert (a.grad.tolist(), b.grad.tolist()) == ([1.0, 1.0], [2.0, 2.0])
+
+
+def test_gradient_with_respect_to_a_plain_constant_is_refused() -> None:
+    x = Tensor.ones(3)
+    with pytest.raises(ValueError, match="requires_grad=True"):
+        (x * 2).sum().gradient(x)
+
+
+def test_no_gradient_passes_detach(machine: str) -> None:
+    x = Tensor([3.0], requires_grad=True)
+    (grad,) = (x * x.detach()).gradient(x)
+    assert grad.tolist() == [3.0]
+
+
+def test_gradient_of_an_unused_target_is_zero(machine: str) -> None:
+    x, y = Tensor([1.0], requires_grad=True), Tensor([1.0, 2.0], requires_grad=True)
+    assert (x * 2).gradient(y)[0].tolist() == [0.0, 0.0]
+
+
+def test_gradient_takes_a_cotangent_for_many_elements(machine: str) -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    (grad,) = (x * x).gradient(x, gradient=Tensor([1.0, 10.0]))
+    assert grad.tolist() == [2.0, 40.0]
+    with pytest.raises(ShapeError, match="start from one element"):
+        (x * x).backward()
+
+
+def test_gradient_of_integers_is_refused() -> None:
+    with pytest.raises(DtypeError, match="only floats have gradients"):
+        Tensor([1]).sum().backward()
+
+
+def test_backward_works_after_the_loss_was_read_or_realised(machine: str) -> None:
+    x = Tensor([2.0], requires_grad=True)
+    loss = (x * x).sum()
+    assert loss.item() == 4.0
+    loss.realize()
+    loss.backward()
+    assert x.grad is not None and x.grad.tolist() == [4.0]
+
+
+def test_backward_after_the_inputs_were_realised_still_finds_them(machine: str) -> None:
+    x = Tensor([2.0])
+    loss = (x * x * 3).sum()
+    x.realize()
+    loss.backward()
+    assert x.grad is not None and x.grad.tolist() == [12.0]
+
+
+def test_backward_of_realised_data_says_why_there_is_nothing_to_do() -> None:
+    use_rules()
+    loss = (Tensor([2.0]) * 3).sum().realize()
+    with pytest.raises(ValueError, match="realised before"):
+        (loss.detach() * 2).backward()
+
+
+def test_a_loop_of_realised_steps_keeps_no_history(machine: str) -> None:
+    x = Tensor([1.0])
+    for _ in range(5):
+        x = (x * 0.5).realize()
+    assert len(x._uop.toposort()) <= 4
+
+
+def test_cast_passes_the_gradient_in_the_type_of_its_source(machine: str) -> None:
+    x = Tensor([1.5], dtype="float16", requires_grad=True)
+    (grad,) = (x.float() * 3).sum().gradient(x)
+    assert (grad.dtype, grad.tolist()) == (x.dtype, [3.0])

@@ -1,0 +1,112 @@
+"""Random numbers: known answers, distributions, repeatability."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from proofgrad.core.tensor.random import threefry
+from tensors import machine
+
+from proofgrad import DtypeError, Tensor
+
+__all__ = ["machine"]
+DRAWS = 4000
+
+
+# Known answers of Random123 1.14 (kat_vectors), threefry2x32 with 20 rounds.
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0x1CB996FC, 0xBB002BE7)),
+        ((0x243F6A88, 0x85A308D3), (0x13198A2E, 0x03707344), (0xC4923A9C, 0x483DF7A0)),
+    ],
+)
+def test_threefry_gives_the_published_answers(machine, counter, key, expected) -> None:
+    words = [Tensor([value], dtype="uint32") for value in (*counter, *key)]
+    first, second = threefry(*words)
+    assert (first.item(), second.item()) == expected
+
+
+def test_seed_decides_every_call(machine: str) -> None:
+    Tensor.manual_seed(7)
+    first, second = Tensor.rand(5).tolist(), Tensor.rand(5).tolist()
+    Tensor.manual_seed(7)
+    assert Tensor.rand(5).tolist() == first
+    assert Tensor.rand(5).tolist() == second
+    assert first != second
+
+
+def test_order_of_reading_does_not_change_the_numbers(machine: str) -> None:
+    Tensor.manual_seed(7)
+    a, b = Tensor.rand(4), Tensor.rand(4)
+    late = b.tolist()
+    assert a.tolist() != late
+    Tensor.manual_seed(7)
+    assert (Tensor.rand(4).tolist(), Tensor.rand(4).tolist()) == (a.tolist(), late)
+
+
+def test_bits_do_not_depend_on_the_machine(machine: str) -> None:
+    Tensor.manual_seed(1)
+    bits = (Tensor.rand(3) * 2**24).cast("uint32").tolist()
+    assert bits == [11810215, 968296, 169705]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_rand_is_uniform_below_one(machine: str, dtype: str) -> None:
+    Tensor.manual_seed(0)
+    x = Tensor.rand(DRAWS, dtype=dtype)
+    values = x.numpy().astype(np.float64)
+    assert x.dtype.name == dtype
+    assert 0 <= values.min() and values.max() < 1
+    assert abs(values.mean() - 0.5) < 4 / math.sqrt(12 * DRAWS)
+    assert abs(values.var() - 1 / 12) < 0.005
+
+
+def test_randn_has_mean_zero_and_deviation_one(machine: str) -> None:
+    Tensor.manual_seed(0)
+    values = Tensor.randn(DRAWS).numpy()
+    assert abs(values.mean()) < 4 / math.sqrt(DRAWS)
+    assert abs(values.std() - 1) < 0.05
+    assert abs((values**4).mean() - 3) < 0.5
+
+
+def test_randint_covers_its_range_evenly(machine: str) -> None:
+    Tensor.manual_seed(0)
+    values = Tensor.randint(DRAWS, low=-2, high=3).numpy()
+    counts = {k: int((values == k).sum()) for k in range(-2, 3)}
+    assert sum(counts.values()) == DRAWS
+    assert all(abs(count - DRAWS / 5) < 120 for count in counts.values())
+    with pytest.raises(ValueError, match="low < high"):
+        Tensor.randint(3, low=5, high=5)
+
+
+def test_scaled_distributions_keep_their_bounds(machine: str) -> None:
+    Tensor.manual_seed(0)
+    glorot = Tensor.glorot_uniform(20, 30).numpy()
+    assert np.abs(glorot).max() <= math.sqrt(6 / 50)
+    kaiming = Tensor.kaiming_uniform(20, 30, a=0.0).numpy()
+    assert np.abs(kaiming).max() <= math.sqrt(6 / 30)
+    uniform = Tensor.uniform(500, low=2.0, high=3.0).numpy()
+    assert 2 <= uniform.min() and uniform.max() <= 3
+    normal = Tensor.normal(DRAWS, mean=5.0, std=0.5).numpy()
+    assert abs(normal.mean() - 5) < 0.05 and abs(normal.std() - 0.5) < 0.05
+
+
+def test_dropout_scales_what_it_keeps_and_only_in_training(machine: str) -> None:
+    Tensor.manual_seed(0)
+    x = Tensor.ones(DRAWS)
+    assert x.dropout(0.25) is x
+    with Tensor.train():
+        values = x.dropout(0.25).numpy()
+    assert set(np.unique(values)) == {np.float32(0), np.float32(1) / np.float32(0.75)}
+    assert abs((values == 0).mean() - 0.25) < 0.03
+    with pytest.raises(ValueError, match="probability"):
+        x.dropout(1.5)
+
+
+def test_rand_of_integers_is_refused() -> None:
+    with pytest.raises(DtypeError, match="see randint"):
+        Tensor.rand(3, dtype="int32")
