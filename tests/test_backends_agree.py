@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
-
-sys.path.insert(0, str(Path(__file__).parent))
 from oracle import evaluate_tensor, from_bytes, numpy_dtype, to_bytes
 from programs import Program, programs
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from math import prod
 from pathlib import Path
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
-
-sys.path.insert(0, str(Path(__file__).parent))
 from kernel_interpreter import run_kernel
 from oracle import evaluate_tensor, numpy_dtype
 from programs import Program, movement_only, programs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -21,10 +22,9 @@ sys.meta_path.insert(0, Blocked())
 
 def run(code: str, **environment: str) -> str:
     """What the code prints in a fresh process."""
-    import os
-
     result = subprocess.run(
         [sys.executable, "-c", code],
+        check=False,
         capture_output=True,
         text=True,
         timeout=300,
