@@ -1,0 +1,55 @@
+"""Every rule of the library fires on a graph it was written for, and only its own result comes out."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from instances import Instance
+from rules_from_text import unproven_library
+
+from proofgrad.core.ir.shapes import ShapeError
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.rewrite.match import RuleSet
+from proofgrad.core.rewrite.rule import Rule, RuleKind
+from proofgrad.rules.library import library_names
+
+ATTEMPTS = 4_000
+
+
+def fires(rule: Rule, node: UOp, facts: Facts) -> bool:
+    """Whether `rule` alone applies to `node`; its result must have the type and shape of it."""
+    for matcher in RuleSet("one", [rule]).candidates(node):
+        if rule.kind is RuleKind.BOUNDS:
+            return matcher.interval(node, facts) is not None
+        if rule.kind is RuleKind.COTANGENT:
+            found = matcher.results(node, facts, node)
+            pairs = [(f, s) for f, s in zip(found or (), node.src) if f is not None]
+            assert all(f.shape == s.shape for f, s in pairs)
+            return found is not None
+        result = matcher.apply(node, facts)
+        if result is not None and result is not node:
+            assert (result.dtype, result.shape) == (node.dtype, node.shape)
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", library_names())
+def test_every_rule_fires_on_an_instance_of_its_left_side(name: str) -> None:
+    facts = Facts(unproven_library()["bounds"])
+    silent = [r.full_name for r in unproven_library()[name].rules if not _fires_once(r, facts)]
+    assert silent == []
+
+
+def _fires_once(rule: Rule, facts: Facts) -> bool:
+    random = Random(rule.full_name)
+    for _ in range(ATTEMPTS):
+        instance = Instance(rule, random)
+        try:
+            node = instance.build(rule.left)
+        except (OverflowError, ShapeError):
+            continue
+        if fires(rule, node, facts):
+            return True
+    return False
