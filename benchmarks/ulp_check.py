@@ -22,13 +22,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy
+
+from proofgrad import Tensor
 from proofgrad.backends.cpu import backend as cpu_backend
+from proofgrad.core.compile.target import Backend, Target
 from proofgrad.core.compile.transcendental import expand_transcendentals
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
-
-from proofgrad import Tensor
 
 CHUNK = 1 << 15  # its arrays fit the cache
 SAMPLES = 1 << 22
@@ -137,10 +138,12 @@ def compare(got: Any, exact: Any, dtype: DType) -> tuple[Any, Any]:
 
 @functools.cache
 def run_on_cpu(op: Ops, dtype: DType) -> Callable[[Any], Any]:
-    """The expansion of `op` compiled for this machine, as a function of at most CHUNK values."""
-    machine = cpu_backend()
-    lanes = machine.target.lanes(dtypes.float32)
-    source = machine.emit(map_kernel(op, dtype, lanes), f"check_{op.name.lower()}_{dtype.name}")
+    return run_on(cpu_backend(), op, dtype)
+
+
+def run_on(machine: Backend, op: Ops, dtype: DType) -> Callable[[Any], Any]:
+    """The expansion of `op` compiled for a machine, as a function of at most CHUNK values."""
+    source = machine.emit(map_kernel(op, dtype, machine.target), f"{op.name.lower()}_{dtype.name}")
     launch = machine.load(machine.compile(source))
     output, values = (machine.alloc(CHUNK * dtype.itemsize) for _ in range(2))
 
@@ -155,11 +158,13 @@ def run_on_cpu(op: Ops, dtype: DType) -> Callable[[Any], Any]:
     return call
 
 
-def map_kernel(op: Ops, dtype: DType, lanes: int) -> UOp:
-    """Linear: output[i] = op(values[i]) for CHUNK values, `lanes` at a time."""
+def map_kernel(op: Ops, dtype: DType, target: Target) -> UOp:
+    """Linear: output[i] = op(values[i]) for CHUNK values, in vectors or one a work item."""
+    lanes = target.lanes(dtypes.float32)
+    role = AxisRole.GLOBAL if target.work_items else AxisRole.LOOP
     output, values = (UOp(Ops.PARAM, dtype, (), (slot, CHUNK)) for slot in range(2))
     size, width = (UOp.const(dtypes.int64, n) for n in (CHUNK // lanes, lanes))
-    step = UOp(Ops.RANGE, dtypes.int64, (size,), (0, AxisRole.LOOP))
+    step = UOp(Ops.RANGE, dtypes.int64, (size,), (0, role))
     first = step * width
     load = UOp(Ops.LOAD, dtype.vec(lanes), (UOp(Ops.INDEX, dtype, (values, first)),))
     value = expand_transcendentals(UOp(op, load.dtype, (load,)))

@@ -18,16 +18,18 @@ from typing import Any
 
 import numpy
 import pytest
+from tensors import use_rules
+
+from proofgrad import Tensor
+from proofgrad.backends.opencl import backend as opencl_backend
 from proofgrad.core.compile.promote import SMALL_FLOATS, promote_small_floats
 from proofgrad.core.compile.sine import turn_words
+from proofgrad.core.compile.target import DeviceError
 from proofgrad.core.compile.transcendental import expand_transcendentals
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import evaluate_lanes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from tensors import use_rules
-
-from proofgrad import Tensor
 
 ROOT = Path(__file__).parent.parent
 FUNCTIONS = (Ops.EXP2, Ops.LOG2, Ops.SIN)
@@ -246,6 +248,18 @@ def test_cpu_numpy_and_reference_run_an_expansion_to_the_same_bits(op: Ops, dtyp
     root = expansion(op, dtype)
     for argument, value in zip(x[::64].tolist(), fast[::64].tolist()):
         assert same(value_of(root, {leaf(dtype): argument}), value)
+
+
+@pytest.mark.parametrize("op", FUNCTIONS, ids=lambda o: o.name)
+@pytest.mark.parametrize("dtype", WIDE_FLOATS, ids=lambda d: d.name)
+def test_opencl_gives_the_bits_of_the_cpu(op: Ops, dtype: DType) -> None:
+    try:
+        run_on_opencl = ULP_CHECK.run_on(opencl_backend(), op, dtype)
+    except DeviceError as error:
+        pytest.skip(f"no OpenCL here: {error}")
+    for bits in ULP_CHECK.bit_patterns(dtype, False, SAMPLES):
+        x = ULP_CHECK.from_bits(bits, dtype)
+        assert_same_values(run_on_opencl(x), ULP_CHECK.run_on_cpu(op, dtype)(x))
 
 
 @pytest.mark.parametrize("dtype", (dtypes.float16, *WIDE_FLOATS), ids=lambda d: d.name)
