@@ -103,6 +103,19 @@ def map_kernel(results: Sequence[tuple[Ops, DType]], sources: Sequence[DType], c
     return linear([*nodes, UOp(Ops.END, dtypes.void, (item,))])
 
 
+def product_and_sum_kernel(count: int) -> UOp:
+    """out[i] = a[i] * b[i] + a[i], as a MUL and an ADD: two roundings."""
+    size, item = global_index(count)
+    out, a, b = [UOp(Ops.PARAM, dtypes.float32, (), (slot, count)) for slot in range(3)]
+    places = [UOp(Ops.INDEX, dtypes.float32, (param, item)) for param in (out, a, b)]
+    x, y = [UOp(Ops.LOAD, dtypes.float32, (place,)) for place in places[1:]]
+    product = x * y
+    total = product + x
+    store = UOp(Ops.STORE, dtypes.void, (places[0], total))
+    end = UOp(Ops.END, dtypes.void, (item,))
+    return linear([out, a, b, size, item, *places, x, y, product, total, store, end])
+
+
 def row_sum_kernel(rows: int, columns: int) -> UOp:
     """out[i] = sum over k of in[i, k] * in[i, k], with the elements k >= 5 of each row gated off."""
     size, item = global_index(rows)

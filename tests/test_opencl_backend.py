@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,26 +14,44 @@ from linear_kernels import (
     differences,
     edge_values,
     fibonacci_kernel,
+    linear,
     map_kernel,
     operand_rows,
     ops_by_operands,
     pack,
+    product_and_sum_kernel,
     row_sum_kernel,
     run,
     same,
     unpack,
 )
+
 from proofgrad.backends.opencl import backend
 from proofgrad.backends.opencl.cache import give_pocl_a_cache
 from proofgrad.backends.opencl.emit import emit
 from proofgrad.backends.opencl.runtime import OpenCLBackend, explain_log, first_device
 from proofgrad.core.compile.target import Backend, CompileError, DeviceError, Source
-from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.dtypes import DType, dtypes, round_float
 from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
 
 GOLDEN = Path(__file__).parent / "golden"
 SMALL_FLOATS = [dtypes.float16, dtypes.bfloat16]
 ARITHMETIC = [d for d in dtypes.all if d not in SMALL_FLOATS]
+
+
+SIZE = UOp(Ops.CONST, dtypes.int32, (), 4)
+
+
+def store_kernel(value: UOp, loops: Sequence[UOp]) -> UOp:
+    """out[0] = value, in the loops `loops`."""
+    out = UOp(Ops.PARAM, value.dtype, (), (0, 1))
+    zero = UOp(Ops.CONST, dtypes.int32, (), 0)
+    place = UOp(Ops.INDEX, value.dtype, (out, zero))
+    nodes = [node for node in value.toposort() if node not in (SIZE, *loops)]
+    ends = [UOp(Ops.END, dtypes.void, (loop,)) for loop in reversed(loops)]
+    store = UOp(Ops.STORE, dtypes.void, (place, value))
+    return linear([out, zero, SIZE, *loops, *nodes, place, store, *ends])
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +113,29 @@ def test_every_constant_keeps_its_value(device: Backend, dtype: DType) -> None:
     (output,) = run(device, constants_kernel(values, dtype), [], [len(values) * dtype.itemsize])
     got = unpack(output, dtype)
     assert [(x, y) for x, y in zip(values, got) if not same(x, y)] == []
+
+
+def test_product_and_sum_are_rounded_twice(device: Backend) -> None:
+    rows = [(1.0 + k * 2.0**-23, 1.0 - k * 2.0**-23) for k in range(1, 1000)]
+    inputs = [pack(column, dtypes.float32) for column in zip(*rows)]
+    (output,) = run(device, product_and_sum_kernel(len(rows)), inputs, [4 * len(rows)])
+    products = [round_float(x * y, dtypes.float32) for x, y in rows]
+    wanted = [round_float(p + x, dtypes.float32) for p, (x, _) in zip(products, rows)]
+    assert unpack(output, dtypes.float32) == wanted
+    assert wanted != [round_float(x * y + x, dtypes.float32) for x, y in rows]
+
+
+def test_multiply_and_accumulate_without_an_fma_instruction_is_a_product_and_a_sum() -> None:
+    text = emit(row_sum_kernel(70, 9), "row_sum", has_fma=False).text
+    assert "total0 = v2 * v2 + total0;" in text
+
+
+def test_sum_of_sums_that_may_wrap_is_cast_once() -> None:
+    row, column, depth = [
+        UOp(Ops.RANGE, dtypes.int32, (SIZE,), (k, AxisRole.LOOP)) for k in range(3)
+    ]
+    text = emit(store_kernel(row * SIZE + column + depth, (row, column, depth)), "sums").text
+    assert "data0[0] = (int)((((uint)i0 * 4u) + (uint)i1) + (uint)i2);" in text
 
 
 def test_loop_with_accumulator_and_gate_sums_the_open_elements(device: Backend) -> None:

@@ -17,8 +17,10 @@ from linear_kernels import (
     fibonacci_kernel,
     map_kernel,
     ops_by_operands,
+    product_and_sum_kernel,
     row_sum_kernel,
 )
+
 from proofgrad.backends.ptx import backend
 from proofgrad.backends.ptx.emit import PTX_VERSIONS, emit, known_architecture, ptx_of_llvm
 from proofgrad.backends.ptx.runtime import BLOCK_SIZE, Driver, PTXBackend
@@ -75,20 +77,9 @@ def test_float_arithmetic_is_ieee_and_calls_nothing(dtype: DType, architecture: 
 
 
 def test_product_and_sum_are_not_contracted() -> None:
-    text = emit(multiply_then_add_kernel(), "kernel_0").text
+    text = emit(product_and_sum_kernel(100), "kernel_0").text
     assert CONTRACTED.findall(text) == []
     assert "mul.rn.f32" in text and "add.rn.f32" in text
-
-
-def multiply_then_add_kernel() -> UOp:
-    base = map_kernel([(Ops.MUL, dtypes.float32)], (dtypes.float32, dtypes.float32), 100)
-    product = next(node for node in base.src if node.op is Ops.MUL)
-    total = product + product.src[0]
-    nodes = list(base.src)
-    nodes.insert(nodes.index(product) + 1, total)
-    store = next(node for node in nodes if node.op is Ops.STORE)
-    nodes[nodes.index(store)] = store.with_src((store.src[0], total))
-    return base.with_src(tuple(nodes))
 
 
 def test_kernel_text_is_the_golden_file() -> None:

@@ -30,9 +30,12 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 LONGEST_INLINE = 60  # characters; a longer expression gets a name, so that lines stay readable
 
 
-def emit(linear: UOp, name: str) -> Source:
-    """The kernel `name` of a program. Raises: CompileError for a node that it cannot print."""
-    printer = _Printer(linear.src)
+def emit(linear: UOp, name: str, has_fma: bool = True) -> Source:
+    """The kernel `name` of a program. Raises: CompileError for a node that it cannot print.
+
+    has_fma: print MULACC on floats as fma(), which is a slow function where it is no instruction.
+    """
+    printer = _Printer(linear.src, has_fma)
     for node in linear.src:
         printer.print_node(node)
     items = launch_size(linear, AxisRole.GLOBAL)
@@ -72,7 +75,8 @@ def _head(nodes: Sequence[UOp], name: str, items: int | None) -> str:
 class _Printer:
     """The text so far. `names` holds, for each node printed, the C expression of its value."""
 
-    def __init__(self, nodes: Sequence[UOp]) -> None:
+    def __init__(self, nodes: Sequence[UOp], has_fma: bool) -> None:
+        self.has_fma = has_fma
         self.functions = Functions()
         self._names: dict[UOp, str] = {}
         self._lines: list[str] = []
@@ -151,12 +155,18 @@ class _Printer:
 
     def _value(self, node: UOp) -> None:
         operands = [self._names[s] for s in node.src]
-        kinds = [s.dtype for s in node.src]
-        text = expression(node.op, node.dtype, operands, kinds, self.functions)
+        text = self._expression(node, operands)
         if node in self._alone and len(text) <= LONGEST_INLINE:
             self._names[node] = text
         else:
             self._declare(node, self._next_value(), text)
+
+    def _expression(self, node: UOp, operands: Sequence[str]) -> str:
+        if node.op is Ops.MULACC and node.dtype.is_float and not self.has_fma:
+            x, y, z = operands
+            return f"({x} * {y} + {z})"
+        kinds = [s.dtype for s in node.src]
+        return expression(node.op, node.dtype, operands, kinds, self.functions)
 
     def _declare(self, node: UOp, name: str, text: str) -> None:
         self._names[node] = name

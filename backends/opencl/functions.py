@@ -135,12 +135,23 @@ def _infix(symbol: str) -> Callable[..., str]:
     return lambda _, x, y: f"({x} {symbol} {y})"
 
 
+class _Wrapped(str):
+    """A signed expression that is a cast of an unsigned one, which further sums take instead."""
+
+    __slots__ = ("unsigned",)
+    unsigned: str
+
+
 def _wrapping(symbol: str) -> Callable[..., str]:
     """Ring arithmetic modulo 2**bits; types below int are computed as uint and cut."""
 
     def show(dtype: DType, x: str, y: str) -> str:
-        ring = f"{_unsigned(x, dtype)} {symbol} {_unsigned(y, dtype)}"
-        return f"({ring})" if _unsigned_type(dtype) is dtype else _as_type(f"({ring})", dtype)
+        ring = f"({_unsigned(x, dtype)} {symbol} {_unsigned(y, dtype)})"
+        if _unsigned_type(dtype) is dtype:
+            return ring
+        wrapped = _Wrapped(_as_type(ring, dtype))
+        wrapped.unsigned = ring
+        return wrapped
 
     return show
 
@@ -157,7 +168,10 @@ _LITERAL = re.compile(r"\(?(-?\d+)L?\)?")
 
 
 def _unsigned(text: str, dtype: DType) -> str:
+    """`text`, a value of type `dtype`, as its unsigned type: the same modulo 2**bits."""
     ring = _unsigned_type(dtype)
+    if isinstance(text, _Wrapped):
+        return text.unsigned
     literal = _LITERAL.fullmatch(text)
     if literal:
         return constant(int(literal.group(1)) & (2**ring.bits - 1), ring)

@@ -46,7 +46,7 @@ class OpenCLBackend:
         self._built: dict[bytes, Any] = {}
 
     def emit(self, linear: UOp, name: str) -> Source:
-        return emit(linear, name)
+        return emit(linear, name, self.target.has_fma)
 
     def compile(self, source: Source) -> Binary:
         data = source.text.encode()
@@ -157,6 +157,7 @@ def _lacks(cl: Any, device: Any) -> list[str]:
 
 
 def _target(cl: Any, device: Any) -> Target:
+    is_gpu = bool(device.type & cl.device_type.GPU)  # on a CPU, PoCL calls a function for fma()
     missing = frozenset() if "cl_khr_fp64" in device.extensions else frozenset({dtypes.float64})
     return Target(
         "CL",
@@ -164,5 +165,5 @@ def _target(cl: Any, device: Any) -> Target:
         storage=ALL_TYPES - missing,
         arithmetic=WIDE_TYPES - missing,
         index_dtype=dtypes.int32,
-        has_fma=bool(device.single_fp_config & cl.device_fp_config.FMA),
+        has_fma=is_gpu and bool(device.single_fp_config & cl.device_fp_config.FMA),
     )
