@@ -17,6 +17,7 @@ from linear_kernels import (
     edge_values,
     fibonacci_kernel,
     linear,
+    map_kernel,
     operand_rows,
     ops_by_operands,
     pack,
@@ -480,6 +481,20 @@ def check_parallel(cpu: CpuBackend, size: int = 1 << 18) -> None:
 def test_threads_share_out_every_item_once(cpu: CpuBackend) -> None:
     for _ in range(20):
         check_parallel(cpu)
+
+
+def test_thread_range_of_32_bits_runs_over_all_items(machine: Backend) -> None:
+    out = param(0, INT, 9)
+    step = UOp(Ops.RANGE, INT, (UOp.const(INT, 9),), (0, AxisRole.THREAD))
+    square = step * step
+    where = place(out, step)
+    program = linear([out, step, square, where, store(where, square), end(step)])
+    assert unpack(run(machine, program, [], [36])[0], INT) == [k * k for k in range(9)]
+
+
+def test_work_items_are_refused(cpu: CpuBackend) -> None:
+    with pytest.raises(CompileError, match="llvm has no work items"):
+        cpu.emit(map_kernel([(Ops.ADD, INT)], (INT, INT), 4), "bad")
 
 
 def test_launches_from_several_threads_do_not_mix(cpu: CpuBackend) -> None:
