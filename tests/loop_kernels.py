@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from linear_kernels import linear, pack, run, same, unpack
+
 from proofgrad.core.compile.target import Backend
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import evaluate

@@ -37,6 +37,7 @@ from loop_kernels import (
     place,
     store,
 )
+
 from proofgrad.backends import reference
 from proofgrad.backends.cpu import backend
 from proofgrad.backends.cpu.backend import CpuBackend

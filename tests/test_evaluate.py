@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from linear_kernels import edge_values, operand_rows, operand_types, ops_of, same
+
 from proofgrad.core.ir.dtypes import DType, dtypes, round_float
 from proofgrad.core.ir.evaluate import (
     cast,

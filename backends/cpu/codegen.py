@@ -14,6 +14,7 @@ from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
+
 from proofgrad.core.compile.target import CompileError
 
 # The parts of object code that this file decides. Raise the number when they change.
