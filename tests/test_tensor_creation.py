@@ -184,4 +184,4 @@ def test_properties_describe_the_tensor() -> None:
 
 def test_repr_shows_what_there_is_to_compute_and_computes_nothing() -> None:
     t = Tensor([1, 2, 3, 4]) * 2
-    assert repr(t) == "<Tensor (4,) int on CPU from mul with grad None>"
+    assert repr(t) == "<Tensor <UOp CPU (4,) int (Ops.MUL, None)> on CPU with grad None>"

@@ -153,11 +153,8 @@ class Tensor(NeuralOps):
 
     def __repr__(self) -> str:
         """Shape, type, device, op: what there is to compute. It computes nothing."""
-        node = self.uop
-        grad = None if self.grad is None else f"<{self.grad.uop.op} {show(self.grad.shape)}>"
-        kind = str(self.dtype).removeprefix("dtypes.")
-        op = f"{node.op.name.lower()}" if node.op is not Ops.BUFFER else "buffer"
-        return f"<Tensor {show(self.shape)} {kind} on {self.device} from {op} with grad {grad}>"
+        grad = None if self.grad is None else _summary(self.grad)
+        return f"<Tensor {_summary(self)} on {self.device} with grad {grad}>"
 
     # -- gradients --------------------------------------------------------------------------------
 
@@ -272,6 +269,12 @@ _FORMATS = {
     dtypes.int32: "i", dtypes.uint32: "I", dtypes.int64: "q", dtypes.uint64: "Q",
     dtypes.float16: "e", dtypes.float32: "f", dtypes.float64: "d",
 }  # fmt: skip
+
+
+def _summary(tensor: Tensor) -> str:
+    node = tensor.uop
+    kind = str(node.dtype).removeprefix("dtypes.")
+    return f"<UOp {tensor.device} {show(node.shape)} {kind} ({node.op!r}, {node.arg!r})>"
 
 
 def _has_data(node: UOp) -> bool:
