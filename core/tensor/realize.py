@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ class _Machine:
 
     make_compiler: Callable[[], Compiler] | None = None
     compiler: Compiler | None = None
+    compile_only: bool = False
 
 
 _MACHINE = _Machine()
@@ -52,6 +54,19 @@ def compiler() -> Compiler:
             raise RuntimeError("no compiler: import proofgrad, not proofgrad.core, to run tensors")
         _MACHINE.compiler = _MACHINE.make_compiler()
     return _MACHINE.compiler
+
+
+@contextmanager
+def compile_only() -> Iterator[None]:
+    """Inside, realize compiles every kernel and runs none; its buffers have no memory to read.
+
+    For looking at the kernels of a machine that is not here.
+    """
+    before, _MACHINE.compile_only = _MACHINE.compile_only, True
+    try:
+        yield
+    finally:
+        _MACHINE.compile_only = before
 
 
 # -- buffers ------------------------------------------------------------------------------------
@@ -154,6 +169,11 @@ def _renumber(node: UOp, done: dict[UOp, UOp], inputs: list[UOp]) -> UOp:
 def _execute(plan: Plan, inputs: list[UOp]) -> list[UOp]:
     """Run the steps; the buffer of each root. Buffers between are dropped after their last use."""
     first = plan.inputs
+    if _MACHINE.compile_only:
+        return [
+            inputs[slot] if slot < first else _kept(plan.made[slot - first], None)
+            for slot in plan.results
+        ]
     devices = [buffer.src[1].arg for buffer in inputs] + [made.device for made in plan.made]
     memory: list[Any] = [_MEMORY[buffer] for buffer in inputs] + [None] * len(plan.made)
     for slot, made in enumerate(plan.made, first):
