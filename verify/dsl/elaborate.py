@@ -29,7 +29,8 @@ from proofgrad.core.rewrite.rule import (
     View,
 )
 from proofgrad.verify.dsl import names
-from proofgrad.verify.dsl.errors import Place, RuleError, Source, near
+from proofgrad.verify.dsl.errors import RuleError, Source, near
+from proofgrad.verify.dsl.places import place_of
 from proofgrad.verify.dsl.types import Types
 
 Syntax = Tree[Token] | Token
@@ -46,13 +47,6 @@ class FileHeader:
     @staticmethod
     def checked(name: str, domains: Tree[Token], source: Source) -> FileHeader:
         return FileHeader(name, _domains(domains, source))
-
-
-def place_of(syntax: Syntax) -> Place:
-    """Where a token or tree starts, and how wide it is on that line."""
-    at: Any = syntax if isinstance(syntax, Token) else syntax.meta
-    same_line = at.end_line == at.line
-    return Place(at.line, at.column, at.end_column - at.column if same_line else 1)
 
 
 def _domains(tree: Tree[Token], source: Source) -> tuple[str, ...]:

@@ -13,9 +13,12 @@ from importlib import resources
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
+from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.rule import Rule
-from proofgrad.verify.dsl.elaborate import Elaborator, FileHeader, place_of
+from proofgrad.verify.dsl.elaborate import Elaborator, FileHeader
 from proofgrad.verify.dsl.errors import Place, RuleError, RuleSyntaxError, Source
+from proofgrad.verify.dsl.examples import example_graphs
+from proofgrad.verify.dsl.places import place_of
 from proofgrad.verify.dsl.termination import check_termination
 
 MAX_FILE_BYTES = 1 << 20  # a hand-written file is some 10 KiB; larger is a mistake or an attack
@@ -43,8 +46,7 @@ def parse_rules(text: str, filename: str = "<text>", check_order: bool = True) -
         'a.add_zero'
     """
     source = Source(filename, text)
-    tree = _parse(source)
-    _check_depth(tree, source)
+    tree = _parse(source, "start")
     header, *items = tree.children
     ruleset = _header(header, source)
     rules: dict[str, Rule] = {}
@@ -66,21 +68,34 @@ def parse_rules(text: str, filename: str = "<text>", check_order: bool = True) -
     return ParsedFile(ruleset.name, ruleset.domains, tuple(rules.values()))
 
 
+def read_example(text: str) -> tuple[UOp, UOp]:
+    """Both sides of an example of `Rule.examples` as graphs of index terms. Raises: RuleError.
+
+    Example:
+        >>> left, right = read_example("i + 0 => i with i in [0, 3]")
+    """
+    source = Source("<example>", text)
+    return example_graphs(_parse(source, "example_text"), source)
+
+
 @cache
 def _grammar() -> Lark:
     text = resources.files("proofgrad.verify.dsl").joinpath("grammar.lark").read_text("utf-8")
-    return Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=False)
+    starts = ["start", "example_text"]
+    return Lark(text, start=starts, parser="lalr", propagate_positions=True)
 
 
-def _parse(source: Source) -> Tree[Token]:
+def _parse(source: Source, start: str) -> Tree[Token]:
     size_bytes = len(source.text.encode("utf-8", "replace"))
     if size_bytes > MAX_FILE_BYTES:
         reason = f"the file has {size_bytes} bytes; at most {MAX_FILE_BYTES} are read"
         raise RuleSyntaxError(source, Place(1, 1), reason)
     try:
-        return _grammar().parse(source.text)
+        tree = _grammar().parse(source.text, start)
     except UnexpectedInput as error:
         raise _syntax_error(error, source) from None
+    _check_depth(tree, source)
+    return tree
 
 
 def _syntax_error(error: UnexpectedInput, source: Source) -> RuleSyntaxError:
@@ -178,6 +193,7 @@ def _item(tree: Tree[Token], header: FileHeader, source: Source) -> tuple[Rule, 
 
 
 def _example_text(tree: Tree[Token], source: Source) -> str:
-    keyword = tree.children[0]
-    assert isinstance(keyword, Token) and keyword.end_pos is not None
-    return source.text[keyword.end_pos : tree.meta.end_pos].strip()
+    body = tree.children[1]
+    assert isinstance(body, Tree)
+    example_graphs(body, source)
+    return source.text[body.meta.start_pos : body.meta.end_pos]
