@@ -6,6 +6,7 @@ import ctypes
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -102,17 +103,24 @@ def test_text_that_llvm_refuses_is_shown() -> None:
         ptx_of_llvm("define nonsense", 70)
 
 
-def test_backend_without_a_driver_prints_and_refuses_to_load() -> None:
-    machine = backend()
-    try:
-        machine.synchronize()
-    except DeviceError:
-        binary = machine.compile(machine.emit(row_sum_kernel(70, 9), "row_sum"))
-        assert b".entry row_sum(" in binary.data
-        with pytest.raises(DeviceError, match="cuda-bindings|no NVIDIA driver"):
-            machine.load(binary)
-    else:
-        pytest.skip("this machine has an NVIDIA GPU")
+def test_machine_without_a_gpu_compiles_and_refuses_to_give_values() -> None:
+    machine = PTXBackend(None, "no NVIDIA driver")
+    binary = machine.compile(machine.emit(fibonacci_kernel(3), "fibonacci"))
+    out = machine.alloc(4)
+    machine.load(binary)([out])
+    machine.synchronize()
+    assert not machine.target.runs
+    with pytest.raises(DeviceError, match="no value was computed: no NVIDIA driver"):
+        machine.copyout(memoryview(bytearray(4)), out)
+
+
+def test_missing_cuda_bindings_is_a_warning_that_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "cuda", None)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.warns(UserWarning, match=r'pip install "proofgrad\[cuda\]"; PTX is printed'):
+        assert not backend().target.runs
 
 
 # -- launches, on a driver that writes down its calls -------------------------------------------------

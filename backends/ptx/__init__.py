@@ -9,7 +9,7 @@ from proofgrad.core.compile.target import Backend
 
 
 def backend() -> Backend:
-    """The first NVIDIA GPU; it is opened when memory or a launch first needs it."""
-    from proofgrad.backends.ptx.runtime import PTXBackend
+    """The first NVIDIA GPU; without one, a machine that prints kernels and computes nothing."""
+    from proofgrad.backends.ptx.runtime import open_backend
 
-    return PTXBackend(None)
+    return open_backend()

@@ -1,4 +1,4 @@
-"""Running PTX through the CUDA driver (NVIDIA's cuda-bindings), and printing it without one.
+"""Running PTX through the CUDA driver (NVIDIA's cuda-bindings), and printing it where there is none.
 
 Owns: the driver's context, memory, modules, launches. Does not own: the text (emit.py). The driver
 itself compiles PTX for the GPU and keeps the result (~/.nv/ComputeCache), so a Binary here is the
@@ -8,6 +8,7 @@ text again.
 from __future__ import annotations
 
 import ctypes
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,69 +21,70 @@ BLOCK_SIZE = 128  # work items a block: fills every GPU, and leaves each item al
 
 
 class PTXBackend:
-    """The first NVIDIA GPU. Without one it prints and compiles; everything else raises."""
+    """The first NVIDIA GPU. Without one, kernels are printed and compiled, and none is run."""
 
     name = "CUDA"
 
-    def __init__(self, driver: Driver | None) -> None:
-        """`driver` None: open the GPU when it is first needed."""
-        self._driver = driver
-        self._architecture: int | None = None
-        self.target = Target("CUDA", work_items=True, index_dtype=dtypes.int32)
-
-    @property
-    def driver(self) -> Driver:
-        """The opened GPU. Raises: DeviceError, with what is missing."""
-        if self._driver is None:
-            self._driver = open_driver()
-        return self._driver
+    def __init__(self, driver: Driver | None, missing: str = "") -> None:
+        """`driver` None: there is no GPU to use; `missing` says why."""
+        self.driver = driver
+        self.missing = missing
+        capability = DEFAULT_ARCHITECTURE if driver is None else driver.capability
+        self.architecture = known_architecture(capability)
+        self.target = Target(
+            "CUDA", work_items=True, index_dtype=dtypes.int32, runs=driver is not None
+        )
 
     def emit(self, linear: UOp, name: str) -> Source:
-        if self._architecture is None:
-            self._architecture = self._find_architecture()
-        return emit(linear, name, self._architecture)
-
-    def _find_architecture(self) -> int:
-        try:
-            return known_architecture(self.driver.capability)
-        except DeviceError:
-            return DEFAULT_ARCHITECTURE
+        return emit(linear, name, self.architecture)
 
     def compile(self, source: Source) -> Binary:
         return Binary(source.entry, source.text.encode(), source)
 
     def load(self, binary: Binary) -> Launch:
-        driver, source = self.driver, binary.source
-        function = driver.function(binary.data, binary.entry)
-        slots = [k for k, dtype in enumerate(source.params) if dtype is not dtypes.void]
-        blocks = -(-(1 if source.global_size is None else source.global_size) // BLOCK_SIZE)
-        threads = 1 if source.global_size is None else BLOCK_SIZE
-        values = (ctypes.c_uint64 * max(1, len(slots)))()
-        places = (ctypes.c_void_p * max(1, len(slots)))(
-            *[ctypes.addressof(values) + 8 * k for k in range(len(slots))]
-        )
+        return _launch_nothing if self.driver is None else _loaded(self.driver, binary)
 
-        def launch(buffers: Sequence[DeviceMemory]) -> None:
-            for k, slot in enumerate(slots):
-                values[k] = buffers[slot].address
-            if blocks:
-                driver.launch(function, blocks, threads, ctypes.addressof(places))
+    def alloc(self, nbytes: int) -> DeviceMemory | None:
+        return None if self.driver is None else DeviceMemory(self.driver, nbytes)
 
-        return launch
-
-    def alloc(self, nbytes: int) -> DeviceMemory:
-        return DeviceMemory(self.driver, nbytes)
-
-    def copyin(self, handle: DeviceMemory, data: memoryview) -> None:
-        if data.nbytes:
+    def copyin(self, handle: DeviceMemory | None, data: memoryview) -> None:
+        if handle is not None and data.nbytes:
             handle.driver.copy_in(handle.address, data)
 
-    def copyout(self, data: memoryview, handle: DeviceMemory) -> None:
+    def copyout(self, data: memoryview, handle: DeviceMemory | None) -> None:
+        """Raises: DeviceError without a GPU, since then nothing was ever computed."""
+        if handle is None:
+            raise DeviceError(f"no value was computed: {self.missing}")
         if data.nbytes:
             handle.driver.copy_out(data, handle.address)
 
     def synchronize(self) -> None:
-        self.driver.synchronize()
+        if self.driver is not None:
+            self.driver.synchronize()
+
+
+def _launch_nothing(buffers: Sequence[Any]) -> None:
+    """Stands for every kernel where there is no GPU."""
+
+
+def _loaded(driver: Driver, binary: Binary) -> Launch:
+    source = binary.source
+    function = driver.function(binary.data, binary.entry)
+    slots = [k for k, dtype in enumerate(source.params) if dtype is not dtypes.void]
+    blocks = -(-(1 if source.global_size is None else source.global_size) // BLOCK_SIZE)
+    threads = 1 if source.global_size is None else BLOCK_SIZE
+    values = (ctypes.c_uint64 * max(1, len(slots)))()
+    places = (ctypes.c_void_p * max(1, len(slots)))(
+        *[ctypes.addressof(values) + 8 * k for k in range(len(slots))]
+    )
+
+    def launch(buffers: Sequence[DeviceMemory]) -> None:
+        for k, slot in enumerate(slots):
+            values[k] = buffers[slot].address
+        if blocks:
+            driver.launch(function, blocks, threads, ctypes.addressof(places))
+
+    return launch
 
 
 class DeviceMemory:
@@ -154,6 +156,15 @@ class Driver:
         self._call("cuCtxSynchronize")
 
 
+def open_backend() -> PTXBackend:
+    """The first GPU, or, with a warning that says why, the machine that only prints."""
+    try:
+        return PTXBackend(open_driver())
+    except DeviceError as error:
+        warnings.warn(f"{error}; PTX is printed and compiled here, not run", stacklevel=2)
+        return PTXBackend(None, str(error))
+
+
 def open_driver() -> Driver:
     """The first GPU. Raises: DeviceError, with what to install."""
     try:
@@ -166,6 +177,4 @@ def open_driver() -> Driver:
     try:
         return Driver(api)
     except RuntimeError as error:  # cuda-bindings raises this where there is no libcuda
-        raise DeviceError(
-            f"no NVIDIA driver with a GPU was found ({error}); PTX can be printed, not run"
-        ) from None
+        raise DeviceError(f"no NVIDIA driver with a GPU was found ({error})") from None

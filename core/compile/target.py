@@ -40,6 +40,7 @@ class Target:
     index_dtype: DType = dtypes.int64  # preferred; int32 is taken only where the bounds fit it
     native: frozenset[Ops] = frozenset()  # of EXP2, LOG2, SIN: those the backend prints itself
     has_fma: bool = True  # MULACC on floats costs no more than a MUL
+    runs: bool = True  # False: kernels can be printed and compiled here; reading a value raises
 
     def lanes(self, dtype: DType) -> int:
         """How many values of `dtype` fill a vector register; 1 where there are no vectors."""

@@ -64,14 +64,15 @@ class _Device:
         return tuple(dict.fromkeys((*self._makers, *self._devices)))
 
     def get_available_devices(self) -> list[str]:
-        """The devices that open on this machine."""
+        """The devices that open on this machine and run kernels."""
         available = []
         for name in self.names():
             try:
-                self[name]
+                runs = self[name].target.runs
             except target.DeviceError:
                 continue
-            available.append(name)
+            if runs:
+                available.append(name)
         return available
 
     def canonical(self, name: str | None) -> str:
