@@ -1,7 +1,7 @@
 """Random terms and their values, for tests that a rewrite keeps the meaning.
 
-Owns: generation from a seed, evaluation of scalar terms over loads and loops. Does not own: what the
-operations mean (core/ir/evaluate.py), what is compared.
+Owns: generation from a seed, evaluation of scalar terms over loads and loops. Does not own: what
+the operations mean (core/ir/evaluate.py), what is compared.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import RuleSet
 
-I, J, K = UOp.range(4, 0), UOp.range(5, 1), UOp.range(6, 2)
+R0, R1, R2 = UOp.range(4, 0), UOp.range(5, 1), UOp.range(6, 2)
 
 
 def value(name: int, dtype: DType) -> UOp:
@@ -46,18 +46,18 @@ def constant(node: UOp) -> int | float | bool:
 # -- left sides ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("term", [I.maximum(I), I.maximum(J)])
+@pytest.mark.parametrize("term", [R0.maximum(R0), R0.maximum(R1)])
 def test_a_repeated_variable_is_one_node(term: UOp) -> None:
     result = rewrite(term, "ruleset t over index rule same: max(x, x) => x")
-    assert result is (I if term.src[1] is I else term)
+    assert result is (R0 if term.src[1] is R0 else term)
 
 
 def test_operands_match_in_both_orders_at_every_level() -> None:
     rules = "ruleset t over index rule t: (x // c * c) + x % c => x where c > 0"
-    quotient, remainder = I // 3, I % 3
+    quotient, remainder = R0 // 3, R0 % 3
     for left in (quotient * 3, UOp.index(3) * quotient):
-        assert rewrite(left + remainder, rules) is I
-        assert rewrite(remainder + left, rules) is I
+        assert rewrite(left + remainder, rules) is R0
+        assert rewrite(remainder + left, rules) is R0
 
 
 def test_a_literal_matches_its_own_type_and_sign_only() -> None:
@@ -72,7 +72,7 @@ def test_a_literal_matches_its_own_type_and_sign_only() -> None:
     ("dtype", "fires"), [(dtypes.int8, True), (dtypes.uint8, False), (dtypes.index, False)]
 )
 def test_a_rule_fires_only_at_types_of_its_domain(dtype: DType, fires: bool) -> None:
-    x = I if dtype is dtypes.index else value(0, dtype)
+    x = R0 if dtype is dtypes.index else value(0, dtype)
     result = rewrite(-x, "ruleset t over signed rule t: -x => x * -1")
     assert (result.op is Ops.MUL) is fires
 
@@ -93,24 +93,24 @@ def test_type_variables_are_bound_by_the_first_term_and_tested_by_the_next() -> 
 def test_earlier_rules_and_sets_come_first() -> None:
     one = "ruleset one over index rule a: x % c => 1  rule b: x % c => 2"
     two = "ruleset two over index rule c: x % c => 3"
-    assert constant(rewrite(I % 3, one, two)) == 1
-    assert constant(rewrite(I % 3, two, one)) == 3
+    assert constant(rewrite(R0 % 3, one, two)) == 1
+    assert constant(rewrite(R0 % 3, two, one)) == 3
 
 
-# -- conditions and computed constants --------------------------------------------------------------
+# -- conditions and computed constants -------------------------------------------------------------
 
 
 def test_a_condition_on_an_unknown_bound_does_not_hold() -> None:
-    unbounded = UOp(Ops.LOAD, dtypes.index, (UOp(Ops.INDEX, dtypes.index, (I,)),))
+    unbounded = UOp(Ops.LOAD, dtypes.index, (UOp(Ops.INDEX, dtypes.index, (R0,)),))
     for rule in ("x % y => x where x < y", "x % y => x where not (y <= x)"):
-        term = I % unbounded
+        term = R0 % unbounded
         assert rewrite(term, f"ruleset t over index rule t: {rule}") is term
 
 
 def test_strategy_conditions_are_tested_too() -> None:
     rules = "ruleset t over index rule t: x * c => x when c == 3"
-    assert rewrite(I * 3, rules) is I
-    assert rewrite(I * 2, rules) is not I
+    assert rewrite(R0 * 3, rules) is R0
+    assert rewrite(R0 * 2, rules) is not R0
 
 
 def test_an_exact_constant_that_does_not_fit_keeps_the_rule_from_firing() -> None:
@@ -181,30 +181,30 @@ def test_args_are_bound_computed_and_tested() -> None:
 
 def test_a_condition_leaves_a_sum_only_if_it_is_independent_of_its_loops() -> None:
     reduce = unproven_library()["reduce"]
-    x, zero = I.cast(dtypes.int32), UOp.const(dtypes.int32, 0)
-    inner = UOp(Ops.REDUCE, dtypes.int32, ((I < 2).where(x, zero), I), Ops.ADD)
+    x, zero = R0.cast(dtypes.int32), UOp.const(dtypes.int32, 0)
+    inner = UOp(Ops.REDUCE, dtypes.int32, ((R0 < 2).where(x, zero), R0), Ops.ADD)
     assert rewrite(inner, reduce) is inner
-    outer = UOp(Ops.REDUCE, dtypes.int32, ((J < 2).where(x, zero), I, K), Ops.ADD)
+    outer = UOp(Ops.REDUCE, dtypes.int32, ((R1 < 2).where(x, zero), R0, R2), Ops.ADD)
     moved = rewrite(outer, reduce)
-    assert moved is (J < 2).where(UOp(Ops.REDUCE, dtypes.int32, (x, I, K), Ops.ADD), zero)
+    assert moved is (R1 < 2).where(UOp(Ops.REDUCE, dtypes.int32, (x, R0, R2), Ops.ADD), zero)
 
 
 def test_a_loop_that_runs_once_leaves_its_reduction() -> None:
     once = UOp.range(1, 7, AxisRole.REDUCE)
-    total = UOp(Ops.REDUCE, dtypes.int32, ((I + once).cast(dtypes.int32), once), Ops.ADD)
+    total = UOp(Ops.REDUCE, dtypes.int32, ((R0 + once).cast(dtypes.int32), once), Ops.ADD)
     library = unproven_library()
     sets = [library[name] for name in ("algebra", "ranges", "reduce")]
-    assert rewrite(total, *sets) is I.cast(dtypes.int32)
+    assert rewrite(total, *sets) is R0.cast(dtypes.int32)
 
 
-# -- order, memory, ends ----------------------------------------------------------------------------
+# -- order, memory, ends ---------------------------------------------------------------------------
 
 
 def test_constants_stand_right_and_other_operands_in_one_order() -> None:
     nothing = RuleSet("nothing", ())
-    assert rewrite(UOp.index(3) + I, nothing) is I + 3
-    assert rewrite(J + I, nothing) is rewrite(I + J, nothing)
-    assert rewrite(I - J, nothing) is rewrite(-J + I, nothing)
+    assert rewrite(UOp.index(3) + R0, nothing) is R0 + 3
+    assert rewrite(R1 + R0, nothing) is rewrite(R0 + R1, nothing)
+    assert rewrite(R0 - R1, nothing) is rewrite(-R1 + R0, nothing)
 
 
 ORDER_PROGRAM = """
@@ -238,7 +238,7 @@ def test_the_order_of_operands_is_the_same_in_every_process() -> None:
 
 def test_different_nodes_have_different_keys() -> None:
     order = facts().order
-    terms = [I, J, I * -1, I * -2, J * -1, I + 1, I % 3, I // 3, (I * -1) % 3]
+    terms = [R0, R1, R0 * -1, R0 * -2, R1 * -1, R0 + 1, R0 % 3, R0 // 3, (R0 * -1) % 3]
     terms += [UOp.const(dtypes.float32, v) for v in (0.0, -0.0, 1.0)]
     assert len({order.key(term) for term in terms}) == len(terms)
 
@@ -259,10 +259,10 @@ def test_a_chain_of_100000_nodes_is_rewritten() -> None:
 def test_results_are_normal_and_remembered() -> None:
     journal = Journal()
     rewriter = Rewriter([unproven_library()["algebra"]], facts(), journal)
-    result = rewriter.rewrite((I + 1) * 2 + 3)
+    result = rewriter.rewrite((R0 + 1) * 2 + 3)
     applications = journal.total
     assert rewriter.rewrite(result) is result
-    assert rewriter.rewrite((I + 1) * 2 + 3) is result
+    assert rewriter.rewrite((R0 + 1) * 2 + 3) is result
     assert journal.total == applications
 
 
@@ -270,11 +270,11 @@ def test_the_journal_counts_rules_sets_and_missing_evidence() -> None:
     journal = Journal()
     text = "ruleset t over index rule zero: x + 0 => x  rule one: x * 1 => x"
     parsed = rules_from(text)
-    rewrite((I + 0) * 1, parsed, journal=journal)
+    rewrite((R0 + 0) * 1, parsed, journal=journal)
     assert journal.applied == {"t.zero": 1, "t.one": 1}
     assert (journal.by_set(), journal.unproven) == ({"t": 2}, 2)
     proven = Journal()
-    rewrite((I + 0) * 1, RuleSet("t", parsed.rules, proven=True), journal=proven)
+    rewrite((R0 + 0) * 1, RuleSet("t", parsed.rules, proven=True), journal=proven)
     assert (proven.total, proven.unproven) == (2, 0)
 
 
@@ -283,12 +283,12 @@ def test_rules_that_undo_each_other_are_an_error_that_names_them() -> None:
         "ruleset t over index rule there: max(x, y) => min(x, y)  rule back: min(x, y) => max(x, y)"
     )
     with pytest.raises(RewriteError, match=r"does not end; the last rules were t\.there, t\.back"):
-        rewrite(I.maximum(J), rules)
+        rewrite(R0.maximum(R1), rules)
 
 
 def test_a_rule_that_grows_without_end_is_an_error_that_names_it() -> None:
     with pytest.raises(RewriteError, match=r"does not end; the last rules were t\.grow"):
-        rewrite(I % 3, "ruleset t over index rule grow: x % c => (x + 1) % c")
+        rewrite(R0 % 3, "ruleset t over index rule grow: x % c => (x + 1) % c")
 
 
 # -- gradients ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
 
-I, J = UOp.range(4, 0), UOp.range(5, 1)
+R0, R1 = UOp.range(4, 0), UOp.range(5, 1)
 
 
 def facts() -> Facts:
@@ -28,15 +28,15 @@ def value(dtype: DType) -> UOp:
     ("term", "bounds"),
     [
         (UOp.index(7), (7, 7)),
-        (I, (0, 3)),
+        (R0, (0, 3)),
         (UOp.range(0, 2), (0, -1)),
-        (I * 5 + J, (0, 19)),
-        (I - J, (-4, 3)),
-        ((I * 5 + J) // 3, (0, 6)),
-        ((I * 5 + J) % 7, (0, 6)),
-        (I.maximum(J), (0, 4)),
-        ((I < 2).where(I, J + 10), (0, 14)),
-        (I < J, (0, 1)),
+        (R0 * 5 + R1, (0, 19)),
+        (R0 - R1, (-4, 3)),
+        ((R0 * 5 + R1) // 3, (0, 6)),
+        ((R0 * 5 + R1) % 7, (0, 6)),
+        (R0.maximum(R1), (0, 4)),
+        ((R0 < 2).where(R0, R1 + 10), (0, 14)),
+        (R0 < R1, (0, 1)),
         (UOp.const(dtypes.bool, True), (1, 1)),
         (value(dtypes.int8), (-128, 127)),
         (value(dtypes.float32), (None, None)),
@@ -60,8 +60,8 @@ def test_one_side_of_an_index_term_may_be_known_alone() -> None:
 
 def test_bounds_come_from_the_rules_that_were_given() -> None:
     none = Facts(rules_from("ruleset bounds over index bounds neg: -x in [-hi(x), -lo(x)]"))
-    assert none.interval(-I) == (-3, 0)
-    assert none.interval(I + J) == (None, None)
+    assert none.interval(-R0) == (-3, 0)
+    assert none.interval(R0 + R1) == (None, None)
 
 
 def test_bounds_hold_in_every_lane() -> None:
@@ -72,7 +72,7 @@ def test_bounds_hold_in_every_lane() -> None:
 
 
 def test_bounds_of_a_chain_of_50000_nodes() -> None:
-    term = I
+    term = R0
     for _ in range(50_000):
         term = term + 1
     assert facts().interval(term) == (50_000, 50_003)
@@ -99,9 +99,9 @@ def test_finite_is_said_only_where_it_is_sure(term: UOp, finite: bool) -> None:
 
 def test_a_term_depends_on_the_loops_below_it_but_for_those_it_runs_itself() -> None:
     known = facts()
-    total = UOp(Ops.REDUCE, dtypes.int32, ((I + J).cast(dtypes.int32), I), Ops.ADD)
-    assert known.loops(I * 5 + J) == {I, J}
-    assert known.loops(total) == {J}
-    assert known.independent(total, (I,))
-    assert not known.independent(total, (I, J))
-    assert known.independent(UOp.index(3), (I, J))
+    total = UOp(Ops.REDUCE, dtypes.int32, ((R0 + R1).cast(dtypes.int32), R0), Ops.ADD)
+    assert known.loops(R0 * 5 + R1) == {R0, R1}
+    assert known.loops(total) == {R1}
+    assert known.independent(total, (R0,))
+    assert not known.independent(total, (R0, R1))
+    assert known.independent(UOp.index(3), (R0, R1))

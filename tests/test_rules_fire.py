@@ -1,4 +1,4 @@
-"""Every rule of the library fires on a graph it was written for, and only its own result comes out."""
+"""Every rule of the library fires on a graph it was written for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fires(rule: Rule, node: UOp, facts: Facts) -> bool:
         if rule.kind is RuleKind.BOUNDS:
             return matcher.interval(node, facts) is not None
         if rule.kind is RuleKind.COTANGENT:
-            found = matcher.results(node, facts, node)
+            found = matcher.cotangents(node, facts, node)
             pairs = [(f, s) for f, s in zip(found or (), node.src) if f is not None]
             assert all(f.shape == s.shape for f, s in pairs)
             return found is not None

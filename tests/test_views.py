@@ -11,12 +11,13 @@ from rules_from_text import rules_from, unproven_library
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite import views
+from proofgrad.core.rewrite import searches, views
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.linear import linear_form, to_term
+from proofgrad.core.rewrite.view_check import holds
 
-I, J, K = UOp.range(4, 0), UOp.range(5, 1), UOp.range(6, 2)
+R0, R1, R2 = UOp.range(4, 0), UOp.range(5, 1), UOp.range(6, 2)
 SPLIT = (
     "ruleset t over index\nrule split: x // c => q + r // c where c > 0 let (q, r) = split(x, c)"
 )
@@ -29,24 +30,24 @@ def facts() -> Facts:
 def agrees(view: str, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> bool:
     contract = views.CONTRACTS[view]
     names = [name for name, _ in (*contract.inputs, *contract.outputs)]
-    return views.holds(contract, dict(zip(names, (*inputs, *outputs), strict=True)))
+    return holds(contract, dict(zip(names, (*inputs, *outputs), strict=True)))
 
 
 def test_a_linear_form_collects_like_terms() -> None:
-    form = linear_form(I * 3 - J + 4 - (I * 2 - 1) + UOp.index(2) * J)
+    form = linear_form(R0 * 3 - R1 + 4 - (R0 * 2 - 1) + UOp.index(2) * R1)
     assert form is not None
-    assert (form.terms, form.constant) == ({I: 1, J: 1}, 5)
+    assert (form.terms, form.constant) == ({R0: 1, R1: 1}, 5)
 
 
 def test_a_term_too_large_to_look_at_has_no_linear_form() -> None:
-    term = I
+    term = R0
     for k in range(1_000):
         term = term + UOp.range(9, k + 10)
     assert linear_form(term) is None
 
 
 def test_sums_are_written_in_one_order() -> None:
-    for a, b in ((I * 2 + J, J + I * 2), (I + 3 + J, J + I + 3)):
+    for a, b in ((R0 * 2 + R1, R1 + R0 * 2), (R0 + 3 + R1, R1 + R0 + 3)):
         forms = linear_form(a), linear_form(b)
         assert forms[0] is not None
         assert forms[1] is not None
@@ -54,27 +55,32 @@ def test_sums_are_written_in_one_order() -> None:
 
 
 def test_split_takes_whole_multiples() -> None:
-    assert views.split(I * 12 + J * 5 + 7, 6, facts()) == (I * 2 + 1, J * 5 + 1)
-    assert views.split(I + J, 6, facts()) is None
+    assert searches.split(R0 * 12 + R1 * 5 + 7, 6, facts()) == (R0 * 2 + 1, R1 * 5 + 1)
+    assert searches.split(R0 + R1, 6, facts()) is None
 
 
 def test_residue_reduces_every_coefficient() -> None:
-    assert views.residue(I * 13 - J, 6, facts()) == (-J + I * 2, I + J * 5)
+    assert searches.residue(R0 * 13 - R1, 6, facts()) == (-R1 + R0 * 2, R0 + R1 * 5)
 
 
 def test_gcd_split_leaves_a_rest_below_the_factor() -> None:
-    assert views.gcd_split(I * 8 + J * 6 + (K % 2), 4, facts()) == (2, I * 4 + J * 3, K % 2, 2)
-    assert views.gcd_split(I * 8 + K, 4, facts()) is None
+    assert searches.gcd_split(R0 * 8 + R1 * 6 + (R2 % 2), 4, facts()) == (
+        2,
+        R0 * 4 + R1 * 3,
+        R2 % 2,
+        2,
+    )
+    assert searches.gcd_split(R0 * 8 + R2, 4, facts()) is None
 
 
 def test_common_factor_of_all_terms() -> None:
-    assert views.common(I * 8 + J * 12 + 4, facts()) == (4, I * 2 + J * 3 + 1)
-    assert views.common(I * 8 + 3, facts()) is None
+    assert searches.common(R0 * 8 + R1 * 12 + 4, facts()) == (4, R0 * 2 + R1 * 3 + 1)
+    assert searches.common(R0 * 8 + 3, facts()) is None
 
 
 def test_recombine_finds_quotient_and_remainder_of_one_value() -> None:
-    found = views.recombine((I % 3) * 2 + J + ((I + J * 3) // 3) * 6, facts())
-    assert found == (J, 2, I, I + J * 3, 3, J)
+    found = searches.recombine((R0 % 3) * 2 + R1 + ((R0 + R1 * 3) // 3) * 6, facts())
+    assert found == (R1, 2, R0, R0 + R1 * 3, 3, R1)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -82,32 +88,32 @@ def test_every_search_keeps_its_contract(seed: int) -> None:
     rng = random.Random(seed)
     known = facts()
     for _ in range(200):
-        atoms = [I, J, K, I // 3, I % 3, (I + J) % 4, (J + I) // 4]
+        atoms = [R0, R1, R2, R0 // 3, R0 % 3, (R0 + R1) % 4, (R1 + R0) // 4]
         x = UOp.index(rng.randint(-9, 9))
         for atom in rng.sample(atoms, 4):
             x = x + atom * rng.randint(-12, 12)
         c = rng.choice([1, 2, 3, 4, 6, 12])
         for name in ("split", "residue", "gcd_split"):
-            found = views.SEARCHES[name](x, c, known)
+            found = searches.SEARCHES[name](x, c, known)
             assert found is None or agrees(name, (x, c), found)
         for name in ("common", "tidy", "recombine"):
-            found = views.SEARCHES[name](x, known)
+            found = searches.SEARCHES[name](x, known)
             assert found is None or agrees(name, (x,), found)
 
 
 @pytest.mark.parametrize(
-    "wrong", [(I, J), (I * 3 + 1, J), (I * 3, J + 1), (I * 3, J * 2), (J, I * 12)]
+    "wrong", [(R0, R1), (R0 * 3 + 1, R1), (R0 * 3, R1 + 1), (R0 * 3, R1 * 2), (R1, R0 * 12)]
 )
 def test_a_wrong_answer_breaks_the_contract(wrong: tuple[UOp, UOp]) -> None:
-    assert agrees("split", (I * 12 + J, 4), (I * 3, J))
-    assert not agrees("split", (I * 12 + J, 4), wrong)
+    assert agrees("split", (R0 * 12 + R1, 4), (R0 * 3, R1))
+    assert not agrees("split", (R0 * 12 + R1, 4), wrong)
 
 
 def test_a_wrong_search_keeps_its_rule_from_firing(monkeypatch: pytest.MonkeyPatch) -> None:
-    term = (J + I * 12) // 4
-    assert Rewriter([rules_from(SPLIT)], facts()).rewrite(term) is I * 3 + J // 4
-    for wrong in ((I, J), (I * 3, J + 1), (I * 12, UOp.index(0)), None):
-        monkeypatch.setitem(views.SEARCHES, "split", lambda x, c, known, answer=wrong: answer)
+    term = (R1 + R0 * 12) // 4
+    assert Rewriter([rules_from(SPLIT)], facts()).rewrite(term) is R0 * 3 + R1 // 4
+    for wrong in ((R0, R1), (R0 * 3, R1 + 1), (R0 * 12, UOp.index(0)), None):
+        monkeypatch.setitem(searches.SEARCHES, "split", lambda x, c, known, answer=wrong: answer)
         assert Rewriter([rules_from(SPLIT)], facts()).rewrite(term) is term
 
 

@@ -1,8 +1,8 @@
 """Graphs as text, and text as graphs again.
 
-Owns: the printed form of nodes and a reader for it. The reader knows a closed set of names (UOp, Ops,
-dtypes, AxisRole, numbers, text, tuples) and runs nothing. Neither recurses, so depth is no limit.
-Does not own: drawings, names of kernels.
+Owns: the printed form of nodes and a reader for it. The reader knows a closed set of names (UOp,
+Ops, dtypes, AxisRole, numbers, text, tuples) and runs nothing. Neither recurses, so depth is no
+limit. Does not own: drawings, names of kernels.
 
     UOp(Ops.ADD, dtypes.int, arg=None, src=(
       x0:=UOp(Ops.CONST, dtypes.int, arg=2, src=()),

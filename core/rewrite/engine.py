@@ -4,8 +4,8 @@ Owns: the order of visits, memory of normal forms, the canonical order of commut
 journal of what fired, gradients of one node by COTANGENT rules. Does not own: matching (match.py),
 which rules there are (rules/), evidence (ledger.py).
 
-Every rule goes down in one order (rules/README.md), so rewriting ends. A set that does not is caught
-here: an endless rewrite raises RewriteError and names the rules.
+Every rule goes down in one order (rules/README.md), so rewriting ends. A set that does not is
+caught here: an endless rewrite raises RewriteError and names the rules.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def cotangents(
     """
     known = Facts(RuleSet("bounds", ())) if facts is None else facts
     for matcher in ruleset.candidates(node):
-        found = matcher.results(node, known, cotangent)
+        found = matcher.cotangents(node, known, cotangent)
         if found is not None:
             return found
     if not node.dtype.is_float:

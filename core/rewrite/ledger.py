@@ -36,8 +36,8 @@ VERDICTS = (PROVED, "bounded", "refuted", "unknown")
 _NOT_PROVEN_PARTS = frozenset({"text", "doc", "examples", "line"})
 _ENTRY_PARTS = frozenset({"name", "rule", "verdict", "reason", "obligations", "key", "seal"})
 _OTHER_MEANINGS = (
-    "it was proven with other meanings of the operations (the semantics, the encoder or the functions"
-    " of rules have changed since)"
+    "it was proven with other meanings of the operations (the semantics, the encoder or the"
+    " functions of rules have changed since)"
 )
 _ITEM = re.compile(r"^[ \t]*(?:rule|bounds|cotangent)[ \t]+(\w+)", re.MULTILINE)
 _ITEM_END = re.compile(r'^[ \t]*(?:"|#|(?:rule|bounds|cotangent|example)\b)', re.MULTILINE)
@@ -74,7 +74,7 @@ def entry_key(rule: Rule | Mapping[str, Any], fingerprint: str, solvers: Mapping
 
 
 def seal(entry: Mapping[str, Any]) -> str:
-    """Covers every part of an entry but the seal itself; the proven parts of the rule by its key."""
+    """Covers every part of an entry but the seal; the proven parts of the rule by its key."""
     parts = {part: value for part, value in entry.items() if part not in ("seal", "rule")}
     parts["prose"] = {part: entry["rule"].get(part) for part in _NOT_PROVEN_PARTS}
     return _digest(parts)
@@ -85,7 +85,7 @@ def _digest(value: Any) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-# -- reading ----------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def read_ledger(ruleset: str, source: bytes, ledger: bytes, fingerprint: str) -> tuple[Rule, ...]:

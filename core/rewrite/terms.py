@@ -56,8 +56,8 @@ def compile_expr(expr: Expr, scope: Scope) -> Value:
         case Num(value):
             return lambda env: value
         case Text(text):
-            value = Ops.__members__.get(text, text)
-            return lambda env: value
+            named = Ops[text] if text in Ops.__members__ else text
+            return lambda env: named
         case Name(name):
             return _compile_name(name, scope)
         case Apply(function, args):

@@ -1,7 +1,7 @@
 """Patterns with Python functions as right sides, to learn with and for graphs of one's own.
 
-Owns: `UPat`, `PatternMatcher`, `graph_rewrite`. Does not own: the compiler's rules, which are proven
-data (rules/); the compiler never uses this module, and what it rewrites counts as unproven.
+Owns: `UPat`, `PatternMatcher`, `graph_rewrite`. Does not own: the compiler's rules, which are
+proven data (rules/); the compiler never uses this module, and what it rewrites counts as unproven.
 """
 
 from __future__ import annotations
