@@ -97,7 +97,7 @@ class Name:
 class Apply:
     """A function from the closed set in core/rewrite/functions.py, applied to expressions.
 
-    Arithmetic, comparison and logic are functions too, named by their symbol: "+", "//", "<", "and".
+    Arithmetic, comparison and logic are functions too, named by their symbol: "+", "<", "and".
     Facts take terms: Apply("lo", (Fact(Var x),)).
     """
 
