@@ -11,7 +11,7 @@ from lark import Token, Tree
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.dsl import names
-from proofgrad.verify.dsl.errors import RuleError, Source, near
+from proofgrad.verify.dsl.errors import RuleError, Source
 from proofgrad.verify.dsl.places import place_of
 
 _PREFIX = {"-": Ops.NEG, "!": Ops.NOT}
@@ -79,7 +79,6 @@ def _variable(tree: Tree[Token], variables: dict[str, UOp], source: Source) -> U
         raise RuleError(
             source,
             place_of(token),
-            f"unknown name {str(token)!r}; {near(str(token), variables) if variables else ''}"
-            f" say where it runs: with {token} in [0, 9]",
+            f"unknown name {str(token)!r}; say over what it runs: with {token} in [0, 9]",
         )
     return found

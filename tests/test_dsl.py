@@ -1,0 +1,360 @@
+"""The rule language: what parses to what, what is refused and how, what is shown as text again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rules_from_text import unproven_library
+
+from proofgrad.core.rewrite.engine import Rewriter
+from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.rewrite.journal import Journal
+from proofgrad.core.rewrite.rule import (
+    Apply,
+    Calc,
+    Const,
+    Expr,
+    Fact,
+    Lit,
+    Name,
+    Node,
+    Num,
+    Rule,
+    RuleKind,
+    Term,
+    Var,
+    rule_from_json,
+    rule_to_json,
+)
+from proofgrad.rules.library import library_names, rule_file
+from proofgrad.verify.dsl import names
+from proofgrad.verify.dsl.errors import RuleError, RuleSyntaxError
+from proofgrad.verify.dsl.parser import MAX_DEPTH, MAX_FILE_BYTES, parse_rules, read_example
+from proofgrad.verify.dsl.show import show_expr, show_file, show_rule, show_term
+from proofgrad.verify.dsl.termination import goes_down
+
+WRONG_FILES = sorted((Path(__file__).parent / "golden" / "dsl_errors").glob("*.rules"))
+HEADER = "ruleset demo over int\n"
+
+
+def rule_of(line: str, domains: str = "int") -> Rule:
+    """The one rule of a file that has nothing else."""
+    return parse_rules(f"ruleset demo over {domains}\n{line}", check_order=False).rules[0]
+
+
+def library_rules() -> list[Rule]:
+    return [rule for ruleset in unproven_library().values() for rule in ruleset.rules]
+
+
+def x(type_: str = "T") -> Var:
+    return Var("x", type_)
+
+
+# -- what parses to what ------------------------------------------------------------------------------
+
+
+def test_parse_of_a_simple_rule_gives_its_parts() -> None:
+    parsed = parse_rules('ruleset demo over int, index\n"Nothing added."\nrule a: x + 0 => x')
+    assert (parsed.ruleset, parsed.domains) == ("demo", ("int", "index"))
+    assert parsed.rules == (
+        Rule(
+            name="a",
+            ruleset="demo",
+            kind=RuleKind.REWRITE,
+            domains=("int", "index"),
+            types=(("T", "domain"),),
+            left=Node("ADD", (x(), Lit(0, "T")), "T"),
+            right=(x(),),
+        ),
+    )
+    rule = parsed.rules[0]
+    assert (rule.text, rule.doc, rule.line) == ("rule a: x + 0 => x", "Nothing added.", 3)
+
+
+def test_difference_of_terms_is_a_sum_with_a_negation() -> None:
+    assert rule_of("rule a: x - y => x").left == Node(
+        "ADD", (x(), Node("NEG", (Var("y", "T"),), "T")), "T"
+    )
+
+
+def test_minus_before_a_number_is_part_of_the_literal() -> None:
+    left = rule_of("rule a: x + -0.0 => x", "float").left
+    assert isinstance(left, Node) and repr(left.src[1]) == repr(Lit(-0.0, "T"))
+
+
+def test_operators_bind_as_in_python() -> None:
+    text = "x | y ^ z & x << y + z * -x"
+    assert show_term(rule_of(f"rule a: {text} => x").left) == text
+    assert show_term(rule_of("rule a: ((x + y) * z) // (x - y) => x").left) == (
+        "(x + y) * z // (x + -y)"
+    )
+
+
+def test_names_of_constants_are_constants_and_others_variables() -> None:
+    left = rule_of("rule a (const size): c1 * size => {c1}").left
+    assert left == Node("MUL", (Const("c1", "T"), Const("size", "T")), "T")
+
+
+def test_variable_in_a_comparison_stands_for_its_bounds() -> None:
+    rule = rule_of("rule a: x % c => x where 0 <= x, x < c")
+    assert rule.where == (
+        Apply("<=", (Num(0), Apply("lo", (Fact(x()),)))),
+        Apply("<", (Apply("hi", (Fact(x()),)), Name("c"))),
+    )
+    assert rule == rule_of("rule a: x % c => x where lo(x) >= 0 and c > hi(x)")
+
+
+def test_unequal_variables_have_bounds_that_do_not_meet() -> None:
+    (condition,) = rule_of("rule a: x == y => false where x != y").where
+    assert show_expr(condition) == "hi(x) < lo(y) or hi(y) < lo(x)"
+
+
+def test_less_or_equal_in_a_term_is_a_negated_less() -> None:
+    left = rule_of("rule a: where(x <= y, x, y) => x").left
+    assert show_term(left) == "where(!(y < x), x, y)"
+
+
+def test_comparison_leaves_the_domain_to_its_operands() -> None:
+    rule = rule_of("rule a: x < x => false", "int, float, bool")
+    assert rule.left == Node("CMPLT", (x(), x()), "bool")
+    assert (rule.right, rule.types) == ((Lit(False, "bool"),), (("T", "domain"),))
+
+
+def test_declared_types_are_kept_in_casts() -> None:
+    rule = rule_of("rule a (A in int, B in any): cast(cast(x: A, B), A) => x", "cast")
+    inner = Node("CAST", (x("A"),), "B")
+    assert rule.left == Node("CAST", (inner,), "A")
+    assert rule.types == (("A", "int"), ("B", "any"))
+
+
+def test_wrapped_constant_keeps_operations_of_its_type() -> None:
+    (right,) = rule_of("rule a: (x + c) + d => x + {wrap: c - 1 + d}").right
+    assert isinstance(right, Node)
+    less_one = Apply("+", (Name("c"), Apply("neg", (Num(1),))))
+    assert right.src[1] == Calc(Apply("+", (less_one, Name("d"))), "T", "wrap")
+
+
+def test_reduction_is_of_ranges_in_loops_and_of_axes_in_tensors() -> None:
+    loop = rule_of("rule a (T in int): sum[R](-x) => -sum[R](x)", "loop").left
+    tensor = rule_of("rule a: max[a](max[b](x)) => max[union(a, b)](x)", "tensor").left
+    assert isinstance(loop, Node) and loop.src[1] == Var("R", "ranges")
+    assert isinstance(tensor, Node) and tensor.op == "REDUCE_AXIS"
+    assert show_term(tensor) == "max[a](max[b](x))"
+
+
+def test_view_binds_terms_and_numbers() -> None:
+    rule = rule_of(
+        "rule a: x // c => y // d where g > 0 let (g, y, r, d) = gcd_split(x, c)", "index"
+    )
+    assert rule.views[0].outputs == (("g", "number"), ("y", "term"), ("r", "term"), ("d", "number"))
+    assert rule.right == (Node("FLOORDIV", (Var("y", "T"), Calc(Name("d"), "T")), "T"),)
+
+
+def test_cotangents_stand_one_for_each_source() -> None:
+    rule = rule_of("cotangent a: where(p, x, y), g => none, where(p, g, 0.0), none", "derivative")
+    assert rule.kind is RuleKind.COTANGENT
+    assert rule.right[0] is None and rule.right[2] is None
+    assert show_term(rule.right[1] or x()) == "where(p, g, 0.0)"
+
+
+def test_bounds_are_two_exact_constants() -> None:
+    rule = rule_of("bounds a: -x in [-hi(x), -lo(x)]")
+    assert rule.right == (
+        Calc(Apply("neg", (Apply("hi", (Fact(x()),)),)), "T"),
+        Calc(Apply("neg", (Apply("lo", (Fact(x()),)),)), "T"),
+    )
+
+
+def test_keywords_may_be_names_of_rules() -> None:
+    assert rule_of("bounds where: max(x, y) in [lo(x), hi(y)]").name == "where"
+
+
+# -- what is refused ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", WRONG_FILES, ids=[p.stem for p in WRONG_FILES])
+def test_wrong_file_is_refused_with_place_and_reason(path: Path) -> None:
+    with pytest.raises(RuleError) as caught:
+        parse_rules(path.read_text(), path.name)
+    assert f"{caught.value}\n" == path.with_suffix(".txt").read_text()
+
+
+def test_error_is_a_value_error_with_its_place() -> None:
+    with pytest.raises(ValueError, match="'y' is not bound") as caught:
+        parse_rules(HEADER + "rule a: x + 0 => x\nrule b: x * 1 => y", "f.rules")
+    assert isinstance(caught.value, RuleError)
+    assert (caught.value.filename, caught.value.line, caught.value.column) == ("f.rules", 3, 18)
+
+
+def test_empty_text_ends_too_early() -> None:
+    with pytest.raises(RuleSyntaxError, match="ends too early; expected 'ruleset'"):
+        parse_rules("")
+
+
+def test_file_over_the_size_limit_is_refused() -> None:
+    comment = "#" + "x" * MAX_FILE_BYTES
+    with pytest.raises(RuleSyntaxError, match=f"at most {MAX_FILE_BYTES} are read"):
+        parse_rules(HEADER + comment)
+
+
+@pytest.mark.parametrize("term", ["-" * 70 + "x", " + ".join(["x"] * 5000), "f(" * 500 + ")" * 500])
+def test_deep_nesting_is_refused_before_anything_recurses(term: str) -> None:
+    with pytest.raises(RuleSyntaxError, match=f"more than {MAX_DEPTH} levels|unexpected"):
+        parse_rules(HEADER + f"rule a: {term} => x")
+
+
+def test_parentheses_alone_are_not_depth() -> None:
+    assert rule_of("rule a: " + "(" * 3000 + "x + 0" + ")" * 3000 + " => x").right == (x(),)
+
+
+def test_number_of_thousands_of_digits_is_refused() -> None:
+    with pytest.raises(RuleError, match="more than 100 characters"):
+        parse_rules(HEADER + f"rule a: x + {'9' * 5000} => x")
+
+
+@pytest.mark.parametrize("text", ["x + \0 => x", "x + \ud800 => x", "x + \x1b[31m => x"])
+def test_control_characters_are_refused_and_not_printed(text: str) -> None:
+    with pytest.raises(RuleSyntaxError, match="unexpected character") as caught:
+        parse_rules(HEADER + f"rule a: {text}")
+    assert all(c.isprintable() or c == "\n" for c in str(caught.value))
+
+
+def test_tabs_keep_the_caret_under_its_place() -> None:
+    with pytest.raises(RuleError) as caught:
+        parse_rules(HEADER + "\trule a:\tx + 0 =>\tyy")
+    _, line, caret = str(caught.value).splitlines()
+    assert line[caret.index("^") :] == "yy"
+
+
+# -- termination --------------------------------------------------------------------------------------
+
+
+def test_every_rewrite_rule_of_the_library_goes_down() -> None:
+    rules = [r for r in library_rules() if r.kind is RuleKind.REWRITE]
+    assert [r.full_name for r in rules if not goes_down(r)] == []
+
+
+def test_no_rule_of_the_library_goes_down_in_both_directions() -> None:
+    turned = [_turned(r) for r in library_rules() if r.kind is RuleKind.REWRITE and not r.views]
+    assert [r.full_name for r in turned if r is not None and goes_down(r)] == []
+
+
+def _turned(rule: Rule) -> Rule | None:
+    right = rule.right[0]
+    if not isinstance(right, Node):
+        return None
+    return Rule(rule.name, "turned", rule.kind, rule.domains, rule.types, right, (rule.left,))
+
+
+def test_rule_that_swaps_with_another_names_its_partner() -> None:
+    with pytest.raises(RuleError, match="'b' undoes rule 'a' of line 2"):
+        parse_rules(HEADER + "rule a: x + x => x * 2\nrule b: y * 2 => y + y")
+
+
+def test_longer_cycle_is_refused_at_the_rule_that_goes_up() -> None:
+    cycle = "rule a: x & x => x | x\nrule b: x | x => x ^ x\nrule c: x ^ x => x & x"
+    with pytest.raises(RuleError, match="does not go down"):
+        parse_rules(HEADER + cycle)
+
+
+def test_order_is_not_asked_for_when_rules_are_only_looked_at() -> None:
+    assert len(parse_rules(HEADER + "rule a: x => x + 0", check_order=False).rules) == 1
+
+
+# -- text again ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", library_names())
+def test_shown_rules_of_the_library_parse_to_the_same_rules(name: str) -> None:
+    parsed = parse_rules(rule_file(name).read_text(), name)
+    shown = show_file(parsed.ruleset, parsed.domains, parsed.rules)
+    assert parse_rules(shown).rules == parsed.rules
+
+
+@pytest.mark.parametrize("name", library_names())
+def test_rules_of_the_library_survive_json(name: str) -> None:
+    for rule in parse_rules(rule_file(name).read_text(), name).rules:
+        assert rule_from_json(json.loads(json.dumps(rule_to_json(rule)))) == rule
+
+
+def test_shown_rule_is_one_line() -> None:
+    rule = rule_of("rule a: x % c  =>  x  where 0 <= x, x < c", "index")
+    assert show_rule(rule) == (
+        "rule a over index: (x: T) % (c: T) => x where 0 <= lo(x), hi(x) < c"
+    )
+
+
+def _terms(leaves: st.SearchStrategy[Term]) -> st.SearchStrategy[Term]:
+    def grow(inner: st.SearchStrategy[Term]) -> st.SearchStrategy[Term]:
+        unary = st.builds(lambda op, a: Node(op, (a,), "T"), st.sampled_from(["NEG", "NOT"]), inner)
+        ops = st.sampled_from(
+            sorted({*names.INFIX_OPS.values(), "MAX"} - {"FDIV", "CMPLT", "CMPEQ"})
+        )
+        binary = st.builds(lambda op, a, b: Node(op, (a, b), "T"), ops, inner, inner)
+        compare = st.builds(lambda a, b: Node("CMPLT", (a, b), "bool"), inner, inner)
+        select = st.builds(lambda p, a, b: Node("WHERE", (p, a, b), "T"), compare, inner, inner)
+        return unary | binary | select
+
+    return st.recursive(leaves, grow, max_leaves=8)
+
+
+def _numbers(least_depth: int = 0) -> st.SearchStrategy[Expr]:
+    leaves: st.SearchStrategy[Expr] = (
+        st.integers(-9, 9).map(Num)
+        | st.sampled_from([Name("c"), Name("d"), Apply("lo", (Fact(x()),)), Apply("hi", (Fact(x()),))])
+    )  # fmt: skip
+
+    def grow(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+        function = st.sampled_from(["+", "-", "*", "//", "%", "min", "gcd"])
+        return st.builds(lambda f, a, b: Apply(f, (a, b)), function, inner, inner)
+
+    return st.recursive(leaves, grow, max_leaves=5)
+
+
+_LEAVES: st.SearchStrategy[Term] = st.sampled_from(
+    [Var("x", "T"), Var("y", "T"), Const("c", "T"), Const("d", "T"), Lit(0, "T"), Lit(7, "T")]
+)
+_CONDITIONS = st.builds(
+    lambda f, a, b: Apply(f, (a, b)),
+    st.sampled_from(["<", "<=", "==", "!=", "divides"]),
+    _numbers(),
+    _numbers(),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(_terms(_LEAVES), _terms(_LEAVES | _numbers().map(lambda e: Calc(e, "T"))), _CONDITIONS)
+def test_any_rule_makes_the_round_trip_through_text(
+    inner: Term, right: Term, condition: Expr
+) -> None:
+    every_name = Node("ADD", (Node("MUL", (Var("x", "T"), Const("c", "T")), "T"), inner), "T")
+    left = Node("ADD", (Node("MUL", (Var("y", "T"), Const("d", "T")), "T"), every_name), "T")
+    types = (("T", "domain"),)
+    rule = Rule("a", "demo", RuleKind.REWRITE, ("int",), types, left, (right,), (condition,))
+    assert rule_of(show_rule(rule)) == rule
+
+
+# -- the library --------------------------------------------------------------------------------------
+
+
+def test_every_function_of_the_closed_set_can_be_written() -> None:
+    assert names.unlisted_functions() == set()
+
+
+EXAMPLES = [(rule, text) for rule in library_rules() for text in rule.examples]
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"), EXAMPLES, ids=[f"{r.full_name}-{k}" for k, (r, _) in enumerate(EXAMPLES)]
+)
+def test_example_of_a_rule_shows_what_it_does(rule: Rule, text: str) -> None:
+    left, right = read_example(text)
+    journal = Journal()
+    sets = [unproven_library()[n] for n in ("ranges", "algebra", "divmod", "compare", "where")]
+    rewriter = Rewriter(sets, Facts(unproven_library()["bounds"]), journal)
+    assert rewriter.rewrite(left) is rewriter.rewrite(right)
+    assert journal.applied[rule.full_name] > 0
