@@ -39,6 +39,7 @@ _OTHER_MEANINGS = (
     "it was proven with other meanings of the operations (the semantics, the encoder or the"
     " functions of rules have changed since)"
 )
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _ITEM = re.compile(r"^[ \t]*(?:rule|bounds|cotangent)[ \t]+(\w+)", re.MULTILINE)
 _ITEM_END = re.compile(r'^[ \t]*(?:"|#|(?:rule|bounds|cotangent|example)\b)', re.MULTILINE)
 
@@ -81,8 +82,7 @@ def seal(entry: Mapping[str, Any]) -> str:
 
 
 def _digest(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return sha256(text.encode()).hexdigest()
+    return sha256(_CANONICAL.encode(value).encode()).hexdigest()
 
 
 # -- reading ---------------------------------------------------------------------------------------

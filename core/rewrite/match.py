@@ -71,7 +71,7 @@ class RuleSet:
         found = self._candidates.get(key)
         if found is None:
             patterns = self._by_op.get(node.op, self._any_op)
-            found = tuple([Matcher(p, node.dtype) for p in patterns if p.may_match(node)])
+            found = tuple([p.matcher(node.dtype) for p in patterns if p.may_match(node)])
             self._candidates[key] = found
         return found
 
@@ -193,6 +193,13 @@ class _Pattern:
             self._types = frozenset(types_of_class(rule, classes[left.type]))
         else:
             self._types = frozenset({dtype_named(left.type)})
+        self._matchers: dict[DType, Matcher] = {}
+
+    def matcher(self, root: DType) -> Matcher:
+        """The matcher of this pattern for roots of the type `root`, compiled once."""
+        if root not in self._matchers:
+            self._matchers[root] = Matcher(self, root)
+        return self._matchers[root]
 
     def may_match(self, node: UOp) -> bool:
         if node.dtype.scalar not in self._types:
