@@ -1,0 +1,78 @@
+"""The command verify-rules: prove what is missing, check what is there, explain what is wrong.
+
+Owns: arguments, output, exit codes (0: all is proved; 1: something is not; 2: wrong usage). Does
+not own: proofs (prove.py), ledgers (ledger.py, core/rewrite/ledger.py), counterexamples.
+
+Nothing here imports a solver or the parser at the top: `--check` answers without them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from proofgrad.core.rewrite.ledger import find_problems
+from proofgrad.rules.library import fingerprint, ledger_file, library_names, rule_file
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        if arguments.check:
+            return check()
+        from proofgrad.verify import commands
+
+        if arguments.files:
+            return commands.prove_files([Path(name) for name in arguments.files], arguments.jobs)
+        if arguments.refuted:
+            return commands.refute_all(arguments.jobs)
+        return commands.prove_library(arguments.all, arguments.jobs, arguments.verbose)
+    except KeyboardInterrupt:
+        print("stopped; ledgers that were not finished are as they were", file=sys.stderr)
+        return 130
+
+
+def check() -> int:
+    """Whether every rule has fresh evidence; names what is missing or stale."""
+    start = time.perf_counter()
+    meanings = fingerprint()
+    problems = [problem for name in library_names() for problem in _problems_of(name, meanings)]
+    for problem in problems:
+        print(problem)
+    seconds = time.perf_counter() - start
+    count = len(library_names())
+    if problems:
+        print(f"{len(problems)} problems in {count} rule sets ({seconds:.2f} s)")
+        return 1
+    print(f"every rule of {count} rule sets has fresh evidence ({seconds:.2f} s)")
+    return 0
+
+
+def _problems_of(name: str, meanings: str) -> list[str]:
+    try:
+        ledger = ledger_file(name).read_bytes()
+    except FileNotFoundError:
+        return [f"rule {name}.* may not be used: it has no ledger; run `verify-rules`"]
+    return [str(p) for p in find_problems(name, rule_file(name).read_bytes(), ledger, meanings)]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="verify-rules",
+        description="Prove rewrite rules. Without arguments: prove what has no fresh evidence.",
+    )
+    parser.add_argument("files", nargs="*", metavar="FILE", help="prove the rules of these files")
+    parser.add_argument("--all", action="store_true", help="prove everything from nothing")
+    parser.add_argument("--check", action="store_true", help="only say what is missing or stale")
+    parser.add_argument("--refuted", action="store_true", help="check that wrong rules are refuted")
+    parser.add_argument("--jobs", "-j", type=int, metavar="N", help="processes (default: all cores)")
+    parser.add_argument("--verbose", "-v", action="store_true", help="one line for each rule")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""What verify-rules does once it needs the parser and the solver.
+
+Owns: the library's ledgers as a whole, proving of files, the check of refuted rules, the text of
+results. Does not own: arguments and exit codes' meaning (cli.py), proofs (prove.py).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import z3
+
+from proofgrad.core.rewrite.ledger import PROVED
+from proofgrad.core.rewrite.rule import Rule
+from proofgrad.rules.library import PROOFS, fingerprint, ledger_file, library_names, rule_file
+from proofgrad.verify.counterexample import explain
+from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.ledger import Entry, entry_of, fresh_entries, ledger_text, write_whole
+from proofgrad.verify.progress import Progress
+from proofgrad.verify.prove import Result, prove_rules
+
+REFUTED_RULES = PROOFS / "refuted"
+
+
+def solver_versions() -> dict[str, str]:
+    """The solvers that decide, as ledgers name them."""
+    return {"z3": z3.get_version_string()}
+
+
+def prove_library(from_nothing: bool, jobs: int | None, verbose: bool) -> int:
+    """Prove what has no fresh evidence (or everything) and write the ledgers. 1 if a rule fails."""
+    start = time.perf_counter()
+    meanings, solvers = fingerprint(), solver_versions()
+    sources = {name: rule_file(name).read_bytes() for name in library_names()}
+    try:
+        rules = {name: _parse(source, f"{name}.rules") for name, source in sources.items()}
+    except ValueError as error:
+        print(error)
+        return 1
+    kept: dict[str, dict[str, Entry]] = {name: {} for name in rules}
+    if not from_nothing:
+        for name in rules:
+            kept[name] = fresh_entries(ledger_file(name), rules[name], meanings, solvers)
+    missing = [rule for name in rules for rule in rules[name] if rule.name not in kept[name]]
+    results = _prove(missing, jobs)
+    if verbose:
+        _print_each(results)
+    made = {r.rule.full_name: entry_of(r, meanings, solvers) for r in results}
+    for name, its_rules in rules.items():
+        entries = [kept[name].get(r.name) or made[r.full_name] for r in its_rules]
+        text = ledger_text(name, sources[name], meanings, solvers, entries)
+        write_whole(ledger_file(name), text)
+    failed = [result for result in results if result.verdict != PROVED]
+    _print_failures(failed)
+    _print_summary(results, sum(len(k) for k in kept.values()), time.perf_counter() - start)
+    still_refuted = refute_all(jobs) if from_nothing else 0
+    return 1 if failed or still_refuted else 0
+
+
+def prove_files(paths: Sequence[Path], jobs: int | None) -> int:
+    """Prove the rules of files and say of each what is known. 1 if one is not proved."""
+    failed = False
+    for path in paths:
+        try:
+            results = prove_file(path, jobs)
+        except (OSError, ValueError) as error:
+            print(error)
+            failed = True
+            continue
+        _print_each(results)
+        _print_failures([r for r in results if r.verdict != PROVED])
+        failed = failed or any(r.verdict != PROVED for r in results)
+    return 1 if failed else 0
+
+
+def prove_file(path: Path, jobs: int | None = None) -> list[Result]:
+    """The verdict on each rule of a file. Raises: OSError, and ValueError with the place."""
+    return _prove(_parse(path.read_bytes(), str(path)), jobs)
+
+
+def refute_all(jobs: int | None) -> int:
+    """Check that the rules known to be wrong are refuted: this tests the prover. 1 if not."""
+    start = time.perf_counter()
+    rules = [
+        rule
+        for path in sorted(REFUTED_RULES.glob("*.rules"))
+        for rule in _parse(path.read_bytes(), path.name)
+    ]
+    results = _prove(rules, jobs)
+    wrong = [result for result in results if result.verdict != "refuted"]
+    for result in wrong:
+        print(f"{result.rule.full_name} has to be refuted, but is {result.verdict}")
+    seconds = time.perf_counter() - start
+    print(f"{len(results) - len(wrong)} of {len(results)} wrong rules refuted ({seconds:.1f} s)")
+    return 1 if wrong else 0
+
+
+def _parse(source: bytes, filename: str) -> tuple[Rule, ...]:
+    return parse_rules(source.decode("utf-8"), filename).rules
+
+
+def _prove(rules: Sequence[Rule], jobs: int | None) -> list[Result]:
+    with Progress("proving") as progress:
+        return prove_rules(rules, jobs, progress.update)
+
+
+def _print_each(results: Sequence[Result]) -> None:
+    width = max([len(r.rule.full_name) for r in results], default=0)
+    for result in results:
+        count = len(result.obligations)
+        cases = f"{count} case{'s' if count != 1 else ''}"
+        print(f"{result.verdict:8} {result.rule.full_name:{width}}  {cases}, {result.seconds:.2f} s")
+
+
+def _print_failures(failed: Sequence[Result]) -> None:
+    for result in failed:
+        print()
+        print(explain(result))
+    sys.stdout.flush()
+
+
+def _print_summary(results: Sequence[Result], kept: int, seconds: float) -> None:
+    verdicts = [result.verdict for result in results]
+    counts = [f"{verdicts.count(v)} {v}" for v in ("proved", "refuted", "unknown") if v in verdicts]
+    cases = sum(len(result.obligations) for result in results)
+    told = ", ".join(counts) or "nothing to prove"
+    print(f"{told} ({cases} cases); {kept} fresh before; {seconds:.1f} s")
+    slowest = sorted(results, key=lambda r: -r.seconds)[:3]
+    if slowest:
+        shown = ", ".join(f"{r.rule.full_name} {r.seconds:.1f} s" for r in slowest)
+        print(f"slowest: {shown}")

@@ -1,0 +1,398 @@
+"""From a rule at one choice of types to a goal: premises, and what has to follow from them.
+
+Owns: what terms, conditions, facts, computed constants and views of a rule mean in SMT, and the
+text of the obligation. Does not own: the meaning of operations (semantics.py, encode_integers.py),
+laws of tensors, loops and derivatives (the other encode_ files), solving (solve.py).
+
+The goal holds for every value of the variables, every pair of bounds lo(x) <= x <= hi(x) within the
+type, and every result of a view that keeps its contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import z3
+
+from proofgrad.core.ir.dtypes import DType, Kind, dtypes
+from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
+from proofgrad.core.rewrite.functions import TYPED_OPS
+from proofgrad.core.rewrite.rule import (
+    Apply,
+    Calc,
+    Const,
+    Expr,
+    Fact,
+    Lit,
+    Name,
+    Node,
+    Num,
+    Var,
+    View,
+)
+from proofgrad.core.rewrite.rule import Term as RuleTerm
+from proofgrad.core.rewrite.views import CONTRACTS
+from proofgrad.verify import encode_numbers as numbers
+from proofgrad.verify import semantics
+from proofgrad.verify.encode_integers import Integers
+from proofgrad.verify.encode_numbers import Number
+from proofgrad.verify.encode_ring import Ring
+from proofgrad.verify.encode_types import Case, type_condition
+from proofgrad.verify.semantics import NoMeaning
+
+Term = Any
+
+
+class Arithmetic(Protocol):
+    """One of the encodings of the operations: Bits here, Integers in encode_integers.py."""
+
+    known: list[Term]
+
+    def variable(self, name: str, dtype: DType) -> Term: ...
+    def constant(self, dtype: DType, value: Any) -> Term: ...
+    def meaning(
+        self, op: Ops, dtype: DType, args: Sequence[Term], src_dtypes: Sequence[DType]
+    ) -> Term: ...
+
+
+class Bits:
+    """Machine integers as bit-vectors, floats as IEEE floats: the meaning as it is written down."""
+
+    def __init__(self) -> None:
+        self.known: list[Term] = []
+
+    def variable(self, name: str, dtype: DType) -> Term:
+        return z3.Const(name, semantics.sort_of(dtype))
+
+    def constant(self, dtype: DType, value: Any) -> Term:
+        return semantics.constant(dtype, value)
+
+    def meaning(
+        self, op: Ops, dtype: DType, args: Sequence[Term], src_dtypes: Sequence[DType]
+    ) -> Term:
+        return semantics.meaning(op, dtype, args, src_dtypes)
+
+
+@dataclass(slots=True)
+class Goal:
+    """`conclusion` follows from `premises`, whatever the values of the variables."""
+
+    premises: list[Term]
+    conclusion: Term
+    variables: dict[str, tuple[Term, DType]] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """The obligation as SMT-LIB: unsatisfiable if and only if the goal holds."""
+        solver = z3.Solver()
+        solver.add(*self.premises, z3.Not(self.conclusion))
+        return str(solver.to_smt2())
+
+
+class Encoder:
+    """Terms and expressions of one case in one arithmetic."""
+
+    def __init__(self, case: Case, arithmetic: Arithmetic) -> None:
+        self.case = case
+        self.arithmetic = arithmetic
+        self.values: dict[str, Term] = {}
+        self.dtypes: dict[str, DType] = {}
+        self.numbers: dict[str, Number] = {}
+        self.facts: dict[Expr, Number] = {}
+        self.premises: list[Term] = []
+
+    # -- terms --------------------------------------------------------------------------------------
+
+    def term(self, term: RuleTerm) -> Term:
+        """The value of a term of the rule, as a value of its type."""
+        dtype = self.case.dtype(term.type)
+        match term:
+            case Var(name, _) | Const(name, _):
+                return self.variable(name, dtype)
+            case Lit(value, _):
+                return self.literal(value, dtype)
+            case Calc():
+                return self.computed(term, dtype)
+            case Node():
+                return self.node(term, dtype)
+
+    def variable(self, name: str, dtype: DType) -> Term:
+        if name not in self.values:
+            self.values[name] = self.arithmetic.variable(name, dtype)
+            self.dtypes[name] = dtype
+        return self.values[name]
+
+    def literal(self, value: Any, dtype: DType) -> Term:
+        """A literal; where it does not fit the type the rule cannot fire."""
+        if dtype.lo is not None and dtype.hi is not None and not dtype.lo <= value <= dtype.hi:
+            self.premises.append(z3.BoolVal(False))
+            return self.arithmetic.constant(dtype, 0)
+        return self.arithmetic.constant(dtype, value)
+
+    def node(self, term: Node, dtype: DType) -> Term:
+        op = Ops[term.op]
+        if op is Ops.LOAD:
+            return self.load(term, dtype)
+        if op not in ELEMENTWISE:
+            raise NoMeaning(f"{op.name} has no meaning on single values")
+        args = [self.term(source) for source in term.src]
+        src_dtypes = [self.case.dtype(source.type) for source in term.src]
+        _check_types(op, dtype, src_dtypes)
+        return self.arithmetic.meaning(op, dtype, args, src_dtypes)
+
+    def load(self, term: Node, dtype: DType) -> Term:
+        """Memory is any function of the place; a false gate gives zero."""
+        (place,) = term.src
+        if not isinstance(place, Node) or place.op != "INDEX" or not isinstance(place.src[0], Var):
+            raise NoMeaning("LOAD of anything but an INDEX of a variable buffer")
+        at = self.term(place.src[1])
+        zero = self.arithmetic.constant(dtype, 0)
+        memory = z3.Function(f"memory_{place.src[0].name}", at.sort(), zero.sort())
+        if len(place.src) == 2:
+            return memory(at)
+        return z3.If(self.term(place.src[2]), memory(at), zero)
+
+    def computed(self, term: Calc, dtype: DType) -> Term:
+        """A computed constant; one that does not fit keeps the rule from firing."""
+        if term.mode == "wrap":
+            return self.at_type(term.value, dtype)[0]
+        value = self.number(term.value)
+        if isinstance(self.arithmetic, Ring):
+            return value
+        if isinstance(self.arithmetic, Bits):
+            result, fits = numbers.to_value(value, dtype)
+            self.premises.append(fits)
+            return result
+        if dtype.lo is not None and dtype.hi is not None and z3.is_int(value):
+            self.premises += [value >= dtype.lo, value <= dtype.hi]
+        return value
+
+    def at_type(self, expr: Expr, dtype: DType) -> tuple[Term, DType]:
+        """The value of `expr` with every operation done at the type of its operands."""
+        match expr:
+            case Num(value):
+                return self.literal(value, dtype), dtype
+            case Name(name) if name in self.values:
+                return self.values[name], self.dtypes[name]
+            case Apply(function, (value, Name(target))) if function in ("cast", "bitcast"):
+                to_type = self.case.dtype(target)
+                inner, source = self.at_type(value, dtype)
+                op = TYPED_OPS[function]
+                return self.arithmetic.meaning(op, to_type, [inner], [source]), to_type
+            case Apply(function, args) if function in TYPED_OPS:
+                return self._applied_at_type(TYPED_OPS[function], args, dtype)
+            case _:
+                raise NoMeaning(f"{expr} has no value at a type")
+
+    def _applied_at_type(
+        self, op: Ops, args: tuple[Expr, ...], dtype: DType
+    ) -> tuple[Term, DType]:
+        context = dtype
+        for arg in args:  # a plain number beside a constant has that constant's type
+            if isinstance(arg, Name) and arg.name in self.dtypes and op is not Ops.WHERE:
+                context = self.dtypes[arg.name]
+        typed = [self.at_type(arg, context) for arg in args]
+        src_dtypes = [d for _, d in typed]
+        result = dtypes.bool if op in COMPARE else src_dtypes[-1]
+        _check_types(op, result, src_dtypes)
+        return self.arithmetic.meaning(op, result, [v for v, _ in typed], src_dtypes), result
+
+    # -- conditions ---------------------------------------------------------------------------------
+
+    def condition(self, expr: Expr) -> Term:
+        """The truth of a condition."""
+        truth = self.number(expr)
+        if isinstance(truth, numbers.Wide) or not z3.is_bool(truth):
+            raise NoMeaning(f"{expr} is not a condition")
+        return truth
+
+    def number(self, expr: Expr) -> Number:
+        """The mathematical value (or truth) of an expression."""
+        match expr:
+            case Num(value):
+                return numbers.literal(value, "wide" if isinstance(self.arithmetic, Bits) else "int")
+            case Name(name):
+                return self.named_number(name)
+            case Apply(function, args) if function in ("lo", "hi"):
+                return self.bound(function, args[0])
+            case Apply("finite", (Fact(term),)):
+                value = self.term(term)
+                return z3.Not(z3.Or(z3.fpIsNaN(value), z3.fpIsInf(value)))
+            case Apply(function, args):
+                truth = type_condition(expr, self.case)
+                if truth is not None:
+                    return z3.BoolVal(truth)
+                return self._applied(function, [self.number(arg) for arg in args])
+            case _:
+                raise NoMeaning(f"{expr} is not a number")
+
+    def premise(self, expr: Expr) -> Term:
+        """A condition that is assumed: of a multiple, the factor gets a name."""
+        if isinstance(self.arithmetic, Integers) and isinstance(expr, Apply):
+            if expr.function == "and":
+                return z3.And(*[self.premise(arg) for arg in expr.args])
+            if expr.function == "divides":
+                a, b = [self.number(arg) for arg in expr.args]
+                return b == self.arithmetic.multiple_of(a)
+        return self.condition(expr)
+
+    def _applied(self, function: str, args: list[Number]) -> Number:
+        if isinstance(self.arithmetic, Integers) and function in ("//", "%"):
+            return self.arithmetic.floor(*args)[function == "%"]
+        return numbers.apply(function, args)
+
+    def named_number(self, name: str) -> Number:
+        if name in self.numbers:
+            return self.numbers[name]
+        if name not in self.values:
+            raise NoMeaning(f"{name} is not a number")
+        return self.number_of(self.values[name], self.dtypes[name])
+
+    def number_of(self, value: Term, dtype: DType) -> Number:
+        if isinstance(self.arithmetic, Bits):
+            return numbers.of_value(value, dtype)
+        if dtype.kind is Kind.BOOL:
+            return z3.If(value, z3.IntVal(1), z3.IntVal(0))
+        return value
+
+    def bound(self, function: str, about: Expr) -> Number:
+        """lo or hi of a term: any number on that side of its value, within its type."""
+        term = about.term if isinstance(about, Fact) else None
+        if isinstance(about, Name):
+            term = Var(about.name, self.dtypes[about.name].name)
+        if term is None:
+            raise NoMeaning(f"{function} of something that is not a term")
+        key = Apply(function, (Fact(term),))
+        if key not in self.facts:
+            dtype = self.case.dtype(term.type)
+            value = self.number_of(self.term(term), dtype)
+            name = f"{function}_{len(self.facts)}" if isinstance(term, Node) else f"{function}_{term.name}"
+            bound, within = self._fresh_number(name, dtype)
+            self.premises += within
+            self.premises.append(numbers.apply("<=" if function == "lo" else ">=", [bound, value]))
+            self.facts[key] = bound
+        return self.facts[key]
+
+    def _fresh_number(self, name: str, dtype: DType) -> tuple[Number, list[Term]]:
+        if isinstance(self.arithmetic, Bits):
+            return numbers.fresh_between(name, dtype)
+        bound = z3.Int(name)
+        if dtype.lo is None or dtype.hi is None:
+            return bound, []
+        return bound, [bound >= dtype.lo, bound <= dtype.hi]
+
+    def goal(self, conclusion: Term, conditions: Sequence[Term]) -> Goal:
+        """`conclusion` from all that is known and assumed by now."""
+        premises = [*self.arithmetic.known, *self.premises, *conditions]
+        variables = {name: (value, self.dtypes[name]) for name, value in self.values.items()}
+        return Goal(premises, conclusion, variables)
+
+    # -- views --------------------------------------------------------------------------------------
+
+    def view(self, view: View) -> None:
+        """Names for the results of a view, with its contract as the only thing known of them."""
+        contract = CONTRACTS[view.function]
+        numbers_of: dict[str, Number] = {}
+        for (name, _), given in zip(contract.inputs, view.inputs, strict=True):
+            numbers_of[name] = self._input_number(given)
+        for (name, sort), (output, _) in zip(contract.outputs, view.outputs, strict=True):
+            result = z3.Int(output)
+            if sort == "number":
+                self.numbers[output] = result
+            else:
+                self.values[output] = result
+                self.dtypes[output] = dtypes.index
+            numbers_of[name] = result
+        names = self.numbers
+        self.numbers = {**names, **numbers_of}
+        self.premises += [self.condition(claim) for claim in contract.claims]
+        self.numbers = names
+
+    def _input_number(self, given: Any) -> Number:
+        if isinstance(given, Var | Const | Lit | Calc | Node):
+            dtype = self.case.dtype(given.type)
+            if dtype.kind is not Kind.INDEX:
+                raise NoMeaning(f"views have contracts on index terms only, not on {dtype.name}")
+            return self.term(given)
+        return self.number(given)
+
+
+def equality(case: Case, arithmetic: Arithmetic) -> Goal:
+    """The goal of a rewrite of values: where the conditions hold, both sides are the same."""
+    encoder = Encoder(case, arithmetic)
+    (right_side,) = case.rule.right
+    if right_side is None:
+        raise NoMeaning("a rewrite needs a right side")
+    if isinstance(case.rule.left, Node) and case.rule.left.op == "INDEX":
+        return _same_place(encoder, case.rule.left, right_side)
+    left = encoder.term(case.rule.left)
+    for view in case.rule.views:
+        encoder.view(view)
+    conditions = [encoder.premise(c) for c in case.rule.where]
+    right = encoder.term(right_side)
+    return encoder.goal(semantics.same(left, right), conditions)
+
+
+def ring_equality(case: Case) -> Goal:
+    """The goal of a rewrite of wrapping integers as an identity of rings, without conditions."""
+    if case.rule.views:
+        raise NoMeaning("views are about index terms")
+    encoder = Encoder(case, Ring())
+    (right_side,) = case.rule.right
+    if right_side is None:
+        raise NoMeaning("a rewrite needs a right side")
+    left = encoder.term(case.rule.left)
+    return Goal([], semantics.same(left, encoder.term(right_side)))
+
+
+def _same_place(encoder: Encoder, left: Node, right: RuleTerm) -> Goal:
+    """The goal of a rewrite of an INDEX: the same buffer, the same element, the same gate."""
+    if not isinstance(right, Node) or right.op != "INDEX" or left.src[0] != right.src[0]:
+        raise NoMeaning("an INDEX can only become an INDEX of the same buffer")
+    gates = [encoder.term(n.src[2]) if len(n.src) > 2 else z3.BoolVal(True) for n in (left, right)]
+    same_element = encoder.term(left.src[1]) == encoder.term(right.src[1])
+    conditions = [encoder.premise(c) for c in encoder.case.rule.where]
+    return encoder.goal(z3.And(same_element, gates[0] == gates[1]), conditions)
+
+
+def containment(case: Case, arithmetic: Arithmetic) -> Goal:
+    """The goal of a transfer function: low <= left <= high.
+
+    At machine integers the bounds are used only where both are values of the type, so that is a
+    premise here.
+    """
+    encoder = Encoder(case, arithmetic)
+    left = encoder.term(case.rule.left)
+    dtype = case.dtype(case.rule.left.type)
+    conditions = [encoder.premise(c) for c in case.rule.where]
+    value = encoder.number_of(left, dtype)
+    claims, fits = [], []
+    for side, compare in zip(case.rule.right, ("<=", ">=")):
+        if not isinstance(side, Calc):
+            raise NoMeaning("bounds are computed numbers")
+        bound = encoder.number(side.value)
+        claims.append(numbers.apply(compare, [bound, value]))
+        fits += _within(bound, dtype)
+    return encoder.goal(z3.And(*claims), [*conditions, *fits])
+
+
+def _within(bound: Number, dtype: DType) -> list[Term]:
+    if dtype.lo is None or dtype.hi is None:
+        return []
+    like = "wide" if isinstance(bound, numbers.Wide) else "int"
+    low, high = numbers.literal(dtype.lo, like), numbers.literal(dtype.hi, like)
+    return [numbers.apply("<=", [low, bound]), numbers.apply("<=", [bound, high])]
+
+
+def _check_types(op: Ops, dtype: DType, src_dtypes: Sequence[DType]) -> None:
+    """Refuse terms that are no legal nodes: a claim about them would be about nothing."""
+    if op in (Ops.CAST, Ops.BITCAST):
+        return
+    operands = src_dtypes[1:] if op is Ops.WHERE else src_dtypes
+    if op is Ops.WHERE and src_dtypes[0] is not dtypes.bool:
+        raise NoMeaning("the condition of a WHERE is a bool")
+    expected = dtypes.bool if op in COMPARE else operands[0]
+    if any(d is not operands[0] for d in operands) or dtype is not expected:
+        names = ", ".join(d.name for d in src_dtypes)
+        raise NoMeaning(f"{op.name} of {names} as {dtype.name}")

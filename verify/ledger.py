@@ -1,0 +1,99 @@
+"""Writing ledgers: results of the prover as the files that the engine trusts.
+
+Owns: building entries, keeping entries that are still fresh, writing a file whole or not at all.
+Does not own: the format, keys and seals (core/rewrite/ledger.py), proving (prove.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from proofgrad.core.rewrite.ledger import FORMAT, MOST_BYTES, PROVED, entry_key, seal, source_digest
+from proofgrad.core.rewrite.rule import Rule, rule_to_json
+from proofgrad.verify.prove import Result
+
+Entry = dict[str, Any]
+
+
+def entry_of(result: Result, fingerprint: str, solvers: dict[str, str]) -> Entry:
+    """The ledger's entry for one result."""
+    entry: Entry = {
+        "name": result.rule.name,
+        "rule": rule_to_json(result.rule),
+        "verdict": result.verdict,
+        "reason": result.reason,
+        "obligations": [o.to_json() for o in result.obligations],
+        "key": entry_key(result.rule, fingerprint, solvers),
+    }
+    return {**entry, "seal": seal(entry)}
+
+
+def fresh_entries(
+    path: Path, rules: Sequence[Rule], fingerprint: str, solvers: dict[str, str]
+) -> dict[str, Entry]:
+    """Proved entries of an old ledger that are about these very rules, by name of the rule.
+
+    The prose of a rule (its text, its doc string) may have changed: it is taken from the file.
+    """
+    old = _read(path)
+    kept: dict[str, Entry] = {}
+    for rule in rules:
+        entry = old.get(rule.name)
+        key = entry_key(rule, fingerprint, solvers)
+        if entry is None or entry.get("key") != key or entry.get("verdict") != PROVED:
+            continue
+        if entry.get("seal") != seal(entry):
+            continue
+        entry = {**entry, "rule": rule_to_json(rule)}
+        kept[rule.name] = {**entry, "seal": seal(entry)}
+    return kept
+
+
+def ledger_text(
+    ruleset: str, source: bytes, fingerprint: str, solvers: dict[str, str], entries: Sequence[Entry]
+) -> str:
+    """The file: one line a rule, so that a change shows as the change of a line."""
+    frame = {
+        "format": FORMAT,
+        "ruleset": ruleset,
+        "source": source_digest(source),
+        "fingerprint": fingerprint,
+        "solvers": solvers,
+    }
+    head = json.dumps(frame, indent=1)[:-2]
+    lines = ",\n".join(json.dumps(entry, separators=(",", ":")) for entry in entries)
+    return f'{head},\n "rules": [\n{lines}\n]}}\n'
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write aside, then rename: a reader sees the old file or the new one, whatever happens."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _read(path: Path) -> dict[str, Entry]:
+    """The entries of a ledger by name; none if there is no readable one."""
+    try:
+        data = path.read_bytes()
+        entries = json.loads(data)["rules"] if len(data) <= MOST_BYTES else []
+        return {entry["name"]: entry for entry in entries if _is_entry(entry)}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+
+
+def _is_entry(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("name"), str)

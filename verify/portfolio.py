@@ -1,0 +1,280 @@
+"""The ways to decide one case of a rule, tried in turn: the first that proves or refutes it wins.
+
+Owns: which encodings, case splits and time limits are tried. Whatever it tries, a proof is only
+what the solver says of a goal from the encode_ files; a refutation is only a choice of values on
+which the reference interpreter gives two different results. Does not own: encodings, sampling.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import z3
+
+from proofgrad.core.ir.dtypes import DType, Kind
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.rewrite.rule import Apply, Calc, Name, Node, RuleKind
+from proofgrad.verify import sample
+from proofgrad.verify.encode import Bits, Goal, containment, equality, ring_equality
+from proofgrad.verify.encode_integers import Integers, Quotients
+from proofgrad.verify.encode_lemmas import goals_by_lemmas
+from proofgrad.verify.encode_opaque import without_products
+from proofgrad.verify.encode_types import Case
+from proofgrad.verify.sample import Outcome
+from proofgrad.verify.semantics import NoMeaning
+from proofgrad.verify.solve import OPEN, PROVED, REFUTED, ask, text_of
+
+DRAWS = 200
+QUICK_MS, SHORT_MS, LONG_MS = 400, 1_500, 20_000
+MOST_SPLITS = 64
+
+Plan = Callable[[Case], Sequence[Goal]]  # all of the goals together are the claim
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is known of one case, how, and how long it took."""
+
+    verdict: str  # PROVED, REFUTED or OPEN
+    method: str
+    ms: float
+    reason: str = ""
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One way to show a case; `exact` if a model of its goal is a claim about the rule itself."""
+
+    method: str
+    plan: Plan
+    timeout_ms: int
+    exact: bool
+
+
+def decide(case: Case, attempts: Sequence[Attempt] | None = None) -> Decision:
+    """Prove or refute a case, or say why neither worked."""
+    start = time.perf_counter()
+    if case.rule.kind is RuleKind.REWRITE and attempts is None and sample.can_sample(case.rule):
+        outcome = sample.refute_by_sampling(case, DRAWS)
+        if outcome is not None:
+            return Decision(REFUTED, "sampling", _since(start), "", outcome)
+    reasons: list[str] = []
+    for attempt in attempts if attempts is not None else _attempts(case):
+        verdict, reason, outcome = _try(case, attempt)
+        if verdict != OPEN:
+            return Decision(verdict, attempt.method, _since(start), reason, outcome)
+        reasons.append(f"{attempt.method}: {reason}")
+    return Decision(OPEN, "", _since(start), "; ".join(dict.fromkeys(reasons)))
+
+
+def can_fire(case: Case) -> bool:
+    """Whether some values meet the conditions: a rule that never fires proves nothing."""
+    if sample.can_sample(case.rule) and case.rule.kind is RuleKind.REWRITE:
+        for values in sample.smallest_first(case, 500):
+            if sample.attempt(case, values) is not None:
+                return True
+    for attempt in _attempts(case):
+        if not attempt.exact:
+            continue
+        try:
+            goals = attempt.plan(case)
+        except NoMeaning:
+            continue
+        if any(ask(text_of(goal.premises), SHORT_MS).verdict == REFUTED for goal in goals):
+            return True
+    return False
+
+
+def _since(start: float) -> float:
+    return round((time.perf_counter() - start) * 1000, 1)
+
+
+def _try(case: Case, attempt: Attempt) -> tuple[str, str, Outcome | None]:
+    try:
+        goals = attempt.plan(case)
+    except NoMeaning as error:
+        return OPEN, str(error), None
+    for goal in goals:
+        dtypes = {str(value): dtype for value, dtype in goal.variables.values()}
+        try:
+            answer = ask(goal.text(), attempt.timeout_ms, dtypes)
+        except z3.Z3Exception as error:
+            return OPEN, f"the solver refused the goal ({error})", None
+        if answer.verdict == PROVED:
+            continue
+        if answer.verdict == REFUTED and attempt.exact:
+            return _confirm(case, goal, answer.model)
+        if answer.verdict == REFUTED:
+            return OPEN, "does not follow", None
+        return OPEN, f"no answer in {attempt.timeout_ms / 1000:g} s", None
+    return PROVED, "", None
+
+
+def _confirm(case: Case, goal: Goal, model: dict[str, Any]) -> tuple[str, str, Outcome | None]:
+    """A model of the solver refutes only if the reference interpreter agrees."""
+    if case.rule.kind is not RuleKind.REWRITE or not sample.can_sample(case.rule):
+        shown = ", ".join(f"{name} = {value}" for name, value in model.items())
+        return REFUTED, f"fails for {shown}", None
+    values = {name: model[str(value)] for name, (value, _) in goal.variables.items()}
+    outcome = sample.attempt(case, values)
+    if outcome is not None and outcome.differs:
+        return REFUTED, "", outcome
+    return OPEN, f"the solver's counterexample {values} could not be reproduced", None
+
+
+# -- which ways, in which order ---------------------------------------------------------------------
+
+
+def _attempts(case: Case) -> Iterator[Attempt]:
+    goal_of = containment if case.rule.kind is RuleKind.BOUNDS else equality
+    ops, dtypes = _used(case)
+    kinds = {dtype.kind for dtype in dtypes}
+    integral = Kind.FLOAT not in kinds
+    arithmetic = bool(ops & _HARD_ON_BITS) or Kind.INDEX in kinds
+
+    def bits(case: Case) -> list[Goal]:
+        return [goal_of(case, Bits())]
+
+    def bits_split(case: Case) -> list[Goal]:
+        return _split(case, goal_of(case, Bits()))
+
+    def integers(case: Case) -> list[Goal]:
+        return [goal_of(case, Integers(Quotients.SOLVER))]
+
+    def quotients(case: Case) -> list[Goal]:
+        return [goal_of(case, Integers(Quotients.FRESH))]
+
+    def lemmas(case: Case) -> list[Goal]:
+        arithmetic = Integers(Quotients.NAMED)
+        goal = goal_of(case, arithmetic)
+        if not arithmetic.divisors:
+            raise NoMeaning("no division")
+        return goals_by_lemmas(goal, arithmetic.divisors)
+
+    def signs(case: Case) -> list[Goal]:
+        return _split_signs(goal_of(case, Integers(Quotients.FRESH)))
+
+    def opaque(case: Case) -> list[Goal]:
+        return [without_products(goal_of(case, Bits()))]
+
+    def ring(case: Case) -> list[Goal]:
+        return [ring_equality(case)]
+
+    on_ring = [Attempt("ring", ring, SHORT_MS, exact=False)]
+    on_integers = [
+        Attempt("lemmas", lemmas, QUICK_MS, exact=False),
+        Attempt("integers", integers, QUICK_MS, exact=True),
+        Attempt("quotients", quotients, SHORT_MS, exact=True),
+        Attempt("quotients by signs", signs, SHORT_MS, exact=False),
+    ]
+    on_opaque = [Attempt("bits, opaque", opaque, QUICK_MS, exact=False)]
+    on_bits = [
+        Attempt("bits by cases", bits_split, SHORT_MS, exact=True),
+        Attempt("bits", bits, SHORT_MS, exact=True),
+    ]
+    if integral and arithmetic:
+        if case.rule.kind is RuleKind.REWRITE and Kind.INDEX not in kinds:
+            yield from on_ring
+            yield from on_opaque
+        yield from on_integers
+    if Kind.INDEX not in kinds or not integral:
+        if not integral:
+            yield from on_opaque
+        yield from on_bits
+        yield Attempt("bits by cases", bits_split, LONG_MS, exact=True)
+        yield Attempt("bits", bits, LONG_MS, exact=True)
+    if integral:
+        yield Attempt("quotients", quotients, LONG_MS, exact=True)
+        yield Attempt("integers", integers, LONG_MS, exact=True)
+
+
+_HARD_ON_BITS = {Ops.MUL, Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.MULACC}
+
+
+def _used(case: Case) -> tuple[set[Ops], set[DType]]:
+    """The operations and types of a case."""
+    ops: set[Ops] = set()
+    dtypes: set[DType] = set()
+    terms: list[Any] = [case.rule.left, *case.rule.right]
+    while terms:
+        term = terms.pop()
+        if term is None:
+            continue
+        if isinstance(term, Node):
+            ops.add(Ops[term.op])
+            terms += term.src
+        if isinstance(term, Calc):
+            terms += []
+        if term.type != "ranges":
+            dtypes.add(case.dtype(term.type))
+    return ops, dtypes
+
+
+def _split(case: Case, goal: Goal) -> list[Goal]:
+    """The goal for each value of its bools and each power of two that a condition asks for."""
+    choices = _bools(goal)
+    powers = _powers_of_two(case)
+    for name, (value, dtype) in goal.variables.items():
+        if name in powers and z3.is_bv(value):
+            top = dtype.bits - (dtype.kind is Kind.SIGNED)
+            numerals = [z3.BitVecVal(1 << k, dtype.bits) for k in range(top)]
+            choices.append([(value, numeral) for numeral in numerals])
+    return _each(goal, choices)
+
+
+def split_bools(goal: Goal) -> list[Goal]:
+    """The goal for each value of its bools."""
+    return _each(goal, _bools(goal))
+
+
+Choices = list[list[tuple[Any, Any]]]
+
+
+def _bools(goal: Goal) -> Choices:
+    truths = [z3.BoolVal(False), z3.BoolVal(True)]
+    values = [value for value, dtype in goal.variables.values() if dtype.kind is Kind.BOOL]
+    return [[(value, truth) for truth in truths] for value in values]
+
+
+def _each(goal: Goal, choices: Choices) -> list[Goal]:
+    if not choices:
+        raise NoMeaning("nothing to split")
+    goals = []
+    for combination in product(*choices):
+        premises = [z3.substitute(p, *combination) for p in goal.premises]
+        goals.append(Goal(premises, z3.substitute(goal.conclusion, *combination)))
+    if len(goals) > MOST_SPLITS:
+        raise NoMeaning(f"{len(goals)} cases are too many")
+    return goals
+
+
+def _split_signs(goal: Goal) -> list[Goal]:
+    """The goal for each choice of signs of its integers."""
+    values = [v for v, _ in goal.variables.values() if z3.is_int(v)]
+    if not 1 <= len(values) <= 3:
+        raise NoMeaning("nothing to split, or too much")
+    signs = [[value > 0, value == 0, value < 0] for value in values]
+    return [Goal([*goal.premises, *choice], goal.conclusion) for choice in product(*signs)]
+
+
+def _powers_of_two(case: Case) -> set[str]:
+    """Constants that are powers of two by a condition, so that the other values need no case."""
+    return {
+        name
+        for condition in case.rule.where
+        for name in [_power_name(condition)]
+        if name is not None
+    }
+
+
+def _power_name(condition: Any) -> str | None:
+    match condition:
+        case Apply("is_power_of_two", (Name(name),)):
+            return name
+        case _:
+            return None

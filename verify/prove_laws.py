@@ -1,0 +1,37 @@
+"""Which proof each domain has: single values by default, laws of tensors, loops and derivatives.
+
+Owns: the choice. Does not own: the proofs (the encode_ files), how they are tried (portfolio.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proofgrad.core.rewrite.rule import RuleKind
+from proofgrad.verify.encode import Goal
+from proofgrad.verify.encode_axes import law_of_tensors
+from proofgrad.verify.encode_derivative import law_of_derivatives
+from proofgrad.verify.encode_loops import law_of_loops, law_of_wrapping_loops
+from proofgrad.verify.encode_types import Case
+from proofgrad.verify.portfolio import LONG_MS, SHORT_MS, Attempt, split_bools
+
+
+def attempts_for(case: Case) -> Sequence[Attempt] | None:
+    """The ways to prove a case that is not about single values; None for those that are."""
+    if case.rule.kind is RuleKind.COTANGENT:
+        return [Attempt("derivative", law_of_derivatives, LONG_MS, exact=True)]
+    match case.domain:
+        case "tensor":
+            return [Attempt("axis by axis", law_of_tensors, LONG_MS, exact=True)]
+        case "loop":
+            return [
+                Attempt("induction on a ring", law_of_wrapping_loops, SHORT_MS, exact=False),
+                Attempt("induction by cases", _loops_by_cases, SHORT_MS, exact=False),
+                Attempt("induction", law_of_loops, LONG_MS, exact=False),
+            ]
+        case _:
+            return None
+
+
+def _loops_by_cases(case: Case) -> list[Goal]:
+    return [part for goal in law_of_loops(case) for part in split_bools(goal)]

@@ -1,0 +1,304 @@
+"""Rules on concrete values: refutes most wrong rules in milliseconds and explains counterexamples.
+
+Owns: the value of the terms and conditions of a rule on given values, computed by the reference
+interpreter (core/ir/evaluate.py), and the choice of values to try. Does not own: proofs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from proofgrad.core.ir.dtypes import DType, Kind, as_constant, dtypes, round_float
+from proofgrad.core.ir.evaluate import evaluate
+from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
+from proofgrad.core.rewrite.functions import NUMBER_FUNCTIONS, TYPED_OPS
+from proofgrad.core.rewrite.rule import (
+    Apply,
+    Calc,
+    Const,
+    Expr,
+    Fact,
+    Lit,
+    Name,
+    Node,
+    Num,
+    Rule,
+    Var,
+)
+from proofgrad.core.rewrite.rule import Term as RuleTerm
+from proofgrad.verify.encode_types import Case, type_condition
+
+Value = Any
+Bounds = dict[str, tuple[int, int]]  # the facts lo and hi of a variable; else its value is both
+
+
+class NotFiring(Exception):
+    """The rule does not fire on these values, or they cannot be tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Both sides on one choice of values."""
+
+    values: dict[str, Value]
+    bounds: Bounds
+    left: Value
+    right: Value
+
+    @property
+    def differs(self) -> bool:
+        return not same_value(self.left, self.right)
+
+
+def same_value(a: Value, b: Value) -> bool:
+    """Same bits, and any NaN is any NaN."""
+    if isinstance(a, float) and isinstance(b, float):
+        if math.isnan(a) or math.isnan(b):
+            return math.isnan(a) and math.isnan(b)
+        return a == b and math.copysign(1.0, a) == math.copysign(1.0, b)
+    return bool(a == b)
+
+
+def variables(rule: Rule) -> dict[str, str]:
+    """The variables of the left side, and their types."""
+    found: dict[str, str] = {}
+    terms: list[Any] = [rule.left]
+    while terms:
+        term = terms.pop()
+        if isinstance(term, Var | Const):
+            found.setdefault(term.name, term.type)
+        if isinstance(term, Node):
+            terms += reversed(term.src)
+    return found
+
+
+def can_sample(rule: Rule) -> bool:
+    """Whether the rule is about single values, without views."""
+    if rule.views:
+        return False
+    terms: list[Any] = [rule.left, *rule.right]
+    while terms:
+        term = terms.pop()
+        if isinstance(term, Node):
+            if Ops[term.op] not in ELEMENTWISE:
+                return False
+            terms += term.src
+        elif isinstance(term, Var) and term.type == "ranges":
+            return False
+    return True
+
+
+class Trial:
+    """One choice of values for the variables of a case."""
+
+    def __init__(self, case: Case, values: dict[str, Value], bounds: Bounds | None = None) -> None:
+        self.case = case
+        self.values = values
+        self.bounds = bounds or {}
+        names = variables(case.rule)
+        self.dtypes = {name: case.dtype(kind) for name, kind in names.items()}
+
+    def run(self) -> Outcome:
+        """Both sides. Raises: NotFiring if a condition is false or a constant does not fit."""
+        for condition in self.case.rule.where:
+            if not self.number(condition):
+                raise NotFiring
+        left = self.term(self.case.rule.left)
+        (right_side,) = self.case.rule.right
+        if right_side is None:
+            raise NotFiring
+        return Outcome(self.values, self.bounds, left, self.term(right_side))
+
+    def term(self, term: RuleTerm) -> Value:
+        dtype = self.case.dtype(term.type)
+        match term:
+            case Var(name, _) | Const(name, _):
+                return self.values[name]
+            case Lit(value, _):
+                return _constant(value, dtype)
+            case Calc(value, _, "wrap"):
+                return self._at_type(value, dtype)[0]
+            case Calc(value, _, _):
+                return _exactly(self.number(value), dtype)
+            case Node():
+                return self._node(term, dtype)
+
+    def number(self, expr: Expr) -> Any:
+        """The mathematical value of an expression."""
+        match expr:
+            case Num(value):
+                return value
+            case Name(name):
+                return self.values[name]
+            case Apply(("lo" | "hi") as side, (about,)):
+                return self._bound(side, about)
+            case Apply("finite", (Fact(term),)):
+                return math.isfinite(self.term(term))
+            case Apply(function, args):
+                truth = type_condition(expr, self.case)
+                if truth is not None:
+                    return truth
+                if function not in NUMBER_FUNCTIONS:
+                    raise NotFiring
+                return NUMBER_FUNCTIONS[function](*[self.number(arg) for arg in args])
+            case _:
+                raise NotFiring
+
+    def _node(self, term: Node, dtype: DType) -> Value:
+        args = [self.term(source) for source in term.src]
+        src_dtypes = [self.case.dtype(source.type) for source in term.src]
+        return evaluate(Ops[term.op], dtype, args, src_dtypes)
+
+    def _bound(self, side: str, about: Expr) -> int:
+        if isinstance(about, Fact) and isinstance(about.term, Var | Const):
+            about = Name(about.term.name)
+        if isinstance(about, Name) and about.name in self.bounds:
+            return self.bounds[about.name][side == "hi"]
+        value = self.term(about.term) if isinstance(about, Fact) else self.number(about)
+        if isinstance(value, float):
+            raise NotFiring
+        return int(value)
+
+    def _at_type(self, expr: Expr, dtype: DType) -> tuple[Value, DType]:
+        match expr:
+            case Num(value):
+                return _constant(value, dtype), dtype
+            case Name(name):
+                return self.values[name], self.dtypes[name]
+            case Apply(function, (value, Name(target))) if function in ("cast", "bitcast"):
+                to_type = self.case.dtype(target)
+                inner, source = self._at_type(value, dtype)
+                return evaluate(TYPED_OPS[function], to_type, (inner,), (source,)), to_type
+            case Apply(function, args) if function in TYPED_OPS:
+                op = TYPED_OPS[function]
+                context = dtype
+                for arg in args:
+                    if isinstance(arg, Name) and arg.name in self.dtypes:
+                        context = self.dtypes[arg.name]
+                typed = [self._at_type(arg, context) for arg in args]
+                src_dtypes = [d for _, d in typed]
+                result = dtypes.bool if op in COMPARE else src_dtypes[-1]
+                return evaluate(op, result, [v for v, _ in typed], src_dtypes), result
+            case _:
+                raise NotFiring
+
+
+def _constant(value: Any, dtype: DType) -> Value:
+    try:
+        return as_constant(value, dtype)
+    except OverflowError:
+        raise NotFiring from None
+
+
+def _exactly(value: Any, dtype: DType) -> Value:
+    if dtype.is_float and round_float(float(value), dtype) != value:
+        raise NotFiring
+    if dtype.is_int and value != int(value):
+        raise NotFiring
+    return _constant(value, dtype)
+
+
+# -- which values to try ----------------------------------------------------------------------------
+
+
+def simple_values(dtype: DType) -> list[Value]:
+    """Values of a type, the simplest for a reader first."""
+    match dtype.kind:
+        case Kind.BOOL:
+            return [False, True]
+        case Kind.FLOAT:
+            return _simple_floats(dtype)
+        case _:
+            near = [0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, 7, 8, -7, -8, 10, 12, 16]
+            if dtype.lo is None or dtype.hi is None:
+                return near + [-10, 17, -16, 24, 31, -31, 32, 64, 100, -100]
+            middle = 1 << (dtype.bits - 2)
+            edges = [dtype.lo, dtype.lo + 1, dtype.hi, dtype.hi - 1, middle, middle * 2, -middle]
+            edges += [1 << (dtype.bits // 2), dtype.hi // 2, dtype.bits - 1, dtype.bits]
+            inside = [v for v in near + edges if dtype.lo <= v <= dtype.hi]
+            return list(dict.fromkeys(inside))
+
+
+def _simple_floats(dtype: DType) -> list[float]:
+    near = [0.0, 1.0, -1.0, -0.0, 2.0, 0.5, -0.5, 1.5, 3.0, math.inf, -math.inf, math.nan]
+    rough = [0.1, 10.0, -2.0, 1e-3, 1e3, 7.0, 255.0, 300.0, 1e10, -1e10, 1e30, 1e-30, 1e-10]
+    wide = [round_float(v, dtype) for v in rough]
+    smallest = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
+    largest = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}
+    edges = [smallest.get(dtype.name, 5e-324), largest.get(dtype.name, 1.7976931348623157e308)]
+    if dtype is dtypes.float32:
+        edges[1] = 3.4028234663852886e38
+    return near + [v for v in wide if v not in near] + edges
+
+
+def random_value(dtype: DType, source: random.Random) -> Value:
+    match dtype.kind:
+        case Kind.BOOL:
+            return source.random() < 0.5
+        case Kind.FLOAT:
+            if source.random() < 0.4:
+                return source.choice(_simple_floats(dtype))
+            return round_float(math.ldexp(source.uniform(-2, 2), source.randint(-30, 30)), dtype)
+        case Kind.INDEX:
+            return source.choice([source.randint(-9, 9), source.randint(-1000, 1000)])
+        case _:
+            if source.random() < 0.4:
+                return source.choice(simple_values(dtype))
+            assert dtype.lo is not None and dtype.hi is not None
+            return source.randint(dtype.lo, dtype.hi)
+
+
+def refute_by_sampling(case: Case, draws: int) -> Outcome | None:
+    """A failing choice among `draws` random ones (a fixed seed: the same in every run)."""
+    source = random.Random(f"{case}")
+    names = variables(case.rule)
+    for _ in range(draws):
+        values = {name: random_value(case.dtype(kind), source) for name, kind in names.items()}
+        outcome = attempt(case, values, _loosened(case, values, source))
+        if outcome is not None and outcome.differs:
+            return outcome
+    return None
+
+
+def _loosened(case: Case, values: dict[str, Value], source: random.Random) -> Bounds:
+    """Bounds around integer values, often tight."""
+    bounds: Bounds = {}
+    for name, value in values.items():
+        if isinstance(value, float) or source.random() < 0.6:
+            continue
+        dtype = case.dtype(variables(case.rule)[name])
+        low, high = int(value) - source.randint(0, 3), int(value) + source.randint(0, 3)
+        if dtype.lo is not None and dtype.hi is not None:
+            low, high = max(low, dtype.lo), min(high, dtype.hi)
+        bounds[name] = (low, high)
+    return bounds
+
+
+def attempt(case: Case, values: dict[str, Value], bounds: Bounds | None = None) -> Outcome | None:
+    """Both sides on these values; None if the rule does not fire."""
+    try:
+        return Trial(case, values, bounds).run()
+    except (NotFiring, OverflowError):
+        return None
+
+
+def smallest_first(case: Case, limit: int) -> Iterator[dict[str, Value]]:
+    """Choices of simple values, those with simple values everywhere first, at most `limit`."""
+    names = variables(case.rule)
+    lists = [simple_values(case.dtype(kind)) for kind in names.values()]
+    deepest = max([len(values) for values in lists], default=0)
+    count = 0
+    for depth in range(deepest):
+        ranks = [range(min(depth + 1, len(values))) for values in lists]
+        for places in itertools.product(*ranks):
+            if max(places, default=0) != depth:
+                continue
+            yield {name: values[k] for name, values, k in zip(names, lists, places)}
+            count += 1
+            if count >= limit:
+                return
