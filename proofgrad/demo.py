@@ -73,7 +73,7 @@ class Network:
 def load_digits() -> Digits:
     """The images, split by a fixed shuffle. Raises: MissingDataError without scikit-learn."""
     try:
-        from sklearn.datasets import load_digits as load
+        from sklearn.datasets import load_digits as load  # type: ignore[import-untyped]
     except ImportError:
         raise MissingDataError(
             "the demo needs scikit-learn for its images; run: pip install 'proofgrad[demo]'"

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite.engine import RuleSet, cotangents
+from proofgrad.core.rewrite.engine import cotangents
+from proofgrad.core.rewrite.match import RuleSet
 
 
 @dataclass(slots=True)

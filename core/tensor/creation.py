@@ -84,8 +84,7 @@ class Creation(Indexing):
         inner = parts[0].shape
         if any(part.shape != inner for part in parts):
             raise ShapeError(f"a list of Tensors of different shapes: {[p.shape for p in parts]}")
-        stacked = type(self).stack(*parts)  # type: ignore[attr-defined]
-        whole = stacked.reshape(shape + inner)
+        whole: Creation = type(self).stack(*parts).reshape(shape + inner)  # type: ignore[attr-defined]
         return whole.uop if dtype is None else whole.uop.cast(dtype)
 
     def _node_of_array(self, data: Any, dtype: DType | None) -> UOp:
@@ -140,8 +139,8 @@ class Creation(Indexing):
 
     def full_like(self, fill_value: Scalar, **options: Any) -> Self:
         """Every element is `fill_value`; shape, type and device of this Tensor."""
-        options = {"dtype": self.dtype, "device": self.device} | options
-        return type(self).full(self.shape, fill_value, **options)
+        alike: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
+        return type(self).full(self.shape, fill_value, **(alike | options))
 
     def zeros_like(self, **options: Any) -> Self:
         return self.full_like(0, **options)

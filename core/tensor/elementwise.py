@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import COMPARE, Ops
@@ -26,9 +26,12 @@ from proofgrad.core.tensor.promotion import (
     scalar_dtype,
 )
 
-Scalar = bool | int | float
-Flag, Whole, Real = bool, int, float  # the class below has methods of these names
-Operand = Any  # a Tensor, a Python scalar, a list or a numpy array
+Scalar: TypeAlias = bool | int | float
+# The class below has methods of these names.
+Flag: TypeAlias = bool
+Whole: TypeAlias = int
+Real: TypeAlias = float
+Operand: TypeAlias = Any  # a Tensor, a Python scalar, a list or a numpy array
 
 # On bools these stand for the bitwise ops, as in numpy.
 _ON_BOOLS = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAX: Ops.OR, Ops.MIN: Ops.AND}
@@ -108,6 +111,10 @@ class Elementwise(Movement):
         """The values in another type: see Ops.CAST for rounding and saturation."""
         target = as_dtype(dtype)
         return self if self.dtype is target else self._with(self._uop.cast(target))
+
+    def detach(self) -> Self:
+        """The same values; no gradient passes."""
+        return self._unary(Ops.DETACH)
 
     def bitcast(self, dtype: DType | str) -> Self:
         """The same bits read as another type of the same width."""
@@ -250,7 +257,7 @@ class Elementwise(Movement):
         one = self._with(constant_node(1, self.dtype, self.shape))
         result, square = one, self
         for bit in range(self.dtype.bits - (not self.dtype.is_unsigned)):
-            result = ((exponent >> bit) & 1 == 1).where(result * square, result)
+            result = (exponent >> bit & 1).eq(1).where(result * square, result)
             square = square * square
         return result if self.dtype.is_unsigned else (exponent < 0).where(0, result)
 
@@ -259,14 +266,14 @@ class Elementwise(Movement):
         x, y = self, exponent
         whole = y.trunc() == y
         odd = whole & ((y * 0.5).trunc() * 2 != y)
-        zero, one = x == 0, y == 0
+        zero, one = x.eq(0), y.eq(0)
         safe = zero.where(1.0, x).abs()
         size = (y * safe.log2()).exp2()
         at_zero = (y < 0).where(math.inf, 0.0)
         size = zero.where(at_zero, size)
         signed = ((x < 0) & odd).where(-size, size)
-        real = ((x < 0) & ~whole & (x != -math.inf)).where(math.nan, signed)
-        return (one | (x == 1)).where(1.0, real)
+        real = ((x < 0) & ~whole & x.ne(-math.inf)).where(math.nan, signed)
+        return (one | x.eq(1)).where(1.0, real)
 
     def __neg__(self) -> Self:
         return self.neg()
@@ -505,7 +512,7 @@ class Elementwise(Movement):
             return self
         rest = (self - whole).abs()
         odd = (whole * 0.5).trunc() * 2 != whole
-        away = (rest > 0.5) | ((rest == 0.5) & odd)
+        away = (rest > 0.5) | (rest.eq(0.5) & odd)
         return away.where((self < 0).where(whole - 1, whole + 1), whole)
 
     def abs(self) -> Self:
@@ -517,7 +524,7 @@ class Elementwise(Movement):
         if self.dtype.is_bool:
             return self
         negative = (self < 0).where(-1, self) if not self.dtype.is_unsigned else self
-        return (self == 0).where(0, (self > 0).where(1, negative))
+        return self.eq(0).where(0, (self > 0).where(1, negative))
 
     def isnan(self) -> Self:
         return self._binary(Ops.CMPEQ, "isnan", self)._unary(Ops.NOT)
@@ -525,7 +532,7 @@ class Elementwise(Movement):
     def isinf(self) -> Self:
         if not self.dtype.is_float:
             return self.isnan()
-        return (self == math.inf) | (self == -math.inf)
+        return self.eq(math.inf) | self.eq(-math.inf)
 
     def isfinite(self) -> Self:
         return ~(self.isinf() | self.isnan())
@@ -537,9 +544,10 @@ class Elementwise(Movement):
         atol: Real = 1e-8,
     ) -> Self:
         """|self - other| <= atol + rtol |other|; infinities of one sign are close."""
-        x, y = map(self._with, self._pair("isclose", other))
+        a, b = self._pair("isclose", other)
+        x, y = self._with(a), self._with(b)
         near = (x - y).abs() <= y.abs() * rtol + atol
-        return (x == y) | (near & y.isfinite())
+        return x.eq(y) | (near & y.isfinite())
 
     def lerp(self, end: Self, weight: Operand) -> Self:
         return self + (end - self) * weight

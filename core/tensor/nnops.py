@@ -6,8 +6,9 @@ the scheduler finds the loops.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeAlias, TypeVar
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, show
@@ -18,7 +19,10 @@ from proofgrad.core.tensor.movement import broadcast_shapes, resolve_axis
 from proofgrad.core.tensor.promotion import accumulation_dtype, as_dtype, promote
 from proofgrad.core.tensor.random import Random
 
-Sizes = Whole | Sequence[int]
+Sizes: TypeAlias = Whole | Sequence[int]
+
+
+_T = TypeVar("_T", bound="NeuralOps")
 
 
 class NeuralOps(Random):
@@ -79,7 +83,8 @@ class NeuralOps(Random):
         for part in parts:
             dtype = promote(dtype, part.dtype)
         total = sum(part.shape[axis] for part in parts)
-        result, begin = None, 0
+        result: Self | None = None
+        begin = 0
         for part in parts:
             around = [(0, 0)] * self.ndim
             around[axis] = (begin, total - begin - part.shape[axis])
@@ -118,7 +123,8 @@ class NeuralOps(Random):
             )
         result = promote(self.dtype, other.dtype) if dtype is None else as_dtype(dtype)
         wide = accumulation_dtype(result)
-        x, w = self.cast(wide), other.cast(wide)
+        x = self.cast(wide)
+        w: Self = other.cast(wide)
         if self.ndim > 1 and other.ndim > 1:
             x = x.unsqueeze(-2)
             w = w.transpose(-1, -2).unsqueeze(-3)
@@ -277,8 +283,8 @@ class NeuralOps(Random):
     ) -> Self:
         """Cross-entropy of scores (.., classes) with integer labels; `ignore_index` counts not."""
         hits, scores = self._hits(Y), self.log_softmax()
-        ignored = ignore_index if Y.dtype.lo <= ignore_index <= Y.dtype.hi else None
-        counted = Y.ones_like(dtype=dtypes.bool) if ignored is None else Y != ignored
+        possible = dtypes.min(Y.dtype) <= ignore_index <= dtypes.max(Y.dtype)
+        counted = Y.ne(ignore_index) if possible else Y.ones_like(dtype=dtypes.bool)
         picked = hits.where(scores, 0).sum(-1)
         if label_smoothing:
             picked = picked * (1 - label_smoothing) + scores.mean(-1) * label_smoothing
@@ -329,23 +335,23 @@ class NeuralOps(Random):
         self, key: Self, value: Self, attn_mask: Self | None = None, is_causal: Flag = False
     ) -> Self:
         """softmax(q k^T / sqrt(d)) v over the last two axes."""
-        scores = self @ key.transpose(-2, -1) * self.shape[-1] ** -0.5
+        scores = self @ key.transpose(-2, -1) / math.sqrt(self.shape[-1])
         if is_causal:
             allowed = scores.ones_like(dtype=dtypes.bool).tril()
-            scores = allowed.where(scores, -float("inf"))
+            scores = allowed.where(scores, -math.inf)
         if attn_mask is not None:
             hides = attn_mask.dtype.is_bool
-            scores = attn_mask.where(scores, -float("inf")) if hides else scores + attn_mask
+            scores = attn_mask.where(scores, -math.inf) if hides else scores + attn_mask
         return scores.softmax(-1) @ value
 
 
-def _sum_of_products(x: Any, w: Any, dtype: DType, axes: tuple[int, ...]) -> Any:
+def _sum_of_products(x: _T, w: _T, dtype: DType, axes: tuple[int, ...]) -> _T:
     """(x * w) summed over the axes; bools are the any of ands."""
     broadcast_shapes("a product", x.shape, w.shape)
     return (x * w).any(axes) if dtype.is_bool else (x * w).sum(axes, dtype=dtype)
 
 
-def _reduced(losses: Any, reduction: str) -> Any:
+def _reduced(losses: _T, reduction: str) -> _T:
     match reduction:
         case "mean":
             return losses.mean()

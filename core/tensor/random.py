@@ -159,12 +159,12 @@ class Random(Creation):
         return cls.normal(*shape, mean=0.0, std=deviation, **options)
 
     def rand_like(self, **options: Any) -> Self:
-        options = {"dtype": self.dtype, "device": self.device} | options
-        return type(self).rand(self.shape, **options)
+        alike: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
+        return type(self).rand(self.shape, **(alike | options))
 
     def randn_like(self, **options: Any) -> Self:
-        options = {"dtype": self.dtype, "device": self.device} | options
-        return type(self).randn(self.shape, **options)
+        alike: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
+        return type(self).randn(self.shape, **(alike | options))
 
     def dropout(self, p: Real = 0.5) -> Self:
         """While `Tensor.training`: each element 0 with probability p, the others over 1 - p."""

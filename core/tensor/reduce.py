@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Self
+from typing import Self, TypeAlias
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -17,7 +17,7 @@ from proofgrad.core.tensor.elementwise import Elementwise, Flag, Real, Whole
 from proofgrad.core.tensor.movement import reshape_node, resolve_axes, resolve_axis
 from proofgrad.core.tensor.promotion import accumulation_dtype, as_dtype, least_float, sum_dtype
 
-Axes = Whole | Sequence[int] | None
+Axes: TypeAlias = Whole | Sequence[int] | None
 
 
 class Reduce(Elementwise):
@@ -162,10 +162,6 @@ class Reduce(Elementwise):
         scale = invstd.reshape(line) if weight is None else (invstd * weight).reshape(line)
         result = (self - mean.reshape(line)) * scale
         return result if bias is None else result + bias.reshape(line)
-
-    def detach(self) -> Self:
-        """The same values; no gradient passes."""
-        return self._with(UOp(Ops.DETACH, self.dtype, (self._uop,)))
 
     def allclose(self, other: Self, rtol: Real = 1e-5, atol: Real = 1e-8) -> Self:
         return self.isclose(other, rtol, atol).all()

@@ -94,7 +94,7 @@ def unpack(data: bytes, dtype: DType) -> list[Any]:
     if dtype is dtypes.bfloat16:
         widened = b"".join([b"\0\0" + data[k : k + 2] for k in range(0, len(data), 2)])
         return list(memoryview(widened).cast("f"))
-    return list(memoryview(data).cast(_CODES[dtype]))
+    return array.array(_CODES[dtype], data).tolist()
 
 
 def nest(elements: list[Any], shape: Shape) -> Any:

@@ -38,7 +38,8 @@ class Tensor(NeuralOps):
     def realize(self, *others: Tensor) -> Self:
         """Compute this Tensor (and the others, in one go) into buffers now."""
         by_device: dict[str, list[Tensor]] = {}
-        for tensor in (self, *others):
+        wanted: list[Tensor] = [self, *others]
+        for tensor in wanted:
             by_device.setdefault(tensor.device, []).append(tensor)
         for device, tensors in by_device.items():
             results = machine.realize([tensor._uop for tensor in tensors], device)
@@ -93,9 +94,9 @@ class Tensor(NeuralOps):
     def _bytes(self) -> bytearray:
         return machine.read(self._uop, self.device)
 
-    def data(self) -> memoryview:
+    def data(self) -> Any:
         """The elements as a memoryview of this shape (bfloat16: of its bytes)."""
-        raw = memoryview(self._bytes())
+        raw: Any = memoryview(self._bytes())
         code = _FORMATS.get(self.dtype)
         if code is None:
             return raw
@@ -257,11 +258,11 @@ class Tensor(NeuralOps):
     def train(cls, mode: Flag = True) -> Iterator[None]:
         """Within: `Tensor.training` is `mode`, which dropout and batch norm look at."""
         before = TensorBase.training
-        TensorBase.training = mode  # type: ignore[misc]
+        TensorBase.training = mode
         try:
             yield
         finally:
-            TensorBase.training = before  # type: ignore[misc]
+            TensorBase.training = before
 
 
 _FORMATS = {

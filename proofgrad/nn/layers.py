@@ -132,8 +132,8 @@ class LayerNorm:
     def __init__(
         self, normalized_shape: Sizes, eps: float = 1e-5, elementwise_affine: bool = True
     ) -> None:
-        one = isinstance(normalized_shape, int)
-        self.normalized_shape = (normalized_shape,) if one else tuple(normalized_shape)
+        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
+        self.normalized_shape = tuple(sizes)
         self.eps = eps
         self.weight = _filled(self.normalized_shape, 1.0) if elementwise_affine else None
         self.bias = _filled(self.normalized_shape, 0.0) if elementwise_affine else None
