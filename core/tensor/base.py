@@ -1,8 +1,8 @@
 """The state of a Tensor and the steps that every operation takes.
 
 Owns: the fields, wrapping of graph nodes, the check that devices agree. The classes of this folder
-stand on each other in the order of docs/architecture.md: base, movement, elementwise, reduce,
-indexing, creation, random, nnops, tensor; each adds methods that use only those before it.
+stand on each other: base, movement, operands, elementwise, functions, reduce, indexing, creation,
+random, nnops, tensor. Each adds methods that use only those before it.
 """
 
 from __future__ import annotations

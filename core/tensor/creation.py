@@ -14,10 +14,10 @@ from proofgrad.core.ir.shapes import Shape, ShapeError
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.base import TensorBase
 from proofgrad.core.tensor.device import canonical_device
-from proofgrad.core.tensor.elementwise import Flag, Real, Scalar, Whole, constant_node
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.indexing import Indexing
 from proofgrad.core.tensor.movement import as_sizes, reshape_node
+from proofgrad.core.tensor.operands import Flag, Real, Scalar, Whole, constant_node
 from proofgrad.core.tensor.promotion import as_dtype, scalar_dtype
 from proofgrad.core.tensor.realize import host_buffer
 from proofgrad.core.tensor.storage import flatten_nested, infer_dtype, pack

@@ -1,151 +1,27 @@
-"""Operations on each element, and the broadcasting of their operands.
+"""Operations on each element: operators, comparisons, and the functions that are ops of the IR.
 
-Owns: promotion and broadcasting of operands, operators, functions of one value built from the ops
-of the IR. There is no op for subtraction, exp or log: `x - y` is `x + -y`, exp and log go through
-base 2 (accuracy: docs/numerics.md).
+There is no op for subtraction: `x - y` is `x + -y`. Does not own: operands and their types
+(operands.py), functions made of others (functions.py).
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from typing import Any, Self, TypeAlias
+from typing import Self
 
-from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.ops import COMPARE, Ops
-from proofgrad.core.ir.shapes import Shape
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.base import TensorBase, check_same_device, describe
+from proofgrad.core.tensor.base import TensorBase, check_same_device
 from proofgrad.core.tensor.errors import DtypeError
-from proofgrad.core.tensor.movement import Movement, broadcast_node, broadcast_shapes
-from proofgrad.core.tensor.promotion import (
-    as_dtype,
-    least_float,
-    promote,
-    promote_scalar,
-    scalar_dtype,
-)
-
-Scalar: TypeAlias = bool | int | float
-# The class below has methods of these names.
-Flag: TypeAlias = bool
-Whole: TypeAlias = int
-Real: TypeAlias = float
-Operand: TypeAlias = Any  # a Tensor, a Python scalar, a list or a numpy array
-
-# On bools these stand for the bitwise ops, as in numpy.
-_ON_BOOLS = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAX: Ops.OR, Ops.MIN: Ops.AND}
-_INTS_ONLY = frozenset({Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.SHL, Ops.SHR})
-_BITWISE = frozenset({Ops.AND, Ops.OR, Ops.XOR})
+from proofgrad.core.tensor.movement import broadcast_node, broadcast_shapes
+from proofgrad.core.tensor.operands import Flag, Operand, Operands, Whole, constant_node
+from proofgrad.core.tensor.promotion import least_float, promote, promote_scalar, scalar_dtype
 
 
-def constant_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
-    """CONST -> RESHAPE -> EXPAND. Raises: OverflowError if `value` does not fit `dtype`."""
-    if value:
-        return _constant_node(value, dtype, shape)
-    return broadcast_node(UOp.const(dtype, value), shape)  # 0.0 == -0.0 would share an entry
-
-
-@lru_cache(maxsize=1024, typed=True)
-def _constant_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
-    return broadcast_node(UOp.const(dtype, value), shape)
-
-
-class Elementwise(Movement):
-    """Arithmetic, comparisons, selection, and functions of one element."""
+class Elementwise(Operands):
+    """Arithmetic, comparisons, selection, rounding."""
 
     __slots__ = ()
-
-    # -- operands -------------------------------------------------------------------------------
-
-    def _as_tensor(self, value: Operand) -> TensorBase:
-        """`value` as a Tensor on this device: numpy arrays, numpy scalars and lists."""
-        if not isinstance(value, (list, tuple)) and not hasattr(value, "__array__"):
-            raise TypeError(
-                f"cannot combine a Tensor with {describe(value)};"
-                f" expected a Tensor, a number, a list or an array"
-            )
-        return type(self)(value, device=self.device)  # type: ignore[call-arg]
-
-    def _pair(self, name: str, other: Operand) -> tuple[UOp, UOp]:
-        """The nodes of both operands with one type and one shape."""
-        node = self._uop
-        if isinstance(other, (bool, int, float)):
-            dtype = promote_scalar(node.dtype, other)
-            return node.cast(dtype), constant_node(other, dtype, node.shape)
-        if not isinstance(other, TensorBase):
-            other = self._as_tensor(other)
-        if other.device != self.device:
-            check_same_device(name, self, other)
-        second = other._uop
-        if node.dtype is not second.dtype:
-            dtype = promote(node.dtype, second.dtype)
-            node, second = node.cast(dtype), second.cast(dtype)
-        if node.shape != second.shape:
-            shape = broadcast_shapes(name, node.shape, second.shape)
-            node, second = broadcast_node(node, shape), broadcast_node(second, shape)
-        return node, second
-
-    def _binary(self, op: Ops, name: str, other: Operand, swap: bool = False) -> Self:
-        a, b = self._pair(name, other)
-        if a.dtype.is_bool:
-            op = _ON_BOOLS.get(op, op)
-        _check_dtype(op, name, a.dtype)
-        src = (b, a) if swap else (a, b)
-        return self._with(UOp(op, dtypes.bool if op in COMPARE else a.dtype, src))
-
-    def _unary(self, op: Ops) -> Self:
-        return self._with(UOp(op, self.dtype, (self._uop,)))
-
-    def _as_float(self) -> Self:
-        return self.cast(least_float(self.dtype))
-
-    def _in_bool(self, name: str) -> Self:
-        if not self.dtype.is_bool:
-            raise DtypeError(f"{name} takes bools, not {self.dtype}; compare first, as in (x > 0)")
-        return self
-
-    # -- types ----------------------------------------------------------------------------------
-
-    def cast(self, dtype: DType | str) -> Self:
-        """The values in another type: see Ops.CAST for rounding and saturation."""
-        target = as_dtype(dtype)
-        return self if self.dtype is target else self._with(self._uop.cast(target))
-
-    def detach(self) -> Self:
-        """The same values; no gradient passes."""
-        return self._unary(Ops.DETACH)
-
-    def bitcast(self, dtype: DType | str) -> Self:
-        """The same bits read as another type of the same width."""
-        target = as_dtype(dtype)
-        if target.itemsize != self.dtype.itemsize or target.is_bool or self.dtype.is_bool:
-            raise DtypeError(f"bitcast needs types of one width, not {self.dtype} and {target}")
-        return self._with(self._uop.bitcast(target))
-
-    def float(self) -> Self:
-        return self.cast(dtypes.float32)
-
-    def half(self) -> Self:
-        return self.cast(dtypes.float16)
-
-    def bfloat16(self) -> Self:
-        return self.cast(dtypes.bfloat16)
-
-    def double(self) -> Self:
-        return self.cast(dtypes.float64)
-
-    def int(self) -> Self:
-        return self.cast(dtypes.int32)
-
-    def short(self) -> Self:
-        return self.cast(dtypes.int16)
-
-    def long(self) -> Self:
-        return self.cast(dtypes.int64)
-
-    def bool(self) -> Self:
-        return self.cast(dtypes.bool)
 
     # -- arithmetic -----------------------------------------------------------------------------
 
@@ -381,7 +257,12 @@ class Elementwise(Movement):
         return self._binary(Ops.CMPEQ, "!=", other)._unary(Ops.NOT)
 
     __hash__ = TensorBase.__hash__
-    lt, gt, le, ge, eq, ne = __lt__, __gt__, __le__, __ge__, __eq__, __ne__
+    lt = __lt__
+    gt = __gt__
+    le = __le__
+    ge = __ge__
+    eq = __eq__
+    ne = __ne__
 
     def where(self, x: Operand, y: Operand) -> Self:
         """`x` where this bool Tensor is true, else `y`.
@@ -430,69 +311,19 @@ class Elementwise(Movement):
         return raised if max_ is None else raised.minimum(max_)
 
     clip = clamp
-
-    # -- functions of one value -------------------------------------------------------------------
+    # -- functions of one value that are ops, and rounding ------------------------------------------
 
     def sqrt(self) -> Self:
         return self._as_float()._unary(Ops.SQRT)
 
-    def rsqrt(self) -> Self:
-        return self.sqrt().reciprocal()
-
     def reciprocal(self) -> Self:
         return self._divide(1, True)
-
-    def square(self) -> Self:
-        return self * self
 
     def exp2(self) -> Self:
         return self._as_float()._unary(Ops.EXP2)
 
     def log2(self) -> Self:
         return self._as_float()._unary(Ops.LOG2)
-
-    def exp(self) -> Self:
-        """e ** x, as 2 ** (x / ln 2) times 1 + what the rounding of x / ln 2 has lost."""
-        x = self._as_float()
-        if x.dtype.bits < 32:
-            return x.float().exp().cast(x.dtype)
-        power = x * _LOG2_E
-        lost = x.detach()._lost_in_power(power.detach())
-        return power.exp2() * (lost * _LN_2 + 1)
-
-    def _lost_in_power(self, power: Self) -> Self:
-        """The exact self / ln 2, minus `power`; by products of half as many digits (Dekker 1971)."""
-        is_double = self.dtype is dtypes.float64
-        integer, low_bits = (dtypes.int64, 27) if is_double else (dtypes.int32, 12)
-        upper, lower = _LOG2_E_FLOAT64 if is_double else _LOG2_E_FLOAT32
-        high = (self.bitcast(integer) & -(1 << low_bits)).bitcast(self.dtype)
-        lost = ((high * upper - power) + (self - high) * upper) + self * lower
-        return ((power < 2048) & (power > -2048)).where(lost, 0)  # beyond, 2 ** power is 0 or inf
-
-    def log(self) -> Self:
-        return self._by_log2(_LN_2)
-
-    def log10(self) -> Self:
-        return self._by_log2(_LOG10_2)
-
-    def _by_log2(self, factor: Real) -> Self:
-        x = self._as_float()
-        if x.dtype.bits < 32:
-            return x.float()._by_log2(factor).cast(x.dtype)
-        return x.log2() * factor
-
-    def sin(self) -> Self:
-        return self._as_float()._unary(Ops.SIN)
-
-    def cos(self) -> Self:
-        """1 - 2 sin(x / 2)**2: x / 2 is exact, so that a large x is as good as a small one."""
-        x = self._as_float()
-        if x.dtype.bits < 32:
-            return x.float().cos().cast(x.dtype)
-        return 1 - (x * 0.5).sin().square() * 2
-
-    def tan(self) -> Self:
-        return self.sin() / self.cos()
 
     def trunc(self) -> Self:
         return self._unary(Ops.TRUNC) if self.dtype.is_float else self
@@ -537,123 +368,9 @@ class Elementwise(Movement):
     def isfinite(self) -> Self:
         return ~(self.isinf() | self.isnan())
 
-    def isclose(
-        self,
-        other: Operand,
-        rtol: Real = 1e-5,
-        atol: Real = 1e-8,
-    ) -> Self:
-        """|self - other| <= atol + rtol |other|; infinities of one sign are close."""
-        a, b = self._pair("isclose", other)
-        x, y = self._with(a), self._with(b)
-        near = (x - y).abs() <= y.abs() * rtol + atol
-        return x.eq(y) | (near & y.isfinite())
-
-    def lerp(self, end: Self, weight: Operand) -> Self:
-        return self + (end - self) * weight
-
-    # -- activations ------------------------------------------------------------------------------
-
-    def relu(self) -> Self:
-        """0 where x <= 0: NaN stays NaN, and the gradient at 0 is 0."""
-        return (self <= 0).where(0, self)
-
-    def relu6(self) -> Self:
-        return self.relu().minimum(6)
-
-    def leaky_relu(self, neg_slope: Real = 0.01) -> Self:
-        return (self < 0).where(self * neg_slope, self)
-
-    def elu(self, alpha: Real = 1.0) -> Self:
-        return (self > 0).where(self, (self.minimum(0).exp() - 1) * alpha)
-
-    def sigmoid(self) -> Self:
-        """1 / (1 + exp(-x)), by an exponential that never overflows."""
-        x = self._as_float()
-        negative = x < 0
-        small = negative.where(x, -x).exp()
-        return negative.where(small, 1) / (small + 1)
-
-    def tanh(self) -> Self:
-        """(1 - e) / (1 + e) with e = exp(-2 |x|), and the sign of x."""
-        x = self._as_float()
-        negative = x < 0
-        small = (negative.where(x, -x) * 2).exp()
-        size = (1 - small) / (1 + small)
-        return negative.where(-size, size)
-
-    def sinh(self) -> Self:
-        return (self.exp() - (-self._as_float()).exp()) / 2
-
-    def cosh(self) -> Self:
-        return (self.exp() + (-self._as_float()).exp()) / 2
-
-    def softplus(self) -> Self:
-        """log(1 + exp(x)), by an exponential that never overflows."""
-        x = self._as_float()
-        negative = x < 0
-        return negative.where(0, x) + (negative.where(x, -x).exp() + 1).log()
-
-    def logsigmoid(self) -> Self:
-        return -(-self._as_float()).softplus()
-
-    def silu(self) -> Self:
-        return self * self.sigmoid()
-
-    swish = silu
-
-    def gelu(self) -> Self:
-        """The approximation by tanh (Hendrycks and Gimpel, 2016)."""
-        x = self._as_float()
-        inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
-        return x * 0.5 * (inner.tanh() + 1)
-
-    def quick_gelu(self) -> Self:
-        return self * (self * 1.702).sigmoid()
-
-    def mish(self) -> Self:
-        return self * self.softplus().tanh()
-
-    def softsign(self) -> Self:
-        return self / (self.abs() + 1)
-
-    def hardsigmoid(self) -> Self:
-        return ((self + 3) / 6).clamp(0, 1)
-
-    def hardswish(self) -> Self:
-        return self * (self + 3).relu6() / 6
-
-    def hardtanh(self) -> Self:
-        return self.clamp(-1, 1)
-
-    def erf(self) -> Self:
-        """Within 1.5e-7 (Abramowitz and Stegun, 1964, 7.1.26)."""
-        x = self._as_float()
-        t = (x.abs() * 0.3275911 + 1).reciprocal()
-        series = x._with(constant_node(0.0, x.dtype, x.shape))
-        for coefficient in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):
-            series = series * t + coefficient
-        size = 1 - series * t * (-(x * x)).exp()
-        return (x < 0).where(-size, size)
-
-
-_LOG2_E = 1 / math.log(2)
-_LN_2 = math.log(2)
-_LOG10_2 = math.log10(2)
-# 1 / ln 2 in two parts; products of the first with half the digits of a float are exact.
-_LOG2_E_FLOAT32 = (float.fromhex("0x1.714p+0"), float.fromhex("0x1.47652b82fe177p-12"))
-_LOG2_E_FLOAT64 = (float.fromhex("0x1.715476p+0"), float.fromhex("0x1.4ae0bf85ddf44p-26"))
-
 
 def _at_most(a: UOp, b: UOp) -> UOp:
     """a <= b. For floats not `not b < a`, which NaN would make true."""
     if not a.dtype.is_float:
         return b.alu(Ops.CMPLT, a).alu(Ops.NOT)
     return a.alu(Ops.CMPLT, b).alu(Ops.OR, a.alu(Ops.CMPEQ, b))
-
-
-def _check_dtype(op: Ops, name: str, dtype: DType) -> None:
-    if op in _INTS_ONLY and not dtype.is_int:
-        raise DtypeError(f"{name} takes integers, not {dtype}")
-    if op in _BITWISE and dtype.is_float:
-        raise DtypeError(f"{name} takes bools and integers, not {dtype}; cast with .int() first")

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from proofgrad.core.ir.shapes import ShapeError, show
 from proofgrad.core.tensor.base import TensorBase, describe
-from proofgrad.core.tensor.elementwise import Whole
 from proofgrad.core.tensor.errors import DtypeError
+from proofgrad.core.tensor.operands import Whole
 from proofgrad.core.tensor.reduce import Reduce
 
 

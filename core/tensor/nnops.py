@@ -13,9 +13,9 @@ from typing import Any, Self, TypeAlias, TypeVar
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, show
 from proofgrad.core.tensor.base import check_same_device
-from proofgrad.core.tensor.elementwise import Flag, Operand, Real, Scalar, Whole
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import broadcast_shapes, resolve_axis
+from proofgrad.core.tensor.operands import Flag, Operand, Real, Scalar, Whole
 from proofgrad.core.tensor.promotion import accumulation_dtype, as_dtype, promote
 from proofgrad.core.tensor.random import Random
 

@@ -19,9 +19,9 @@ from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.creation import Creation
 from proofgrad.core.tensor.device import canonical_device
-from proofgrad.core.tensor.elementwise import Flag, Real, Whole
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import as_sizes, broadcast_node
+from proofgrad.core.tensor.operands import Flag, Real, Whole
 from proofgrad.core.tensor.promotion import as_dtype
 from proofgrad.core.tensor.realize import host_buffer
 

@@ -17,10 +17,10 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.autograd import node_gradients
 from proofgrad.core.tensor.base import TensorBase, check_same_device, owns_value
-from proofgrad.core.tensor.elementwise import Flag, Real, Whole, constant_node
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import broadcast_node
 from proofgrad.core.tensor.nnops import NeuralOps
+from proofgrad.core.tensor.operands import Flag, Real, Whole, constant_node
 from proofgrad.core.tensor.storage import nest, unpack
 
 
