@@ -180,6 +180,11 @@ def test_missing_pyopencl_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
         OpenCLBackend()
 
 
+def test_more_memory_than_there_is_is_a_memory_error_with_the_size(device: Backend) -> None:
+    with pytest.raises(MemoryError, match=f"cannot allocate {2**45} bytes"):
+        device.alloc(2**45)
+
+
 def test_device_that_is_not_ieee_is_refused_with_what_it_lacks() -> None:
     bits = SimpleNamespace(DENORM=1, INF_NAN=2, ROUND_TO_NEAREST=4, CORRECTLY_ROUNDED_DIVIDE_SQRT=8)
     device = SimpleNamespace(name="Toy", single_fp_config=1 + 2 + 4)

@@ -161,6 +161,8 @@ class RecordingApi:
         return (0, name)
 
     def cuMemAllocAsync(self, size: int, stream: int) -> tuple[int, int]:
+        if size > 2**40:
+            return (2, 0)
         memory = ctypes.create_string_buffer(size)
         address = ctypes.addressof(memory)
         self.memory[address] = memory
@@ -220,6 +222,11 @@ def test_memory_is_copied_both_ways_and_freed_with_its_handle() -> None:
     machine.copyout(memoryview(result), handle)
     del handle
     assert (bytes(result), api.freed) == (b"abcd", [address])
+
+
+def test_more_memory_than_there_is_is_a_memory_error_with_the_size() -> None:
+    with pytest.raises(MemoryError, match=f"cannot allocate {2**45} bytes"):
+        PTXBackend(Driver(RecordingApi())).alloc(2**45)
 
 
 def test_ptx_that_the_driver_refuses_is_shown() -> None:

@@ -67,7 +67,11 @@ class OpenCLBackend:
         return launch
 
     def alloc(self, nbytes: int) -> Any:
-        return self._pool.allocate(max(nbytes, 1))  # OpenCL has no empty buffers
+        try:
+            return self._pool.allocate(max(nbytes, 1))  # OpenCL has no empty buffers
+        except self._cl.Error as error:
+            name = self.device.name.strip()
+            raise MemoryError(f"cannot allocate {nbytes} bytes on {name}: {error}") from None
 
     def copyin(self, handle: Any, data: memoryview) -> None:
         if data.nbytes:

@@ -139,7 +139,10 @@ class Driver:
         self._call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, 0, parameters, 0)
 
     def allocate(self, nbytes: int) -> int:
-        return int(self._call("cuMemAllocAsync", nbytes, 0))
+        try:
+            return int(self._call("cuMemAllocAsync", nbytes, 0))
+        except DeviceError as error:
+            raise MemoryError(f"cannot allocate {nbytes} bytes on the GPU: {error}") from None
 
     def free(self, address: int) -> None:
         self._call("cuMemFreeAsync", address, 0)
