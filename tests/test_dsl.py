@@ -54,7 +54,7 @@ def x(type_: str = "T") -> Var:
     return Var("x", type_)
 
 
-# -- what parses to what ------------------------------------------------------------------------------
+# -- what parses to what -------------------------------------------------------------------------
 
 
 def test_parse_of_a_simple_rule_gives_its_parts() -> None:
@@ -173,7 +173,7 @@ def test_keywords_may_be_names_of_rules() -> None:
     assert rule_of("bounds where: max(x, y) in [lo(x), hi(y)]").name == "where"
 
 
-# -- what is refused ----------------------------------------------------------------------------------
+# -- what is refused -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", WRONG_FILES, ids=[p.stem for p in WRONG_FILES])
@@ -230,7 +230,7 @@ def test_tabs_keep_the_caret_under_its_place() -> None:
     assert line[caret.index("^") :] == "yy"
 
 
-# -- termination --------------------------------------------------------------------------------------
+# -- termination ---------------------------------------------------------------------------------
 
 
 def test_every_rewrite_rule_of_the_library_goes_down() -> None:
@@ -265,7 +265,7 @@ def test_order_is_not_asked_for_when_rules_are_only_looked_at() -> None:
     assert len(parse_rules(HEADER + "rule a: x => x + 0", check_order=False).rules) == 1
 
 
-# -- text again ---------------------------------------------------------------------------------------
+# -- text again ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", library_names())
@@ -302,11 +302,10 @@ def _terms(leaves: st.SearchStrategy[Term]) -> st.SearchStrategy[Term]:
     return st.recursive(leaves, grow, max_leaves=8)
 
 
-def _numbers(least_depth: int = 0) -> st.SearchStrategy[Expr]:
-    leaves: st.SearchStrategy[Expr] = (
-        st.integers(-9, 9).map(Num)
-        | st.sampled_from([Name("c"), Name("d"), Apply("lo", (Fact(x()),)), Apply("hi", (Fact(x()),))])
-    )  # fmt: skip
+def _numbers() -> st.SearchStrategy[Expr]:
+    bounds = [Apply(fact, (Fact(x()),)) for fact in ("lo", "hi")]
+    leaves: st.SearchStrategy[Expr] = st.integers(-9, 9).map(Num)
+    leaves = leaves | st.sampled_from([Name("c"), Name("d"), *bounds])
 
     def grow(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         function = st.sampled_from(["+", "-", "*", "//", "%", "min", "gcd"])
@@ -338,7 +337,7 @@ def test_any_rule_makes_the_round_trip_through_text(
     assert rule_of(show_rule(rule)) == rule
 
 
-# -- the library --------------------------------------------------------------------------------------
+# -- the library ---------------------------------------------------------------------------------
 
 
 def test_every_function_of_the_closed_set_can_be_written() -> None:

@@ -13,25 +13,23 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.dsl import names
 from proofgrad.verify.dsl.errors import RuleError, Source
 from proofgrad.verify.dsl.places import place_of
+from proofgrad.verify.dsl.scope import Syntax
 
 _PREFIX = {"-": Ops.NEG, "!": Ops.NOT}
 MAX_NUMBER = 1 << 62
 
 
-def example_graphs(tree: Tree[Token], source: Source) -> tuple[UOp, UOp]:
+def example_graphs(tree: Syntax, source: Source) -> tuple[UOp, UOp]:
     """The graphs of both sides of an `example_text`. Raises: RuleError."""
     left, right, *rest = tree.children
-    assert isinstance(left, Tree) and isinstance(right, Tree)
     variables: dict[str, UOp] = {}
     for bounds in rest:
-        assert isinstance(bounds, Tree)
         for bound in bounds.children:
-            assert isinstance(bound, Tree)
             variables[str(bound.children[0])] = _loop(bound, len(variables), source)
     return _graph(left, variables, source), _graph(right, variables, source)
 
 
-def _loop(bound: Tree[Token], number: int, source: Source) -> UOp:
+def _loop(bound: Syntax, number: int, source: Source) -> UOp:
     """A loop over 0 .. high; the low end of an example's variable is 0."""
     low, high = [_number(end, source) for end in bound.children[1:]]
     if low != 0 or high < 1:
@@ -41,15 +39,14 @@ def _loop(bound: Tree[Token], number: int, source: Source) -> UOp:
     return UOp.range(high + 1, number)
 
 
-def _number(tree: Tree[Token] | Token, source: Source) -> int:
+def _number(tree: Syntax, source: Source) -> int:
     token = tree.children[0] if isinstance(tree, Tree) and tree.data == "number" else None
     if not isinstance(token, Token) or not token.isdigit() or len(token) > len(str(MAX_NUMBER)):
         raise RuleError(source, place_of(tree), "expected an integer")
     return int(token)
 
 
-def _graph(tree: Tree[Token] | Token, variables: dict[str, UOp], source: Source) -> UOp:
-    assert isinstance(tree, Tree)
+def _graph(tree: Syntax, variables: dict[str, UOp], source: Source) -> UOp:
     match tree.data:
         case "number":
             return UOp.index(_number(tree, source))
@@ -72,7 +69,7 @@ def _graph(tree: Tree[Token] | Token, variables: dict[str, UOp], source: Source)
             raise RuleError(source, place_of(tree), "an example is of index terms and truth values")
 
 
-def _variable(tree: Tree[Token], variables: dict[str, UOp], source: Source) -> UOp:
+def _variable(tree: Syntax, variables: dict[str, UOp], source: Source) -> UOp:
     token = tree.children[0]
     found = variables.get(str(token))
     if found is None:

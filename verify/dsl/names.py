@@ -91,7 +91,7 @@ TRUTHS = {
 
 # view -> sorts of its inputs, sorts of its outputs: "term" or "number"
 VIEWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    name: tuple([tuple([sort for _, sort in part]) for part in (view.inputs, view.outputs)])
+    name: (tuple([s for _, s in view.inputs]), tuple([s for _, s in view.outputs]))
     for name, view in CONTRACTS.items()
 }
 

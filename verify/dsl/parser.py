@@ -19,6 +19,7 @@ from proofgrad.verify.dsl.elaborate import Elaborator, FileHeader
 from proofgrad.verify.dsl.errors import Place, RuleError, RuleSyntaxError, Source
 from proofgrad.verify.dsl.examples import example_graphs
 from proofgrad.verify.dsl.places import place_of
+from proofgrad.verify.dsl.scope import Syntax
 from proofgrad.verify.dsl.termination import check_termination
 
 MAX_FILE_BYTES = 1 << 20  # a hand-written file is some 10 KiB; larger is a mistake or an attack
@@ -85,7 +86,7 @@ def _grammar() -> Lark:
     return Lark(text, start=starts, parser="lalr", propagate_positions=True)
 
 
-def _parse(source: Source, start: str) -> Tree[Token]:
+def _parse(source: Source, start: str) -> Syntax:
     size_bytes = len(source.text.encode("utf-8", "replace"))
     if size_bytes > MAX_FILE_BYTES:
         reason = f"the file has {size_bytes} bytes; at most {MAX_FILE_BYTES} are read"
@@ -112,7 +113,7 @@ def _syntax_error(error: UnexpectedInput, source: Source) -> RuleSyntaxError:
             )
         case UnexpectedCharacters():
             place = Place(error.line, error.column)
-            character = source.text[error.pos_in_stream]
+            character = source.text[error.pos_in_stream or 0]
             return RuleSyntaxError(source, place, f"unexpected character {character!r}{hint}")
         case _:
             return RuleSyntaxError(source, Place(1, 1), f"not a rule file{hint}")
@@ -159,7 +160,7 @@ def _end_of(source: Source) -> Place:
     return Place(len(lines), len(lines[-1]) + 1)
 
 
-def _check_depth(tree: Tree[Token], source: Source) -> None:
+def _check_depth(tree: Syntax, source: Source) -> None:
     depth: dict[int, int] = {}
     for node in tree.iter_subtrees():  # children first, without recursion
         below = [depth[id(child)] for child in node.children if isinstance(child, Tree)]
@@ -170,30 +171,26 @@ def _check_depth(tree: Tree[Token], source: Source) -> None:
             )
 
 
-def _header(tree: Tree[Token], source: Source) -> FileHeader:
+def _header(tree: Syntax, source: Source) -> FileHeader:
     name = str(tree.children[1])
     domains = tree.children[2]
-    assert isinstance(domains, Tree)
     return FileHeader.checked(name, domains, source)
 
 
-def _item(tree: Tree[Token], header: FileHeader, source: Source) -> tuple[Rule, Token]:
+def _item(tree: Syntax, header: FileHeader, source: Source) -> tuple[Rule, Token]:
     doc = ""
     children = list(tree.children)
     if isinstance(children[0], Token):
         doc = str(children.pop(0))[1:-1]
     body, *examples = children
-    assert isinstance(body, Tree)
     text = source.text[body.meta.start_pos : body.meta.end_pos]
     shown = tuple([_example_text(e, source) for e in examples if isinstance(e, Tree)])
     rule = Elaborator(header, source).rule(body, text, doc, shown)
     name_token = body.children[1]
-    assert isinstance(name_token, Token)
     return rule, name_token
 
 
-def _example_text(tree: Tree[Token], source: Source) -> str:
+def _example_text(tree: Syntax, source: Source) -> str:
     body = tree.children[1]
-    assert isinstance(body, Tree)
     example_graphs(body, source)
     return source.text[body.meta.start_pos : body.meta.end_pos]

@@ -43,7 +43,7 @@ Interpretation = Callable[[str, Sequence[Polynomial]], Polynomial]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A weight for terms: `constant` for constants, `least` for any other leaf, `of` for the rest."""
+    """A weight for terms: `constant` for constants, at least `least` for others, `of` for nodes."""
 
     name: str
     constant: int

@@ -42,7 +42,7 @@ class Types:
         self._literals: list[tuple[str, Any, Place]] = []
         self._named: set[str] = set()
 
-    # -- while elaborating ------------------------------------------------------------------------------
+    # -- while elaborating -----------------------------------------------------------------------
 
     def declare(self, name: str, class_name: str, place: Place) -> None:
         if class_name not in TYPE_CLASSES:
@@ -127,7 +127,7 @@ class Types:
         self._checks.append((sources[0], op, place))
         return sources[0]
 
-    # -- at the end ---------------------------------------------------------------------------------------
+    # -- at the end ------------------------------------------------------------------------------
 
     def finish(self, root: str, place: Place) -> tuple[tuple[str, str], ...]:
         """Settle what is open, check operations and literals; the type variables of the rule."""

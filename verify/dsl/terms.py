@@ -1,0 +1,216 @@
+"""Terms of rules: nodes, literals, computed constants, and the sugar for them.
+
+Owns: x - y, x != y, x <= y, x > y as operations; binding of names on the left side. Does not own:
+expressions inside terms (expressions.py), types (types.py).
+"""
+
+from __future__ import annotations
+
+from lark import Tree
+
+from proofgrad.core.rewrite.rule import (
+    Apply,
+    Calc,
+    Const,
+    Expr,
+    Lit,
+    Name,
+    Node,
+    Num,
+    Term,
+    Text,
+    Var,
+)
+from proofgrad.verify.dsl import names
+from proofgrad.verify.dsl.errors import near
+from proofgrad.verify.dsl.expressions import Expressions
+from proofgrad.verify.dsl.places import place_of
+from proofgrad.verify.dsl.scope import Scope, Syntax
+
+
+class Terms:
+    """Elaborates the terms of one rule. `expressions` does the same for what stands in them."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self.expressions = Expressions(scope, self.term)
+
+    def term(self, tree: Syntax, slot: str = "") -> Term:
+        """A node, name or constant; `slot` is the type that a computed constant takes."""
+        match tree.data:
+            case "number":
+                return self._literal(self._scope.value(tree.children[0]), tree)
+            case "name":
+                return self._named_term(tree, slot)
+            case "typed":
+                return self._annotated(tree)
+            case "prefix":
+                return self._prefix(tree)
+            case "infix":
+                return self._infix(tree)
+            case "call":
+                return self._call(tree)
+            case "reduction":
+                return self._reduction(tree)
+            case "exact" | "wrap":
+                return self._calc(tree, slot)
+            case _:
+                raise self._scope.error(tree, "not a term")
+
+    def _literal(self, value: int | float | bool, tree: Syntax) -> Lit:
+        return Lit(value, self._scope.types.literal(value, place_of(tree)))
+
+    def _named_term(self, tree: Syntax, slot: str) -> Term:
+        token = tree.children[0]
+        name = str(token)
+        if name in names.LITERALS:
+            return self._literal(names.LITERALS[name], tree)
+        sort = self._scope.sorts.get(name)
+        if sort is None:
+            if not self._scope.left_side:
+                raise self._scope.unbound(token)
+            sort = "const" if self._scope.is_const_name(name) else "var"
+            self._scope.bind(name, sort, token)
+        match sort:
+            case "var":
+                return Var(name, self._scope.slots[name])
+            case "const":
+                return Const(name, self._scope.slots[name])
+            case "number":
+                return Calc(Name(name), slot or self._scope.slots[name])
+            case _:
+                raise self._scope.error(token, f"{name!r} is {names.SORTS[sort]}, not a term")
+
+    def _annotated(self, tree: Syntax) -> Term:
+        term = self.term(tree.children[0])
+        self._scope.types.unify(term.type, self._type(tree.children[1]), place_of(tree))
+        return term
+
+    def _prefix(self, tree: Syntax) -> Term:
+        operator, operand = tree.children
+        if operator == "-" and (value := self._scope.literal_number(operand)) is not None:
+            return self._literal(-value, tree)
+        if operator == "not":
+            raise self._scope.error(operator, "'not' belongs to conditions; the operation is !x")
+        term = self.term(operand)
+        return self._node("NEG" if operator == "-" else "NOT", (term,), tree)
+
+    def _infix(self, tree: Syntax) -> Term:
+        left_tree, operator, right_tree = tree.children
+        if operator in ("and", "or"):
+            raise self._scope.error(
+                operator, f"{str(operator)!r} belongs to conditions; use & or |"
+            )
+        left, right = self.term(left_tree), self.term(right_tree)
+        match str(operator):
+            case "-":
+                return self._node("ADD", (left, self._negated(right, right_tree)), tree)
+            case "!=":
+                return self._node("NOT", (self._node("CMPEQ", (left, right), tree),), tree)
+            case ">":
+                return self._node("CMPLT", (right, left), tree)
+            case "<=" | ">=":
+                ends = (right, left) if operator == "<=" else (left, right)
+                self._scope.types.forbid_floats(left.type, place_of(operator))
+                return self._node("NOT", (self._node("CMPLT", ends, tree),), tree)
+            case symbol:
+                return self._node(names.INFIX_OPS[symbol], (left, right), tree)
+
+    def _negated(self, term: Term, tree: Syntax) -> Term:
+        # Not in {wrap: c - 1}: at an unsigned type the literal -1 would not fit.
+        if isinstance(term, Lit) and not isinstance(term.value, bool) and not self._scope.in_wrap:
+            return Lit(-term.value, self._scope.types.literal(-term.value, place_of(tree)))
+        return self._node("NEG", (term,), tree)
+
+    def _call(self, tree: Syntax) -> Term:
+        function, *args = tree.children
+        name = str(function)
+        if name in names.CAST_OPS:
+            self._scope.check_count(function, len(args), 2)
+            value = self.term(args[0])
+            return Node(names.CAST_OPS[name], (value,), self._type(args[1]))
+        if name in names.MOVEMENT_OPS:
+            self._scope.check_count(function, len(args), 2)
+            value = self.term(args[0])
+            return Node(
+                names.MOVEMENT_OPS[name], (value,), value.type, self.expressions.arg(args[1])
+            )
+        if name in names.CALL_OPS:
+            op, counts = names.CALL_OPS[name]
+            self._scope.check_count(function, len(args), *counts)
+            return self._node(op, tuple([self.term(a) for a in args]), tree)
+        known = [*names.CAST_OPS, *names.MOVEMENT_OPS, *names.CALL_OPS]
+        raise self._scope.error(function, f"unknown operation {name!r}; {near(name, known)}")
+
+    def _reduction(self, tree: Syntax) -> Term:
+        function, *inside, body = tree.children
+        over_loop = self._scope.domains == ("loop",)
+        op: Expr
+        if function in names.REDUCE_OPS:
+            op = Text(names.REDUCE_OPS[str(function)])
+        elif function == "fold" and inside:
+            op = self.expressions.arg(inside.pop(0))
+        else:
+            raise self._scope.error(
+                function,
+                f"unknown reduction {str(function)!r}; {near(str(function), names.REDUCE_OPS)}",
+            )
+        if over_loop:
+            ranges = [self._ranges(t) for t in inside]
+            value = self.term(body)
+            return Node("REDUCE", (value, *ranges), value.type, op)
+        self._scope.check_count(function, len(inside), 1, what="axes")
+        value = self.term(body)
+        axes = self.expressions.arg(inside[0])
+        return Node("REDUCE_AXIS", (value,), value.type, Apply("pair", (op, axes)))
+
+    def _ranges(self, tree: Syntax) -> Var:
+        token = tree.children[0]
+        if tree.data != "name" or not str(token)[0].isupper():
+            raise self._scope.error(
+                tree, "the ranges of a reduction are one name with a capital letter"
+            )
+        if str(token) not in self._scope.sorts:
+            if not self._scope.left_side:
+                raise self._scope.unbound(token)
+            self._scope.sorts[str(token)] = "ranges"
+        return Var(str(token), "ranges")
+
+    def _calc(self, tree: Syntax, slot: str) -> Term:
+        if self._scope.left_side:
+            raise self._scope.error(tree, "computed constants belong to the right side")
+        body = tree.children[0]
+        if tree.data == "exact":
+            return Calc(self.expressions.number(body), slot or self._scope.types.fresh())
+        self._scope.in_wrap = True
+        term = self.term(body)
+        self._scope.in_wrap = False
+        return Calc(self._typed_expression(term, body), term.type, "wrap")
+
+    def _node(self, op: str, src: tuple[Term, ...], tree: Syntax) -> Node:
+        return Node(op, src, self._scope.types.operation(op, [s.type for s in src], place_of(tree)))
+
+    def _type(self, syntax: Syntax) -> str:
+        token = syntax.children[0] if isinstance(syntax, Tree) else syntax
+        if isinstance(syntax, Tree) and syntax.data != "name":
+            raise self._scope.error(syntax, "expected the name of a type")
+        if token == "T" and "T" not in self._scope.sorts:
+            self._scope.sorts["T"] = "type"
+        return self._scope.types.named(str(token), place_of(token))
+
+    def _typed_expression(self, term: Term, tree: Syntax) -> Expr:
+        """A term over constants as the expression that `{wrap: ...}` keeps."""
+        match term:
+            case Const(name, _) | Calc(Name(name), _, "exact"):
+                return Name(name)
+            case Lit(value, _):
+                return Num(value)
+            case Node(op, src, type_) if op in names.TYPED_SYMBOLS:
+                args = [self._typed_expression(s, tree) for s in src]
+                if op in ("CAST", "BITCAST"):
+                    args.append(Name(type_))
+                return Apply(names.TYPED_SYMBOLS[op], tuple(args))
+            case _:
+                raise self._scope.error(
+                    tree, "only constants and operations on them can be computed"
+                )
