@@ -325,7 +325,7 @@ _CONDITIONS = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(_terms(_LEAVES), _terms(_LEAVES | _numbers().map(lambda e: Calc(e, "T"))), _CONDITIONS)
 def test_any_rule_makes_the_round_trip_through_text(
     inner: Term, right: Term, condition: Expr

@@ -139,6 +139,7 @@ class _Annotations:
 
     def __init__(self, rule: Rule | None) -> None:
         self._said: set[str] | None = set() if rule is not None else None
+        self._comparisons = 0  # around this term: they hide the type from the outside
 
     def term(self, term: Term) -> str:
         return self._inside(term, _TYPED + 1)
@@ -153,9 +154,11 @@ class _Annotations:
                 return self._named(name, type_)
             case Lit(value, type_):
                 return self._literal(value, type_)
-            case Calc(value, _, mode):
-                label = "wrap: " if mode == "wrap" else ""
-                return f"{{{label}{_typed_expr(value) if label else show_expr(value)}}}", _ATOM
+            case Calc(value, type_, mode):
+                inside = f"wrap: {_typed_expr(value)}" if mode == "wrap" else show_expr(value)
+                if self._said is None or not self._comparisons:
+                    return f"{{{inside}}}", _ATOM
+                return f"{{{inside}}}: {type_}", _TYPED
             case Node():
                 return self._node(term)
 
@@ -180,9 +183,12 @@ class _Annotations:
             return "!" + self._inside(src[0], _PREFIX), _PREFIX
         if op in _INFIX:
             strength = _STRENGTH[_INFIX[op]]
-            left_strength = strength + 1 if op in ("CMPLT", "CMPEQ") else strength
-            left = self._inside(src[0], left_strength)
-            return f"{left} {_INFIX[op]} {self._inside(src[1], strength + 1)}", strength
+            compares = op in ("CMPLT", "CMPEQ")
+            self._comparisons += compares
+            left = self._inside(src[0], strength + compares)
+            right = self._inside(src[1], strength + 1)
+            self._comparisons -= compares
+            return f"{left} {_INFIX[op]} {right}", strength
         if op in _CASTS:
             return f"{_CASTS[op]}({self.argument(src[0])}, {node.type})", _ATOM
         if op in _ARGS:
