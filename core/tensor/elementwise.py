@@ -221,9 +221,12 @@ class Elementwise(Operands):
     def rshift(self, other: Operand, reverse: Flag = False) -> Self:
         return self._binary(Ops.SHR, ">>", other, swap=reverse)
 
-    __and__ = __rand__ = bitwise_and
-    __or__ = __ror__ = bitwise_or
-    __xor__ = __rxor__ = bitwise_xor
+    __and__ = bitwise_and
+    __rand__ = bitwise_and
+    __or__ = bitwise_or
+    __ror__ = bitwise_or
+    __xor__ = bitwise_xor
+    __rxor__ = bitwise_xor
     __invert__ = bitwise_not
     __lshift__ = lshift
     __rshift__ = rshift
@@ -250,19 +253,25 @@ class Elementwise(Operands):
         a, b = self._pair(">=", other)
         return self._with(_at_most(b, a))
 
-    def __eq__(self, other: Operand) -> Self:  # type: ignore[override]
+    def eq(self, other: Operand) -> Self:
+        """Equal; false if either is NaN."""
         return self._binary(Ops.CMPEQ, "==", other)
 
-    def __ne__(self, other: Operand) -> Self:  # type: ignore[override]
+    def ne(self, other: Operand) -> Self:
+        """Not equal; true if either is NaN."""
         return self._binary(Ops.CMPEQ, "!=", other)._unary(Ops.NOT)
+
+    def __eq__(self, other: Operand) -> Self:  # type: ignore[override]
+        return self.eq(other)
+
+    def __ne__(self, other: Operand) -> Self:  # type: ignore[override]
+        return self.ne(other)
 
     __hash__ = TensorBase.__hash__
     lt = __lt__
     gt = __gt__
     le = __le__
     ge = __ge__
-    eq = __eq__
-    ne = __ne__
 
     def where(self, x: Operand, y: Operand) -> Self:
         """`x` where this bool Tensor is true, else `y`.
