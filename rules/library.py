@@ -11,7 +11,7 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
-from proofgrad.core.rewrite.ledger import COMMAND, EvidenceError, read_ledger
+from proofgrad.core.rewrite.ledger import COMMAND, EvidenceError, open_ledger
 from proofgrad.core.rewrite.match import RuleSet
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -86,4 +86,4 @@ def load_set(name: str, meanings: str) -> RuleSet:
             f"rule {name}.* may not be used: there is no ledger {ledger_file(name).name} in"
             f" proofs/; run `{COMMAND}`"
         ) from None
-    return RuleSet(name, read_ledger(name, source, ledger, meanings), proven=True)
+    return RuleSet(name, open_ledger(name, source, ledger, meanings), proven=True)

@@ -62,6 +62,8 @@ class Instance:
             return self._tensor(dtype, number)
         if dtype is dtypes.index:
             return self._index(number)
+        if dtype.is_float and self.random.random() < 0.5:
+            return self._leaf(dtypes.int8, number).cast(dtype)  # finite
         memory = UOp(Ops.PARAM, dtype, (), (number, 9))
         loaded = UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, UOp.index(number))),))
         if dtype.is_int and self.random.random() < 0.6:

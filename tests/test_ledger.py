@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,6 +17,8 @@ from proofgrad.core.rewrite.ledger import (
     EvidenceError,
     entry_key,
     find_problems,
+    ledger_text,
+    open_ledger,
     read_ledger,
     seal,
 )
@@ -205,6 +210,66 @@ def test_numbers_that_json_does_not_have_are_refused() -> None:
     content = as_bytes(forged_ledger(TEXT)).replace(b'"ms": 0.5', b'"ms": NaN')
     with pytest.raises(EvidenceError, match="rule little.add_zero may not be used"):
         read_ledger("little", TEXT.encode(), content, MEANINGS)
+
+
+def written(text: str = TEXT) -> bytes:
+    """The ledger as the writer makes it, with the digest that spares its entries a check."""
+    ledger = forged_ledger(text)
+    entries = ledger["rules"]
+    return ledger_text("little", text.encode(), MEANINGS, ledger["solvers"], entries).encode()
+
+
+def test_a_ledger_as_it_was_written_gives_the_rules_when_asked() -> None:
+    rules = open_ledger("little", TEXT.encode(), written(), MEANINGS)
+    assert rules() == parse_rules(TEXT).rules == read(TEXT, json.loads(written()))
+
+
+def test_a_ledger_with_a_wrong_digest_is_checked_entry_by_entry() -> None:
+    spaced = written().replace(b'"name":"nested"', b'"name": "nested"', 1)
+    assert open_ledger("little", TEXT.encode(), spaced, MEANINGS)() == parse_rules(TEXT).rules
+    edited = written().replace(b'["x","T"]', b'["y","T"]', 1)
+    with pytest.raises(EvidenceError, match="rule little.add_zero may not be used"):
+        open_ledger("little", TEXT.encode(), edited, MEANINGS)
+
+
+def test_a_written_ledger_with_another_verdict_is_refused_before_it_is_used() -> None:
+    entries = [forged_entry(rule) for rule in parse_rules(TEXT).rules]
+    entries[1] = forged_entry(parse_rules(TEXT).rules[1], "unknown")
+    text = ledger_text("little", TEXT.encode(), MEANINGS, {"z3": "5.4.0"}, entries)
+    with pytest.raises(
+        EvidenceError, match="little.nested may not be used: its verdict is unknown"
+    ):
+        open_ledger("little", TEXT.encode(), text.encode(), MEANINGS)
+
+
+def test_stale_meanings_and_sources_are_refused_with_a_right_digest_too() -> None:
+    with pytest.raises(EvidenceError, match="other meanings"):
+        open_ledger("little", TEXT.encode(), written(), "e" * 64)
+    changed = TEXT.replace("x * 1", "x * 2")
+    with pytest.raises(EvidenceError, match="little.mul_one may not be used: its text"):
+        open_ledger("little", changed.encode(), written(), MEANINGS)
+
+
+def test_no_changed_byte_of_a_ledger_changes_a_rule() -> None:
+    random, good, rules = Random(5), written(), parse_rules(TEXT).rules
+    for _ in range(600):
+        at = random.randrange(len(good))
+        bad = good[:at] + bytes([random.randrange(256)]) + good[at + 1 :]
+        try:
+            found = open_ledger("little", TEXT.encode(), bad, MEANINGS)()
+        except EvidenceError:
+            continue
+        assert found == rules
+
+
+def test_the_library_loads_without_solver_and_parser() -> None:
+    program = (
+        "import sys; from proofgrad.rules.library import load_library\n"
+        "assert all(s.proven and s.rules for s in load_library().values())\n"
+        "print([m for m in ('z3', 'lark', 'proofgrad.verify') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 def test_every_problem_is_listed() -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import z3
 
-from proofgrad.core.rewrite.ledger import PROVED
+from proofgrad.core.rewrite.ledger import PROVED, ledger_text
 from proofgrad.core.rewrite.rule import Rule
 from proofgrad.rules.library import PROOFS, fingerprint, ledger_file, library_names, rule_file
 from proofgrad.verify.counterexample import explain
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.ledger import Entry, entry_of, fresh_entries, ledger_text, write_whole
+from proofgrad.verify.ledger import Entry, entry_of, fresh_entries, write_whole
 from proofgrad.verify.progress import Progress
 from proofgrad.verify.prove import Result, prove_rules
 
@@ -112,7 +112,9 @@ def _print_each(results: Sequence[Result]) -> None:
     for result in results:
         count = len(result.obligations)
         cases = f"{count} case{'s' if count != 1 else ''}"
-        print(f"{result.verdict:8} {result.rule.full_name:{width}}  {cases}, {result.seconds:.2f} s")
+        print(
+            f"{result.verdict:8} {result.rule.full_name:{width}}  {cases}, {result.seconds:.2f} s"
+        )
 
 
 def _print_failures(failed: Sequence[Result]) -> None:

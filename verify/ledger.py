@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from proofgrad.core.rewrite.ledger import FORMAT, MOST_BYTES, PROVED, entry_key, seal, source_digest
+from proofgrad.core.rewrite.ledger import MOST_BYTES, PROVED, entry_key, seal
 from proofgrad.core.rewrite.rule import Rule, rule_to_json
 from proofgrad.verify.prove import Result
 
@@ -52,22 +52,6 @@ def fresh_entries(
         entry = {**entry, "rule": rule_to_json(rule)}
         kept[rule.name] = {**entry, "seal": seal(entry)}
     return kept
-
-
-def ledger_text(
-    ruleset: str, source: bytes, fingerprint: str, solvers: dict[str, str], entries: Sequence[Entry]
-) -> str:
-    """The file: one line a rule, so that a change shows as the change of a line."""
-    frame = {
-        "format": FORMAT,
-        "ruleset": ruleset,
-        "source": source_digest(source),
-        "fingerprint": fingerprint,
-        "solvers": solvers,
-    }
-    head = json.dumps(frame, indent=1)[:-2]
-    lines = ",\n".join(json.dumps(entry, separators=(",", ":")) for entry in entries)
-    return f'{head},\n "rules": [\n{lines}\n]}}\n'
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -85,6 +86,38 @@ def _digest(value: Any) -> str:
     return sha256(_CANONICAL.encode(value).encode()).hexdigest()
 
 
+# -- the file --------------------------------------------------------------------------------------
+
+_RULES_PART = b'"rules": ['
+_DIGEST_PART = b'"digest": "'
+
+
+def ledger_text(
+    ruleset: str,
+    source: bytes,
+    fingerprint: str,
+    solvers: Mapping[str, str],
+    entries: Sequence[Mapping[str, Any]],
+) -> str:
+    """The file: one line a rule, so that a change shows as the change of a line."""
+    frame = {
+        "format": FORMAT,
+        "ruleset": ruleset,
+        "source": source_digest(source),
+        "fingerprint": fingerprint,
+        "solvers": dict(solvers),
+        "verdicts": dict(Counter([entry["verdict"] for entry in entries])),
+    }
+    head = json.dumps(frame, indent=1).removesuffix("\n}")
+    lines = ",\n".join([json.dumps(entry, separators=(",", ":")) for entry in entries])
+    body = f'{head},\n "rules": [\n{lines}\n],\n '.encode()
+    return (body + _digest_line(body)).decode()
+
+
+def _digest_line(body: bytes) -> bytes:
+    return _DIGEST_PART + sha256(body).hexdigest().encode() + b'"\n}\n'
+
+
 # -- reading ---------------------------------------------------------------------------------------
 
 
@@ -97,6 +130,41 @@ def read_ledger(ruleset: str, source: bytes, ledger: bytes, fingerprint: str) ->
     if problems:
         raise EvidenceError(str(problems[0]))
     return tuple(rules)
+
+
+def open_ledger(
+    ruleset: str, source: bytes, ledger: bytes, fingerprint: str
+) -> Callable[[], tuple[Rule, ...]]:
+    """As `read_ledger`, but the rules of a ledger as it was written are decoded when asked for.
+
+    Raises: EvidenceError, now and not when the rules are asked for.
+    """
+    if _is_as_written(ruleset, source, ledger, fingerprint):
+        return lambda: _decode(ledger)
+    rules = read_ledger(ruleset, source, ledger, fingerprint)
+    return lambda: rules
+
+
+def _decode(ledger: bytes) -> tuple[Rule, ...]:
+    return tuple([rule_from_json(entry["rule"]) for entry in json.loads(ledger)["rules"]])
+
+
+def _is_as_written(ruleset: str, source: bytes, ledger: bytes, fingerprint: str) -> bool:
+    """Whether the digest of the file is right and its head says that all of this was proven.
+
+    The writer made that digest over entries it had just checked, so that they need no check again.
+    """
+    start, end = ledger.find(_RULES_PART), ledger.rfind(_DIGEST_PART)
+    if len(ledger) > MOST_BYTES or not 0 <= start < end:
+        return False
+    if ledger[end:] != _digest_line(ledger[:end]):
+        return False
+    head = _parse(ledger[:start].rstrip().removesuffix(b",") + b"}")
+    if not isinstance(head, dict):
+        return False
+    told = (head.get("format"), head.get("ruleset"), head.get("source"), head.get("fingerprint"))
+    wanted = (FORMAT, ruleset, source_digest(source), fingerprint)
+    return told == wanted and list(head.get("verdicts", ())) == [PROVED]
 
 
 def find_problems(

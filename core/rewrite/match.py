@@ -10,7 +10,8 @@ same lanes and the same shape, and a constant is then one that repeats in every 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core.ir.dtypes import DType, dtype_named
@@ -40,37 +41,41 @@ NOT_VALUES = frozenset(
 
 
 class RuleSet:
-    """Rules in order of priority, under one name. `proven`: they came with fresh evidence."""
+    """Rules in order of priority, under one name. `proven`: they came with fresh evidence.
 
-    def __init__(self, name: str, rules: Iterable[Rule], proven: bool = False) -> None:
+    `rules` may be a function that gives them; it is called when they are first needed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rules: Iterable[Rule] | Callable[[], Iterable[Rule]],
+        proven: bool = False,
+    ) -> None:
         self.name = name
-        self.rules = tuple(rules)
         self.proven = proven
-        self._by_op: dict[Ops, list[_Pattern]] = {}
-        self._any_op: list[_Pattern] = []
+        self._given = rules
         self._candidates: dict[Key, tuple[Matcher, ...]] = {}
         self._joined: dict[tuple[RuleSet, ...], Candidates] = {}
-        for pattern in [p for rule in self.rules for p in _patterns(rule)]:
-            self._add(pattern)
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules, first in priority first."""
+        return tuple(self._given() if callable(self._given) else self._given)
 
     def __repr__(self) -> str:
         return f"RuleSet({self.name!r}, {len(self.rules)} rules)"
 
-    def _add(self, pattern: _Pattern) -> None:
-        if isinstance(pattern.left, Var):
-            self._any_op.append(pattern)
-            for patterns in self._by_op.values():
-                patterns.append(pattern)
-            return
-        op = Ops[pattern.left.op]
-        self._by_op.setdefault(op, list(self._any_op)).append(pattern)
+    @cached_property
+    def _patterns_by_op(self) -> _PatternsByOp:
+        return _PatternsByOp(self.rules)
 
     def candidates(self, node: UOp) -> tuple[Matcher, ...]:
         """Matchers that may match a node with the op, type and source ops of `node`, in order."""
         key = key_of(node)
         found = self._candidates.get(key)
         if found is None:
-            patterns = self._by_op.get(node.op, self._any_op)
+            patterns = self._patterns_by_op.of(node.op)
             found = tuple([p.matcher(node.dtype) for p in patterns if p.may_match(node)])
             self._candidates[key] = found
         return found
@@ -223,5 +228,23 @@ def _source_ops(term: Term) -> frozenset[Ops] | None:
     return CONSTANT_OPS if is_constant(term) else None
 
 
-def _patterns(rule: Rule) -> list[_Pattern]:
-    return [_Pattern(rule, left) for left in orders_of(rule.left)]
+class _PatternsByOp:
+    """Patterns by the op of their root; those of a lone variable stand under every op."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._by_op: dict[Ops, list[_Pattern]] = {}
+        self._any_op: list[_Pattern] = []
+        for rule in rules:
+            for left in orders_of(rule.left):
+                self._add(_Pattern(rule, left))
+
+    def _add(self, pattern: _Pattern) -> None:
+        if isinstance(pattern.left, Var):
+            for patterns in (self._any_op, *self._by_op.values()):
+                patterns.append(pattern)
+        else:
+            op = Ops[pattern.left.op]
+            self._by_op.setdefault(op, list(self._any_op)).append(pattern)
+
+    def of(self, op: Ops) -> list[_Pattern]:
+        return self._by_op.get(op, self._any_op)
