@@ -221,15 +221,21 @@ class Elementwise(Operands):
     def rshift(self, other: Operand, reverse: Flag = False) -> Self:
         return self._binary(Ops.SHR, ">>", other, swap=reverse)
 
-    __and__ = bitwise_and
     __rand__ = bitwise_and
-    __or__ = bitwise_or
     __ror__ = bitwise_or
-    __xor__ = bitwise_xor
     __rxor__ = bitwise_xor
     __invert__ = bitwise_not
     __lshift__ = lshift
     __rshift__ = rshift
+
+    def __and__(self, other: Operand) -> Self:
+        return self.bitwise_and(other)
+
+    def __or__(self, other: Operand) -> Self:
+        return self.bitwise_or(other)
+
+    def __xor__(self, other: Operand) -> Self:
+        return self.bitwise_xor(other)
 
     def __rlshift__(self, other: Operand) -> Self:
         return self.lshift(other, True)
