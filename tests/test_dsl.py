@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -335,6 +336,12 @@ def test_any_rule_makes_the_round_trip_through_text(
     types = (("T", "domain"),)
     rule = Rule("a", "demo", RuleKind.REWRITE, ("int",), types, left, (right,), (condition,))
     assert rule_of(show_rule(rule)) == rule
+
+
+def test_rules_printed_in_the_readme_parse() -> None:
+    readme = (Path(__file__).parent.parent / "rules" / "README.md").read_text()
+    (block,) = re.findall(r"```rules\n(.*?)```", readme, re.DOTALL)
+    assert len(parse_rules(block).rules) == 11
 
 
 # -- the library ---------------------------------------------------------------------------------
