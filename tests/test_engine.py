@@ -121,6 +121,27 @@ def test_an_exact_constant_that_does_not_fit_keeps_the_rule_from_firing() -> Non
     assert rewrite(too_much, rules) is too_much
 
 
+@pytest.mark.parametrize(
+    ("factor", "fires"), [(0.5, True), (1e-45, False), (1e38, False), (float("inf"), False)]
+)
+def test_an_exact_float_constant_must_be_one_of_its_type(factor: float, fires: bool) -> None:
+    rules = "ruleset t over float rule t: x * c => x * {c * c * 3} when c != 3"
+    x = value(0, dtypes.float32)
+    term = x * UOp.const(dtypes.float32, factor)
+    matcher = rules_from(rules).candidates(term)[0]
+    result = matcher.apply(term, facts())
+    assert (result is not None) is fires
+    assert result is None or constant(result.src[1]) == 0.75
+
+
+def test_conditions_on_floats_do_not_round() -> None:
+    rules = "ruleset t over float rule t: x * c1 * c2 => x where c1 + c2 == c1"
+    x, one = value(0, dtypes.float64), UOp.const(dtypes.float64, 1.0)
+    tiny = UOp.const(dtypes.float64, 1e-30)
+    term = x * one * tiny
+    assert rewrite(term, rules) is term
+
+
 def test_a_wrapped_constant_wraps_at_its_type() -> None:
     rules = "ruleset t over int rule t: c1 + c2 => {wrap: c1 + c2}"
     assert constant(rewrite(UOp.const(dtypes.uint8, 250) + 10, rules)) == 4

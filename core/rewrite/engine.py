@@ -173,7 +173,11 @@ def _excerpt(node: UOp) -> str:
 
 
 def cotangents(
-    ruleset: RuleSet, node: UOp, cotangent: UOp, facts: Facts | None = None
+    ruleset: RuleSet,
+    node: UOp,
+    cotangent: UOp,
+    facts: Facts | None = None,
+    journal: Journal | None = None,
 ) -> tuple[UOp | None, ...]:
     """The cotangents of the sources of `node`, given its own; None where no gradient passes.
 
@@ -183,6 +187,8 @@ def cotangents(
     for matcher in ruleset.candidates(node):
         found = matcher.cotangents(node, known, cotangent)
         if found is not None:
+            if journal is not None:
+                journal.record(matcher.rule.full_name, ruleset.proven)
             return found
     if not node.dtype.is_float:
         return (None,) * len(node.src)

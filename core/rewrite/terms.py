@@ -54,7 +54,8 @@ def compile_expr(expr: Expr, scope: Scope) -> Value:
     """The mathematical value of `expr`; None where it depends on an unknown bound."""
     match expr:
         case Num(value):
-            return lambda env: value
+            exact = _exact_number(value)
+            return lambda env: exact
         case Text(text):
             named = Ops[text] if text in Ops.__members__ else text
             return lambda env: named
@@ -274,15 +275,17 @@ def _compile_calc(term: Calc, scope: Scope) -> Builder:
 
 def _exactly(value: Any, dtype: DType) -> Any:
     """`value` if it is exactly a value of `dtype`. Raises: DoesNotFit."""
-    if value is None:
+    if value is None or (dtype.is_bool and not isinstance(value, bool)):
         raise DoesNotFit
-    if dtype.is_float and round_float(float(value), dtype.scalar) != value:
+    if dtype.is_bool:
+        return value
+    try:
+        nearest = round_float(float(value), dtype.scalar) if dtype.is_float else int(value)
+    except OverflowError:
+        raise DoesNotFit from None
+    if nearest != value:
         raise DoesNotFit
-    if dtype.is_bool and not isinstance(value, bool):
-        raise DoesNotFit
-    if dtype.is_int and value != int(value):
-        raise DoesNotFit
-    return value
+    return nearest
 
 
 Typed = Callable[[Env], tuple[Any, DType]]
