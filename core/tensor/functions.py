@@ -89,7 +89,7 @@ class Functions(Elementwise):
         return x.eq(y) | (near & y.isfinite())
 
     def lerp(self, end: Self, weight: Operand) -> Self:
-        return self + (end - self) * weight  # type: ignore[no-any-return]
+        return self + (end - self).mul(weight)
 
     # -- activations ------------------------------------------------------------------------------
 
