@@ -6,6 +6,7 @@ not own: names and types (elaborate.py), whether a set of rules ends (terminatio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -47,26 +48,25 @@ def parse_rules(text: str, filename: str = "<text>", check_order: bool = True) -
         'a.add_zero'
     """
     source = Source(filename, text)
-    tree = _parse(source, "start")
-    header, *items = tree.children
+    header, *items = _parse(source, "start").children
     ruleset = _header(header, source)
-    rules: dict[str, Rule] = {}
-    places: dict[str, Place] = {}
-    for item in items:
-        rule, name_token = _item(item, ruleset, source)
-        places.setdefault(rule.name, place_of(name_token))
-        if rule.name in rules:
-            raise RuleError(
-                source,
-                place_of(name_token),
-                f"the name {rule.name!r} is taken by the rule in line {rules[rule.name].line};"
-                " choose another",
-            )
-        rules[rule.name] = rule
-    upward = check_termination(tuple(rules.values())) if check_order else None
+    parsed = [_item(item, ruleset, source) for item in items]
+    _check_names(parsed, source)
+    rules = tuple([rule for rule, _ in parsed])
+    upward = check_termination(rules) if check_order else None
     if upward is not None:
-        raise RuleError(source, places[upward[0].name], upward[1])
-    return ParsedFile(ruleset.name, ruleset.domains, tuple(rules.values()))
+        place = next(place_of(token) for rule, token in parsed if rule is upward[0])
+        raise RuleError(source, place, upward[1])
+    return ParsedFile(ruleset.name, ruleset.domains, rules)
+
+
+def _check_names(parsed: Sequence[tuple[Rule, Token]], source: Source) -> None:
+    lines: dict[str, int] = {}
+    for rule, token in parsed:
+        if rule.name in lines:
+            reason = f"the name {rule.name!r} is taken by the rule in line {lines[rule.name]}"
+            raise RuleError(source, place_of(token), f"{reason}; choose another")
+        lines[rule.name] = rule.line
 
 
 def read_example(text: str) -> tuple[UOp, UOp]:
