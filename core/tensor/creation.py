@@ -16,7 +16,7 @@ from proofgrad.core.tensor.base import TensorBase
 from proofgrad.core.tensor.device import canonical_device
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.indexing import Indexing
-from proofgrad.core.tensor.movement import as_sizes, reshape_node
+from proofgrad.core.tensor.movement import as_sizes, checked_shape, reshape_node
 from proofgrad.core.tensor.operands import Flag, Real, Scalar, Whole, constant_node
 from proofgrad.core.tensor.promotion import as_dtype, scalar_dtype
 from proofgrad.core.tensor.realize import host_buffer
@@ -58,6 +58,8 @@ class Creation(Indexing):
             return moved if dtype is None else moved.cast(dtype)
         if isinstance(data, (bytes, bytearray, memoryview)):
             raw, kind = bytes(data), dtype or dtypes.uint8
+            if len(raw) % kind.itemsize:
+                raise ShapeError(f"{len(raw)} bytes are no whole number of {kind} elements")
             return host_buffer(raw, kind, self.device)
         if hasattr(data, "__array__"):
             return self._node_of_array(data, dtype)
@@ -116,10 +118,8 @@ class Creation(Indexing):
         requires_grad: Flag | None = None,
     ) -> Self:
         """Every element is `fill_value`."""
-        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        sizes = checked_shape((shape,) if isinstance(shape, int) else tuple(shape))
         kind = scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
-        if any(not isinstance(size, int) or size < 0 for size in sizes):
-            raise ShapeError(f"sizes of a shape are ints of 0 or more, not {sizes}")
         return cls._constant(constant_node(fill_value, kind, sizes), device, requires_grad)
 
     @classmethod

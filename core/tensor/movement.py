@@ -23,6 +23,13 @@ def as_sizes(values: tuple[Any, ...]) -> tuple[int, ...]:
     return values
 
 
+def checked_shape(sizes: tuple[Any, ...]) -> Shape:
+    """`sizes` if they can be a shape. Raises: ShapeError."""
+    if any(not isinstance(size, int) or size < 0 for size in sizes):
+        raise ShapeError(f"sizes of a shape are ints of 0 or more, not {sizes}")
+    return sizes
+
+
 def resolve_axis(axis: int, rank: int) -> int:
     """A Python axis number, which may count from the end, as 0 .. rank-1. Raises: ShapeError."""
     if not isinstance(axis, int):

@@ -110,6 +110,8 @@ class NeuralOps(Random):
 
     def dot(self, other: Operand, dtype: DType | str | None = None) -> Self:
         """The matrix product: last axis of this Tensor with the last but one of the other."""
+        if isinstance(other, (bool, int, float)):
+            raise ShapeError(f"@ takes Tensors with axes, not the number {other}; use *")
         if not isinstance(other, NeuralOps):
             other = self._as_tensor(other)
         check_same_device("@", self, other)
@@ -247,8 +249,6 @@ class NeuralOps(Random):
         steps = kernels if stride is None else _each(stride, axes, "stride")
         holes = _each(dilation, axes, "dilation")
         x, first = self, self.ndim - axes
-        if first < 0:
-            raise ShapeError(f"cannot pool {axes} axes of {show(self.shape)}")
         for k in range(axes):
             x = x._tiles(first + 2 * k, kernels[k], steps[k], holes[k])
         return x
@@ -380,4 +380,6 @@ def _padding_pairs(padding: Sizes, axes: Whole) -> list[tuple[int, int]]:
 
 
 def _pool_padding(rank: Whole, padding: Sizes, axes: Whole) -> list[tuple[int, int]]:
+    if rank < axes:
+        raise ShapeError(f"cannot pool over {axes} axes of a Tensor that has {rank}")
     return [(0, 0)] * (rank - axes) + _padding_pairs(padding, axes)

@@ -20,7 +20,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.creation import Creation
 from proofgrad.core.tensor.device import canonical_device
 from proofgrad.core.tensor.errors import DtypeError
-from proofgrad.core.tensor.movement import as_sizes, broadcast_node
+from proofgrad.core.tensor.movement import as_sizes, broadcast_node, checked_shape
 from proofgrad.core.tensor.operands import Flag, Real, Whole
 from proofgrad.core.tensor.promotion import as_dtype
 from proofgrad.core.tensor.realize import host_buffer
@@ -73,7 +73,7 @@ class Random(Creation):
         kind = dtypes.default_float if dtype is None else as_dtype(dtype)
         if not kind.is_float:
             raise DtypeError(f"rand gives floats, not {kind}; see randint")
-        sizes, where = as_sizes(shape), canonical_device(device)
+        sizes, where = checked_shape(as_sizes(shape)), canonical_device(device)
         count = math.prod(sizes)
         first, second = cls._random_words(count, where)
         if kind is dtypes.float64:
@@ -127,7 +127,7 @@ class Random(Creation):
             raise DtypeError(f"randint gives integers, not {kind}")
         if not 0 < high - low <= 2**32:
             raise ValueError(f"randint needs low < high and at most 2**32 values: {low}, {high}")
-        sizes, where = as_sizes(shape), canonical_device(device)
+        sizes, where = checked_shape(as_sizes(shape)), canonical_device(device)
         first, second = cls._random_words(math.prod(sizes), where)
         wide = first.cast(dtypes.uint64) << 32 | second.cast(dtypes.uint64)
         line = (wide % (high - low)).cast(dtypes.int64) + low
