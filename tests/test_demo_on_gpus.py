@@ -47,11 +47,7 @@ def printed(default_device: None) -> list[Source]:
     machine = RecordingPTX()
     Device.register("RECORDED", lambda: machine)
     Device.DEFAULT = "RECORDED"
-    digits = demo.load_digits()
-    with pytest.raises(target.DeviceError, match="no value was computed"):
-        demo.train(digits, 1, lambda epoch, loss: None)
-    with pytest.raises(target.DeviceError, match="no value was computed"):
-        demo.measure(demo.Network(), digits)
+    demo.compile_kernels(demo.load_digits())
     return machine.sources
 
 
