@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from proofgrad.core.tensor.tensor import Tensor
     from proofgrad.gradcheck import gradcheck
     from proofgrad.helpers import Context
+    from proofgrad.user_rules import load_rules
 
 __all__ = [
     "Context",
@@ -34,6 +35,7 @@ __all__ = [
     "UOp",
     "dtypes",
     "gradcheck",
+    "load_rules",
     "nn",
 ]
 __version__ = "0.1.0"
@@ -50,8 +52,9 @@ _HOME = {
     "UOp": "proofgrad.core.ir.uop",
     "dtypes": "proofgrad.core.ir.dtypes",
     "gradcheck": "proofgrad.gradcheck",
+    "load_rules": "proofgrad.user_rules",
 }
-_NEEDS_MACHINES = frozenset({"Device", "Tensor", "gradcheck"})
+_NEEDS_MACHINES = frozenset({"Device", "Tensor", "gradcheck", "load_rules"})
 
 
 def __getattr__(name: str) -> Any:

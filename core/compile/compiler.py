@@ -18,6 +18,7 @@ from proofgrad.core.compile.target import Backend, Binary, Launch, Source
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.match import RuleSet
 
 
 @dataclass(slots=True)
@@ -102,8 +103,9 @@ class Compiler:
     def kernels_compiled(self) -> int:
         return len(self._kernels)
 
-    def forget(self) -> None:
-        """Drop every plan and kernel, as after new rules were loaded."""
+    def use_rules(self, rules: RuleSet) -> None:
+        """Let every rule stage use more rules; plans and kernels made before are dropped."""
+        self.library.add(rules)
         self._plans.clear()
         self._kernels.clear()
 

@@ -60,9 +60,19 @@ class Library:
         self.sets = sets
         self.bounds = bounds
         self.journal = journal
+        self._added: dict[str, RuleSet] = {}
+
+    def add(self, rules: RuleSet) -> None:
+        """More rules for every rule stage; a set of the same name is replaced.
+
+        Raises: ValueError for the name of a set of the library.
+        """
+        if rules.name in self.sets:
+            raise ValueError(f"the library has a rule set {rules.name!r}; choose another name")
+        self._added[rules.name] = rules
 
     def rules_of(self, names: Sequence[str]) -> list[RuleSet]:
-        return [self.sets[name] for name in names]
+        return [*[self.sets[name] for name in names], *self._added.values()]
 
     def facts(self) -> Facts:
         return Facts(self.sets[self.bounds])
