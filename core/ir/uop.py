@@ -215,21 +215,18 @@ _NODES: WeakValueDictionary[tuple[Any, ...], UOp] = WeakValueDictionary()
 
 def toposort(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None = None) -> list[UOp]:
     """Every node below and including `roots`, sources first, without recursion."""
-    order: list[UOp] = []
-    seen: set[UOp] = set()
-    stack: list[tuple[UOp, bool]] = [(root, False) for root in reversed(list(roots))]
+    order: dict[UOp, None] = {}
+    entered: set[UOp] = set()
+    stack = list(roots)[::-1]
     while stack:
-        node, sources_done = stack.pop()
-        if sources_done:
-            order.append(node)
+        node = stack[-1]
+        if node in entered:  # all its sources are done, or it was met a second time
+            order[stack.pop()] = None
             continue
-        if node in seen:
-            continue
-        seen.add(node)
-        stack.append((node, True))
+        entered.add(node)
         if enter is None or enter(node):
-            stack.extend([(s, False) for s in reversed(node.src) if s not in seen])
-    return order
+            stack.extend([source for source in node.src[::-1] if source not in entered])
+    return list(order)
 
 
 def _key(arg: Any) -> Any:

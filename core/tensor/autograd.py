@@ -41,12 +41,23 @@ def cotangent_rules() -> RuleSet:
     return _RULES.loaded
 
 
-def node_gradients(root: UOp, seed: UOp, targets: Sequence[UOp]) -> dict[UOp, UOp]:
-    """The cotangent of each target that `root` depends on, given `seed`, that of `root`."""
+def nodes_reached(order: Sequence[UOp]) -> set[UOp]:
+    """Those of a graph, given sources first, to which a gradient can come from the last."""
+    reached = {order[-1]}
+    for node in reversed(order):
+        if node.op is not Ops.DETACH and node in reached:
+            reached.update(node.src)
+    return reached
+
+
+def node_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> dict[UOp, UOp]:
+    """The cotangent of each target, given `seed`, that of the last node of a graph.
+
+    `order` has the nodes of the graph, sources first. A target that is not in it has none.
+    """
     rules = cotangent_rules()
-    order = root.toposort()
     needed = _on_a_path(order, set(targets))
-    found: dict[UOp, UOp] = {root: seed}
+    found: dict[UOp, UOp] = {order[-1]: seed}
     for node in reversed(order):
         cotangent = found.get(node)
         if cotangent is None or not any(source in needed for source in node.src):
@@ -59,7 +70,7 @@ def node_gradients(root: UOp, seed: UOp, targets: Sequence[UOp]) -> dict[UOp, UO
     return {target: found[target] for target in targets if target in found}
 
 
-def _on_a_path(order: list[UOp], targets: set[UOp]) -> set[UOp]:
+def _on_a_path(order: Sequence[UOp], targets: set[UOp]) -> set[UOp]:
     """The float nodes through which a target reaches the root."""
     needed: set[UOp] = set()
     for node in order:

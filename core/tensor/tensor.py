@@ -15,7 +15,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
-from proofgrad.core.tensor.autograd import node_gradients
+from proofgrad.core.tensor.autograd import node_gradients, nodes_reached
 from proofgrad.core.tensor.base import TensorBase, check_same_device, owns_value
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import broadcast_node
@@ -59,8 +59,10 @@ class Tensor(NeuralOps):
         parameters = {t._uop for t in list(TensorBase._leaves.values()) if t._requires_grad}
         if not parameters:
             return False
-        passes = self._uop.toposort(lambda node: node.op is not Ops.DETACH)
-        return any(node in parameters or machine.computed(node) in parameters for node in passes)
+        reached = nodes_reached(self._uop.toposort())
+        return not parameters.isdisjoint(reached) or any(
+            machine.computed(node) in parameters for node in reached
+        )
 
     def contiguous(self) -> Self:
         """The same values, and they get a buffer of their own layout."""
@@ -170,8 +172,13 @@ class Tensor(NeuralOps):
             (grad,) = (x * x).gradient(x)  # [4.0]
         """
         self._check_differentiable(targets, gradient)
-        nodes = self._places([target._uop for target in targets])
-        found = node_gradients(self._uop, self._seed_node(gradient), nodes)
+        return self._gradients(self._uop.toposort(), targets, gradient)
+
+    def _gradients(
+        self, order: Sequence[UOp], targets: Sequence[Tensor], gradient: Tensor | None
+    ) -> list[Tensor]:
+        nodes = _places(order, [target._uop for target in targets])
+        found = node_gradients(order, self._seed_node(gradient), nodes)
         return [
             target._with(found[node]) if node in found else target.zeros_like()
             for target, node in zip(targets, nodes, strict=True)
@@ -204,18 +211,6 @@ class Tensor(NeuralOps):
             return constant_node(1.0, self.dtype, self.shape)
         return broadcast_node(gradient._uop.cast(self.dtype), self.shape)
 
-    def _places(self, targets: Sequence[UOp]) -> list[UOp]:
-        """The nodes of this graph that stand for the targets, some of which were realised since."""
-        order = self._uop.toposort()
-        present = set(order)
-        if all(target in present for target in targets):
-            return list(targets)
-        now = {machine.computed(node): node for node in order}
-        return [
-            target if target in present else now.get(machine.computed(target), target)
-            for target in targets
-        ]
-
     def backward(self, gradient: Tensor | None = None) -> Self:
         """Add the derivative of this one element to `.grad` of every leaf.
 
@@ -223,29 +218,17 @@ class Tensor(NeuralOps):
         Tensors of float data in it whose requires_grad is not False.
         """
         self._check_differentiable((), gradient)
-        leaves = self._leaf_tensors()
+        order = self._uop.toposort()
+        leaves = _leaf_tensors(order)
         if not leaves:
             raise ValueError(
                 "backward found no Tensor that needs a gradient: this value was realised before"
                 " (call backward first, or make the inputs with requires_grad=True), detached, or"
                 " depends on no float data"
             )
-        for leaf, part in zip(leaves, self.gradient(*leaves, gradient=gradient), strict=True):
+        for leaf, part in zip(leaves, self._gradients(order, leaves, gradient), strict=True):
             leaf.grad = part if leaf.grad is None else leaf.grad + part
         return self
-
-    def _leaf_tensors(self) -> list[Tensor]:
-        present: set[UOp] = set()
-        for node in self._uop.toposort(lambda n: n.op is not Ops.DETACH):
-            present.add(node)
-            present.add(machine.computed(node))
-        alive = [
-            leaf
-            for leaf in list(TensorBase._leaves.values())
-            if isinstance(leaf, Tensor) and leaf._uop in present and leaf.dtype.is_float
-        ]
-        asked = [leaf for leaf in alive if leaf._requires_grad]
-        return asked or [leaf for leaf in alive if _has_data(leaf._uop)]
 
     def zero_grad(self) -> None:
         """Forget the gradient."""
@@ -270,6 +253,31 @@ _FORMATS = {
     dtypes.int32: "i", dtypes.uint32: "I", dtypes.int64: "q", dtypes.uint64: "Q",
     dtypes.float16: "e", dtypes.float32: "f", dtypes.float64: "d",
 }  # fmt: skip
+
+
+def _places(order: Sequence[UOp], targets: Sequence[UOp]) -> list[UOp]:
+    """The nodes of a graph that stand for the targets, some of which were realised since."""
+    present = set(order)
+    if present.issuperset(targets):
+        return list(targets)
+    now = {machine.computed(node): node for node in order}
+    return [
+        target if target in present else now.get(machine.computed(target), target)
+        for target in targets
+    ]
+
+
+def _leaf_tensors(order: Sequence[UOp]) -> list[Tensor]:
+    """The leaves that take a gradient in a graph, given sources first: see `backward`."""
+    present = nodes_reached(order)
+    present |= {machine.computed(node) for node in present}
+    alive = [
+        leaf
+        for leaf in list(TensorBase._leaves.values())
+        if isinstance(leaf, Tensor) and leaf._uop in present and leaf.dtype.is_float
+    ]
+    asked = [leaf for leaf in alive if leaf._requires_grad]
+    return asked or [leaf for leaf in alive if _has_data(leaf._uop)]
 
 
 def _summary(tensor: Tensor) -> str:
