@@ -21,7 +21,7 @@ from proofgrad.core.tensor.creation import Creation
 from proofgrad.core.tensor.device import canonical_device
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import as_sizes, broadcast_node, checked_shape
-from proofgrad.core.tensor.operands import Flag, Real, Whole
+from proofgrad.core.tensor.operands import Flag, Real, Whole, constant_node
 from proofgrad.core.tensor.promotion import as_dtype
 from proofgrad.core.tensor.realize import host_buffer
 
@@ -56,10 +56,11 @@ class Random(Creation):
         key = struct.pack("<3I", seed & 0xFFFFFFFF, seed >> 32, call & 0xFFFFFFFF)
         words = cls._new(host_buffer(key, dtypes.uint32, device), device)
         low, high, number = [
-            words._with(broadcast_node(words._cut(0, k, k + 1)._uop, (count,))) for k in range(3)
+            broadcast_node(words._cut(0, k, k + 1)._uop, (count,)) for k in range(3)
         ]
-        counter = cls._new(UOp(Ops.IOTA, dtypes.uint32, (), count), device)
-        return threefry(counter, number, low, high)
+        counter = UOp(Ops.IOTA, dtypes.uint32, (), count)
+        first, second = threefry(counter, number, low, high)
+        return words._with(first), words._with(second)
 
     @classmethod
     def rand(
@@ -182,14 +183,21 @@ def _fan_in(sizes: Shape) -> Whole:
     return max(1, math.prod(sizes[1:]))
 
 
-def threefry(first: Any, second: Any, key_low: Any, key_high: Any) -> tuple[Any, Any]:
-    """Threefry-2x32, 20 rounds, of the counter (first, second): two words of random bits."""
-    keys = (key_low, key_high, key_low ^ key_high ^ _PARITY)
+def threefry(first: UOp, second: UOp, key_low: UOp, key_high: UOp) -> tuple[UOp, UOp]:
+    """Threefry-2x32, 20 rounds, of the counter (first, second): two words of random bits.
+
+    Nodes of uint32 and one shape. Made of nodes, not Tensors, as there are over a hundred.
+    """
+
+    def number(value: Whole) -> UOp:
+        return constant_node(value, dtypes.uint32, first.shape)
+
+    keys = (key_low, key_high, (key_low ^ key_high) ^ number(_PARITY))
     x, y = first + keys[0], second + keys[1]
     for group in range(5):
         for rotation in _ROTATIONS[group % 2]:
             x = x + y
-            y = (y << rotation | y >> (32 - rotation)) ^ x
+            y = ((y << number(rotation)) | (y >> number(32 - rotation))) ^ x
         x = x + keys[(group + 1) % 3]
-        y = y + keys[(group + 2) % 3] + (group + 1)
+        y = (y + keys[(group + 2) % 3]) + number(group + 1)
     return x, y
