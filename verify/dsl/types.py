@@ -163,8 +163,8 @@ class Types:
             raise RuleError(
                 self._source,
                 place,
-                f"the type of {about} is not settled by the rest; write it, as in (x: T), or declare"
-                " another after the rule's name, as in (A in any)",
+                f"the type of {about} is not settled by the rest; write it, as in (x: T), or"
+                " declare another after the rule's name, as in (A in any)",
             )
 
     def _check_operation(self, type_: str, op: str, place: Place) -> None:
