@@ -1,26 +1,27 @@
-"""Machines for tests of Tensors: the compiled CPU, and numpy in its place.
+"""Machines for tests of Tensors: devices, and numpy in their place.
 
-Owns: the fixture `machine`, by which a test runs once through tests/oracle.py and once through the
-compiler. Import it into a test module to use it.
+Owns: the fixture `machine`, by which a test runs once through tests/oracle.py and once through each
+device. Import it into a test module to use it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import oracle
 import pytest
+from rules_from_text import unproven_library
+
+from proofgrad import Device, Tensor
 from proofgrad.core.compile.stages import Library
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.ledger import EvidenceError
 from proofgrad.core.tensor import realize as running
-from rules_from_text import unproven_library
-
-from proofgrad import Tensor
 
 Array = np.ndarray[Any, Any]
 
@@ -37,10 +38,15 @@ def use_rules() -> None:
         compiler._library = Library(unproven_library(), "bounds", Journal())
 
 
-@pytest.fixture(params=["ORACLE", "CPU"])
+# Others by name: TEST_DEVICES=CPU,CL pytest tests/test_tensor_*.py
+DEVICES = os.environ.get("TEST_DEVICES", "CPU").split(",")
+
+
+@pytest.fixture(params=["ORACLE", *DEVICES])
 def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Runs a test on numpy and on the compiled CPU."""
+    """Runs a test on numpy and on each device of the list."""
     use_rules()
+    monkeypatch.setattr(Device, "_chosen", "CPU" if request.param == "ORACLE" else request.param)
     if request.param == "ORACLE":
         monkeypatch.setattr(running, "realize", _realize_by_numpy)
         monkeypatch.setattr(running, "read", _read_by_numpy)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import oracle
 import pytest
+
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.ops import BINARY, COMPARE, UNARY, Ops

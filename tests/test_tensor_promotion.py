@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from proofgrad.core.tensor.promotion import promote
 from tensors import machine
 
 from proofgrad import DtypeError, Tensor, dtypes
+from proofgrad.core.tensor.promotion import promote
 
 __all__ = ["machine"]
 

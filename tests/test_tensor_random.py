@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from proofgrad.core.tensor.random import threefry
 from tensors import machine
 
 from proofgrad import DtypeError, Tensor
+from proofgrad.core.tensor.random import threefry
 
 __all__ = ["machine"]
 DRAWS = 4000
