@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from tensors import assert_same, machine
@@ -185,3 +188,17 @@ def test_properties_describe_the_tensor() -> None:
 def test_repr_shows_what_there_is_to_compute_and_computes_nothing() -> None:
     t = Tensor([1, 2, 3, 4]) * 2
     assert repr(t) == "<Tensor <UOp CPU (4,) int (Ops.MUL, None)> on CPU with grad None>"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])
+def test_pickled_and_copied_tensors_keep_values_and_settings(machine: str, dtype: str) -> None:
+    t = Tensor([[0, 1], [1, 1]], dtype=dtype, requires_grad=False) + 0
+    for other in (pickle.loads(pickle.dumps(t)), copy.deepcopy(t)):
+        assert (other.tolist(), other.dtype, other.device) == (t.tolist(), t.dtype, t.device)
+    assert copy.deepcopy(Tensor([1.0], requires_grad=True)).requires_grad is True
+
+
+def test_comparison_with_none_is_false_as_for_other_objects() -> None:
+    t = Tensor([1])
+    assert (t == None) is False
+    assert (t != None) is True

@@ -142,6 +142,33 @@ def test_derivative_can_be_derived_again(machine: str) -> None:
     assert (first.item(), second.item(), third.item()) == (12.0, 12.0, 6.0)
 
 
+SECOND: dict[str, tuple[Function, tuple[int, ...]]] = {
+    "exp": (Tensor.exp, (3,)),
+    "sin": (Tensor.sin, (3,)),
+    "tanh": (Tensor.tanh, (3,)),
+    "sigmoid": (Tensor.sigmoid, (3,)),
+    "square root": (lambda x: (x * x + 1).sqrt(), (3,)),
+    "quotient": (lambda x: x / (x * x + 1), (3,)),
+    "log_softmax": (Tensor.log_softmax, (2, 3)),
+    "layernorm": (Tensor.layernorm, (2, 3)),
+    "matmul": (lambda x: x @ x.T @ x, (2, 3)),
+    "conv2d": (lambda x: x.conv2d(x[:, :, :2, :2] * 2, padding=1), (1, 1, 3, 3)),
+    "max_pool2d": (lambda x: x.max_pool2d() ** 3, (1, 1, 4, 4)),
+    "power": (lambda x: (x * x + 0.5) ** x, (3,)),
+}
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_second_derivative_matches_differences_of_the_first(machine: str, name: str) -> None:
+    function, shape = SECOND[name]
+
+    def first(x: Tensor) -> Tensor:
+        weights = Tensor(np.linspace(0.5, 1.5, function(x).numel())).reshape(function(x).shape)
+        return (function(x) * weights).sum().gradient(x)[0]
+
+    assert gradcheck(first, Tensor(numbers(*shape)), tolerance=1e-5)
+
+
 def test_backward_accumulates_until_the_gradient_is_forgotten(machine: str) -> None:
     x = Tensor([3.0], requires_grad=True)
     (x * x).backward()

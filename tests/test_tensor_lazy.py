@@ -101,6 +101,9 @@ def test_training_flag_is_set_within_train_only() -> None:
     assert not Tensor.training
     with Tensor.train():
         assert Tensor.training
+        with Tensor.train(False):
+            assert not Tensor.training
+        assert Tensor.training
     assert not Tensor.training
 
 

@@ -268,10 +268,10 @@ class Elementwise(Operands):
         return self._binary(Ops.CMPEQ, "!=", other)._unary(Ops.NOT)
 
     def __eq__(self, other: Operand) -> Self:  # type: ignore[override]
-        return self.eq(other)
+        return NotImplemented if other is None else self.eq(other)
 
     def __ne__(self, other: Operand) -> Self:  # type: ignore[override]
-        return self.ne(other)
+        return NotImplemented if other is None else self.ne(other)
 
     __hash__ = TensorBase.__hash__
     lt = __lt__

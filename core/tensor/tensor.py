@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import ShapeError, show
+from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.autograd import node_gradients, nodes_reached
@@ -159,6 +159,11 @@ class Tensor(NeuralOps):
         grad = None if self.grad is None else _summary(self.grad)
         return f"<Tensor {_summary(self)} on {self.device} with grad {grad}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles and deep copies hold the values, the device and requires_grad."""
+        data = bytes(self._bytes())
+        return (_restored, (data, self.dtype, self.shape, self.device, self._requires_grad))
+
     # -- gradients --------------------------------------------------------------------------------
 
     def gradient(self, *targets: Tensor, gradient: Tensor | None = None) -> list[Tensor]:
@@ -240,12 +245,12 @@ class Tensor(NeuralOps):
     @contextmanager
     def train(cls, mode: Flag = True) -> Iterator[None]:
         """Within: `Tensor.training` is `mode`, which dropout and batch norm look at."""
-        before = TensorBase.training
-        TensorBase.training = mode
+        before = Tensor.training
+        Tensor.training = mode
         try:
             yield
         finally:
-            TensorBase.training = before
+            Tensor.training = before
 
 
 _FORMATS = {
@@ -253,6 +258,13 @@ _FORMATS = {
     dtypes.int32: "i", dtypes.uint32: "I", dtypes.int64: "q", dtypes.uint64: "Q",
     dtypes.float16: "e", dtypes.float32: "f", dtypes.float64: "d",
 }  # fmt: skip
+
+
+def _restored(
+    data: bytes, dtype: DType, shape: Shape, device: str, requires_grad: Flag | None
+) -> Tensor:
+    """The Tensor of `Tensor.__reduce__`."""
+    return Tensor(data, device, dtype).reshape(shape).requires_grad_(requires_grad)
 
 
 def _places(order: Sequence[UOp], targets: Sequence[UOp]) -> list[UOp]:
