@@ -69,7 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--all", action="store_true", help="prove everything from nothing")
     parser.add_argument("--check", action="store_true", help="only say what is missing or stale")
     parser.add_argument("--refuted", action="store_true", help="check that wrong rules are refuted")
-    parser.add_argument("--jobs", "-j", type=int, metavar="N", help="processes (default: all cores)")
+    parser.add_argument(
+        "--jobs", "-j", type=int, metavar="N", help="processes (default: all cores)"
+    )
     parser.add_argument("--verbose", "-v", action="store_true", help="one line for each rule")
     return parser
 

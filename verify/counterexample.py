@@ -13,7 +13,15 @@ from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify.dsl.show import show_term
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.prove import Obligation, Result
-from proofgrad.verify.sample import Outcome, Trial, attempt, same_value, smallest_first
+from proofgrad.verify.sample import (
+    NotFiring,
+    Outcome,
+    Trial,
+    attempt,
+    same_value,
+    simplified,
+    smallest_first,
+)
 
 MOST_TRIES = 20_000
 
@@ -48,7 +56,7 @@ def smallest(case: Case, known: Outcome) -> Outcome:
         outcome = attempt(case, values)
         if outcome is not None and outcome.differs:
             return outcome
-    return known
+    return simplified(case, known)
 
 
 def show_value(value: Any) -> str:
@@ -69,9 +77,7 @@ def _bounds(outcome: Outcome, name: str) -> str:
     return f"   (known bounds: {low} to {high})"
 
 
-def _side(
-    title: str, term: RuleTerm, case: Case, outcome: Outcome, other: Any
-) -> list[str]:
+def _side(title: str, term: RuleTerm, case: Case, outcome: Outcome, other: Any) -> list[str]:
     """Every intermediate value of one side; the last is marked, for it differs from the other."""
     trial = Trial(case, outcome.values, outcome.bounds)
     lines, seen = [], set()
@@ -80,12 +86,22 @@ def _side(
         if text in seen:
             continue
         seen.add(text)
-        lines.append((text, show_value(trial.term(part))))
+        value = _value(trial, part)
+        if value is not None:
+            lines.append((text, show_value(value)))
     width = max(len(text) for text, _ in lines)
     shown = [f"      {text:{width}} = {value}" for text, value in lines]
     if not same_value(trial.term(term), other):
         shown[-1] += "   <-- differs"
     return [f"    {title}:", *shown]
+
+
+def _value(trial: Trial, part: RuleTerm) -> Any:
+    """The value of a part; None of one that changes with the iterations of a loop."""
+    try:
+        return trial.term(part)
+    except NotFiring:
+        return None
 
 
 def _parts(term: RuleTerm) -> list[RuleTerm]:

@@ -185,9 +185,7 @@ class Encoder:
             case _:
                 raise NoMeaning(f"{expr} has no value at a type")
 
-    def _applied_at_type(
-        self, op: Ops, args: tuple[Expr, ...], dtype: DType
-    ) -> tuple[Term, DType]:
+    def _applied_at_type(self, op: Ops, args: tuple[Expr, ...], dtype: DType) -> tuple[Term, DType]:
         context = dtype
         for arg in args:  # a plain number beside a constant has that constant's type
             if isinstance(arg, Name) and arg.name in self.dtypes and op is not Ops.WHERE:
@@ -211,7 +209,9 @@ class Encoder:
         """The mathematical value (or truth) of an expression."""
         match expr:
             case Num(value):
-                return numbers.literal(value, "wide" if isinstance(self.arithmetic, Bits) else "int")
+                return numbers.literal(
+                    value, "wide" if isinstance(self.arithmetic, Bits) else "int"
+                )
             case Name(name):
                 return self.named_number(name)
             case Apply(function, args) if function in ("lo", "hi"):
@@ -267,7 +267,11 @@ class Encoder:
         if key not in self.facts:
             dtype = self.case.dtype(term.type)
             value = self.number_of(self.term(term), dtype)
-            name = f"{function}_{len(self.facts)}" if isinstance(term, Node) else f"{function}_{term.name}"
+            name = (
+                f"{function}_{len(self.facts)}"
+                if isinstance(term, Node)
+                else f"{function}_{term.name}"
+            )
             bound, within = self._fresh_number(name, dtype)
             self.premises += within
             self.premises.append(numbers.apply("<=" if function == "lo" else ">=", [bound, value]))

@@ -21,7 +21,7 @@ from typing import Any
 
 import z3
 
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.rewrite.rule import Apply, Expr, Fact, Name, Node, Text, Var
 from proofgrad.core.rewrite.rule import Term as RuleTerm
@@ -35,24 +35,37 @@ SAME_VALUES = ("CONTIGUOUS", "DETACH", "COPY")
 _AXIS_BY_AXIS = ("EXPAND", "PAD", "SHRINK", "FLIP", "REDUCE_AXIS")
 
 
+SMALL_RANK = 3
+
+
+def law_of_small_tensors(case: Case) -> list[Goal]:
+    """The goals at one small rank, where the solver finds counterexamples. They prove nothing."""
+    return _law(case, SMALL_RANK)
+
+
 def law_of_tensors(case: Case) -> list[Goal]:
-    """The goals of a rewrite of tensors."""
+    """The goals of a rewrite of tensors of any rank."""
+    return _law(case, None)
+
+
+def _law(case: Case, rank: int | None) -> list[Goal]:
     left = case.rule.left
     (right,) = case.rule.right
     if right is None or not isinstance(left, Node):
         raise NoMeaning("a law of tensors has a node on the left and a right side")
+    _check_side_effects(left, right)
     family = family_of(left)
-    picture = family()
+    picture = PermutePicture(rank) if family is PermutePicture else family()
     before = picture.term(left)
     premises = [*picture.legal, *[picture.condition(c) for c in case.rule.where]]
     picture.legal = []
     after = picture.term(right)
     claim = z3.And(picture.same(before, after), *picture.legal)
-    goals = [Goal([*premises, *picture.given], claim)]
-    return goals + _reductions_that_vanish(case, left, right)
+    goals = [Goal([*premises, *picture.given], claim, picture.named())]
+    return goals + _reductions_of_one(case, left, right)
 
 
-def family_of(term: RuleTerm) -> type[AxisPicture] | type[PermutePicture] | type[ReshapePicture]:
+def family_of(term: RuleTerm) -> type[AxisPicture | PermutePicture | ReshapePicture]:
     """The picture in which all movement of a term can be drawn. Raises: NoMeaning."""
     used = {name for name in _ops(term) if name not in SAME_VALUES}
     if used <= set(_AXIS_BY_AXIS):
@@ -68,17 +81,31 @@ def _ops(term: Any) -> list[str]:
     return [term.op, *[op for s in term.src for op in _ops(s)]] if isinstance(term, Node) else []
 
 
-def _reductions_that_vanish(case: Case, left: RuleTerm, right: RuleTerm) -> list[Goal]:
-    """A reduction of one element is op(identity, element), which has to be the element."""
-    if "REDUCE_AXIS" not in _ops(left) or "REDUCE_AXIS" in _ops(right):
+def _check_side_effects(left: RuleTerm, right: RuleTerm) -> None:
+    """CONTIGUOUS, DETACH and COPY do more than give values: a law may not lose or add that."""
+    before, after = [{op for op in _ops(side) if op in SAME_VALUES} for side in (left, right)]
+    if before != after or "COPY" in before:
+        raise NoMeaning("a law of values may not remove or add CONTIGUOUS, DETACH or COPY")
+
+
+def _reductions_of_one(case: Case, left: RuleTerm, right: RuleTerm) -> list[Goal]:
+    """Where a reduction appears or vanishes, op(identity, element) has to be the element."""
+    reductions = [node for side in (left, right) for node in _reductions(side)]
+    if not reductions or (_reductions(left) and _reductions(right)):
         return []
-    assert isinstance(left, Node)
-    dtype, op = case.dtype(left.type), _reduction_op(left)
+    dtype, op = case.dtype(reductions[0].type), _reduction_op(reductions[0])
     if dtype.is_bool or dtype is dtypes.index:
         return []  # there are no reductions of bools or of index terms over axes
     element = z3.Const("element", semantics.sort_of(dtype))
     one = semantics.meaning(op, dtype, [identity(op, dtype), element], [dtype, dtype])
     return [Goal([], semantics.same(one, element))]
+
+
+def _reductions(term: Any) -> list[Node]:
+    if not isinstance(term, Node):
+        return []
+    below = [node for source in term.src for node in _reductions(source)]
+    return [term, *below] if term.op == "REDUCE_AXIS" else below
 
 
 def identity(op: Ops, dtype: Any) -> Term:
@@ -150,6 +177,15 @@ class AxisPicture:
             self.legal.append(size >= 0)
         return self.sources[name]
 
+    def named(self) -> dict[str, tuple[Term, DType]]:
+        """What a counterexample tells: sizes, args, and the place."""
+        parts = [axis.size for axis in self.sources.values()]
+        for arg in self.args.values():
+            parts += arg if isinstance(arg, tuple) else [arg]
+        parts += z3.Ints("i j")
+        kinds = [dtypes.bool if z3.is_bool(part) else dtypes.index for part in parts]
+        return {str(part): (part, kind) for part, kind in zip(parts, kinds)}
+
     def same(self, a: Axis, b: Axis) -> Term:
         """Equal sizes, and every element made of the same."""
         i, j = z3.Ints("i j")
@@ -198,7 +234,7 @@ class AxisPicture:
 
     def _expand(self, x: Axis, size: Term) -> Axis:
         self.legal += [size >= 0, z3.Or(x.size == size, x.size == 1)]
-        place = lambda i: z3.If(x.size == 1, z3.IntVal(0), i)  # noqa: E731
+        place = lambda i: z3.If(x.size == 1, z3.IntVal(0), i)
         if x.padded:
             raise NoMeaning("an expansion of padding")
         return Axis(
@@ -214,7 +250,7 @@ class AxisPicture:
         if x.reduced:
             raise NoMeaning("padding of a reduction")
         self.legal += [before >= 0, after >= 0]
-        inside = lambda i: z3.And(before <= i, i < before + x.size)  # noqa: E731
+        inside = lambda i: z3.And(before <= i, i < before + x.size)
         return Axis(
             before + x.size + after,
             lambda i, j: z3.And(inside(i), x.made_of(i - before, j)),
@@ -227,12 +263,17 @@ class AxisPicture:
         begin, end = ends
         self.legal += [0 <= begin, begin <= end, end <= x.size]
         return Axis(
-            end - begin, lambda i, j: x.made_of(i + begin, j), _unknown, x.reduced, x.padded, x.repeated
+            end - begin,
+            lambda i, j: x.made_of(i + begin, j),
+            _unknown,
+            x.reduced,
+            x.padded,
+            x.repeated,
         )
 
     def _flip(self, x: Axis, turned: Term) -> Axis:
-        place = lambda i: z3.If(turned, x.size - 1 - i, i)  # noqa: E731
-        made_of = lambda i, j: x.made_of(place(i), j)  # noqa: E731
+        place = lambda i: z3.If(turned, x.size - 1 - i, i)
+        made_of = lambda i, j: x.made_of(place(i), j)
         return Axis(x.size, made_of, x.used, x.reduced, x.padded, x.repeated)
 
     def _reduce(self, term: Node, x: Axis) -> Axis:
@@ -252,7 +293,7 @@ class AxisPicture:
 
 def of_itself(size: Term) -> Axis:
     """An axis each of whose elements is made of the one at its own place."""
-    inside = lambda j: z3.And(0 <= j, j < size)  # noqa: E731
+    inside = lambda j: z3.And(0 <= j, j < size)
     return Axis(size, lambda i, j: z3.And(i == j, inside(j)), inside)
 
 
@@ -295,11 +336,13 @@ _CONDITIONS_ON_AXES: dict[str, Callable[..., Term]] = {
 class PermutePicture:
     """A term is the function from its axes to the axes of its source; the rank is any number."""
 
-    def __init__(self) -> None:
+    def __init__(self, rank: int | None = None) -> None:
         self.legal: list[Term] = []
         self.args: dict[str, Callable[[Term], Term]] = {}
-        self.rank = z3.Int("rank")
+        self.small_rank = rank
+        self.rank = z3.Int("rank") if rank is None else z3.IntVal(rank)
         self.given: list[Term] = []
+        self._bound_names = 0
 
     def term(self, term: RuleTerm) -> Callable[[Term], Term]:
         match term:
@@ -312,6 +355,14 @@ class PermutePicture:
             case _:
                 raise NoMeaning(f"{term} is not a permutation")
 
+    def named(self) -> dict[str, tuple[Term, DType]]:
+        if self.small_rank is None:
+            return {}
+        axes = range(self.small_rank)
+        images = {f"{name}[{k}]": p(z3.IntVal(k)) for name, p in self.args.items() for k in axes}
+        images["k"] = z3.Int("k")
+        return {name: (image, dtypes.index) for name, image in images.items()}
+
     def same(self, a: Callable[[Term], Term], b: Callable[[Term], Term]) -> Term:
         k = z3.Int("k")
         return z3.Implies(self.is_axis(k), a(k) == b(k))
@@ -319,8 +370,7 @@ class PermutePicture:
     def condition(self, expr: Expr) -> Term:
         match expr:
             case Apply("is_identity", (inner,)):
-                k = z3.Int("axis")
-                return z3.ForAll([k], z3.Implies(self.is_axis(k), self.value(inner)(k) == k))
+                return self._for_all(lambda k: self.value(inner)(k) == k)
             case _:
                 raise NoMeaning(f"{expr} is not a condition on permutations")
 
@@ -339,9 +389,7 @@ class PermutePicture:
     def is_axis(self, k: Term) -> Term:
         return z3.And(0 <= k, k < self.rank)
 
-    def _permute(
-        self, x: Callable[[Term], Term], arg: Expr | None
-    ) -> Callable[[Term], Term]:
+    def _permute(self, x: Callable[[Term], Term], arg: Expr | None) -> Callable[[Term], Term]:
         if isinstance(arg, Name) and arg.name not in self.args:
             self.args[arg.name] = z3.Function(arg.name, z3.IntSort(), z3.IntSort())
         if arg is None:
@@ -351,19 +399,24 @@ class PermutePicture:
         return lambda k: x(p(k))
 
     def _names_each_axis_once(self, p: Callable[[Term], Term]) -> Term:
-        a, b = z3.Ints("axis_a axis_b")
-        axes = z3.And(self.is_axis(a), self.is_axis(b))
-        return z3.ForAll(
-            [a, b], z3.Implies(axes, z3.And(self.is_axis(p(a)), z3.Implies(p(a) == p(b), a == b)))
-        )
+        once = lambda a, b: z3.Implies(p(a) == p(b), a == b)
+        one = lambda a: self._for_all(lambda b: once(a, b))
+        return z3.And(self._for_all(lambda a: self.is_axis(p(a))), self._for_all(one))
 
     def _inverse(self, name: str) -> Callable[[Term], Term]:
         """A permutation has an inverse on both sides; this is it."""
         p, back = self.args[name], z3.Function(f"{name}_back", z3.IntSort(), z3.IntSort())
-        k = z3.Int("axis_k")
-        holds = z3.And(self.is_axis(back(k)), p(back(k)) == k, back(p(k)) == k)
-        self.given.append(z3.ForAll([k], z3.Implies(self.is_axis(k), holds)))
+        holds = lambda k: z3.And(self.is_axis(back(k)), p(back(k)) == k, back(p(k)) == k)
+        self.given.append(self._for_all(holds))
         return back
+
+    def _for_all(self, claim: Callable[[Term], Term]) -> Term:
+        """`claim` for every axis."""
+        if self.small_rank is not None:
+            return z3.And(*[claim(z3.IntVal(k)) for k in range(self.small_rank)])
+        self._bound_names += 1
+        k = z3.Int(f"axis{self._bound_names}")
+        return z3.ForAll([k], z3.Implies(self.is_axis(k), claim(k)))
 
 
 # -- reshapes ---------------------------------------------------------------------------------------
@@ -390,6 +443,9 @@ class ReshapePicture:
                 return self._reshape(self.term(inner), arg)
             case _:
                 raise NoMeaning(f"{term} is not a reshape")
+
+    def named(self) -> dict[str, tuple[Term, DType]]:
+        return {}
 
     def same(self, a: Term, b: Term) -> Term:
         return a == b

@@ -25,6 +25,7 @@ from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify.encode import Goal
 from proofgrad.verify.encode_axes import (
     SAME_VALUES,
+    SMALL_RANK,
     AxisPicture,
     PermutePicture,
     ReshapePicture,
@@ -36,13 +37,26 @@ from proofgrad.verify.semantics import NoMeaning
 Term = Any
 
 
+def law_of_small_derivatives(case: Case) -> list[Goal]:
+    """The goals of a cotangent of PERMUTE at one small rank. They prove nothing."""
+    if not isinstance(case.rule.left, Node) or case.rule.left.op != "PERMUTE":
+        raise NoMeaning("only permutations depend on the rank")
+    return _law(case, SMALL_RANK)
+
+
 def law_of_derivatives(case: Case) -> list[Goal]:
     """The goals of a cotangent rule: one for each source."""
+    return _law(case, None)
+
+
+def _law(case: Case, rank: int | None) -> list[Goal]:
     left = case.rule.left
     if not isinstance(left, Node) or any(not isinstance(s, Var) for s in left.src):
         raise NoMeaning("a cotangent rule is about one operation on variables")
     if len(case.rule.right) != len(left.src):
         raise NoMeaning(f"{left.op} has {len(left.src)} sources, not {len(case.rule.right)}")
+    if any(isinstance(s, Var) and s.name == "g" for s in left.src):
+        raise NoMeaning("g is the cotangent; a source needs another name")
     if case.rule.where or case.rule.views:
         raise NoMeaning("cotangent rules have no conditions")
     op = Ops[left.op]
@@ -57,7 +71,7 @@ def law_of_derivatives(case: Case) -> list[Goal]:
         return [_of_skew(left, right)]
     if op is Ops.REDUCE_AXIS and left.arg is not None and _is_extreme(left):
         return _of_extreme(case, left, right)
-    return [_transpose(left, right)]
+    return [_transpose(left, right, rank)]
 
 
 # -- one value ---------------------------------------------------------------------------------------
@@ -121,8 +135,10 @@ def _of_elementwise(case: Case, op: Ops, left: Node) -> list[Goal]:
     exists = [z3.BoolVal(True)]
     if op is Ops.WHERE:
         condition = sources[0]
-        derivatives = [None, *[z3.If(c, z3.RealVal(1), z3.RealVal(0)) for c in
-                               (condition, z3.Not(condition))]]
+        derivatives = [
+            None,
+            *[z3.If(c, z3.RealVal(1), z3.RealVal(0)) for c in (condition, z3.Not(condition))],
+        ]
     elif op is Ops.CAST:
         derivatives = [z3.RealVal(1)]
     else:
@@ -170,14 +186,18 @@ class _Reals:
         match op:
             case Ops.SQRT:
                 root = _SQRT(args[0])
-                self.known.append(z3.Implies(args[0] >= 0, z3.And(root >= 0, root * root == args[0])))
+                self.known.append(
+                    z3.Implies(args[0] >= 0, z3.And(root >= 0, root * root == args[0]))
+                )
                 return root
             case Ops.SIN:
                 shifted = _SIN(args[0]) == _COS(args[0] - _HALF_PI)
                 self.known.append(shifted)
                 return _SIN(args[0])
             case Ops.CAST:
-                return z3.If(args[0], z3.RealVal(1), z3.RealVal(0)) if z3.is_bool(args[0]) else args[0]
+                return (
+                    z3.If(args[0], z3.RealVal(1), z3.RealVal(0)) if z3.is_bool(args[0]) else args[0]
+                )
             case _ if op in _ON_REALS:
                 return _ON_REALS[op](*args)
             case _:
@@ -217,7 +237,7 @@ _ON_REALS: dict[Ops, Callable[..., Term]] = {
 # -- movement and sums: the transpose ---------------------------------------------------------------
 
 
-def _transpose(left: Node, right: RuleTerm) -> Goal:
+def _transpose(left: Node, right: RuleTerm, rank: int | None) -> Goal:
     """Element i of the result is made of j if and only if j of the cotangent is made of i of g."""
     if isinstance(left.src[0], Var) and left.op in SAME_VALUES:
         return Goal([], z3.BoolVal(right == Var("g", left.type)))
@@ -225,7 +245,7 @@ def _transpose(left: Node, right: RuleTerm) -> Goal:
     if family is AxisPicture:
         return _transposed_axis(left, right)
     if family is PermutePicture:
-        return _transposed_permutation(left, right)
+        return _transposed_permutation(left, right, rank)
     return _transposed_reshape(left, right)
 
 
@@ -250,8 +270,8 @@ def _transposed_axis(left: Node, right: RuleTerm) -> Goal:
     return Goal(premises, claim)
 
 
-def _transposed_permutation(left: Node, right: RuleTerm) -> Goal:
-    picture = PermutePicture()
+def _transposed_permutation(left: Node, right: RuleTerm, rank: int | None) -> Goal:
+    picture = PermutePicture(rank)
     forward = picture.term(left)
     premises, picture.legal = picture.legal, []
     backward = picture.term(right)
@@ -272,7 +292,9 @@ def _transposed_reshape(left: Node, right: RuleTerm) -> Goal:
 
 def _of_skew(left: Node, right: RuleTerm) -> Goal:
     """Along `axis` and `by`: element (i, k) is made of (j, k) where j = i + step * k."""
-    backward = isinstance(right, Node) and right.op == "SKEW" and right.src == (Var("g", left.type),)
+    backward = (
+        isinstance(right, Node) and right.op == "SKEW" and right.src == (Var("g", left.type),)
+    )
     if not backward or not isinstance(left.arg, Name):
         raise NoMeaning("the transpose of a SKEW is a SKEW of g")
     assert isinstance(right, Node)
@@ -280,7 +302,7 @@ def _of_skew(left: Node, right: RuleTerm) -> Goal:
     if right.arg != expected:
         raise NoMeaning("the transpose of a SKEW has the arg skew_back(arg, shape)")
     i, j, k, step, size, old_size = z3.Ints("i j k step size old_size")
-    made_of = lambda a, b, by: b == a + by * k  # noqa: E731
+    made_of = lambda a, b, by: b == a + by * k
     inside = z3.And(0 <= i, i < size, 0 <= j, j < old_size)
     # skew_back is (axis, by, -step, the old size)
     return Goal([inside], made_of(i, j, step) == made_of(j, i, -step))

@@ -36,13 +36,15 @@ class Quotients(enum.Enum):
 class Integers:
     """The arithmetic; `known` collects what holds of the numbers it makes.
 
-    With NAMED quotients a goal is only right if every one of `divisors` is above zero.
+    With NAMED quotients a goal is only right if none of `divisors` is zero, and every one of
+    `positive_divisors` is above zero.
     """
 
     def __init__(self, quotients: Quotients) -> None:
         self.quotients = quotients
         self.known: list[Term] = []
         self.divisors: list[Term] = []
+        self.positive_divisors: list[Term] = []
         self._multiples = 0
         self._quotients: dict[tuple[int, int], tuple[Term, Term]] = {}
         self._keep: list[Term] = []  # ids of z3 terms are reused unless the terms live
@@ -90,7 +92,9 @@ class Integers:
             case Ops.NOT if dtype.kind is Kind.UNSIGNED:
                 return dtype.hi - args[0]
             case Ops.FLOORDIV if self.quotients is Quotients.NAMED:
-                return self.floor(*args)[0]  # by more than 0, so between x and 0 or -1: no wrapping
+                if dtype.kind is not Kind.INDEX:  # then it lies between x and 0 or -1: no wrapping
+                    self.positive_divisors.append(args[1])
+                return self.floor(*args)[0]
             case Ops.FLOORDIV:
                 return wrap_once(self.floor(*args)[0], dtype)
             case Ops.MOD:

@@ -1,13 +1,15 @@
-"""Goals about floor division of index terms, by instances of four lemmas.
+"""Goals about floor division of integers, by instances of five lemmas.
 
 Solvers are fickle about products and quotients. Here a quotient is an unknown function Q; a search
 brings every quotient to a normal form by lemmas, and its steps are handed to the solver as premises:
-- shift:  b > 0  =>  Q(b*m + r, b) = m + Q(r, b)
-- merge:  v > 0, w > 0  =>  Q(Q(x, v) + y, w) = Q(x + v*y, v*w)
-- zero:   b > 0  =>  Q(0, b) = 0
-- range:  b > 0  =>  0 <= x - b*Q(x, b) < b, and Q(x, b) lies between 0 (or -1) and x
+- shift:   b != 0         =>  Q(b*m + r, b) = m + Q(r, b)
+- merge:   v != 0, w > 0  =>  Q(Q(x, v) + y, w) = Q(x + v*y, v*w)
+- cancel:  k*b != 0       =>  Q(k*x, k*b) = Q(x, b)
+- zero:    b != 0         =>  Q(0, b) = 0
+- range:   b > 0  =>  0 <= x - b*Q(x, b) < b, and Q(x, b) lies between 0 (or -1) and x;
+           b < 0  =>  b < x - b*Q(x, b) <= 0
 Products that a premise says are equal are exchanged for each other, multiple by multiple. Each instance is a true statement about floor division, whatever the search does; the goals are that
-every divisor is above zero, that every quotient equals its normal form, and the claim itself with
+no divisor is zero, that every quotient equals its normal form, and the claim itself with
 normal forms in place of quotients.
 """
 
@@ -18,7 +20,7 @@ from typing import Any
 import z3
 
 from proofgrad.verify.encode import Goal
-from proofgrad.verify.encode_integers import QUOTIENT
+from proofgrad.verify.encode_integers import QUOTIENT, Integers
 from proofgrad.verify.semantics import NoMeaning
 
 Term = Any
@@ -27,9 +29,13 @@ Polynomial = dict[Monomial, int]
 MOST_STEPS = 200
 
 
-def goals_by_lemmas(goal: Goal, divisors: list[Term]) -> list[Goal]:
+def goals_by_lemmas(goal: Goal, arithmetic: Integers) -> list[Goal]:
     """The goals that together show `goal`, in which quotients are the function QUOTIENT."""
-    premises, conclusion, divisors = _eliminate(goal.premises, goal.conclusion, divisors)
+    nonzero = [divisor != 0 for divisor in arithmetic.divisors]
+    positive = [divisor > 0 for divisor in arithmetic.positive_divisors]
+    premises, conclusion, conditions = _eliminate(
+        goal.premises, goal.conclusion, [*nonzero, *positive]
+    )
     search = _Search(premises)
     known = list(premises)
     goals: list[Goal] = []
@@ -41,7 +47,7 @@ def goals_by_lemmas(goal: Goal, divisors: list[Term]) -> list[Goal]:
         goals.append(Goal([*known, *search.instances], quotient == normal))
         known.append(quotient == normal)
         pairs.append((quotient, normal))
-    goals += [Goal([*known, *search.instances], divisor > 0) for divisor in divisors]
+    goals += [Goal([*known, *search.instances], condition) for condition in conditions]
     claim = _expanded(z3.substitute(conclusion, *pairs))
     assumed = [_expanded(z3.substitute(premise, *pairs)) for premise in premises]
     goals.append(Goal([*assumed, *search.ranges, *search.exchanges], claim))
@@ -54,7 +60,7 @@ def _expanded(term: Term) -> Term:
 
 
 def _eliminate(
-    premises: list[Term], conclusion: Term, divisors: list[Term]
+    premises: list[Term], conclusion: Term, conditions: list[Term]
 ) -> tuple[list[Term], Term, list[Term]]:
     """Put e for v wherever a premise says v == e, for a variable v that is not in e."""
     rest = list(premises)
@@ -64,11 +70,11 @@ def _eliminate(
             if found is not None:
                 break
         else:
-            return rest, conclusion, divisors
+            return rest, conclusion, conditions
         del rest[number]
         rest = [z3.substitute(p, found) for p in rest]
         conclusion = z3.substitute(conclusion, found)
-        divisors = [z3.substitute(d, found) for d in divisors]
+        conditions = [z3.substitute(c, found) for c in conditions]
 
 
 def _definition(premise: Term) -> tuple[Term, Term] | None:
@@ -201,10 +207,11 @@ class _Search:
             raise NoMeaning("too many steps of lemmas")
         if len(b) == 1:
             if not a:
-                self._instance(QUOTIENT(self.term(a), self.term(b)) == 0, self.term(b) > 0)
+                self._instance(QUOTIENT(self.term(a), self.term(b)) == 0, self.term(b) != 0)
                 return {}
             found = self._shift(a, b)
             found = found if found is not None else self._merge(a, b)
+            found = found if found is not None else self._cancel(a, b)
             if found is not None:
                 return found
         return self._range(a, b)
@@ -223,7 +230,7 @@ class _Search:
             return None
         ta, tb, tm, tr = [self.term(p) for p in (a, b, multiple, rest)]
         same = QUOTIENT(ta, tb) == tm + QUOTIENT(tr, tb)
-        self._instance(same, tb > 0, ta == tb * tm + tr)
+        self._instance(same, tb != 0, ta == tb * tm + tr)
         return _sum([multiple, self._quotient(rest, b)])
 
     def _merge(self, a: Polynomial, b: Polynomial) -> Polynomial | None:
@@ -239,18 +246,35 @@ class _Search:
             ta, tb, ty, tna, tnb = [self.term(p) for p in (a, b, y, new_a, new_b)]
             same = QUOTIENT(ta, tb) == QUOTIENT(tna, tnb)
             identities = (ta == inner + ty, tna == x + v * ty, tnb == v * tb)
-            self._instance(same, v > 0, tb > 0, *identities)
+            self._instance(same, v != 0, tb > 0, *identities)
             return self._quotient(new_a, new_b)
+        return None
+
+    def _cancel(self, a: Polynomial, b: Polynomial) -> Polynomial | None:
+        """Atoms that the divisor shares with every part of the dividend leave both."""
+        ((divisor, factor),) = b.items()
+        for key in divisor:
+            if not all(key in monomial for monomial in a):
+                continue
+            common = {(key,): 1}
+            less = {_without(m, (key,)) or (): k for m, k in a.items()}
+            lesser = {_without(divisor, (key,)) or (): factor}
+            ta, tb, tk, tna, tnb = [self.term(p) for p in (a, b, common, less, lesser)]
+            same = QUOTIENT(ta, tb) == QUOTIENT(tna, tnb)
+            self._instance(same, tb != 0, ta == tk * tna, tb == tk * tnb)
+            return self._quotient(less, lesser)
         return None
 
     def _range(self, a: Polynomial, b: Polynomial) -> Polynomial:
         ta, tb = self.term(a), self.term(b)
         quotient = QUOTIENT(ta, tb)
         rest = _expanded(ta - tb * quotient)
-        size = z3.If(ta >= 0, z3.And(0 <= quotient, quotient <= ta), z3.And(ta <= quotient, quotient < 0))
-        within = z3.Implies(tb > 0, z3.And(0 <= rest, rest < tb, size))
-        self.instances.append(within)
-        self.ranges.append(within)
+        from_above = z3.And(0 <= quotient, quotient <= ta)
+        size = z3.If(ta >= 0, from_above, z3.And(ta <= quotient, quotient < 0))
+        above = z3.Implies(tb > 0, z3.And(0 <= rest, rest < tb, size))
+        below = z3.Implies(tb < 0, z3.And(tb < rest, rest <= 0))
+        self.instances += [above, below]
+        self.ranges += [above, below]
         return self._atom(quotient)
 
     def _instance(self, conclusion: Term, *conditions: Term) -> None:
@@ -272,9 +296,7 @@ def _scaled(polynomial: Polynomial, by: int) -> Polynomial:
 
 
 def _product(a: Polynomial, b: Polynomial) -> Polynomial:
-    terms = [
-        {tuple(sorted(m + n)): j * k} for m, j in a.items() for n, k in b.items()
-    ]
+    terms = [{tuple(sorted(m + n)): j * k} for m, j in a.items() for n, k in b.items()]
     return _sum(terms)
 
 

@@ -108,21 +108,24 @@ class _LoopEncoder(Encoder):
         }
 
     def term(self, term: RuleTerm) -> Term:
-        if isinstance(term, Var | Const) and not self.inside and term.name not in self.independent:
-            if self._depends(term.name):
-                raise NoMeaning(f"{term.name} may depend on the loops, and is used outside of them")
+        if isinstance(term, Var | Const) and not self.inside and self._depends(term.name):
+            raise NoMeaning(f"{term.name} may depend on the loops, and is used outside of them")
         return super().term(term)
 
     def _depends(self, name: str) -> bool:
         left = self.case.rule.left
-        return isinstance(left, Node) and len(left.src) > 1 and name in _variable_names(left.src[0])
+        if name in self.independent or not isinstance(left, Node) or len(left.src) < 2:
+            return False
+        return name in _variable_names(left.src[0])
 
     def node(self, term: Node, dtype: Any) -> Term:
         if term.op != "REDUCE":
             return super().node(term, dtype)
         op = _operation(term)
-        if self.inside or len(term.src) != 2:
-            raise NoMeaning("a reduction in a reduction")
+        left = self.case.rule.left
+        assert isinstance(left, Node)
+        if self.inside or len(term.src) != 2 or term.src[1] != left.src[1]:
+            raise NoMeaning("a reduction in a reduction, or over other loops")
         if self.step == "identity":
             return _identity(self, op, dtype)
         if self.step == "leaf":

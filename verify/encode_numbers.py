@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 import z3
 
@@ -29,7 +29,7 @@ class Wide:
     hi: int
 
 
-Number = Union[Wide, Term]
+Number = Wide | Term
 
 
 def of_value(value: Term, dtype: DType) -> Number:
@@ -52,7 +52,7 @@ def of_value(value: Term, dtype: DType) -> Number:
             raise NoMeaning(f"a {dtype.name} is not a number")
 
 
-def literal(value: int | float | bool, like: str) -> Number:
+def literal(value: float | bool, like: str) -> Number:
     """A number written in a rule; `like` is "wide", "int" or "float"."""
     if isinstance(value, bool):
         return z3.BoolVal(value)

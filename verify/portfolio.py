@@ -17,10 +17,10 @@ import z3
 
 from proofgrad.core.ir.dtypes import DType, Kind
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.rewrite.rule import Apply, Calc, Name, Node, RuleKind
+from proofgrad.core.rewrite.rule import Apply, Name, Node, RuleKind
 from proofgrad.verify import sample
 from proofgrad.verify.encode import Bits, Goal, containment, equality, ring_equality
-from proofgrad.verify.encode_integers import Integers, Quotients
+from proofgrad.verify.encode_integers import QUOTIENT, Integers, Quotients
 from proofgrad.verify.encode_lemmas import goals_by_lemmas
 from proofgrad.verify.encode_opaque import without_products
 from proofgrad.verify.encode_types import Case
@@ -48,18 +48,23 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One way to show a case; `exact` if a model of its goal is a claim about the rule itself."""
+    """One way to decide a case.
+
+    `exact`: a model of its goal is a claim about the rule itself. `proves`: its goals are all of
+    the rule, not a part of it that is only there to be refuted.
+    """
 
     method: str
     plan: Plan
     timeout_ms: int
     exact: bool
+    proves: bool = True
 
 
 def decide(case: Case, attempts: Sequence[Attempt] | None = None) -> Decision:
     """Prove or refute a case, or say why neither worked."""
     start = time.perf_counter()
-    if case.rule.kind is RuleKind.REWRITE and attempts is None and sample.can_sample(case.rule):
+    if sample.can_sample(case.rule):
         outcome = sample.refute_by_sampling(case, DRAWS)
         if outcome is not None:
             return Decision(REFUTED, "sampling", _since(start), "", outcome)
@@ -74,7 +79,7 @@ def decide(case: Case, attempts: Sequence[Attempt] | None = None) -> Decision:
 
 def can_fire(case: Case) -> bool:
     """Whether some values meet the conditions: a rule that never fires proves nothing."""
-    if sample.can_sample(case.rule) and case.rule.kind is RuleKind.REWRITE:
+    if sample.can_sample(case.rule):
         for values in sample.smallest_first(case, 500):
             if sample.attempt(case, values) is not None:
                 return True
@@ -100,9 +105,11 @@ def _try(case: Case, attempt: Attempt) -> tuple[str, str, Outcome | None]:
     except NoMeaning as error:
         return OPEN, str(error), None
     for goal in goals:
-        dtypes = {str(value): dtype for value, dtype in goal.variables.values()}
+        explains = sample.can_sample(case.rule) or case.domain == "tensor"
+        wanted = goal.variables if explains else {}
+        shown = [(name, value, dtype) for name, (value, dtype) in wanted.items()]
         try:
-            answer = ask(goal.text(), attempt.timeout_ms, dtypes)
+            answer = ask(goal.text(), attempt.timeout_ms, shown)
         except z3.Z3Exception as error:
             return OPEN, f"the solver refused the goal ({error})", None
         if answer.verdict == PROVED:
@@ -112,30 +119,30 @@ def _try(case: Case, attempt: Attempt) -> tuple[str, str, Outcome | None]:
         if answer.verdict == REFUTED:
             return OPEN, "does not follow", None
         return OPEN, f"no answer in {attempt.timeout_ms / 1000:g} s", None
-    return PROVED, "", None
+    return (PROVED, "", None) if attempt.proves else (OPEN, "holds there", None)
 
 
 def _confirm(case: Case, goal: Goal, model: dict[str, Any]) -> tuple[str, str, Outcome | None]:
     """A model of the solver refutes only if the reference interpreter agrees."""
-    if case.rule.kind is not RuleKind.REWRITE or not sample.can_sample(case.rule):
+    if not sample.can_sample(case.rule):
         shown = ", ".join(f"{name} = {value}" for name, value in model.items())
-        return REFUTED, f"fails for {shown}", None
-    values = {name: model[str(value)] for name, (value, _) in goal.variables.items()}
-    outcome = sample.attempt(case, values)
+        return REFUTED, f"fails for {shown}" if shown else "fails", None
+    outcome = sample.attempt(case, model)
     if outcome is not None and outcome.differs:
         return REFUTED, "", outcome
-    return OPEN, f"the solver's counterexample {values} could not be reproduced", None
+    return OPEN, f"the solver's counterexample {model} could not be reproduced", None
 
 
 # -- which ways, in which order ---------------------------------------------------------------------
 
 
 def _attempts(case: Case) -> Iterator[Attempt]:
-    goal_of = containment if case.rule.kind is RuleKind.BOUNDS else equality
     ops, dtypes = _used(case)
     kinds = {dtype.kind for dtype in dtypes}
     integral = Kind.FLOAT not in kinds
-    arithmetic = bool(ops & _HARD_ON_BITS) or Kind.INDEX in kinds
+    bounds = case.rule.kind is RuleKind.BOUNDS
+    goal_of = containment if bounds else equality
+    arithmetic = bounds or bool(ops & _HARD_ON_BITS) or Kind.INDEX in kinds
 
     def bits(case: Case) -> list[Goal]:
         return [goal_of(case, Bits())]
@@ -154,7 +161,11 @@ def _attempts(case: Case) -> Iterator[Attempt]:
         goal = goal_of(case, arithmetic)
         if not arithmetic.divisors:
             raise NoMeaning("no division")
-        return goals_by_lemmas(goal, arithmetic.divisors)
+        # A divisor without quotients in it may be zero: that case is a goal of its own.
+        own_divisors = _without_quotients(arithmetic.divisors)
+        goal = Goal([*goal.premises, *[d != 0 for d in own_divisors]], goal.conclusion)
+        zero = [_with(goal_of(case, Integers(Quotients.SOLVER)), d == 0) for d in own_divisors]
+        return [*goals_by_lemmas(goal, arithmetic), *zero]
 
     def signs(case: Case) -> list[Goal]:
         return _split_signs(goal_of(case, Integers(Quotients.FRESH)))
@@ -178,7 +189,7 @@ def _attempts(case: Case) -> Iterator[Attempt]:
         Attempt("bits", bits, SHORT_MS, exact=True),
     ]
     if integral and arithmetic:
-        if case.rule.kind is RuleKind.REWRITE and Kind.INDEX not in kinds:
+        if not bounds and Kind.INDEX not in kinds:
             yield from on_ring
             yield from on_opaque
         yield from on_integers
@@ -208,8 +219,6 @@ def _used(case: Case) -> tuple[set[Ops], set[DType]]:
         if isinstance(term, Node):
             ops.add(Ops[term.op])
             terms += term.src
-        if isinstance(term, Calc):
-            terms += []
         if term.type != "ranges":
             dtypes.add(case.dtype(term.type))
     return ops, dtypes
@@ -251,6 +260,24 @@ def _each(goal: Goal, choices: Choices) -> list[Goal]:
     if len(goals) > MOST_SPLITS:
         raise NoMeaning(f"{len(goals)} cases are too many")
     return goals
+
+
+def _with(goal: Goal, premise: Any) -> Goal:
+    return Goal([*goal.premises, premise], goal.conclusion)
+
+
+def _without_quotients(divisors: Sequence[Any]) -> list[Any]:
+    """The different divisors in which no quotient stands, and which are no numbers."""
+    found = {d.get_id(): d for d in divisors if not _has_quotient(d) and not z3.is_int_value(d)}
+    return list(found.values())
+
+
+def _has_quotient(term: Any) -> bool:
+    return (
+        z3.is_app_of(term, z3.Z3_OP_UNINTERPRETED)
+        and term.decl().eq(QUOTIENT)
+        or any(_has_quotient(part) for part in term.children())
+    )
 
 
 def _split_signs(goal: Goal) -> list[Goal]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
+from typing import Self
 
 SECONDS_BETWEEN_LINES = 15.0
 
@@ -21,7 +22,7 @@ class Progress:
         self._task = None
         self._last_line = time.monotonic()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn

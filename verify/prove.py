@@ -14,9 +14,9 @@ from typing import Any
 
 from proofgrad.core.rewrite.rule import Calc, Rule, RuleKind
 from proofgrad.verify.encode_types import Case, cases
-from proofgrad.verify.prove_laws import attempts_for
 from proofgrad.verify.portfolio import Decision, can_fire, decide
-from proofgrad.verify.solve import OPEN, REFUTED
+from proofgrad.verify.prove_laws import attempts_for
+from proofgrad.verify.solve import OPEN, PROVED, REFUTED
 
 CASES_A_TASK = 6  # enough to keep processes busy, few enough to stop soon after a refutation
 
@@ -85,9 +85,7 @@ def _chunks(items: list[Case]) -> Iterator[list[Case]]:
         yield items[start : start + CASES_A_TASK]
 
 
-def _run(
-    tasks: list[list[Case]], processes: int
-) -> Iterable[list[tuple[Case, Decision]]]:
+def _run(tasks: list[list[Case]], processes: int) -> Iterable[list[tuple[Case, Decision]]]:
     if processes == 1 or len(tasks) <= 1:
         yield from map(_decide_all, tasks)
         return
@@ -97,12 +95,12 @@ def _run(
 
 
 def _decide_all(task: list[Case]) -> list[tuple[Case, Decision]]:
-    """The decisions on some cases of one rule; after a refutation the others do not matter."""
+    """The decisions on some cases of one rule; after one that fails the others do not matter."""
     decisions = []
     for case in task:
         decision = decide(case, attempts_for(case))
         decisions.append((case, decision))
-        if decision.verdict == REFUTED:
+        if decision.verdict != PROVED:
             break
     return decisions
 

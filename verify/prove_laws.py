@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from proofgrad.core.rewrite.rule import RuleKind
 from proofgrad.verify.encode import Goal
-from proofgrad.verify.encode_axes import law_of_tensors
-from proofgrad.verify.encode_derivative import law_of_derivatives
+from proofgrad.verify.encode_axes import law_of_small_tensors, law_of_tensors
+from proofgrad.verify.encode_derivative import law_of_derivatives, law_of_small_derivatives
 from proofgrad.verify.encode_loops import law_of_loops, law_of_wrapping_loops
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.portfolio import LONG_MS, SHORT_MS, Attempt, split_bools
@@ -19,10 +19,16 @@ from proofgrad.verify.portfolio import LONG_MS, SHORT_MS, Attempt, split_bools
 def attempts_for(case: Case) -> Sequence[Attempt] | None:
     """The ways to prove a case that is not about single values; None for those that are."""
     if case.rule.kind is RuleKind.COTANGENT:
-        return [Attempt("derivative", law_of_derivatives, LONG_MS, exact=True)]
+        return [
+            Attempt("rank 3", law_of_small_derivatives, SHORT_MS, exact=True, proves=False),
+            Attempt("derivative", law_of_derivatives, LONG_MS, exact=True),
+        ]
     match case.domain:
         case "tensor":
-            return [Attempt("axis by axis", law_of_tensors, LONG_MS, exact=True)]
+            return [
+                Attempt("rank 3", law_of_small_tensors, SHORT_MS, exact=True, proves=False),
+                Attempt("axis by axis", law_of_tensors, LONG_MS, exact=True),
+            ]
         case "loop":
             return [
                 Attempt("induction on a ring", law_of_wrapping_loops, SHORT_MS, exact=False),

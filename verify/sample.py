@@ -1,7 +1,8 @@
 """Rules on concrete values: refutes most wrong rules in milliseconds and explains counterexamples.
 
 Owns: the value of the terms and conditions of a rule on given values, computed by the reference
-interpreter (core/ir/evaluate.py), and the choice of values to try. Does not own: proofs.
+interpreter (core/ir/evaluate.py), and the choice of values to try. A rule about a loop is tried on
+loops of no, one or two iterations. Does not own: proofs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, as_constant, dtypes, round_float
-from proofgrad.core.ir.evaluate import evaluate
+from proofgrad.core.ir.evaluate import evaluate, identity
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from proofgrad.core.rewrite.functions import NUMBER_FUNCTIONS, TYPED_OPS
 from proofgrad.core.rewrite.rule import (
@@ -28,6 +29,8 @@ from proofgrad.core.rewrite.rule import (
     Node,
     Num,
     Rule,
+    RuleKind,
+    Text,
     Var,
 )
 from proofgrad.core.rewrite.rule import Term as RuleTerm
@@ -39,6 +42,13 @@ Bounds = dict[str, tuple[int, int]]  # the facts lo and hi of a variable; else i
 
 class NotFiring(Exception):
     """The rule does not fire on these values, or they cannot be tried."""
+
+
+class Several(tuple[Value, ...]):
+    """The values of a variable in the iterations of a loop."""
+
+    def __repr__(self) -> str:
+        return f"{', '.join(map(repr, self))} in turn" if self else "nothing (no iterations)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +80,7 @@ def variables(rule: Rule) -> dict[str, str]:
     terms: list[Any] = [rule.left]
     while terms:
         term = terms.pop()
-        if isinstance(term, Var | Const):
+        if isinstance(term, Var | Const) and term.type != "ranges":
             found.setdefault(term.name, term.type)
         if isinstance(term, Node):
             terms += reversed(term.src)
@@ -78,19 +88,21 @@ def variables(rule: Rule) -> dict[str, str]:
 
 
 def can_sample(rule: Rule) -> bool:
-    """Whether the rule is about single values, without views."""
-    if rule.views:
+    """Whether the rule rewrites single values or loops over them, without views."""
+    if rule.views or rule.kind is not RuleKind.REWRITE:
         return False
     terms: list[Any] = [rule.left, *rule.right]
     while terms:
         term = terms.pop()
         if isinstance(term, Node):
-            if Ops[term.op] not in ELEMENTWISE:
+            if Ops[term.op] not in ELEMENTWISE and not _is_loop(term):
                 return False
             terms += term.src
-        elif isinstance(term, Var) and term.type == "ranges":
-            return False
     return True
+
+
+def _is_loop(term: Any) -> bool:
+    return isinstance(term, Node) and term.op == "REDUCE" and isinstance(term.arg, Text)
 
 
 class Trial:
@@ -102,6 +114,7 @@ class Trial:
         self.bounds = bounds or {}
         names = variables(case.rule)
         self.dtypes = {name: case.dtype(kind) for name, kind in names.items()}
+        self._iteration: int | None = None
 
     def run(self) -> Outcome:
         """Both sides. Raises: NotFiring if a condition is false or a constant does not fit."""
@@ -115,10 +128,11 @@ class Trial:
         return Outcome(self.values, self.bounds, left, self.term(right_side))
 
     def term(self, term: RuleTerm) -> Value:
+        """The value of a term. Raises: NotFiring."""
         dtype = self.case.dtype(term.type)
         match term:
             case Var(name, _) | Const(name, _):
-                return self.values[name]
+                return self._value(name)
             case Lit(value, _):
                 return _constant(value, dtype)
             case Calc(value, _, "wrap"):
@@ -134,11 +148,13 @@ class Trial:
             case Num(value):
                 return value
             case Name(name):
-                return self.values[name]
+                return self._value(name)
             case Apply(("lo" | "hi") as side, (about,)):
                 return self._bound(side, about)
             case Apply("finite", (Fact(term),)):
                 return math.isfinite(self.term(term))
+            case Apply("independent", (Fact(term), _)):
+                return not _varies(term, self.values)
             case Apply(function, args):
                 truth = type_condition(expr, self.case)
                 if truth is not None:
@@ -149,10 +165,34 @@ class Trial:
             case _:
                 raise NotFiring
 
+    def _value(self, name: str) -> Value:
+        value = self.values[name]
+        if not isinstance(value, Several):
+            return value
+        if self._iteration is None:
+            raise NotFiring
+        return value[self._iteration]
+
     def _node(self, term: Node, dtype: DType) -> Value:
+        if _is_loop(term):
+            return self._loop(term, dtype)
         args = [self.term(source) for source in term.src]
         src_dtypes = [self.case.dtype(source.type) for source in term.src]
         return evaluate(Ops[term.op], dtype, args, src_dtypes)
+
+    def _loop(self, term: Node, dtype: DType) -> Value:
+        """A reduction in order. Over no loops at all it has one iteration."""
+        if self._iteration is not None or dtype.is_bool or not isinstance(term.arg, Text):
+            raise NotFiring
+        op = Ops[term.arg.value]
+        total = identity(op, dtype)
+        if len(term.src) == 1:
+            return evaluate(op, dtype, (total, self.term(term.src[0])), (dtype, dtype))
+        lengths = {len(v) for v in self.values.values() if isinstance(v, Several)}
+        for self._iteration in range(max(lengths, default=1)):
+            total = evaluate(op, dtype, (total, self.term(term.src[0])), (dtype, dtype))
+        self._iteration = None
+        return total
 
     def _bound(self, side: str, about: Expr) -> int:
         if isinstance(about, Fact) and isinstance(about.term, Var | Const):
@@ -169,7 +209,7 @@ class Trial:
             case Num(value):
                 return _constant(value, dtype), dtype
             case Name(name):
-                return self.values[name], self.dtypes[name]
+                return self._value(name), self.dtypes[name]
             case Apply(function, (value, Name(target))) if function in ("cast", "bitcast"):
                 to_type = self.case.dtype(target)
                 inner, source = self._at_type(value, dtype)
@@ -203,6 +243,12 @@ def _exactly(value: Any, dtype: DType) -> Value:
     return _constant(value, dtype)
 
 
+def _varies(term: Any, values: dict[str, Value]) -> bool:
+    if isinstance(term, Node):
+        return any(_varies(source, values) for source in term.src)
+    return isinstance(term, Var | Const) and isinstance(values.get(term.name), Several)
+
+
 # -- which values to try ----------------------------------------------------------------------------
 
 
@@ -228,12 +274,16 @@ def _simple_floats(dtype: DType) -> list[float]:
     near = [0.0, 1.0, -1.0, -0.0, 2.0, 0.5, -0.5, 1.5, 3.0, math.inf, -math.inf, math.nan]
     rough = [0.1, 10.0, -2.0, 1e-3, 1e3, 7.0, 255.0, 300.0, 1e10, -1e10, 1e30, 1e-30, 1e-10]
     wide = [round_float(v, dtype) for v in rough]
-    smallest = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149}
-    largest = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38}
-    edges = [smallest.get(dtype.name, 5e-324), largest.get(dtype.name, 1.7976931348623157e308)]
-    if dtype is dtypes.float32:
-        edges[1] = 3.4028234663852886e38
-    return near + [v for v in wide if v not in near] + edges
+    smallest, largest = _FLOAT_EDGES[dtype.name]
+    return near + [v for v in wide if v not in near] + [smallest, largest]
+
+
+_FLOAT_EDGES = {
+    "float16": (2.0**-24, 65504.0),
+    "bfloat16": (2.0**-133, 2.0**128 - 2.0**120),
+    "float32": (2.0**-149, 2.0**128 - 2.0**104),
+    "float64": (5e-324, 1.7976931348623157e308),
+}
 
 
 def random_value(dtype: DType, source: random.Random) -> Value:
@@ -257,19 +307,42 @@ def refute_by_sampling(case: Case, draws: int) -> Outcome | None:
     """A failing choice among `draws` random ones (a fixed seed: the same in every run)."""
     source = random.Random(f"{case}")
     names = variables(case.rule)
+    looped = _in_loops(case.rule)
     for _ in range(draws):
-        values = {name: random_value(case.dtype(kind), source) for name, kind in names.items()}
+        times = source.randint(0, 2)
+        values: dict[str, Value] = {}
+        for name, kind in names.items():
+            dtype = case.dtype(kind)
+            values[name] = (
+                Several(random_value(dtype, source) for _ in range(times))
+                if name in looped
+                else random_value(dtype, source)
+            )
         outcome = attempt(case, values, _loosened(case, values, source))
         if outcome is not None and outcome.differs:
             return outcome
     return None
 
 
+def _in_loops(rule: Rule) -> set[str]:
+    """Variables of the body of a loop that no condition says to be independent of it."""
+    if not _is_loop(rule.left) or len(rule.left.src) < 2:  # type: ignore[union-attr]
+        return set()
+    free = {
+        term.name
+        for c in rule.where
+        if isinstance(c, Apply) and c.function == "independent"
+        for term in [getattr(c.args[0], "term", None)]
+        if isinstance(term, Var | Const)
+    }
+    return set(variables(rule)) - free
+
+
 def _loosened(case: Case, values: dict[str, Value], source: random.Random) -> Bounds:
     """Bounds around integer values, often tight."""
     bounds: Bounds = {}
     for name, value in values.items():
-        if isinstance(value, float) or source.random() < 0.6:
+        if isinstance(value, float | Several) or source.random() < 0.6:
             continue
         dtype = case.dtype(variables(case.rule)[name])
         low, high = int(value) - source.randint(0, 3), int(value) + source.randint(0, 3)
@@ -283,14 +356,15 @@ def attempt(case: Case, values: dict[str, Value], bounds: Bounds | None = None) 
     """Both sides on these values; None if the rule does not fire."""
     try:
         return Trial(case, values, bounds).run()
-    except (NotFiring, OverflowError):
+    except (NotFiring, OverflowError, ValueError):
         return None
 
 
 def smallest_first(case: Case, limit: int) -> Iterator[dict[str, Value]]:
     """Choices of simple values, those with simple values everywhere first, at most `limit`."""
     names = variables(case.rule)
-    lists = [simple_values(case.dtype(kind)) for kind in names.values()]
+    looped = _in_loops(case.rule)
+    lists = [_choices(case.dtype(kind), name in looped) for name, kind in names.items()]
     deepest = max([len(values) for values in lists], default=0)
     count = 0
     for depth in range(deepest):
@@ -302,3 +376,27 @@ def smallest_first(case: Case, limit: int) -> Iterator[dict[str, Value]]:
             count += 1
             if count >= limit:
                 return
+
+
+def simplified(case: Case, known: Outcome) -> Outcome:
+    """A failing choice near `known` with simpler values, one variable at a time."""
+    names = variables(case.rule)
+    looped = _in_loops(case.rule)
+    for name, kind in names.items():
+        for value in _choices(case.dtype(kind), name in looped):
+            if same_value(value, known.values[name]):
+                break
+            bounds = {other: b for other, b in known.bounds.items() if other != name}
+            outcome = attempt(case, {**known.values, name: value}, bounds)
+            if outcome is not None and outcome.differs:
+                known = outcome
+                break
+    return known
+
+
+def _choices(dtype: DType, looped: bool) -> list[Value]:
+    values = simple_values(dtype)
+    if not looped:
+        return values
+    few = values[:8]
+    return [Several(), *[Several((v,)) for v in few], *map(Several, itertools.product(few, few))]

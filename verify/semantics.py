@@ -49,7 +49,7 @@ def sort_of(dtype: DType) -> Any:
             assert_never(dtype.kind)
 
 
-def constant(dtype: DType, value: int | float | bool) -> Term:
+def constant(dtype: DType, value: float | bool) -> Term:
     """The SMT constant of a Python value. Raises: NoMeaning if an integer does not fit."""
     match dtype.kind:
         case Kind.BOOL:
@@ -111,9 +111,7 @@ def number(value: Term, dtype: DType) -> Term:
             raise NoMeaning(f"a {dtype.name} is not an integer")
 
 
-def _look_up(
-    table: dict[Ops, Callable[..., Term]], op: Ops, dtype: DType
-) -> Callable[..., Term]:
+def _look_up(table: dict[Ops, Callable[..., Term]], op: Ops, dtype: DType) -> Callable[..., Term]:
     found = table.get(op)
     if found is None:
         raise NoMeaning(f"{op.name} is not defined on {dtype.name}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import z3
@@ -25,14 +26,30 @@ class Answer:
     model: dict[str, Any]
 
 
-def ask(text: str, timeout_ms: int, dtypes: dict[str, DType] | None = None) -> Answer:
-    """What z3 says to an SMT-LIB text within `timeout_ms`."""
+def ask(text: str, timeout_ms: int, shown: Sequence[tuple[str, Any, DType]] = ()) -> Answer:
+    """What z3 says to an SMT-LIB text within `timeout_ms`.
+
+    `shown`: name, term and type of what a model is to give a value for; without it, every constant
+    gets its value as text.
+    """
+    return Answer(*_ask(text, timeout_ms, tuple(shown)))
+
+
+@lru_cache(maxsize=256)
+def _ask(
+    text: str, timeout_ms: int, shown: tuple[tuple[str, Any, DType], ...]
+) -> tuple[str, dict[str, Any]]:
+    """Rules that do not depend on a type have the same text at each: it is asked once."""
     solver = z3.Solver()
     solver.set("timeout", timeout_ms)
     solver.from_string(text)
     verdict = str(solver.check())
-    model = _values(solver.model(), dtypes or {}) if verdict == REFUTED else {}
-    return Answer(verdict, model)
+    if verdict != REFUTED:
+        return verdict, {}
+    model = solver.model()
+    if not shown:
+        return verdict, {str(d): str(model[d]) for d in model.decls() if d.arity() == 0}
+    return verdict, {name: _value(model.eval(term), dtype) for name, term, dtype in shown}
 
 
 def text_of(assertions: Sequence[Any]) -> str:
@@ -42,24 +59,17 @@ def text_of(assertions: Sequence[Any]) -> str:
     return str(solver.to_smt2())
 
 
-def _values(model: Any, dtypes: dict[str, DType]) -> dict[str, Any]:
-    """Values of the constants named in `dtypes`; those that do not matter get 0."""
-    by_name = {d.name(): model[d] for d in model.decls() if d.arity() == 0}
-    return {name: _value(by_name.get(name), dtype) for name, dtype in dtypes.items()}
-
-
 def _value(value: Any, dtype: DType) -> Any:
+    """The Python value; 0 for what does not matter, which the model leaves as it is."""
     match dtype.kind:
         case Kind.BOOL:
-            return value is not None and z3.is_true(value)
+            return z3.is_true(value)
         case Kind.FLOAT:
-            return 0.0 if value is None else _float(value, dtype)
-        case _ if value is None:
-            return 0
-        case Kind.SIGNED if z3.is_bv(value):
+            return _float(value, dtype) if z3.is_fp_value(value) else 0.0
+        case Kind.SIGNED if z3.is_bv_value(value):
             return value.as_signed_long()
         case _:
-            return value.as_long()
+            return value.as_long() if z3.is_int_value(value) or z3.is_bv_value(value) else 0
 
 
 def _float(value: Any, dtype: DType) -> float:

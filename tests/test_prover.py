@@ -1,0 +1,239 @@
+"""The prover: right rules are proved, wrong ones refuted, and its own lemmas are true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+import z3
+
+from proofgrad.core.rewrite.rule import Apply, Name, Num, Rule
+from proofgrad.rules.library import PROOFS, rule_file
+from proofgrad.verify import semantics
+from proofgrad.verify.counterexample import explain
+from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.encode_types import cases
+from proofgrad.verify.prove import Result, prove_rules
+
+REFUTED_FILES = sorted((PROOFS / "refuted").glob("*.rules"))
+
+
+def prove(text: str) -> list[Result]:
+    return prove_rules(parse_rules(text, check_order=False).rules, processes=1)
+
+
+def verdict(text: str) -> str:
+    (result,) = prove(text)
+    return result.verdict
+
+
+def library_rule(full_name: str) -> Rule:
+    ruleset, name = full_name.split(".")
+    rules = parse_rules(rule_file(ruleset).read_text(), ruleset).rules
+    return next(rule for rule in rules if rule.name == name)
+
+
+# -- right and wrong rules ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", REFUTED_FILES, ids=lambda path: path.stem)
+def test_rules_known_to_be_wrong_are_refuted(path: Path) -> None:
+    results = prove_rules(parse_rules(path.read_text(), path.name, check_order=False).rules)
+    assert {r.rule.name: r.verdict for r in results if r.verdict != "refuted"} == {}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "rule nested over index: x // c // d => x // {c * d}  where c > 0, d > 0",
+        "rule nested over int: x // c // d => x // {c * d}  where c > 0, d > 0",
+        "rule less over index: x + c1 < c2 => x < {c2 - c1}",
+        "rule minus_zero over float: x + -0.0 => x",
+        "rule div_of_mod over index: x % c // d => x // d % {c // d}  where d > 0, c > 0, divides(d, c)",
+        "rule min_of_difference over index: min(c1 + -x, c2) => c1 + -max(x, {c1 - c2})",
+        "rule mod_of_sum over index: (x*c1 + y) % c2 => x % {c2 // c1} * c1 + y"
+        + "  where c1 > 0, c2 > 0, divides(c1, c2), 0 <= y, y < c1",
+        "rule sum_of_sum (T in int) over loop: sum[R](x + y) => sum[R](x) + sum[R](y)",
+        "rule branch over int: where(p, where(q, x, y), y) => where(p & q, x, y)",
+        "rule shift over unsigned: truncdiv(x, 4) => x >> 2",
+        "rule permutes over tensor: permute(permute(x, p), q) => permute(x, compose(p, q))",
+        "cotangent expand over derivative: expand(x, s), g => sum[expanded_axes(shape(x), s)](g)",
+        "bounds add over int: x + y in [lo(x) + lo(y), hi(x) + hi(y)]",
+    ],
+    ids=lambda rule: rule.split(":")[0],
+)
+def test_right_forms_of_wrong_rules_are_proved(rule: str) -> None:
+    assert verdict(f"ruleset right over int {rule}") == "proved"
+
+
+def test_a_rule_that_can_never_fire_is_not_proved() -> None:
+    text = "ruleset never over int rule impossible: x + c => x where c > 0, c < 0"
+    (result,) = prove(text)
+    assert (result.verdict, "meet its conditions" in result.reason) == ("unknown", True)
+
+
+def test_a_function_known_only_by_name_proves_nothing_about_its_values() -> None:
+    assert verdict("ruleset f over float rule zero: sin(0.0) + x => x") != "proved"
+
+
+def test_a_law_of_values_may_not_remove_what_detach_does() -> None:
+    assert verdict("ruleset t over tensor rule lost: detach(x) => x") == "unknown"
+    assert verdict("ruleset t over tensor rule lost: contiguous(x) => x") == "unknown"
+
+
+def test_a_reduction_of_one_float_is_not_its_element() -> None:
+    text = "ruleset t over tensor rule none (T in float): sum[a](x) => x where is_empty(a)"
+    assert verdict(text) != "proved"
+
+
+def test_a_value_that_may_change_in_the_loop_cannot_leave_it() -> None:
+    text = "ruleset t over loop rule out (T in int): sum[R](x * y) => sum[R](x) * y"
+    assert verdict(text) != "proved"
+
+
+def test_a_sum_over_repeated_elements_is_not_a_sum() -> None:
+    text = "ruleset t over tensor rule r (T in int): sum[a](expand(x, s)) => sum[a](x)"
+    assert verdict(text) != "proved"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cotangent sub over derivative: x + y, g => g, -g",
+        "cotangent sqrt over derivative: sqrt(x), g => g / sqrt(x)",
+        "cotangent exp2 over derivative: exp2(x), g => g * exp2(x)",
+        "cotangent exp2 over derivative: exp2(x), g => none",
+        "cotangent trunc over derivative: trunc(x), g => g",
+        "cotangent pad over derivative: pad(x, a), g => g",
+        "cotangent flip over derivative: flip(x, a), g => g",
+        "cotangent permute over derivative: permute(x, p), g => permute(g, p)",
+        "cotangent where over derivative: where(p, x, y), g => none, g, g",
+        "bounds neg over index: -x in [lo(x), hi(x)]",
+        "bounds mod over index: x % y in [0, hi(y)] where lo(y) < 0",
+    ],
+    ids=lambda line: line.split(":")[0],
+)
+def test_wrong_derivatives_and_bounds_are_not_proved(line: str) -> None:
+    assert verdict(f"ruleset wrong over index {line}") != "proved"
+
+
+# -- mutants of the library's own rules ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "divmod.mod_in_range",
+        "divmod.nested",
+        "divmod.mod_mod",
+        "divmod.recombine",
+        "compare.less_by_bounds",
+        "compare.scaled_less",
+        "legalise.div_power_of_two",
+        "legalise.div_nonnegative",
+        "ranges.single_value",
+    ],
+)
+def test_a_rule_without_its_conditions_is_refused(name: str) -> None:
+    rule = library_rule(name)
+    assert rule.where
+    (result,) = prove_rules([replace(rule, where=())], processes=1)
+    assert result.verdict != "proved"
+
+
+@pytest.mark.parametrize("name", ["divmod.mod_in_range", "compare.less_by_bounds"])
+def test_a_rule_with_exchanged_operands_is_refused(name: str) -> None:
+    rule = library_rule(name)
+    left = replace(rule.left, src=tuple(reversed(rule.left.src)))  # type: ignore[union-attr]
+    (result,) = prove_rules([replace(rule, left=left)], processes=1)
+    assert result.verdict == "refuted"
+
+
+def test_a_rule_with_a_weaker_condition_is_refuted() -> None:
+    rule = library_rule("divmod.nested")
+    weaker = tuple([Apply("!=", (Name(n), Num(0))) for n in ("c", "d")])
+    (result,) = prove_rules([replace(rule, where=weaker)], processes=1)
+    assert result.verdict == "refuted"
+
+
+# -- counterexamples -----------------------------------------------------------------------------------
+
+
+def test_a_counterexample_is_the_smallest_and_shows_every_step() -> None:
+    (result,) = prove("ruleset w over int rule move: x + c1 < c2 => x < {wrap: c2 + -c1}")
+    text = explain(result)
+    assert "T = int8" in text
+    lines = [line.strip() for line in text.splitlines()]
+    assert "x = 0" in lines and "c1 = 1" in lines and "c2 = -128" in lines
+    assert any(line.startswith("x + c1 ") and line.endswith("= 1") for line in lines)
+    assert sum("differs" in line for line in lines) == 2
+
+
+def test_a_counterexample_of_a_float_rule_shows_the_sign_of_zero() -> None:
+    (result,) = prove("ruleset w over float rule zero: x + 0.0 => x")
+    assert "x = -0.0" in explain(result)
+
+
+def test_smallest_types_come_first() -> None:
+    rule = library_rule("algebra.add_zero")
+    names = [dict(case.types)["T"].name for case in cases(rule)]
+    assert names[:2] == ["int8", "uint8"]
+
+
+# -- what the encodings take for granted ----------------------------------------------------------------
+
+
+def holds(claim: z3.BoolRef, *assumptions: z3.BoolRef) -> bool:
+    solver = z3.Solver()
+    solver.set("timeout", 20_000)
+    solver.add(*assumptions, z3.Not(claim))
+    return bool(solver.check() == z3.unsat)
+
+
+def floor_division(x: z3.ArithRef, y: z3.ArithRef) -> z3.ArithRef:
+    return semantics.floor_quotient(x, y)
+
+
+def test_the_lemmas_of_floor_division_hold() -> None:
+    b, k, m, r, v, w, x, y = z3.Ints("b k m r v w x y")
+    q = floor_division
+    for sign in (b > 0, b < 0):
+        assert holds(q(b * m + r, b) == m + q(r, b), sign)
+        assert holds(q(z3.IntVal(0), b) == 0, sign)
+    assert holds((x / v + y) / w == (x + v * y) / (v * w), v > 0, w > 0)
+    assert holds((-x / v + y) / w == (-x + v * y) / (v * w), v > 0, w > 0)  # v below 0
+    assert holds((k * x) / (k * b) == x / b, k > 0, b > 0)
+    assert holds(z3.And(0 <= x - b * (x / b), x - b * (x / b) < b), b > 0)
+    assert holds(z3.And(b < x - b * q(x, b), x - b * q(x, b) <= 0), b < 0)
+    size = z3.If(x >= 0, z3.And(0 <= x / b, x / b <= x), z3.And(x <= x / b, x / b < 0))
+    assert holds(size, b > 0)
+
+
+def test_the_lemmas_of_floor_division_hold_on_small_numbers() -> None:
+    small = range(-5, 6)
+    for b, m, r in product(small, repeat=3):
+        if b != 0:
+            assert (b * m + r) // b == m + r // b
+            assert all((k * r) // (k * b) == r // b for k in small if k != 0)
+    for x, v, w, y in product(small, [v for v in small if v], range(1, 5), small):
+        assert (x // v + y) // w == (x + v * y) // (v * w)
+
+
+def test_the_facts_kept_of_division_hold() -> None:
+    x, y = z3.BitVecs("x y", 8)
+    assert holds(z3.ULT(z3.URem(x, y), y), y != 0)
+    assert holds(z3.ULE(z3.UDiv(x, y), x), y != 0)
+    size = lambda value: z3.If(value < 0, -value, value)
+    rest, quotient = z3.URem(size(x), size(y)), z3.UDiv(size(x), size(y))
+    assert holds(z3.SRem(x, y) == z3.If(x < 0, -rest, rest))
+    assert holds(x / y == z3.If((x < 0) == (y < 0), quotient, -quotient))
+
+
+@pytest.mark.parametrize("operation", [z3.fpMul, z3.fpDiv], ids=["mul", "div"])
+def test_signs_leave_float_products_and_quotients(operation: object) -> None:
+    x, y = z3.FPs("x y", z3.FPSort(5, 11))
+    apply = lambda a, b: operation(z3.RNE(), a, b)  # type: ignore[operator]
+    assert holds(apply(z3.fpNeg(x), y) == z3.fpNeg(apply(x, y)))
+    assert holds(apply(x, z3.fpNeg(y)) == z3.fpNeg(apply(x, y)))
