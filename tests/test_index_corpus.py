@@ -1,0 +1,37 @@
+"""Random index terms keep their value in every rewrite, and lose divisions."""
+
+from __future__ import annotations
+
+import pytest
+from index_corpus import run
+from index_terms import are_equal, corpus, values, work
+
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+TERMS = 2_000
+
+
+@pytest.mark.timeout(300)
+def test_simplified_terms_equal_brute_force() -> None:
+    terms = corpus(TERMS, seed=2027)
+    ours, _ = run(terms, peer=False)
+    wrong = [k for k, raw in enumerate(terms) if not are_equal(raw, ours.terms[k])]
+    assert not wrong
+    raw = sum(work(term).divisions for term in terms)
+    assert sum(left.divisions for left in ours.left) < raw / 3
+
+
+def test_brute_force_sees_a_wrong_place_and_a_wrong_gate() -> None:
+    loop = UOp.range(12, 0)
+    buffer = UOp.range(1, 9)  # stands for memory; places are what is compared
+    term = UOp(Ops.INDEX, loop.dtype, (buffer, loop % 4, loop < 8))
+    assert are_equal(term, UOp(Ops.INDEX, loop.dtype, (buffer, loop % 4, ~~(loop < 8))))
+    assert not are_equal(term, UOp(Ops.INDEX, loop.dtype, (buffer, loop % 5, loop < 8)))
+    assert not are_equal(term, UOp(Ops.INDEX, loop.dtype, (buffer, loop % 4, loop < 9)))
+    place, gate = values(term, {loop: 9, buffer: 0})
+    assert (place, gate) == (1, False)
+
+
+def test_corpus_is_the_same_every_time() -> None:
+    assert corpus(50, seed=5) == corpus(50, seed=5) != corpus(50, seed=6)
