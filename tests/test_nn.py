@@ -148,7 +148,7 @@ def test_every_step_runs_the_same_number_of_kernels() -> None:
         layer(x).square().mean().backward()
         optimizer.step()
         counts.append(GlobalCounters.kernel_count - before)
-    assert counts[1] == counts[2] == counts[3]
+    assert len(set(counts)) == 1
 
 
 def test_optimizer_asks_its_parameters_for_gradients_and_keeps_buffers_apart() -> None:

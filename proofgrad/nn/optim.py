@@ -12,7 +12,10 @@ from proofgrad import Tensor
 
 
 class Optimizer:
-    """What all optimisers share. A subclass says what a step does to one parameter."""
+    """What all optimisers share. A subclass says what a step does to one parameter.
+
+    Parameters are realised when the optimiser is made: then the first step is like all others.
+    """
 
     def __init__(self, params: Iterable[Tensor], lr: float) -> None:
         unique = list({id(param): param for param in params}.values())
@@ -26,6 +29,7 @@ class Optimizer:
         if lr < 0:
             raise ValueError(f"the learning rate must be 0 or more, not {lr}")
         self.lr = Tensor([float(lr)], self.params[0].device, requires_grad=False)
+        Tensor.realize(*unique)
 
     def zero_grad(self) -> None:
         """Forget all gradients."""
@@ -52,9 +56,9 @@ class Optimizer:
         raise NotImplementedError
 
     def _zeros(self) -> list[Tensor]:
-        """State for each parameter."""
+        """State for each parameter: data, not constants, for the same reason."""
         return [
-            Tensor.zeros(p.shape, device=p.device, requires_grad=False).cast(p.dtype)
+            Tensor(bytes(p.nbytes()), p.device, p.dtype, requires_grad=False).reshape(p.shape)
             for p in self.params
         ]
 
