@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import warnings
 from collections.abc import Sequence
 
 from proofgrad import Device, __version__
@@ -65,12 +66,14 @@ def doctor() -> str:
 
 
 def _state(device: str) -> str:
-    """Does the device open? If not, why."""
-    try:
-        backend = Device[device]
-    except (RuntimeError, ImportError, ValueError) as error:
-        return f"not available: {str(error).splitlines()[0]}"
-    return f"available ({backend.name})"
+    """Does the device open? If not, why; if with a warning, which."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            Device[device]
+        except (RuntimeError, ImportError, ValueError) as error:
+            return f"not available: {str(error).splitlines()[0]}"
+    return "; ".join(["available", *[str(warning.message) for warning in caught]])
 
 
 def _found(package: str) -> str:
