@@ -265,3 +265,11 @@ def test_cast_passes_the_gradient_in_the_type_of_its_source(machine: str) -> Non
     x = Tensor([1.5], dtype="float16", requires_grad=True)
     (grad,) = (x.float() * 3).sum().gradient(x)
     assert (grad.dtype, grad.tolist()) == (x.dtype, [3.0])
+
+
+def test_gradient_comes_back_from_another_device() -> None:
+    use_rules()
+    x = Tensor([1.0, 2.0], device="CPU", requires_grad=True)
+    there = x.to("REFERENCE")
+    (grad,) = (there * there * 3).sum().gradient(x)
+    assert (grad.device, grad.tolist()) == ("CPU", [6.0, 12.0])

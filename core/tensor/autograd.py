@@ -1,7 +1,7 @@
 """Reverse-mode derivatives: a walk from the result to its sources, by the rules for cotangents.
 
-Owns: which nodes need a cotangent, the order of the walk, sums where a value is used twice. Does not
-own: any derivative; those are lines of rules/cotangent.rules.
+Owns: which nodes need a cotangent, the order of the walk, sums where a value is used twice, the way
+back between devices. Does not own: any derivative; those are lines of rules/cotangent.rules.
 """
 
 from __future__ import annotations
@@ -62,12 +62,21 @@ def node_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> d
         cotangent = found.get(node)
         if cotangent is None or not any(source in needed for source in node.src):
             continue
-        for source, part in zip(node.src, cotangents(rules, node, cotangent), strict=True):
+        for source, part in zip(node.src, _parts(rules, node, cotangent), strict=True):
             if part is None or source not in needed:
                 continue
             before = found.get(source)
             found[source] = part if before is None else before.alu(Ops.ADD, part)
     return {target: found[target] for target in targets if target in found}
+
+
+def _parts(rules: RuleSet, node: UOp, cotangent: UOp) -> tuple[UOp | None, ...]:
+    """The cotangents of the sources of `node`. That of a copied value is copied back."""
+    if node.op is not Ops.COPY:
+        return cotangents(rules, node, cotangent)
+    below = reversed(node.src[0].toposort())
+    home = next((part.arg for part in below if part.op in (Ops.COPY, Ops.DEVICE)), None)
+    return (cotangent if home is None else UOp(Ops.COPY, node.dtype, (cotangent,), home),)
 
 
 def _on_a_path(order: Sequence[UOp], targets: set[UOp]) -> set[UOp]:

@@ -97,7 +97,11 @@ class Creation(Indexing):
         kind = _NUMPY_NAMES.get(array.dtype.name)
         if kind is None:
             raise DtypeError(f"cannot make a Tensor of a numpy array of type {array.dtype}")
-        raw = numpy.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes()
+        raw = (
+            numpy.ascontiguousarray(array)
+            .astype(array.dtype.newbyteorder("<"), copy=False)
+            .tobytes()
+        )
         node = reshape_node(host_buffer(raw, kind, self.device), array.shape)
         return node if dtype is None else node.cast(dtype)
 
