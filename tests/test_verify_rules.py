@@ -60,6 +60,14 @@ def test_fresh_rules_are_not_proven_again(
     assert load() == ("add_zero", "in_range", "below", "sub")
 
 
+def test_proving_everything_may_leave_the_ledgers_alone(
+    small_library: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--all", "--no-write", "-j", "1"]) == 0
+    assert not (small_library / "small.json").exists()
+    assert "3 proved" in capsys.readouterr().out
+
+
 CHEATS: dict[str, Callable[[Path], None]] = {
     "a changed constant": lambda f: edit(f / "small.rules", "x + 0", "x + 1"),
     "a dropped condition": lambda f: edit(f / "small.rules", "where 0 <= x, x < c", "where x < c"),

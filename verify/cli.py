@@ -24,13 +24,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.check:
             return check()
+        if arguments.watch:
+            from proofgrad.verify.watch import watch
+
+            return watch(Path(arguments.watch), arguments.jobs)
         from proofgrad.verify import commands
 
         if arguments.files:
             return commands.prove_files([Path(name) for name in arguments.files], arguments.jobs)
         if arguments.refuted:
             return commands.refute_all(arguments.jobs)
-        return commands.prove_library(arguments.all, arguments.jobs, arguments.verbose)
+        options = commands.Options(
+            from_nothing=arguments.all,
+            write=not arguments.no_write,
+            verbose=arguments.verbose,
+            jobs=arguments.jobs,
+        )
+        return commands.prove_library(options)
     except KeyboardInterrupt:
         print("stopped; ledgers that were not finished are as they were", file=sys.stderr)
         return 130
@@ -67,7 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help="prove the rules of these files")
     parser.add_argument("--all", action="store_true", help="prove everything from nothing")
+    parser.add_argument("--no-write", action="store_true", help="leave the ledgers as they are")
     parser.add_argument("--check", action="store_true", help="only say what is missing or stale")
+    parser.add_argument("--watch", metavar="FILE", help="prove a file each time that it changes")
     parser.add_argument("--refuted", action="store_true", help="check that wrong rules are refuted")
     parser.add_argument(
         "--jobs", "-j", type=int, metavar="N", help="processes (default: all cores)"

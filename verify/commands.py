@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import z3
@@ -30,7 +31,17 @@ def solver_versions() -> dict[str, str]:
     return {"z3": z3.get_version_string()}
 
 
-def prove_library(from_nothing: bool, jobs: int | None, verbose: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to prove the library."""
+
+    from_nothing: bool = False
+    write: bool = True
+    verbose: bool = False
+    jobs: int | None = None
+
+
+def prove_library(options: Options) -> int:
     """Prove what has no fresh evidence (or everything) and write the ledgers. 1 if a rule fails."""
     start = time.perf_counter()
     meanings, solvers = fingerprint(), solver_versions()
@@ -41,25 +52,26 @@ def prove_library(from_nothing: bool, jobs: int | None, verbose: bool) -> int:
         print(error)
         return 1
     kept: dict[str, dict[str, Entry]] = {name: {} for name in rules}
-    if not from_nothing:
+    if not options.from_nothing:
         for name, its_rules in rules.items():
             kept[name] = fresh_entries(ledger_file(name), its_rules, meanings, solvers)
     missing = [rule for name in rules for rule in rules[name] if rule.name not in kept[name]]
-    results = _prove(missing, jobs)
-    if verbose:
+    results = _prove(missing, options.jobs)
+    if options.verbose:
         _print_each(results)
     made = {r.rule.full_name: entry_of(r, meanings, solvers) for r in results}
     for name, its_rules in rules.items():
         entries = [kept[name].get(r.name) or made[r.full_name] for r in its_rules]
         text = ledger_text(name, sources[name], meanings, solvers, entries)
-        write_whole(ledger_file(name), text)
+        if options.write:
+            write_whole(ledger_file(name), text)
     failed = [result for result in results if result.verdict != PROVED]
     _print_failures(failed)
     _print_summary(results, sum(len(k) for k in kept.values()), time.perf_counter() - start)
     if fingerprint() != meanings:
         print("a file that gives rules their meaning changed meanwhile: run verify-rules again")
         return 1
-    still_refuted = refute_all(jobs) if from_nothing else 0
+    still_refuted = refute_all(options.jobs) if options.from_nothing else 0
     return 1 if failed or still_refuted else 0
 
 
