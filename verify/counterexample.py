@@ -1,7 +1,8 @@
 """Counterexamples for people: the smallest one, with every intermediate value of both sides.
 
 Owns: the search for small values and the text. Does not own: finding that a rule is wrong
-(portfolio.py), values of terms (sample.py).
+(portfolio.py), values of terms (sample.py), the program of Tensors
+(tensor_script.py).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from proofgrad.verify.sample import (
     simplified,
     smallest_first,
 )
+from proofgrad.verify.tensor_script import tensor_script
 
 MOST_TRIES = 20_000
 
@@ -47,6 +49,9 @@ def _counterexample(failed: Obligation) -> str:
     assert right is not None
     lines += _side("left", failed.case.rule.left, failed.case, outcome, outcome.right)
     lines += _side("right", right, failed.case, outcome, outcome.left)
+    script = tensor_script(failed.case, outcome)
+    if script is not None:
+        lines += ["  the same with Tensors:", *indented(script)]
     return "\n".join(lines)
 
 
@@ -63,6 +68,11 @@ def show_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)
+
+
+def indented(script: str) -> list[str]:
+    """The lines of a script as a counterexample shows them."""
+    return [f"    {line}".rstrip() for line in script.splitlines()]
 
 
 def _types(case: Case) -> str:

@@ -1,0 +1,68 @@
+"""The program at the end of a counterexample runs, and prints two different results."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from proofgrad.verify.counterexample import explain
+from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.prove import prove_rules
+
+HEAD = "  the same with Tensors:\n"
+
+
+def explanation(line: str, domain: str) -> str:
+    rules = parse_rules(f"ruleset wrong over {domain}\n{line}", check_order=False).rules
+    (result,) = prove_rules(rules, processes=1)
+    assert result.verdict == "refuted"
+    return explain(result)
+
+
+@pytest.mark.parametrize(
+    ("line", "domain"),
+    [
+        ("rule halves: x * 2 // 2 => x", "int8"),
+        ("rule zeros: x + 0.0 => x", "float32"),
+        ("rule nothing: x * 0.0 => 0.0", "float16"),
+        ("rule rounded: (x + y) + -y => x", "bfloat16"),
+        ("rule shift: (x + c) << 1 => x << 1", "uint8"),
+        ("rule turned: where(x < y, x, y) => max(x, y)", "int32"),
+        ("rule negated: !(x < y) => y < x", "float64"),
+        ("rule same: x == x => true", "float32"),
+        ("rule wide (A in int8, B in uint8): cast(cast(x: A, B), int16) => cast(x, int16)", "cast"),
+        ("rule gone: truncdiv(x, c) => x // c", "int16"),
+        ("rule near: x // c * c => x", "uint16"),
+        ("rule computed: x + c => x + {wrap: c + 1}", "uint64"),
+    ],
+)
+@pytest.mark.timeout(120)
+def test_the_script_of_a_counterexample_prints_two_different_results(
+    line: str, domain: str
+) -> None:
+    script = "\n".join(
+        [
+            shown.removeprefix("    ")
+            for shown in explanation(line, domain).split(HEAD)[1].split("\n")
+        ]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    left, right = done.stdout.strip("[]\n").split("] [")
+    assert left != right
+
+
+@pytest.mark.parametrize(
+    ("line", "domain"),
+    [
+        ("rule halves: x // 2 * 2 => x", "index"),  # Tensors have no index type
+        ("rule double: exp2(x + x) => exp2(x)", "float32"),  # machines round it in their own way
+    ],
+)
+def test_a_counterexample_that_tensors_cannot_say_has_no_script(line: str, domain: str) -> None:
+    shown = explanation(line, domain)
+    assert "<-- differs" in shown
+    assert HEAD not in shown
