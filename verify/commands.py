@@ -19,6 +19,7 @@ from proofgrad.core.rewrite.rule import Rule
 from proofgrad.rules.library import PROOFS, fingerprint, ledger_file, library_names, rule_file
 from proofgrad.verify.counterexample import explain
 from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.hint import hint
 from proofgrad.verify.ledger import Entry, entry_of, fresh_entries, write_whole
 from proofgrad.verify.progress import Progress
 from proofgrad.verify.prove import Result, prove_rules
@@ -138,6 +139,9 @@ def _print_failures(failed: Sequence[Result]) -> None:
     for result in failed:
         print()
         print(explain(result))
+        lacking = hint(result)
+        if lacking:
+            print(f"  {lacking}")
     sys.stdout.flush()
 
 

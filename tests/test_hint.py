@@ -1,0 +1,68 @@
+"""What a refuted rule lacks: found, proved, and said in the language of rules."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.hint import hint
+from proofgrad.verify.prove import Result, prove_rules
+
+FOUND = "would be right with: "
+
+
+def verdict(line: str, domain: str) -> Result:
+    rules = parse_rules(f"ruleset wrong over {domain}\n{line}", check_order=False).rules
+    (result,) = prove_rules(rules, processes=1)
+    return result
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("line", "domain", "lacking"),
+    [
+        ("rule a: x * c // c => x", "index", "where c != 0"),
+        ("rule a: x // c // d => x // {c * d}", "index", "where d >= 0"),
+        ("rule a: x * k // c => x * {k // c}", "index", "where divides(c, k)"),
+        ("rule a: x + -x => 0.0", "float32", "where finite(x)"),
+        ("rule a: max(x, y) => x", "index", "where y <= x"),
+        ("rule a: x % c => x", "index", "where 0 <= x, x < c"),
+    ],
+)
+def test_the_weakest_missing_condition_is_found_and_proves_the_rule(
+    line: str, domain: str, lacking: str
+) -> None:
+    assert hint(verdict(line, domain)) == FOUND + lacking
+    assert verdict(f"{line} {lacking}", domain).verdict == "proved"
+
+
+def test_conditions_that_are_there_stay() -> None:
+    result = verdict("rule a: x % c % d => x % d where c > 0, d > 0", "index")
+    assert hint(result) == FOUND + "where divides(d, c)"
+
+
+def test_a_constant_that_has_to_fit_is_a_hint() -> None:
+    line = "rule a: x // c // d => x // {wrap: c * d} where c > 0, d > 0"
+    assert hint(verdict(line, "uint8")) == FOUND + "{c * d} in place of {wrap: c * d}"
+    assert verdict(line.replace("wrap: ", ""), "uint8").verdict == "proved"
+
+
+def test_another_domain_is_a_hint() -> None:
+    assert hint(verdict("rule a: truncdiv(x, c) => x // c", "int")) == FOUND + "over unsigned"
+
+
+def test_no_condition_makes_it_right() -> None:
+    assert hint(verdict("rule a: x * 0.0 => 0.0", "float32")).startswith("no condition of")
+
+
+def test_the_search_gives_up_in_time_and_says_so() -> None:
+    result = verdict("rule a: x % c => x", "index")
+    start = time.monotonic()
+    assert "the search gave up" in hint(result, seconds=0.05)
+    assert time.monotonic() - start < 5
+
+
+def test_a_proved_rule_has_no_hint() -> None:
+    assert hint(verdict("rule a: x + 0 => x", "index")) == ""
