@@ -30,7 +30,7 @@ def facts() -> Facts:
 def agrees(view: str, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> bool:
     contract = views.CONTRACTS[view]
     names = [name for name, _ in (*contract.inputs, *contract.outputs)]
-    return holds(contract, dict(zip(names, (*inputs, *outputs), strict=True)))
+    return holds(contract, dict(zip(names, (*inputs, *outputs), strict=True)), facts())
 
 
 def test_a_linear_form_collects_like_terms() -> None:

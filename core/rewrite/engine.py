@@ -11,7 +11,8 @@ caught here: an endless rewrite raises RewriteError and names the rules.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp
@@ -19,6 +20,7 @@ from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import Candidates, Matcher, RuleSet, key_of
 from proofgrad.core.rewrite.scope import CONSTANT_OPS, scalar_of
+from proofgrad.core.rewrite.sums import Sums, is_linear_law
 
 # An endless rewrite is noticed after this many applications, plus so many for each node given.
 FREE_APPLICATIONS = 20_000
@@ -44,12 +46,14 @@ class NotDifferentiable(ValueError):
 
 
 Step = Callable[[UOp, tuple[UOp, ...]], UOp]
+Parts = Callable[[UOp], Iterable[UOp]]
 
 
-def settle(root: UOp, step: Step, normal: dict[UOp, UOp]) -> UOp:
+def settle(root: UOp, step: Step, normal: dict[UOp, UOp], parts: Parts = attrgetter("src")) -> UOp:
     """The normal form of `root`, sources first; `normal` remembers all that were found.
 
-    `step(node, normal sources)` gives the node to go on with, or `node` itself if it is normal.
+    `step(node, normal parts)` gives the node to go on with, or `node` itself if it is normal.
+    `parts` says what is brought to its normal form before a node is: its sources, if not given.
     Raises: EndlessRewriteError if a node comes up below its own replacement.
     """
     becomes: dict[UOp, UOp] = {}
@@ -66,9 +70,10 @@ def settle(root: UOp, step: Step, normal: dict[UOp, UOp]) -> UOp:
             normal[node] = normal[following]
             stack.pop()
             continue
-        sources = [normal.get(source) for source in node.src]
+        needed = parts(node)
+        sources = [normal.get(source) for source in needed]
         if None in sources:
-            stack.extend([s for s in reversed(node.src) if s not in normal])
+            stack.extend([source for source in needed if source not in normal][::-1])
             continue
         following = step(node, tuple(sources))  # type: ignore[arg-type]
         if following is node:
@@ -94,6 +99,9 @@ class Rewriter:
         self._journal = Journal() if journal is None else journal
         self._normal: dict[UOp, UOp] = {}
         self._candidates: Candidates = rulesets[0].joined(self._rulesets) if rulesets else {}
+        self._collector = _collector(self._rulesets)
+        self._sums = None if self._collector is None else Sums(facts)
+        self._parts: Parts = attrgetter("src") if self._sums is None else self._sums.parts
         self._last_rules: deque[str] = deque(maxlen=REMEMBERED_RULES)
         self._applications = 0
         self._root: UOp | None = None
@@ -103,22 +111,34 @@ class Rewriter:
         self._applications = 0
         self._root = root
         try:
-            return settle(root, self._step, self._normal)
+            return settle(root, self._step, self._normal, self._parts)
         except EndlessRewriteError as error:
             raise self._endless(error.node) from None
 
     def _step(self, node: UOp, sources: tuple[UOp, ...]) -> UOp:
-        """`node` over its normal sources, in canonical order; if it is that already, one rule."""
+        """`node` over its normal parts, in canonical order; if it is that already, one rule."""
+        sums = self._sums
+        if sums is not None and node in sums:
+            tidy = sums.tidy(node, sources)
+            if tidy is not node:
+                self._note(*self._collector, node)  # type: ignore[misc]
+                return tidy
+            return self._first_rule(node, True)
         if node.op in COMMUTATIVE and not self._in_order(sources):
             sources = sources[::-1]
         elif node.op in (Ops.REDUCE, Ops.ACCUMULATOR):
             sources = (sources[0], *[s for s in sources[1:] if s.op is not Ops.CONST])
         if sources != node.src:
             return UOp(node.op, node.dtype, sources, node.arg)
+        return self._first_rule(node, False)
+
+    def _first_rule(self, node: UOp, is_tidy: bool) -> UOp:
+        """What the first rule that fires makes of `node`; `node` itself if none does."""
         key = key_of(node)
-        candidates = self._candidates.get(key)
+        candidates = self._candidates.get((key, is_tidy))
         if candidates is None:
-            candidates = self._candidates[key] = self._find_candidates(node)
+            candidates = self._find_candidates(node, is_tidy)
+            self._candidates[(key, is_tidy)] = candidates
         facts = self._facts
         for matcher, proven in candidates:
             result = matcher.apply(node, facts)
@@ -127,8 +147,10 @@ class Rewriter:
                 return result
         return node
 
-    def _find_candidates(self, node: UOp) -> tuple[tuple[Matcher, bool], ...]:
-        return tuple([(m, s.proven) for s in self._rulesets for m in s.candidates(node)])
+    def _find_candidates(self, node: UOp, is_tidy: bool) -> tuple[tuple[Matcher, bool], ...]:
+        """The rules for nodes like `node`, in order; linear laws change nothing about a tidy sum."""
+        found = [(m, s.proven) for s in self._rulesets for m in s.candidates(node)]
+        return tuple([(m, p) for m, p in found if not (is_tidy and is_linear_law(m.rule))])
 
     def _in_order(self, sources: tuple[UOp, ...]) -> bool:
         """Constants stand right; other operands in the one stable order of nodes."""
@@ -147,6 +169,9 @@ class Rewriter:
                 f"rule {name} made {result.dtype} of shape {result.shape} out of {node.dtype} of"
                 f" shape {node.shape}, at node\n{_excerpt(node)}"
             )
+        self._note(name, proven, node)
+
+    def _note(self, name: str, proven: bool, node: UOp) -> None:
         self._journal.record(name, proven)
         self._last_rules.append(name)
         self._applications += 1
@@ -161,6 +186,14 @@ class Rewriter:
             f"rewriting does not end; the last rules were {rules}; one of them must go down in the"
             f" order that rules/README.md states. At node\n{_excerpt(node)}"
         )
+
+
+def _collector(rulesets: Sequence[RuleSet]) -> tuple[str, bool] | None:
+    """The name of the rule that collects sums, and whether it has evidence; None: not among them."""
+    for rules in rulesets:
+        if rules.collector is not None:
+            return rules.collector, rules.proven
+    return None
 
 
 def _is_constant(node: UOp) -> bool:

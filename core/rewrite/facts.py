@@ -6,12 +6,13 @@ already known. Does not own: how operations bound their values (rules/bounds.rul
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from proofgrad.core.ir.dtypes import DType, Kind
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.functions import EXPONENT_BITS
+from proofgrad.core.rewrite.linear import Linear, linear_form
 from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.rewrite.order import OrderKey, StableOrder
 from proofgrad.core.rewrite.scope import SPREAD
@@ -33,11 +34,23 @@ class Facts:
         self._rules = bounds
         self._intervals: dict[UOp, Interval] = {}
         self._loops: dict[UOp, frozenset[UOp]] = {}
+        self._forms: dict[UOp, Linear | None] = {}
         self.order = StableOrder()
+        self.order_key: Callable[[UOp], OrderKey] = self.order.key
 
-    def order_key(self, node: UOp) -> OrderKey:
-        """The place of `node` in the one stable order of nodes."""
-        return self.order.key(node)
+    def in_order(self, first: UOp, second: UOp) -> bool:
+        """Whether `first` may stand before `second` in the one stable order of nodes."""
+        if first.op is not second.op:
+            return first.op < second.op
+        return self.order_key(first) <= self.order_key(second)
+
+    def form(self, node: UOp) -> Linear | None:
+        """The linear form of `node`, found once; None if it has none."""
+        forms = self._forms
+        if node in forms:
+            return forms[node]
+        form = forms[node] = linear_form(node)
+        return form
 
     # -- bounds ---------------------------------------------------------------------------------
 

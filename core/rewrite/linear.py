@@ -26,6 +26,14 @@ class Linear(NamedTuple):
     def plus(self, other: Linear, factor: int = 1) -> Linear:
         """self + factor * other."""
         terms = dict(self.terms)
+        if self.dtype is dtypes.index:
+            for atom, coefficient in other.terms.items():
+                total = terms.get(atom, 0) + coefficient * factor
+                if total:
+                    terms[atom] = total
+                else:
+                    terms.pop(atom, None)
+            return Linear(terms, self.constant + factor * other.constant)
         for atom, coefficient in other.terms.items():
             _add(terms, atom, coefficient * factor, self.dtype)
         return Linear(
@@ -37,7 +45,7 @@ class Linear(NamedTuple):
 
 
 def number(value: int, dtype: DType = dtypes.index) -> Linear:
-    return Linear({}, wrap_int(value, dtype), dtype)
+    return Linear({}, value if dtype is dtypes.index else wrap_int(value, dtype), dtype)
 
 
 def _add(terms: dict[UOp, int], atom: UOp, coefficient: int, dtype: DType) -> None:
@@ -51,6 +59,8 @@ def _add(terms: dict[UOp, int], atom: UOp, coefficient: int, dtype: DType) -> No
 def linear_form(node: UOp) -> Linear | None:
     """`node` as a linear form; None if it is not a scalar integer, or too large to be looked at."""
     dtype = node.dtype
+    if dtype is dtypes.index:
+        return None if node.shape else _index_form(node)
     if not dtype.is_int or dtype.lanes > 1 or node.shape:
         return None
     terms: dict[UOp, int] = {}
@@ -76,32 +86,62 @@ def linear_form(node: UOp) -> Linear | None:
     return None
 
 
+def _index_form(node: UOp) -> Linear | None:
+    """As `linear_form`, for index terms: no wrap, no lanes. Most of rewriting passes here."""
+    terms: dict[UOp, int] = {}
+    constant = 0
+    stack = [(node, 1)]
+    for _ in range(MOST_STEPS):
+        if not stack:
+            if 0 in terms.values():
+                terms = {atom: factor for atom, factor in terms.items() if factor}
+            return Linear(terms, constant)
+        term, factor = stack.pop()
+        op = term.op
+        if op is Ops.CONST:
+            constant += factor * term.arg
+        elif op is Ops.ADD:
+            first, second = term.src
+            stack.append((second, factor))
+            stack.append((first, factor))
+        elif op is Ops.NEG:
+            stack.append((term.src[0], -factor))
+        elif op is Ops.MUL and term.src[1].op is Ops.CONST:
+            stack.append((term.src[0], factor * term.src[1].arg))
+        elif op is Ops.MUL and term.src[0].op is Ops.CONST:
+            stack.append((term.src[1], factor * term.src[0].arg))
+        else:
+            terms[term] = terms.get(term, 0) + factor
+    return None
+
+
 def to_term(form: Linear, facts: Any) -> UOp:
     """The sum of the terms in the canonical order of their atoms, the constant last.
 
     Operands stand as the engine puts them, and -x is a negation: rewriting changes nothing more.
     """
-    dtype = form.dtype
+    dtype, terms, in_order = form.dtype, form.terms, facts.in_order
     total: UOp | None = None
-    for atom in sorted(form.terms, key=facts.order_key):
-        term = _scaled_atom(atom, form.terms[atom])
+    for atom in sorted(terms, key=facts.order_key) if len(terms) > 1 else terms:
+        term = _scaled_atom(atom, terms[atom])
         if total is None:
             total = term
-        elif facts.order_key(total) <= facts.order_key(term):
-            total = total.alu(Ops.ADD, term)
         else:
-            total = term.alu(Ops.ADD, total)
+            pair = (total, term) if in_order(total, term) else (term, total)
+            total = UOp(Ops.ADD, dtype, pair)
     if total is None:
-        return UOp.const(dtype, form.constant)
-    return total.alu(Ops.ADD, UOp.const(dtype, form.constant)) if form.constant else total
+        return UOp(Ops.CONST, dtype, (), form.constant)
+    if form.constant:
+        return UOp(Ops.ADD, dtype, (total, UOp(Ops.CONST, dtype, (), form.constant)))
+    return total
 
 
 def _scaled_atom(atom: UOp, coefficient: int) -> UOp:
     if coefficient == 1:
         return atom
     if coefficient == -1:
-        return atom.alu(Ops.NEG)
-    return atom.alu(Ops.MUL, UOp.const(atom.dtype, coefficient))
+        return UOp(Ops.NEG, atom.dtype, (atom,))
+    return UOp(Ops.MUL, atom.dtype, (atom, UOp(Ops.CONST, atom.dtype, (), coefficient)))
 
 
 def interval(form: Linear, facts: Any) -> tuple[int | None, int | None]:

@@ -70,6 +70,13 @@ class RuleSet:
     def _patterns_by_op(self) -> _PatternsByOp:
         return _PatternsByOp(self.rules)
 
+    @cached_property
+    def collector(self) -> str | None:
+        """The full name of the rule that collects like terms of sums, if it is in the set."""
+        from proofgrad.core.rewrite.sums import is_collector  # which needs Facts, and they this
+
+        return next((rule.full_name for rule in self.rules if is_collector(rule)), None)
+
     def candidates(self, node: UOp) -> tuple[Matcher, ...]:
         """Matchers that may match a node with the op, type and source ops of `node`, in order."""
         key = key_of(node)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite.linear import Linear, interval, linear_form, to_term
+from proofgrad.core.rewrite.linear import Linear, interval, to_term
 
 if TYPE_CHECKING:
     from proofgrad.core.rewrite.facts import Facts
@@ -24,7 +24,7 @@ Search = Callable[..., "tuple[Any, ...] | None"]
 
 def split(x: UOp, c: int, facts: Facts) -> tuple[UOp, UOp] | None:
     """Whole multiples of c apart from the rest. None if there are none."""
-    form = linear_form(x)
+    form = facts.form(x)
     if form is None or c <= 0:
         return None
     quotient = {atom: k // c for atom, k in form.terms.items() if k % c == 0}
@@ -38,7 +38,7 @@ def split(x: UOp, c: int, facts: Facts) -> tuple[UOp, UOp] | None:
 
 def residue(x: UOp, c: int, facts: Facts) -> tuple[UOp, UOp] | None:
     """Coefficients reduced modulo c. None if they all are already."""
-    form = linear_form(x)
+    form = facts.form(x)
     if form is None or c <= 0:
         return None
     if all([0 < k < c for k in form.terms.values()]) and 0 <= form.constant < c:
@@ -52,7 +52,7 @@ def residue(x: UOp, c: int, facts: Facts) -> tuple[UOp, UOp] | None:
 
 def gcd_split(x: UOp, c: int, facts: Facts) -> tuple[int, UOp, UOp, int] | None:
     """The largest factor g of c such that what g does not divide stays within 0 <= r < g."""
-    form = linear_form(x)
+    form = facts.form(x)
     if form is None or c <= 1:
         return None
     shared = [gcd(c, k) for k in form.terms.values()]
@@ -70,7 +70,7 @@ def gcd_split(x: UOp, c: int, facts: Facts) -> tuple[int, UOp, UOp, int] | None:
 
 def common(x: UOp, facts: Facts) -> tuple[int, UOp] | None:
     """The greatest common factor of all coefficients, if it is more than 1."""
-    form = linear_form(x)
+    form = facts.form(x)
     if form is None or not form.terms:
         return None
     g = gcd(form.constant, *form.terms.values())
@@ -82,7 +82,7 @@ def common(x: UOp, facts: Facts) -> tuple[int, UOp] | None:
 
 def tidy(x: UOp, facts: Facts) -> tuple[UOp] | None:
     """The canonical sum equal to x. None if x is that sum."""
-    form = linear_form(x)
+    form = facts.form(x)
     if form is None:
         return None
     y = to_term(form, facts)
@@ -91,7 +91,7 @@ def tidy(x: UOp, facts: Facts) -> tuple[UOp] | None:
 
 def recombine(x: UOp, facts: Facts) -> tuple[UOp, int, UOp, UOp, int, UOp] | None:
     """A term s*(u % a) and a term s*a*(z // a) with z - u a multiple of a."""
-    form = linear_form(x)
+    form = facts.form(x)
     if form is None:
         return None
     quotients = [t for t in form.terms if _divided_by_number(t, Ops.FLOORDIV)]
@@ -103,7 +103,7 @@ def recombine(x: UOp, facts: Facts) -> tuple[UOp, int, UOp, UOp, int, UOp] | Non
             if quotient.src[1].arg != a or form.terms[quotient] != s * a:
                 continue
             z = quotient.src[0]
-            m = _exact_quotient(z, u, a)
+            m = _exact_quotient(z, u, a, facts)
             if m is None:
                 continue
             rest = {t: k for t, k in form.terms.items() if t is not remainder and t is not quotient}
@@ -116,9 +116,9 @@ def _divided_by_number(node: UOp, op: Ops) -> bool:
     return node.op is op and node.src[1].op is Ops.CONST and node.src[1].arg > 0
 
 
-def _exact_quotient(z: UOp, u: UOp, a: int) -> Linear | None:
+def _exact_quotient(z: UOp, u: UOp, a: int, facts: Facts) -> Linear | None:
     """(z - u) / a, if every coefficient is a multiple of a."""
-    upper, lower = linear_form(z), linear_form(u)
+    upper, lower = facts.form(z), facts.form(u)
     if upper is None or lower is None:
         return None
     difference = upper.plus(lower, -1)

@@ -7,17 +7,20 @@ contracts (views.py), searches (searches.py), linear forms (linear.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite.linear import Linear, linear_form, number
+from proofgrad.core.rewrite.linear import Linear, number
 from proofgrad.core.rewrite.rule import Apply, Calc, Const, Expr, Lit, Name, Node, Num, Var, View
 from proofgrad.core.rewrite.scope import FACTS, Env, Scope
 from proofgrad.core.rewrite.searches import SEARCHES
 from proofgrad.core.rewrite.terms import compile_expr, compile_term
 from proofgrad.core.rewrite.views import CONTRACTS, TERM, Contract
+
+if TYPE_CHECKING:
+    from proofgrad.core.rewrite.facts import Facts
 
 ViewUse = Callable[[Env], bool]
 
@@ -36,8 +39,9 @@ def compile_view(view: View, scope: Scope) -> ViewUse:
         given = [read(env) for read in inputs]
         if None in given or not _about_index_terms(given):
             return False
-        found = search(*given, env[FACTS])
-        if found is None or not holds(contract, dict(zip(names, (*given, *found)))):
+        facts = env[FACTS]
+        found = search(*given, facts)
+        if found is None or not holds(contract, dict(zip(names, (*given, *found))), facts):
             return False
         for slot, value in zip(slots, found):
             env[slot] = value
@@ -72,35 +76,44 @@ def _output_slots(view: View, contract: Contract, scope: Scope) -> list[int]:
     return slots
 
 
-def holds(contract: Contract, values: dict[str, Any]) -> bool:
+def holds(contract: Contract, values: dict[str, Any], facts: Facts) -> bool:
     """Whether every claim is an identity of linear forms."""
+    forms = _Forms(values, facts)
     for claim in contract.claims:
-        left, right = [_form(side, values) for side in claim.args]
-        if left is None or right is None or left[:2] != right[:2]:
+        left, right = [forms.of(side) for side in claim.args]
+        if left is None or right is None:
+            return False
+        if left.constant != right.constant or left.terms != right.terms:
             return False
     return True
 
 
-def _form(expr: Expr, values: dict[str, Any]) -> Linear | None:
-    match expr:
-        case Num(value):
-            return number(int(value))
-        case Name(name):
-            value = values[name]
-            return linear_form(value) if isinstance(value, UOp) else number(value)
-        case Apply("+", (a, b)):
-            return _with(_form(a, values), _form(b, values), Linear.plus)
-        case Apply("*", (a, b)):
-            return _with(_form(a, values), _form(b, values), _product)
-        case Apply("%" | "//" as function, (Name(name), divisor)):
-            by = _form(divisor, values)
-            return None if by is None or by.terms else _atom(function, values[name], by.constant)
-        case _:
+class _Forms:
+    """Linear forms of the sides of claims over named values."""
+
+    def __init__(self, values: dict[str, Any], facts: Facts) -> None:
+        self._values = values
+        self._facts = facts
+
+    def of(self, expr: Expr) -> Linear | None:
+        if type(expr) is Name:
+            value = self._values[expr.name]
+            return self._facts.form(value) if isinstance(value, UOp) else number(value)
+        if type(expr) is Num:
+            return number(int(expr.value))
+        if type(expr) is not Apply:
             raise ValueError(f"no linear form of {expr!r}")
-
-
-def _with(a: Linear | None, b: Linear | None, function: Callable[..., Any]) -> Linear | None:
-    return None if a is None or b is None else function(a, b)
+        function, (first, second) = expr.function, expr.args
+        a, b = self.of(first), self.of(second)
+        if a is None or b is None:
+            return None
+        if function == "+":
+            return a.plus(b)
+        if function == "*":
+            return _product(a, b)
+        if function in ("%", "//") and type(first) is Name:
+            return None if b.terms else _atom(function, self._values[first.name], b.constant)
+        raise ValueError(f"no linear form of {expr!r}")
 
 
 def _product(a: Linear, b: Linear) -> Linear | None:
