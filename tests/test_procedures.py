@@ -6,7 +6,7 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from kernel_interpreter import run_kernel
 from oracle import evaluate_tensor, numpy_dtype
 from programs import Program, movement_only, programs
@@ -33,7 +33,7 @@ from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
 
 CPU = Target("test-cpu", vector_bytes=16, threads=2)
 GPU = Target("test-gpu", work_items=True)
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 # Sums that meet infinities or round depend on the order, which is not specified.
 EXACT = (dtypes.int32, dtypes.uint8, dtypes.bool)
 
@@ -56,17 +56,29 @@ def stored(kernel: UOp, program: Program) -> list[object]:
     return run_kernel(kernel, dict(program.data))[0]
 
 
+def same(got: list[object], expected: list[object]) -> bool:
+    """Equal values; any NaN equals any NaN."""
+    return [str(value) for value in got] == [str(value) for value in expected]
+
+
+def sums_floats(program: Program) -> bool:
+    """Whether the order of a sum, which is not specified, could show."""
+    nodes = toposort((program.value,))
+    return any(n.op is Ops.REDUCE_AXIS and n.dtype.is_float and n.arg[0] is Ops.ADD for n in nodes)
+
+
 @QUICK
 @given(movement_only())
 def test_lower_movement_reads_the_right_element(program: Program) -> None:
     kernel = lower_movement(UOp.sink(program.value))
     check_form(Form.KERNEL, kernel)
-    assert stored(kernel, program) == oracle_of(program)
+    assert same(stored(kernel, program), oracle_of(program))
 
 
 @QUICK
 @given(programs(dtypes_used=EXACT))
 def test_axis_procedures_keep_the_values(program: Program) -> None:
+    assume(not sums_floats(program))
     kernel = lower_movement(UOp.sink(program.value))
     expected = oracle_of(program)
     merged = merge_loops(kernel)
@@ -79,7 +91,7 @@ def test_axis_procedures_keep_the_values(program: Program) -> None:
         share_out_work_items(merged, GPU),
     ):
         check_form(Form.KERNEL, changed)
-        assert stored(changed, program) == expected
+        assert same(stored(changed, program), expected)
 
 
 class _Wide:
@@ -96,6 +108,7 @@ class _Wide:
 @given(programs(dtypes_used=EXACT))
 def test_from_kernel_to_linear_keeps_the_values(program: Program) -> None:
     """Widths, accumulators, vectors and order, run by the reference machine, accesses checked."""
+    assume(not sums_floats(program))
     kernel = unroll_upcasts(choose_axes(merge_loops(lower_movement(UOp.sink(program.value))), CPU))
     scalar = reductions_to_accumulators(choose_index_width(kernel, CPU, _Wide()))
     check_form(Form.PROGRAM, scalar)
@@ -103,7 +116,7 @@ def test_from_kernel_to_linear_keeps_the_values(program: Program) -> None:
     check_form(Form.PROGRAM, vector)
     linear = linearize(vector)
     check_form(Form.LINEAR, linear)
-    assert run_linear(linear, program) == oracle_of(program)
+    assert same(run_linear(linear, program), oracle_of(program))
 
 
 def run_linear(linear: UOp, program: Program) -> list[object]:
