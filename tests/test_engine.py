@@ -373,3 +373,12 @@ def test_no_gradient_passes_where_none_can() -> None:
 def test_an_operation_without_cotangent_is_an_error_that_names_it() -> None:
     with pytest.raises(NotDifferentiable, match="no gradient through add of dtypes.float"):
         cotangents(RuleSet("none", ()), tensor(0, 2) + tensor(1, 2), tensor(2, 2))
+
+
+def test_an_observer_sees_each_rewrite_before_and_after() -> None:
+    seen: list[tuple[str, UOp, UOp]] = []
+    journal = Journal(lambda *step: seen.append(step))
+    i = UOp.range(9, 0)
+    rules = rules_from("ruleset a over index\nrule one: x * 1 => x\nrule zero: x % 1 => 0")
+    Rewriter([rules], Facts(RuleSet("bounds", ())), journal).rewrite((i * 1) % 1)
+    assert seen == [("a.one", i * 1, i), ("a.zero", i % 1, UOp.index(0))]

@@ -121,7 +121,7 @@ class Rewriter:
         if sums is not None and node in sums:
             tidy = sums.tidy(node, sources)
             if tidy is not node:
-                self._note(*self._collector, node)  # type: ignore[misc]
+                self._note(*self._collector, node, tidy)  # type: ignore[misc]
                 return tidy
             return self._first_rule(node, True)
         if node.op in COMMUTATIVE and not self._in_order(sources):
@@ -169,10 +169,12 @@ class Rewriter:
                 f"rule {name} made {result.dtype} of shape {result.shape} out of {node.dtype} of"
                 f" shape {node.shape}, at node\n{_excerpt(node)}"
             )
-        self._note(name, proven, node)
+        self._note(name, proven, node, result)
 
-    def _note(self, name: str, proven: bool, node: UOp) -> None:
+    def _note(self, name: str, proven: bool, node: UOp, result: UOp) -> None:
         self._journal.record(name, proven)
+        if self._journal.observe is not None:
+            self._journal.observe(name, node, result)
         self._last_rules.append(name)
         self._applications += 1
         if not self._applications % FREE_APPLICATIONS and self._root is not None:

@@ -62,6 +62,10 @@ class Facts:
         """A number that no value of `node` is above; None if there is none."""
         return self.interval(node)[1]
 
+    def assume(self, node: UOp, interval: Interval) -> None:
+        """Take these bounds of `node` as known, before anything is asked. Nothing checks them."""
+        self._intervals[node] = interval
+
     def interval(self, node: UOp) -> Interval:
         """Bounds of the values of `node`, in every lane and place."""
         known = self._intervals.get(node)

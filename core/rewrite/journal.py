@@ -6,12 +6,21 @@ Owns: counts. Does not own: printing them, or deciding what evidence is (ledger.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+
+from proofgrad.core.ir.uop import UOp
+
+Observer = Callable[[str, UOp, UOp], None]
 
 
 class Journal:
-    """Counts of applications. One journal may serve many rewriters."""
+    """Counts of applications. One journal may serve many rewriters.
 
-    def __init__(self) -> None:
+    `observe`, if given, is called with the rule, the node before and the node after each rewrite.
+    """
+
+    def __init__(self, observe: Observer | None = None) -> None:
+        self.observe = observe
         self.applied: Counter[str] = Counter()
         self.unproven = 0
 
