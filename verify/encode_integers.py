@@ -111,8 +111,10 @@ class Integers:
     def _cast(self, op: Ops, x: Term, source: DType, target: DType) -> Term:
         if source.is_float or target.is_float:
             raise NoMeaning("floats are not integers")
-        if op is Ops.BITCAST and Kind.BOOL in (source.kind, target.kind):
-            raise NoMeaning("no bitcast of bools")
+        if op is Ops.BITCAST and (
+            source.bits != target.bits or Kind.BOOL in (source.kind, target.kind)
+        ):
+            raise NoMeaning(f"no bitcast from {source.name} to {target.name}")
         if target.kind is Kind.BOOL:
             return x if source.kind is Kind.BOOL else x != 0
         value = z3.If(x, z3.IntVal(1), z3.IntVal(0)) if source.kind is Kind.BOOL else x

@@ -12,7 +12,7 @@ from itertools import product
 
 from proofgrad.core.ir.dtypes import DType, dtype_named, dtypes
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES, TYPE_CLASSES, TYPE_FUNCTIONS
-from proofgrad.core.rewrite.rule import Apply, Expr, Name, Rule
+from proofgrad.core.rewrite.rule import Apply, Expr, Name, Node, Rule, Term
 
 # Domains with proofs of their own say nothing about the type of "domain" variables: any may come.
 _EVERY = dtypes.all + (dtypes.index,)
@@ -45,7 +45,8 @@ def cases(rule: Rule) -> Iterator[Case]:
         names = [name for name, _ in rule.types]
         for types in product(*classes):
             case = Case(rule, domain, tuple(zip(names, types)))
-            if all(type_condition(condition, case) is not False for condition in rule.where):
+            allowed = all(type_condition(c, case) is not False for c in rule.where)
+            if allowed and _can_exist(rule.left, case):
                 yield case
 
 
@@ -66,6 +67,17 @@ def type_condition(condition: Expr, case: Case) -> bool | None:
             return True if True in truths else None if None in truths else False
         case _:
             return None
+
+
+def _can_exist(term: Term, case: Case) -> bool:
+    """Whether the left side can be a graph: a BITCAST is between types of one width."""
+    if not isinstance(term, Node):
+        return True
+    if term.op == "BITCAST":
+        source, target = case.dtype(term.src[0].type), case.dtype(term.type)
+        if source.bits != target.bits or source.is_bool != target.is_bool:
+            return False
+    return all(_can_exist(source, case) for source in term.src)
 
 
 def _class_types(kind: str, domain: str) -> tuple[DType, ...]:
