@@ -11,7 +11,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 
 
 def reductions_to_accumulators(kernel: UOp) -> UOp:
-    """REDUCE(value, loops) -> RESULT(UPDATE(accumulator, accumulator op value))."""
+    """Each reduction becomes a register that its loops update."""
     done: dict[UOp, UOp] = {}
     number = 0
     for node in toposort((kernel,)):

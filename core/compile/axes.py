@@ -46,7 +46,7 @@ def _fresh_number(kernel: UOp) -> int:
 
 
 def merge_loops(kernel: UOp) -> UOp:
-    """Two loops a, b become one where every index only needs a * size(b) + b."""
+    """Two loops a, b become one where every index needs only a * size(b) + b."""
     while (pair := _mergeable_pair(kernel)) is not None:
         kernel = _merge(kernel, *pair)
     return kernel
@@ -182,7 +182,7 @@ class VectorChoice:
 
 
 def choose_axes(kernel: UOp, target: Target) -> UOp:
-    """Kernel with roles on its loops, as the target likes them."""
+    """Choose the loops that run as vectors, threads and unrolled copies; split them."""
     if target.work_items:
         return kernel
     vector = _choose_vector(kernel, target)

@@ -18,7 +18,7 @@ _OUTERMOST = (AxisRole.THREAD, AxisRole.GLOBAL)
 
 
 def linearize(program: UOp) -> UOp:
-    """The LINEAR node of a Program."""
+    """Put nodes in running order; open and close the loops."""
     program = _separate_loops(program)
     nodes = [n for n in toposort((program,)) if n.op is not Ops.SINK]
     loops = _loops_of(nodes)

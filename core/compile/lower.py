@@ -50,7 +50,7 @@ class _Lowering:
 
 
 def lower_movement(body: UOp) -> UOp:
-    """SINK(value over PARAMs) -> SINK(STORE(INDEX(PARAM 0, i), element i of the value))."""
+    """One STORE of a scalar term: movement operations become index terms, padding becomes gates."""
     (value,) = body.src
     loops = [
         UOp.range(size, number) if size != 1 else UOp.index(0)

@@ -32,9 +32,9 @@ class CallInfo:
 
 
 def cut_into_kernels(root: UOp) -> UOp:
-    """SINK of tensor nodes -> SINK of CALLs in running order; its arg: the buffer of each root.
+    """Decide what gets a buffer; one CALL a kernel, in running order.
 
-    Each CALL is (body, buffer written, buffers read ...). The body is SINK(value over PARAMs), slot
+    The arg of the SINK holds the buffer of each root. Each CALL is (body, buffer written, buffers read ...). The body is SINK(value over PARAMs), slot
     0 being the buffer written. New buffers are numbered from -1 down. The arg of `root` is the
     device for values that read no buffer.
     """

@@ -13,7 +13,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 
 def vectorize(program: UOp) -> UOp:
-    """Every RANGE of the role VECTOR is exchanged for lanes."""
+    """Each VECTOR loop becomes the lanes of vector values."""
     loops = [n for n in toposort((program,)) if n.op is Ops.RANGE and n.arg[1] is AxisRole.VECTOR]
     for loop in loops:
         program = _vectorize_loop(program, loop)
