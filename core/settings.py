@@ -12,6 +12,7 @@ MEANING: dict[str, str] = {
     "DEBUG": "0..6: 1 counts, 2 each kernel, 3 its source, 4 each stage's graph",
     "DEV": "the default device; also DEVICE=NAME or NAME=1",
     "NOOPT": "1: no algebra and no choice of axes: one plain loop nest a kernel",
+    "PROVE": "1: show for each compiled kernel that its accesses are those of its tensor graph",
     "SPEC": "1: check the form after every stage",
     "PROOFGRAD_CACHE": "folder for compiled kernels; default $XDG_CACHE_HOME/proofgrad",
     "POCL_CACHE_DIR": "folder for kernels compiled by PoCL; default pocl in PROOFGRAD_CACHE",
@@ -41,6 +42,10 @@ def wants_plain_loops() -> bool:
 
 def checks_forms() -> bool:
     return number("SPEC") > 0 or number("DEBUG") >= 4
+
+
+def proves_kernels() -> bool:
+    return number("PROVE") > 0
 
 
 def asked_device(names: tuple[str, ...]) -> str | None:

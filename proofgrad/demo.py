@@ -47,6 +47,7 @@ class Outcome:
     kernels_run: int
     rules_by_set: dict[str, int] = field(default_factory=dict)
     unproven: int = 0
+    kernel_proofs: str | None = None  # with PROVE=1: what was shown of the kernels
 
 
 class Reporter(Protocol):
@@ -100,7 +101,7 @@ def train(digits: Digits, epochs: int, report: Reporter) -> Outcome:
             losses.append(float(train_step(network, optimizer, images, labels).item()))
             report(epoch, losses[-1])
     accuracy = float(measure(network, digits).item())
-    journal = compiler().library.journal
+    journal, check = compiler().library.journal, compiler().kernel_check
     return Outcome(
         accuracy=accuracy,
         seconds=time.perf_counter() - start,
@@ -109,6 +110,7 @@ def train(digits: Digits, epochs: int, report: Reporter) -> Outcome:
         kernels_run=GlobalCounters.kernel_count,
         rules_by_set=dict(journal.by_set()),
         unproven=journal.unproven,
+        kernel_proofs=None if check is None else check.summary(),
     )
 
 
@@ -185,6 +187,7 @@ def show(outcome: Outcome) -> str:
     rows = sorted(outcome.rules_by_set.items(), key=lambda row: -row[1])
     width = max([len(name) for name, _ in rows], default=0)
     rules = [f"  {name:<{width}} {count:>8,}" for name, count in rows]
+    proofs = outcome.kernel_proofs
     return "\n".join(
         [
             f"test accuracy       {outcome.accuracy:.2%}",
@@ -194,6 +197,7 @@ def show(outcome: Outcome) -> str:
             f"rule applications   {sum(outcome.rules_by_set.values()):,}",
             *rules,
             f"without a proof     {outcome.unproven:,}",
+            *([] if proofs is None else [f"kernels proved      {proofs}"]),
         ]
     )
 

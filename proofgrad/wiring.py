@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from proofgrad.backends import BUILT_IN, ELSEWHERE
 from proofgrad.core.compile.target import Backend
@@ -14,6 +15,9 @@ from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.tensor import realize
 from proofgrad.core.tensor.autograd import use_cotangent_rules
 from proofgrad.core.tensor.device import Device
+
+if TYPE_CHECKING:
+    from proofgrad.core.compile.compiler import KernelCheck
 
 
 def connect() -> None:
@@ -46,4 +50,10 @@ def _compiler() -> realize.Compiler:
     def library() -> Library:
         return Library(load_library(), BOUNDS, Journal())
 
-    return Compiler(GRAPH_STAGES, KERNEL_STAGES, library, Device.__getitem__)
+    return Compiler(GRAPH_STAGES, KERNEL_STAGES, library, Device.__getitem__, _kernel_check)
+
+
+def _kernel_check() -> KernelCheck:
+    from proofgrad.verify.kernel_proof import KernelProver
+
+    return KernelProver()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from proofgrad.core import settings
 from proofgrad.core.compile.names import kernel_name
@@ -74,6 +74,18 @@ class Plan:
     kernels: UOp  # the KernelGraph it is of
 
 
+class KernelCheck(Protocol):
+    """Looks at each kernel that is compiled while PROVE=1."""
+
+    def __call__(self, name: str, body: UOp, trace: Sequence[tuple[Stage, UOp]]) -> None:
+        """`trace`: the graph after each stage, from `body` to Linear. Raises if it is wrong."""
+        ...
+
+    def summary(self) -> str:
+        """One line about all kernels so far."""
+        ...
+
+
 class Compiler:
     """Compiles graphs. One per process; holds every cache that is not on disk."""
 
@@ -83,14 +95,17 @@ class Compiler:
         kernel_stages: Sequence[Stage],
         library: Callable[[], Library],
         backend: Callable[[str], Backend],
+        make_check: Callable[[], KernelCheck] | None = None,
     ) -> None:
         self.graph_stages = graph_stages
         self.kernel_stages = kernel_stages
         self._load_library = library
         self._backend = backend
+        self._make_check = make_check
         self._library: Library | None = None
-        self._plans: dict[tuple[UOp, bool], Plan] = {}
-        self._kernels: dict[tuple[UOp, str, bool], Kernel] = {}
+        self._plans: dict[tuple[UOp, bool, bool], Plan] = {}
+        self._kernels: dict[tuple[UOp, str, bool, bool], Kernel] = {}
+        self.kernel_check: KernelCheck | None = None  # made when PROVE=1 first asks for it
 
     @property
     def library(self) -> Library:
@@ -111,7 +126,7 @@ class Compiler:
 
     def plan(self, root: UOp) -> Plan:
         """The launches that fill the roots of `root`, a SINK whose inputs are numbered from 0."""
-        key = (root, settings.wants_plain_loops())
+        key = (root, settings.wants_plain_loops(), settings.proves_kernels())
         known = self._plans.get(key)
         if known is None:
             known = self._plans[key] = self._make_plan(self.kernel_graph(root))
@@ -152,7 +167,7 @@ class Compiler:
 
     def kernel(self, body: UOp, device: str) -> Kernel:
         """The compiled kernel of a body, a SINK over PARAMs."""
-        key = (body, device, settings.wants_plain_loops())
+        key = (body, device, settings.wants_plain_loops(), settings.proves_kernels())
         known = self._kernels.get(key)
         if known is None:
             known = self._kernels[key] = self._compile(body, device)
@@ -162,6 +177,24 @@ class Compiler:
         """The Linear form of a kernel body for a device."""
         target = self._backend(device).target
         return run_stages(self.kernel_stages, body, self.library, target, _observer("kernel"))
+
+    def _checked(self, body: UOp, backend: Backend) -> UOp | None:
+        """The Linear form of a kernel body that the check has seen; None where there is no check."""
+        if self.kernel_check is None:
+            if self._make_check is None:
+                return None
+            self.kernel_check = self._make_check()
+        trace: list[tuple[Stage, UOp]] = []
+        shown = _observer("kernel")
+
+        def observe(stage: Stage, root: UOp) -> None:
+            trace.append((stage, root))
+            if shown is not None:
+                shown(stage, root)
+
+        linear = run_stages(self.kernel_stages, body, self.library, backend.target, observe)
+        self.kernel_check(kernel_name(linear), body, trace)
+        return linear
 
     def source(self, body: UOp, device: str) -> Source:
         """The text of a kernel body for a device."""
@@ -174,7 +207,8 @@ class Compiler:
 
     def _compile(self, body: UOp, device: str) -> Kernel:
         backend = self._backend(device)
-        linear = self.linear(body, device)
+        linear = self._checked(body, backend) if settings.proves_kernels() else None
+        linear = self.linear(body, device) if linear is None else linear
         slots = _slots(linear)
         source = self._emit(_with_dense_slots(linear, slots), device)
         if settings.debug_level() >= 3:

@@ -1,0 +1,471 @@
+"""Two kernels compared: does every element get the same value from the same elements of memory?
+
+Owns: walking two value terms side by side, down to claims about index terms and gates; the same
+from a tensor graph to its first kernel. Does not own: deciding the claims (kernel_questions.py),
+maps between loops (kernel_loops.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.evaluate import identity
+from proofgrad.core.ir.ops import COMMUTATIVE, ELEMENTWISE, Ops
+from proofgrad.core.ir.shapes import row_major_strides
+from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.verify.kernel_loops import (
+    LoopMap,
+    common_loops,
+    digits,
+    guesses,
+    map_by_position,
+)
+from proofgrad.verify.kernel_questions import TRUE, Questions, Verdict
+from proofgrad.verify.kernel_readback import Written
+from proofgrad.verify.kernel_terms import is_integer, loop_size
+
+Given = tuple[UOp, ...]
+
+# Deeper nested choices are not taken apart.
+MOST_CASES = 12
+# Larger terms of integers are compared operation by operation instead of in one question.
+LARGEST_QUESTION = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two kernels do not agree; `point`: loop values at which two index terms differ."""
+
+    what: str
+    before: UOp
+    after: UOp
+    point: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_counterexample(self) -> bool:
+        return bool(self.point)
+
+
+@dataclass(slots=True)
+class Matcher:
+    """Compares the terms of one stage with those of the stage before."""
+
+    questions: Questions
+    compared_accesses: int = 0  # value terms that rules rewrote, whose accesses were compared
+    _known: dict[tuple[UOp, UOp, Given], Difference | None] = field(default_factory=dict)
+
+    # -- stores ---------------------------------------------------------------------------------
+
+    def stores(
+        self, before: list[Written], after: list[Written], strict: bool
+    ) -> Difference | None:
+        """The first difference. `strict`: the stage may change loops, but no value term."""
+        for k, store in enumerate(after):
+            likely = [before[k]] if len(before) == len(after) else []
+            others = [b for b in before if b not in likely]
+            difference = self._store([*likely, *others], store, strict)
+            if difference is not None:
+                return difference
+        return None
+
+    def _store(self, candidates: list[Written], after: Written, strict: bool) -> Difference | None:
+        first: Difference | None = None
+        place, value = after.store.src
+        for before in candidates:
+            given = self._gate(place)
+            terms = self._output_map(before, after, given)
+            if terms is None:
+                continue
+            old = before.store.substitute(terms)
+            difference = self._same_position(old.src[0], place, given)
+            if difference is None:
+                return self._value(old.src[1], value, given, strict)
+            first = first or difference
+        return first or Difference("the stored position", candidates[0].store.src[0], place)
+
+    def _gate(self, place: UOp) -> Given:
+        return () if len(place.src) < 3 else (place.src[2],)
+
+    def _output_map(self, before: Written, after: Written, given: Given) -> dict[UOp, UOp] | None:
+        """The loops before, for the element that the store after writes."""
+        same = common_loops(before.loops, after.loops)
+        if len(same) == len(before.loops) == len(after.loops):
+            return same
+        position = before.store.src[0].src[1], after.store.src[0].src[1]
+        terms = map_by_position(*position, before.loops)
+        return terms
+
+    def _same_position(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        return self._claim("the stored position", before.src[1], after.src[1], given) or (
+            self._gates(before, after, given) if len(before.src) > 2 else None
+        )
+
+    def _value(self, before: UOp, after: UOp, given: Given, strict: bool) -> Difference | None:
+        difference = self.value(before, after, given)
+        if difference is None or (strict and difference.is_counterexample):
+            return difference
+        return self._accesses(before, after, given)
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def value(self, before: UOp, after: UOp, given: Given = ()) -> Difference | None:
+        """Are two value terms made in the same way, of the same elements, wherever `given` holds?"""
+        if before is after:
+            return None
+        key = before, after, given
+        if key not in self._known:
+            self._known[key] = self._compare(before, after, given)
+        return self._known[key]
+
+    def _compare(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        if self._is_index_term(before) and self._is_index_term(after):
+            return self._claim("an index term", before, after, given)
+        if before.op is after.op is Ops.LOAD:
+            return self._loads(before, after, given)
+        if before.op is after.op is Ops.REDUCE and before.arg is after.arg:
+            return self._reductions(before, after, given)
+        difference = self._operands(before, after, given)
+        if difference is None:
+            return None
+        if self._are_equal(before, after, given):
+            return None
+        split = self._by_cases(before, after, given)
+        return None if split is None else difference
+
+    def _is_index_term(self, node: UOp) -> bool:
+        """Small enough for one question, and made of loops only."""
+        scalar = is_integer(node.dtype) or node.dtype.is_bool
+        return (
+            scalar
+            and self.questions.terms.is_plain(node)
+            and len(node.toposort()) < LARGEST_QUESTION
+        )
+
+    def _claim(self, what: str, before: UOp, after: UOp, given: Given) -> Difference | None:
+        decision = self.questions.same(before, after, given)
+        if decision.verdict is Verdict.REFUTED:
+            return Difference(what, before, after, decision.point or {"(no loops)": 0})
+        return None
+
+    def _are_equal(self, before: UOp, after: UOp, given: Given) -> bool:
+        """Whether integer or bool terms over memory are equal whatever the memory holds."""
+        scalar = is_integer(before.dtype) or before.dtype.is_bool
+        if not scalar or len(before.toposort()) + len(after.toposort()) > LARGEST_QUESTION:
+            return False
+        return self.questions.same(before, after, given).verdict is Verdict.PROVED
+
+    def _loads(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        old, new = before.src[0], after.src[0]
+        what = f"the load of parameter {new.src[0].arg[0]}"
+        if old.src[0] is not new.src[0]:
+            return Difference(what, old, new)
+        gates = self._gates(old, new, given)
+        if gates is not None:
+            return gates
+        inside = (*given, *self._gate(new))
+        if self._is_index_term(old.src[1]) and self._is_index_term(new.src[1]):
+            return self._claim(what, old.src[1], new.src[1], inside)
+        return self.value(old.src[1], new.src[1], inside)
+
+    def _gates(self, old: UOp, new: UOp, given: Given) -> Difference | None:
+        old_gate = old.src[2] if len(old.src) > 2 else TRUE
+        new_gate = new.src[2] if len(new.src) > 2 else TRUE
+        return self._claim("the gate of an access", old_gate, new_gate, given)
+
+    def _operands(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        """The same operation of the same operands, in either order where that does not matter."""
+        alike = before.op is after.op and before.arg == after.arg and len(before.src) > 0
+        if (
+            not alike
+            or not _same_type(before.dtype, after.dtype)
+            or len(before.src) != len(after.src)
+            or before.op not in ELEMENTWISE
+        ):
+            return Difference("a value term", before, after)
+        if before.op is Ops.WHERE:
+            return self._choices(before, after, given)
+        first = self._each(before.src, after.src, given)
+        if first is not None and before.op in COMMUTATIVE:
+            if self._each(before.src[::-1], after.src, given) is None:
+                return None
+        return first
+
+    def _each(self, before: Sequence[UOp], after: Sequence[UOp], given: Given) -> Difference | None:
+        for b, a in zip(before, after):
+            difference = self.value(b, a, given)
+            if difference is not None:
+                return difference
+        return None
+
+    def _choices(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        condition = after.src[0]
+        return (
+            self.value(before.src[0], condition, given)
+            or self.value(before.src[1], after.src[1], (*given, condition))
+            or self.value(before.src[2], after.src[2], (*given, ~condition))
+        )
+
+    def _by_cases(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        """One side chooses where the other does not, or loads 0 under a false gate."""
+        if len(given) > MOST_CASES:
+            return Difference("a value term", before, after)
+        for chooser, other, swapped in ((after, before, False), (before, after, True)):
+            if chooser.op is not Ops.WHERE:
+                continue
+            condition, yes, no = chooser.src
+            for branch, holds in ((yes, condition), (no, ~condition)):
+                known = (*given, holds)
+                pair = (branch, other) if swapped else (other, branch)
+                difference = self.value(*pair, known)
+                if difference is not None and not self._never(known):
+                    return difference
+            return None
+        for load, other in ((before, after), (after, before)):
+            if load.op is Ops.LOAD and other.op is Ops.CONST and other.arg == 0:
+                if self._never((*given, *self._gate(load.src[0]))):
+                    return None
+        return Difference("a value term", before, after)
+
+    def _never(self, given: Given) -> bool:
+        claim = ~given[-1] if given else ~TRUE
+        return self.questions.holds(claim, given[:-1]).verdict is Verdict.PROVED
+
+    # -- reductions -----------------------------------------------------------------------------
+
+    def _reductions(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        first: Difference | None = None
+        for guess in guesses(before.src[1:], after.src[1:]):
+            difference = self._reduction(before, after, given, guess)
+            if difference is None:
+                return None
+            first = first or difference
+        return first or Difference("the loops of a reduction", before, after)
+
+    def _reduction(
+        self, before: UOp, after: UOp, given: Given, guess: LoopMap
+    ) -> Difference | None:
+        body = before.src[0].substitute(dict(guess.terms))
+        inside = given
+        if guess.partial:
+            inside = (*given, *[t < loop_size(x) for x, t in guess.terms.items() if t is not x])
+            outside = (*given, ~_all(inside[len(given) :]))
+            neutral = UOp.const(after.dtype, identity(after.arg, after.dtype))
+            padding = self.value(neutral, after.src[0], outside)
+            if padding is not None:
+                return padding
+        return self.value(body, after.src[0], inside)
+
+    # -- accesses -------------------------------------------------------------------------------
+
+    def _accesses(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        """After rules for values: every load is one of those before, of the same element."""
+        old, new = _loads_below(before), _loads_below(after)
+        self.compared_accesses += len([n for n in new if n not in old])
+        for load in new:
+            if load in old:
+                continue
+            differences = [self._access(o, load, given) for o in old]
+            if all(d is not None for d in differences):
+                closest = [d for d in differences if d is not None and d.point]
+                what = f"the load of parameter {load.src[0].src[0].arg[0]}"
+                return closest[0] if closest else Difference(what, before, load.src[0])
+        return None
+
+    def _access(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        """The element of the load after is one that the load before reads in some iteration."""
+        old, new = before.src[0], after.src[0]
+        what = f"the load of parameter {new.src[0].arg[0]}"
+        if old.src[0] is not new.src[0]:
+            return Difference(what, old, new)
+        inside = (*given, *self._gate(new))
+        there = {n for n in toposort((after,)) if n.op is Ops.RANGE}
+        gone = [n for n in toposort((old,)) if n.op is Ops.RANGE and n not in there]
+        same = common_loops(gone, list(there))
+        index = old.src[1].substitute(same)
+        left = [x for x in gone if x not in same]
+        if left:
+            terms = map_by_position(index, new.src[1], left)
+            index = index if terms is None else index.substitute(terms)
+        return self._claim(what, index, new.src[1], inside)
+
+
+def _loads_below(node: UOp) -> list[UOp]:
+    return [n for n in toposort((node,)) if n.op is Ops.LOAD]
+
+
+def _same_type(before: DType, after: DType) -> bool:
+    """Index terms get a width on the way; every other type stays."""
+    return before is after or (before is dtypes.index and is_integer(after))
+
+
+def _all(conditions: Sequence[UOp]) -> UOp:
+    result = TRUE
+    for condition in conditions:
+        result = condition if result is TRUE else result & condition
+    return result
+
+
+# -- from tensors -------------------------------------------------------------------------------
+
+
+class FromTensor:
+    """Compares the first kernel with the tensor graph that it is made from."""
+
+    def __init__(self, questions: Questions) -> None:
+        self.questions = questions
+        self._known: dict[tuple[UOp, tuple[UOp, ...], UOp, Given], Difference | None] = {}
+
+    def body(self, body: UOp, kernel: list[Written]) -> Difference | None:
+        """Each element of the body, in row-major order, against the element that is stored."""
+        (value,), store = body.src, kernel[0].store
+        place, term = store.src
+        if len(kernel) != 1 or place.src[0].arg[1] != _count(value.shape):
+            return Difference("the stored element", body, store)
+        index = _unflattened(place.src[1], value.shape)
+        wrong = self._digits(place.src[1], index, value.shape, ())
+        return wrong or self.element(value, index, term, ())
+
+    def _digits(
+        self, position: UOp, index: tuple[UOp, ...], shape: Sequence[int], given: Given
+    ) -> Difference | None:
+        """`index` lies in `shape` and is at `position`; there is only one such index."""
+        inside = _all([c for i, n in zip(index, shape) for c in (~(i < 0), i < n)])
+        wrong = self._same("an index", TRUE, inside, given)
+        return wrong or self._same("an index", position, _flat(index, shape), given)
+
+    def element(
+        self, node: UOp, index: tuple[UOp, ...], term: UOp, given: Given
+    ) -> Difference | None:
+        """Is `term` the element of `node` at `index`, wherever `given` holds?"""
+        key = node, index, term, given
+        if key not in self._known:
+            self._known[key] = self._element(node, index, term, given)
+        return self._known[key]
+
+    def _element(
+        self, node: UOp, index: tuple[UOp, ...], term: UOp, given: Given
+    ) -> Difference | None:
+        wrong = Difference(f"the element of {node.op.name}", node, term)
+        match node.op:
+            case Ops.DETACH | Ops.CONTIGUOUS:
+                return self.element(node.src[0], index, term, given)
+            case Ops.CONST:
+                return None if term is node else wrong
+            case Ops.PARAM:
+                return self._load(node, index, term, given)
+            case Ops.IOTA:
+                return self._same("IOTA", index[0].cast(node.dtype), term, given)
+            case Ops.REDUCE_AXIS:
+                if term.op is not Ops.REDUCE or term.arg is not node.arg[0]:
+                    return wrong
+                return self._reduction(node, index, term, given)
+            case Ops.PAD | Ops.SKEW:
+                return self._padded(node, index, term, given)
+            case Ops.RESHAPE:
+                source = _source_index(node, index)
+                position, shape = _flat(index, node.shape), node.src[0].shape
+                unclear = self._digits(position, source, shape, given)
+                return unclear or self.element(node.src[0], source, term, given)
+            case Ops.PERMUTE | Ops.EXPAND | Ops.SHRINK | Ops.FLIP:
+                return self.element(node.src[0], _source_index(node, index), term, given)
+        if term.dtype is not node.dtype:
+            return wrong
+        if term.op is not node.op or term.arg != node.arg or len(term.src) != len(node.src):
+            return wrong
+        parts = [self.element(s, index, t, given) for s, t in zip(node.src, term.src)]
+        return next((p for p in parts if p is not None), None)
+
+    def _same(self, what: str, left: UOp, right: UOp, given: Given) -> Difference | None:
+        decision = self.questions.same(left, right, given)
+        if decision.verdict is Verdict.REFUTED:
+            return Difference(what, left, right, decision.point or {"(no loops)": 0})
+        return None
+
+    def _load(
+        self, node: UOp, index: tuple[UOp, ...], term: UOp, given: Given
+    ) -> Difference | None:
+        what = f"the load of parameter {node.arg[0]}"
+        if term.op is not Ops.LOAD or term.src[0].src[0] is not node:
+            return Difference(what, node, term)
+        place = term.src[0]
+        wrong = self._same(what, index[0], place.src[1], given)
+        if wrong is None and len(place.src) > 2:
+            wrong = self._same(f"the gate of {what}", TRUE, place.src[2], given)
+        return wrong
+
+    def _reduction(
+        self, node: UOp, index: tuple[UOp, ...], term: UOp, given: Given
+    ) -> Difference | None:
+        inner = list(index)
+        sizes = [node.src[0].shape[axis] for axis in node.arg[1]]
+        if [loop_size(loop) for loop in term.src[1:]] != sizes:
+            return Difference("the loops of a reduction", node, term)
+        for axis, loop in zip(node.arg[1], term.src[1:]):
+            inner[axis] = loop
+        return self.element(node.src[0], tuple(inner), term.src[0], given)
+
+    def _padded(
+        self, node: UOp, index: tuple[UOp, ...], term: UOp, given: Given
+    ) -> Difference | None:
+        """Inside of the source its element, outside 0."""
+        source = _source_index(node, index)
+        shape = node.src[0].shape
+        inside = _all([c for i, n in zip(source, shape) for c in (~(i < 0), i < n)])
+        if term.op is not Ops.WHERE:
+            wrong = self._same(f"the edge of {node.op.name}", TRUE, inside, given)
+            return wrong or self.element(node.src[0], source, term, given)
+        condition, value, zero = term.src
+        if zero.op is not Ops.CONST or zero.arg != 0:
+            return Difference(f"what lies outside of {node.op.name}", node, term)
+        wrong = self._same(f"the edge of {node.op.name}", inside, condition, given)
+        return wrong or self.element(node.src[0], source, value, (*given, inside))
+
+
+def _count(shape: Sequence[int]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+def _unflattened(position: UOp, shape: Sequence[int]) -> tuple[UOp, ...]:
+    """The index of a row-major position."""
+    strides = list(zip(row_major_strides(tuple(shape)), shape))
+    moving = [(stride, size) for stride, size in strides if size > 1]
+    found = iter(digits(position, moving))
+    return tuple([next(found) if size > 1 else UOp.index(0) for _, size in strides])
+
+
+def _flat(index: Sequence[UOp], shape: Sequence[int]) -> UOp:
+    """The row-major position of an index."""
+    position = UOp.index(0)
+    for i, stride in zip(index, row_major_strides(tuple(shape))):
+        position = position + i * stride
+    return position
+
+
+def _source_index(node: UOp, index: tuple[UOp, ...]) -> tuple[UOp, ...]:
+    """Where the element of a movement operation at `index` lies in its source, by its meaning."""
+    shape = node.src[0].shape
+    match node.op:
+        case Ops.RESHAPE:
+            return _unflattened(_flat(index, node.shape), shape)
+        case Ops.PERMUTE:
+            where = {axis: i for axis, i in zip(node.arg, index)}
+            return tuple([where[axis] for axis in range(len(shape))])
+        case Ops.EXPAND:
+            return tuple([UOp.index(0) if n == 1 else i for i, n in zip(index, shape)])
+        case Ops.PAD:
+            return tuple([i + -before for i, (before, _) in zip(index, node.arg)])
+        case Ops.SHRINK:
+            return tuple([i + begin for i, (begin, _) in zip(index, node.arg)])
+        case Ops.FLIP:
+            ends = zip(index, node.arg, shape)
+            return tuple([i * -1 + (n - 1) if flipped else i for i, flipped, n in ends])
+        case _:  # SKEW
+            axis, by, step, _ = node.arg
+            moved = list(index)
+            moved[axis] = index[axis] + index[by] * step
+            return tuple(moved)

@@ -1,0 +1,263 @@
+"""PROVE=1: a compiled kernel shown to compute what its tensor graph says, access by access.
+
+Owns: the obligations of one kernel, from its tensor graph through every stage to Linear; errors;
+the report. Does not own: comparing two forms (kernel_match.py), deciding (kernel_questions.py), the
+values of float arithmetic, which are the rules' (proofs/) and the procedures' own.
+
+Three things are shown: each stage keeps, for every output element, which elements of memory it is
+made from; every access lies inside its buffer wherever its gate holds, and no index term outgrows
+its width; every output element is written exactly once.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy
+
+from proofgrad.core.compile.stages import Procedure, Stage
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.verify.kernel_loops import map_by_position
+from proofgrad.verify.kernel_match import Difference, FromTensor, Matcher
+from proofgrad.verify.kernel_questions import (
+    LARGEST_ENUMERATION,
+    TIMEOUT_MS,
+    Count,
+    Questions,
+    Verdict,
+    every_point,
+)
+from proofgrad.verify.kernel_readback import NotReadable, Written, stores_of
+from proofgrad.verify.kernel_terms import ELEMENT, loop_size, loops_of, width_limits
+from proofgrad.verify.kernel_text import show_term
+
+Trace = Sequence[tuple[Stage, UOp]]
+
+
+class ProofError(RuntimeError):
+    """A kernel that is not what it was made from: a bug of the compiler, never of its user."""
+
+    def __init__(self, kernel: str, stage: str, reason: str) -> None:
+        super().__init__(f"kernel {kernel}, stage {stage!r}: {reason}")
+        self.kernel, self.stage, self.reason = kernel, stage, reason
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What was shown for one kernel, or for several."""
+
+    count: Count = field(default_factory=Count)
+    compared_accesses: int = 0
+    seconds: float = 0.0
+    kernels: int = 0
+
+    def add(self, other: Evidence) -> None:
+        self.count.by_solver += other.count.by_solver
+        self.count.by_enumeration += other.count.by_enumeration
+        self.count.unknown += other.count.unknown
+        self.compared_accesses += other.compared_accesses
+        self.seconds += other.seconds
+        self.kernels += other.kernels
+
+    def __str__(self) -> str:
+        count = self.count
+        unknown = f"{count.unknown} UNKNOWN" if count.unknown else "none unknown"
+        return (
+            f"{count.obligations:,} obligations: {count.by_solver:,} by the solver,"
+            f" {count.by_enumeration:,} by trying every value, {unknown};"
+            f" {self.seconds * 1e3:,.0f} ms"
+        )
+
+
+class KernelProver:
+    """Proves kernels one after the other and keeps the sum."""
+
+    def __init__(self, timeout_ms: int = TIMEOUT_MS) -> None:
+        self.total = Evidence()
+        self._timeout_ms = timeout_ms
+
+    def __call__(self, name: str, body: UOp, trace: Trace) -> None:
+        """Prove a kernel and print a line. Raises: ProofError."""
+        evidence = prove_kernel(name, body, trace, self._timeout_ms)
+        self.total.add(evidence)
+        print(f"proved {name:<24} {evidence}", file=sys.stderr)
+
+    def summary(self) -> str:
+        """One line for all kernels so far."""
+        return f"{self.total.kernels:,} kernels, {self.total}"
+
+
+def prove_kernel(name: str, body: UOp, trace: Trace, timeout_ms: int = TIMEOUT_MS) -> Evidence:
+    """Every obligation of one kernel, its graph after each stage given. Raises: ProofError."""
+    start = time.perf_counter()
+    proof = _KernelProof(name, Questions(timeout_ms))
+    proof.run(body, trace)
+    seconds = time.perf_counter() - start
+    return Evidence(proof.questions.count, proof.compared_accesses, seconds, kernels=1)
+
+
+class _KernelProof:
+    """The obligations of one kernel, in the order of its stages."""
+
+    def __init__(self, name: str, questions: Questions) -> None:
+        self.name = name
+        self.questions = questions
+        self.compared_accesses = 0
+
+    def run(self, body: UOp, trace: Trace) -> None:
+        stage, graph = trace[0]
+        stores = self._read(stage, graph)
+        self._raise(stage, FromTensor(self.questions).body(body, stores))
+        for stage, changed in trace[1:]:
+            if changed is graph:
+                continue
+            self._widths(stage, graph, changed)
+            after = self._read(stage, changed)
+            self._compare(stage, stores, after)
+            graph, stores = changed, after
+        self._bounds(stage, stores)
+        self._writers(stage, stores)
+
+    def _read(self, stage: Stage, graph: UOp) -> list[Written]:
+        try:
+            return stores_of(graph)
+        except NotReadable as error:
+            raise ProofError(self.name, stage.name, str(error)) from None
+
+    def _compare(self, stage: Stage, before: list[Written], after: list[Written]) -> None:
+        matcher = Matcher(self.questions)
+        strict = isinstance(stage.step, Procedure)
+        self._raise(stage, matcher.stores(before, after, strict))
+        self.compared_accesses += matcher.compared_accesses
+
+    def _raise(self, stage: Stage, difference: Difference | None) -> None:
+        if difference is not None:
+            raise ProofError(self.name, stage.name, self._explained(difference))
+
+    def _explained(self, difference: Difference) -> str:
+        if not difference.is_counterexample:
+            return (
+                f"{difference.what} is not made as before:\n"
+                f"  before: {show_term(difference.before)}\n  after:  {show_term(difference.after)}"
+            )
+        sides = (("before", difference.before), ("after", difference.after))
+        shown = [f"  {side:<7} {self._valued(term, difference.point)}" for side, term in sides]
+        return "\n".join([f"{difference.what} differs at {_point(difference.point)}", *shown])
+
+    def _valued(self, term: UOp, point: dict[str, int]) -> str:
+        text = show_term(term)
+        if not self.questions.terms.is_computable(term):
+            return text
+        at = {name: numpy.array([value]) for name, value in point.items()}
+        for loop in loops_of((term,)):
+            at.setdefault(f"r{loop.arg[0]}", numpy.array([0]))
+        return f"{numpy.ravel(self.questions.terms.values(term, at))[0]} = {text}"
+
+    # -- widths ---------------------------------------------------------------------------------
+
+    def _widths(self, stage: Stage, before: UOp, after: UOp) -> None:
+        """Where index terms get a width, each of them fits it."""
+        terms = [n for n in toposort((before,)) if n.dtype is dtypes.index]
+        ranges = [n.dtype for n in toposort((after,)) if n.op is Ops.RANGE]
+        if not terms or not ranges or ranges[0] is dtypes.index:
+            return
+        width: DType = ranges[0]
+        low, high = width_limits(width) or (0, 0)
+        for term in terms:
+            if term.op is Ops.RANGE:
+                fits = loop_size(term) - 1 <= high
+                point = {f"r{term.arg[0]}": loop_size(term) - 1}
+            else:
+                claim = ~(term < low) & (term < high + 1)
+                decision = self.questions.holds(claim)
+                fits, point = decision.verdict is not Verdict.REFUTED, decision.point
+            if not fits:
+                what = f"an index term leaves {width.name} at {_point(point)}"
+                raise ProofError(
+                    self.name, stage.name, f"{what}\n  value   {self._valued(term, point)}"
+                )
+
+    # -- accesses -------------------------------------------------------------------------------
+
+    def _bounds(self, stage: Stage, stores: list[Written]) -> None:
+        """Every access lies inside its buffer where its gate holds."""
+        places = {n for w in stores for n in toposort((w.store,)) if n.op is Ops.INDEX}
+        for place in places:
+            buffer, index, *gate = place.src
+            slot, size = buffer.arg
+            decision = self.questions.holds(~(index < 0) & (index < size), gate)
+            if decision.verdict is Verdict.REFUTED:
+                raise ProofError(
+                    self.name,
+                    stage.name,
+                    f"an access of parameter {slot} is outside of its {size} elements at"
+                    f" {_point(decision.point)}\n  index   {self._valued(index, decision.point)}",
+                )
+
+    def _writers(self, stage: Stage, stores: list[Written]) -> None:
+        """Every output element is written exactly once."""
+        slots = {w.store.src[0].src[0].arg for w in stores}
+        if len(slots) != 1:
+            raise ProofError(self.name, stage.name, "the stores do not fill one buffer")
+        ((_, size),) = slots
+        if self._writes_each(stores, size):
+            return
+        if sum(prod(map(loop_size, w.loops)) for w in stores) > LARGEST_ENUMERATION:
+            self.questions.count.unknown += 1
+            return
+        times = self._times_written(stores, size)
+        wrong = numpy.flatnonzero(times != 1)
+        if len(wrong):
+            element = int(wrong[0])
+            raise ProofError(
+                self.name, stage.name, f"element {element} is written {times[element]} times"
+            )
+        self.questions.count.by_enumeration += 1
+
+    def _writes_each(self, stores: list[Written], size: int) -> bool:
+        """As many writes as elements, and one to every element: shown by the solver."""
+        element = UOp.range(size, ELEMENT)
+        writes, claims = 0, []
+        for written in stores:
+            place = written.store.src[0]
+            terms = map_by_position(place.src[1], element, written.loops)
+            if terms is None or len(place.src) > 2:
+                return False
+            writes += prod(map(loop_size, written.loops))
+            inside = [c for x, t in terms.items() for c in (~(t < 0), t < loop_size(x))]
+            claims.append(_all([place.src[1].substitute(terms).eq(element), *inside]))
+        anyone = claims[0]
+        for claim in claims[1:]:
+            anyone = anyone | claim
+        return writes == size and self.questions.holds(anyone).verdict is Verdict.PROVED
+
+    def _times_written(self, stores: list[Written], size: int) -> numpy.ndarray:
+        """How often each element is written, by trying every value of the loops."""
+        times = numpy.zeros(size, numpy.int64)
+        values = self.questions.terms.values
+        for written in stores:
+            _, index, *gate = written.store.src[0].src
+            for points in every_point(written.loops):
+                count = len(next(iter(points.values()))) if points else 1
+                position = numpy.broadcast_to(values(index, points), (count,))
+                if gate:
+                    position = position[numpy.broadcast_to(values(gate[0], points), (count,))]
+                times += numpy.bincount(position, minlength=size)[:size]
+        return times
+
+
+def _all(conditions: Sequence[UOp]) -> UOp:
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = result & condition
+    return result
+
+
+def _point(point: dict[str, int]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in sorted(point.items()))

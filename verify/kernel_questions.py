@@ -1,0 +1,176 @@
+"""Deciding one claim about the loops of a kernel: by the solver, or by trying every value.
+
+Owns: time limits, counting of what was decided and how, counterexamples. Does not own: which claims
+are made (kernel_match.py, kernel_proof.py), what terms mean (kernel_terms.py).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy
+import z3
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.verify.kernel_terms import Points, Terms, loop_name, loop_size, loops_of
+
+TIMEOUT_MS = 10_000
+# The solver gets this long before every value is tried instead, where that is possible.
+FIRST_TIMEOUT_MS = 300
+# So many combinations of loop values are tried at most: some seconds.
+LARGEST_ENUMERATION = 1 << 25
+# So many at a time.
+_CHUNK = 1 << 20
+# Drawn before the solver is asked: most wrong claims fall at once.
+_SAMPLES = 128
+
+TRUE = UOp(Ops.CONST, dtypes.bool, (), True)
+
+
+class Verdict(enum.Enum):
+    """What became of a claim."""
+
+    PROVED = "proved"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A verdict; for a refuted claim the loop values where it fails."""
+
+    verdict: Verdict
+    point: dict[str, int] = field(default_factory=dict)
+    by_enumeration: bool = False
+
+
+@dataclass(slots=True)
+class Count:
+    """How many claims were decided how."""
+
+    by_solver: int = 0
+    by_enumeration: int = 0
+    unknown: int = 0
+
+    @property
+    def obligations(self) -> int:
+        return self.by_solver + self.by_enumeration + self.unknown
+
+
+class Questions:
+    """The claims about one kernel. Each is decided once, and counted if it is proved or unknown."""
+
+    def __init__(self, timeout_ms: int = TIMEOUT_MS) -> None:
+        self.terms = Terms()
+        self.count = Count()
+        self._timeout_ms = timeout_ms
+        self._known: dict[tuple[UOp, tuple[UOp, ...]], Decision] = {}
+        self._random = numpy.random.default_rng(0)
+
+    def same(self, left: UOp, right: UOp, given: Sequence[UOp] = ()) -> Decision:
+        """Are two terms equal for all loop values under which all of `given` hold?"""
+        if left is right:
+            return Decision(Verdict.PROVED)
+        return self.holds(UOp(Ops.CMPEQ, dtypes.bool, (left, right)), given)
+
+    def holds(self, claim: UOp, given: Sequence[UOp] = ()) -> Decision:
+        """Is `claim` true for all loop values under which all of `given` hold?"""
+        given = tuple(dict.fromkeys(g for g in given if g is not TRUE))
+        if claim is TRUE or claim in given:
+            return Decision(Verdict.PROVED)
+        key = claim, given
+        if key not in self._known:
+            self._known[key] = decision = self._decide(claim, given)
+            self._add(decision)
+        return self._known[key]
+
+    def _add(self, decision: Decision) -> None:
+        match decision.verdict:
+            case Verdict.PROVED if decision.by_enumeration:
+                self.count.by_enumeration += 1
+            case Verdict.PROVED:
+                self.count.by_solver += 1
+            case Verdict.UNKNOWN:
+                self.count.unknown += 1
+            case Verdict.REFUTED:
+                pass  # a refuted claim was a guess, or becomes an error that names it
+
+    def _decide(self, claim: UOp, given: tuple[UOp, ...]) -> Decision:
+        loops = loops_of((claim, *given))
+        if any(loop_size(loop) == 0 for loop in loops):
+            return Decision(Verdict.PROVED, by_enumeration=True)  # there is nothing to try
+        computable = all(self.terms.is_computable(node) for node in (claim, *given))
+        if computable:
+            wrong = self._failing(claim, given, self._drawn(loops))
+            if wrong is not None:
+                return Decision(Verdict.REFUTED, wrong)
+        small = computable and prod(map(loop_size, loops)) <= LARGEST_ENUMERATION
+        decision = self._ask(claim, given, loops, FIRST_TIMEOUT_MS if small else self._timeout_ms)
+        if decision.verdict is Verdict.UNKNOWN and small:
+            return self._enumerate(claim, given, loops)
+        return decision
+
+    # -- the solver -----------------------------------------------------------------------------
+
+    def _ask(
+        self, claim: UOp, given: tuple[UOp, ...], loops: list[UOp], timeout_ms: int
+    ) -> Decision:
+        solver = z3.Solver()
+        solver.set("timeout", timeout_ms)
+        solver.add(*self.terms.constraints((claim, *given)))
+        solver.add(*[self.terms.term(g) for g in given], z3.Not(self.terms.term(claim)))
+        verdict = str(solver.check())
+        if verdict == "unsat":
+            return Decision(Verdict.PROVED)
+        if verdict != "sat":
+            return Decision(Verdict.UNKNOWN)
+        model = solver.model()
+        point = {
+            loop_name(loop): model.eval(self.terms.term(loop), model_completion=True).as_long()
+            for loop in loops
+        }
+        return Decision(Verdict.REFUTED, point)
+
+    # -- every value ----------------------------------------------------------------------------
+
+    def _drawn(self, loops: Sequence[UOp]) -> Points:
+        """Random values of the loops, the ends of each among them."""
+        points: Points = {}
+        for loop in loops:
+            values = self._random.integers(0, max(loop_size(loop), 1), _SAMPLES)
+            values[:2], values[2:4] = 0, max(loop_size(loop) - 1, 0)
+            self._random.shuffle(values[4:])
+            points[loop_name(loop)] = values
+        return points
+
+    def _failing(self, claim: UOp, given: tuple[UOp, ...], points: Points) -> dict[str, int] | None:
+        """The first of `points` where `given` hold and `claim` does not."""
+        count = max([len(v) for v in points.values()], default=1)
+        wrong = numpy.logical_not(self.terms.values(claim, points))
+        for condition in given:
+            wrong = numpy.logical_and(wrong, self.terms.values(condition, points))
+        where = numpy.flatnonzero(numpy.broadcast_to(wrong, (count,)))
+        if not len(where):
+            return None
+        return {name: int(values[where[0]]) for name, values in points.items()}
+
+    def _enumerate(self, claim: UOp, given: tuple[UOp, ...], loops: list[UOp]) -> Decision:
+        for points in every_point(loops):
+            wrong = self._failing(claim, given, points)
+            if wrong is not None:
+                return Decision(Verdict.REFUTED, wrong)
+        return Decision(Verdict.PROVED, by_enumeration=True)
+
+
+def every_point(loops: Sequence[UOp]) -> Iterator[Points]:
+    """All combinations of loop values in row-major order, some at a time."""
+    names, sizes = [loop_name(loop) for loop in loops], [loop_size(loop) for loop in loops]
+    total = prod(sizes)
+    for begin in range(0, total, _CHUNK):
+        flat = numpy.arange(begin, min(begin + _CHUNK, total), dtype=numpy.int64)
+        yield dict(zip(names, numpy.unravel_index(flat, sizes) if sizes else ()))

@@ -1,0 +1,244 @@
+"""Program and Linear read back as Kernel: registers as reductions, lanes as one more loop.
+
+Owns: what vectors, registers and the nesting of Linear mean, said a second time and apart from the
+procedures that make them. Does not own: comparing the result with the kernel before (kernel_match.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.evaluate import identity
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.verify.kernel_terms import LANE, loop_name, loop_size
+
+
+class NotReadable(Exception):
+    """A program that means nothing: says where it breaks the rules of loops and registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A STORE of scalars and the loops that it runs in, each value once."""
+
+    store: UOp
+    loops: tuple[UOp, ...]
+
+
+def free_loops(node: UOp) -> frozenset[UOp]:
+    """The loops whose value a scalar term depends on; a reduction hides its own."""
+    found: dict[UOp, frozenset[UOp]] = {}
+    for n in toposort((node,)):
+        below = frozenset().union(*[found[s] for s in n.src]) if n.src else frozenset()
+        if n.op is Ops.REDUCE:
+            below = found[n.src[0]] - set(n.src[1:])
+        found[n] = frozenset((n,)) if n.op is Ops.RANGE else below
+    return found[node]
+
+
+def stores_of(graph: UOp) -> list[Written]:
+    """The scalar stores of a Kernel, Program or Linear. Raises: NotReadable."""
+    if graph.op is not Ops.LINEAR:
+        reader = _Reader(graph.src)
+        stores = [reader.store(store) for store in graph.src]
+        return [Written(s, _sorted(free_loops(s))) for s in stores]
+    nests = _Nesting(graph).of_stores()
+    reader = _Reader(nests)
+    written = []
+    for store, nest in nests.items():
+        scalar = reader.store(store)
+        lanes = [loop for loop in free_loops(scalar) if loop.arg[0] == LANE]
+        written.append(Written(scalar, (*nest, *lanes)))
+    return written
+
+
+def _sorted(loops: frozenset[UOp]) -> tuple[UOp, ...]:
+    return tuple(sorted(loops, key=lambda loop: loop.arg[0]))
+
+
+# -- registers and lanes ------------------------------------------------------------------------
+
+
+class _Reader:
+    """Scalar terms of vector terms. All vectors of a program have the lanes of one loop."""
+
+    def __init__(self, stores: object) -> None:
+        nodes = toposort(tuple(stores))  # type: ignore[call-overload]
+        lanes = {n.dtype.lanes for n in nodes} - {1}
+        if len(lanes) > 1:
+            raise NotReadable(f"vectors of {sorted(lanes)} lanes in one program")
+        self.lane = UOp.range(max(lanes, default=1), LANE, AxisRole.VECTOR)
+        self._scalar: dict[UOp, UOp] = {}
+
+    def store(self, store: UOp) -> UOp:
+        place, value = store.src
+        wide = value.dtype.lanes > 1 or any(s.dtype.lanes > 1 for s in place.src)
+        return UOp(Ops.STORE, dtypes.void, (self._place(place, wide), self.scalar(value)))
+
+    def scalar(self, node: UOp) -> UOp:
+        """The value of `node` in the lane that the lane loop counts."""
+        for n in toposort((node,), lambda n: n not in self._scalar):
+            if n not in self._scalar:
+                self._scalar[n] = self._scalar_of(n)
+        return self._scalar[node]
+
+    def _scalar_of(self, node: UOp) -> UOp:
+        if node.op in (Ops.INDEX, Ops.ACCUMULATOR, Ops.UPDATE):
+            return node  # read by LOAD, STORE, RESULT
+        src = tuple([self._scalar[s] for s in node.src])
+        match node.op:
+            case Ops.CONST if node.dtype.lanes > 1:
+                return self._steps(node)
+            case Ops.BROADCAST:
+                return src[0]
+            case Ops.LOAD:
+                place = self._place(node.src[0], node.dtype.lanes > 1)
+                return UOp(Ops.LOAD, node.dtype.scalar, (place,))
+            case Ops.RESULT:
+                return self._reduction(node)
+            case Ops.HREDUCE:
+                return self._over_lanes(node, src[0])
+            case _:
+                return UOp(node.op, node.dtype.scalar, src, node.arg)
+
+    def _steps(self, node: UOp) -> UOp:
+        """A constant whose lanes are equally far apart, or a choice for each lane."""
+        values = node.arg
+        if not node.dtype.is_float and not node.dtype.is_bool:
+            step = values[1] - values[0]
+            if all(value == values[0] + k * step for k, value in enumerate(values)):
+                return self.lane * step + values[0]
+        constants = [UOp(Ops.CONST, node.dtype.scalar, (), value) for value in values]
+        chosen = constants[-1]
+        for k, constant in enumerate(constants[:-1]):
+            chosen = self.lane.eq(k).where(constant, chosen)
+        return chosen
+
+    def _place(self, place: UOp, wide: bool) -> UOp:
+        """A scalar index of a vector access is that of its first lane; the others follow."""
+        buffer, index, *gate = place.src
+        position = self.scalar(index)
+        if wide and index.dtype.lanes == 1:
+            position = UOp(Ops.ADD, position.dtype, (position, self.lane))
+        return UOp(Ops.INDEX, place.dtype, (buffer, position, *[self.scalar(g) for g in gate]))
+
+    def _over_lanes(self, node: UOp, value: UOp) -> UOp:
+        loops: tuple[UOp, ...] = (self.lane,)
+        if value.op is Ops.REDUCE and value.arg is node.arg:
+            value, loops = value.src[0], (*value.src[1:], self.lane)
+        return UOp(Ops.REDUCE, node.dtype.scalar, (value, *loops), node.arg)
+
+    def _reduction(self, result: UOp) -> UOp:
+        register, combined = result.src[0].src
+        op, value = self._added(register, combined)
+        start, loops = self.scalar(register.src[0]), register.src[1:]
+        neutral = UOp.const(result.dtype.scalar, identity(op, result.dtype.scalar))
+        if start is not neutral:
+            raise NotReadable(f"a register for {op.name} starts at {start!r}")
+        return UOp(Ops.REDUCE, result.dtype.scalar, (value, *loops), op)
+
+    def _added(self, register: UOp, combined: UOp) -> tuple[Ops, UOp]:
+        """The operation of a register, and what it takes in; conversions around both are kept out."""
+        outer = combined
+        while outer.op is Ops.CAST:
+            outer = outer.src[0]
+        if outer.op is Ops.MULACC and outer.src[2] is register:
+            factors = tuple([self.scalar(s) for s in outer.src[:2]])
+            return Ops.ADD, UOp(Ops.MUL, outer.dtype.scalar, factors)
+        operands = [s for s in outer.src if _converted(s) is not register]
+        if outer.op not in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN) or len(operands) != 1:
+            raise NotReadable(f"a register is not combined with one value: {combined!r}")
+        return outer.op, self.scalar(operands[0])
+
+
+def _converted(node: UOp) -> UOp:
+    while node.op is Ops.CAST:
+        node = node.src[0]
+    return node
+
+
+# -- the nesting of Linear ----------------------------------------------------------------------
+
+
+class _Nesting:
+    """Walks a Linear as a machine would: which loops are open where, and what has run in them."""
+
+    def __init__(self, linear: UOp) -> None:
+        self.linear = linear
+        self.depends = _depends(linear.src)
+        self.open: list[UOp] = []
+        self.instance: list[int] = []  # tells the runs of loops apart: the place of each RANGE
+        self.ran_in: dict[UOp, tuple[int, ...]] = {}
+
+    def of_stores(self) -> dict[UOp, tuple[UOp, ...]]:
+        """The open loops at each STORE. Raises: NotReadable."""
+        found: dict[UOp, tuple[UOp, ...]] = {}
+        for place, node in enumerate(self.linear.src):
+            if node.op is Ops.RANGE:
+                self.open.append(node)
+                self.instance.append(place)
+            elif node.op is Ops.END:
+                self._close(node.src[0])
+                continue
+            self._check(node)
+            self.ran_in[node] = tuple(self.instance)
+            if node.op is Ops.STORE:
+                if node in found:
+                    raise NotReadable("a STORE stands in the program twice")
+                found[node] = tuple(self.open)
+        if self.open:
+            raise NotReadable(f"loop {loop_name(self.open[-1])} is never closed")
+        return found
+
+    def _close(self, loop: UOp) -> None:
+        if not self.open or self.open[-1] is not loop:
+            raise NotReadable(f"loop {loop_name(loop)} is closed where it is not the innermost")
+        self.open.pop()
+        self.instance.pop()
+
+    def _check(self, node: UOp) -> None:
+        for loop in self.depends[node]:
+            if loop not in self.open:
+                raise NotReadable(
+                    f"{node.op.name} needs loop {loop_name(loop)} (of {loop_size(loop)}), which is"
+                    " not open there"
+                )
+        for source in node.src[:1] if node.op is Ops.ACCUMULATOR else node.src:
+            where = self.ran_in.get(source)
+            if where is None:
+                raise NotReadable(f"{node.op.name} runs before its source {source.op.name}")
+            if node.op is not Ops.RESULT and where != tuple(self.instance[: len(where)]):
+                raise NotReadable(f"{node.op.name} reads {source.op.name} of a loop that has ended")
+        if node.op is Ops.RESULT:
+            self._check_register(node)
+
+    def _check_register(self, result: UOp) -> None:
+        """Set once before its loops, updated once in each of their runs, read after them."""
+        update = result.src[0]
+        register = update.src[0]
+        outside, inside = self.ran_in[register], self.ran_in[update]
+        own = {self.linear.src[place] for place in inside[len(outside) :]}
+        if inside[: len(outside)] != outside or own != set(register.src[1:]):
+            names = ", ".join(sorted(loop_name(loop) for loop in register.src[1:]))
+            raise NotReadable(f"a register is not updated in its loops ({names}) and no others")
+        if outside != tuple(self.instance[: len(outside)]):
+            raise NotReadable("a register is read in another run of the loops than it was set in")
+        if any(place in self.instance for place in inside[len(outside) :]):
+            raise NotReadable("a register is read before its loops have ended")
+
+
+def _depends(nodes: tuple[UOp, ...]) -> dict[UOp, frozenset[UOp]]:
+    """The loops that must be open where each node of a Linear runs."""
+    found: dict[UOp, frozenset[UOp]] = {}
+    for node in toposort(nodes):
+        below = frozenset().union(*[found[s] for s in node.src]) if node.src else frozenset()
+        if node.op is Ops.RANGE:
+            below = frozenset((node,))
+        elif node.op is Ops.ACCUMULATOR:
+            below = found[node.src[0]]
+        elif node.op is Ops.RESULT:
+            below = below - set(node.src[0].src[0].src[1:])
+        found[node] = below
+    return found
