@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from proofgrad.core.tensor.device import Device
     from proofgrad.core.tensor.errors import DeviceError, DtypeError
     from proofgrad.core.tensor.tensor import Tensor
+    from proofgrad.explanation import explain
     from proofgrad.gradcheck import gradcheck
     from proofgrad.helpers import Context
     from proofgrad.user_rules import load_rules
@@ -34,6 +35,7 @@ __all__ = [
     "Tensor",
     "UOp",
     "dtypes",
+    "explain",
     "gradcheck",
     "load_rules",
     "nn",
@@ -51,10 +53,11 @@ _HOME = {
     "Tensor": "proofgrad.core.tensor.tensor",
     "UOp": "proofgrad.core.ir.uop",
     "dtypes": "proofgrad.core.ir.dtypes",
+    "explain": "proofgrad.explanation",
     "gradcheck": "proofgrad.gradcheck",
     "load_rules": "proofgrad.user_rules",
 }
-_NEEDS_MACHINES = frozenset({"Device", "Tensor", "gradcheck", "load_rules"})
+_NEEDS_MACHINES = frozenset({"Device", "Tensor", "explain", "gradcheck", "load_rules"})
 
 
 def __getattr__(name: str) -> Any:

@@ -23,6 +23,12 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("stages", help="print the compiler: every stage, in order")
     rules = commands.add_parser("rules", help="list the rule sets, or the rules of one set")
     rules.add_argument("ruleset", nargs="?", help="a set, such as algebra")
+    rules.add_argument("--stats", action="store_true", help="count rules, proofs and their time")
+    explain = commands.add_parser(
+        "explain", help="show which rules fire on a term, and their proof"
+    )
+    explain.add_argument("term", help='such as "(x // 4) // 8 over index where 0 <= x < 100"')
+    explain.add_argument("--rules", metavar="FILE", help="prove these rules and use them too")
     commands.add_parser("doctor", help="say what works on this machine, and what is missing")
     return top
 
@@ -45,8 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 commands.demo(asked.epochs, asked.device)
             case "stages":
                 print(commands.stages())
+            case "rules" if asked.stats:
+                print(commands.rule_statistics(asked.ruleset))
             case "rules":
                 print(commands.rules(asked.ruleset))
+            case "explain":
+                print(commands.explain(asked.term, asked.rules))
             case "doctor":
                 print(commands.doctor())
     except (RuntimeError, ValueError) as error:

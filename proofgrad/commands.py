@@ -50,6 +50,48 @@ def rules(ruleset: str | None) -> str:
     return "\n".join([rule.text.strip() for rule in found.rules])
 
 
+def rule_statistics(ruleset: str | None) -> str:
+    """Of each set, or of one: rules, proofs, how and how long they took, from the ledgers."""
+    from proofgrad.rules.evidence import statistics
+    from proofgrad.rules.library import library_names
+
+    if ruleset is not None and ruleset not in library_names():
+        raise ValueError(f"no rule set {ruleset!r}; there are {', '.join(library_names())}")
+    names = library_names() if ruleset is None else (ruleset,)
+    every = [statistics(name) for name in names]
+    rows = [("set", "rules", "proofs", "seconds", "methods")]
+    for found in every:
+        methods = ", ".join([f"{method} {count}" for method, count in found.methods.most_common()])
+        seconds = f"{found.ms / 1000:.1f}"
+        rows.append((found.name, str(found.rules), str(found.proofs), seconds, methods))
+    if ruleset is None:
+        counts = [sum([f.rules for f in every]), sum([f.proofs for f in every])]
+        seconds = f"{sum([f.ms for f in every]) / 1000:.1f}"
+        rows.append(("all", *[str(count) for count in counts], seconds, ""))
+    return _table(rows)
+
+
+def explain(term: str, file: str | None) -> str:
+    """Each rule that fires on a term, with its proof. `file`: more rules, which must be proved."""
+    from pathlib import Path
+
+    from proofgrad.core.rewrite.match import RuleSet
+    from proofgrad.rules.evidence import proof_from_json
+    from proofgrad.user_rules import prove_all
+    from proofgrad.verify.explain import explain_term
+
+    if file is None:
+        return explain_term(term)
+    results = prove_all(Path(file))
+    rules = [result.rule for result in results]
+    proofs = {
+        result.rule.full_name: [proof_from_json(o.to_json()) for o in result.obligations]
+        for result in results
+    }
+    added = RuleSet(rules[0].ruleset if rules else "", rules, proven=True)
+    return explain_term(term, [added], proofs)
+
+
 def doctor() -> str:
     """Versions, devices, optional packages, settings."""
     rows = [

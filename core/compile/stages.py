@@ -71,6 +71,12 @@ class Library:
             raise ValueError(f"the library has a rule set {rules.name!r}; choose another name")
         self._added[rules.name] = rules
 
+    def with_journal(self, journal: Journal) -> Library:
+        """The same rules, counted elsewhere."""
+        other = Library(self.sets, self.bounds, journal)
+        other._added = self._added
+        return other
+
     def rules_of(self, names: Sequence[str]) -> list[RuleSet]:
         return [*[self.sets[name] for name in names], *self._added.values()]
 

@@ -131,6 +131,12 @@ def realize(roots: Sequence[UOp], device: str) -> list[UOp]:
     return [computed(computed(root)) for root in roots]
 
 
+def graph_to_run(roots: Sequence[UOp], device: str) -> UOp:
+    """What `realize` would have compiled: a SINK, of no roots if nothing is left to run."""
+    wanted = [root for root in dict.fromkeys(map(computed, roots)) if not is_view(root)]
+    return _numbered(wanted, device)[0]
+
+
 def _run(roots: list[UOp], device: str) -> None:
     graph, inputs = _numbered(roots, device)
     plan = compiler().plan(graph)

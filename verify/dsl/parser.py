@@ -19,6 +19,7 @@ from proofgrad.core.rewrite.rule import Rule
 from proofgrad.verify.dsl.elaborate import Elaborator, FileHeader
 from proofgrad.verify.dsl.errors import Place, RuleError, RuleSyntaxError, Source
 from proofgrad.verify.dsl.examples import example_graphs
+from proofgrad.verify.dsl.open_terms import OpenTerm, open_term
 from proofgrad.verify.dsl.places import place_of
 from proofgrad.verify.dsl.scope import Syntax
 from proofgrad.verify.dsl.termination import check_termination
@@ -79,11 +80,21 @@ def read_example(text: str) -> tuple[UOp, UOp]:
     return example_graphs(_parse(source, "example_text"), source)
 
 
+def read_open_term(text: str) -> OpenTerm:
+    """A term with names that a user wants to look at. Raises: RuleSyntaxError, RuleError.
+
+    Example:
+        >>> read_open_term("(x // 4) // 8 over index where 0 <= x < 100").bounds
+        {'x': (0, 99)}
+    """
+    source = Source("<term>", text)
+    return open_term(_parse(source, "open_term"), source)
+
+
 @cache
-def _grammar() -> Lark:
+def _grammar(start: str) -> Lark:
     text = resources.files("proofgrad.verify.dsl").joinpath("grammar.lark").read_text("utf-8")
-    starts = ["start", "example_text"]
-    return Lark(text, start=starts, parser="lalr", propagate_positions=True)
+    return Lark(text, start=start, parser="lalr", propagate_positions=True)
 
 
 def _parse(source: Source, start: str) -> Syntax:
@@ -92,7 +103,7 @@ def _parse(source: Source, start: str) -> Syntax:
         reason = f"the file has {size_bytes} bytes; at most {MAX_FILE_BYTES} are read"
         raise RuleSyntaxError(source, Place(1, 1), reason)
     try:
-        tree = _grammar().parse(source.text, start)
+        tree = _grammar(start).parse(source.text)
     except UnexpectedInput as error:
         raise _syntax_error(error, source) from None
     _check_depth(tree, source)

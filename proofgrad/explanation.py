@@ -1,0 +1,94 @@
+"""`explain`: what the compiler makes of Tensors, stage by stage, and which rules did it.
+
+Owns: that text. Does not own: the stages (rules/pipeline.py), terms (verify/explain.py explains one).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from proofgrad.core.compile.names import kernel_name
+from proofgrad.core.compile.stages import Library, RuleSets, Stage, run_stages
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.journal import Journal
+from proofgrad.core.tensor.device import Device
+from proofgrad.core.tensor.realize import compiler, graph_to_run
+from proofgrad.core.tensor.tensor import Tensor
+
+LOOSE = "fastmath_"  # what the names of sets begin with whose rules are not exact to the bit
+MOST_RULES = 6  # shown of each set
+
+
+def explain(*tensors: Tensor) -> str:
+    """The stages that these Tensors go through, the rules that fire, the kernels. Nothing runs.
+
+    Rules that are not exact to the bit (FASTMATH) are marked as loose.
+
+    Example:
+        print(proofgrad.explain((Tensor([1, 2, 3]) + 0).sum()))
+    """
+    if not tensors:
+        raise ValueError("explain takes at least one Tensor")
+    device = tensors[0].device
+    return _Explanation().text(graph_to_run([t.uop for t in tensors], device))
+
+
+@dataclass
+class _Explanation:
+    journal: Journal = field(default_factory=Journal)
+    lines: list[str] = field(default_factory=list)
+    _before: Counter[str] = field(default_factory=Counter)
+
+    def text(self, graph: UOp) -> str:
+        library = compiler().library.with_journal(self.journal)
+        kernels = run_stages(compiler().graph_stages, graph, library, observe=self._stage)
+        bodies = [(call.src[0], call.arg.device) for call in kernels.src if not _copies(call)]
+        for number, (body, device) in enumerate(bodies, 1):
+            self._kernel(number, body, device, library)
+        copies = len(kernels.src) - len(bodies)
+        head = f"{_count(len(bodies), 'kernel')}, {_count(copies, 'copy', 'copies')}"
+        return "\n".join([f"{head}, {self._evidence()}", *self.lines, *self._rules()])
+
+    def _kernel(self, number: int, body: UOp, device: str, library: Library) -> None:
+        place = len(self.lines)
+        target = Device[device].target
+        linear = run_stages(compiler().kernel_stages, body, library, target, self._stage)
+        self.lines.insert(place, f"kernel {number}: {kernel_name(linear)} on {device}")
+
+    def _stage(self, stage: Stage, root: UOp) -> None:
+        """One line: what rules did in a rule stage, or the name of a procedure."""
+        if not isinstance(stage.step, RuleSets):
+            self.lines.append(f"  {stage.name}: procedure {stage.step.name}")
+            return
+        now = self.journal.by_set()
+        fired = {name: count - self._before[name] for name, count in now.items()}
+        self._before = now
+        shown = ", ".join([f"{name} {count}" for name, count in sorted(fired.items()) if count])
+        self.lines.append(f"  {stage.name}: {shown or 'no rule fires'}")
+
+    def _evidence(self) -> str:
+        loose = sum([n for name, n in self.journal.by_set().items() if name.startswith(LOOSE)])
+        return f"{self.journal.total} rewrites, {self.journal.unproven} unproven, {loose} loose"
+
+    def _rules(self) -> list[str]:
+        """Each set with its busiest rules."""
+        lines = ["rules that fired:"] if self.journal.total else []
+        for ruleset, total in sorted(self.journal.by_set().items()):
+            prefix = f"{ruleset}."
+            of_set = {n: c for n, c in self.journal.applied.items() if n.startswith(prefix)}
+            busiest = Counter(of_set).most_common(MOST_RULES)
+            shown = ", ".join([f"{name.removeprefix(prefix)} {count}" for name, count in busiest])
+            more = len(of_set) - len(busiest)
+            mark = "  LOOSE" if ruleset.startswith(LOOSE) else ""
+            lines.append(f"  {ruleset} {total}{mark}: {shown}{f', {more} more' if more else ''}")
+        return lines
+
+
+def _copies(call: UOp) -> bool:
+    return call.src[0].src[0].op is Ops.COPY
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
