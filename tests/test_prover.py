@@ -237,3 +237,22 @@ def test_signs_leave_float_products_and_quotients(operation: object) -> None:
     apply = lambda a, b: operation(z3.RNE(), a, b)  # type: ignore[operator]
     assert holds(apply(z3.fpNeg(x), y) == z3.fpNeg(apply(x, y)))
     assert holds(apply(x, z3.fpNeg(y)) == z3.fpNeg(apply(x, y)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rule of_bound over int: x // y => 0  where 0 <= x, lo(x) < y",
+        "rule of_bound over int: x // lo_x => 0  where 0 <= x, lo(x) < lo_x",
+        "rule of_size over tensor: shrink(pad(size_x, a), b) => size_x",
+        "rule of_place over tensor: expand(expand(x, j), i) => expand(x, j)",
+        "rule of_part over tensor: pad(pad(x, a), a_first) => pad(x, a)",
+        "rule of_quotient over index: x // c => quotient0  where x < quotient0  when x < x",
+    ],
+    ids=lambda line: line.split(":")[0],
+)
+def test_names_of_a_rule_are_not_those_of_an_encoding(line: str) -> None:
+    try:
+        assert verdict(f"ruleset names over int {line}") != "proved"
+    except ValueError as error:
+        assert "quotient0" in str(error)  # not bound on the left

@@ -148,7 +148,7 @@ class Encoder:
             raise NoMeaning("LOAD of anything but an INDEX of a variable buffer")
         at = self.term(place.src[1])
         zero = self.arithmetic.constant(dtype, 0)
-        memory = z3.Function(f"memory_{place.src[0].name}", at.sort(), zero.sort())
+        memory = z3.Function(f"memory#{place.src[0].name}", at.sort(), zero.sort())
         if len(place.src) == 2:
             return memory(at)
         return z3.If(self.term(place.src[2]), memory(at), zero)
@@ -267,12 +267,9 @@ class Encoder:
         if key not in self.facts:
             dtype = self.case.dtype(term.type)
             value = self.number_of(self.term(term), dtype)
-            name = (
-                f"{function}_{len(self.facts)}"
-                if isinstance(term, Node)
-                else f"{function}_{term.name}"
-            )
-            bound, within = self._fresh_number(name, dtype)
+            # no name of a rule has a parenthesis or a "#" in it, so this is nobody else's
+            about_what = term.name if isinstance(term, Var | Const) else f"#{len(self.facts)}"
+            bound, within = self._fresh_number(f"{function}({about_what})", dtype)
             self.premises += within
             self.premises.append(numbers.apply("<=" if function == "lo" else ">=", [bound, value]))
             self.facts[key] = bound

@@ -96,7 +96,7 @@ def _reductions_of_one(case: Case, left: RuleTerm, right: RuleTerm) -> list[Goal
     dtype, op = case.dtype(reductions[0].type), _reduction_op(reductions[0])
     if dtype.is_bool or dtype is dtypes.index:
         return []  # there are no reductions of bools or of index terms over axes
-    element = z3.Const("element", semantics.sort_of(dtype))
+    element = z3.Const("element#", semantics.sort_of(dtype))
     one = semantics.meaning(op, dtype, [identity(op, dtype), element], [dtype, dtype])
     return [Goal([], semantics.same(one, element))]
 
@@ -172,7 +172,7 @@ class AxisPicture:
     def source(self, name: str) -> Axis:
         """The axis of a variable: any size, each element made of itself."""
         if name not in self.sources:
-            size = z3.Int(f"size_{name}")
+            size = z3.Int(f"size({name})")
             self.sources[name] = of_itself(size)
             self.legal.append(size >= 0)
         return self.sources[name]
@@ -182,13 +182,13 @@ class AxisPicture:
         parts = [axis.size for axis in self.sources.values()]
         for arg in self.args.values():
             parts += arg if isinstance(arg, tuple) else [arg]
-        parts += z3.Ints("i j")
+        parts += z3.Ints("i# j#")
         kinds = [dtypes.bool if z3.is_bool(part) else dtypes.index for part in parts]
         return {str(part): (part, kind) for part, kind in zip(parts, kinds)}
 
     def same(self, a: Axis, b: Axis) -> Term:
         """Equal sizes, and every element made of the same."""
-        i, j = z3.Ints("i j")
+        i, j = z3.Ints("i# j#")
         within = z3.And(0 <= i, i < a.size)
         return z3.And(a.size == b.size, z3.Implies(within, a.made_of(i, j) == b.made_of(i, j)))
 
@@ -302,7 +302,7 @@ def _unknown(_: Term) -> Term:
 
 
 def _two_ints(name: str) -> tuple[Term, Term]:
-    return z3.Int(f"{name}_first"), z3.Int(f"{name}_second")
+    return z3.Int(f"{name}#first"), z3.Int(f"{name}#second")
 
 
 def _all_equal(a: Any, b: Any) -> Term:
@@ -340,7 +340,7 @@ class PermutePicture:
         self.legal: list[Term] = []
         self.args: dict[str, Callable[[Term], Term]] = {}
         self.small_rank = rank
-        self.rank = z3.Int("rank") if rank is None else z3.IntVal(rank)
+        self.rank = z3.Int("rank#") if rank is None else z3.IntVal(rank)
         self.given: list[Term] = []
         self._bound_names = 0
 
@@ -360,11 +360,11 @@ class PermutePicture:
             return {}
         axes = range(self.small_rank)
         images = {f"{name}[{k}]": p(z3.IntVal(k)) for name, p in self.args.items() for k in axes}
-        images["k"] = z3.Int("k")
+        images["k"] = z3.Int("k#")
         return {name: (image, dtypes.index) for name, image in images.items()}
 
     def same(self, a: Callable[[Term], Term], b: Callable[[Term], Term]) -> Term:
-        k = z3.Int("k")
+        k = z3.Int("k#")
         return z3.Implies(self.is_axis(k), a(k) == b(k))
 
     def condition(self, expr: Expr) -> Term:
@@ -405,7 +405,7 @@ class PermutePicture:
 
     def _inverse(self, name: str) -> Callable[[Term], Term]:
         """A permutation has an inverse on both sides; this is it."""
-        p, back = self.args[name], z3.Function(f"{name}_back", z3.IntSort(), z3.IntSort())
+        p, back = self.args[name], z3.Function(f"{name}#back", z3.IntSort(), z3.IntSort())
         holds = lambda k: z3.And(self.is_axis(back(k)), p(back(k)) == k, back(p(k)) == k)
         self.given.append(self._for_all(holds))
         return back
@@ -415,7 +415,7 @@ class PermutePicture:
         if self.small_rank is not None:
             return z3.And(*[claim(z3.IntVal(k)) for k in range(self.small_rank)])
         self._bound_names += 1
-        k = z3.Int(f"axis{self._bound_names}")
+        k = z3.Int(f"axis#{self._bound_names}")
         return z3.ForAll([k], z3.Implies(self.is_axis(k), claim(k)))
 
 
@@ -436,7 +436,7 @@ class ReshapePicture:
     def term(self, term: RuleTerm) -> Term:
         match term:
             case Var(name, _):
-                return z3.Const(f"shape_{name}", _SHAPES)
+                return z3.Const(f"shape({name})", _SHAPES)
             case Node(op, (inner,), _, _) if op in SAME_VALUES:
                 return self.term(inner)
             case Node("RESHAPE", (inner, *_), _, arg):
@@ -460,7 +460,7 @@ class ReshapePicture:
     def value(self, expr: Expr) -> Term:
         match expr:
             case Name(name):
-                return self.args.setdefault(name, z3.Const(f"arg_{name}", _SHAPES))
+                return self.args.setdefault(name, z3.Const(f"arg({name})", _SHAPES))
             case Apply("shape", (Fact(term),)):
                 legal, self.legal = self.legal, []
                 shape = self.term(term)

@@ -82,7 +82,7 @@ _LOG2 = z3.Function("log2", _REAL, _REAL)
 _SIN = z3.Function("sin", _REAL, _REAL)
 _COS = z3.Function("cos", _REAL, _REAL)
 _SQRT = z3.Function("sqrt", _REAL, _REAL)
-_LN2, _HALF_PI = z3.Real("ln2"), z3.Real("half_pi")
+_LN2, _HALF_PI = z3.Real("ln2#"), z3.Real("half_pi#")
 _EXACT = {math.log(2): _LN2, math.pi / 2: _HALF_PI}
 
 
@@ -261,7 +261,7 @@ def _transposed_axis(left: Node, right: RuleTerm) -> Goal:
     picture.legal = []
     premises = [*premises, g.size == forward.size]
     backward = picture.term(right)
-    i, j = z3.Ints("i j")
+    i, j = z3.Ints("i# j#")
     inside = z3.And(0 <= i, i < forward.size, 0 <= j, j < source.size)
     transposed = z3.Implies(inside, forward.made_of(i, j) == backward.made_of(j, i))
     claim = z3.And(backward.size == source.size, transposed, *picture.legal)
@@ -275,7 +275,7 @@ def _transposed_permutation(left: Node, right: RuleTerm, rank: int | None) -> Go
     forward = picture.term(left)
     premises, picture.legal = picture.legal, []
     backward = picture.term(right)
-    out, source = z3.Ints("out source")
+    out, source = z3.Ints("out# source#")
     axes = z3.And(picture.is_axis(out), picture.is_axis(source))
     same = (forward(out) == source) == (backward(source) == out)
     return Goal([*premises, *picture.given], z3.And(z3.Implies(axes, same), *picture.legal))
@@ -340,7 +340,7 @@ class _Grouped(_Reals):
         self.left = left
         assert isinstance(left.src[0], Var)
         self.name = left.src[0].name
-        self.x, self.extreme, self.count = z3.Real("x"), z3.Real("extreme"), z3.Real("count")
+        self.x, self.extreme, self.count = z3.Real("x#"), z3.Real("extreme#"), z3.Real("count#")
         self.counted: list[Term] = []
 
     def term(self, term: RuleTerm) -> Term:
@@ -362,7 +362,7 @@ class _Grouped(_Reals):
         assert isinstance(self.left.arg, Apply)
         if axes != self.left.arg.args[1]:
             raise NoMeaning("a sum over other axes")
-        here, self.x = self.x, z3.Real("another_x")
+        here, self.x = self.x, z3.Real("x#other")
         value = self.term(body)
         is_extreme = z3.If(self.x == self.extreme, z3.RealVal(1), z3.RealVal(0))
         self.counted.append(value == is_extreme)

@@ -136,7 +136,7 @@ class Integers:
     def multiple_of(self, a: Term) -> Term:
         """A number that `a` divides: the same as saying that it does (0 divides only 0)."""
         self._multiples += 1
-        return a * z3.Int(f"multiple{self._multiples}")
+        return a * z3.Int(f"multiple#{self._multiples}")
 
     def _truncated(self, x: Term, y: Term) -> tuple[Term, Term]:
         if self.quotients is Quotients.SOLVER:
@@ -152,7 +152,7 @@ class Integers:
         key = (x.get_id(), y.get_id())
         if key not in self._quotients:
             number = len(self._quotients)
-            q, r = z3.Int(f"quotient{number}"), z3.Int(f"remainder{number}")
+            q, r = z3.Int(f"quotient#{number}"), z3.Int(f"remainder#{number}")
             self._keep += [x, y]
             self.known += [
                 z3.Implies(y == 0, z3.And(q == 0, r == 0)),

@@ -106,7 +106,7 @@ def _quotients(terms: list[Term]) -> list[Term]:
 
 
 def _is_quotient(term: Term) -> bool:
-    return z3.is_app(term) and term.decl().eq(QUOTIENT)
+    return bool(z3.is_app(term) and term.decl().eq(QUOTIENT))
 
 
 class _Search:
@@ -256,7 +256,7 @@ class _Search:
         for key in divisor:
             if not all(key in monomial for monomial in a):
                 continue
-            common = {(key,): 1}
+            common: Polynomial = {(key,): 1}
             less = {_without(m, (key,)) or (): k for m, k in a.items()}
             lesser = {_without(divisor, (key,)) or (): factor}
             ta, tb, tk, tna, tnb = [self.term(p) for p in (a, b, common, less, lesser)]

@@ -140,7 +140,7 @@ class _LoopEncoder(Encoder):
 
     def _value_of(self, term: Node, tree: str, dtype: Any) -> Term:
         number = list(self.case.rule.right).index(term) if term in self.case.rule.right else 0
-        name = f"reduction_{tree}_{number}_{abs(hash_of(term))}"
+        name = f"reduction#{tree}_{number}_{abs(hash_of(term))}"
         return self.arithmetic.variable(name, dtype)
 
 

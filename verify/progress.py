@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 SECONDS_BETWEEN_LINES = 15.0
 
@@ -18,8 +18,8 @@ class Progress:
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self._bar = None
-        self._task = None
+        self._bar: Any = None  # rich is imported only where there is a terminal
+        self._task: Any = None
         self._last_line = time.monotonic()
 
     def __enter__(self) -> Self:
