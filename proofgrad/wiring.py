@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 
 from proofgrad.backends import BUILT_IN, ELSEWHERE
 from proofgrad.core.compile.target import Backend
-from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.tensor import realize
-from proofgrad.core.tensor.autograd import use_cotangent_rules
 from proofgrad.core.tensor.device import Device
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.compiler import KernelCheck
+    from proofgrad.core.compile.compiler import Compiler, KernelCheck
 
 
 def connect() -> None:
@@ -26,13 +24,6 @@ def connect() -> None:
         Device.register(name, partial(_open, module), aliases)
     Device.name_elsewhere(ELSEWHERE)
     realize.use_compiler(_compiler)
-    use_cotangent_rules(_cotangents)
-
-
-def _cotangents() -> RuleSet:
-    from proofgrad.rules.pipeline import COTANGENTS
-
-    return realize.compiler().library.sets[COTANGENTS]
 
 
 def _open(module: str) -> Backend:
@@ -40,15 +31,15 @@ def _open(module: str) -> Backend:
     return backend
 
 
-def _compiler() -> realize.Compiler:
+def _compiler() -> Compiler:
     from proofgrad.core.compile.compiler import Compiler
     from proofgrad.core.compile.stages import Library
     from proofgrad.core.rewrite.journal import Journal
     from proofgrad.rules.library import load_library
-    from proofgrad.rules.pipeline import BOUNDS, GRAPH_STAGES, KERNEL_STAGES
+    from proofgrad.rules.pipeline import BOUNDS, COTANGENTS, GRAPH_STAGES, KERNEL_STAGES
 
     def library() -> Library:
-        return Library(load_library(), BOUNDS, Journal())
+        return Library(load_library(), BOUNDS, COTANGENTS, Journal())
 
     return Compiler(GRAPH_STAGES, KERNEL_STAGES, library, Device.__getitem__, _kernel_check)
 

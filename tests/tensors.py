@@ -35,7 +35,7 @@ def use_rules() -> None:
     try:
         _ = compiler.library
     except EvidenceError:
-        compiler._library = Library(unproven_library(), "bounds", Journal())
+        compiler._library = Library(unproven_library(), "bounds", "cotangent", Journal())
 
 
 # Others by name: TEST_DEVICES=CPU,CL pytest tests/test_tensor_*.py

@@ -56,9 +56,12 @@ class Stage:
 class Library:
     """The rule sets that were loaded with their evidence, by name."""
 
-    def __init__(self, sets: dict[str, RuleSet], bounds: str, journal: Journal) -> None:
+    def __init__(
+        self, sets: dict[str, RuleSet], bounds: str, cotangents: str, journal: Journal
+    ) -> None:
         self.sets = sets
         self.bounds = bounds
+        self.cotangents = cotangents
         self.journal = journal
         self._added: dict[str, RuleSet] = {}
 
@@ -73,7 +76,7 @@ class Library:
 
     def with_journal(self, journal: Journal) -> Library:
         """The same rules, counted elsewhere."""
-        other = Library(self.sets, self.bounds, journal)
+        other = Library(self.sets, self.bounds, self.cotangents, journal)
         other._added = self._added
         return other
 
