@@ -29,6 +29,9 @@ def parser() -> argparse.ArgumentParser:
     )
     explain.add_argument("term", help='such as "(x // 4) // 8 over index where 0 <= x < 100"')
     explain.add_argument("--rules", metavar="FILE", help="prove these rules and use them too")
+    layout = commands.add_parser("fmt", help="bring .rules files into the one layout")
+    layout.add_argument("files", nargs="+", metavar="FILE")
+    layout.add_argument("--check", action="store_true", help="change nothing; 1 if some would be")
     commands.add_parser("doctor", help="say what works on this machine, and what is missing")
     return top
 
@@ -57,9 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(commands.rules(asked.ruleset))
             case "explain":
                 print(commands.explain(asked.term, asked.rules))
+            case "fmt":
+                was_so = commands.lay_out(asked.files, asked.check)
+                return 1 if asked.check and not was_so else 0
             case "doctor":
                 print(commands.doctor())
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, OSError) as error:
         print(f"{asked.command}: {error}", file=sys.stderr)
         return 1
     return 0

@@ -92,6 +92,27 @@ def explain(term: str, file: str | None) -> str:
     return explain_term(term, [added], proofs)
 
 
+def lay_out(files: Sequence[str], only_check: bool) -> bool:
+    """Bring rule files into the one layout, or say which are not; whether all were before."""
+    from pathlib import Path
+
+    from proofgrad.verify.dsl.layout import laid_out
+    from proofgrad.verify.ledger import write_whole
+
+    changed = []
+    for path in map(Path, files):
+        text = path.read_text("utf-8")
+        result = laid_out(text, str(path))
+        if result == text:
+            continue
+        changed.append(path)
+        if not only_check:
+            write_whole(path, result)
+    for path in changed:
+        print(f"{path}: {'not in the layout of rule files' if only_check else 'laid out'}")
+    return not changed
+
+
 def doctor() -> str:
     """Versions, devices, optional packages, settings."""
     rows = [
