@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
@@ -20,6 +21,7 @@ from proofgrad.verify.kernel_loops import (
     common_loops,
     digits,
     guesses,
+    linear_form,
     map_by_position,
 )
 from proofgrad.verify.kernel_questions import TRUE, Questions, Verdict
@@ -187,9 +189,9 @@ class Matcher:
         if before.op is Ops.WHERE:
             return self._choices(before, after, given)
         first = self._each(before.src, after.src, given)
-        if first is not None and before.op in COMMUTATIVE:
-            if self._each(before.src[::-1], after.src, given) is None:
-                return None
+        turned = first is not None and before.op in COMMUTATIVE
+        if turned and self._each(before.src[::-1], after.src, given) is None:
+            return None
         return first
 
     def _each(self, before: Sequence[UOp], after: Sequence[UOp], given: Given) -> Difference | None:
@@ -223,9 +225,9 @@ class Matcher:
                     return difference
             return None
         for load, other in ((before, after), (after, before)):
-            if load.op is Ops.LOAD and other.op is Ops.CONST and other.arg == 0:
-                if self._never((*given, *self._gate(load.src[0]))):
-                    return None
+            is_zero = load.op is Ops.LOAD and other.op is Ops.CONST and other.arg == 0
+            if is_zero and self._never((*given, *self._gate(load.src[0]))):
+                return None
         return Difference("a value term", before, after)
 
     def _never(self, given: Given) -> bool:
@@ -321,7 +323,7 @@ class FromTensor:
         """Each element of the body, in row-major order, against the element that is stored."""
         (value,), store = body.src, kernel[0].store
         place, term = store.src
-        if len(kernel) != 1 or place.src[0].arg[1] != _count(value.shape):
+        if len(kernel) != 1 or place.src[0].arg[1] != prod(value.shape):
             return Difference("the stored element", body, store)
         index = _unflattened(place.src[1], value.shape)
         wrong = self._digits(place.src[1], index, value.shape, ())
@@ -364,12 +366,13 @@ class FromTensor:
             case Ops.PAD | Ops.SKEW:
                 return self._padded(node, index, term, given)
             case Ops.RESHAPE:
-                source = _source_index(node, index)
+                source = tuple([_tidy(i) for i in _source_index(node, index)])
                 position, shape = _flat(index, node.shape), node.src[0].shape
                 unclear = self._digits(position, source, shape, given)
                 return unclear or self.element(node.src[0], source, term, given)
             case Ops.PERMUTE | Ops.EXPAND | Ops.SHRINK | Ops.FLIP:
-                return self.element(node.src[0], _source_index(node, index), term, given)
+                moved = tuple([_tidy(i) for i in _source_index(node, index)])
+                return self.element(node.src[0], moved, term, given)
         if term.dtype is not node.dtype:
             return wrong
         if term.op is not node.op or term.arg != node.arg or len(term.src) != len(node.src):
@@ -410,7 +413,7 @@ class FromTensor:
         self, node: UOp, index: tuple[UOp, ...], term: UOp, given: Given
     ) -> Difference | None:
         """Inside of the source its element, outside 0."""
-        source = _source_index(node, index)
+        source = tuple([_tidy(i) for i in _source_index(node, index)])
         shape = node.src[0].shape
         inside = _all([c for i, n in zip(source, shape) for c in (~(i < 0), i < n)])
         if term.op is not Ops.WHERE:
@@ -421,13 +424,6 @@ class FromTensor:
             return Difference(f"what lies outside of {node.op.name}", node, term)
         wrong = self._same(f"the edge of {node.op.name}", inside, condition, given)
         return wrong or self.element(node.src[0], source, value, (*given, inside))
-
-
-def _count(shape: Sequence[int]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total
 
 
 def _unflattened(position: UOp, shape: Sequence[int]) -> tuple[UOp, ...]:
@@ -443,7 +439,34 @@ def _flat(index: Sequence[UOp], shape: Sequence[int]) -> UOp:
     position = UOp.index(0)
     for i, stride in zip(index, row_major_strides(tuple(shape))):
         position = position + i * stride
-    return position
+    return _tidy(position)
+
+
+def _regrouped(index: Sequence[UOp], old: Sequence[int], new: Sequence[int]) -> tuple[UOp, ...]:
+    """The index in the shape `new` of the element at `index` in `old`: a guess for each run of axes.
+
+    It is right if it lies in the shape and has the same position, which is claimed of it.
+    """
+    found: list[UOp] = []
+    i = 0
+    while len(found) < len(new):
+        j, k = i + 1, len(found) + 1
+        while prod(old[i:j]) != prod(new[len(found) : k]) and (j < len(old) or k < len(new)):
+            if k == len(new) or (j < len(old) and prod(old[i:j]) < prod(new[len(found) : k])):
+                j += 1
+            else:
+                k += 1
+        sizes = new[len(found) : k]
+        whole = list(old[i:j]) == list(sizes)
+        found += index[i:j] if whole else _unflattened(_flat(index[i:j], old[i:j]), sizes)
+        i = j
+    return tuple(found)
+
+
+def _tidy(term: UOp) -> UOp:
+    """An index term that is linear, written as a sum of multiples of loops."""
+    form = linear_form(term)
+    return term if form is None else form.term()
 
 
 def _source_index(node: UOp, index: tuple[UOp, ...]) -> tuple[UOp, ...]:
@@ -451,7 +474,7 @@ def _source_index(node: UOp, index: tuple[UOp, ...]) -> tuple[UOp, ...]:
     shape = node.src[0].shape
     match node.op:
         case Ops.RESHAPE:
-            return _unflattened(_flat(index, node.shape), shape)
+            return _regrouped(index, node.shape, shape)
         case Ops.PERMUTE:
             where = {axis: i for axis, i in zip(node.arg, index)}
             return tuple([where[axis] for axis in range(len(shape))])

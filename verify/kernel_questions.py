@@ -85,9 +85,18 @@ class Questions:
             return Decision(Verdict.PROVED)
         key = claim, given
         if key not in self._known:
-            self._known[key] = decision = self._decide(claim, given)
+            self._known[key] = decision = self._decide_simply(claim, given)
             self._add(decision)
         return self._known[key]
+
+    def _decide_simply(self, claim: UOp, given: tuple[UOp, ...]) -> Decision:
+        """Without what is given of memory, where the claim is about loops only."""
+        plain = tuple([g for g in given if self.terms.is_plain(g)])
+        if len(plain) < len(given) and self.terms.is_plain(claim):
+            decision = self._decide(claim, plain)
+            if decision.verdict is Verdict.PROVED:
+                return decision
+        return self._decide(claim, given)
 
     def _add(self, decision: Decision) -> None:
         match decision.verdict:
