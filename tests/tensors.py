@@ -13,29 +13,16 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from rules_from_text import unproven_library
 
 from proofgrad import Device, Tensor
-from proofgrad.core.compile.stages import Library
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite.journal import Journal
-from proofgrad.core.rewrite.ledger import EvidenceError
 from proofgrad.core.tensor import realize as running
 
 Array = np.ndarray[Any, Any]
 
 # Sums and transcendentals: a few units in the last place of float32, times the terms of a test.
 CLOSE = {"rtol": 2e-5, "atol": 2e-6}
-
-
-def use_rules() -> None:
-    """The proven library; while rules are being changed, the rules as they stand in their files."""
-    compiler = running.compiler()
-    try:
-        _ = compiler.library
-    except EvidenceError:
-        compiler._library = Library(unproven_library(), "bounds", "cotangent", Journal())
 
 
 # Others by name: TEST_DEVICES=CPU,CL pytest tests/test_tensor_*.py
@@ -45,7 +32,6 @@ DEVICES = os.environ.get("TEST_DEVICES", "CPU").split(",")
 @pytest.fixture(params=["ORACLE", *DEVICES])
 def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Runs a test on numpy and on each device of the list."""
-    use_rules()
     monkeypatch.setattr(Device, "_chosen", "CPU" if request.param == "ORACLE" else request.param)
     if request.param == "ORACLE":
         monkeypatch.setattr(running, "realize", _realize_by_numpy)

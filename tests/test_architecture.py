@@ -15,7 +15,7 @@ SOLVERS = {"z3", "cvc5", "bitwuzla"}
 def table() -> dict[str, list[str]]:
     """From docs/architecture.md: folder -> what it may import."""
     rows = re.findall(
-        r"^\| `([\w/.]+)` \| ([^|]+) \|", (ROOT / "docs/architecture.md").read_text(), re.M
+        r"^\| `([\w/.]+)` \| ([^|]+) \|", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE
     )
     return {folder: [part.strip() for part in allowed.split(",")] for folder, allowed in rows}
 

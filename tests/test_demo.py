@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-from tensors import use_rules
 
 from proofgrad import Tensor, demo
 from proofgrad.__main__ import main
@@ -27,7 +26,6 @@ def test_batches_have_one_size_and_cover_an_epoch_once() -> None:
 
 
 def test_one_epoch_learns_most_digits_and_accounts_for_the_rules() -> None:
-    use_rules()
     seen = []
     outcome = demo.train(demo.load_digits(), 1, lambda epoch, loss: seen.append((epoch, loss)))
     assert outcome.accuracy > 0.8

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tensors import use_rules
 
 from proofgrad import demo
 from proofgrad.backends.ptx.runtime import PTXBackend
@@ -36,7 +35,6 @@ class RecordingPTX(PTXBackend):
 def default_device() -> Iterator[None]:
     """Puts the default device back after a test."""
     before = Device.DEFAULT
-    use_rules()
     yield
     Device.DEFAULT = before
 

@@ -6,7 +6,6 @@ import runpy
 from pathlib import Path
 
 import pytest
-from tensors import use_rules
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PROMISED = {
@@ -22,6 +21,5 @@ def test_every_example_has_its_promise() -> None:
 
 @pytest.mark.parametrize("name", PROMISED)
 def test_example_prints_what_it_promises(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    use_rules()
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     assert PROMISED[name] in capsys.readouterr().out

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy
 import pytest
-from tensors import use_rules
 
 from proofgrad import Tensor
 from proofgrad.backends.opencl import backend as opencl_backend
@@ -265,7 +264,6 @@ def test_opencl_gives_the_bits_of_the_cpu(op: Ops, dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", (dtypes.float16, *WIDE_FLOATS), ids=lambda d: d.name)
 @pytest.mark.parametrize("name", BUILT_BOUND)
 def test_function_of_tensor_on_sample_keeps_its_bound(name: str, dtype: DType) -> None:
-    use_rules()
     with numpy.errstate(all="ignore"):
         patterns = list(ULP_CHECK.bit_patterns(dtype, False, SAMPLES))[-2:]
         x = numpy.concatenate([ULP_CHECK.from_bits(bits, dtype) for bits in patterns])
@@ -276,13 +274,11 @@ def test_function_of_tensor_on_sample_keeps_its_bound(name: str, dtype: DType) -
 
 @pytest.mark.parametrize("x", [0.5, 1000.0, 123456.0, 3e38])
 def test_cosine_of_tensor_is_near_for_any_angle(x: float) -> None:
-    use_rules()
     angle = numpy.array([x], numpy.float32)
     assert abs(float(Tensor(angle).cos().numpy()[0]) - math.cos(float(angle[0]))) < 1.8e-7
 
 
 def test_gradient_of_exp_is_exp() -> None:
-    use_rules()
     x = Tensor([0.5, -3.0, 20.0])
     x.exp().sum().backward()
     assert x.grad.numpy() == pytest.approx(numpy.exp([0.5, -3.0, 20.0]), rel=1e-6)

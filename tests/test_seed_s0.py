@@ -6,14 +6,8 @@ What is not here is listed in docs/seeds.md with its reason.
 from __future__ import annotations
 
 import pytest
-from tensors import use_rules
 
 from proofgrad import Device, GlobalCounters, Tensor, dtypes
-
-
-@pytest.fixture(autouse=True)
-def rules() -> None:
-    use_rules()
 
 
 def test_first_steps_create_and_use_a_tensor(capsys: pytest.CaptureFixture[str]) -> None:

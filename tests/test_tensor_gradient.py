@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tensors import machine, numbers, use_rules
+from tensors import machine, numbers
 
 from proofgrad import DtypeError, ShapeError, Tensor, gradcheck
 from proofgrad.gradcheck import GradientError
@@ -248,7 +248,6 @@ def test_backward_after_the_inputs_were_realised_still_finds_them(machine: str) 
 
 
 def test_backward_of_realised_data_says_why_there_is_nothing_to_do() -> None:
-    use_rules()
     loss = (Tensor([2.0]) * 3).sum().realize()
     with pytest.raises(ValueError, match="realised before"):
         (loss.detach() * 2).backward()
@@ -268,7 +267,6 @@ def test_cast_passes_the_gradient_in_the_type_of_its_source(machine: str) -> Non
 
 
 def test_gradient_comes_back_from_another_device() -> None:
-    use_rules()
     x = Tensor([1.0, 2.0], device="CPU", requires_grad=True)
     there = x.to("REFERENCE")
     (grad,) = (there * there * 3).sum().gradient(x)

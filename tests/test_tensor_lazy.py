@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tensors import machine, use_rules
+from tensors import machine
 
 from proofgrad import DtypeError, GlobalCounters, Ops, ShapeError, Tensor, dtypes
 
 __all__ = ["machine"]
-
-
-@pytest.fixture(autouse=True)
-def rules() -> None:
-    use_rules()
 
 
 def test_nothing_runs_until_values_are_asked_for() -> None:

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tensors import assert_same, use_rules
+from tensors import assert_same
 
 from proofgrad import Tensor
 
-use_rules()
 SHAPES = st.lists(st.integers(0, 4), min_size=0, max_size=4).map(tuple)
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
 
