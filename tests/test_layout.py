@@ -30,7 +30,7 @@ rule b over index: x//c => q+r//c
   let (q,r)=split( x,c )   where c>0 , not (c == 3)
 
 rule far_too_long_to_move_the_others_along over signed: - x*-1 => x
-rule c (A in int,B in any) over cast: cast(cast( x : A,B),A) => x where lossless(A,B)
+rule conversion (A in int,B in any) over cast: cast(cast( x : A,B),A) => x where lossless(A,B)
 rule d (T in int) over loop:
     sum[ R ](where(p,x,y)) => where(p,sum[R](x),sum[R](y))   where independent(p,R)
 rule e over index: where(p, - 2,x - c) => {wrap:- c}+- x
@@ -42,15 +42,15 @@ ruleset demo over int, index
 
 "A doc  string stays."
 rule a:                  x + 0 => x  # why
-rule longer over index:  x % c => x            where 0 <= x, x < c   when c > 2
+rule longer over index:  x % c => x   where 0 <= x, x < c   when c > 2
   example (i * 4) % 8 => i % 2 * 4   with i in [0, 9]
 rule b over index:       x // c => q + r // c
-                                               let (q, r) = split(x, c)   where c > 0, not (c == 3)
+                                      let (q, r) = split(x, c)   where c > 0, not (c == 3)
 
 rule far_too_long_to_move_the_others_along over signed: -x * -1 => x
-rule c (A in int, B in any) over cast: cast(cast(x: A, B), A) => x   where lossless(A, B)
+rule conversion (A in int, B in any) over cast: cast(cast(x: A, B), A) => x   where lossless(A, B)
 rule d (T in int) over loop:
-  sum[R](where(p, x, y)) => where(p, sum[R](x), sum[R](y))   where independent(p, R)
+  sum[R](where(p, x, y)) => where(p, sum[R](x), sum[R](y))                    where independent(p, R)
 rule e over index:       where(p, -2, x - c) => {wrap: -c} + -x
 """
 
