@@ -7,8 +7,9 @@ maps between loops (kernel_loops.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import prod
 
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -30,6 +31,8 @@ from proofgrad.verify.kernel_terms import is_integer, loop_size
 
 Given = tuple[UOp, ...]
 
+# Maps between output loops that are tried beside the one that the stored position gives.
+MOST_OUTPUT_GUESSES = 24
 # Deeper nested choices are not taken apart.
 MOST_CASES = 12
 # Larger terms of integers are compared operation by operation instead of in one question.
@@ -55,7 +58,7 @@ class Matcher:
     """Compares the terms of one stage with those of the stage before."""
 
     questions: Questions
-    compared_accesses: int = 0  # value terms that rules rewrote, whose accesses were compared
+    rewritten: int = 0  # values that a stage computes in another way: their loads were compared
     _known: dict[tuple[UOp, UOp, Given], Difference | None] = field(default_factory=dict)
 
     # -- stores ---------------------------------------------------------------------------------
@@ -75,29 +78,45 @@ class Matcher:
     def _store(self, candidates: list[Written], after: Written, strict: bool) -> Difference | None:
         first: Difference | None = None
         place, value = after.store.src
+        given = self._gate(place)
         for before in candidates:
-            given = self._gate(place)
-            terms = self._output_map(before, after, given)
-            if terms is None:
-                continue
-            old = before.store.substitute(terms)
-            difference = self._same_position(old.src[0], place, given)
-            if difference is None:
-                return self._value(old.src[1], value, given, strict)
-            first = first or difference
+            for terms in self._output_maps(before, after):
+                old = before.store.substitute(terms)
+                difference = self._iterations(terms, given) or self._same_position(
+                    old.src[0], place, given
+                )
+                if difference is None:
+                    return self._value(old.src[1], value, given, strict)
+                first = first or difference
         return first or Difference("the stored position", candidates[0].store.src[0], place)
 
     def _gate(self, place: UOp) -> Given:
         return () if len(place.src) < 3 else (place.src[2],)
 
-    def _output_map(self, before: Written, after: Written, given: Given) -> dict[UOp, UOp] | None:
-        """The loops before, for the element that the store after writes."""
+    def _output_maps(self, before: Written, after: Written) -> Iterator[dict[UOp, UOp]]:
+        """Guesses at the loops before, for the element that the store after writes."""
         same = common_loops(before.loops, after.loops)
         if len(same) == len(before.loops) == len(after.loops):
-            return same
+            yield same
+            return
         position = before.store.src[0].src[1], after.store.src[0].src[1]
-        terms = map_by_position(*position, before.loops)
-        return terms
+        changed = [loop for loop in before.loops if loop not in same]
+        for kept, loops in ((same, changed), ({}, before.loops)):
+            terms = map_by_position(position[0].substitute(kept), position[1], loops)
+            if terms is not None:
+                yield {**kept, **terms}
+        for guess in islice(guesses(before.loops, after.loops), MOST_OUTPUT_GUESSES):
+            yield dict(guess.terms)
+
+    def _iterations(self, terms: Mapping[UOp, UOp], given: Given) -> Difference | None:
+        """The loops before do run over these values."""
+        for loop, term in terms.items():
+            if term.op is Ops.RANGE and loop_size(term) <= loop_size(loop):
+                continue
+            decision = self.questions.holds(~(term < 0) & (term < loop_size(loop)), given)
+            if decision.verdict is Verdict.REFUTED:
+                return Difference("the stored element", loop, term, decision.point)
+        return None
 
     def _same_position(self, before: UOp, after: UOp, given: Given) -> Difference | None:
         return self._claim("the stored position", before.src[1], after.src[1], given) or (
@@ -156,7 +175,8 @@ class Matcher:
         scalar = is_integer(before.dtype) or before.dtype.is_bool
         if not scalar or len(before.toposort()) + len(after.toposort()) > LARGEST_QUESTION:
             return False
-        return self.questions.same(before, after, given).verdict is Verdict.PROVED
+        claim = UOp(Ops.CMPEQ, dtypes.bool, (before, after))
+        return self.questions.seems(claim, given).verdict is Verdict.PROVED
 
     def _loads(self, before: UOp, after: UOp, given: Given) -> Difference | None:
         old, new = before.src[0], after.src[0]
@@ -174,6 +194,8 @@ class Matcher:
     def _gates(self, old: UOp, new: UOp, given: Given) -> Difference | None:
         old_gate = old.src[2] if len(old.src) > 2 else TRUE
         new_gate = new.src[2] if len(new.src) > 2 else TRUE
+        if not self._is_index_term(old_gate) and self.value(old_gate, new_gate, given) is None:
+            return None
         return self._claim("the gate of an access", old_gate, new_gate, given)
 
     def _operands(self, before: UOp, after: UOp, given: Given) -> Difference | None:
@@ -232,7 +254,7 @@ class Matcher:
 
     def _never(self, given: Given) -> bool:
         claim = ~given[-1] if given else ~TRUE
-        return self.questions.holds(claim, given[:-1]).verdict is Verdict.PROVED
+        return self.questions.seems(claim, given[:-1]).verdict is Verdict.PROVED
 
     # -- reductions -----------------------------------------------------------------------------
 
@@ -264,7 +286,7 @@ class Matcher:
     def _accesses(self, before: UOp, after: UOp, given: Given) -> Difference | None:
         """After rules for values: every load is one of those before, of the same element."""
         old, new = _loads_below(before), _loads_below(after)
-        self.compared_accesses += len([n for n in new if n not in old])
+        self.rewritten += 1
         for load in new:
             if load in old:
                 continue

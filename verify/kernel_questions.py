@@ -69,6 +69,7 @@ class Questions:
         self.terms = Terms()
         self.count = Count()
         self._timeout_ms = timeout_ms
+        self._open: set[tuple[UOp, tuple[UOp, ...]]] = set()
         self._known: dict[tuple[UOp, tuple[UOp, ...]], Decision] = {}
         self._random = numpy.random.default_rng(0)
 
@@ -79,7 +80,14 @@ class Questions:
         return self.holds(UOp(Ops.CMPEQ, dtypes.bool, (left, right)), given)
 
     def holds(self, claim: UOp, given: Sequence[UOp] = ()) -> Decision:
-        """Is `claim` true for all loop values under which all of `given` hold?"""
+        """Is `claim` true for all loop values under which all of `given` hold? It must be."""
+        decision = self.seems(claim, given)
+        if decision.verdict is Verdict.UNKNOWN:
+            self.leave_open(claim, given)
+        return decision
+
+    def seems(self, claim: UOp, given: Sequence[UOp] = ()) -> Decision:
+        """As `holds`, for a guess that the proof can do without."""
         given = tuple(dict.fromkeys(g for g in given if g is not TRUE))
         if claim is TRUE or claim in given:
             return Decision(Verdict.PROVED)
@@ -88,6 +96,11 @@ class Questions:
             self._known[key] = decision = self._decide_simply(claim, given)
             self._add(decision)
         return self._known[key]
+
+    def leave_open(self, claim: UOp, given: Sequence[UOp] = ()) -> None:
+        """Count an obligation that was not decided."""
+        self._open.add((claim, tuple(given)))
+        self.count.unknown = len(self._open)
 
     def _decide_simply(self, claim: UOp, given: tuple[UOp, ...]) -> Decision:
         """Without what is given of memory, where the claim is about loops only."""
@@ -104,10 +117,8 @@ class Questions:
                 self.count.by_enumeration += 1
             case Verdict.PROVED:
                 self.count.by_solver += 1
-            case Verdict.UNKNOWN:
-                self.count.unknown += 1
-            case Verdict.REFUTED:
-                pass  # a refuted claim was a guess, or becomes an error that names it
+            case Verdict.UNKNOWN | Verdict.REFUTED:
+                pass  # counted by `holds`; a refuted claim was a guess, or becomes an error
 
     def _decide(self, claim: UOp, given: tuple[UOp, ...]) -> Decision:
         loops = loops_of((claim, *given))

@@ -1,0 +1,346 @@
+"""PROVE=1: the kernels of a small network are proven; an error planted in any procedure is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import Any
+
+import pytest
+
+from proofgrad import Context, Tensor, demo
+from proofgrad.core.compile import axes, lower, vectorize
+from proofgrad.core.compile.axes import output_loops, share_out_work_items, size_of
+from proofgrad.core.compile.compiler import KernelCheck
+from proofgrad.core.compile.index_width import choose_index_width
+from proofgrad.core.compile.linearize import linearize
+from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.stages import Procedure, Stage, run_stages
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.core.tensor.realize import compile_only, compiler
+from proofgrad.rules.pipeline import KERNEL_STAGES
+from proofgrad.verify.kernel_proof import Evidence, KernelProver, ProofError, prove_kernel
+
+CPU = Target("test-cpu", vector_bytes=16, threads=2)
+GPU = Target("test-gpu", work_items=True)
+PLAIN = Target("test-plain")
+
+
+class Recorder:
+    """A check that keeps the bodies of kernels."""
+
+    def __init__(self) -> None:
+        self.bodies: list[UOp] = []
+
+    def __call__(self, name: str, body: UOp, trace: Any) -> None:
+        self.bodies.append(body)
+
+    def summary(self) -> str:
+        return f"{len(self.bodies)} kernels"
+
+
+def data(*shape: int) -> Tensor:
+    return Tensor([0.5] * prod(shape)).reshape(shape)
+
+
+def network() -> Tensor:
+    """Convolution, pooling, matrix product, softmax."""
+    image, weight = data(2, 3, 8, 8), data(4, 3, 3, 3)
+    pooled = image.conv2d(weight, padding=1).relu().max_pool2d().contiguous()
+    rows = pooled.reshape(2, 64).flip(1) @ data(64, 10)
+    return rows.softmax().pad(((0, 0), (1, 2)))
+
+
+def compile_with(check: KernelCheck, value: Tensor, patch: pytest.MonkeyPatch) -> None:
+    """Compile the kernels of `value` anew, and let `check` see them."""
+    patch.setattr(compiler(), "kernel_check", check)
+    patch.setattr(compiler(), "_kernels", {})
+    patch.setattr(compiler(), "_plans", {})
+    with Context(PROVE=1), compile_only():
+        value.realize()
+
+
+@pytest.fixture(scope="module")
+def bodies() -> Iterator[list[UOp]]:
+    recorder = Recorder()
+    with pytest.MonkeyPatch.context() as patch:
+        compile_with(recorder, network(), patch)
+        yield recorder.bodies
+
+
+def stages_with(stage: str, function: Callable[..., UOp] | None) -> tuple[Stage, ...]:
+    """The stages of the compiler, one of them with another procedure."""
+    if function is None:
+        return KERNEL_STAGES
+    old = next(s for s in KERNEL_STAGES if s.name == stage)
+    assert isinstance(old.step, Procedure)
+    new = replace(old, step=Procedure(function, old.step.needs))
+    return tuple([new if s is old else s for s in KERNEL_STAGES])
+
+
+def prove(body: UOp, target: Target, stages: tuple[Stage, ...] = KERNEL_STAGES) -> Evidence:
+    trace: list[tuple[Stage, UOp]] = []
+    run_stages(
+        stages, body, compiler().library, target, lambda stage, root: trace.append((stage, root))
+    )
+    return prove_kernel("test", body, trace)
+
+
+def planted(
+    bodies: list[UOp], target: Target, stage: str, function: Callable[..., UOp] | None = None
+) -> str:
+    """What is said of the first kernel that the broken stage changes for the worse."""
+    for body in bodies:
+        try:
+            prove(body, target, stages_with(stage, function))
+        except ProofError as error:
+            assert error.stage == stage, error
+            return error.reason
+    raise AssertionError(f"an error in stage {stage!r} was not found")
+
+
+# -- what is right is proven --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [CPU, GPU, PLAIN], ids=lambda t: t.name)
+@pytest.mark.parametrize("plain_loops", [0, 1], ids=["optimised", "NOOPT"])
+def test_kernels_of_a_network_are_proven(
+    bodies: list[UOp], target: Target, plain_loops: int
+) -> None:
+    assert len(bodies) >= 4
+    with Context(NOOPT=plain_loops):
+        for body in bodies:
+            count = prove(body, target).count
+            assert count.unknown == 0
+            assert count.by_solver + count.by_enumeration >= 10
+
+
+def test_prove_says_what_was_shown_of_each_kernel(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prover = KernelProver()
+    compile_with(prover, (data(6, 5) + 1.0).sum(1), monkeypatch)
+    assert "obligations" in capsys.readouterr().err
+    assert prover.total.kernels >= 1 and "none unknown" in prover.summary()
+
+
+def test_the_demo_ends_with_the_proofs_of_its_kernels() -> None:
+    outcome = demo.Outcome(0.9, 1.0, [0.1], 3, 3, kernel_proofs="3 kernels, 40 obligations")
+    assert demo.show(outcome).endswith("kernels proved      3 kernels, 40 obligations")
+    assert "kernels proved" not in demo.show(replace(outcome, kernel_proofs=None))
+
+
+# -- what is wrong is found ---------------------------------------------------------------------
+
+
+def _moved(kernel: UOp, op: Ops) -> UOp:
+    """`kernel` with the index of its last access of a kind (LOAD or STORE) one too high."""
+    place = [n for n in toposort((kernel,)) if n.op is op][-1].src[0]
+    return kernel.substitute({place: place.replace(src=(place.src[0], place.src[1] + 1))})
+
+
+@pytest.mark.parametrize("op", [Ops.LOAD, Ops.STORE])
+def test_wrong_index_of_lower_movement_is_found(bodies: list[UOp], op: Ops) -> None:
+    reason = planted(
+        bodies, CPU, "movement to index terms", lambda body: _moved(lower_movement(body), op)
+    )
+    assert "differs at" in reason
+
+
+@pytest.mark.parametrize(
+    "op, wrong",
+    [
+        (Ops.FLIP, lambda node, index: tuple([i * -1 + n for i, n in zip(index, node.shape)])),
+        (Ops.SKEW, lambda node, index: lower._skew(node, (index[0] + 1, *index[1:]))),
+        (Ops.PAD, lambda node, index: tuple([i + -b + 1 for i, (b, _) in zip(index, node.arg)])),
+    ],
+    ids=["FLIP", "SKEW", "PAD"],
+)
+def test_wrong_meaning_of_a_movement_is_found(
+    bodies: list[UOp], monkeypatch: pytest.MonkeyPatch, op: Ops, wrong: Callable[..., Any]
+) -> None:
+    monkeypatch.setitem(lower.SOURCE_INDEX, op, wrong)
+    assert planted(bodies, CPU, "movement to index terms")
+
+
+def test_gate_of_a_pad_that_is_too_wide_is_found(
+    bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_wide(node: UOp, index: Any) -> UOp | None:
+        if node.op is not Ops.PAD:
+            return right(node, index)
+        inner, sizes = lower._pad(node, index), node.src[0].shape
+        return lower._all([c for i, n in zip(inner, sizes) for c in (~(i < 0), i < n + 1)])
+
+    right = lower._valid
+    monkeypatch.setattr(lower, "_valid", too_wide)
+    assert "PAD" in planted(bodies, CPU, "movement to index terms")
+
+
+@pytest.mark.parametrize("short", ["size", "factor"])
+def test_wrong_merge_of_loops_is_found(
+    bodies: list[UOp], monkeypatch: pytest.MonkeyPatch, short: str
+) -> None:
+    def wrong(kernel: UOp, outer: UOp, inner: UOp) -> UOp:
+        total = size_of(outer) * size_of(inner)
+        both = UOp.range(total - (short == "size"), outer.arg[0], outer.arg[1])
+        changes = {outer: UOp.index(0), inner: both + 1 if short == "factor" else both}
+        return axes._without_constant_loops(kernel.substitute(changes))
+
+    if short == "factor":  # a sum as a loop of a reduction is no form; output loops only
+        monkeypatch.setattr(axes, "_unshared_reductions", lambda kernel: [])
+    monkeypatch.setattr(axes, "_merge", wrong)
+    assert planted(bodies, CPU, "merge loops")
+
+
+def test_split_that_drops_the_rest_is_found(
+    bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(kernel: UOp, loop: UOp, inner_size: int, role: AxisRole) -> UOp:
+        size = size_of(loop)
+        short = loop.replace(src=(UOp.index(size - size % inner_size),))
+        return right(kernel.substitute({loop: short}), short, inner_size, role)
+
+    right = axes.split_loop
+    monkeypatch.setattr(axes, "split_loop", wrong)
+    assert planted(bodies, CPU, "choose axes")
+
+
+def test_split_with_a_wrong_stride_is_found(
+    bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(kernel: UOp, loop: UOp, inner_size: int, role: AxisRole) -> UOp:
+        outer = UOp.range(-(-size_of(loop) // inner_size), loop.arg[0], loop.arg[1])
+        inner = UOp.range(inner_size, axes._fresh_number(kernel), role)
+        position = outer * (inner_size - 1) + inner
+        kernel = kernel.substitute({loop: position})
+        return axes._with_split_reductions(kernel, position, (outer, inner))
+
+    monkeypatch.setattr(axes, "split_loop", wrong)
+    assert planted(bodies, CPU, "choose axes")
+
+
+@pytest.mark.parametrize("first, missing", [(0, 1), (1, 0)], ids=["short", "late"])
+def test_wrong_copies_of_unroll_are_found(bodies: list[UOp], first: int, missing: int) -> None:
+    def wrong(kernel: UOp) -> UOp:
+        for loop in [x for x in output_loops(kernel) if x.arg[1] is AxisRole.UPCAST]:
+            values = range(first, first + size_of(loop) - missing)
+            stores = [s.substitute({loop: UOp.index(k)}) for s in kernel.src for k in values]
+            kernel = UOp.sink(*stores)
+        return kernel
+
+    assert planted(bodies, CPU, "unroll", wrong)
+
+
+def test_width_that_is_too_small_is_found(bodies: list[UOp]) -> None:
+    def wrong(kernel: UOp, target: Target, bounds: Any) -> UOp:
+        return choose_index_width(kernel, replace(target, index_dtype=dtypes.int8), _Anything())
+
+    reason = planted(bodies, PLAIN, "widths of index terms", wrong)
+    assert "an index term leaves int8" in reason
+
+
+class _Anything:
+    """Bounds that find that everything fits."""
+
+    def lo(self, node: UOp) -> int:
+        return 0
+
+    hi = lo
+
+
+def test_gather_taken_for_a_contiguous_access_is_found(
+    bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = vectorize.coefficient
+    monkeypatch.setattr(vectorize, "coefficient", lambda term, loop: right(term, loop) and 1)
+    image = data(8, 16)
+    recorder = Recorder()
+    compile_with(recorder, image.transpose(0, 1) + data(16, 8), monkeypatch)
+    assert "load of parameter" in planted(recorder.bodies, CPU, "vectors")
+
+
+def test_contiguous_access_that_starts_one_too_far_is_found(
+    bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = vectorize._index
+
+    def wrong(node: UOp, src: Any, loop: UOp, lanes: int, at_first: dict[UOp, UOp]) -> UOp:
+        moved = {**at_first, node.src[1]: at_first[node.src[1]] + 1}
+        return right(node, src, loop, lanes, moved)
+
+    monkeypatch.setattr(vectorize, "_index", wrong)
+    assert planted(bodies, CPU, "vectors")
+
+
+def _without(kernel: UOp, drop: Callable[[UOp], bool]) -> UOp:
+    return UOp(Ops.LINEAR, dtypes.void, tuple([n for n in kernel.src if not drop(n)]))
+
+
+def test_loop_dropped_by_linearize_is_found(bodies: list[UOp]) -> None:
+    def wrong(program: UOp) -> UOp:
+        linear = linearize(program)
+        loops = [n for n in linear.src if n.op is Ops.RANGE]
+        return _without(
+            linear, lambda n: n in loops[:1] or (n.op is Ops.END and n.src[0] in loops[:1])
+        )
+
+    assert "loop" in planted(bodies, CPU, "linearize", wrong)
+    assert "which is not open there" in planted(bodies, PLAIN, "linearize", wrong)
+
+
+def test_register_read_inside_of_its_loops_is_found(bodies: list[UOp]) -> None:
+    def wrong(program: UOp) -> UOp:
+        linear = linearize(program)
+        nodes = list(linear.src)
+        for end in [n for n in nodes if n.op is Ops.END]:
+            place = nodes.index(end)
+            if nodes[place - 1].op is Ops.UPDATE and nodes[place + 1].op is Ops.RESULT:
+                nodes[place], nodes[place + 1] = nodes[place + 1], end
+        return UOp(Ops.LINEAR, dtypes.void, tuple(nodes))
+
+    assert "before its loops have ended" in planted(bodies, PLAIN, "linearize", wrong)
+
+
+def _shared(kernel: UOp, target: Target, fault: str) -> UOp:
+    """As share_out_work_items, wrong by one somewhere."""
+    loops = output_loops(kernel)
+    if not target.work_items or not loops:
+        return kernel
+    total = prod(size_of(loop) for loop in loops)
+    item = UOp.range(total - (fault == "items"), axes._fresh_number(kernel), AxisRole.GLOBAL)
+    changes: dict[UOp, UOp] = {}
+    stride = 1
+    for loop in reversed(loops):
+        position = item // stride
+        size = size_of(loop) - (fault == "remainder" and stride == 1 and len(loops) > 1)
+        changes[loop] = position % max(size, 1) if stride * size_of(loop) < total else position
+        stride *= size_of(loop) + (fault == "stride")
+    return kernel.substitute(changes)
+
+
+@pytest.mark.parametrize("fault", ["items", "remainder", "stride"])
+def test_wrong_sharing_of_work_items_is_found(bodies: list[UOp], fault: str) -> None:
+    assert planted(bodies, GPU, "work items", partial(_shared, fault=fault))
+
+
+def test_the_planted_sharing_without_a_fault_is_proven(bodies: list[UOp]) -> None:
+    stages = stages_with("work items", partial(_shared, fault="none"))
+    assert all(prove(body, GPU, stages).count.unknown == 0 for body in bodies)
+    assert share_out_work_items(bodies[0], CPU) is bodies[0]
+
+
+def test_error_of_the_compiler_stops_the_run_and_names_the_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stages = stages_with(
+        "movement to index terms", lambda body: _moved(lower_movement(body), Ops.LOAD)
+    )
+    monkeypatch.setattr(compiler(), "kernel_stages", stages)
+    with pytest.raises(ProofError, match=r"kernel E\w+, stage 'movement to index terms'"):
+        compile_with(KernelProver(), data(6, 5) * 2.0, monkeypatch)
