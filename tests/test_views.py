@@ -78,9 +78,45 @@ def test_common_factor_of_all_terms() -> None:
     assert searches.common(R0 * 8 + 3, facts()) is None
 
 
+NONE = (0, UOp.index(0), 1, 0)  # no remainder counted as its dividend
+ZERO = UOp.index(0)
+
+
+def test_residue_looks_for_one_period_first() -> None:
+    a, b = UOp.range(2, 0), UOp.range(2, 1)
+    assert searches.residue(a * 5 + b * 3 + 1, 4, facts()) == (a + b, a + -b + 1)
+    assert searches.residue(R0 * 5 + 8, 4, facts()) == (R0 + 2, R0)
+
+
 def test_recombine_finds_quotient_and_remainder_of_one_value() -> None:
-    found = searches.recombine((R0 % 3) * 2 + R1 + ((R0 + R1 * 3) // 3) * 6, facts())
-    assert found == (R1, 2, R0, R0 + R1 * 3, 3, R1)
+    x = (R0 % 3) * 2 + R1 + ((R0 + R1 * 3) // 3) * 6
+    expected = (R1, 2, R0, 3, R0, 1, ZERO, R0 + R1 * 3, R1, *NONE, R0 + R1 * 3)
+    assert searches.recombine(x, facts()) == expected
+
+
+def test_recombine_sees_through_quotients_and_remainders() -> None:
+    known = facts()
+    for x, t in (
+        (R0 // 2 % 3 + R0 // 6 * 3, R0 // 2),
+        ((R1 * 8 + R0) % 32 + (R1 % 4 * 8 + R0) // 32 * 32, R1 % 4 * 8 + R0),
+    ):
+        found = searches.recombine(x, known)
+        assert found is not None
+        assert known.form(found[-1]) == known.form(t)
+        assert agrees("recombine", (x,), found)
+
+
+def test_recombine_modulo_joins_digits() -> None:
+    known = facts()
+    for x, t in (
+        (R2 % 2 + R2 // 2 % 3 * 2, R2 % 6),
+        (R2 % 2 * 5 + (R2 // 2 + 1) % 3 * 10, (R2 + 2) % 6),
+        (R2 // 3 % 2 + R2 // 6 % 3 * 2, R2 // 3 % 6),
+    ):
+        found = searches.recombine_modulo(x, known)
+        assert found is not None
+        assert found[-1] is t
+        assert agrees("recombine_modulo", (x,), found)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -96,7 +132,9 @@ def test_every_search_keeps_its_contract(seed: int) -> None:
         for name in ("split", "residue", "gcd_split"):
             found = searches.SEARCHES[name](x, c, known)
             assert found is None or agrees(name, (x, c), found)
-        for name in ("common", "tidy", "recombine"):
+        found = searches.remainder_in_sum(x, c, known)
+        assert found is None or agrees("remainder_in_sum", (x, c), found)
+        for name in ("common", "tidy", "recombine", "recombine_modulo", "quotient_in_sum"):
             found = searches.SEARCHES[name](x, known)
             assert found is None or agrees(name, (x,), found)
 

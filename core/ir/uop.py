@@ -48,9 +48,11 @@ class UOp:
     ) -> UOp:
         key_arg = _key(arg) if op is Ops.CONST else arg
         key = (op, dtype, src, key_arg)
-        node = _NODES.get(key)
-        if node is not None:
-            return node
+        known = _LIVE.get(key)  # the references in _NODES, without a call in between
+        if known is not None:
+            node = known()
+            if node is not None:
+                return node
         node = object.__new__(cls)
         set_field = object.__setattr__
         set_field(node, "op", op)
@@ -211,6 +213,7 @@ class UOp:
 
 
 _NODES: WeakValueDictionary[tuple[Any, ...], UOp] = WeakValueDictionary()
+_LIVE: dict[tuple[Any, ...], Callable[[], UOp | None]] = _NODES.data  # type: ignore[assignment]
 
 
 def toposort(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None = None) -> list[UOp]:

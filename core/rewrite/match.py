@@ -24,7 +24,7 @@ from proofgrad.core.rewrite.patterns import (
     is_constant,
     orders_of,
 )
-from proofgrad.core.rewrite.rule import Calc, Const, Name, Node, Rule, RuleKind, Term, Var
+from proofgrad.core.rewrite.rule import Calc, Const, Lit, Name, Node, Rule, RuleKind, Term, Var
 from proofgrad.core.rewrite.scope import CONSTANT_OPS, FACTS, ROOT, Env, Scope, types_of_class
 from proofgrad.core.rewrite.terms import DoesNotFit, Value, compile_expr, compile_term
 from proofgrad.core.rewrite.view_check import compile_view
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 Key = tuple[Any, ...]
 Candidates = dict[Key, "tuple[tuple[Matcher, bool], ...]"]  # bool: with evidence
 KEYED_SOURCES = 3  # sources whose ops choose the candidates
+KEYED_NUMBERS = {-1: "-1", 0: "0", 1: "1"}  # constants that have a key of their own
+OTHER_NUMBER = "other number"
 NOT_VALUES = frozenset(
     {Ops.PARAM, Ops.BUFFER, Ops.INDEX, Ops.SINK, Ops.STORE, Ops.CONST, Ops.UPDATE}
 )
@@ -93,8 +95,11 @@ class RuleSet:
 
 
 def key_of(node: UOp) -> Key:
-    """What of a node decides which rules are tried."""
-    return (node.op, node.dtype, *[source.op for source in node.src[:KEYED_SOURCES]])
+    """What of a node decides which rules are tried: -1, 0 and 1 have rules of their own."""
+    src = node.src
+    if len(src) == 2 and src[1].op is Ops.CONST and type(src[1].arg) is int:
+        return (node.op, node.dtype, src[0].op, KEYED_NUMBERS.get(src[1].arg, OTHER_NUMBER))
+    return (node.op, node.dtype, *[source.op for source in src[:KEYED_SOURCES]])
 
 
 COTANGENT = "g"  # the name that COTANGENT rules give to the cotangent of their left side
@@ -218,11 +223,25 @@ class _Pattern:
             return False
         if isinstance(self.left, Var):
             return node.op not in NOT_VALUES
+        if self._wants_other_number(node):
+            return False
         wanted = [_source_ops(source) for source in self.left.src]
         given = [source.op for source in node.src[:KEYED_SOURCES]]
         if commutes(self.left) and is_constant(self.left.src[1]):
             return _agree(wanted, given) or _agree(wanted, given[::-1])
         return _agree(wanted, given)
+
+    def _wants_other_number(self, node: UOp) -> bool:
+        """Whether the last source is a literal among -1, 0 and 1, and that of `node` another int."""
+        left, src = self.left, node.src
+        if len(src) != 2 or src[1].op is not Ops.CONST or type(src[1].arg) is not int:
+            return False
+        wanted = left.src[1] if isinstance(left, Node) and len(left.src) == 2 else None
+        if not isinstance(wanted, Lit) or type(wanted.value) is not int:
+            return False
+        if commutes(left) and src[0].op in CONSTANT_OPS:
+            return False
+        return wanted.value in KEYED_NUMBERS and wanted.value != src[1].arg
 
 
 def _agree(wanted: list[frozenset[Ops] | None], given: list[Ops]) -> bool:

@@ -95,7 +95,30 @@ def _compile_apply(function: str, args: tuple[Expr, ...], scope: Scope) -> Value
     found = found or ARG_FUNCTIONS.get(function)
     if found is None:
         raise ValueError(f"unknown function {function!r}")
+    if len(args) == 2 and isinstance(args[0], Num) != isinstance(args[1], Num):
+        return _strict_with_number(found, args, values)
     return _strict(found, values)
+
+
+def _strict_with_number(
+    function: Callable[..., Any], args: tuple[Expr, ...], values: list[Value]
+) -> Value:
+    """As `_strict`, where one of two values is a number written in the rule."""
+    if isinstance(args[0], Num):
+        fixed, value = values[0]([]), values[1]
+
+        def apply_second(env: Env) -> Any:
+            known = value(env)
+            return None if known is None else function(fixed, known)
+
+        return apply_second
+    value, last = values[0], values[1]([])
+
+    def apply_first(env: Env) -> Any:
+        known = value(env)
+        return None if known is None else function(known, last)
+
+    return apply_first
 
 
 def _strict(function: Callable[..., Any], values: list[Value]) -> Value:

@@ -112,7 +112,11 @@ class _Forms:
         if function == "*":
             return _product(a, b)
         if function in ("%", "//") and type(first) is Name:
-            return None if b.terms else _atom(function, self._values[first.name], b.constant)
+            if b.terms:
+                return None
+            if function == "//" and b.constant == 1:
+                return a
+            return _atom(function, self._values[first.name], b.constant)
         raise ValueError(f"no linear form of {expr!r}")
 
 

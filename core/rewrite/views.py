@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proofgrad.core.rewrite.rule import Apply, Expr, Name
+from proofgrad.core.rewrite.rule import Apply, Expr, Name, Num
 
 TERM, NUMBER = "term", "number"
 
@@ -44,6 +44,24 @@ def _equal(a: Expr, b: Expr) -> Apply:
 _x, _c, _q, _r = Name("x"), Name("c"), Name("q"), Name("r")
 _g, _y, _d = Name("g"), Name("y"), Name("d")
 _rest, _s, _u, _z, _a, _m = [Name(n) for n in ("rest", "s", "u", "z", "a", "m")]
+_v, _w, _t, _b, _e, _k, _l = [Name(n) for n in ("v", "w", "t", "b", "e", "k", "l")]
+_p, _n, _h = [Name(n) for n in ("p", "n", "h")]
+
+# z == u + e*k + e*a*m + p*(g % n) - p*g, where p*n is the multiple h of e*a
+_CONGRUENCE = (("m", TERM), ("p", NUMBER), ("g", TERM), ("n", NUMBER), ("h", NUMBER))
+_CONGRUENT = (
+    _equal(_times(_p, _n), _times(_times(_e, _a), _h)),
+    _equal(
+        _z,
+        _sum(
+            _u,
+            _times(_e, _k),
+            _times(_times(_e, _a), _m),
+            _times(_p, Apply("%", (_g, _n))),
+            _times(_times(Num(-1), _p), _g),
+        ),
+    ),
+)
 
 _DIVISION = Contract(
     (("x", TERM), ("c", NUMBER)),
@@ -66,20 +84,63 @@ CONTRACTS: dict[str, Contract] = {
     "common": Contract((("x", TERM),), (("g", NUMBER), ("y", TERM)), (_equal(_x, _times(_g, _y)),)),
     # x == y: like terms collected, in canonical order
     "tidy": Contract((("x", TERM),), (("y", TERM),), (_equal(_x, _y),)),
-    # x == rest + s*(u % a) + s*a*(z // a) and z == u + a*m
+    # x == rest + s*(v % a) + s*a*(z // (e*a)), where z // e and v = u // e + k differ by a multiple
+    # of a, counted with p*(g % n) as p*g; t == z // e
     "recombine": Contract(
         (("x", TERM),),
-        (("rest", TERM), ("s", NUMBER), ("u", TERM), ("z", TERM), ("a", NUMBER), ("m", TERM)),
+        (
+            *(("rest", TERM), ("s", NUMBER), ("v", TERM), ("a", NUMBER), ("u", TERM)),
+            *(("e", NUMBER), ("k", TERM), ("z", TERM), *_CONGRUENCE, ("t", TERM)),
+        ),
         (
             _equal(
                 _x,
                 _sum(
                     _rest,
-                    _times(_s, Apply("%", (_u, _a))),
-                    _times(_times(_s, _a), Apply("//", (_z, _a))),
+                    _times(_s, Apply("%", (_v, _a))),
+                    _times(_times(_s, _a), Apply("//", (_z, _times(_e, _a)))),
                 ),
             ),
-            _equal(_z, _sum(_u, _times(_a, _m))),
+            _equal(_v, _sum(Apply("//", (_u, _e)), _k)),
+            *_CONGRUENT,
+            _equal(_t, Apply("//", (_z, _e))),
         ),
+    ),
+    # x == rest + s*(v % a) + s*a*(w % b), where w = z // (e*a) + l, and y = z // e + a*l is v but
+    # for a multiple of a as above; t == y % (a*b)
+    "recombine_modulo": Contract(
+        (("x", TERM),),
+        (
+            *(("rest", TERM), ("s", NUMBER), ("v", TERM), ("a", NUMBER), ("b", NUMBER)),
+            *(("u", TERM), ("e", NUMBER), ("k", TERM), ("w", TERM), ("z", TERM), ("l", TERM)),
+            *(*_CONGRUENCE, ("y", TERM), ("t", TERM)),
+        ),
+        (
+            _equal(
+                _x,
+                _sum(
+                    _rest,
+                    _times(_s, Apply("%", (_v, _a))),
+                    _times(_times(_s, _a), Apply("%", (_w, _b))),
+                ),
+            ),
+            _equal(_v, _sum(Apply("//", (_u, _e)), _k)),
+            _equal(_w, _sum(Apply("//", (_z, _times(_e, _a))), _l)),
+            *_CONGRUENT,
+            _equal(_y, _sum(Apply("//", (_z, _e)), _times(_a, _l))),
+            _equal(_t, Apply("%", (_y, _times(_a, _b)))),
+        ),
+    ),
+    # x == rest + s*(u % a)
+    "remainder_in_sum": Contract(
+        (("x", TERM), ("c", NUMBER)),
+        (("rest", TERM), ("s", NUMBER), ("u", TERM), ("a", NUMBER)),
+        (_equal(_x, _sum(_rest, _times(_s, Apply("%", (_u, _a))))),),
+    ),
+    # x == rest + u // a
+    "quotient_in_sum": Contract(
+        (("x", TERM),),
+        (("rest", TERM), ("u", TERM), ("a", NUMBER)),
+        (_equal(_x, _sum(_rest, Apply("//", (_u, _a)))),),
     ),
 }
