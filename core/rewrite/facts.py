@@ -7,6 +7,7 @@ already known. Does not own: how operations bound their values (rules/bounds.rul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind
 from proofgrad.core.ir.ops import MOVEMENT, Ops
@@ -35,6 +36,7 @@ class Facts:
         self._intervals: dict[UOp, Interval] = {}
         self._loops: dict[UOp, frozenset[UOp]] = {}
         self._forms: dict[UOp, Linear | None] = {}
+        self._view_results: dict[Any, dict[tuple[Any, ...], tuple[Any, ...] | None]] = {}
         self.order = StableOrder()
         self.order_key: Callable[[UOp], OrderKey] = self.order.key
 
@@ -51,6 +53,13 @@ class Facts:
             return forms[node]
         form = forms[node] = linear_form(node)
         return form
+
+    def view_results(self, search: Any) -> dict[tuple[Any, ...], tuple[Any, ...] | None]:
+        """What a search of a view has found before, by what it was given."""
+        known = self._view_results.get(search)
+        if known is None:
+            known = self._view_results[search] = {}
+        return known
 
     # -- bounds ---------------------------------------------------------------------------------
 

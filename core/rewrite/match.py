@@ -254,6 +254,16 @@ def _source_ops(term: Term) -> frozenset[Ops] | None:
     return CONSTANT_OPS if is_constant(term) else None
 
 
+def _is_symmetric(rule: Rule) -> bool:
+    """Whether operands of a commutative left side matter only as that whole, as views see them."""
+    left = rule.left
+    if not isinstance(left, Node) or not commutes(left) or not rule.views:
+        return False
+    names = {source.name for source in left.src if isinstance(source, Var)}
+    parts = (*rule.right, *rule.where, *rule.when, *[i for v in rule.views for i in v.inputs])
+    return len(names) == 2 and not any([_mentions(part, names) for part in parts if part != left])
+
+
 class _PatternsByOp:
     """Patterns by the op of their root; those of a lone variable stand under every op."""
 
@@ -261,7 +271,8 @@ class _PatternsByOp:
         self._by_op: dict[Ops, list[_Pattern]] = {}
         self._any_op: list[_Pattern] = []
         for rule in rules:
-            for left in orders_of(rule.left):
+            orders = list(orders_of(rule.left))
+            for left in orders[:1] if _is_symmetric(rule) else orders:
                 self._add(_Pattern(rule, left))
 
     def _add(self, pattern: _Pattern) -> None:

@@ -211,8 +211,11 @@ def _whole_quotient(form: Linear, a: int) -> Linear | None:
 
 def _pairs(form: Linear, op: Ops) -> Iterator[tuple[UOp, UOp]]:
     """Remainders s*(v % a), each with every term s*a*y where y is an `op` by a number."""
-    others = [t for t in form.terms if _divided_by_number(t, op)]
-    for remainder in [t for t in form.terms if _divided_by_number(t, Ops.MOD)]:
+    remainders = [t for t in form.terms if t.op is Ops.MOD and _divided_by_number(t, Ops.MOD)]
+    if not remainders:
+        return
+    others = [t for t in form.terms if t.op is op and _divided_by_number(t, op)]
+    for remainder in remainders:
         wanted = form.terms[remainder] * remainder.src[1].arg
         for other in others:
             if form.terms[other] == wanted and other is not remainder:

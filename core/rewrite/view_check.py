@@ -35,13 +35,23 @@ def compile_view(view: View, scope: Scope) -> ViewUse:
     slots = _output_slots(view, contract, scope)
     names = [name for name, _ in (*contract.inputs, *contract.outputs)]
 
-    def use(env: Env) -> bool:
-        given = [read(env) for read in inputs]
+    def find(given: tuple[Any, ...], facts: Facts) -> tuple[Any, ...] | None:
+        """Outputs that keep the contract."""
         if None in given or not _about_index_terms(given):
-            return False
-        facts = env[FACTS]
+            return None
         found = search(*given, facts)
         if found is None or not holds(contract, dict(zip(names, (*given, *found))), facts):
+            return None
+        return found
+
+    def use(env: Env) -> bool:
+        given = tuple([read(env) for read in inputs])
+        known = env[FACTS].view_results(search)
+        if given in known:
+            found = known[given]
+        else:
+            found = known[given] = find(given, env[FACTS])
+        if found is None:
             return False
         for slot, value in zip(slots, found):
             env[slot] = value
@@ -50,7 +60,7 @@ def compile_view(view: View, scope: Scope) -> ViewUse:
     return use
 
 
-def _about_index_terms(values: list[Any]) -> bool:
+def _about_index_terms(values: tuple[Any, ...]) -> bool:
     """Contracts are equations of mathematical integers: machine integers may wrap."""
     return all([v.dtype is dtypes.index for v in values if isinstance(v, UOp)])
 
