@@ -9,6 +9,8 @@ from math import prod
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from programs import Program, programs
 
 from proofgrad import Context, Tensor, demo
 from proofgrad.core.compile import axes, lower, vectorize
@@ -344,3 +346,10 @@ def test_error_of_the_compiler_stops_the_run_and_names_the_kernel(
     monkeypatch.setattr(compiler(), "kernel_stages", stages)
     with pytest.raises(ProofError, match=r"kernel E\w+, stage 'movement to index terms'"):
         compile_with(KernelProver(), data(6, 5) * 2.0, monkeypatch)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_kernels_of_random_programs_are_proven(program: Program) -> None:
+    for target in (CPU, GPU):
+        assert prove(UOp.sink(program.value), target).count.unknown == 0

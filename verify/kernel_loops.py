@@ -132,9 +132,13 @@ def common_loops(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp, UOp]:
 
 @dataclass(frozen=True, slots=True)
 class LoopMap:
-    """Each loop before as a term of loops after; `partial`: a value may lie outside of its loop."""
+    """Each loop before as a term of loops after; `partial`: a value may lie outside of its loop.
+
+    `inverse`: each loop after that is not one of those before, as a term of loops before.
+    """
 
     terms: Mapping[UOp, UOp]
+    inverse: Mapping[UOp, UOp]
     partial: bool = False
 
 
@@ -151,11 +155,13 @@ def _guesses(same: dict[UOp, UOp], old: list[UOp], new: list[UOp]) -> Iterator[L
     if sizes[0] == sizes[1]:
         for order in permutations(new):
             for inner in permutations(old):
-                position, strides = _position(order), _strides(inner)
-                yield LoopMap({**same, **dict(zip(inner, digits(position, strides)))})
+                there = dict(zip(inner, digits(_position(order), _strides(inner))))
+                back = dict(zip(order, digits(_position(inner), _strides(order))))
+                yield LoopMap({**same, **there}, back)
     elif len(old) == 1 and sizes[1] > sizes[0]:
         for order in permutations(new):
-            yield LoopMap({**same, old[0]: _position(order)}, partial=True)
+            back = dict(zip(order, digits(old[0], _strides(order))))
+            yield LoopMap({**same, old[0]: _position(order)}, back, partial=True)
 
 
 def _strides(loops: Sequence[UOp]) -> list[tuple[int, int]]:

@@ -279,7 +279,22 @@ class Matcher:
             padding = self.value(neutral, after.src[0], outside)
             if padding is not None:
                 return padding
-        return self.value(body, after.src[0], inside)
+        return self.value(body, after.src[0], inside) or self._one_to_one(guess, inside)
+
+    def _one_to_one(self, guess: LoopMap, inside: Given) -> Difference | None:
+        """Each iteration before is one iteration after: there is a way back, and back again."""
+        changed = {
+            x: t for x, t in guess.terms.items() if t.op is not Ops.RANGE or t in guess.inverse
+        }
+        back = {s: (s, t.substitute(changed)) for s, t in guess.inverse.items()}
+        again = {x: (x, t.substitute(dict(guess.inverse))) for x, t in changed.items()}
+        claims = [(pair, inside) for pair in back.values()]
+        claims += [(pair, ()) for pair in again.values()]
+        for (loop, term), given in claims:
+            wrong = self._claim("the loops of a reduction", loop, term, given)
+            if wrong is not None:
+                return wrong
+        return self._iterations(changed, inside) or self._iterations(guess.inverse, ())
 
     # -- accesses -------------------------------------------------------------------------------
 
