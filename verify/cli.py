@@ -34,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return commands.prove_files([Path(name) for name in arguments.files], arguments.jobs)
         if arguments.refuted:
             return commands.refute_all(arguments.jobs)
+        if arguments.mutants is not None:
+            write = not arguments.no_write
+            return commands.judge_mutants(arguments.mutants, arguments.jobs, write)
         options = commands.Options(
             from_nothing=arguments.all,
             write=not arguments.no_write,
@@ -77,10 +80,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help="prove the rules of these files")
     parser.add_argument("--all", action="store_true", help="prove everything from nothing")
-    parser.add_argument("--no-write", action="store_true", help="leave the ledgers as they are")
+    parser.add_argument(
+        "--no-write", action="store_true", help="leave the files in proofs/ as they are"
+    )
     parser.add_argument("--check", action="store_true", help="only say what is missing or stale")
     parser.add_argument("--watch", metavar="FILE", help="prove a file each time that it changes")
     parser.add_argument("--refuted", action="store_true", help="check that wrong rules are refuted")
+    parser.add_argument(
+        "--mutants", nargs="*", metavar="SET", help="break each rule a little and refute the result"
+    )
     parser.add_argument(
         "--jobs", "-j", type=int, metavar="N", help="processes (default: all cores)"
     )

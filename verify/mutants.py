@@ -1,0 +1,230 @@
+"""Rules with one small mistake in them: what a prover that can be trusted has to refute.
+
+Owns: which mistakes are made, and the mutants of a rule. Does not own: deciding them
+(judge_mutants.py), output.
+
+A mutant is a `Rule` with one change: a number is another one, a condition is gone, a comparison or
+an operation is its neighbour, operands stand in the other order, a sign is dropped, or a variable
+that stood twice on the left stands once. A mutant may still be true: that is for the prover to say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from proofgrad.core.rewrite.rule import (
+    Apply,
+    Calc,
+    Const,
+    Fact,
+    Lit,
+    Node,
+    Num,
+    Rule,
+    Term,
+    Text,
+    Var,
+)
+from proofgrad.verify.dsl.show import show_expr
+
+NEIGHBOURS = {
+    "ADD": "MUL",
+    "MUL": "ADD",
+    "MAX": "MIN",
+    "MIN": "MAX",
+    "AND": "OR",
+    "OR": "AND",
+    "XOR": "OR",
+    "FDIV": "MUL",
+    "FLOORDIV": "TRUNCDIV",
+    "TRUNCDIV": "FLOORDIV",
+    "MOD": "TRUNCMOD",
+    "TRUNCMOD": "MOD",
+    "SHL": "SHR",
+    "SHR": "SHL",
+    "CMPLT": "CMPEQ",
+    "CMPEQ": "CMPLT",
+}
+FUNCTION_NEIGHBOURS = {
+    "<": ("<=", ">"),
+    "<=": ("<", ">="),
+    ">": (">=", "<"),
+    ">=": (">", "<="),
+    "==": ("!=", "<="),
+    "!=": ("==",),
+    "+": ("*", "-"),
+    "-": ("+",),
+    "*": ("+",),
+    "//": ("%", "*"),
+    "%": ("//",),
+    "min": ("max",),
+    "max": ("min",),
+    "and": ("or",),
+    "or": ("and",),
+    "lo": ("hi",),
+    "hi": ("lo",),
+}
+TYPED_NEIGHBOURS = {  # inside {wrap: ...}, where functions are operations of the graph
+    "<": ("==",),
+    "==": ("<",),
+    "+": ("*",),
+    "*": ("+",),
+    "/": ("*",),
+    "//": ("truncdiv",),
+    "truncdiv": ("//",),
+    "%": ("truncmod",),
+    "truncmod": ("%",),
+    "max": ("min",),
+    "min": ("max",),
+    "&": ("|",),
+    "|": ("&",),
+    "^": ("|",),
+    "<<": (">>",),
+    ">>": ("<<",),
+}
+# The order of operands that is exchanged for the usual one.
+SWAPPED_SOURCES = {
+    **dict.fromkeys(("FDIV", "FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"), (1, 0)),
+    **dict.fromkeys(("SHL", "SHR", "CMPLT"), (1, 0)),
+    **dict.fromkeys(("WHERE", "MULACC"), (0, 2, 1)),
+}
+SWAPPED_ARGUMENTS = frozenset(
+    {"-", "/", "//", "%", "<<", ">>", "truncdiv", "truncmod", "divides", "compose"}
+    | {"chain_shrinks", "lossless", "narrower"}
+)
+
+Part = Any  # a Term or an Expr
+Changed = tuple[Part, str]  # what stands there now, and what was done
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A rule with one change, which `change` describes."""
+
+    original: Rule
+    rule: Rule
+    change: str
+
+
+def mutants(rule: Rule) -> list[Mutant]:
+    """Every mutant of `rule` that differs from it and from the others."""
+    found: dict[Rule, Mutant] = {}
+    for changed, change in _changes(rule):
+        if changed != rule and changed not in found:
+            found[changed] = Mutant(rule, changed, change)
+    return list(found.values())
+
+
+def _changes(rule: Rule) -> Iterator[tuple[Rule, str]]:
+    for left, change in [*_variants(rule.left), *_less_repetition(rule.left)]:
+        if isinstance(left, Node):
+            yield dataclasses.replace(rule, left=left), f"left: {change}"
+    for place, side in enumerate(rule.right):
+        for right, change in _variants(side) if side is not None else ():
+            sides = (*rule.right[:place], right, *rule.right[place + 1 :])
+            yield dataclasses.replace(rule, right=sides), f"right: {change}"
+    for place, condition in enumerate(rule.where):
+        before, after = rule.where[:place], rule.where[place + 1 :]
+        gone = f"where: without {show_expr(condition)}"
+        yield dataclasses.replace(rule, where=(*before, *after)), gone
+        for other, change in _variants(condition):
+            yield dataclasses.replace(rule, where=(*before, other, *after)), f"where: {change}"
+
+
+# -- one change somewhere in a term or an expression ------------------------------------------------
+
+
+def _variants(part: Part, typed: bool = False) -> Iterator[Changed]:
+    """`part` with one change in it. `typed`: inside {wrap: ...}."""
+    match part:
+        case Lit(value, _):
+            for other in _numbers(value):
+                yield dataclasses.replace(part, value=other), f"{value} becomes {other}"
+        case Num(value):
+            for other in _numbers(value):
+                yield Num(other), f"{value} becomes {other}"
+        case Node():
+            yield from _variants_of_node(part)
+        case Calc(value, _, mode):
+            for inner, change in _variants(value, mode == "wrap"):
+                yield dataclasses.replace(part, value=inner), change
+        case Apply():
+            yield from _variants_of_application(part, typed)
+        case Fact(term):
+            for inner, change in _variants(term):
+                yield Fact(inner), change
+        case Text(op) if op in NEIGHBOURS:
+            yield Text(NEIGHBOURS[op]), f"{op} becomes {NEIGHBOURS[op]}"
+
+
+def _numbers(value: Any) -> list[Any]:
+    if isinstance(value, bool):
+        return [not value]
+    others = [value + 1, value - 1, value * 0, -value]
+    return [other for other in dict.fromkeys(others) if repr(other) != repr(value)]
+
+
+def _variants_of_node(node: Node) -> Iterator[Changed]:
+    if node.op in NEIGHBOURS:
+        other = NEIGHBOURS[node.op]
+        yield dataclasses.replace(node, op=other), f"{node.op} becomes {other}"
+    if node.op in SWAPPED_SOURCES:
+        src = tuple([node.src[k] for k in SWAPPED_SOURCES[node.op]])
+        yield dataclasses.replace(node, src=src), f"operands of {node.op} swapped"
+    if node.op in ("NEG", "NOT"):
+        yield node.src[0], f"without {node.op}"
+    for place, source in enumerate(node.src):
+        for inner, change in _variants(source):
+            src = (*node.src[:place], inner, *node.src[place + 1 :])
+            yield dataclasses.replace(node, src=src), change
+    if node.arg is not None:
+        for arg, change in _variants(node.arg):
+            yield dataclasses.replace(node, arg=arg), change
+
+
+def _variants_of_application(applied: Apply, typed: bool) -> Iterator[Changed]:
+    function, args = applied.function, applied.args
+    for other in (TYPED_NEIGHBOURS if typed else FUNCTION_NEIGHBOURS).get(function, ()):
+        yield Apply(other, args), f"{function} becomes {other}"
+    if function in SWAPPED_ARGUMENTS and len(args) == 2:
+        yield Apply(function, (args[1], args[0])), f"operands of {function} swapped"
+    if function in ("neg", "not"):
+        yield args[0], f"without {function}"
+    for place, arg in enumerate(args):
+        for inner, change in _variants(arg, typed):
+            yield Apply(function, (*args[:place], inner, *args[place + 1 :])), change
+
+
+# -- a variable that stood twice --------------------------------------------------------------------
+
+
+def _less_repetition(left: Term) -> Iterator[Changed]:
+    """The left side with one use of a variable, after its first, made a variable of its own."""
+    names = [leaf.name for leaf in _leaves(left)]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            yield _renamed(left, place, f"{name}_other")[0], f"{name} is not repeated"
+
+
+def _leaves(term: Term) -> list[Var | Const]:
+    if isinstance(term, Node):
+        return [leaf for source in term.src for leaf in _leaves(source)]
+    if isinstance(term, Var | Const) and term.type != "ranges":
+        return [term]
+    return []
+
+
+def _renamed(term: Term, place: int, name: str) -> tuple[Term, int]:
+    """`term` with its leaf number `place` renamed, and the place counted from its end."""
+    if isinstance(term, Node):
+        src: list[Term] = []
+        for source in term.src:
+            changed, place = _renamed(source, place, name)
+            src.append(changed)
+        return dataclasses.replace(term, src=tuple(src)), place
+    if isinstance(term, Var | Const) and term.type != "ranges":
+        return (dataclasses.replace(term, name=name) if place == 0 else term), place - 1
+    return term, place
