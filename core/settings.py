@@ -12,6 +12,7 @@ MEANING: dict[str, str] = {
     "DEBUG": "0..6: 1 counts, 2 each kernel, 3 its source, 4 each stage's graph",
     "DEV": "the default device; also DEVICE=NAME or NAME=1",
     "NOOPT": "1: no algebra and no choice of axes: one plain loop nest a kernel",
+    "FASTMATH": "classes of float laws that are not exact to the bit, of nsz,finite,real",
     "PROVE": "1: show for each compiled kernel that its accesses are those of its tensor graph",
     "SPEC": "1: check the form after every stage",
     "PROOFGRAD_CACHE": "folder for compiled kernels; default $XDG_CACHE_HOME/proofgrad",
@@ -34,6 +35,21 @@ def number(name: str, default: int = 0) -> int:
 
 def debug_level() -> int:
     return number("DEBUG")
+
+
+FASTMATH_CLASSES = ("nsz", "finite", "real")
+
+
+def fastmath() -> tuple[str, ...]:
+    """The classes of loose laws asked for, in one order. Raises: ValueError for another name."""
+    asked = {part.strip() for part in os.environ.get("FASTMATH", "").split(",")} - {"", "0"}
+    unknown = asked.difference(FASTMATH_CLASSES)
+    if unknown:
+        raise ValueError(
+            f"FASTMATH={os.environ['FASTMATH']!r} names {', '.join(sorted(unknown))}; there are"
+            f" {', '.join(FASTMATH_CLASSES)}, with commas between"
+        )
+    return tuple([name for name in FASTMATH_CLASSES if name in asked])
 
 
 def wants_plain_loops() -> bool:

@@ -39,14 +39,21 @@ def stages() -> str:
 
 def rules(ruleset: str | None) -> str:
     """The sets and how many rules each has; or every rule of one set, as written."""
-    from proofgrad.rules.library import library_names, load_library
+    from proofgrad.rules.library import LOOSE, fingerprint, library_names, load_set
 
+    meanings = fingerprint()
     if ruleset is None:
-        rows = [(name, str(len(found.rules))) for name, found in load_library().items()]
-        return _table([("set", "rules, all proven"), *rows])
+        sizes = {name: len(load_set(name, meanings).rules) for name in library_names()}
+        rows = [
+            (name, str(size), f"only with FASTMATH={name.removeprefix(LOOSE)}")
+            if name.startswith(LOOSE)
+            else (name, str(size), "")
+            for name, size in sizes.items()
+        ]
+        return _table([("set", "rules, all proven", ""), *rows])
     if ruleset not in library_names():
         raise ValueError(f"no rule set {ruleset!r}; there are {', '.join(library_names())}")
-    found = load_library()[ruleset]
+    found = load_set(ruleset, meanings)
     return "\n".join([rule.text.strip() for rule in found.rules])
 
 

@@ -16,8 +16,8 @@ from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.tensor.device import Device
 from proofgrad.core.tensor.realize import compiler, graph_to_run
 from proofgrad.core.tensor.tensor import Tensor
+from proofgrad.rules.library import LOOSE
 
-LOOSE = "fastmath_"  # what the names of sets begin with whose rules are not exact to the bit
 MOST_RULES = 6  # shown of each set
 
 

@@ -12,7 +12,7 @@ from proofgrad import Tensor
 from proofgrad.__main__ import main
 from proofgrad.core.tensor.realize import compiler
 from proofgrad.rules.evidence import proofs_of_set, statistics
-from proofgrad.rules.library import library_names, load_library
+from proofgrad.rules.library import fingerprint, library_names, load_set
 from proofgrad.verify.explain import explain_term
 
 MINE = "ruleset mine over uint8\nrule square_mod: x * x % 4 => x % 2\n"
@@ -117,10 +117,10 @@ def test_nothing_is_left_to_explain_of_a_computed_tensor() -> None:
 
 
 def test_statistics_count_what_the_ledgers_hold(capsys: pytest.CaptureFixture[str]) -> None:
-    loaded = load_library()
+    meanings = fingerprint()
     for name in library_names():
         found = statistics(name)
-        assert found.rules == len(loaded[name].rules)
+        assert found.rules == len(load_set(name, meanings).rules)
         assert found.proofs == sum(found.methods.values()) >= found.rules
     assert main(["rules", "--stats"]) == 0
     rows = capsys.readouterr().out.splitlines()

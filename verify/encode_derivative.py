@@ -130,7 +130,7 @@ def _of_elementwise(case: Case, op: Ops, left: Node) -> list[Goal]:
         if any(right is not None for right in rights):
             raise NoMeaning(f"no gradient passes through {op.name} here")
         return [Goal([], z3.BoolVal(True))]
-    values = _Reals(case)
+    values = Reals(case)
     sources = [values.term(s) for s in left.src]
     exists = [z3.BoolVal(True)]
     if op is Ops.WHERE:
@@ -160,7 +160,7 @@ def _between_floats(case: Case, op: Ops, left: Node) -> bool:
     return op is Ops.CAST and source.is_float and case.dtype(left.type).is_float
 
 
-class _Reals:
+class Reals:
     """Terms as real numbers; `known` holds what is used of sqrt, sin, cos and the constants."""
 
     def __init__(self, case: Case) -> None:
@@ -329,7 +329,7 @@ def _of_extreme(case: Case, left: Node, right: RuleTerm) -> list[Goal]:
     return [Goal(known, claim), *[Goal(known, c) for c in values.counted]]
 
 
-class _Grouped(_Reals):
+class _Grouped(Reals):
     """Terms at one element x of a group that is reduced together.
 
     `counted` says of every sum over the group that it counts the elements that are the extreme.

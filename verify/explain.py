@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from proofgrad.core import settings
 from proofgrad.core.compile.stages import RuleSets
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -19,7 +20,7 @@ from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.rewrite.rule import Const, Lit, Node, Term, Var
 from proofgrad.rules.evidence import Proof, Proofs, proofs_of_set
-from proofgrad.rules.library import load_library
+from proofgrad.rules.library import LOOSE, load_library, load_loose
 from proofgrad.rules.pipeline import BOUNDS, KERNEL_STAGES
 from proofgrad.verify.dsl.open_terms import OpenTerm
 from proofgrad.verify.dsl.parser import read_open_term
@@ -62,7 +63,8 @@ def explain_term(text: str, added: Sequence[RuleSet] = (), proofs: Proofs | None
         if step.rule not in known:
             known |= proofs_of_set(ruleset)
         lines.append(f"  {step.rule}:  {found.show(step.before)}  =>  {found.show(step.after)}")
-        lines.append(f"    {_fitting(known[step.rule], step.before)}")
+        mark = "LOOSE, not exact to the bit: " if ruleset.startswith(LOOSE) else ""
+        lines.append(f"    {mark}{_fitting(known[step.rule], step.before)}")
     if not found.steps:
         lines.append("  no rule fires")
     return "\n".join([*lines, f"normal form: {found.show(found.normal)}"])
@@ -76,7 +78,8 @@ def rewritten(asked: OpenTerm, added: Sequence[RuleSet] = ()) -> Explained:
     start = leaves.graph(asked.term)
     steps: list[Step] = []
     journal = Journal(lambda rule, before, after: steps.append(Step(rule, before, after)))
-    sets = [*[library[name] for name in _set_names()], *added]
+    loose = [load_loose(name) for name in settings.fastmath()]
+    sets = [*[library[name] for name in _set_names()], *added, *loose]
     normal = Rewriter(sets, facts, journal).rewrite(start)
     return Explained(start, tuple(steps), normal, leaves.names)
 

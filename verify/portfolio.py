@@ -22,6 +22,7 @@ from proofgrad.verify import sample
 from proofgrad.verify.encode import Bits, Goal, containment, equality, ring_equality
 from proofgrad.verify.encode_integers import QUOTIENT, Integers, Quotients
 from proofgrad.verify.encode_lemmas import goals_by_lemmas
+from proofgrad.verify.encode_loose import equality_but_for_zeros, equality_of_finite
 from proofgrad.verify.encode_opaque import without_products
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.sample import Outcome
@@ -138,12 +139,18 @@ def _confirm(case: Case, goal: Goal, model: dict[str, Any]) -> tuple[str, str, O
 # -- which ways, in which order ---------------------------------------------------------------------
 
 
+_EQUALITIES: dict[str, Callable[[Case, Any], Goal]] = {
+    "nsz": equality_but_for_zeros,
+    "finite": equality_of_finite,
+}
+
+
 def _attempts(case: Case) -> Iterator[Attempt]:
     ops, dtypes = _used(case)
     kinds = {dtype.kind for dtype in dtypes}
     integral = Kind.FLOAT not in kinds
     bounds = case.rule.kind is RuleKind.BOUNDS
-    goal_of = containment if bounds else equality
+    goal_of = containment if bounds else _EQUALITIES.get(case.domain, equality)
     arithmetic = bounds or bool(ops & _HARD_ON_BITS) or Kind.INDEX in kinds
 
     def bits(case: Case) -> list[Goal]:

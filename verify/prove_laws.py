@@ -11,6 +11,7 @@ from proofgrad.core.rewrite.rule import RuleKind
 from proofgrad.verify.encode import Goal
 from proofgrad.verify.encode_axes import law_of_small_tensors, law_of_tensors
 from proofgrad.verify.encode_derivative import law_of_derivatives, law_of_small_derivatives
+from proofgrad.verify.encode_loose import law_of_reals
 from proofgrad.verify.encode_loops import law_of_loops, law_of_wrapping_loops
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.portfolio import LONG_MS, SHORT_MS, Attempt, split_bools
@@ -35,6 +36,8 @@ def attempts_for(case: Case) -> Sequence[Attempt] | None:
                 Attempt("induction by cases", _loops_by_cases, SHORT_MS, exact=False),
                 Attempt("induction", law_of_loops, LONG_MS, exact=False),
             ]
+        case "real":
+            return [Attempt("reals", law_of_reals, SHORT_MS, exact=True)]
         case _:
             return None
 

@@ -88,8 +88,8 @@ def variables(rule: Rule) -> dict[str, str]:
 
 
 def can_sample(rule: Rule) -> bool:
-    """Whether the rule rewrites single values or loops over them, without views."""
-    if rule.views or rule.kind is not RuleKind.REWRITE:
+    """Whether the rule rewrites single values or loops over them, without views or real numbers."""
+    if rule.views or rule.kind is not RuleKind.REWRITE or "real" in rule.domains:
         return False
     terms: list[Any] = [rule.left, *rule.right]
     while terms:
@@ -125,7 +125,17 @@ class Trial:
         (right_side,) = self.case.rule.right
         if right_side is None:
             raise NotFiring
-        return Outcome(self.values, self.bounds, left, self.term(right_side))
+        if self.case.domain == "finite" and not self._is_finite(self.case.rule.left):
+            raise NotFiring
+        sides = [left, self.term(right_side)]
+        if self.case.domain == "nsz":
+            sides = [side + 0.0 if isinstance(side, float) else side for side in sides]
+        return Outcome(self.values, self.bounds, *sides)
+
+    def _is_finite(self, term: RuleTerm) -> bool:
+        """Whether every value of a term is finite."""
+        inner = term.src if isinstance(term, Node) else ()
+        return math.isfinite(self.term(term)) and all([self._is_finite(part) for part in inner])
 
     def term(self, term: RuleTerm) -> Value:
         """The value of a term. Raises: NotFiring."""

@@ -103,8 +103,8 @@ class Compiler:
         self._backend = backend
         self._make_check = make_check
         self._library: Library | None = None
-        self._plans: dict[tuple[UOp, bool, bool], Plan] = {}
-        self._kernels: dict[tuple[UOp, str, bool, bool], Kernel] = {}
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._kernels: dict[tuple[Any, ...], Kernel] = {}
         self.kernel_check: KernelCheck | None = None  # made when PROVE=1 first asks for it
 
     @property
@@ -126,7 +126,7 @@ class Compiler:
 
     def plan(self, root: UOp) -> Plan:
         """The launches that fill the roots of `root`, a SINK whose inputs are numbered from 0."""
-        key = (root, settings.wants_plain_loops(), settings.proves_kernels())
+        key = (root, *_settings())
         known = self._plans.get(key)
         if known is None:
             known = self._plans[key] = self._make_plan(self.kernel_graph(root))
@@ -167,7 +167,7 @@ class Compiler:
 
     def kernel(self, body: UOp, device: str) -> Kernel:
         """The compiled kernel of a body, a SINK over PARAMs."""
-        key = (body, device, settings.wants_plain_loops(), settings.proves_kernels())
+        key = (body, device, *_settings())
         known = self._kernels.get(key)
         if known is None:
             known = self._kernels[key] = self._compile(body, device)
@@ -214,6 +214,11 @@ class Compiler:
         if settings.debug_level() >= 3:
             _print(source.text)
         return Kernel(source, backend.compile(source), backend, slots)
+
+
+def _settings() -> tuple[Any, ...]:
+    """What of the environment changes how a graph is compiled."""
+    return settings.wants_plain_loops(), settings.proves_kernels(), settings.fastmath()
 
 
 def _slots(linear: UOp) -> tuple[int, ...]:

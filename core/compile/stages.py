@@ -57,13 +57,20 @@ class Library:
     """The rule sets that were loaded with their evidence, by name."""
 
     def __init__(
-        self, sets: dict[str, RuleSet], bounds: str, cotangents: str, journal: Journal
+        self,
+        sets: dict[str, RuleSet],
+        bounds: str,
+        cotangents: str,
+        journal: Journal,
+        load_loose: Callable[[str], RuleSet] | None = None,
     ) -> None:
         self.sets = sets
         self.bounds = bounds
         self.cotangents = cotangents
         self.journal = journal
         self._added: dict[str, RuleSet] = {}
+        self._load_loose = load_loose
+        self._loose: dict[str, RuleSet] = {}
 
     def add(self, rules: RuleSet) -> None:
         """More rules for every rule stage; a set of the same name is replaced.
@@ -76,12 +83,21 @@ class Library:
 
     def with_journal(self, journal: Journal) -> Library:
         """The same rules, counted elsewhere."""
-        other = Library(self.sets, self.bounds, self.cotangents, journal)
-        other._added = self._added
+        other = Library(self.sets, self.bounds, self.cotangents, journal, self._load_loose)
+        other._added, other._loose = self._added, self._loose
         return other
 
     def rules_of(self, names: Sequence[str]) -> list[RuleSet]:
-        return [*[self.sets[name] for name in names], *self._added.values()]
+        """The sets of a stage, then those that were added, then the loose ones that FASTMATH names."""
+        loose = [self._loose_set(name) for name in settings.fastmath()]
+        return [*[self.sets[name] for name in names], *self._added.values(), *loose]
+
+    def _loose_set(self, name: str) -> RuleSet:
+        if name not in self._loose:
+            if self._load_loose is None:
+                raise ValueError(f"this library has no loose laws, so none of {name}")
+            self._loose[name] = self._load_loose(name)
+        return self._loose[name]
 
     def facts(self) -> Facts:
         return Facts(self.sets[self.bounds])

@@ -151,6 +151,10 @@ DOMAIN_TYPES: dict[str, tuple[DType, ...]] = {
     "float": TYPE_CLASSES["float"],
     "cast": TYPE_CLASSES["any"],
 }
+# The classes of FASTMATH: laws of floats that are not exact to the bit. nsz: but for the sign of
+# zero; finite: where no value of the left side is infinite or NaN; real: of real numbers.
+LOOSE_CLASSES = ("nsz", "finite", "real")
+DOMAIN_TYPES.update({loose: TYPE_CLASSES["float"] for loose in LOOSE_CLASSES})
 for _d in dtypes.all:
     TYPE_CLASSES.setdefault(_d.name, (_d,))
     DOMAIN_TYPES.setdefault(_d.name, (_d,))

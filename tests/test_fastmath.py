@@ -1,0 +1,134 @@
+"""FASTMATH: loose laws of floats, each proved in its own class, and used only where asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import proofgrad
+from proofgrad import Tensor
+from proofgrad.core import settings
+from proofgrad.core.rewrite.functions import LOOSE_CLASSES
+from proofgrad.core.tensor.realize import compiler
+from proofgrad.rules.library import LOOSE, library_names, load_library, load_loose, rule_file
+from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.explain import explain_term
+from proofgrad.verify.prove import Result, prove_rules
+
+
+def verdict(line: str, domain: str) -> Result:
+    rules = parse_rules(f"ruleset loose over {domain}\nrule a: {line}", check_order=False).rules
+    (result,) = prove_rules(rules, processes=1)
+    return result
+
+
+def ask_for(monkeypatch: pytest.MonkeyPatch, classes: str) -> None:
+    monkeypatch.setenv("FASTMATH", classes)
+
+
+# -- what each class claims ----------------------------------------------------------------------
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("line", "proved_in"),
+    [
+        ("x + -0.0 => x", {"float32", "nsz", "finite", "real"}),
+        ("x + 0.0 => x", {"nsz", "real"}),
+        ("x + -x => 0.0", {"finite", "real"}),
+        ("x == x => true", {"finite", "real"}),
+        ("x * 0.0 => 0.0", {"real"}),
+        ("(y + x) + -x => y", {"real"}),
+        ("x * c1 + x * c2 => x * {wrap: c1 + c2}", {"real"}),
+        ("x + 1.0 => x", set()),
+        ("x * y => x + y", set()),
+        ("sqrt(x * x) => x", set()),
+    ],
+)
+def test_a_law_is_proved_in_its_classes_and_refuted_in_the_others(
+    line: str, proved_in: set[str]
+) -> None:
+    found = {domain: verdict(line, domain).verdict for domain in ("float32", *LOOSE_CLASSES)}
+    assert {domain for domain, v in found.items() if v == "proved"} == proved_in
+    assert {v for domain, v in found.items() if domain not in proved_in} <= {"refuted"}
+
+
+def test_a_counterexample_is_one_of_its_class() -> None:
+    outcome = verdict("where(x < y, y, x) => max(x, y)", "finite").refutation
+    assert outcome is not None and outcome.decision.outcome is not None
+    assert {str(v) for v in outcome.decision.outcome.values.values()} == {"0.0", "-0.0"}
+
+
+# -- where they are used -------------------------------------------------------------------------
+
+
+def test_the_sets_are_those_of_the_classes() -> None:
+    assert settings.FASTMATH_CLASSES == LOOSE_CLASSES
+    loose = [name for name in library_names() if name.startswith(LOOSE)]
+    assert loose == sorted([f"{LOOSE}{name}" for name in LOOSE_CLASSES])
+    for name in LOOSE_CLASSES:
+        rules = load_loose(name)
+        assert rules.proven and {rule.domains for rule in rules.rules} == {(name,)}
+
+
+def test_no_loose_law_is_in_the_library_that_is_loaded() -> None:
+    loaded = load_library()
+    assert not [name for name in loaded if name.startswith(LOOSE)]
+    domains = {d for rules in loaded.values() for rule in rules.rules for d in rule.domains}
+    assert domains.isdisjoint(LOOSE_CLASSES)
+
+
+def minus_zeros() -> Tensor:
+    return Tensor([-0.0, 1.0]) + 0.0
+
+
+def test_a_loose_law_changes_a_result_only_with_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert str(minus_zeros().tolist()) == "[0.0, 1.0]"
+    ask_for(monkeypatch, "nsz")
+    assert str(minus_zeros().tolist()) == "[-0.0, 1.0]"
+    ask_for(monkeypatch, "finite")
+    assert str(minus_zeros().tolist()) == "[0.0, 1.0]"
+    monkeypatch.delenv("FASTMATH")
+    assert str(minus_zeros().tolist()) == "[0.0, 1.0]"
+
+
+def test_loose_laws_are_counted_and_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert proofgrad.explain(minus_zeros()).splitlines()[0].endswith("0 unproven, 0 loose")
+    ask_for(monkeypatch, "nsz,real")
+    text = proofgrad.explain(minus_zeros())
+    assert text.splitlines()[0].endswith(" 0 unproven, 1 loose")
+    assert "  fastmath_nsz 1  LOOSE: add_zero 1" in text.splitlines()
+    before = compiler().library.journal.by_set()["fastmath_nsz"]
+    minus_zeros().realize()
+    assert compiler().library.journal.by_set()["fastmath_nsz"] == before + 1
+
+
+def test_explained_terms_mark_loose_laws(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "no rule fires" in explain_term("x + 0.0 over float32")
+    ask_for(monkeypatch, "nsz")
+    assert "LOOSE, not exact to the bit: proved over nsz (float32)" in explain_term(
+        "x + 0.0 over float32"
+    )
+
+
+def test_a_class_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask_for(monkeypatch, "nsz, fast")
+    with pytest.raises(ValueError, match=r"names fast; there are nsz, finite, real"):
+        (Tensor([1.0]) + 2.0).realize()
+
+
+@pytest.mark.parametrize(
+    ("text", "classes"),
+    [("", ()), ("0", ()), ("nsz", ("nsz",)), (" real ,nsz", ("nsz", "real"))],
+)
+def test_classes_are_read_in_one_order(
+    monkeypatch: pytest.MonkeyPatch, text: str, classes: tuple[str, ...]
+) -> None:
+    ask_for(monkeypatch, text)
+    assert settings.fastmath() == classes
+
+
+def test_the_file_says_how_it_is_asked_for() -> None:
+    for name in LOOSE_CLASSES:
+        assert f"FASTMATH={name}" in Path(rule_file(f"{LOOSE}{name}")).read_text()

@@ -1,0 +1,107 @@
+"""The classes of FASTMATH: what laws of floats claim that are not exact to the bit.
+
+Owns: equality up to the sign of zero (nsz), the premise that all values of the left side are finite
+(finite), terms as real numbers (real). Does not own: operations (semantics.py, encode_derivative.py).
+
+A law over reals says nothing of rounding: it may change a result by as much as reordering does.
+Divisors of its left side are not zero there, and what its left side takes roots of is not negative.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import z3
+
+from proofgrad.core.rewrite.rule import Apply, Calc, Const, Expr, Fact, Name, Node, Num, Var
+from proofgrad.core.rewrite.rule import Term as RuleTerm
+from proofgrad.verify import semantics
+from proofgrad.verify.encode import Encoder, Goal, equality
+from proofgrad.verify.encode_derivative import Reals
+from proofgrad.verify.encode_types import Case
+from proofgrad.verify.semantics import NoMeaning
+
+Term = Any
+
+
+def equality_but_for_zeros(case: Case, arithmetic: Any) -> Goal:
+    """Both sides are the same, or both are zeros."""
+    goal = equality(case, arithmetic)
+    left, right = goal.conclusion.children()
+    if not z3.is_fp(left):
+        return goal
+    zeros = z3.And(z3.fpIsZero(left), z3.fpIsZero(right))
+    return Goal(goal.premises, z3.Or(goal.conclusion, zeros), goal.variables)
+
+
+def equality_of_finite(case: Case, arithmetic: Any) -> Goal:
+    """Both sides are the same where no value of the left side is infinite or NaN."""
+    goal = equality(case, arithmetic)
+    encoder = Encoder(case, arithmetic)
+    values = [encoder.term(part) for part in _parts(case.rule.left)]
+    finite = [z3.Not(z3.Or(z3.fpIsNaN(v), z3.fpIsInf(v))) for v in values if z3.is_fp(v)]
+    return Goal([*goal.premises, *finite], goal.conclusion, goal.variables)
+
+
+def law_of_reals(case: Case) -> list[Goal]:
+    """Both sides are the same real number, or truth."""
+    (right,) = case.rule.right
+    if right is None or case.rule.views:
+        raise NoMeaning("a law of reals is a rewrite without views")
+    values = _RealTerms(case)
+    left = values.term(case.rule.left)
+    for part in _parts(case.rule.left):
+        if isinstance(part, Node) and part.op == "FDIV":
+            values.known.append(values.term(part.src[1]) != 0)
+        if isinstance(part, Node) and part.op == "SQRT":
+            values.known.append(values.term(part.src[0]) >= 0)
+    conditions = [values.number(condition) for condition in case.rule.where]
+    result = values.term(right)
+    return [Goal([*values.known, *conditions], semantics.same(left, result))]
+
+
+def _parts(term: RuleTerm) -> list[RuleTerm]:
+    if not isinstance(term, Node):
+        return [term]
+    return [term, *[part for source in term.src for part in _parts(source)]]
+
+
+_ON_REALS: dict[str, Callable[..., Term]] = {
+    "+": operator.add,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "neg": operator.neg,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+class _RealTerms(Reals):
+    """Terms with constants, and conditions, as real numbers."""
+
+    def term(self, term: RuleTerm) -> Term:
+        match term:
+            case Const(name, kind):
+                return super().term(Var(name, kind))
+            case Calc(value, _, _):
+                return self.number(value)
+            case _:
+                return super().term(term)
+
+    def number(self, expr: Expr) -> Term:
+        """A computed constant or a condition, without rounding."""
+        match expr:
+            case Num(value):
+                return z3.RealVal(str(value))
+            case Name(name):
+                return z3.Real(name)
+            case Apply("finite", (Fact(),)):
+                return z3.BoolVal(True)
+            case Apply(function, args) if function in _ON_REALS:
+                return _ON_REALS[function](*[self.number(arg) for arg in args])
+            case _:
+                raise NoMeaning(f"{expr} has no meaning on real numbers")
