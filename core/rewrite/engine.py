@@ -26,6 +26,7 @@ from proofgrad.core.rewrite.sums import Sums, is_linear_law
 FREE_APPLICATIONS = 20_000
 APPLICATIONS_PER_NODE = 1_000
 REMEMBERED_RULES = 8
+LEAVES = frozenset({Ops.CONST, Ops.PARAM})  # no rule has them on its left side
 SHOWN_CHARACTERS = 2_000
 
 
@@ -117,16 +118,18 @@ class Rewriter:
 
     def _step(self, node: UOp, sources: tuple[UOp, ...]) -> UOp:
         """`node` over its normal parts, in canonical order; if it is that already, one rule."""
-        sums = self._sums
-        if sums is not None and node in sums:
+        op, sums = node.op, self._sums
+        if op in LEAVES:
+            return node
+        if op is Ops.ADD and sums is not None and node in sums:
             tidy = sums.tidy(node, sources)
             if tidy is not node:
                 self._note(*self._collector, node, tidy)  # type: ignore[misc]
                 return tidy
             return self._first_rule(node, True)
-        if node.op in COMMUTATIVE and not self._in_order(sources):
+        if op in COMMUTATIVE and not self._in_order(sources):
             sources = sources[::-1]
-        elif node.op in (Ops.REDUCE, Ops.ACCUMULATOR):
+        elif op in (Ops.REDUCE, Ops.ACCUMULATOR):
             sources = (sources[0], *[s for s in sources[1:] if s.op is not Ops.CONST])
         if sources != node.src:
             return UOp(node.op, node.dtype, sources, node.arg)

@@ -94,6 +94,8 @@ class Facts:
 
     def _bounding_sources(self, node: UOp) -> Iterable[UOp]:
         """The sources that the bounds of `node` are computed from."""
+        if not node.src:
+            return ()
         if node.op is Ops.RANGE or node.op in SPREAD or self._rules.candidates(node):
             return [s for s in node.src if s.dtype.is_int]
         return ()

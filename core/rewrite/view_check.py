@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from proofgrad.core.rewrite.facts import Facts
 
 ViewUse = Callable[[Env], bool]
+Form = Callable[[dict[str, Any], "Facts"], "Linear | None"]
+Claims = tuple[tuple[Form, Form], ...]
 
 
 def compile_view(view: View, scope: Scope) -> ViewUse:
@@ -34,13 +36,14 @@ def compile_view(view: View, scope: Scope) -> ViewUse:
     ]
     slots = _output_slots(view, contract, scope)
     names = [name for name, _ in (*contract.inputs, *contract.outputs)]
+    claims = _compiled_claims(contract)
 
     def find(given: tuple[Any, ...], facts: Facts) -> tuple[Any, ...] | None:
         """Outputs that keep the contract."""
         if None in given or not _about_index_terms(given):
             return None
         found = search(*given, facts)
-        if found is None or not holds(contract, dict(zip(names, (*given, *found))), facts):
+        if found is None or not _all_hold(claims, dict(zip(names, (*given, *found))), facts):
             return None
         return found
 
@@ -88,9 +91,12 @@ def _output_slots(view: View, contract: Contract, scope: Scope) -> list[int]:
 
 def holds(contract: Contract, values: dict[str, Any], facts: Facts) -> bool:
     """Whether every claim is an identity of linear forms."""
-    forms = _Forms(values, facts)
-    for claim in contract.claims:
-        left, right = [forms.of(side) for side in claim.args]
+    return _all_hold(_compiled_claims(contract), values, facts)
+
+
+def _all_hold(claims: Claims, values: dict[str, Any], facts: Facts) -> bool:
+    for left_side, right_side in claims:
+        left, right = left_side(values, facts), right_side(values, facts)
         if left is None or right is None:
             return False
         if left.constant != right.constant or left.terms != right.terms:
@@ -98,44 +104,58 @@ def holds(contract: Contract, values: dict[str, Any], facts: Facts) -> bool:
     return True
 
 
-class _Forms:
-    """Linear forms of the sides of claims over named values."""
+def _compiled_claims(contract: Contract) -> Claims:
+    """Both sides of each claim as functions of the named values."""
+    sides = [[_form(side) for side in claim.args] for claim in contract.claims]
+    return tuple([(left, right) for left, right in sides])
 
-    def __init__(self, values: dict[str, Any], facts: Facts) -> None:
-        self._values = values
-        self._facts = facts
 
-    def of(self, expr: Expr) -> Linear | None:
-        if type(expr) is Name:
-            value = self._values[expr.name]
-            return self._facts.form(value) if isinstance(value, UOp) else number(value)
-        if type(expr) is Num:
-            return number(int(expr.value))
-        if type(expr) is not Apply:
+def _form(expr: Expr) -> Form:
+    """A function that gives the linear form of `expr`, None if it has none."""
+    match expr:
+        case Num(value):
+            fixed = number(int(value))
+            return lambda values, facts: fixed
+        case Name(name):
+            return lambda values, facts: _form_of_value(values[name], facts)
+        case Apply("+", (a, b)):
+            return _of_two(Linear.plus, _form(a), _form(b))
+        case Apply("*", (a, b)):
+            return _of_two(_product, _form(a), _form(b))
+        case Apply("%" | "//" as function, (Name(name), divisor)):
+            return _divided(function, name, _form(divisor))
+        case _:
             raise ValueError(f"no linear form of {expr!r}")
-        function, (first, second) = expr.function, expr.args
-        a, b = self.of(first), self.of(second)
-        if a is None or b is None:
+
+
+def _form_of_value(value: Any, facts: Facts) -> Linear | None:
+    return facts.form(value) if isinstance(value, UOp) else number(value)
+
+
+def _of_two(function: Callable[[Linear, Linear], Linear | None], first: Form, second: Form) -> Form:
+    def combine(values: dict[str, Any], facts: Facts) -> Linear | None:
+        a, b = first(values, facts), second(values, facts)
+        return None if a is None or b is None else function(a, b)
+
+    return combine
+
+
+def _divided(function: str, name: str, divisor: Form) -> Form:
+    """`x % c` and `x // c` are atoms, but for x // 1, which is x."""
+    op = Ops.MOD if function == "%" else Ops.FLOORDIV
+
+    def atom(values: dict[str, Any], facts: Facts) -> Linear | None:
+        by = divisor(values, facts)
+        if by is None or by.terms:
             return None
-        if function == "+":
-            return a.plus(b)
-        if function == "*":
-            return _product(a, b)
-        if function in ("%", "//") and type(first) is Name:
-            if b.terms:
-                return None
-            if function == "//" and b.constant == 1:
-                return a
-            return _atom(function, self._values[first.name], b.constant)
-        raise ValueError(f"no linear form of {expr!r}")
+        if op is Ops.FLOORDIV and by.constant == 1:
+            return facts.form(values[name])
+        return Linear({UOp(op, dtypes.index, (values[name], UOp.index(by.constant))): 1}, 0)
+
+    return atom
 
 
 def _product(a: Linear, b: Linear) -> Linear | None:
     if a.terms and b.terms:
         return None
     return b.scaled(a.constant) if not a.terms else a.scaled(b.constant)
-
-
-def _atom(function: str, x: UOp, divisor: int) -> Linear:
-    op = Ops.MOD if function == "%" else Ops.FLOORDIV
-    return Linear({x.alu(op, UOp.const(dtypes.index, divisor)): 1}, 0)
