@@ -6,6 +6,7 @@ procedures that make them. Does not own: comparing the result with the kernel be
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proofgrad.core.ir.dtypes import dtypes
@@ -64,8 +65,8 @@ def _sorted(loops: frozenset[UOp]) -> tuple[UOp, ...]:
 class _Reader:
     """Scalar terms of vector terms. All vectors of a program have the lanes of one loop."""
 
-    def __init__(self, stores: object) -> None:
-        nodes = toposort(tuple(stores))  # type: ignore[call-overload]
+    def __init__(self, stores: Iterable[UOp]) -> None:
+        nodes = toposort(stores)
         lanes = {n.dtype.lanes for n in nodes} - {1}
         if len(lanes) > 1:
             raise NotReadable(f"vectors of {sorted(lanes)} lanes in one program")
@@ -105,7 +106,7 @@ class _Reader:
 
     def _steps(self, node: UOp) -> UOp:
         """A constant whose lanes are equally far apart, or a choice for each lane."""
-        values = node.arg
+        values: tuple[int, ...] = node.arg
         if not node.dtype.is_float and not node.dtype.is_bool:
             step = values[1] - values[0]
             if all(value == values[0] + k * step for k, value in enumerate(values)):
