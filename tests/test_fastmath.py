@@ -54,6 +54,16 @@ def test_a_law_is_proved_in_its_classes_and_refuted_in_the_others(
     assert {v for domain, v in found.items() if domain not in proved_in} <= {"refuted"}
 
 
+def test_a_law_of_reals_brings_no_division_by_zero_and_no_root_of_what_may_be_negative() -> None:
+    assert verdict("x * y / y => x", "real").verdict == "proved"
+    assert verdict("x * y => x * y / y * y", "real").verdict == "refuted"
+    assert verdict("x / y / z => x / (y * z)", "real").verdict == "proved"
+    assert verdict("x * c => x / {wrap: 1.0 / c}", "real").verdict == "refuted"
+    assert verdict("x * c => x / {wrap: 1.0 / c} where c != 0.0", "real").verdict == "proved"
+    assert verdict("sqrt(x) * sqrt(y) => sqrt(x * y)", "real").verdict == "proved"
+    assert verdict("max(x, 0.0) + x * 0.0 => max(x, sqrt(x) * 0.0)", "real").verdict == "refuted"
+
+
 def test_a_counterexample_is_one_of_its_class() -> None:
     outcome = verdict("where(x < y, y, x) => max(x, y)", "finite").refutation
     assert outcome is not None and outcome.decision.outcome is not None

@@ -4,7 +4,8 @@ Owns: equality up to the sign of zero (nsz), the premise that all values of the 
 (finite), terms as real numbers (real). Does not own: operations (semantics.py, encode_derivative.py).
 
 A law over reals says nothing of rounding: it may change a result by as much as reordering does.
-Divisors of its left side are not zero there, and what its left side takes roots of is not negative.
+Divisors of its left side are not zero there, and nothing that it takes roots of is negative; that the
+same holds of the right side is part of the claim.
 """
 
 from __future__ import annotations
@@ -46,26 +47,29 @@ def equality_of_finite(case: Case, arithmetic: Any) -> Goal:
 
 
 def law_of_reals(case: Case) -> list[Goal]:
-    """Both sides are the same real number, or truth."""
+    """Both sides are the same real number, or truth; the right one exists where the left does."""
     (right,) = case.rule.right
     if right is None or case.rule.views:
         raise NoMeaning("a law of reals is a rewrite without views")
     values = _RealTerms(case)
-    left = values.term(case.rule.left)
-    for part in _parts(case.rule.left):
-        if isinstance(part, Node) and part.op == "FDIV":
-            values.known.append(values.term(part.src[1]) != 0)
-        if isinstance(part, Node) and part.op == "SQRT":
-            values.known.append(values.term(part.src[0]) >= 0)
+    left, left_exists = values.term(case.rule.left), values.exists(case.rule.left)
     conditions = [values.number(condition) for condition in case.rule.where]
-    result = values.term(right)
-    return [Goal([*values.known, *conditions], semantics.same(left, result))]
+    result, right_exists = values.term(right), values.exists(right)
+    claim = z3.And(semantics.same(left, result), *right_exists)
+    return [Goal([*values.known, *left_exists, *conditions], claim)]
 
 
 def _parts(term: RuleTerm) -> list[RuleTerm]:
     if not isinstance(term, Node):
         return [term]
     return [term, *[part for source in term.src for part in _parts(source)]]
+
+
+def _divisors(expr: Expr) -> list[Expr]:
+    if not isinstance(expr, Apply):
+        return []
+    own = [expr.args[1]] if expr.function == "/" else []
+    return own + [divisor for arg in expr.args for divisor in _divisors(arg)]
 
 
 _ON_REALS: dict[str, Callable[..., Term]] = {
@@ -91,6 +95,21 @@ class _RealTerms(Reals):
                 return self.number(value)
             case _:
                 return super().term(term)
+
+    def exists(self, term: RuleTerm) -> list[Term]:
+        """What has to hold for every part of a term to be a real number."""
+        needs: list[Term] = []
+        for part in _parts(term):
+            match part:
+                case Node("FDIV", (_, divisor)):
+                    needs.append(self.term(divisor) != 0)
+                case Node("SQRT", (inner,)):
+                    needs.append(self.term(inner) >= 0)
+                case Node("LOG2", (inner,)):
+                    needs.append(self.term(inner) > 0)
+                case Calc(value, _, _):
+                    needs += [self.number(divisor) != 0 for divisor in _divisors(value)]
+        return needs
 
     def number(self, expr: Expr) -> Term:
         """A computed constant or a condition, without rounding."""
