@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from index_corpus import run
+from index_corpus import Results, run
 from index_terms import are_equal, corpus, values, work
 
 from proofgrad.core.ir.ops import Ops
@@ -35,3 +35,16 @@ def test_brute_force_sees_a_wrong_place_and_a_wrong_gate() -> None:
 
 def test_corpus_is_the_same_every_time() -> None:
     assert corpus(50, seed=5) == corpus(50, seed=5) != corpus(50, seed=6)
+
+
+@pytest.mark.timeout(300)
+def test_fewer_divisions_are_left_than_by_tinygrad() -> None:
+    pytest.importorskip("tinygrad")
+    ours, theirs = run(corpus(400, seed=2026), peer=True)
+    pairs = [(a.divisions, b.divisions) for a, b in zip(ours.left, theirs.left)]
+    assert sum(a <= b for a, b in pairs) >= 0.95 * len(pairs)
+    assert _divisions(ours) <= 0.85 * _divisions(theirs)
+
+
+def _divisions(results: Results) -> int:
+    return sum(left.divisions for left in results.left)
