@@ -36,6 +36,8 @@ from proofgrad.verify.solve import OPEN, REFUTED
 SECONDS_A_CASE = 2.0
 SECONDS_A_MUTANT = 20.0
 MS_A_QUESTION = 1_000
+MORE_DRAWS = 20_000  # where the solver did not say
+CASES_WITH_MORE = 2
 VERDICTS = ("refuted", "equal", "idle", "open")
 
 
@@ -82,7 +84,7 @@ def judge(mutant: Mutant) -> Judged:
     claimed = sorted([case for case in cases(mutant.rule) if _has_types(case)], key=_size)
     if not claimed:
         return Judged(mutant, "")
-    if any(_fails_on_samples(case) for case in claimed):
+    if any(_fails_on_samples(case, DRAWS) for case in claimed):
         return Judged(mutant, "refuted")
     deadline = time.monotonic() + SECONDS_A_MUTANT
     open_reason = ""
@@ -95,7 +97,8 @@ def judge(mutant: Mutant) -> Judged:
         if decision.verdict == OPEN:
             open_reason = open_reason or f"{case}: {decision.reason}"
     if open_reason:
-        return Judged(mutant, "open", open_reason)
+        refuted = any(_fails_on_samples(case, MORE_DRAWS) for case in claimed[:CASES_WITH_MORE])
+        return Judged(mutant, "refuted") if refuted else Judged(mutant, "open", open_reason)
     return Judged(mutant, "idle" if _never_fires(mutant.rule, claimed) else "equal")
 
 
@@ -114,8 +117,8 @@ class _Hurried(tuple[Attempt, ...]):
             yield attempt
 
 
-def _fails_on_samples(case: Case) -> bool:
-    return sample.can_sample(case.rule) and sample.refute_by_sampling(case, DRAWS) is not None
+def _fails_on_samples(case: Case, draws: int) -> bool:
+    return sample.can_sample(case.rule) and sample.refute_by_sampling(case, draws) is not None
 
 
 def _never_fires(rule: Rule, claimed: Sequence[Case]) -> bool:

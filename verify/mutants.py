@@ -15,10 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from proofgrad.core.rewrite.functions import ARG_FUNCTIONS
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
     Const,
+    Expr,
     Fact,
     Lit,
     Node,
@@ -111,10 +113,10 @@ class Mutant:
 
 def mutants(rule: Rule) -> list[Mutant]:
     """Every mutant of `rule` that differs from it and from the others."""
-    found: dict[Rule, Mutant] = {}
+    found = {repr(rule): Mutant(rule, rule, "")}  # by text, for 0.0 == -0.0
     for changed, change in _changes(rule):
-        if changed != rule and changed not in found:
-            found[changed] = Mutant(rule, changed, change)
+        found.setdefault(repr(changed), Mutant(rule, changed, change))
+    del found[repr(rule)]
     return list(found.values())
 
 
@@ -164,7 +166,8 @@ def _numbers(value: Any) -> list[Any]:
     if isinstance(value, bool):
         return [not value]
     others = [value + 1, value - 1, value * 0, -value]
-    return [other for other in dict.fromkeys(others) if repr(other) != repr(value)]
+    by_text = {repr(other): other for other in others}  # 0.0 and -0.0 are two
+    return [other for text, other in by_text.items() if text != repr(value)]
 
 
 def _variants_of_node(node: Node) -> Iterator[Changed]:
@@ -187,7 +190,10 @@ def _variants_of_node(node: Node) -> Iterator[Changed]:
 
 def _variants_of_application(applied: Apply, typed: bool) -> Iterator[Changed]:
     function, args = applied.function, applied.args
-    for other in (TYPED_NEIGHBOURS if typed else FUNCTION_NEIGHBOURS).get(function, ()):
+    neighbours = TYPED_NEIGHBOURS if typed else FUNCTION_NEIGHBOURS
+    if function == "==" and any(_is_tuple(arg) for arg in args):
+        neighbours = {"==": ("!=",)}
+    for other in neighbours.get(function, ()):
         yield Apply(other, args), f"{function} becomes {other}"
     if function in SWAPPED_ARGUMENTS and len(args) == 2:
         yield Apply(function, (args[1], args[0])), f"operands of {function} swapped"
@@ -196,6 +202,11 @@ def _variants_of_application(applied: Apply, typed: bool) -> Iterator[Changed]:
     for place, arg in enumerate(args):
         for inner, change in _variants(arg, typed):
             yield Apply(function, (*args[:place], inner, *args[place + 1 :])), change
+
+
+def _is_tuple(expr: Expr) -> bool:
+    """Whether an expression is a shape or the arg of a movement, which has no order."""
+    return isinstance(expr, Apply) and expr.function in {"shape", *ARG_FUNCTIONS}
 
 
 # -- a variable that stood twice --------------------------------------------------------------------
