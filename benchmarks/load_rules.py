@@ -52,7 +52,7 @@ class Loading:
 
 def grow(folder: Path, wanted: int) -> None:
     """Write rule files and ledgers with `wanted` rules, or those of the library if it has more."""
-    names, meanings = library.library_names(), library.fingerprint()
+    names, meanings = list(library.load_library()), library.fingerprint()
     ledgers = {n: json.loads(library.ledger_file(n).read_text()) for n in names}
     total = sum(len(ledger["rules"]) for ledger in ledgers.values())
     for name, ledger in ledgers.items():
