@@ -70,7 +70,8 @@ class _Explanation:
 
     def _evidence(self) -> str:
         loose = sum([n for name, n in self.journal.by_set().items() if name.startswith(LOOSE)])
-        return f"{self.journal.total} rewrites, {self.journal.unproven} unproven, {loose} loose"
+        rewrites = _count(self.journal.total, "rewrite")
+        return f"{rewrites}, {self.journal.unproven} unproven, {loose} loose"
 
     def _rules(self) -> list[str]:
         """Each set with its busiest rules."""
