@@ -268,7 +268,7 @@ def test_the_library_loads_without_solver_and_parser() -> None:
         "assert all(s.proven and s.rules for s in load_library().values())\n"
         "print([m for m in ('z3', 'lark', 'proofgrad.verify') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 

@@ -21,10 +21,10 @@ Index = tuple[UOp, ...]
 
 
 class Demand(NamedTuple):
-    """The element of `node` at `index`, needed only where `gate` (None: everywhere) holds."""
+    """The element of `node` at the index `at`, needed only where `gate` (None: everywhere) holds."""
 
     node: UOp
-    index: Index
+    at: Index
     gate: UOp | None
 
 

@@ -34,9 +34,9 @@ class CallInfo:
 def cut_into_kernels(root: UOp) -> UOp:
     """Decide what gets a buffer; one CALL a kernel, in running order.
 
-    The arg of the SINK holds the buffer of each root. Each CALL is (body, buffer written, buffers read ...). The body is SINK(value over PARAMs), slot
-    0 being the buffer written. New buffers are numbered from -1 down. The arg of `root` is the
-    device for values that read no buffer.
+    The arg of the SINK holds the buffer of each root. Each CALL is (body, buffer written, buffers
+    read ...). The body is SINK(value over PARAMs), slot 0 being the buffer written. New buffers are
+    numbered from -1 down. The arg of `root` is the device for values that read no buffer.
     """
     return _Cut(root).calls()
 
@@ -223,7 +223,7 @@ def _none_twice(start: UOp, end: UOp, consumers: dict[UOp, list[UOp]], stored: s
 
 def _uses_once(user: UOp) -> bool:
     if user.op is Ops.REDUCE_AXIS:
-        combined = prod(user.src[0].shape[axis] for axis in user.arg[1])
+        combined: int = prod(user.src[0].shape[axis] for axis in user.arg[1])
         return combined <= LARGEST_OUTER_REDUCTION
     return user.op in ELEMENTWISE or user.op in _AT_MOST_ONCE
 

@@ -6,12 +6,13 @@ that every step runs the kernels of the first.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from proofgrad import Tensor
 
 
-class Optimizer:
+class Optimizer(ABC):
     """What all optimisers share. A subclass says what a step does to one parameter.
 
     Parameters are realised when the optimiser is made: then the first step is like all others.
@@ -52,8 +53,9 @@ class Optimizer:
         """All state Tensors, after those that count steps have moved on."""
         return []
 
+    @abstractmethod
     def _change(self, number: int, param: Tensor) -> Tensor:
-        raise NotImplementedError
+        """What this step adds to a parameter."""
 
     def _zeros(self) -> list[Tensor]:
         """State for each parameter: data, not constants, for the same reason."""
