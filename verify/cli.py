@@ -30,6 +30,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             return watch(Path(arguments.watch), arguments.jobs)
         from proofgrad.verify import commands
 
+        if arguments.report:
+            from proofgrad.verify.evidence import report
+
+            print(report(), end="")
+            return 0
+        if arguments.crosscheck is not None:
+            from proofgrad.verify.commands_crosscheck import crosscheck_library
+
+            write = not arguments.no_write
+            return crosscheck_library(arguments.crosscheck, arguments.jobs, write, arguments.all)
         if arguments.files:
             return commands.prove_files([Path(name) for name in arguments.files], arguments.jobs)
         if arguments.refuted:
@@ -89,6 +99,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--mutants", nargs="*", metavar="SET", help="break each rule a little and refute the result"
     )
+    parser.add_argument(
+        "--crosscheck",
+        nargs="*",
+        metavar="FILE",
+        help="ask other solvers about each goal of the library, of a set or of a file",
+    )
+    parser.add_argument("--report", action="store_true", help="print docs/evidence.md")
     parser.add_argument(
         "--jobs", "-j", type=int, metavar="N", help="processes (default: all cores)"
     )

@@ -1,0 +1,110 @@
+"""Other solvers about the goals of rules: what they are asked, what follows from their answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from proofgrad.rules.library import library_names
+from proofgrad.verify import commands_crosscheck, crosscheck, second_solver
+from proofgrad.verify.commands_crosscheck import CROSSCHECK, crosscheck_library, library_entries
+from proofgrad.verify.crosscheck import Outcome, goals_in, goals_of, read_outcomes, write_outcomes
+from proofgrad.verify.evidence import report
+from proofgrad.verify.obligations import evidence_digest, stable
+from proofgrad.verify.second_solver import Second, ask_second
+from proofgrad.verify.solve import OPEN, PROVED, REFUTED
+
+PAGE = Path(__file__).parent.parent / "docs" / "evidence.md"
+BITS = "(declare-fun x () (_ BitVec 8))(assert (= (bvadd x #x01) {}))(check-sat)"
+INTS = "(declare-fun x () Int)(assert (= (+ x 1) {}))(check-sat)"
+
+
+def test_every_rule_has_an_outcome_about_its_present_evidence() -> None:
+    told = read_outcomes(CROSSCHECK)["rules"]
+    entries = dict(library_entries(library_names()))
+    assert list(told) == list(entries)
+    stale = [n for n, e in entries.items() if told[n]["evidence"] != evidence_digest(e)]
+    assert not stale, "run verify-rules --crosscheck"
+
+
+def test_no_goal_without_a_solver_or_a_reason() -> None:
+    for name, told in read_outcomes(CROSSCHECK)["rules"].items():
+        assert goals_in(told), name
+        assert all(goal["reason"] for goal in told["not crosschecked"].values()), name
+
+
+@pytest.mark.parametrize("ruleset", ["bounds", "divmod", "movement", "ranges", "reduce"])
+def test_the_goals_are_those_of_the_ledgers(ruleset: str) -> None:
+    told = read_outcomes(CROSSCHECK)["rules"]
+    for name, goals in goals_of(library_entries([ruleset]), processes=2).items():
+        assert goals == goals_in(told[name]), name
+
+
+def test_the_page_is_what_the_command_prints() -> None:
+    assert PAGE.read_text(encoding="utf-8") == report()
+
+
+@pytest.mark.parametrize("text, solver", [(BITS, "bitwuzla"), (INTS, "cvc5")])
+def test_each_solver_says_yes_and_no(text: str, solver: str) -> None:
+    pytest.importorskip(solver)
+    assert ask_second(text.format("x")) == Second(PROVED, solver)
+    assert ask_second(text.format(text.count("8") and "#x07" or "7")) == Second(REFUTED, solver)
+
+
+def test_what_no_solver_can_read_is_open_with_a_reason() -> None:
+    pytest.importorskip("cvc5")
+    answer = ask_second("(declare-fun x () Int)(assert (unheard of))(check-sat)")
+    assert answer.verdict == OPEN
+    assert "unsupported" in answer.reason
+
+
+def test_numbers_of_names_do_not_matter() -> None:
+    assert stable("(let ((?x7 a) ($x9 any!3)) ?x7)") == stable("(let ((?x1 a) ($x2 any!5)) ?x1)")
+    assert stable("(f ?x1 ?x2)") != stable("(f ?x1 ?x1)")
+
+
+def test_a_disagreement_names_the_case_and_leaves_the_goal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    entries = library_entries(["ranges"])
+    outcome = Outcome(entries[0][0], "", disagreed=[("ranges.r over int", "cvc5", "(the goal)")])
+    path = tmp_path / "crosscheck.json"
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(commands_crosscheck, "CROSSCHECK", path)
+    monkeypatch.setattr(commands_crosscheck, "crosscheck", lambda *_: [outcome])
+    monkeypatch.setattr(commands_crosscheck, "second_versions", lambda: {"cvc5": "1"})
+    assert crosscheck_library(["ranges"], jobs=1) == 1
+    assert "ranges.r over int: z3 says that it holds, cvc5" in capsys.readouterr().out
+    assert [file.read_text() for file in tmp_path.glob("*.smt2")] == ["(the goal)"]
+    assert not path.exists()
+
+
+def test_a_refuting_solver_is_a_disagreement_and_a_silent_one_is_not_agreement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name, entry = library_entries(["ranges"])[0]
+    for verdict in (REFUTED, OPEN):
+        answer = Second(verdict, "cvc5", "no answer")
+        monkeypatch.setattr(crosscheck, "ask_second", lambda _, answer=answer: answer)
+        outcome = crosscheck._crosscheck_rule(name, entry, {})
+        assert not outcome.agreed
+        assert bool(outcome.disagreed) == (verdict == REFUTED)
+        assert bool(outcome.not_checked) == (verdict == OPEN)
+
+
+def test_agreement_with_another_version_is_asked_again(tmp_path: Path) -> None:
+    path = tmp_path / "crosscheck.json"
+    outcome = Outcome("a.b", "e", agreed={"1": "cvc5", "2": "bitwuzla"})
+    write_outcomes(path, {"a.b": outcome.to_json()}, {"cvc5": "1", "bitwuzla": "1"})
+    data = read_outcomes(path)
+    now = {"cvc5": "2", "bitwuzla": "1"}
+    assert crosscheck.agreed_before(data, now) == {"2": "bitwuzla"}
+    assert json.loads(path.read_bytes())["rules"]["a.b"]["agreed"]["cvc5"] == ["1"]
+
+
+def test_a_solver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(second_solver, "BITWUZLA", "no-such-solver")
+    with pytest.raises(second_solver.NoSecondSolver, match="no-such-solver.*pip install"):
+        second_solver.second_versions()

@@ -1,0 +1,111 @@
+"""Asking solvers other than z3, bitwuzla and cvc5, about the text of an obligation.
+
+Owns: which of them answers which text, time limits, what their answers mean. Does not own: the
+texts (obligations.py), what follows from an answer (crosscheck.py).
+
+Both are optional (`pip install proofgrad[crosscheck]`) and imported when they are asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from proofgrad.verify.solve import OPEN, PROVED, REFUTED
+
+BITWUZLA, CVC5 = "bitwuzla", "cvc5"
+SHORT_MS, LONG_MS = 5_000, 20_000
+EXTRA = "pip install 'proofgrad[crosscheck]'"
+
+# bitwuzla reads bit-vectors, floats, arrays and functions; it has no unbounded numbers.
+_NUMBERS = re.compile(r"\b(?:Int|Real|declare-sort|declare-datatypes?)\b")
+
+# cvc5 has functions of these names; in a goal each is one of which nothing is known but its premises.
+_OF_CVC5 = re.compile(r"(?<=[( ])(sqrt|sin|cos)(?=[ )])")
+
+
+class NoSecondSolver(RuntimeError):
+    """A solver that is not installed. The message says how to install it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Second:
+    """What the solver `solver` says: a verdict of solve.py, and why it says no more."""
+
+    verdict: str
+    solver: str
+    reason: str = ""
+
+
+def second_versions() -> dict[str, str]:
+    """The other solvers and their versions. Raises: NoSecondSolver."""
+    try:
+        return {name: version(name) for name in (BITWUZLA, CVC5)}
+    except PackageNotFoundError as error:
+        raise NoSecondSolver(f"{error.name} is not installed: {EXTRA}") from None
+
+
+def ask_second(text: str, limits_ms: tuple[int, ...] = (SHORT_MS, LONG_MS)) -> Second:
+    """The answer of the solver that fits the text; of the other one where that one has none."""
+    order = (CVC5, BITWUZLA) if _NUMBERS.search(text) else (BITWUZLA, CVC5)
+    readable = order[:1] if order[0] == CVC5 else order
+    reasons = []
+    for solver in readable:
+        answer = _ask_longer(solver, text, limits_ms)
+        if answer.verdict != OPEN:
+            return answer
+        reasons.append(f"{solver}: {answer.reason}")
+    return Second(OPEN, readable[-1], "; ".join(reasons))
+
+
+def _ask_longer(solver: str, text: str, limits_ms: tuple[int, ...]) -> Second:
+    """The answer within the first limit that is enough."""
+    for limit in limits_ms:
+        try:
+            verdict = _ASK[solver](text, limit)
+        except (RuntimeError, ValueError) as error:
+            return Second(OPEN, solver, f"unsupported ({_first_line(error)})")
+        if verdict in (PROVED, REFUTED):
+            return Second(verdict, solver)
+    return Second(OPEN, solver, f"no answer in {limits_ms[-1] / 1000:g} s")
+
+
+def _ask_bitwuzla(text: str, limit_ms: int) -> str:
+    import bitwuzla
+
+    options = bitwuzla.Options()
+    options.set(bitwuzla.Option.TIME_LIMIT_PER, limit_ms)
+    parser = bitwuzla.Parser(bitwuzla.TermManager(), options)
+    try:
+        parser.parse(text, True, False)
+    except bitwuzla.BitwuzlaException as error:
+        raise ValueError(str(error)) from error
+    return str(parser.bitwuzla().check_sat()).rpartition(".")[2].lower()
+
+
+def _ask_cvc5(text: str, limit_ms: int) -> str:
+    import cvc5
+
+    solver = cvc5.Solver(cvc5.TermManager())
+    solver.setOption("tlimit-per", str(limit_ms))
+    solver.setOption("fp-exp", "true")  # bfloat16 is none of the formats of IEEE
+    solver.setLogic("ALL")
+    parser = cvc5.InputParser(solver)
+    own_names = _OF_CVC5.sub(r"\1_", text)
+    parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, own_names, "goal")
+    told = ""
+    while not (command := parser.nextCommand()).isNull():
+        told = str(command.invoke(solver, parser.getSymbolManager())).strip() or told
+    if told.startswith("(error"):
+        raise ValueError(told)
+    return told
+
+
+_ASK: dict[str, Callable[[str, int], str]] = {BITWUZLA: _ask_bitwuzla, CVC5: _ask_cvc5}
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:60] if lines else type(error).__name__
