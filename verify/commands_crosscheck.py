@@ -54,7 +54,10 @@ def crosscheck_library(
         outcomes = crosscheck(entries, known, jobs or process_count(), progress.update)
     _print_open(outcomes)
     _print_summary(outcomes, time.perf_counter() - start)
-    if any([_tell_disagreements(outcome) for outcome in outcomes]):
+    wrong = [outcome for outcome in outcomes if outcome.disagreed]
+    for outcome in wrong:
+        _tell_disagreements(outcome)
+    if wrong:
         return 1
     if write and not own:
         _write(outcomes, before, solvers)
@@ -103,14 +106,13 @@ def _write(outcomes: Sequence[Outcome], before: dict[str, Any], solvers: dict[st
     write_outcomes(CROSSCHECK, told, solvers)
 
 
-def _tell_disagreements(outcome: Outcome) -> bool:
+def _tell_disagreements(outcome: Outcome) -> None:
     for case, solver, text in outcome.disagreed:
         with tempfile.NamedTemporaryFile(
             "w", prefix=f"{outcome.name}-", suffix=".smt2", delete=False, encoding="utf-8"
         ) as file:
             file.write(text)
         print(f"{case}: z3 says that it holds, {solver} that it does not; the goal: {file.name}")
-    return bool(outcome.disagreed)
 
 
 def _print_open(outcomes: Sequence[Outcome]) -> None:
