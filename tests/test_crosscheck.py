@@ -35,7 +35,7 @@ def test_no_goal_without_a_solver_or_a_reason() -> None:
         assert all(goal["reason"] for goal in told["not crosschecked"].values()), name
 
 
-@pytest.mark.parametrize("ruleset", ["bounds", "divmod", "movement", "ranges", "reduce"])
+@pytest.mark.parametrize("ruleset", ["movement", "ranges", "reduce", "where"])
 def test_the_goals_are_those_of_the_ledgers(ruleset: str) -> None:
     told = read_outcomes(CROSSCHECK)["rules"]
     for name, goals in goals_of(library_entries([ruleset]), processes=2).items():
