@@ -24,16 +24,18 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernel_loops import map_by_position
-from proofgrad.verify.kernel_match import Difference, FromTensor, Matcher
+from proofgrad.verify.kernel_match import Difference, Matcher
 from proofgrad.verify.kernel_questions import (
     LARGEST_ENUMERATION,
     TIMEOUT_MS,
     Count,
     Questions,
     Verdict,
+    all_of,
     every_point,
 )
 from proofgrad.verify.kernel_readback import NotReadable, Written, stores_of
+from proofgrad.verify.kernel_tensor import FromTensor
 from proofgrad.verify.kernel_terms import ELEMENT, loop_size, loops_of, width_limits
 from proofgrad.verify.kernel_text import show_term
 
@@ -234,7 +236,7 @@ class _KernelProof:
                 return False
             writes += prod(map(loop_size, written.loops))
             inside = [c for x, t in terms.items() for c in (~(t < 0), t < loop_size(x))]
-            claims.append(_all([place.src[1].substitute(terms).eq(element), *inside]))
+            claims.append(all_of([place.src[1].substitute(terms).eq(element), *inside]))
         anyone = claims[0]
         for claim in claims[1:]:
             anyone = anyone | claim
@@ -258,13 +260,6 @@ class _KernelProof:
 def _writes(stores: list[Written]) -> list[tuple[UOp, tuple[UOp, ...]]]:
     """Where and in which loops a kernel writes."""
     return [(w.store.src[0], w.loops) for w in stores]
-
-
-def _all(conditions: Sequence[UOp]) -> UOp:
-    result = conditions[0]
-    for condition in conditions[1:]:
-        result = result & condition
-    return result
 
 
 def _point(point: dict[str, int]) -> str:

@@ -32,6 +32,14 @@ _SAMPLES = 128
 TRUE = UOp(Ops.CONST, dtypes.bool, (), True)
 
 
+def all_of(conditions: Sequence[UOp]) -> UOp:
+    """The conditions joined by and; true for none."""
+    result = TRUE
+    for condition in conditions:
+        result = condition if result is TRUE else result & condition
+    return result
+
+
 class Verdict(enum.Enum):
     """What became of a claim."""
 

@@ -110,7 +110,6 @@ def _merge(kernel: UOp, outer: UOp, inner: UOp) -> UOp:
 
 def _without_constant_loops(kernel: UOp) -> UOp:
     """REDUCE over a loop that became a constant no longer names it."""
-    changes: dict[UOp, UOp] = {}
     done: dict[UOp, UOp] = {}
     for node in toposort((kernel,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
@@ -118,8 +117,7 @@ def _without_constant_loops(kernel: UOp) -> UOp:
             kept = tuple([s for s in new.src[1:] if s.op is Ops.RANGE])
             new = new.replace(src=(new.src[0], *kept))
         done[node] = new
-    changes.update(done)
-    return changes[kernel]
+    return done[kernel]
 
 
 # -- splitting ----------------------------------------------------------------------------------
