@@ -39,7 +39,19 @@ BUILT = {
     "exp": numpy.exp,
     "log": numpy.log,
     "log10": numpy.log10,
+    "expm1": numpy.expm1,
+    "log1p": numpy.log1p,
     "sigmoid": lambda x: 1 / (1 + numpy.exp(-x)),
+    "softplus": lambda x: numpy.logaddexp(x, 0),
+    "tanh": numpy.tanh,
+    "sinh": numpy.sinh,
+    "cosh": numpy.cosh,
+    "asinh": numpy.arcsinh,
+    "acosh": numpy.arccosh,
+    "atanh": numpy.arctanh,
+    "atan": numpy.arctan,
+    "asin": numpy.arcsin,
+    "acos": numpy.arccos,
 }
 
 

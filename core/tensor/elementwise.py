@@ -1,7 +1,7 @@
 """Operations on each element: operators, comparisons, and the functions that are ops of the IR.
 
 There is no op for subtraction: `x - y` is `x + -y`. Does not own: operands and their types
-(operands.py), functions made of others (functions.py).
+(operands.py), powers (powers.py), functions made of others (functions.py).
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.base import TensorBase, check_same_device
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import broadcast_node, broadcast_shapes
-from proofgrad.core.tensor.operands import Flag, Operand, Operands, Whole, constant_node
+from proofgrad.core.tensor.operands import Flag, Operand, Operands, Real, constant_node
 from proofgrad.core.tensor.promotion import least_float, promote, promote_scalar, scalar_dtype
 
 
@@ -25,19 +25,23 @@ class Elementwise(Operands):
 
     # -- arithmetic -----------------------------------------------------------------------------
 
-    def add(self, other: Operand, reverse: Flag = False) -> Self:
-        return self._binary(Ops.ADD, "+", other, swap=reverse)
+    def add(self, x: Operand, reverse: Flag = False) -> Self:
+        """`self + x`; of bools the logical or."""
+        return self._binary(Ops.ADD, "+", x, swap=reverse)
 
-    def mul(self, other: Operand, reverse: Flag = False) -> Self:
-        return self._binary(Ops.MUL, "*", other, swap=reverse)
+    def mul(self, x: Operand, reverse: Flag = False) -> Self:
+        """`self * x`; of bools the logical and."""
+        return self._binary(Ops.MUL, "*", x, swap=reverse)
 
     def neg(self) -> Self:
+        """`-self`."""
         if self.dtype.is_bool:
             raise DtypeError("cannot negate bools; use ~x for the logical not")
         return self._unary(Ops.NEG)
 
-    def sub(self, other: Operand, reverse: Flag = False) -> Self:
-        a, b = self._pair("-", other)
+    def sub(self, x: Operand, reverse: Flag = False) -> Self:
+        """`self - x`; with `reverse`, `x - self`."""
+        a, b = self._pair("-", x)
         if reverse:
             a, b = b, a
         if a.dtype.is_bool:
@@ -46,110 +50,75 @@ class Elementwise(Operands):
 
     def div(
         self,
-        other: Operand,
+        x: Operand,
         reverse: Flag = False,
         rounding_mode: str | None = None,
     ) -> Self:
         """Division; integers give floats unless rounding_mode is "trunc" or "floor"."""
         match rounding_mode:
             case None:
-                return self._divide(other, reverse)
+                return self._divide(x, reverse)
             case "floor":
-                return self.floordiv(other, reverse)
+                return self.floordiv(x, reverse)
             case "trunc":
-                return self._truncated(other, reverse)
+                return self._truncated(x, reverse)
             case _:
                 raise ValueError(
                     f"rounding_mode is None, 'trunc' or 'floor', not {rounding_mode!r}"
                 )
 
-    def _divide(self, other: Operand, reverse: Flag) -> Self:
-        a, b = self._pair("/", other)
+    def _divide(self, x: Operand, reverse: Flag) -> Self:
+        a, b = self._pair("/", x)
         dtype = least_float(a.dtype)
         a, b = a.cast(dtype), b.cast(dtype)
         return self._with(UOp(Ops.FDIV, dtype, (b, a) if reverse else (a, b)))
 
-    def _truncated(self, other: Operand, reverse: Flag) -> Self:
-        a, _ = self._pair("div", other)
+    def _truncated(self, x: Operand, reverse: Flag) -> Self:
+        a, _ = self._pair("div", x)
         if a.dtype.is_float:
-            return self._divide(other, reverse).trunc()
-        return self._binary(Ops.TRUNCDIV, "div", other, swap=reverse)
+            return self._divide(x, reverse).trunc()
+        return self._binary(Ops.TRUNCDIV, "div", x, swap=reverse)
 
-    def floordiv(self, other: Operand, reverse: Flag = False) -> Self:
+    def floordiv(self, x: Operand, reverse: Flag = False) -> Self:
         """Rounded towards minus infinity, as in Python; x // 0 is 0 for integers."""
-        a, _ = self._pair("//", other)
+        a, _ = self._pair("//", x)
         if a.dtype.is_float:
-            return self._divide(other, reverse).floor()
-        return self._binary(Ops.FLOORDIV, "//", other, swap=reverse)
+            return self._divide(x, reverse).floor()
+        return self._binary(Ops.FLOORDIV, "//", x, swap=reverse)
 
-    def mod(self, other: Operand, reverse: Flag = False) -> Self:
+    def mod(self, x: Operand, reverse: Flag = False) -> Self:
         """The remainder with the sign of the divisor, as in Python; x % 0 is 0 for integers."""
-        a, b = self._pair("%", other)
+        a, b = self._pair("%", x)
         if not a.dtype.is_float:
-            return self._binary(Ops.MOD, "%", other, swap=reverse)
-        x, y = (self._with(b), self._with(a)) if reverse else (self._with(a), self._with(b))
-        return x - x._divide(y, False).floor() * y
+            return self._binary(Ops.MOD, "%", x, swap=reverse)
+        first, second = (b, a) if reverse else (a, b)
+        dividend, divisor = self._with(first), self._with(second)
+        rest = dividend._remainder(divisor)
+        apart = rest.ne(0) & (rest < 0).ne(divisor < 0)
+        return apart.where(rest + divisor, rest)
 
-    def maximum(self, other: Operand) -> Self:
+    def fmod(self, x: Operand) -> Self:
+        """The remainder with the sign of the dividend, as in C; integers by 0 give 0.
+
+        Floats: exact while the quotient has fewer digits than the type.
+        """
+        a, b = self._pair("fmod", x)
+        if not a.dtype.is_float:
+            return self._binary(Ops.TRUNCMOD, "fmod", x)
+        return self._with(a)._remainder(self._with(b))
+
+    def _remainder(self, divisor: Self) -> Self:
+        """Floats: self - trunc(self / divisor) * divisor; self if it is the smaller one."""
+        count = self._divide(divisor, False).trunc()
+        return count.eq(0).where(self, self - count * divisor)
+
+    def maximum(self, x: Operand) -> Self:
         """The larger; NaN if either is NaN."""
-        return self._binary(Ops.MAX, "maximum", other)
+        return self._binary(Ops.MAX, "maximum", x)
 
-    def minimum(self, other: Operand) -> Self:
+    def minimum(self, x: Operand) -> Self:
         """The smaller; NaN if either is NaN."""
-        return self._binary(Ops.MIN, "minimum", other)
-
-    def pow(self, other: Operand, reverse: Flag = False) -> Self:
-        """self ** other. Whole constant exponents multiply; negative bases stay exact there."""
-        if not reverse and isinstance(other, (bool, int, float)):
-            if float(other).is_integer() and abs(other) <= 64:
-                whole = promote_scalar(self.dtype, other)
-                return self.cast(whole)._whole_power(math.trunc(other))
-            if other == 0.5:
-                return self.sqrt()
-        a, b = self._pair("**", other)
-        x, y = (self._with(b), self._with(a)) if reverse else (self._with(a), self._with(b))
-        return x._float_power(y) if a.dtype.is_float else x._int_power(y)
-
-    def _whole_power(self, exponent: Whole) -> Self:
-        if exponent < 0:
-            if not self.dtype.is_float:
-                raise ValueError(
-                    f"integers to a negative power ({exponent}) are no integers; use x.float()"
-                )
-            return self._whole_power(-exponent).reciprocal()
-        result: Self | None = None
-        square = self
-        while exponent:
-            if exponent & 1:
-                result = square if result is None else result * square
-            exponent >>= 1
-            square = square * square if exponent else square
-        return self._with(constant_node(1, self.dtype, self.shape)) if result is None else result
-
-    def _int_power(self, exponent: Self) -> Self:
-        """By squaring, one bit of the exponent after the other; negative exponents give 0."""
-        if self.dtype.is_bool:
-            raise DtypeError("cannot raise bools to a power; cast them first")
-        one = self._with(constant_node(1, self.dtype, self.shape))
-        result, square = one, self
-        for bit in range(self.dtype.bits - (not self.dtype.is_unsigned)):
-            result = (exponent >> bit & 1).eq(1).where(result * square, result)
-            square = square * square
-        return result if self.dtype.is_unsigned else (exponent < 0).where(0, result)
-
-    def _float_power(self, exponent: Self) -> Self:
-        """2 ** (y log2 |x|), with the signs and the special values of IEEE 754 pow."""
-        x, y = self, exponent
-        whole = y.trunc() == y
-        odd = whole & ((y * 0.5).trunc() * 2 != y)
-        zero, one = x.eq(0), y.eq(0)
-        safe = zero.where(1.0, x).abs()
-        size = (y * safe.log2()).exp2()
-        at_zero = (y < 0).where(math.inf, 0.0)
-        size = zero.where(at_zero, size)
-        signed = ((x < 0) & odd).where(-size, size)
-        real = ((x < 0) & ~whole & x.ne(-math.inf)).where(math.nan, signed)
-        return (one | x.eq(1)).where(1.0, real)
+        return self._binary(Ops.MIN, "minimum", x)
 
     def __neg__(self) -> Self:
         return self.neg()
@@ -190,36 +159,37 @@ class Elementwise(Operands):
     def __rmod__(self, other: Operand) -> Self:
         return self.mod(other, True)
 
-    def __pow__(self, other: Operand) -> Self:
-        return self.pow(other)
-
-    def __rpow__(self, other: Operand) -> Self:
-        return self.pow(other, True)
-
     # -- bits and logic ---------------------------------------------------------------------------
 
-    def bitwise_and(self, other: Operand) -> Self:
-        return self._binary(Ops.AND, "&", other)
+    def bitwise_and(self, x: Operand, reverse: Flag = False) -> Self:
+        """`self & x` of bools or integers."""
+        return self._binary(Ops.AND, "&", x, swap=reverse)
 
-    def bitwise_or(self, other: Operand) -> Self:
-        return self._binary(Ops.OR, "|", other)
+    def bitwise_or(self, x: Operand, reverse: Flag = False) -> Self:
+        """`self | x` of bools or integers."""
+        return self._binary(Ops.OR, "|", x, swap=reverse)
 
-    def bitwise_xor(self, other: Operand) -> Self:
-        return self._binary(Ops.XOR, "^", other)
+    def bitwise_xor(self, x: Operand, reverse: Flag = False) -> Self:
+        """`self ^ x` of bools or integers."""
+        return self._binary(Ops.XOR, "^", x, swap=reverse)
 
     def bitwise_not(self) -> Self:
+        """`~self`: every bit flipped; of bools the logical not."""
         if self.dtype.is_float:
             raise DtypeError(f"~ takes bools and integers, not {self.dtype}")
         return self._unary(Ops.NOT)
 
     def logical_not(self) -> Self:
+        """True where an element is 0 (false)."""
         return self.bool()._unary(Ops.NOT)
 
-    def lshift(self, other: Operand, reverse: Flag = False) -> Self:
-        return self._binary(Ops.SHL, "<<", other, swap=reverse)
+    def lshift(self, x: Operand, reverse: Flag = False) -> Self:
+        """`self << x`; 0 if x is the width of the type or more."""
+        return self._binary(Ops.SHL, "<<", x, swap=reverse)
 
-    def rshift(self, other: Operand, reverse: Flag = False) -> Self:
-        return self._binary(Ops.SHR, ">>", other, swap=reverse)
+    def rshift(self, x: Operand, reverse: Flag = False) -> Self:
+        """`self >> x`, which copies the sign."""
+        return self._binary(Ops.SHR, ">>", x, swap=reverse)
 
     __rand__ = bitwise_and
     __ror__ = bitwise_or
@@ -259,13 +229,13 @@ class Elementwise(Operands):
         a, b = self._pair(">=", other)
         return self._with(_at_most(b, a))
 
-    def eq(self, other: Operand) -> Self:
+    def eq(self, x: Operand) -> Self:
         """Equal; false if either is NaN."""
-        return self._binary(Ops.CMPEQ, "==", other)
+        return self._binary(Ops.CMPEQ, "==", x)
 
-    def ne(self, other: Operand) -> Self:
+    def ne(self, x: Operand) -> Self:
         """Not equal; true if either is NaN."""
-        return self._binary(Ops.CMPEQ, "!=", other)._unary(Ops.NOT)
+        return self._binary(Ops.CMPEQ, "!=", x)._unary(Ops.NOT)
 
     def __eq__(self, other: Operand) -> Self:  # type: ignore[override]
         return NotImplemented if other is None else self.eq(other)
@@ -318,6 +288,71 @@ class Elementwise(Operands):
         """`value` where the mask is true."""
         return mask.where(value, self)
 
+    def copysign(self, other: Operand) -> Self:
+        """The size of this with the sign of the other, that of -0.0 and of NaN included."""
+        a, b = self._pair("copysign", other)
+        dtype = least_float(a.dtype)
+        size, sign = self._with(a).cast(dtype).abs(), self._with(b).cast(dtype).detach()
+        negative = sign.bitcast(f"int{dtype.bits}") < 0
+        return negative.where(-size, size)
+
+    def isclose(
+        self,
+        other: Operand,
+        rtol: Real = 1e-5,
+        atol: Real = 1e-8,
+        equal_nan: Flag = False,
+    ) -> Self:
+        """|self - other| <= atol + rtol |other|; infinities of one sign are close."""
+        a, b = self._pair("isclose", other)
+        dtype = least_float(a.dtype)
+        x, y = self._with(a).cast(dtype), self._with(b).cast(dtype)
+        near = (x - y).abs() <= y.abs() * rtol + atol
+        close = x.eq(y) | (near & x.isfinite() & y.isfinite())
+        return close | (x.isnan() & y.isnan()) if equal_nan else close
+
+    # -- by the name of an op ---------------------------------------------------------------------
+
+    def alu(self, op: Ops, *src: Self) -> Self:
+        """The op of the IR on this Tensor and others of the same type and shape.
+
+        Example:
+            x.alu(Ops.ADD, y)  # as x + y
+        """
+        if op not in ALU:
+            raise ValueError(f"alu takes an op of elements, not {op}; there are {sorted(ALU)}")
+        nodes = [self._uop, *[part._uop for part in src]]
+        for part in src:
+            check_same_device("alu", self, part)
+        for node in nodes[op is Ops.WHERE :]:
+            if node.dtype is not nodes[-1].dtype:
+                raise DtypeError(f"alu {op} of {node.dtype} and {nodes[-1].dtype}; cast one first")
+        shape = broadcast_shapes("alu", *[node.shape for node in nodes])
+        whole = [broadcast_node(node, shape) for node in nodes]
+        return self._with(whole[0].alu(op, *whole[1:]))
+
+    def usum(self, *uops: Operand) -> Self:
+        """The sum of this and the others."""
+        result = self
+        for part in uops:
+            result = result + part
+        return result
+
+    def uprod(self, *uops: Operand) -> Self:
+        """The product of this and the others."""
+        result = self
+        for part in uops:
+            result = result * part
+        return result
+
+    def ufix(self, x: Operand) -> Self:
+        """`x` as a Tensor: a number gets the type that it would have beside this one."""
+        if isinstance(x, TensorBase):
+            return self._with(x._uop)
+        if isinstance(x, (bool, int, float)):
+            return self._with(constant_node(x, promote_scalar(self.dtype, x), ()))
+        return self._with(self._as_tensor(x)._uop)
+
     def clamp(self, min_: Operand | None = None, max_: Operand | None = None) -> Self:
         """Not below `min_`, not above `max_`."""
         if min_ is None and max_ is None:
@@ -329,25 +364,32 @@ class Elementwise(Operands):
     # -- functions of one value that are ops, and rounding ------------------------------------------
 
     def sqrt(self) -> Self:
+        """The square root, correctly rounded; NaN below 0."""
         return self._as_float()._unary(Ops.SQRT)
 
     def reciprocal(self) -> Self:
+        """`1 / self`."""
         return self._divide(1, True)
 
     def exp2(self) -> Self:
+        """`2 ** self`."""
         return self._as_float()._unary(Ops.EXP2)
 
     def log2(self) -> Self:
+        """The logarithm to base 2; NaN below 0, -inf at 0."""
         return self._as_float()._unary(Ops.LOG2)
 
     def trunc(self) -> Self:
+        """Rounded towards 0."""
         return self._unary(Ops.TRUNC) if self.dtype.is_float else self
 
     def floor(self) -> Self:
+        """Rounded towards minus infinity."""
         whole = self.trunc()
         return whole if whole is self else (self < whole).where(whole - 1, whole)
 
     def ceil(self) -> Self:
+        """Rounded towards infinity."""
         whole = self.trunc()
         return whole if whole is self else (whole < self).where(whole + 1, whole)
 
@@ -362,25 +404,33 @@ class Elementwise(Operands):
         return away.where((self < 0).where(whole - 1, whole + 1), whole)
 
     def abs(self) -> Self:
+        """The size without the sign; the gradient at 0 is 0."""
         if self.dtype.is_bool or self.dtype.is_unsigned:
             return self
         return self.maximum(-self)
 
     def sign(self) -> Self:
+        """-1, 0 or 1; NaN of NaN."""
         if self.dtype.is_bool:
             return self
         negative = (self < 0).where(-1, self) if not self.dtype.is_unsigned else self
         return self.eq(0).where(0, (self > 0).where(1, negative))
 
     def isnan(self) -> Self:
+        """Is the element NaN?"""
         return self._binary(Ops.CMPEQ, "isnan", self)._unary(Ops.NOT)
 
-    def isinf(self) -> Self:
-        if not self.dtype.is_float:
-            return self.isnan()
-        return self.eq(math.inf) | self.eq(-math.inf)
+    def isinf(self, detect_positive: Flag = True, detect_negative: Flag = True) -> Self:
+        """Is the element infinite? Of the signs asked for."""
+        if not self.dtype.is_float or not (detect_positive or detect_negative):
+            return self.ne(self) & False
+        above, below = self.eq(math.inf), self.eq(-math.inf)
+        if not detect_negative:
+            return above
+        return above | below if detect_positive else below
 
     def isfinite(self) -> Self:
+        """Is the element neither infinite nor NaN?"""
         return ~(self.isinf() | self.isnan())
 
 

@@ -1,45 +1,61 @@
-"""Functions of one element that are made of others: exponentials, logarithms, activations.
+"""Functions of one element that are made of others: exponentials, logarithms, angles, hyperbolas.
 
-Owns: the formulas, chosen so that no intermediate overflows. exp and log go through base 2; accuracy:
-docs/numerics.md.
+Owns: the formulas, chosen so that no intermediate overflows and small results keep their digits. exp
+and log go through base 2; accuracy: docs/numerics.md. Does not own: activations (activations.py).
+
+A branch that is not taken must not spoil the gradient of the one that is: 0 times the infinity of an
+overflow is NaN. So a formula of limited range gets a harmless operand outside of it.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.tensor.elementwise import Elementwise
+from proofgrad.core.tensor import series
 from proofgrad.core.tensor.operands import Operand, Real, constant_node
+from proofgrad.core.tensor.powers import Powers
 
 _LOG2_E = 1 / math.log(2)
 _LN_2 = math.log(2)
 _LOG10_2 = math.log10(2)
+_TAN_EIGHTH = math.sqrt(2) - 1  # tan(pi / 8): beyond, atan counts from pi / 4
 # 1 / ln 2 in two parts; products of the first with half the digits of a float are exact.
 _LOG2_E_FLOAT32 = (float.fromhex("0x1.714p+0"), float.fromhex("0x1.47652b82fe177p-12"))
 _LOG2_E_FLOAT64 = (float.fromhex("0x1.715476p+0"), float.fromhex("0x1.4ae0bf85ddf44p-26"))
 
+_T = TypeVar("_T", bound="Functions")
 
-class Functions(Elementwise):
-    """Functions and activations."""
+
+def in_float32_or_wider(function: Callable[..., _T]) -> Callable[..., _T]:
+    """The method on float16 and bfloat16 runs in float32 and is rounded once; ints become floats."""
+
+    @functools.wraps(function)
+    def method(self: _T, *args: Any, **options: Any) -> _T:
+        x = self._as_float()
+        if x.dtype.bits < 32:
+            return function(x.float(), *args, **options).cast(x.dtype)
+        return function(x, *args, **options)
+
+    return method
+
+
+class Functions(Powers):
+    """Functions of one real number."""
 
     __slots__ = ()
 
-    def rsqrt(self) -> Self:
-        return self.sqrt().reciprocal()
+    # -- exponentials and logarithms --------------------------------------------------------------
 
-    def square(self) -> Self:
-        return self * self
-
+    @in_float32_or_wider
     def exp(self) -> Self:
         """e ** x, as 2 ** (x / ln 2) times 1 + what the rounding of x / ln 2 has lost."""
-        x = self._as_float()
-        if x.dtype.bits < 32:
-            return x.float().exp().cast(x.dtype)
-        power = x * _LOG2_E
-        lost = x.detach()._lost_in_power(power.detach())
+        power = self * _LOG2_E
+        lost = self.detach()._lost_in_power(power.detach())
         return power.exp2() * (lost * _LN_2 + 1)
 
     def _lost_in_power(self, power: Self) -> Self:
@@ -51,126 +67,168 @@ class Functions(Elementwise):
         lost = ((high * upper - power) + (self - high) * upper) + self * lower
         return ((power < 2048) & (power > -2048)).where(lost, 0)  # beyond, 2 ** power is 0 or inf
 
+    @in_float32_or_wider
+    def expm1(self) -> Self:
+        """e ** x - 1, with all its digits where x is small."""
+        small = self._within(0.5)
+        near = small.where(self, 0)
+        return small.where(near * near._polynomial(series.expm1(self.dtype)), self.exp() - 1)
+
+    @in_float32_or_wider
     def log(self) -> Self:
-        return self._by_log2(_LN_2)
+        """The natural logarithm; NaN below 0, -inf at 0."""
+        return self.log2() * _LN_2
 
+    @in_float32_or_wider
     def log10(self) -> Self:
-        return self._by_log2(_LOG10_2)
+        """The logarithm to base 10."""
+        return self.log2() * _LOG10_2
 
-    def _by_log2(self, factor: Real) -> Self:
-        x = self._as_float()
-        if x.dtype.bits < 32:
-            return x.float()._by_log2(factor).cast(x.dtype)
-        return x.log2() * factor
+    @in_float32_or_wider
+    def log1p(self) -> Self:
+        """log(1 + x), with all its digits where x is small."""
+        whole = self + 1
+        lost = (self - (whole - 1)).detach()  # what the sum has rounded off
+        kept = ((self > -0.5) & (self < 1)).where(lost / whole.detach(), 0)
+        return self._with_sign_of_zero(whole.log() + kept)
+
+    def logaddexp(self, other: Operand) -> Self:
+        """log(exp(self) + exp(other)), which does not overflow."""
+        a, b = self._pair("logaddexp", other)
+        x, y = self._with(a)._as_float(), self._with(b)._as_float()
+        apart = x.eq(y).where(0, x - y)
+        return x.maximum(y) + (apart < 0).where(apart, -apart).exp().log1p()
+
+    # -- angles -----------------------------------------------------------------------------------
 
     def sin(self) -> Self:
+        """The sine of radians; NaN at infinities."""
         return self._as_float()._unary(Ops.SIN)
 
+    @in_float32_or_wider
     def cos(self) -> Self:
         """1 - 2 sin(x / 2)**2: x / 2 is exact, so that a large x is as good as a small one."""
-        x = self._as_float()
-        if x.dtype.bits < 32:
-            return x.float().cos().cast(x.dtype)
-        return 1 - (x * 0.5).sin().square() * 2
+        return 1 - (self * 0.5).sin().square() * 2
 
+    @in_float32_or_wider
     def tan(self) -> Self:
+        """The tangent of radians."""
         return self.sin() / self.cos()
 
-    def isclose(
-        self,
-        other: Operand,
-        rtol: Real = 1e-5,
-        atol: Real = 1e-8,
-    ) -> Self:
-        """|self - other| <= atol + rtol |other|; infinities of one sign are close."""
-        a, b = self._pair("isclose", other)
-        x, y = self._with(a), self._with(b)
-        near = (x - y).abs() <= y.abs() * rtol + atol
-        return x.eq(y) | (near & y.isfinite())
+    @in_float32_or_wider
+    def atan(self) -> Self:
+        """The angle with this tangent: a series, after steps to below tan(pi / 8)."""
+        far = ~self._within(1)
+        size = (self < 0).where(-self, self)
+        first = far.where(far.where(size, 1).reciprocal(), size)
+        middle = first > _TAN_EIGHTH
+        second = middle.where((first - 1) / (first + 1), first)
+        angle = second._odd_polynomial(series.atan(self.dtype))
+        angle = middle.where(angle + math.pi / 4, angle)
+        angle = far.where(math.pi / 2 - angle, angle)
+        return self._with_sign_of_zero((self < 0).where(-angle, angle))
+
+    @in_float32_or_wider
+    def asin(self) -> Self:
+        """The angle with this sine; NaN outside of -1 .. 1."""
+        return self._with_sign_of_zero((self / ((1 - self) * (1 + self)).sqrt()).atan())
+
+    @in_float32_or_wider
+    def acos(self) -> Self:
+        """The angle with this cosine; NaN outside of -1 .. 1."""
+        return ((1 - self) / (1 + self)).sqrt().atan() * 2
+
+    # -- hyperbolas -------------------------------------------------------------------------------
+
+    @in_float32_or_wider
+    def sinh(self) -> Self:
+        """(e**x - e**-x) / 2."""
+        small = self._within(1)
+        near = small.where(self, 0)._odd_polynomial(series.sinh(self.dtype))
+        negative = self < 0
+        root = (negative.where(-self, self) * 0.5).exp()
+        size = root * 0.5 * root - 0.5 / root / root
+        return small.where(near, negative.where(-size, size))
+
+    @in_float32_or_wider
+    def cosh(self) -> Self:
+        """(e**x + e**-x) / 2."""
+        root = ((self < 0).where(-self, self) * 0.5).exp()
+        return root * 0.5 * root + 0.5 / root / root
+
+    @in_float32_or_wider
+    def tanh(self) -> Self:
+        """(1 - e) / (1 + e) with e = exp(-2 |x|), and the sign of x; a series where x is small."""
+        small = self._within(0.25)
+        near = small.where(self, 0)._odd_polynomial(series.tanh(self.dtype))
+        negative = self < 0
+        power = (negative.where(self, -self) * 2).exp()
+        size = (1 - power) / (1 + power)
+        return small.where(near, negative.where(-size, size))
+
+    @in_float32_or_wider
+    def asinh(self) -> Self:
+        """log(x + sqrt(x**2 + 1)), with the sign of x."""
+        negative = self < 0
+        size = negative.where(-self, self)
+        far = size > series.far(self.dtype)
+        near = far.where(0, size)
+        square = near * near
+        angle = (near + square / ((square + 1).sqrt() + 1)).log1p()
+        angle = far.where(far.where(size, 1).log() + _LN_2, angle)
+        return self._with_sign_of_zero(negative.where(-angle, angle))
+
+    @in_float32_or_wider
+    def acosh(self) -> Self:
+        """log(x + sqrt(x**2 - 1)); NaN below 1."""
+        far = self > series.far(self.dtype)
+        above = far.where(1, self - 1)
+        angle = (above + (above * (above + 2)).sqrt()).log1p()
+        angle = far.where(far.where(self, 1).log() + _LN_2, angle)
+        return (self < 1).where(math.nan, angle)
+
+    @in_float32_or_wider
+    def atanh(self) -> Self:
+        """log((1 + x) / (1 - x)) / 2; NaN outside of -1 .. 1."""
+        negative = self < 0
+        size = negative.where(-self, self)
+        angle = (size * 2 / (1 - size)).log1p() * 0.5
+        return self._with_sign_of_zero(negative.where(-angle, angle))
+
+    @in_float32_or_wider
+    def erf(self) -> Self:
+        """The error function: a series near 0, else 1 - t exp(-x**2 + P(t)) with t = 2 / (2 + x)."""
+        small = self._within(series.ERF_SERIES_BELOW)
+        near = small.where(self, 0)._odd_polynomial(series.erf(self.dtype))
+        negative = self < 0
+        size = negative.where(-self, self).minimum(series.ERF_IS_ONE_FROM)
+        part = (size * 0.5 + 1).reciprocal()
+        rest = part * ((part - 0.5)._polynomial(series.erfc(self.dtype)) - size * size).exp()
+        far = negative.where(rest - 1, 1 - rest)
+        return small.where(near, far)
 
     def lerp(self, end: Self, weight: Operand) -> Self:
+        """`self + (end - self) * weight`."""
         return self + (end - self).mul(weight)
 
-    # -- activations ------------------------------------------------------------------------------
+    # -- shared by the formulas -------------------------------------------------------------------
 
-    def relu(self) -> Self:
-        """0 where x <= 0: NaN stays NaN, and the gradient at 0 is 0."""
-        return (self <= 0).where(0, self)
+    def _within(self, size: Real) -> Self:
+        """Is |x| at most `size`?"""
+        return (self <= size) & (self >= -size)
 
-    def relu6(self) -> Self:
-        return self.relu().minimum(6)
+    def _polynomial(self, coefficients: Sequence[float]) -> Self:
+        """The polynomial with these coefficients, lowest power first (Horner)."""
+        result = self._with(constant_node(coefficients[-1], self.dtype, self.shape))
+        for coefficient in reversed(coefficients[:-1]):
+            result = result * self + coefficient
+        return result
 
-    def leaky_relu(self, neg_slope: Real = 0.01) -> Self:
-        return (self < 0).where(self * neg_slope, self)
+    def _odd_polynomial(self, coefficients: Sequence[float]) -> Self:
+        """x P(x**2): keeps the sign of zero."""
+        return self * (self * self)._polynomial(coefficients)
 
-    def elu(self, alpha: Real = 1.0) -> Self:
-        return (self > 0).where(self, (self.minimum(0).exp() - 1) * alpha)
-
-    def sigmoid(self) -> Self:
-        """1 / (1 + exp(-x)), by an exponential that never overflows."""
-        x = self._as_float()
-        negative = x < 0
-        small = negative.where(x, -x).exp()
-        return negative.where(small, 1) / (small + 1)
-
-    def tanh(self) -> Self:
-        """(1 - e) / (1 + e) with e = exp(-2 |x|), and the sign of x."""
-        x = self._as_float()
-        negative = x < 0
-        small = (negative.where(x, -x) * 2).exp()
-        size = (1 - small) / (1 + small)
-        return negative.where(-size, size)
-
-    def sinh(self) -> Self:
-        return (self.exp() - (-self._as_float()).exp()) / 2
-
-    def cosh(self) -> Self:
-        return (self.exp() + (-self._as_float()).exp()) / 2
-
-    def softplus(self) -> Self:
-        """log(1 + exp(x)), by an exponential that never overflows."""
-        x = self._as_float()
-        negative = x < 0
-        return negative.where(0, x) + (negative.where(x, -x).exp() + 1).log()
-
-    def logsigmoid(self) -> Self:
-        return -(-self._as_float()).softplus()
-
-    def silu(self) -> Self:
-        return self * self.sigmoid()
-
-    swish = silu
-
-    def gelu(self) -> Self:
-        """The approximation by tanh (Hendrycks and Gimpel, 2016)."""
-        x = self._as_float()
-        inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
-        return x * 0.5 * (inner.tanh() + 1)
-
-    def quick_gelu(self) -> Self:
-        return self * (self * 1.702).sigmoid()
-
-    def mish(self) -> Self:
-        return self * self.softplus().tanh()
-
-    def softsign(self) -> Self:
-        return self / (self.abs() + 1)
-
-    def hardsigmoid(self) -> Self:
-        return ((self + 3) / 6).clamp(0, 1)
-
-    def hardswish(self) -> Self:
-        return self * (self + 3).relu6() / 6
-
-    def hardtanh(self) -> Self:
-        return self.clamp(-1, 1)
-
-    def erf(self) -> Self:
-        """Within 1.5e-7 (Abramowitz and Stegun, 1964, 7.1.26)."""
-        x = self._as_float()
-        t = (x.abs() * 0.3275911 + 1).reciprocal()
-        series = x._with(constant_node(0.0, x.dtype, x.shape))
-        for coefficient in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):
-            series = series * t + coefficient
-        size = 1 - series * t * (-(x * x)).exp()
-        return (x < 0).where(-size, size)
+    def _with_sign_of_zero(self, result: Self) -> Self:
+        """`result`, an odd function of this with slope 1 at 0, with -0.0 at -0.0."""
+        is_zero: Self = self.eq(0)
+        return is_zero.where(self, result)

@@ -85,12 +85,19 @@ class Movement(TensorBase):
 
     __slots__ = ()
 
-    def reshape(self, *shape: Any) -> Self:
-        """The same elements in row-major order under another shape; one size may be -1."""
-        return self._with(reshape_node(self._uop, self._resolve_shape(as_sizes(shape))))
+    def reshape(self, shape: Any = (), *args: Any) -> Self:
+        """The same elements in row-major order under another shape; one size may be -1.
 
-    def view(self, *shape: Any) -> Self:
-        return self.reshape(*shape)
+        A size of None keeps that of the axis.
+
+        Example:
+            Tensor([1, 2, 3, 4]).reshape(2, -1)  # [[1, 2], [3, 4]]
+        """
+        return self._with(reshape_node(self._uop, self._resolve_shape(as_sizes((shape, *args)))))
+
+    def view(self, shape: Any = (), *args: Any) -> Self:
+        """As reshape."""
+        return self.reshape(shape, *args)
 
     def _resolve_shape(self, shape: tuple[Any, ...]) -> Shape:
         sizes = [old if new is None else new for new, old in zip(shape, self.shape)]
@@ -110,15 +117,16 @@ class Movement(TensorBase):
             sizes[sizes.index(-1)] = self.numel() // rest
         return tuple(sizes)
 
-    def permute(self, *order: Any) -> Self:
+    def permute(self, order: Any = (), *args: Any) -> Self:
         """Axis k of the result is axis order[k] of this Tensor."""
-        given = as_sizes(order)
+        given = as_sizes((order, *args))
         if len(given) != self.ndim:
             raise ShapeError(f"permute {given} must name each axis of {show(self.shape)} once")
         axes = tuple([resolve_axis(axis, self.ndim) for axis in given])
         return self._with(UOp(Ops.PERMUTE, self.dtype, (self._uop,), axes))
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
+        """The two axes exchanged."""
         order = list(range(self.ndim))
         a, b = resolve_axis(dim0, self.ndim), resolve_axis(dim1, self.ndim)
         order[a], order[b] = b, a
@@ -126,11 +134,12 @@ class Movement(TensorBase):
 
     @property
     def T(self) -> Self:
+        """All axes in the opposite order."""
         return self.permute(tuple(range(self.ndim))[::-1])
 
-    def expand(self, *shape: Any) -> Self:
+    def expand(self, shape: Any = (), *args: Any) -> Self:
         """Axes of size 1 repeated; new axes in front; -1 keeps a size."""
-        target = as_sizes(shape)
+        target = as_sizes((shape, *args))
         if len(target) < self.ndim:
             raise ShapeError(f"cannot expand {show(self.shape)} to fewer axes: {target}")
         own = (1,) * (len(target) - self.ndim) + self.shape
@@ -139,7 +148,13 @@ class Movement(TensorBase):
         return self._with(node if own == sizes else UOp(Ops.EXPAND, self.dtype, (node,), sizes))
 
     def expand_as(self, other: TensorBase) -> Self:
+        """As expand, to the shape of another Tensor."""
         return self.expand(other.shape)
+
+    def shrink_to(self, shape: Any, *args: Any) -> Self:
+        """The first shape[k] elements of each axis k; None keeps an axis."""
+        sizes = as_sizes((shape, *args))
+        return self.shrink([None if size is None else (0, size) for size in sizes])
 
     def shrink(self, arg: Sequence[tuple[int, int] | None]) -> Self:
         """The elements begin <= i < end of each axis; None keeps an axis."""
@@ -150,9 +165,9 @@ class Movement(TensorBase):
             return self
         return self._with(UOp(Ops.SHRINK, self.dtype, (self._uop,), tuple(cuts)))
 
-    def flip(self, *axis: Any) -> Self:
+    def flip(self, axis: Any = None, *args: Any) -> Self:
         """The given axes reversed; all of them if none is given."""
-        axes = resolve_axes(as_sizes(axis) or None, self.ndim)
+        axes = resolve_axes(None if axis is None else as_sizes((axis, *args)), self.ndim)
         flips = tuple([k in axes for k in range(self.ndim)])
         return self._with(UOp(Ops.FLIP, self.dtype, (self._uop,), flips))
 
@@ -223,9 +238,9 @@ class Movement(TensorBase):
         size = self.shape[resolve_axis(dim, self.ndim)]
         return list(self.split(max(1, -(-size // chunks)), dim))
 
-    def repeat(self, *repeats: Any) -> Self:
+    def repeat(self, repeats: Any, *args: Any) -> Self:
         """The whole Tensor laid side by side, repeats[k] times along axis k."""
-        counts = as_sizes(repeats)
+        counts = as_sizes((repeats, *args))
         if len(counts) < self.ndim:
             raise ShapeError(f"repeat {counts} has fewer entries than axes of {show(self.shape)}")
         sizes = (1,) * (len(counts) - self.ndim) + self.shape

@@ -13,7 +13,7 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import ShapeError, show
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.functions import Functions
+from proofgrad.core.tensor.activations import Activations
 from proofgrad.core.tensor.movement import reshape_node, resolve_axes, resolve_axis
 from proofgrad.core.tensor.operands import Flag, Real, Whole
 from proofgrad.core.tensor.promotion import accumulation_dtype, as_dtype, least_float, sum_dtype
@@ -21,7 +21,7 @@ from proofgrad.core.tensor.promotion import accumulation_dtype, as_dtype, least_
 Axes: TypeAlias = Whole | Sequence[int] | None
 
 
-class Reduce(Functions):
+class Reduce(Activations):
     """Methods that combine elements along axes. `axis=None` means all of them."""
 
     __slots__ = ()
