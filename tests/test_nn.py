@@ -51,7 +51,7 @@ def test_batch_norm_uses_the_batch_in_training_and_what_it_saw_after(machine: st
     seen_var = 0.9 + 0.1 * wide.var((0, 2, 3), ddof=1)
     assert_close(layer.running_mean, seen_mean)
     assert_close(layer.running_var, seen_var)
-    assert layer.num_batches_tracked.tolist() == [1]
+    assert layer.num_batches_tracked.item() == 1
     assert_close(layer(Tensor(x)), normal(seen_mean, seen_var))
 
 

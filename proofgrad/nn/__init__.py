@@ -1,4 +1,4 @@
-"""Layers, optimisers, and the state of models.
+"""Layers, optimisers, the state of models, data sets.
 
 Owns: the names under `proofgrad.nn`. A model is any object with Tensors and layers as attributes;
 there is no base class.
@@ -7,26 +7,38 @@ there is no base class.
 from __future__ import annotations
 
 from proofgrad.nn import optim, state
-from proofgrad.nn.layers import (
+from proofgrad.nn.attention import MultiheadAttention
+from proofgrad.nn.layers import Conv1d, Conv2d, Dropout, Embedding, Linear, Sequential
+from proofgrad.nn.normalization import (
     BatchNorm,
     BatchNorm2d,
-    Conv1d,
-    Conv2d,
-    Embedding,
+    BatchNorm3d,
+    GroupNorm,
+    InstanceNorm,
     LayerNorm,
-    Linear,
+    LayerNorm2d,
     RMSNorm,
 )
+from proofgrad.nn.recurrent import GRUCell, LSTMCell
 
 __all__ = [
     "BatchNorm",
     "BatchNorm2d",
+    "BatchNorm3d",
     "Conv1d",
     "Conv2d",
+    "Dropout",
     "Embedding",
+    "GRUCell",
+    "GroupNorm",
+    "InstanceNorm",
+    "LSTMCell",
     "LayerNorm",
+    "LayerNorm2d",
     "Linear",
+    "MultiheadAttention",
     "RMSNorm",
+    "Sequential",
     "optim",
     "state",
 ]

@@ -1,0 +1,42 @@
+"""Optimisers, learning-rate schedules and clipping: what happens to parameters between steps.
+
+Owns: the names under `proofgrad.nn.optim`.
+"""
+
+from __future__ import annotations
+
+from proofgrad.nn.optim.adam import LAMB, Adam, AdamW
+from proofgrad.nn.optim.clipping import clip_grad_norm_, clip_grad_value_
+from proofgrad.nn.optim.optimizer import Optimizer, OptimizerGroup
+from proofgrad.nn.optim.schedules import (
+    CosineAnnealingLR,
+    ExponentialLR,
+    LinearWarmup,
+    LRScheduler,
+    MultiStepLR,
+    OneCycleLR,
+    ReduceLROnPlateau,
+    StepLR,
+)
+from proofgrad.nn.optim.sgd import LARS, SGD, Muon
+
+__all__ = [
+    "LAMB",
+    "LARS",
+    "SGD",
+    "Adam",
+    "AdamW",
+    "CosineAnnealingLR",
+    "ExponentialLR",
+    "LRScheduler",
+    "LinearWarmup",
+    "MultiStepLR",
+    "Muon",
+    "OneCycleLR",
+    "Optimizer",
+    "OptimizerGroup",
+    "ReduceLROnPlateau",
+    "StepLR",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+]

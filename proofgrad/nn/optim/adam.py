@@ -1,0 +1,111 @@
+"""Steps scaled by running moments of the gradient.
+
+Owns: Adam, AdamW, LAMB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from proofgrad import Tensor, dtypes
+from proofgrad.nn.optim.optimizer import Optimizer, norm_ratio
+
+
+class Adam(Optimizer):
+    """Mean of the gradients over the root of the mean of their squares (Kingma and Ba, 2015).
+
+    As torch.optim.Adam: `weight_decay` is added to the gradient.
+    """
+
+    decoupled = False
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 0.001,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-8,
+        device: str | None = None,
+        fused: bool = False,
+        *,
+        weight_decay: float = 0.0,
+    ) -> None:
+        if not (0 <= b1 < 1 and 0 <= b2 < 1 and weight_decay >= 0):
+            raise ValueError(
+                "b1 and b2 must be in [0, 1) and weight_decay 0 or more, not"
+                f" {b1}, {b2}, {weight_decay}"
+            )
+        super().__init__(params, lr, device, fused)
+        self.b1, self.b2, self.eps, self.weight_decay = b1, b2, eps, weight_decay
+        # The names of state are those of checkpoints: powers b ** steps, mean, mean of squares.
+        self.b1_t, self.b2_t = self._one(), self._one()
+        self.m, self.v = self._state(), self._state()
+
+    def _one(self) -> Tensor:
+        return Tensor([1.0], self.device, dtypes.float32, requires_grad=False)
+
+    def _advance(self) -> list[Tensor]:
+        self.b1_t.assign(self.b1_t * self.b1)
+        self.b2_t.assign(self.b2_t * self.b2)
+        return [self.b1_t, self.b2_t, *self.m, *self.v]
+
+    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
+        if self.weight_decay and not self.decoupled:
+            gradient = gradient + value * self.weight_decay
+        change = self._scaled(number, gradient)
+        if self.weight_decay and self.decoupled:
+            change = change + value * self.weight_decay
+        return change * self._rate(value, change)
+
+    def _scaled(self, number: int, gradient: Tensor) -> Tensor:
+        """The mean over the deviation, both corrected for their start at zero."""
+        mean, square = self.m[number], self.v[number]
+        mean.assign((mean * self.b1 + gradient * (1 - self.b1)).cast(mean.dtype))
+        square.assign((square * self.b2 + gradient.square() * (1 - self.b2)).cast(square.dtype))
+        deviation = (square / (1 - self.b2_t)).sqrt()
+        return mean / (1 - self.b1_t) / (deviation + self.eps)
+
+    def _rate(self, value: Tensor, change: Tensor) -> Tensor:
+        """The learning rate of one parameter."""
+        return self.lr
+
+
+class AdamW(Adam):
+    """Adam with weight decay apart from the moments (Loshchilov and Hutter, 2019)."""
+
+    decoupled = True
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 0.001,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+        device: str | None = None,
+        fused: bool = False,
+    ) -> None:
+        super().__init__(params, lr, b1, b2, eps, device, fused, weight_decay=weight_decay)
+
+
+class LAMB(AdamW):
+    """AdamW whose rate is scaled for each parameter by |value| / |change| (You et al., 2020)."""
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 0.001,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        adam: bool = False,
+        device: str | None = None,
+    ) -> None:
+        super().__init__(params, lr, b1, b2, eps, weight_decay, device)
+        self.adam = adam
+
+    def _rate(self, value: Tensor, change: Tensor) -> Tensor:
+        return self.lr if self.adam else self.lr * norm_ratio(value, change)

@@ -1,0 +1,161 @@
+"""What all optimisers share: parameters, their state, and a step.
+
+Owns: which Tensors are trained, where state lives, how a change reaches a parameter. Does not own:
+the change itself (sgd.py, adam.py). Everything that changes from step to step is a Tensor, so that
+every step runs the kernels of the first.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+from proofgrad import Tensor, dtypes
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.tensor.device import canonical_device
+
+
+class Optimizer(ABC):
+    """Parameters, a learning rate, and a step. A subclass says how a step changes a parameter.
+
+    Parameters are realised when the optimiser is made: then the first step is like all others, and
+    a lazy expression (`Tensor.randn(784, 128) * 0.01`) can be one. State is float32 or wider and
+    lives on `device`, by default that of the parameters. `fused` updates all parameters as one
+    vector: fewer and larger kernels for the state.
+
+    Raises: ValueError for a negative rate, or if nothing takes gradients.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 0.001,
+        device: str | None = None,
+        fused: bool = False,
+    ) -> None:
+        unique = list({id(param): param for param in params}.values())
+        for param in unique:
+            if param.requires_grad is None and param.dtype.is_float:
+                param.requires_grad = True
+        self.params = [param for param in unique if param.requires_grad]
+        self.buffers = [param for param in unique if not param.requires_grad]
+        if not self.params:
+            raise ValueError("an optimizer needs a parameter that takes gradients")
+        if lr < 0:
+            raise ValueError(f"the learning rate must be 0 or more, not {lr}")
+        self.device = self.params[0].device if device is None else canonical_device(device)
+        self.fused = fused
+        self.lr = Tensor([float(lr)], self.device, dtypes.float32, requires_grad=False)
+        Tensor.realize(self.lr, *unique)
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for param in self.params:
+            param.grad = None
+
+    def step(self) -> None:
+        """Take one step, now. Parameters without a gradient stay."""
+        Tensor.realize(*self.schedule_step())
+
+    def schedule_step(self) -> list[Tensor]:
+        """Take one step, not computed yet: `loss.realize(*optimizer.schedule_step())`."""
+        state = self._advance()
+        if self.fused:
+            self._step_as_one()
+        else:
+            for number, param in enumerate(self.params):
+                if param.grad is not None:
+                    change = self._change(number, self._owned(param), self._owned(param.grad))
+                    _subtract(param, change)
+        return [*state, *self.params, *self.buffers]
+
+    def _step_as_one(self) -> None:
+        """The step of all parameters, laid one after the other."""
+        gradients = [_gradient(param) for param in self.params]
+        change = self._change(0, self._line(self.params), self._line(gradients))
+        ends = itertools.accumulate(param.numel() for param in self.params)
+        for param, end in zip(self.params, ends, strict=True):
+            part = change[end - param.numel() : end]
+            _subtract(param, part.reshape(param.shape))
+
+    def _line(self, tensors: list[Tensor]) -> Tensor:
+        lines = [self._owned(tensor).flatten() for tensor in tensors]
+        return lines[0].cat(*lines[1:])
+
+    def _owned(self, tensor: Tensor) -> Tensor:
+        """The value where the state lives, in the type of the state."""
+        return tensor.detach().to(self.device).cast(_state_dtype(tensor))
+
+    def _state(self) -> list[Tensor]:
+        """Zeros for each parameter; data, not constants, for the same reason as above."""
+        if not self.fused:
+            return [self._zeros(param.shape, _state_dtype(param)) for param in self.params]
+        count = sum(param.numel() for param in self.params)
+        wide = any(param.dtype is dtypes.float64 for param in self.params)
+        return [self._zeros((count,), dtypes.float64 if wide else dtypes.float32)]
+
+    def _zeros(self, shape: tuple[int, ...], dtype: DType) -> Tensor:
+        size = dtype.itemsize
+        for axis in shape:
+            size *= axis
+        return Tensor(bytes(size), self.device, dtype, requires_grad=False).reshape(shape)
+
+    def _advance(self) -> list[Tensor]:
+        """All state Tensors, after those that count steps have moved on."""
+        return []
+
+    @abstractmethod
+    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
+        """What this step takes away from parameter `number`; updates its state."""
+
+
+class OptimizerGroup(Optimizer):
+    """Several optimisers as one: for parts of a model with different rates.
+
+    Example:
+        OptimizerGroup(SGD([bias], 0.1), Adam(weights))
+    """
+
+    def __init__(self, *optimizers: Optimizer) -> None:
+        if not optimizers:
+            raise ValueError("an OptimizerGroup needs an optimizer")
+        self.optimizers = optimizers
+        self.params = [param for part in optimizers for param in part.params]
+        self.buffers = [buffer for part in optimizers for buffer in part.buffers]
+
+    def __getitem__(self, place: int) -> Optimizer:
+        return self.optimizers[place]
+
+    def schedule_step(self) -> list[Tensor]:
+        """One step of each, not computed yet."""
+        return [tensor for part in self.optimizers for tensor in part.schedule_step()]
+
+    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
+        raise TypeError("an OptimizerGroup changes nothing itself; its optimizers do")
+
+
+def _subtract(param: Tensor, change: Tensor) -> None:
+    value = param.detach().cast(change.dtype) - change.to(param.device)
+    param.assign(value.cast(param.dtype))
+
+
+def _state_dtype(tensor: Tensor) -> DType:
+    return dtypes.float64 if tensor.dtype is dtypes.float64 else dtypes.float32
+
+
+def _gradient(param: Tensor) -> Tensor:
+    if param.grad is None:
+        raise ValueError(
+            f"a fused step needs the gradient of every parameter, and one of shape {param.shape}"
+            " has none; call backward first, or make the optimizer with fused=False"
+        )
+    return param.grad
+
+
+def norm_ratio(value: Tensor, other: Tensor, scale: float = 1.0, decay: float = 0.0) -> Tensor:
+    """scale * |value| / (|other| + decay * |value|), and 1 where a norm is 0. One element."""
+    first = value.square().sum().sqrt()
+    second = other.square().sum().sqrt()
+    ratio = first * scale / (second + first * decay)
+    return ((first > 0) & (second > 0)).where(ratio, 1.0)

@@ -1,0 +1,133 @@
+"""Steps along the gradient: plain, with momentum, scaled by layer, orthogonalised.
+
+Owns: SGD, LARS, Muon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from proofgrad import ShapeError, Tensor
+from proofgrad.nn.optim.optimizer import Optimizer, norm_ratio
+
+
+class SGD(Optimizer):
+    """Gradient descent with momentum (Sutskever et al., 2013), as torch.optim.SGD.
+
+    `classic`: the rate goes into the velocity, as in the first papers, so that a later change of
+    the rate acts slowly. `weight_decay` is added to the gradient.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 0.001,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        classic: bool = False,
+        device: str | None = None,
+        fused: bool = False,
+    ) -> None:
+        if momentum < 0 or weight_decay < 0:
+            raise ValueError(
+                f"momentum and weight_decay must be 0 or more, not {momentum} and {weight_decay}"
+            )
+        super().__init__(params, lr, device, fused)
+        self.momentum, self.weight_decay = momentum, weight_decay
+        self.nesterov, self.classic = nesterov, classic
+        self.b = self._state() if momentum else []  # velocities; the name is that of checkpoints
+
+    def _advance(self) -> list[Tensor]:
+        return self.b
+
+    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
+        rate = self._rate(value, gradient)
+        if self.weight_decay:
+            gradient = gradient + value * self.weight_decay
+        if self.classic:
+            return self._with_momentum(number, gradient * rate)
+        return self._with_momentum(number, gradient) * rate
+
+    def _rate(self, value: Tensor, gradient: Tensor) -> Tensor:
+        """The learning rate of one parameter."""
+        return self.lr
+
+    def _with_momentum(self, number: int, gradient: Tensor) -> Tensor:
+        if not self.momentum:
+            return gradient
+        velocity = self.b[number]
+        velocity.assign((velocity * self.momentum + gradient).cast(velocity.dtype))
+        return gradient + velocity * self.momentum if self.nesterov else velocity
+
+
+class LARS(SGD):
+    """SGD whose rate is scaled for each parameter by |value| / |gradient| (You et al., 2017).
+
+    `tcoef` is the trust coefficient; 0 leaves plain SGD.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 0.001,
+        momentum: float = 0.9,
+        weight_decay: float = 1e-4,
+        nesterov: bool = False,
+        classic: bool = True,
+        tcoef: float = 0.001,
+        device: str | None = None,
+    ) -> None:
+        super().__init__(params, lr, momentum, weight_decay, nesterov, classic, device)
+        self.tcoef = tcoef
+
+    def _rate(self, value: Tensor, gradient: Tensor) -> Tensor:
+        if not self.tcoef:
+            return self.lr
+        return self.lr * norm_ratio(value, gradient, self.tcoef, self.weight_decay)
+
+
+class Muon(SGD):
+    """SGD with momentum whose matrices become orthogonal before the step (Jordan et al., 2024).
+
+    For parameters of 2 axes or more; the axes after the first count as columns. Weight decay is
+    apart from the momentum. Source: https://kellerjordan.github.io/posts/muon
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 0.001,
+        momentum: float = 0.95,
+        weight_decay: float = 0.1,
+        ns_steps: int = 5,
+        ns_coefficients: Sequence[float] = (3.4445, -4.775, 2.0315),
+        nesterov: bool = True,
+        device: str | None = None,
+    ) -> None:
+        super().__init__(params, lr, momentum, weight_decay, nesterov, False, device)
+        for param in self.params:
+            if param.ndim < 2:
+                raise ShapeError(
+                    f"Muon needs parameters of 2 axes or more, not of shape {param.shape}; give"
+                    " the others to AdamW, in an OptimizerGroup"
+                )
+        self.ns_steps, self.ns_coefficients = ns_steps, tuple(ns_coefficients)
+
+    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
+        direction = self._with_momentum(number, gradient)
+        matrix = direction.reshape((direction.shape[0], -1))
+        change = orthogonalised(matrix, self.ns_steps, self.ns_coefficients).reshape(value.shape)
+        return (change + value * self.weight_decay) * self.lr
+
+
+def orthogonalised(matrix: Tensor, steps: int, coefficients: Sequence[float]) -> Tensor:
+    """Singular values moved to 1 by Newton-Schulz steps x -> a x + (b y + c y^2) x, y = x x^T."""
+    a, b, c = coefficients
+    x = matrix / (matrix.square().sum().sqrt() + 1e-7)
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = x.transpose(0, 1) if tall else x
+    for _ in range(steps):
+        y = x @ x.transpose(0, 1)
+        x = x * a + (y * b + (y @ y) * c) @ x
+    return x.transpose(0, 1) if tall else x

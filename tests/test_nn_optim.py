@@ -1,0 +1,473 @@
+"""Optimisers, schedules and clipping: against torch, and against the formulas of the papers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tensors import numbers
+
+from proofgrad import GlobalCounters, ShapeError, Tensor, dtypes
+from proofgrad.nn import optim
+from proofgrad.nn.state import get_state_dict
+
+Array = np.ndarray[Any, Any]
+STEPS = 20
+SHAPES = ((3, 4), (5,))
+
+
+def targets() -> list[Array]:
+    return [numbers(*shape, seed=k + 10) for k, shape in enumerate(SHAPES)]
+
+
+def starts() -> list[Array]:
+    return [numbers(*shape, seed=k) for k, shape in enumerate(SHAPES)]
+
+
+def gradient(value: Array, target: Array) -> Array:
+    """Of sum((value - target)^4): other than a square's, it is not linear."""
+    return 4 * (value - target) ** 3
+
+
+def trained(make: Callable[[list[Tensor]], optim.Optimizer], shapes: int = 2) -> list[Array]:
+    """The parameters after STEPS steps."""
+    params = [Tensor(start) for start in starts()[:shapes]]
+    goals = [Tensor(target, requires_grad=False) for target in targets()[:shapes]]
+    optimizer = make(params)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        losses = [((p - goal) ** 4).sum() for p, goal in zip(params, goals, strict=True)]
+        sum(losses[1:], losses[0]).backward()
+        optimizer.step()
+    return [param.numpy() for param in params]
+
+
+Make = Callable[[Any, list[Any]], Any]
+AGAINST_TORCH: dict[str, tuple[Make, Make]] = {
+    "SGD": (lambda o, p: o.SGD(p, 0.003), lambda t, p: t.SGD(p, 0.003)),
+    "SGD with decay": (
+        lambda o, p: o.SGD(p, 0.003, weight_decay=0.05),
+        lambda t, p: t.SGD(p, 0.003, weight_decay=0.05),
+    ),
+    "SGD with momentum": (
+        lambda o, p: o.SGD(p, 0.001, momentum=0.9, weight_decay=0.01),
+        lambda t, p: t.SGD(p, 0.001, momentum=0.9, weight_decay=0.01),
+    ),
+    "SGD with Nesterov": (
+        lambda o, p: o.SGD(p, 0.001, momentum=0.9, nesterov=True),
+        lambda t, p: t.SGD(p, 0.001, momentum=0.9, nesterov=True),
+    ),
+    "classic SGD at a constant rate": (
+        lambda o, p: o.SGD(p, 0.001, momentum=0.9, classic=True),
+        lambda t, p: t.SGD(p, 0.001, momentum=0.9),
+    ),
+    "Adam": (lambda o, p: o.Adam(p, 0.05), lambda t, p: t.Adam(p, 0.05)),
+    "Adam with decay": (
+        lambda o, p: o.Adam(p, 0.05, 0.8, 0.99, 1e-6, weight_decay=0.1),
+        lambda t, p: t.Adam(p, 0.05, (0.8, 0.99), 1e-6, 0.1),
+    ),
+    "AdamW": (
+        lambda o, p: o.AdamW(p, 0.05, weight_decay=0.1),
+        lambda t, p: t.AdamW(p, 0.05, weight_decay=0.1),
+    ),
+    "fused SGD": (
+        lambda o, p: o.SGD(p, 0.001, momentum=0.9, fused=True),
+        lambda t, p: t.SGD(p, 0.001, momentum=0.9),
+    ),
+    "fused AdamW": (
+        lambda o, p: o.AdamW(p, 0.05, fused=True),
+        lambda t, p: t.AdamW(p, 0.05),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AGAINST_TORCH)
+def test_twenty_steps_are_those_of_torch(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    make, make_twin = AGAINST_TORCH[name]
+    params = [torch.tensor(start, dtype=torch.float64, requires_grad=True) for start in starts()]
+    twin = make_twin(torch.optim, params)
+    for _ in range(STEPS):
+        for param, target in zip(params, targets(), strict=True):
+            param.grad = torch.tensor(gradient(param.detach().numpy(), target))
+        twin.step()
+    found = trained(lambda p: make(optim, p))
+    for start, after, expected in zip(starts(), found, params, strict=True):
+        np.testing.assert_allclose(after, expected.detach().numpy(), rtol=1e-5, atol=1e-5)
+        assert np.abs(after - start).max() > 1e-3
+
+
+def test_muon_goes_where_the_one_of_torch_goes() -> None:
+    torch = pytest.importorskip("torch")
+    param = torch.tensor(starts()[0], requires_grad=True)
+    twin = torch.optim.Muon([param], lr=0.02, weight_decay=0.1)
+    for _ in range(STEPS):
+        param.grad = torch.tensor(gradient(param.detach().numpy(), targets()[0]))
+        twin.step()
+    (found,) = trained(lambda p: optim.Muon(p, lr=0.02), shapes=1)
+    # torch takes the Newton-Schulz steps, 15 products, in bfloat16, which has 8 bits
+    np.testing.assert_allclose(found, param.detach().numpy(), atol=20 * 0.02 * 2**-5)
+
+
+# -- formulas of the papers -----------------------------------------------------------------------
+
+
+def norm(x: Array) -> float:
+    return float(np.sqrt((x * x).sum()))
+
+
+def by_lars(p: Array, target: Array) -> Array:
+    velocity = np.zeros_like(p)
+    for _ in range(STEPS):
+        g = gradient(p, target)
+        local = 0.02 * norm(p) / (norm(g) + 0.1 * norm(p))
+        velocity = 0.9 * velocity + 0.5 * local * (g + 0.1 * p)
+        p = p - velocity
+    return p
+
+
+def by_lamb(p: Array, target: Array) -> Array:
+    m, v = np.zeros_like(p), np.zeros_like(p)
+    for t in range(1, STEPS + 1):
+        g = gradient(p, target)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        r = m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t)) + 1e-6) + 0.1 * p
+        p = p - 0.05 * norm(p) / norm(r) * r
+    return p
+
+
+def by_muon(p: Array, target: Array) -> Array:
+    velocity = np.zeros_like(p)
+    for _ in range(STEPS):
+        g = gradient(p, target)
+        velocity = 0.95 * velocity + g
+        x = g + 0.95 * velocity
+        x = x / (norm(x) + 1e-7)
+        x = x.T if len(x) > len(x[0]) else x
+        for _ in range(5):
+            y = x @ x.T
+            x = 3.4445 * x + (-4.775 * y + 2.0315 * y @ y) @ x
+        x = x if x.shape == p.shape else x.T
+        p = p - 0.02 * (x + 0.1 * p)
+    return p
+
+
+FORMULAS: dict[str, tuple[Make, Callable[[Array, Array], Array]]] = {
+    "LARS": (
+        lambda o, p: o.LARS(p, 0.5, 0.9, 0.1, tcoef=0.02),
+        by_lars,
+    ),
+    "LAMB": (lambda o, p: o.LAMB(p, 0.05, weight_decay=0.1), by_lamb),
+    "Muon": (lambda o, p: o.Muon(p, 0.02), by_muon),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_twenty_steps_follow_the_formula_of_the_paper(name: str) -> None:
+    make, formula = FORMULAS[name]
+    shapes = 1 if name == "Muon" else 2
+    found = trained(lambda p: make(optim, p), shapes)
+    for after, start, target in zip(found, starts(), targets(), strict=False):
+        expected = formula(start.astype(np.float64), target.astype(np.float64))
+        np.testing.assert_allclose(after, expected, rtol=2e-4, atol=2e-5)
+
+
+def test_layerwise_rates_of_zero_values_are_plain_rates() -> None:
+    param = Tensor([0.0, 0.0], requires_grad=True)
+    optimizer = optim.LARS([param], 0.5, momentum=0.0, weight_decay=0.0)
+    (param * Tensor([1.0, 2.0], requires_grad=False)).sum().backward()
+    optimizer.step()
+    assert param.tolist() == [-0.5, -1.0]
+
+
+def test_muon_of_a_tall_matrix_is_that_of_its_transpose() -> None:
+    tall = Tensor(numbers(5, 2))
+    matrix = optim.sgd.orthogonalised(tall, 5, (3.4445, -4.775, 2.0315))
+    flat = optim.sgd.orthogonalised(tall.transpose(0, 1), 5, (3.4445, -4.775, 2.0315))
+    np.testing.assert_allclose(matrix.numpy(), flat.numpy().T, rtol=1e-5)
+    values = np.linalg.svd(matrix.numpy(), compute_uv=False)
+    assert (0.6 < values).all() and (values < 1.3).all()
+    with pytest.raises(ShapeError, match=r"2 axes or more, not of shape \(3,\)"):
+        optim.Muon([Tensor([1.0, 2.0, 3.0])])
+
+
+# -- parameters, state, kernels -------------------------------------------------------------------
+
+
+def test_lazy_expressions_become_parameters_that_are_updated() -> None:
+    Tensor.manual_seed(0)
+    weights = [Tensor.randn(4, 8) * 0.1, Tensor.randn(8, 1) * 0.1]
+    optimizer = optim.Adam(weights, lr=0.05)
+    x = Tensor(numbers(16, 4), requires_grad=False)
+    y = x.sum(1, keepdim=True).detach().realize()
+    losses = []
+    for _ in range(40):
+        optimizer.zero_grad()
+        loss = (x.linear(weights[0]).tanh().linear(weights[1]) - y).pow(2).mean()
+        loss.backward()
+        loss.realize(*optimizer.schedule_step())
+        losses.append(float(loss.item()))
+    assert losses[-1] < 0.2 * losses[0]
+
+
+def kernels_of_a_step(optimizer: optim.Optimizer) -> list[int]:
+    counts = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        total = sum([(p * 2).sum() for p in optimizer.params[1:]], optimizer.params[0].sum())
+        total.backward()
+        Tensor.realize(*[param.grad for param in optimizer.params])
+        before = GlobalCounters.kernel_count
+        optimizer.step()
+        counts.append(GlobalCounters.kernel_count - before)
+    return counts
+
+
+def test_a_step_runs_one_kernel_for_each_tensor_that_changes() -> None:
+    def params() -> list[Tensor]:
+        return [Tensor(numbers(3, 2)), Tensor(numbers(4)), Tensor(numbers(2, 2))]
+
+    assert kernels_of_a_step(optim.SGD(params())) == [3] * 3
+    assert kernels_of_a_step(optim.SGD(params(), momentum=0.9)) == [6] * 3
+    assert kernels_of_a_step(optim.Adam(params())) == [2 + 3 * 3] * 3
+    assert kernels_of_a_step(optim.Adam(params(), fused=True)) == [2 + 2 + 3] * 3
+
+
+def test_state_has_the_names_of_checkpoints() -> None:
+    names = list(get_state_dict(optim.Adam([Tensor([1.0])])))
+    assert names == ["params.0", "lr", "b1_t", "b2_t", "m.0", "v.0"]
+    assert list(get_state_dict(optim.SGD([Tensor([1.0])], momentum=0.9))) == [
+        "params.0",
+        "lr",
+        "b.0",
+    ]
+
+
+def test_state_of_narrow_parameters_is_wide_and_of_wide_ones_wider() -> None:
+    half = Tensor(numbers(3)).half().realize()
+    double = Tensor(numbers(3).astype(np.float64))
+    for param, wide in ((half, dtypes.float32), (double, dtypes.float64)):
+        optimizer = optim.Adam([param], lr=0.01)
+        before, kind = param.numpy(), param.dtype
+        (param * 3).sum().backward()
+        optimizer.step()
+        assert optimizer.m[0].dtype is wide and param.dtype is kind
+        np.testing.assert_allclose(param.numpy(), before - 0.01, rtol=2e-3)
+
+
+def test_state_lives_on_another_device_if_asked() -> None:
+    param = Tensor([1.0, 2.0], device="CPU")
+    optimizer = optim.SGD([param], 0.5, momentum=0.9, device="REFERENCE")
+    assert optimizer.b[0].device == "REFERENCE"
+    (param * param).sum().backward()
+    optimizer.step()
+    assert (param.device, param.tolist()) == ("CPU", [0.0, 0.0])
+
+
+def test_group_steps_all_and_gives_them_by_place() -> None:
+    a, b = Tensor([1.0]), Tensor([1.0])
+    group = optim.OptimizerGroup(optim.SGD([a], 0.5), optim.SGD([b], 0.25))
+    (a + b).sum().backward()
+    group.step()
+    assert (a.tolist(), b.tolist()) == ([0.5], [0.75])
+    assert group[1].params == [b] or group[1].params[0] is b
+    group.zero_grad()
+    assert a.grad is None and b.grad is None
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p: optim.SGD(p, -0.1), "rate must be 0 or more, not -0.1"),
+        (lambda p: optim.SGD(p, momentum=-1), "0 or more, not -1"),
+        (lambda p: optim.Adam(p, b1=1.0), r"b1 and b2 must be in \[0, 1\)"),
+        (lambda p: optim.SGD([Tensor([1])]), "a parameter that takes gradients"),
+        (lambda p: optim.OptimizerGroup(), "needs an optimizer"),
+        (lambda p: optim.Adam(p, fused=True).step(), "fused step needs the gradient of every"),
+        (lambda p: optim.clip_grad_norm_(p, 1.0), "none of 1 parameters has a gradient"),
+        (lambda p: optim.clip_grad_value_(p, -1.0), "clip_value must be 0 or more, not -1.0"),
+    ],
+)
+def test_misuse_of_an_optimizer_says_what_is_wrong(
+    call: Callable[[list[Tensor]], Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        call([Tensor([1.0])])
+
+
+# -- clipping -------------------------------------------------------------------------------------
+
+
+def with_gradients(*gradients: Array) -> list[Tensor]:
+    params = [Tensor(np.zeros_like(g), requires_grad=True) for g in gradients]
+    for param, g in zip(params, gradients, strict=True):
+        param.grad = Tensor(g, requires_grad=False)
+    return params
+
+
+@pytest.mark.parametrize("p", [2.0, 1.0, 3.0, math.inf])
+@pytest.mark.parametrize("limit", [0.5, 1000.0])
+def test_clipping_by_norm_scales_all_gradients_alike(p: float, limit: float) -> None:
+    gradients = [numbers(3, 2), numbers(4, seed=1)]
+    params = with_gradients(*gradients)
+    total = optim.clip_grad_norm_(params, limit, p)
+    line = np.concatenate([g.ravel() for g in gradients]).astype(np.float64)
+    expected = np.linalg.norm(line, p)
+    np.testing.assert_allclose(total.item(), expected, rtol=1e-5)
+    scale = min(1.0, limit / expected)
+    for param, g in zip(params, gradients, strict=True):
+        assert param.grad is not None
+        np.testing.assert_allclose(param.grad.numpy(), g * scale, rtol=1e-5)
+
+
+def test_clipping_by_value_clips_each_element() -> None:
+    (param,) = with_gradients(np.array([-3.0, -0.5, 0.25, 2.0], np.float32))
+    optim.clip_grad_value_(param, 1.0)
+    assert param.grad is not None and param.grad.tolist() == [-1.0, -0.5, 0.25, 1.0]
+
+
+# -- schedules ------------------------------------------------------------------------------------
+
+SCHEDULES: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any], list[float]]] = {
+    "StepLR": (
+        lambda o: optim.StepLR(o, 3, 0.5),
+        lambda t, o: t.StepLR(o, 3, 0.5),
+        [1, 1, 1, 0.5, 0.5, 0.5, 0.25],
+    ),
+    "MultiStepLR": (
+        lambda o: optim.MultiStepLR(o, [5, 2], 0.1),
+        lambda t, o: t.MultiStepLR(o, [2, 5], 0.1),
+        [1, 1, 0.1, 0.1, 0.1, 0.01],
+    ),
+    "ExponentialLR": (
+        lambda o: optim.ExponentialLR(o, 0.5),
+        lambda t, o: t.ExponentialLR(o, 0.5),
+        [1, 0.5, 0.25, 0.125],
+    ),
+    "CosineAnnealingLR": (
+        lambda o: optim.CosineAnnealingLR(o, 4, 0.2),
+        lambda t, o: t.CosineAnnealingLR(o, 4, 0.2),
+        [1, 0.6 + 0.4 * 0.5**0.5, 0.6, 0.6 - 0.4 * 0.5**0.5, 0.2],
+    ),
+    "OneCycleLR": (
+        lambda o: optim.OneCycleLR(o, 2.0, total_steps=21),
+        lambda t, o: t.OneCycleLR(o, 2.0, total_steps=21, cycle_momentum=False),
+        [0.08],
+    ),
+    "OneCycleLR, linear": (
+        lambda o: optim.OneCycleLR(o, 2.0, 4, 10, 21, 0.5, "linear"),
+        lambda t, o: t.OneCycleLR(
+            o, 2.0, 21, pct_start=0.5, anneal_strategy="linear", cycle_momentum=False,
+            div_factor=4, final_div_factor=10,
+        ),
+        [0.5, 0.5 + 1.5 / 9.5],
+    ),
+    "LinearWarmup": (
+        lambda o: optim.LinearWarmup(o, 4, 0.2),
+        lambda t, o: t.LinearLR(o, 0.2, 1.0, 4),
+        [0.2, 0.4, 0.6, 0.8, 1, 1],
+    ),
+    "LinearWarmup, then StepLR": (
+        lambda o: optim.LinearWarmup(o, 4, 0.2, optim.StepLR(o, 2, 0.5)),
+        lambda t, o: t.SequentialLR(
+            o, [t.LinearLR(o, 0.2, 1.0, 4), t.StepLR(o, 2, 0.5)], [4]
+        ),
+        [0.2, 0.4, 0.6, 0.8, 1, 1, 0.5, 0.5, 0.25],
+    ),
+}  # fmt: skip
+
+
+def sgd() -> optim.SGD:
+    return optim.SGD([Tensor([1.0])], 1.0)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedule_gives_the_rates_written_out(name: str) -> None:
+    make, _, expected = SCHEDULES[name]
+    optimizer = sgd()
+    schedule = make(optimizer)
+    rates = [optimizer.lr.item()]
+    for _ in expected[1:]:
+        schedule.step()
+        rates.append(optimizer.lr.item())
+    np.testing.assert_allclose(rates, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedule_gives_the_rates_of_torch_for_twenty_steps(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    make, make_twin, _ = SCHEDULES[name]
+    optimizer, twin = sgd(), torch.optim.SGD([torch.zeros(1)], 1.0)
+    schedule, twin_schedule = make(optimizer), make_twin(torch.optim.lr_scheduler, twin)
+    for _ in range(STEPS):
+        np.testing.assert_allclose(
+            optimizer.lr.item(), twin.param_groups[0]["lr"], rtol=1e-6, atol=1e-7
+        )
+        schedule.step()
+        twin.step()
+        twin_schedule.step()
+
+
+PLATEAUS: list[dict[str, Any]] = [
+    {"patience": 2, "factor": 0.5},
+    {"patience": 1, "mode": "max", "threshold": 0.1, "cooldown": 2},
+    {"patience": 0, "threshold_mode": "abs", "threshold": 0.05, "min_lr": 0.02},
+    {"patience": 1, "mode": "max", "threshold_mode": "abs", "threshold": 0.2},
+]
+
+
+@pytest.mark.parametrize("options", PLATEAUS)
+def test_plateau_lowers_the_rate_when_torch_does(options: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    optimizer, twin = sgd(), torch.optim.SGD([torch.zeros(1)], 1.0)
+    schedule = optim.ReduceLROnPlateau(optimizer, **options)
+    twin_schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(twin, **options)
+    metrics = np.random.default_rng(3).uniform(-1, 1, 40) + np.linspace(1, 0, 40)
+    lowered = 0
+    for metric in metrics:
+        before = optimizer.lr.item()
+        schedule.step(Tensor([metric]) if lowered else float(metric))
+        twin_schedule.step(float(np.float32(metric)) if lowered else float(metric))
+        np.testing.assert_allclose(optimizer.lr.item(), twin.param_groups[0]["lr"], rtol=1e-6)
+        lowered += optimizer.lr.item() < before
+    assert lowered >= 2
+
+
+def test_plateau_waits_for_patience_and_starts_over() -> None:
+    optimizer = sgd()
+    schedule = optim.ReduceLROnPlateau(optimizer, patience=1, factor=0.5)
+    rates = []
+    for metric in [1.0, 1.0, 1.0, 0.5, 0.5, 0.5]:
+        schedule.step(metric)
+        rates.append(optimizer.lr.item())
+    assert rates == [1.0, 1.0, 0.5, 0.5, 0.5, 0.25]
+
+
+def test_schedule_of_a_group_keeps_the_rates_apart() -> None:
+    group = optim.OptimizerGroup(optim.SGD([Tensor([1.0])], 1.0), optim.SGD([Tensor([1.0])], 0.5))
+    schedule = optim.ExponentialLR(group, 0.5)
+    schedule.step()
+    assert [part.lr.item() for part in group.optimizers] == [0.5, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda o: optim.StepLR(o, 0), "step_size must be 1 or more, not 0"),
+        (lambda o: optim.OneCycleLR(o, 1.0), "total_steps must be 1 or more"),
+        (lambda o: optim.OneCycleLR(o, 1.0, total_steps=1).lr_at(2, 1.0), "step 2 of a OneCycleLR"),
+        (lambda o: optim.OneCycleLR(o, 1.0, total_steps=1, anneal_strategy="x"), "'cos' or 'lin"),
+        (lambda o: optim.OneCycleLR(o, 1.0, total_steps=1, pct_start=2), "a share in 0 .. 1"),
+        (lambda o: optim.ReduceLROnPlateau(o, mode="low"), "'min' or 'max'"),
+        (lambda o: optim.ReduceLROnPlateau(o, factor=1.0), "factor must be below 1"),
+        (lambda o: optim.LinearWarmup(o, 2, then=optim.StepLR(sgd(), 1)), "the same optimizer"),
+    ],
+)
+def test_misuse_of_a_schedule_says_what_is_wrong(
+    call: Callable[[optim.Optimizer], Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(sgd())
