@@ -1,0 +1,28 @@
+"""The Tensors of a model by name, and files of them.
+
+Owns: the names under `proofgrad.nn.state`. No reader here runs code that a file brings.
+"""
+
+from __future__ import annotations
+
+from proofgrad.nn.state.archive import tar_extract, zip_extract
+from proofgrad.nn.state.checkpoint import torch_load
+from proofgrad.nn.state.files import FormatError
+from proofgrad.nn.state.model import get_parameters, get_state_dict, load_state_dict
+from proofgrad.nn.state.npz import npz_load, npz_save
+from proofgrad.nn.state.safe import safe_load, safe_load_metadata, safe_save
+
+__all__ = [
+    "FormatError",
+    "get_parameters",
+    "get_state_dict",
+    "load_state_dict",
+    "npz_load",
+    "npz_save",
+    "safe_load",
+    "safe_load_metadata",
+    "safe_save",
+    "tar_extract",
+    "torch_load",
+    "zip_extract",
+]

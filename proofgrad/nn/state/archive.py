@@ -1,0 +1,119 @@
+"""Files inside of zip and tar archives, as Tensors of bytes.
+
+Owns: reading archives that may be hostile: names that leave the folder, sizes that unpack to more
+than is wanted. Nothing is written to disk; links and folders are left out.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import struct
+import tarfile
+import zipfile
+import zlib
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import IO
+
+from proofgrad import Tensor, dtypes
+from proofgrad.nn.state.files import FormatError, Source, bytes_of, name_of, tensor_of
+
+LIMIT_BYTES = 1 << 34  # of what is unpacked from one archive, unless asked otherwise
+# What the readers of the standard library raise at broken archives; RuntimeError: encrypted files.
+_BROKEN = (
+    tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError,
+    OSError, ValueError, LookupError, OverflowError, RuntimeError,
+)  # fmt: skip
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
+
+
+def zip_extract(fn: Source, limit_bytes: int = LIMIT_BYTES) -> dict[str, Tensor]:
+    """The files of a zip archive by name. Those that are not compressed stay mapped.
+
+    Raises: FormatError for a broken archive, a name that leaves it, more than `limit_bytes`.
+    """
+    return {name: _flat(part) for name, part in zip_members(fn, limit_bytes).items()}
+
+
+def tar_extract(fn: Source, limit_bytes: int = LIMIT_BYTES) -> dict[str, Tensor]:
+    """The files of a tar archive, which may be compressed, by name.
+
+    Raises: FormatError for a broken archive, a name that leaves it, more than `limit_bytes`.
+    """
+    found: dict[str, Tensor] = {}
+    unpacked = 0
+    try:
+        with _opened(fn) as file, tarfile.open(fileobj=file, mode="r:*") as archive:
+            for member in archive:
+                check_name(member.name)
+                unpacked += max(0, member.size)
+                _check_limit(fn, unpacked, limit_bytes)
+                content = archive.extractfile(member) if member.isreg() else None
+                if content is not None:
+                    found[member.name] = _flat(memoryview(content.read()))
+    except (FormatError, FileNotFoundError):
+        raise
+    except _BROKEN as error:
+        raise FormatError(f"{name_of(fn)} is no tar archive that can be read: {error}") from None
+    return found
+
+
+def zip_members(fn: Source, limit_bytes: int = LIMIT_BYTES) -> dict[str, memoryview]:
+    """The bytes of each file of a zip archive. Raises: as zip_extract."""
+    data, found = bytes_of(fn), {}
+    try:
+        with _opened(fn) as file, zipfile.ZipFile(file) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            packed = [entry for entry in entries if entry.compress_type != zipfile.ZIP_STORED]
+            _check_limit(fn, sum(entry.file_size for entry in packed), limit_bytes)
+            for entry in entries:
+                check_name(entry.filename)
+                if entry.filename in found:
+                    raise FormatError(f"{name_of(fn)} has two files {entry.filename!r}")
+                found[entry.filename] = (
+                    memoryview(archive.read(entry)) if entry in packed else _stored(data, entry)
+                )
+    except FormatError:
+        raise
+    except _BROKEN as error:
+        raise FormatError(f"{name_of(fn)} is no zip archive that can be read: {error}") from None
+    return found
+
+
+def check_name(name: str) -> None:
+    """Raises: FormatError for a name that would lead out of the folder it is unpacked in."""
+    windows = PureWindowsPath(name)
+    outside = windows.drive or windows.root or ".." in PurePosixPath(name.replace("\\", "/")).parts
+    if outside or "\0" in name or not name:
+        raise FormatError(f"an archive has a file {name!r}, a name that leaves the archive")
+
+
+def _stored(data: memoryview, entry: zipfile.ZipInfo) -> memoryview:
+    """The bytes of a file that is not compressed; its header says how far on they start."""
+    start = entry.header_offset
+    mark, name_size, extra_size = _LOCAL_HEADER.unpack_from(data, start)
+    begin = start + _LOCAL_HEADER.size + name_size + extra_size
+    end = begin + entry.file_size
+    if mark != b"PK\3\4" or entry.compress_size != entry.file_size or end > len(data):
+        raise FormatError(f"a zip archive says wrongly where {entry.filename!r} is")
+    if entry.flag_bits & 1:
+        raise FormatError(f"the file {entry.filename!r} of a zip archive is encrypted")
+    return data[begin:end]
+
+
+def _opened(fn: Source) -> IO[bytes]:
+    if isinstance(fn, Tensor):
+        return io.BytesIO(bytes(bytes_of(fn)))
+    return open(fn, "rb")
+
+
+def _check_limit(fn: Source, size: int, limit_bytes: int) -> None:
+    if size > limit_bytes:
+        raise FormatError(
+            f"{name_of(fn)} unpacks to {size:,} bytes or more, and the limit is {limit_bytes:,};"
+            " give limit_bytes= if that is meant"
+        )
+
+
+def _flat(data: memoryview) -> Tensor:
+    return tensor_of(data, dtypes.uint8, (len(data),))

@@ -1,0 +1,51 @@
+"""npz files: arrays of numpy by name.
+
+Owns: loading without pickles, saving. Types that numpy lacks are refused.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+
+from proofgrad import DtypeError, Tensor
+from proofgrad.nn.state.archive import LIMIT_BYTES
+from proofgrad.nn.state.files import FormatError, replacing
+
+
+def npz_load(
+    fn: str | os.PathLike[str], device: str | None = None, limit_bytes: int = LIMIT_BYTES
+) -> dict[str, Tensor]:
+    """The arrays of an npz file by name.
+
+    Raises: FormatError for a broken file, pickled objects, or more than `limit_bytes`.
+    """
+    import numpy
+
+    try:
+        with zipfile.ZipFile(fn) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+        if size > limit_bytes:
+            raise FormatError(f"{fn} unpacks to {size:,} bytes; the limit is {limit_bytes:,}")
+        with numpy.load(fn, allow_pickle=False) as arrays:
+            return {name: Tensor(arrays[name], device) for name in arrays.files}
+    except (zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
+        if isinstance(error, (FileNotFoundError, FormatError, DtypeError)):
+            raise
+        raise FormatError(f"{fn} is no npz file of numbers: {error}") from None
+
+
+def npz_save(tensors: Mapping[str, Tensor], fn: str | os.PathLike[str]) -> None:
+    """Write the Tensors to an npz file, which replaces one that is there in one step.
+
+    Raises: DtypeError for types that numpy lacks: bfloat16, fp8.
+    """
+    import numpy
+
+    for name, tensor in tensors.items():
+        if tensor.dtype.is_float and not hasattr(numpy, tensor.dtype.name):
+            raise DtypeError(f"cannot save {name!r}: npz has no {tensor.dtype}; use safe_save")
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    with replacing(fn) as aside, open(aside, "wb") as file:
+        numpy.savez(file, **arrays)

@@ -1,0 +1,153 @@
+"""safetensors files: a header of names, types, shapes and places, then the bytes.
+
+Owns: the types of the format, loading by memory map, saving. Does not own: the check of headers,
+which the `safetensors` package does (offsets that overlap, leave holes or end, sizes that do not
+fit, unknown types, bytes left over). Format: https://github.com/huggingface/safetensors
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from proofgrad import DtypeError, Tensor, dtypes
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.nn.state.files import (
+    FormatError,
+    Source,
+    bytes_of,
+    name_of,
+    raw_bytes,
+    replacing,
+    tensor_of,
+)
+
+# The format's name of each type, ours, and the one that the package takes.
+_TYPES = (
+    ("BOOL", "bool", "bool"),
+    ("I8", "int8", "int8"),
+    ("U8", "uint8", "uint8"),
+    ("I16", "int16", "int16"),
+    ("U16", "uint16", "uint16"),
+    ("I32", "int32", "int32"),
+    ("U32", "uint32", "uint32"),
+    ("I64", "int64", "int64"),
+    ("U64", "uint64", "uint64"),
+    ("F8_E4M3", "fp8e4m3", "float8_e4m3fn"),
+    ("F8_E5M2", "fp8e5m2", "float8_e5m2"),
+    ("F16", "float16", "float16"),
+    ("BF16", "bfloat16", "bfloat16"),
+    ("F32", "float32", "float32"),
+    ("F64", "float64", "float64"),
+)
+
+
+def safe_load(fn: Source, device: str | None = None) -> dict[str, Tensor]:
+    """The Tensors of a safetensors file, or of its bytes, by name.
+
+    The file is mapped: a Tensor is read when it is first computed.
+
+    Raises: FormatError for a file that is not well formed, DtypeError for a type not known here.
+
+    Example:
+        load_state_dict(model, safe_load("model.safetensors"))
+    """
+    data, start, header = _parsed(fn)
+    body = data[start:]
+    return {
+        name: tensor_of(
+            body[slice(*entry["data_offsets"])],
+            _dtype(name, entry["dtype"]),
+            tuple(entry["shape"]),
+            device,
+        )
+        for name, entry in header.items()
+        if name != "__metadata__"
+    }
+
+
+def safe_load_metadata(fn: Source) -> tuple[Tensor, int, dict[str, Any]]:
+    """The file as uint8, where its data starts, and its header, with "__metadata__" if there is.
+
+    Raises: FormatError.
+    """
+    data, start, header = _parsed(fn)
+    return tensor_of(data, dtypes.uint8, (len(data),)), start, header
+
+
+def safe_save(
+    tensors: Mapping[str, Tensor],
+    fn: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """Write the Tensors to a safetensors file, which replaces one that is there in one step.
+
+    Raises: DtypeError for a type that the format lacks, TypeError for metadata that is not text.
+
+    Example:
+        safe_save(get_state_dict(model), "model.safetensors", metadata={"epoch": "3"})
+    """
+    import numpy
+    import safetensors
+
+    for key, value in (metadata or {}).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"metadata is text by text, not {key!r}: {value!r}")
+    if tensors:
+        Tensor.realize(*tensors.values())
+    specs, held = {}, []
+    for name, tensor in tensors.items():
+        raw = numpy.frombuffer(raw_bytes(tensor) or b"\0", numpy.uint8)
+        held.append(raw)
+        specs[name] = safetensors.TensorSpec(
+            dtype=_package_name(name, tensor.dtype),
+            shape=tensor.shape,
+            data_ptr=raw.ctypes.data,
+            data_len=tensor.nbytes(),
+        )
+    with replacing(fn) as aside:
+        safetensors.serialize_file(specs, aside, metadata=dict(metadata) if metadata else None)
+
+
+def _parsed(fn: Source) -> tuple[memoryview, int, dict[str, Any]]:
+    """The bytes, where the data starts, the header, all of which the package found well formed."""
+    import safetensors
+
+    data = bytes_of(fn)
+    try:
+        if isinstance(fn, Tensor):
+            safetensors.deserialize(bytes(data))  # type: ignore[no-untyped-call]
+        else:
+            with safetensors.safe_open(fn, "np"):
+                pass
+    except safetensors.SafetensorError as error:
+        raise FormatError(f"{name_of(fn)} is no safetensors file: {error}") from None
+    size = int.from_bytes(data[:8], "little")
+    return data, 8 + size, json.loads(bytes(data[8 : 8 + size]), object_pairs_hook=_unique)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises: FormatError for one that has a key twice, which JSON lets pass."""
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise FormatError(f"the header of a safetensors file names {twice} twice")
+    return result
+
+
+def _dtype(name: str, code: str) -> DType:
+    ours = {format_name: our_name for format_name, our_name, _ in _TYPES}.get(code)
+    found = getattr(dtypes, ours, None) if ours is not None else None
+    if not isinstance(found, DType):
+        raise DtypeError(f"the Tensor {name!r} has the type {code}, which proofgrad lacks")
+    return found
+
+
+def _package_name(name: str, dtype: DType) -> str:
+    for _, ours, package_name in _TYPES:
+        if ours == dtype.name:
+            return package_name
+    raise DtypeError(f"cannot save {name!r}: safetensors has no {dtype}; cast it first")
