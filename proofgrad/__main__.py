@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     rules = commands.add_parser("rules", help="list the rule sets, or the rules of one set")
     rules.add_argument("ruleset", nargs="?", help="a set, such as algebra")
     rules.add_argument("--stats", action="store_true", help="count rules, proofs and their time")
+    rules.add_argument("--code", action="store_true", help="print the code made from index rules")
     explain = commands.add_parser(
         "explain", help="show which rules fire on a term, and their proof"
     )
@@ -56,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(commands.stages())
             case "rules" if asked.stats:
                 print(commands.rule_statistics(asked.ruleset))
+            case "rules" if asked.code:
+                print(commands.rule_code(asked.ruleset))
             case "rules":
                 print(commands.rules(asked.ruleset))
             case "explain":

@@ -57,6 +57,25 @@ def rules(ruleset: str | None) -> str:
     return "\n".join([rule.text.strip() for rule in found.rules])
 
 
+def rule_code(ruleset: str | None) -> str:
+    """The Python made from rules about sums of index terms: of all, or of one set."""
+    from proofgrad.core.compile.stages import RuleSets
+    from proofgrad.core.rewrite.division_bounds import DIVISIONS, bounds_code
+    from proofgrad.core.rewrite.index_code import index_code
+    from proofgrad.rules.library import load_library
+    from proofgrad.rules.pipeline import BOUNDS, KERNEL_STAGES
+
+    library = load_library()
+    if ruleset == BOUNDS:
+        return "\n".join([bounds_code(kind, library[BOUNDS].rules) for kind in DIVISIONS])
+    stage = next(stage.step for stage in KERNEL_STAGES if isinstance(stage.step, RuleSets))
+    if ruleset is not None and ruleset not in stage.names:
+        names = ", ".join([*stage.names, BOUNDS])
+        raise ValueError(f"no code is made from {ruleset!r}; there is code of {names}")
+    names = stage.names if ruleset is None else (ruleset,)
+    return index_code([rule for name in names for rule in library[name].rules]).text
+
+
 def rule_statistics(ruleset: str | None) -> str:
     """Of each set, or of one: rules, proofs, how and how long they took, from the ledgers."""
     from proofgrad.rules.evidence import statistics

@@ -11,22 +11,29 @@ caught here: an endless rewrite raises RewriteError and names the rules.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Sequence
 
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.rewrite.forms import MOST_TERMS, Sum, add, scale
+from proofgrad.core.rewrite.index_terms import (
+    IndexProgram,
+    IndexTerms,
+    index_program,
+)
 from proofgrad.core.rewrite.journal import Journal
-from proofgrad.core.rewrite.match import Candidates, Matcher, RuleSet, key_of
+from proofgrad.core.rewrite.match import Candidates, Joined, Matcher, RuleSet, key_of
 from proofgrad.core.rewrite.scope import CONSTANT_OPS, scalar_of
-from proofgrad.core.rewrite.sums import Sums, is_linear_law
 
 # An endless rewrite is noticed after this many applications, plus so many for each node given.
 FREE_APPLICATIONS = 20_000
 APPLICATIONS_PER_NODE = 1_000
 REMEMBERED_RULES = 8
 LEAVES = frozenset({Ops.CONST, Ops.PARAM})  # no rule has them on its left side
+LINEAR_OPS = frozenset({Ops.ADD, Ops.MUL, Ops.NEG})
+SUM_OPS = LINEAR_OPS | {Ops.CONST, Ops.FLOORDIV, Ops.MOD}
 SHOWN_CHARACTERS = 2_000
 
 
@@ -46,50 +53,12 @@ class NotDifferentiable(ValueError):
     """An operation with no COTANGENT rule."""
 
 
-Step = Callable[[UOp, tuple[UOp, ...]], UOp]
-Parts = Callable[[UOp], Iterable[UOp]]
-
-
-def settle(root: UOp, step: Step, normal: dict[UOp, UOp], parts: Parts = attrgetter("src")) -> UOp:
-    """The normal form of `root`, sources first; `normal` remembers all that were found.
-
-    `step(node, normal parts)` gives the node to go on with, or `node` itself if it is normal.
-    `parts` says what is brought to its normal form before a node is: its sources, if not given.
-    Raises: EndlessRewriteError if a node comes up below its own replacement.
-    """
-    becomes: dict[UOp, UOp] = {}
-    stack = [root]
-    while stack:
-        node = stack[-1]
-        if node in normal:
-            stack.pop()
-            continue
-        following = becomes.get(node)
-        if following is not None:
-            if following not in normal:
-                raise EndlessRewriteError(node)
-            normal[node] = normal[following]
-            stack.pop()
-            continue
-        needed = parts(node)
-        sources = [normal.get(source) for source in needed]
-        if None in sources:
-            stack.extend([source for source in needed if source not in normal][::-1])
-            continue
-        following = step(node, tuple(sources))  # type: ignore[arg-type]
-        if following is node:
-            normal[node] = node
-            stack.pop()
-        else:
-            becomes[node] = following
-            stack.append(following)
-    return normal[root]
-
-
 class Rewriter:
     """Rewrites graphs to their normal form under `rulesets`; earlier sets and rules come first.
 
     Normal forms are remembered, so one rewriter may be asked for many graphs of one compilation.
+    Where the sets state the laws of sums, index terms that are sums, or sums divided by numbers,
+    are rewritten as sums (index_terms.py) and written as terms where another node reads them.
     """
 
     def __init__(
@@ -98,50 +67,180 @@ class Rewriter:
         self._rulesets = tuple(rulesets)
         self._facts = facts
         self._journal = Journal() if journal is None else journal
-        self._normal: dict[UOp, UOp] = {}
-        self._candidates: Candidates = rulesets[0].joined(self._rulesets) if rulesets else {}
-        self._collector = _collector(self._rulesets)
-        self._sums = None if self._collector is None else Sums(facts)
-        self._parts: Parts = attrgetter("src") if self._sums is None else self._sums.parts
+        self._settled: dict[UOp, UOp | Sum] = {}  # normal forms; those of scalar index terms: sums
+        self._normal: dict[UOp, UOp] = {}  # normal forms as terms, where they were asked for
+        joined = self._rulesets[0].joined(self._rulesets) if rulesets else Joined()
+        self._candidates: Candidates = joined.candidates
+        self._program = _program_of(joined, self._rulesets)
+        self._index = self._index_terms()
+        self._sum_ops = SUM_OPS if self._index is not None else frozenset()
         self._last_rules: deque[str] = deque(maxlen=REMEMBERED_RULES)
         self._applications = 0
         self._root: UOp | None = None
+
+    def _index_terms(self) -> IndexTerms | None:
+        if self._program is None:
+            return None
+        observe = self._journal.observe
+        return IndexTerms(
+            self._program, self._rulesets, self._facts, self._note, observe, self._form_of
+        )
 
     def rewrite(self, root: UOp) -> UOp:
         """The normal form of `root`. Raises: RewriteError if the rules do not end."""
         self._applications = 0
         self._root = root
         try:
-            return settle(root, self._step, self._normal, self._parts)
+            self._settle(root)
+            return self._normal_of(root)
         except EndlessRewriteError as error:
             raise self._endless(error.node) from None
+        except RecursionError:
+            raise self._endless(root) from None
+
+    # -- the walk -----------------------------------------------------------------------------------
+
+    def _settle(self, root: UOp) -> None:
+        """Find the normal form of `root`, sources first, without recursion.
+
+        Raises: EndlessRewriteError if a node comes up below its own replacement.
+        """
+        settled, sum_ops = self._settled, self._sum_ops
+        becomes: dict[UOp, UOp] = {}
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if node in settled:
+                stack.pop()
+                continue
+            if node in becomes:
+                self._follow(node, becomes[node])
+                stack.pop()
+                continue
+            if node.op in sum_ops and node.dtype is dtypes.index and not node.shape:
+                missing = self._add_sum(node)
+                if missing is not None:
+                    stack.extend(missing)
+                    continue
+            sources = node.src
+            missing = [s for s in sources if s not in settled]
+            if missing:
+                stack.extend(missing[::-1])
+                continue
+            following = self._step(node, tuple([self._normal_of(s) for s in sources]))
+            if following is node:
+                self._keep(node)
+                stack.pop()
+            else:
+                becomes[node] = following
+                stack.append(following)
+
+    def _add_sum(self, node: UOp) -> Sequence[UOp] | None:
+        """Settle a sum, or a sum divided by a number; gives the sources to settle before.
+
+        None: it is neither, or too long to be kept as a sum.
+        """
+        settled, op, src = self._settled, node.op, node.src
+        if op is Ops.CONST:
+            settled[node] = {}, node.arg
+            return ()
+        term = src[0]
+        form = settled.get(term)
+        if op is Ops.ADD:
+            other = settled.get(src[1])
+            if form is None or other is None:
+                return [s for s in (src[1], term) if s not in settled]
+            if len(form[0]) + len(other[0]) > MOST_TERMS:
+                return None
+            settled[node] = add(form, other)
+            return ()
+        if op is Ops.NEG:
+            if form is None:
+                return src
+            settled[node] = scale(form, -1)
+            return ()
+        number = src[1]
+        if number.op is not Ops.CONST:
+            if op is not Ops.MUL or term.op is not Ops.CONST:
+                return None
+            term, number = number, term
+            form = settled.get(term)
+        if form is None:
+            return (term,)
+        assert self._index is not None
+        if op is Ops.MUL:
+            settled[node] = scale(form, number.arg)
+        elif op is Ops.FLOORDIV:
+            settled[node] = self._index.quotient(form, number.arg)
+        else:
+            settled[node] = self._index.remainder(form, number.arg)
+        return ()
+
+    def _keep(self, node: UOp) -> None:
+        """`node` is its own normal form."""
+        self._normal[node] = node
+        if self._index is None or node.dtype is not dtypes.index or node.shape:
+            self._settled[node] = node
+        else:
+            self._settled[node] = {self._facts.forms.wrapped(node): 1}, 0
+
+    def _follow(self, node: UOp, following: UOp) -> None:
+        """`node` has the normal form of what it has become."""
+        found = self._settled.get(following)
+        if found is None:
+            raise EndlessRewriteError(node)
+        self._settled[node] = found
+
+    def _normal_of(self, node: UOp) -> UOp:
+        """The normal form of a node that is settled, as a term."""
+        found = self._normal.get(node)
+        if found is None:
+            settled = self._settled[node]
+            found = settled if isinstance(settled, UOp) else self._written(node, settled)
+            self._normal[node] = found
+        return found
+
+    def _written(self, node: UOp, form: Sum) -> UOp:
+        """The normal form of a sum that is settled, as a term."""
+        assert self._index is not None and self._program is not None
+        whole = self._index.whole(form)
+        found = self._facts.forms.written(whole)
+        if found is not node:
+            if node.op in LINEAR_OPS:
+                self._note(*self._program.collector)
+                if self._journal.observe is not None:
+                    self._journal.observe(self._program.collector[0], node, found)
+            self._settled[found] = whole
+            self._normal[found] = found
+        return found
+
+    def _form_of(self, node: UOp) -> Sum:
+        """The normal form of an index term, as a sum."""
+        self._settle(node)
+        found = self._settled[node]
+        assert not isinstance(found, UOp)
+        return found
 
     def _step(self, node: UOp, sources: tuple[UOp, ...]) -> UOp:
-        """`node` over its normal parts, in canonical order; if it is that already, one rule."""
-        op, sums = node.op, self._sums
+        """`node` over its normal sources, in canonical order; if it is that already, one rule."""
+        op = node.op
         if op in LEAVES:
             return node
-        if op is Ops.ADD and sums is not None and node in sums:
-            tidy = sums.tidy(node, sources)
-            if tidy is not node:
-                self._note(*self._collector, node, tidy)  # type: ignore[misc]
-                return tidy
-            return self._first_rule(node, True)
         if op in COMMUTATIVE and not self._in_order(sources):
             sources = sources[::-1]
         elif op in (Ops.REDUCE, Ops.ACCUMULATOR):
             sources = (sources[0], *[s for s in sources[1:] if s.op is not Ops.CONST])
         if sources != node.src:
             return UOp(node.op, node.dtype, sources, node.arg)
-        return self._first_rule(node, False)
+        return self._first_rule(node)
 
-    def _first_rule(self, node: UOp, is_tidy: bool) -> UOp:
+    def _first_rule(self, node: UOp) -> UOp:
         """What the first rule that fires makes of `node`; `node` itself if none does."""
         key = key_of(node)
-        candidates = self._candidates.get((key, is_tidy))
+        candidates = self._candidates.get(key)
         if candidates is None:
-            candidates = self._find_candidates(node, is_tidy)
-            self._candidates[(key, is_tidy)] = candidates
+            candidates = tuple([(m, s.proven) for s in self._rulesets for m in s.candidates(node)])
+            self._candidates[key] = candidates
         facts = self._facts
         for matcher, proven in candidates:
             result = matcher.apply(node, facts)
@@ -149,11 +248,6 @@ class Rewriter:
                 self._count(matcher, proven, node, result)
                 return result
         return node
-
-    def _find_candidates(self, node: UOp, is_tidy: bool) -> tuple[tuple[Matcher, bool], ...]:
-        """The rules for nodes like `node`, in order; linear laws change nothing about a tidy sum."""
-        found = [(m, s.proven) for s in self._rulesets for m in s.candidates(node)]
-        return tuple([(m, p) for m, p in found if not (is_tidy and is_linear_law(m.rule))])
 
     def _in_order(self, sources: tuple[UOp, ...]) -> bool:
         """Constants stand right; other operands in the one stable order of nodes."""
@@ -172,18 +266,18 @@ class Rewriter:
                 f"rule {name} made {result.dtype} of shape {result.shape} out of {node.dtype} of"
                 f" shape {node.shape}, at node\n{_excerpt(node)}"
             )
-        self._note(name, proven, node, result)
-
-    def _note(self, name: str, proven: bool, node: UOp, result: UOp) -> None:
-        self._journal.record(name, proven)
+        self._note(name, proven)
         if self._journal.observe is not None:
             self._journal.observe(name, node, result)
+
+    def _note(self, name: str, proven: bool) -> None:
+        self._journal.record(name, proven)
         self._last_rules.append(name)
         self._applications += 1
         if not self._applications % FREE_APPLICATIONS and self._root is not None:
             allowed = FREE_APPLICATIONS + APPLICATIONS_PER_NODE * len(self._root.toposort())
             if self._applications >= allowed:
-                raise self._endless(node)
+                raise self._endless(self._root)
 
     def _endless(self, node: UOp) -> RewriteError:
         rules = ", ".join(self._last_rules)
@@ -193,12 +287,13 @@ class Rewriter:
         )
 
 
-def _collector(rulesets: Sequence[RuleSet]) -> tuple[str, bool] | None:
-    """The name of the rule that collects sums, and whether it has evidence; None: not among them."""
-    for rules in rulesets:
-        if rules.collector is not None:
-            return rules.collector, rules.proven
-    return None
+def _program_of(joined: Joined, rulesets: tuple[RuleSet, ...]) -> IndexProgram | None:
+    """The program for index terms of rule sets, made when they are first used."""
+    if not joined.has_index:
+        joined.index = index_program(rulesets)
+        joined.has_index = True
+    program: IndexProgram | None = joined.index
+    return program
 
 
 def _is_constant(node: UOp) -> bool:

@@ -7,16 +7,16 @@ already known. Does not own: how operations bound their values (rules/bounds.rul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.forms import Forms
 from proofgrad.core.rewrite.functions import EXPONENT_BITS
-from proofgrad.core.rewrite.linear import Linear, linear_form
 from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.rewrite.order import OrderKey, StableOrder
 from proofgrad.core.rewrite.scope import SPREAD
+from proofgrad.core.rewrite.view_check import Views
 
 Interval = tuple[int | None, int | None]
 MOST_STEPS = 64  # of a search for a reason why a value is finite
@@ -35,31 +35,17 @@ class Facts:
         self._rules = bounds
         self._intervals: dict[UOp, Interval] = {}
         self._loops: dict[UOp, frozenset[UOp]] = {}
-        self._forms: dict[UOp, Linear | None] = {}
-        self._view_results: dict[Any, dict[tuple[Any, ...], tuple[Any, ...] | None]] = {}
         self.order = StableOrder()
         self.order_key: Callable[[UOp], OrderKey] = self.order.key
+        self.division_bounds = bounds.division_bounds
+        self.forms = Forms(self)
+        self.views = Views(self.forms)
 
     def in_order(self, first: UOp, second: UOp) -> bool:
         """Whether `first` may stand before `second` in the one stable order of nodes."""
         if first.op is not second.op:
             return first.op < second.op
         return self.order_key(first) <= self.order_key(second)
-
-    def form(self, node: UOp) -> Linear | None:
-        """The linear form of `node`, found once; None if it has none."""
-        forms = self._forms
-        if node in forms:
-            return forms[node]
-        form = forms[node] = linear_form(node)
-        return form
-
-    def view_results(self, search: Any) -> dict[tuple[Any, ...], tuple[Any, ...] | None]:
-        """What a search of a view has found before, by what it was given."""
-        known = self._view_results.get(search)
-        if known is None:
-            known = self._view_results[search] = {}
-        return known
 
     # -- bounds ---------------------------------------------------------------------------------
 

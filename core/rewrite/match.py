@@ -11,12 +11,14 @@ same lanes and the same shape, and a constant is then one that repeats in every 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core.ir.dtypes import DType, dtype_named
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.division_bounds import DivisionBounds, division_bounds
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES
 from proofgrad.core.rewrite.patterns import (
     PatternCompiler,
@@ -58,7 +60,7 @@ class RuleSet:
         self.proven = proven
         self._given = rules
         self._candidates: dict[Key, tuple[Matcher, ...]] = {}
-        self._joined: dict[tuple[RuleSet, ...], Candidates] = {}
+        self._joined: dict[tuple[RuleSet, ...], Joined] = {}
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
@@ -73,11 +75,9 @@ class RuleSet:
         return _PatternsByOp(self.rules)
 
     @cached_property
-    def collector(self) -> str | None:
-        """The full name of the rule that collects like terms of sums, if it is in the set."""
-        from proofgrad.core.rewrite.sums import is_collector  # which needs Facts, and they this
-
-        return next((rule.full_name for rule in self.rules if is_collector(rule)), None)
+    def division_bounds(self) -> dict[Ops, DivisionBounds]:
+        """What the BOUNDS rules of the set say of sums divided by numbers."""
+        return division_bounds(self.rules)
 
     def candidates(self, node: UOp) -> tuple[Matcher, ...]:
         """Matchers that may match a node with the op, type and source ops of `node`, in order."""
@@ -89,9 +89,18 @@ class RuleSet:
             self._candidates[key] = found
         return found
 
-    def joined(self, rulesets: tuple[RuleSet, ...]) -> Candidates:
-        """The memory of candidates that all rewriters over `rulesets`, which hold this, share."""
-        return self._joined.setdefault(rulesets, {})
+    def joined(self, rulesets: tuple[RuleSet, ...]) -> Joined:
+        """The memory that all rewriters over `rulesets`, which hold this, share."""
+        return self._joined.setdefault(rulesets, Joined())
+
+
+@dataclass(slots=True)
+class Joined:
+    """What is made of several rule sets once: candidates, and one program for index terms."""
+
+    candidates: Candidates = field(default_factory=dict)
+    index: Any = None
+    has_index: bool = False
 
 
 def key_of(node: UOp) -> Key:

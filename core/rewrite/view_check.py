@@ -1,71 +1,189 @@
 """Views in use: the names that a search gives are bound only if its contract holds here and now.
 
-Owns: compiling a view of a rule, the check of a contract by comparing linear forms. Does not own:
-contracts (views.py), searches (searches.py), linear forms (linear.py).
+Owns: the check of a contract, which is Python made from the contract's data; memory of what a
+search found; views of rules that match terms. Does not own: contracts (views.py), searches
+(searches.py), sums (forms.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
-from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite.linear import Linear, number
+from proofgrad.core.rewrite.forms import Atom, Forms, Sum
 from proofgrad.core.rewrite.rule import Apply, Calc, Const, Expr, Lit, Name, Node, Num, Var, View
 from proofgrad.core.rewrite.scope import FACTS, Env, Scope
 from proofgrad.core.rewrite.searches import SEARCHES
 from proofgrad.core.rewrite.terms import compile_expr, compile_term
 from proofgrad.core.rewrite.views import CONTRACTS, TERM, Contract
 
-if TYPE_CHECKING:
-    from proofgrad.core.rewrite.facts import Facts
-
 ViewUse = Callable[[Env], bool]
-Form = Callable[[dict[str, Any], "Facts"], "Linear | None"]
-Claims = tuple[tuple[Form, Form], ...]
+Check = Callable[..., bool]
+CheckedSearch = Callable[..., "tuple[Any, ...] | None"]
+DIVISIONS = {"//": Ops.FLOORDIV, "%": Ops.MOD}
+_UNKNOWN: Any = object()
+
+
+class Views:
+    """Searches that are checked, with memory: what was found for the same inputs."""
+
+    def __init__(self, forms: Forms) -> None:
+        self._forms = forms
+        self._uses: dict[str, CheckedSearch] = {}
+
+    def use(self, name: str) -> CheckedSearch:
+        """A function of the inputs that gives the outputs, None where the contract does not hold."""
+        found = self._uses.get(name)
+        if found is None:
+            found = self._uses[name] = self._made(name)
+        return found
+
+    def _made(self, name: str) -> CheckedSearch:
+        forms, search, check = self._forms, SEARCHES[name], check_of(name)
+        memory: dict[tuple[Any, ...], tuple[Any, ...] | None] = {}
+
+        def checked(*given: Any) -> tuple[Any, ...] | None:
+            found = memory.get(given, _UNKNOWN)
+            if found is _UNKNOWN:
+                found = search(*given, forms)
+                if found is not None and not check(forms, *given, *found):
+                    found = None
+                memory[given] = found
+            known: tuple[Any, ...] | None = found
+            return known
+
+        return checked
+
+
+# -- contracts -----------------------------------------------------------------------------------
+
+
+@cache
+def check_of(view: str) -> Check:
+    """Whether every claim of the contract of `view` is an identity of sums: (forms, names...)."""
+    namespace: dict[str, Any] = {"put": _put, "put_divided": _put_divided, **_OPS}
+    exec(compile(check_code(CONTRACTS[view]), f"<contract of {view}>", "exec"), namespace)  # noqa: S102
+    check: Check = namespace["check"]
+    return check
+
+
+_OPS = {op.name: op for op in DIVISIONS.values()}
+
+
+def check_code(contract: Contract) -> str:
+    """The check as Python: each side of a claim is taken apart into number * sum."""
+    names = [name for name, _ in (*contract.inputs, *contract.outputs)]
+    lines = [f"def check(forms, {', '.join(names)}):"]
+    sorts = dict((*contract.inputs, *contract.outputs))
+    for claim in contract.claims:
+        left, right = claim.args
+        parts = [*_parts(left, sorts), *[(f"-{k}", of) for k, of in _parts(right, sorts)]]
+        if all([of is None for _, of in parts]):
+            lines.append(f"    if {' + '.join([k for k, _ in parts])}: return False")
+            continue
+        lines.append("    terms, constant = {}, 0")
+        for factor, of in parts:
+            match of:
+                case None:
+                    lines.append(f"    constant += {factor}")
+                case Name(name):
+                    lines.append(f"    constant += put(terms, {name}, {factor})")
+                case Apply(function, (Name(name), divisor)):
+                    op, number = DIVISIONS[function].name, _number(divisor)
+                    lines.append(
+                        f"    constant += put_divided(forms, {op}, terms, {name}, {number}, {factor})"
+                    )
+        lines.append("    if constant or any(terms.values()): return False")
+    return "\n".join([*lines, "    return True\n"])
+
+
+Part = tuple[str, "Expr | None"]  # a number, and the sum, quotient or remainder that it multiplies
+
+
+def _parts(expr: Expr, sorts: dict[str, str]) -> list[Part]:
+    match expr:
+        case Num(value):
+            return [(f"({int(value)})", None)]
+        case Name(name):
+            return [("1", expr)] if sorts[name] == TERM else [(name, None)]
+        case Apply("+", (a, b)):
+            return [*_parts(a, sorts), *_parts(b, sorts)]
+        case Apply("*", (a, b)):
+            return [_product(f, g) for f in _parts(a, sorts) for g in _parts(b, sorts)]
+        case Apply("//" | "%", (Name(_), _)):
+            return [("1", expr)]
+        case _:
+            raise ValueError(f"no linear form of {expr!r}")
+
+
+def _product(first: Part, second: Part) -> Part:
+    (factor, of), (other_factor, other) = first, second
+    if of is not None and other is not None:
+        raise ValueError(f"{of!r} * {other!r} is not linear")
+    return f"{factor} * {other_factor}", of if other is None else other
+
+
+def _number(expr: Expr) -> str:
+    match expr:
+        case Num(value):
+            return str(int(value))
+        case Name(name):
+            return name
+        case Apply("*", (a, b)):
+            return f"{_number(a)} * {_number(b)}"
+        case _:
+            raise ValueError(f"{expr!r} is no divisor")
+
+
+def _put(terms: dict[Atom, int], form: Sum, factor: int) -> int:
+    """Add factor * form to `terms`; what it adds to the constant."""
+    for atom, coefficient in form[0].items():
+        terms[atom] = terms.get(atom, 0) + coefficient * factor
+    return form[1] * factor
+
+
+def _put_divided(
+    forms: Forms, op: Ops, terms: dict[Atom, int], form: Sum, number: int, factor: int
+) -> int:
+    """As `_put`, of form // number or form % number: an atom, but for x // 1, which is x."""
+    if op is Ops.FLOORDIV and number == 1:
+        return _put(terms, form, factor)
+    atom = forms.divided(op, form, number)
+    terms[atom] = terms.get(atom, 0) + factor
+    return 0
+
+
+# -- views of rules that match terms -------------------------------------------------------------
 
 
 def compile_view(view: View, scope: Scope) -> ViewUse:
     """A function that binds the outputs of `view`, and says whether its contract holds."""
-    contract, search = CONTRACTS[view.function], SEARCHES[view.function]
+    contract = CONTRACTS[view.function]
+    sorts = [sort for _, sort in contract.inputs]
     inputs = [
         _term_input(given, scope) if sort == TERM else _number_input(given, scope)
-        for given, (_, sort) in zip(view.inputs, contract.inputs, strict=True)
+        for given, sort in zip(view.inputs, sorts, strict=True)
     ]
     slots = _output_slots(view, contract, scope)
-    names = [name for name, _ in (*contract.inputs, *contract.outputs)]
-    claims = _compiled_claims(contract)
-
-    def find(given: tuple[Any, ...], facts: Facts) -> tuple[Any, ...] | None:
-        """Outputs that keep the contract."""
-        if None in given or not _about_index_terms(given):
-            return None
-        found = search(*given, facts)
-        if found is None or not _all_hold(claims, dict(zip(names, (*given, *found))), facts):
-            return None
-        return found
 
     def use(env: Env) -> bool:
-        given = tuple([read(env) for read in inputs])
-        known = env[FACTS].view_results(search)
-        if given in known:
-            found = known[given]
-        else:
-            found = known[given] = find(given, env[FACTS])
+        forms = env[FACTS].forms
+        given = []
+        for read, sort in zip(inputs, sorts):
+            value = read(env)
+            given.append(forms.read(value) if sort == TERM else value)
+        if None in given:
+            return False
+        found = env[FACTS].views.use(view.function)(*given)
         if found is None:
             return False
-        for slot, value in zip(slots, found):
-            env[slot] = value
+        for (slot, is_term), value in zip(slots, found):
+            env[slot] = forms.written(value) if is_term else value
         return True
 
     return use
-
-
-def _about_index_terms(values: tuple[Any, ...]) -> bool:
-    """Contracts are equations of mathematical integers: machine integers may wrap."""
-    return all([v.dtype is dtypes.index for v in values if isinstance(v, UOp)])
 
 
 def _term_input(given: Any, scope: Scope) -> Callable[[Env], Any]:
@@ -79,83 +197,11 @@ def _number_input(given: Any, scope: Scope) -> Callable[[Env], Any]:
     return compile_expr(Name(given.name) if isinstance(given, Const) else given, scope)
 
 
-def _output_slots(view: View, contract: Contract, scope: Scope) -> list[int]:
-    """One new slot an output; terms are found as variables, numbers as values."""
+def _output_slots(view: View, contract: Contract, scope: Scope) -> list[tuple[int, bool]]:
+    """One new slot an output, and whether it is a term; numbers are found as values."""
     slots = []
     for (name, _), (_, sort) in zip(view.outputs, contract.outputs, strict=True):
         slot = scope.new_slot()
         (scope.nodes if sort == TERM else scope.values)[name] = slot
-        slots.append(slot)
+        slots.append((slot, sort == TERM))
     return slots
-
-
-def holds(contract: Contract, values: dict[str, Any], facts: Facts) -> bool:
-    """Whether every claim is an identity of linear forms."""
-    return _all_hold(_compiled_claims(contract), values, facts)
-
-
-def _all_hold(claims: Claims, values: dict[str, Any], facts: Facts) -> bool:
-    for left_side, right_side in claims:
-        left, right = left_side(values, facts), right_side(values, facts)
-        if left is None or right is None:
-            return False
-        if left.constant != right.constant or left.terms != right.terms:
-            return False
-    return True
-
-
-def _compiled_claims(contract: Contract) -> Claims:
-    """Both sides of each claim as functions of the named values."""
-    sides = [[_form(side) for side in claim.args] for claim in contract.claims]
-    return tuple([(left, right) for left, right in sides])
-
-
-def _form(expr: Expr) -> Form:
-    """A function that gives the linear form of `expr`, None if it has none."""
-    match expr:
-        case Num(value):
-            fixed = number(int(value))
-            return lambda values, facts: fixed
-        case Name(name):
-            return lambda values, facts: _form_of_value(values[name], facts)
-        case Apply("+", (a, b)):
-            return _of_two(Linear.plus, _form(a), _form(b))
-        case Apply("*", (a, b)):
-            return _of_two(_product, _form(a), _form(b))
-        case Apply("%" | "//" as function, (Name(name), divisor)):
-            return _divided(function, name, _form(divisor))
-        case _:
-            raise ValueError(f"no linear form of {expr!r}")
-
-
-def _form_of_value(value: Any, facts: Facts) -> Linear | None:
-    return facts.form(value) if isinstance(value, UOp) else number(value)
-
-
-def _of_two(function: Callable[[Linear, Linear], Linear | None], first: Form, second: Form) -> Form:
-    def combine(values: dict[str, Any], facts: Facts) -> Linear | None:
-        a, b = first(values, facts), second(values, facts)
-        return None if a is None or b is None else function(a, b)
-
-    return combine
-
-
-def _divided(function: str, name: str, divisor: Form) -> Form:
-    """`x % c` and `x // c` are atoms, but for x // 1, which is x."""
-    op = Ops.MOD if function == "%" else Ops.FLOORDIV
-
-    def atom(values: dict[str, Any], facts: Facts) -> Linear | None:
-        by = divisor(values, facts)
-        if by is None or by.terms:
-            return None
-        if op is Ops.FLOORDIV and by.constant == 1:
-            return facts.form(values[name])
-        return Linear({UOp(op, dtypes.index, (values[name], UOp.index(by.constant))): 1}, 0)
-
-    return atom
-
-
-def _product(a: Linear, b: Linear) -> Linear | None:
-    if a.terms and b.terms:
-        return None
-    return b.scaled(a.constant) if not a.terms else a.scaled(b.constant)

@@ -1,0 +1,290 @@
+"""Sums of index terms as wholes: a constant and a number of times each of some atoms.
+
+Owns: sums as data, adding and scaling them, reading a term as a sum, writing one as a term, the
+interval of a sum. Does not own: which rules make a sum simpler (index_rules.py, searches.py).
+
+A sum is a pair (terms, constant): coefficients by atom, none of them 0. `Form` is a sum that is
+kept once, so that equal sums are one object. An atom is a quotient or a remainder of a sum by a
+number, or any other index term. Sums are mathematical integers: machine integers are not read.
+
+Adding and scaling are the compiled form of laws of the integers, which LAWS names; the engine works
+with sums only where rules of its sets state each of these laws (tests/test_forms.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+if TYPE_CHECKING:
+    from proofgrad.core.rewrite.facts import Facts
+
+MOST_TERMS = 256  # of a sum, and steps of a walk through one term; longer sums are left alone
+
+Bound = int | None
+
+
+class Atom:
+    """A summand: `form // number`, `form % number` (`kind` says which), or else the term `node`."""
+
+    __slots__ = ("form", "high", "kind", "low", "node", "number")
+    kind: Ops | None
+    form: Any  # a Form, where there is a kind
+    number: int
+    node: UOp | None  # written when it is first needed
+    low: Bound
+    high: Bound
+
+    def __init__(self, kind: Ops | None, form: Any, number: int, node: UOp | None) -> None:
+        self.kind = kind
+        self.form = form
+        self.number = number
+        self.node = node
+
+    @property
+    def op(self) -> Ops:
+        """The op of the term."""
+        if self.kind is not None:
+            return self.kind
+        assert self.node is not None
+        return self.node.op
+
+
+Sum = tuple[dict[Atom, int], int]  # what adding gives; treat it as frozen
+
+
+class Form(tuple):  # type: ignore[type-arg]
+    """A sum that is kept once: equal sums are the same object. Made by `Forms.kept` only."""
+
+    low: Bound
+    high: Bound
+    node: UOp | None
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+ZERO: Sum = ({}, 0)
+
+
+def add(first: Sum, second: Sum) -> Sum:
+    """first + second."""
+    terms, constant = first
+    others, other_constant = second
+    constant += other_constant
+    if not others:
+        return terms, constant
+    if not terms:
+        return others, constant
+    if len(others) > len(terms):
+        terms, others = others, terms
+    terms = terms.copy()
+    for atom, coefficient in others.items():
+        total = terms.get(atom, 0) + coefficient
+        if total:
+            terms[atom] = total
+        else:
+            del terms[atom]
+    return terms, constant
+
+
+def scale(form: Sum, factor: int) -> Sum:
+    """form * factor."""
+    if factor == 1:
+        return form
+    if not factor:
+        return ZERO
+    terms, constant = form
+    return {atom: coefficient * factor for atom, coefficient in terms.items()}, constant * factor
+
+
+def interval(form: Sum) -> tuple[Bound, Bound]:
+    """Bounds of a sum, from the bounds of its atoms."""
+    terms, constant = form
+    low: Bound = constant
+    high: Bound = constant
+    for atom, coefficient in terms.items():
+        if coefficient > 0:
+            least, most = atom.low, atom.high
+        else:
+            least, most = atom.high, atom.low
+        low = None if low is None or least is None else low + coefficient * least
+        high = None if high is None or most is None else high + coefficient * most
+    return low, high
+
+
+class Forms:
+    """The sums and atoms of one compilation. Facts never change, so many rewrites share them."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._kept: dict[Any, Form] = {}
+        self._divided: dict[tuple[Ops, Form, int], Atom] = {}
+        self._wrapped: dict[UOp, Atom] = {}
+        self._read: dict[UOp, Form] = {}
+        self._division_bounds = facts.division_bounds
+
+    # -- atoms and sums, kept once ----------------------------------------------------------------
+
+    def kept(self, form: Sum) -> Form:
+        """`form` as the one object that stands for it."""
+        if type(form) is Form:
+            return form
+        terms, constant = form
+        key = (constant, frozenset(terms.items())) if terms else constant
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = Form(form)
+            found.low, found.high = interval(form)
+            found.node = None
+        return found
+
+    def divided(self, kind: Ops, form: Sum, number: int) -> Atom:
+        """The atom `form // number` or `form % number`, not simplified."""
+        dividend = self.kept(form)
+        key = (kind, dividend, number)
+        found = self._divided.get(key)
+        if found is None:
+            found = self._divided[key] = Atom(kind, dividend, number, None)
+            bounds = self._division_bounds[kind](dividend.low, dividend.high, number)
+            found.low, found.high = bounds
+        return found
+
+    def wrapped(self, node: UOp) -> Atom:
+        """The atom that is the term `node`."""
+        found = self._wrapped.get(node)
+        if found is None:
+            found = self._wrapped[node] = Atom(None, None, 0, node)
+            found.low, found.high = self._facts.interval(node)
+        return found
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def read(self, node: UOp) -> Form | None:
+        """`node` as a sum; None if it is not a scalar index term."""
+        found = self._read.get(node)
+        if found is None and node.dtype is dtypes.index and not node.shape:
+            found = self._read_all(node)
+        return found
+
+    def _read_all(self, root: UOp) -> Form:
+        read, stack = self._read, [root]
+        while stack:
+            node = stack[-1]
+            dividends: list[UOp] = []
+            form = self._walk(node, dividends)
+            if dividends:
+                stack.extend(dividends)
+                continue
+            read[node] = self.kept(form)
+            stack.pop()
+        return read[root]
+
+    def _walk(self, root: UOp, unread: list[UOp]) -> Sum:
+        """The sum that `root` is; dividends that were not read before are added to `unread`."""
+        terms: dict[Atom, int] = {}
+        constant, stack = 0, [(root, 1)]
+        for _ in range(MOST_TERMS):
+            if not stack:
+                return {atom: factor for atom, factor in terms.items() if factor}, constant
+            node, factor = stack.pop()
+            op = node.op
+            if op is Ops.CONST:
+                constant += factor * node.arg
+            elif op is Ops.ADD:
+                first, second = node.src
+                stack.append((second, factor))
+                stack.append((first, factor))
+            elif op is Ops.NEG:
+                stack.append((node.src[0], -factor))
+            elif op is Ops.MUL and node.src[1].op is Ops.CONST:
+                stack.append((node.src[0], factor * node.src[1].arg))
+            elif op is Ops.MUL and node.src[0].op is Ops.CONST:
+                stack.append((node.src[1], factor * node.src[0].arg))
+            else:
+                atom = self._atom_of(node, unread)
+                terms[atom] = terms.get(atom, 0) + factor
+        unread.clear()
+        return {self.wrapped(root): 1}, 0
+
+    def _atom_of(self, node: UOp, unread: list[UOp]) -> Atom:
+        if node.op not in (Ops.FLOORDIV, Ops.MOD) or node.src[1].op is not Ops.CONST:
+            return self.wrapped(node)
+        dividend = self._read.get(node.src[0])
+        if dividend is not None:
+            return self.divided(node.op, dividend, node.src[1].arg)
+        unread.append(node.src[0])
+        return _UNREAD
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def written(self, form: Sum) -> UOp:
+        """The sum as a term: atoms in the one order of nodes, the constant last.
+
+        Operands stand as the engine puts them, and -x is a negation.
+        """
+        form = self.kept(form)
+        if form.node is None:
+            self._write_atoms(form)
+            form.node = self._write(form)
+            self._read[form.node] = form
+        return form.node
+
+    def _write_atoms(self, form: Form) -> None:
+        stack = [atom for atom in form[0] if atom.node is None]
+        while stack:
+            atom = stack[-1]
+            unwritten = [inner for inner in atom.form[0] if inner.node is None]
+            if unwritten:
+                stack.extend(unwritten)
+                continue
+            stack.pop()
+            if atom.node is None:
+                assert atom.kind is not None
+                divisor = UOp(Ops.CONST, dtypes.index, (), atom.number)
+                dividend = self.written(atom.form)
+                atom.node = UOp(atom.kind, dtypes.index, (dividend, divisor))
+
+    def _write(self, form: Form) -> UOp:
+        terms, constant = form
+        total: UOp | None = None
+        in_order = self._facts.in_order
+        for atom in sorted(terms, key=self._order) if len(terms) > 1 else terms:
+            term = _scaled(atom.node, terms[atom])
+            if total is None:
+                total = term
+            else:
+                pair = (total, term) if in_order(total, term) else (term, total)
+                total = UOp(Ops.ADD, dtypes.index, pair)
+        if total is None:
+            return UOp(Ops.CONST, dtypes.index, (), constant)
+        if constant:
+            number = UOp(Ops.CONST, dtypes.index, (), constant)
+            return UOp(Ops.ADD, dtypes.index, (total, number))
+        return total
+
+    def _order(self, atom: Atom) -> Any:
+        assert atom.node is not None
+        return self._facts.order_key(atom.node)
+
+
+_UNREAD = Atom(None, None, 0, None)  # stands for an atom of a walk that has to be made again
+
+
+def _scaled(node: UOp | None, coefficient: int) -> UOp:
+    assert node is not None
+    if coefficient == 1:
+        return node
+    if coefficient == -1:
+        return UOp(Ops.NEG, dtypes.index, (node,))
+    factor = UOp(Ops.CONST, dtypes.index, (), coefficient)
+    return UOp(Ops.MUL, dtypes.index, (node, factor))
+
+
+DivisionBounds = Callable[[Bound, Bound, int], tuple[Bound, Bound]]

@@ -1,0 +1,170 @@
+"""Normal forms of index terms: sums, and sums divided by numbers, under all rules about them.
+
+Owns: the functions made by index_code.py, in use; what they cannot say, which is matched as terms.
+Does not own: the text of the functions (index_code.py), other nodes (engine.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.expression_code import LIBRARY
+from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.rewrite.forms import Atom, Form, Sum, add, interval, scale
+from proofgrad.core.rewrite.index_code import LINEAR, index_code
+from proofgrad.core.rewrite.linear_laws import is_collector, missing_laws
+from proofgrad.core.rewrite.match import Matcher, RuleSet, key_of
+from proofgrad.core.rewrite.rule import Const, Lit, Node, Rule, Term
+
+Named = tuple[str, bool]  # the full name of a rule, and whether it has evidence
+
+
+def without(form: Sum, atom: Atom) -> Sum:
+    """`form` without its summand `atom`."""
+    terms = form[0].copy()
+    del terms[atom]
+    return terms, form[1]
+
+
+_NAMESPACE: dict[str, Any] = {
+    **LIBRARY, "add": add, "scale": scale, "interval": interval, "without": without,
+    "FLOORDIV": Ops.FLOORDIV, "MOD": Ops.MOD, "ADD": Ops.ADD,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOver:
+    """A rule that is matched as a term, and the ops of summands without which it does not match."""
+
+    rule: Rule
+    needed: frozenset[Ops]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexProgram:
+    """What rule sets say of index terms, compiled."""
+
+    text: str
+    make: Callable[..., Any]
+    tried: tuple[Named, ...]
+    left_over: dict[Ops, tuple[LeftOver, ...]]  # by the op of their left side; ADD: of sums
+    collector: Named
+
+
+def index_program(rulesets: Sequence[RuleSet]) -> IndexProgram | None:
+    """The program of `rulesets`; None if they do not state the laws of sums."""
+    rules = [rule for ruleset in rulesets for rule in ruleset.rules]
+    proven = {rule.full_name: s.proven for s in rulesets for rule in s.rules}
+    collector = next((rule.full_name for rule in rules if is_collector(rule)), None)
+    if collector is None or missing_laws(rules):
+        return None
+    code = index_code(rules)
+    namespace = dict(_NAMESPACE)
+    exec(compile(code.text, "<rules of index terms>", "exec"), namespace)  # noqa: S102
+    tried = tuple([(rule.full_name, proven[rule.full_name]) for rule in code.tried])
+    left_over: dict[Ops, tuple[LeftOver, ...]] = {}
+    for rule in code.left_over:
+        assert isinstance(rule.left, Node)
+        root = Ops.ADD if rule.left.op in LINEAR else Ops[rule.left.op]
+        term = rule.left if root is Ops.ADD else rule.left.src[0]
+        found = LeftOver(rule, frozenset(_ops_of_summands(term)))
+        left_over[root] = (*left_over.get(root, ()), found)
+    return IndexProgram(
+        code.text, namespace["make"], tried, left_over, (collector, proven[collector])
+    )
+
+
+def _ops_of_summands(term: Term) -> set[Ops]:
+    """Ops that a sum must have among its summands to look like `term`."""
+    if not isinstance(term, Node):
+        return set()
+    if term.op not in LINEAR:
+        return {Ops[term.op]}
+    if term.op == Ops.MUL.name and not any([isinstance(s, Const | Lit) for s in term.src]):
+        return {Ops.MUL}
+    return {op for source in term.src for op in _ops_of_summands(source)}
+
+
+class IndexTerms:
+    """The functions of an IndexProgram over the sums of one compilation.
+
+    `note(name, proven)` counts an application; `observe(name, before, after)` sees it, if given;
+    `form_of` gives the normal form of a term that a rule made.
+    """
+
+    def __init__(
+        self,
+        program: IndexProgram,
+        rulesets: Sequence[RuleSet],
+        facts: Facts,
+        note: Callable[[str, bool], None],
+        observe: Callable[[str, UOp, UOp], None] | None,
+        form_of: Callable[[UOp], Sum],
+    ) -> None:
+        self._facts = facts
+        self._forms = facts.forms
+        self._rulesets = rulesets
+        self._program = program
+        self._note = note
+        self._observe = observe
+        self._form_of = form_of
+        self._candidates: dict[Any, list[tuple[Matcher, bool]]] = {}
+        self.roots = program.left_over
+        tried = program.tried
+        self.quotient, self.remainder, self.whole = program.make(
+            facts.forms,
+            facts.views,
+            lambda k: note(*tried[k]),
+            None if observe is None else self._show,
+            set(),
+            self,
+        )
+
+    def _show(self, k: int, form: Form, op: Ops | None, number: int, after: Sum) -> None:
+        before = form if op is None else ({self._forms.divided(op, form, number): 1}, 0)
+        assert self._observe is not None
+        name, _ = self._program.tried[k]
+        self._observe(name, self._forms.written(before), self._forms.written(after))
+
+    # -- rules that are matched as terms ------------------------------------------------------------
+
+    def left_over_division(self, op: Ops, form: Form, atom: Atom) -> Sum:
+        """What the rules that are left over make of `form` divided by a number."""
+        alone = {atom: 1}, 0
+        return self._first_left_over(op, form, alone)
+
+    def left_over_whole(self, form: Form) -> Sum:
+        """What the rules that are left over make of a sum."""
+        return self._first_left_over(Ops.ADD, form, form)
+
+    def _first_left_over(self, op: Ops, form: Form, whole: Sum) -> Sum:
+        ops = {atom.op for atom in form[0]}
+        if not any([left.needed <= ops for left in self.roots.get(op, ())]):
+            return whole
+        node = self._forms.written(whole)
+        for matcher, proven in self._matchers(op, node):
+            result = matcher.apply(node, self._facts)
+            if result is not None and result is not node:
+                name = matcher.rule.full_name
+                self._note(name, proven)
+                if self._observe is not None:
+                    self._observe(name, node, result)
+                return self._form_of(result)
+        return whole
+
+    def _matchers(self, op: Ops, node: UOp) -> list[tuple[Matcher, bool]]:
+        key = key_of(node)
+        found = self._candidates.get(key)
+        if found is None:
+            rules = {left.rule.full_name for left in self.roots[op]}
+            found = self._candidates[key] = [
+                (matcher, ruleset.proven)
+                for ruleset in self._rulesets
+                for matcher in ruleset.candidates(node)
+                if matcher.rule.full_name in rules
+            ]
+        return found
