@@ -136,9 +136,11 @@ def test_wrong_indices_are_refused() -> None:
         t[0, 0, 0, 0]
     with pytest.raises(IndexError, match="one '...'"):
         t[..., ...]
-    with pytest.raises(IndexError, match="boolean mask"):
-        t[t > 3]
-    with pytest.raises(DtypeError, match="indices are integers"):
+    with pytest.raises(ShapeError, match=r"a mask of shape \(2,\) for axes of \(3,\)"):
+        t[0, Tensor([True, False])]
+    with pytest.raises(IndexError, match="a bool is no index"):
+        t[True]
+    with pytest.raises(DtypeError, match="indices are integers or bools"):
         t[Tensor([1.0])]
     with pytest.raises(TypeError, match="cannot be written"):
         t[0] = 1

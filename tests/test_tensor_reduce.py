@@ -115,3 +115,10 @@ def test_layernorm_gives_mean_zero_and_variance_one(machine: str) -> None:
     wide = x.astype(np.float64)
     expected = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
     assert_close(Tensor(x).layernorm(), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_small_float_over_an_axis_as_long_as_a_vector(dtype: str) -> None:
+    x = Tensor(np.arange(12, dtype=np.float32).reshape(3, 4)).cast(dtype).realize()
+    assert x.max(1).tolist() == [3, 7, 11]
+    assert x.sum(1, dtype=dtype).tolist() == [6, 22, 38]

@@ -47,7 +47,15 @@ def _loops_of(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
         if node.op is Ops.RESULT:
             register = node.src[0].src[0]
             running[register] = running[node]
+    for node in nodes:  # what reads a register runs where it is, even if it has no loop of its own
+        if node.op not in (Ops.RANGE, Ops.ACCUMULATOR, Ops.RESULT):
+            running[node] = frozenset().union(*[_loops_to_read(s, running) for s in node.src])
     return running
+
+
+def _loops_to_read(source: UOp, running: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
+    own = source.src[1:] if source.op is Ops.ACCUMULATOR else ()
+    return running[source].union(own)
 
 
 def _block_paths(nodes: list[UOp], loops: dict[UOp, frozenset[UOp]]) -> dict[UOp, Path]:

@@ -1,8 +1,9 @@
 """The state of a Tensor and the steps that every operation takes.
 
 Owns: the fields, wrapping of graph nodes, the check that devices agree. The classes of this folder
-stand on each other: base, movement, operands, elementwise, functions, reduce, indexing, creation,
-random, nnops, tensor. Each adds methods that use only those before it.
+stand on each other: base, movement, arrange, operands, elementwise, powers, functions, activations,
+reduce, joining, scan, take, indexing, scatter, sorting, creation, random, nnops, tensor. Each adds
+methods that use only those before it.
 """
 
 from __future__ import annotations

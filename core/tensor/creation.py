@@ -15,17 +15,17 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.base import TensorBase
 from proofgrad.core.tensor.device import canonical_device
 from proofgrad.core.tensor.errors import DtypeError
-from proofgrad.core.tensor.indexing import Indexing
 from proofgrad.core.tensor.movement import as_sizes, checked_shape, reshape_node
 from proofgrad.core.tensor.operands import Flag, Real, Scalar, Whole, constant_node
 from proofgrad.core.tensor.promotion import as_dtype, scalar_dtype
 from proofgrad.core.tensor.realize import host_buffer
+from proofgrad.core.tensor.sorting import Sorting
 from proofgrad.core.tensor.storage import flatten_nested, infer_dtype, pack
 
 _NUMPY_NAMES = {d.name: d for d in dtypes.all if d is not dtypes.bfloat16}
 
 
-class Creation(Indexing):
+class Creation(Sorting):
     """The constructor and the factories. `dtype` may be a name; `device` None is the default."""
 
     __slots__ = ()
@@ -86,7 +86,7 @@ class Creation(Indexing):
         inner = parts[0].shape
         if any(part.shape != inner for part in parts):
             raise ShapeError(f"a list of Tensors of different shapes: {[p.shape for p in parts]}")
-        whole: Creation = type(self).stack(*parts).reshape(shape + inner)  # type: ignore[attr-defined]
+        whole: Creation = type(self).stack(*parts).reshape(shape + inner)
         return whole.uop if dtype is None else whole.uop.cast(dtype)
 
     def _node_of_array(self, data: Any, dtype: DType | None) -> UOp:

@@ -1,26 +1,42 @@
-"""`tensor[...]`: ints, slices, None, Ellipsis, and integer Tensors or lists on one axis.
+"""`tensor[...]`: ints, slices, None, Ellipsis, integer Tensors or lists, boolean masks.
 
-Owns: what an index means. Does not own: boolean masks, whose result has a size that only the data
-know; they are refused with a hint.
+Owns: what an index means. Does not own: the choice of elements by integers in memory (take.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any, Self
 
-from proofgrad.core.ir.shapes import ShapeError, show
-from proofgrad.core.tensor.base import TensorBase, describe
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.shapes import ShapeError, row_major_strides, show
+from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.base import TensorBase, check_same_device, describe
 from proofgrad.core.tensor.errors import DtypeError
+from proofgrad.core.tensor.movement import broadcast_node, broadcast_shapes, resolve_axis
 from proofgrad.core.tensor.operands import Whole
-from proofgrad.core.tensor.reduce import Reduce
+from proofgrad.core.tensor.take import Take
 
 
-class Indexing(Reduce):
+class Indexing(Take):
     """Reading parts of a Tensor. As in torch, ints beside a Tensor or list move no axes."""
 
     __slots__ = ()
 
     def __getitem__(self, index: Any) -> Self:
+        """Parts of the Tensor.
+
+        Ints, slices with any step, None (a new axis) and `...` are views. Integer Tensors, lists and
+        arrays pick elements; several of them are broadcast together, and their axes stand where the
+        first one was, or in front if other axes lie between them. Negative positions count from the
+        end; a position in a Tensor that is out of range gives 0. A boolean mask needs its values: it
+        is computed at once, and the positions of its true elements are picked.
+
+        Example:
+            Tensor([[1, 2], [3, 4]])[:, 0]  # [1, 3]
+            Tensor([1, 5, 3])[[2, 0]]  # [3, 1]
+        """
         parts = self._full_index(index if isinstance(index, tuple) else (index,))
         result, axis = self, 0
         pending: list[tuple[int, Self]] = []
@@ -35,18 +51,14 @@ class Indexing(Reduce):
                 case _:
                     pending.append((axis, part))
                     axis += 1
-        if len(pending) > 1:
-            raise IndexError(
-                "only one Tensor or list is supported in an index; index twice instead"
-            )
-        for axis, positions in pending:
-            result = result._gather(axis, positions)
-        return result
+        return result._pick_by_tensors(pending)
 
     def _full_index(self, parts: tuple[Any, ...]) -> list[Any]:
-        """The index with Ellipsis spelt out and every axis mentioned."""
-        checked = [self._index_part(part) for part in parts]
-        used = sum(1 for part in checked if part is not None and part is not Ellipsis)
+        """The index with Ellipsis spelt out, masks as positions and every axis mentioned."""
+        checked: list[Any] = []
+        for part in parts:
+            checked += self._index_part(part, self._axes_used(checked))
+        used = self._axes_used(checked)
         if used > self.ndim:
             raise IndexError(f"{used} indices for {self.ndim} axes {show(self.shape)}")
         places = [k for k, part in enumerate(checked) if part is Ellipsis]
@@ -56,27 +68,54 @@ class Indexing(Reduce):
         fill = [slice(None)] * (self.ndim - used)
         return checked[:place] + fill + checked[place + 1 :]
 
-    def _index_part(self, part: Any) -> Any:
+    @staticmethod
+    def _axes_used(parts: Sequence[Any]) -> Whole:
+        return sum(1 for part in parts if part is not None and part is not Ellipsis)
+
+    def _index_part(self, part: Any, axis: Whole) -> list[Any]:
+        """One part, checked; a mask becomes a line of positions for each of its axes."""
         if part is None or part is Ellipsis or isinstance(part, slice):
-            return part
+            return [part]
         if isinstance(part, bool):
             raise IndexError("a bool is no index; use where, or an int")
         if isinstance(part, int):
-            return part
-        if isinstance(part, list) or (hasattr(part, "__array__") and hasattr(part, "dtype")):
-            part = part if isinstance(part, TensorBase) else self._as_tensor(part)
+            return [part]
+        if isinstance(part, (list, tuple)) or (
+            hasattr(part, "__array__") and hasattr(part, "dtype")
+        ):
+            part = part if isinstance(part, TensorBase) else self._as_index(part)
         if not isinstance(part, TensorBase):
             if hasattr(part, "__index__"):
-                return part.__index__()
+                return [part.__index__()]
             raise IndexError(f"cannot index with {describe(part)}")
+        check_same_device("[]", self, part)
         if part.dtype.is_bool:
-            raise IndexError(
-                "a boolean mask gives a result whose size depends on the data; use"
-                " mask.where(x, 0), or numpy: x.numpy()[mask.numpy()]"
-            )
+            return self._positions_of_mask(part, axis)
         if not part.dtype.is_int:
-            raise DtypeError(f"indices are integers, not {part.dtype}")
-        return part
+            raise DtypeError(f"indices are integers or bools, not {part.dtype}")
+        return [part]
+
+    def _as_index(self, values: Any) -> TensorBase:
+        if isinstance(values, (list, tuple)) and not values:
+            return self._iota(0)
+        return self._as_tensor(list(values) if isinstance(values, tuple) else values)
+
+    def _positions_of_mask(self, mask: TensorBase, axis: Whole) -> list[Any]:
+        """Where the mask is true: computed now, as the size of the result depends on it."""
+        covered = self.shape[axis : axis + mask.ndim]
+        if mask.shape != covered or not mask.ndim:
+            raise ShapeError(
+                f"a mask of shape {show(mask.shape)} for axes of {show(covered)} in"
+                f" {show(self.shape)}; the sizes must be equal"
+            )
+        flat = self._with(mask._uop)._true_places()
+        steps = row_major_strides(mask.shape)
+        lines = [[place // step % size for place in flat] for step, size in zip(steps, mask.shape)]
+        return [self._as_tensor(line) if line else self._iota(0) for line in lines]
+
+    def _true_places(self) -> list[int]:
+        """The places of the true elements in row-major order. They are computed now."""
+        return [place for place, value in enumerate(machine.read(self._uop, self.device)) if value]
 
     def _pick(self, axis: Whole, position: Whole) -> Self:
         """One place of an axis, without the axis. Raises: IndexError."""
@@ -88,11 +127,6 @@ class Indexing(Reduce):
         begin = position % size
         one = self._cut(axis, begin, begin + 1)
         return one.reshape(one.shape[:axis] + one.shape[axis + 1 :])
-
-    def _cut(self, axis: Whole, begin: Whole, end: Whole) -> Self:
-        cuts: list[tuple[int, int] | None] = [None] * self.ndim
-        cuts[axis] = (begin, end)
-        return self.shrink(cuts)
 
     def _slice(self, axis: Whole, part: slice) -> Self:
         """begin:end:step of one axis; a negative step reverses."""
@@ -120,37 +154,68 @@ class Indexing(Reduce):
         x = x.reshape(x.shape[:axis] + (count, step) + x.shape[axis + 1 :])._cut(axis + 1, 0, 1)
         return x.reshape(x.shape[: axis + 1] + x.shape[axis + 2 :])
 
-    def _gather(self, axis: Whole, positions: Self) -> Self:
-        """Elements at integer positions of one axis: a sum over places that has one term.
+    def _pick_by_tensors(self, pending: Sequence[tuple[int, TensorBase]]) -> Self:
+        """The elements at integer positions of several axes, broadcast together."""
+        if not pending:
+            return self
+        axes = [axis for axis, _ in pending]
+        together = broadcast_shapes("[]", *[positions.shape for _, positions in pending])
+        first = axes[0]
+        adjacent = axes == list(range(first, first + len(axes)))
+        source = self
+        if not adjacent:
+            source = self.permute(axes + [k for k in range(self.ndim) if k not in axes])
+            first = 0
+        sizes = [self.shape[axis] for axis in axes]
+        place = self._place_in_axes([part for _, part in pending], sizes, together)
+        behind = source.shape[first + len(axes) :]
+        flat = source.reshape((*source.shape[:first], prod(sizes), *behind))
+        return flat._take(first, place)
 
-        A place outside of the axis gives 0; negative ones count from the end; -0.0 becomes 0.0.
-        """
-        size = self.shape[axis]
-        wanted = positions.cast("int32") if positions.dtype.bits < 32 else positions
-        if not wanted.dtype.is_unsigned:
-            wanted = (wanted < 0).where(wanted + size, wanted)
-        before, after = self.shape[:axis], self.shape[axis + 1 :]
-        line = (1,) * len(before) + wanted.shape + (1,) + (1,) * len(after)
-        places = self._iota(size, wanted.dtype).reshape((size,) + (1,) * len(after))
-        hits = wanted.reshape(line) == places
-        source = self.reshape(before + (1,) * wanted.ndim + (size,) + after)
-        chosen = hits.where(source, 0)
-        axis_of_places = len(before) + wanted.ndim
-        if self.dtype.is_bool:
-            return chosen.any(axis_of_places)
-        return chosen.sum(axis_of_places, dtype=self.dtype)
+    def _place_in_axes(
+        self, parts: Sequence[TensorBase], sizes: Sequence[int], shape: Sequence[int]
+    ) -> Self:
+        """Positions in several axes as one number; -1 where one of them is out of range."""
+        wide = "int64" if prod(sizes) > 2**31 - 1 else "int32"
+        place: Self | None = None
+        inside: Self | None = None
+        for part, size in zip(parts, sizes):
+            whole = self._with(broadcast_node(part._uop, tuple(shape)))
+            step = (
+                whole if whole.dtype.bits > 32 or whole.dtype == dtypes.uint32 else whole.cast(wide)
+            )
+            if not step.dtype.is_unsigned:
+                step = (step < 0).where(step + size, step)
+            holds = (step >= 0) & (step < size)
+            step = step.cast(wide)
+            place = step if place is None else place * size + step
+            inside = holds if inside is None else inside & holds
+        assert place is not None and inside is not None
+        return inside.where(place, -1)
 
     def gather(self, dim: Whole, index: Self) -> Self:
-        """out[i][j] = self[index[i][j]][j] for dim 0; index has as many axes as this Tensor."""
-        if index.ndim != self.ndim:
-            raise ShapeError(f"gather from {show(self.shape)} with indices {show(index.shape)}")
-        axis = dim % self.ndim
+        """out[i][j] = self[index[i][j]][j] for dim 0; index has as many axes as this Tensor.
+
+        The sizes of index are at most those of this Tensor on the other axes. An index that is out
+        of range gives 0.
+        """
+        axis = resolve_axis(dim, self.ndim)
+        self._check_index("gather", axis, index)
         cuts = [None if k == axis else (0, n) for k, n in enumerate(index.shape)]
-        source = self.shrink(cuts).transpose(axis, -1) if self.ndim > 1 else self
-        turned = index.transpose(axis, -1) if self.ndim > 1 else index
-        hits = turned.unsqueeze(-1) == self._iota(self.shape[axis], index.dtype)
-        chosen = hits.where(source.unsqueeze(-2), 0).sum(-1, dtype=self.dtype)
-        return chosen.transpose(axis, -1) if self.ndim > 1 else chosen
+        return self.shrink(cuts)._take_along(axis, index)
+
+    def _check_index(self, name: str, axis: Whole, index: TensorBase) -> None:
+        check_same_device(name, self, index)
+        if not index.dtype.is_int:
+            raise DtypeError(f"{name} takes integer indices, not {index.dtype}")
+        fits = index.ndim == self.ndim and all(
+            n <= m or k == axis for k, (n, m) in enumerate(zip(index.shape, self.shape))
+        )
+        if not fits:
+            raise ShapeError(
+                f"{name} along axis {axis} of {show(self.shape)} with indices {show(index.shape)}:"
+                f" as many axes are needed, and sizes that are not larger on the other ones"
+            )
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError(

@@ -165,6 +165,16 @@ class Movement(TensorBase):
             return self
         return self._with(UOp(Ops.SHRINK, self.dtype, (self._uop,), tuple(cuts)))
 
+    def _cut(self, axis: int, begin: int, end: int) -> Self:
+        """The elements begin <= i < end of one axis."""
+        cuts: list[tuple[int, int] | None] = [None] * self.ndim
+        cuts[axis] = (begin, end)
+        return self.shrink(cuts)
+
+    def _buffered(self) -> Self:
+        """The same values, and they get a buffer: see Ops.CONTIGUOUS."""
+        return self._with(UOp(Ops.CONTIGUOUS, self.dtype, (self._uop,)))
+
     def flip(self, axis: Any = None, *args: Any) -> Self:
         """The given axes reversed; all of them if none is given."""
         axes = resolve_axes(None if axis is None else as_sizes((axis, *args)), self.ndim)

@@ -14,8 +14,8 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, show
 from proofgrad.core.tensor.base import check_same_device
 from proofgrad.core.tensor.errors import DtypeError
-from proofgrad.core.tensor.movement import broadcast_shapes, resolve_axis
-from proofgrad.core.tensor.operands import Flag, Operand, Real, Scalar, Whole
+from proofgrad.core.tensor.movement import broadcast_shapes
+from proofgrad.core.tensor.operands import Flag, Operand, Real, Whole
 from proofgrad.core.tensor.promotion import accumulation_dtype, as_dtype, promote
 from proofgrad.core.tensor.random import Random
 
@@ -29,82 +29,6 @@ class NeuralOps(Random):
     """Products, windows, losses."""
 
     __slots__ = ()
-
-    # -- joining --------------------------------------------------------------------------------
-
-    def pad(
-        self,
-        padding: Sequence[Any],
-        mode: str = "constant",
-        value: Scalar = 0,
-    ) -> Self:
-        """With `value` around. `padding`: (before, after) an axis, or torch's flat form.
-
-        The flat form names the last axis first: (left, right, top, bottom, ...). Negative amounts
-        cut.
-        """
-        if mode != "constant":
-            raise ValueError(f"pad mode {mode!r} is not supported; there is 'constant'")
-        around = self._padding_by_axis(padding)
-        zeros = self._pad_zeros(around)
-        if value == 0 or not any(b > 0 or a > 0 for b, a in around):
-            return zeros
-        return self.ones_like(dtype=dtypes.bool)._pad_zeros(around).where(zeros, value)
-
-    def _padding_by_axis(self, padding: Sequence[Any]) -> list[tuple[int, int]]:
-        if all(isinstance(amount, int) for amount in padding):
-            flat = list(padding)
-            if len(flat) % 2 or len(flat) > 2 * self.ndim:
-                raise ShapeError(f"pad {tuple(flat)} needs pairs for at most {self.ndim} axes")
-            pairs = [(flat[k], flat[k + 1]) for k in range(0, len(flat), 2)][::-1]
-            return [(0, 0)] * (self.ndim - len(pairs)) + pairs
-        pairs = [(0, 0) if pair is None else (pair[0], pair[1]) for pair in padding]
-        if len(pairs) != self.ndim:
-            raise ShapeError(
-                f"pad {tuple(padding)} needs a pair for each axis of {show(self.shape)}"
-            )
-        return pairs
-
-    def cat(self, *others: Any, dim: Whole = 0) -> Self:
-        """The Tensors one after the other along `dim`. `Tensor.cat(a, b)` and `a.cat(b)`."""
-        parts = [self, *others]
-        axis = resolve_axis(dim, self.ndim)
-        for part in parts:
-            check_same_device("cat", self, part)
-            same = part.ndim == self.ndim and all(
-                n == m for k, (n, m) in enumerate(zip(part.shape, self.shape)) if k != axis
-            )
-            if not same:
-                raise ShapeError(
-                    f"cannot cat {show(self.shape)} and {show(part.shape)} along axis {dim}:"
-                    f" all other sizes must be equal"
-                )
-        dtype = parts[0].dtype
-        for part in parts:
-            dtype = promote(dtype, part.dtype)
-        total = sum(part.shape[axis] for part in parts)
-        result: Self | None = None
-        begin = 0
-        for part in parts:
-            around = [(0, 0)] * self.ndim
-            around[axis] = (begin, total - begin - part.shape[axis])
-            placed = part.cast(dtype)._pad_zeros(around)
-            result = placed if result is None else result._joined(placed, axis, begin)
-            begin += part.shape[axis]
-        assert result is not None
-        return result
-
-    def _joined(self, placed: Self, axis: Whole, begin: Whole) -> Self:
-        """This Tensor before place `begin` of the axis, `placed` from there on."""
-        line = self._iota(self.shape[axis]).reshape((-1,) + (1,) * (self.ndim - axis - 1))
-        return (line < begin).where(self, placed)
-
-    def stack(self, *others: Any, dim: Whole = 0) -> Self:
-        """The Tensors, all of one shape, along a new axis."""
-        for part in others:
-            if part.shape != self.shape:
-                raise ShapeError(f"cannot stack {show(self.shape)} and {show(part.shape)}")
-        return self.unsqueeze(dim).cat(*[part.unsqueeze(dim) for part in others], dim=dim)
 
     # -- products ---------------------------------------------------------------------------------
 

@@ -13,9 +13,10 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import COMPARE, Ops
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.arrange import Arrange
 from proofgrad.core.tensor.base import TensorBase, check_same_device, describe
 from proofgrad.core.tensor.errors import DtypeError
-from proofgrad.core.tensor.movement import Movement, broadcast_node, broadcast_shapes
+from proofgrad.core.tensor.movement import broadcast_node, broadcast_shapes
 from proofgrad.core.tensor.promotion import as_dtype, least_float, promote, promote_scalar
 
 Scalar: TypeAlias = bool | int | float
@@ -43,7 +44,7 @@ def _constant_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
     return broadcast_node(UOp.const(dtype, value), shape)
 
 
-class Operands(Movement):
+class Operands(Arrange):
     """Pairs of operands, and types."""
 
     __slots__ = ()

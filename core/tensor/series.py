@@ -73,7 +73,7 @@ def tanh(dtype: DType) -> tuple[float, ...]:
     count = _terms(dtype, 6, 12)
     found = [Fraction(1)]
     for n in range(1, count):
-        square = sum(found[k] * found[n - 1 - k] for k in range(n))
+        square = sum([found[k] * found[n - 1 - k] for k in range(n)], Fraction(0))
         found.append(-square / (2 * n + 1))
     return tuple([float(value) for value in found])
 

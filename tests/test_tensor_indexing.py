@@ -1,0 +1,161 @@
+"""Reading by integers and masks, scattering and selecting, against numpy and torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensors import assert_close, assert_same, machine, numbers
+
+from proofgrad import DtypeError, ShapeError, Tensor, dtypes
+
+__all__ = ["machine"]
+
+X = np.arange(120, dtype=np.int32).reshape(2, 3, 4, 5)
+I, J = np.array([[0, 2], [1, -1]]), np.array([3, -2])
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        (slice(None), I, J),
+        (I % 2, J % 3),
+        (0, I, J),
+        (slice(None), I, slice(None), [4, 0]),
+        (I % 2, None, J % 3),
+        (Ellipsis, J),
+        (slice(None, None, -1), [2, 0], 1),
+        (I % 2, I % 3, I, I),
+        ([True, False], slice(1)),
+        (slice(None), np.arange(12).reshape(3, 4) % 5 == 1),
+        (X[..., 0] % 3 == 0, slice(1, 3)),
+        (X > 100,),
+        (np.zeros((0,), np.int64),),
+        (slice(None), np.zeros((3,), bool)),
+    ],
+    ids=lambda index: str(len(index)),
+)
+def test_index_of_tensors_lists_and_masks_reads_what_numpy_reads(machine: str, index: Any) -> None:
+    assert_same(Tensor(X)[index if len(index) > 1 else index[0]], np.asarray(X[index]))
+    ours = tuple(Tensor(part) if isinstance(part, np.ndarray) else part for part in index)
+    assert_same(Tensor(X)[ours], np.asarray(X[index]))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(st.data())
+def test_any_mix_of_slices_and_two_integer_arrays_reads_what_numpy_reads(
+    data: st.DataObject,
+) -> None:
+    first, second = sorted(data.draw(st.sets(st.integers(0, 3), min_size=2, max_size=2)))
+    index: list[Any] = [slice(None, None, data.draw(st.sampled_from([1, 2, -1])))] * 4
+    for axis in (first, second):
+        size = X.shape[axis]
+        values = data.draw(st.lists(st.integers(-size, size - 1), min_size=3, max_size=3))
+        index[axis] = np.array(values)
+    assert_same(Tensor(X)[tuple(index)], X[tuple(index)])
+
+
+def test_position_out_of_range_in_a_tensor_gives_zero(machine: str) -> None:
+    assert Tensor([1, 2, 3])[Tensor([5, -4, 1])].tolist() == [0, 0, 2]
+    assert Tensor([[1, 2], [3, 4]])[Tensor([0, 1]), Tensor([2, 1])].tolist() == [0, 4]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float64"])
+def test_any_type_is_read_by_any_integer_type(dtype: str) -> None:
+    source = Tensor([0, 1, 5, 0], dtype=dtype)
+    for kind in ("uint8", "int16", "uint32", "uint64"):
+        found = source[Tensor([1, 2, 0], dtype=kind)]
+        assert found.dtype is source.dtype
+        assert found.tolist() == [source.tolist()[k] for k in (1, 2, 0)]
+
+
+def test_gradient_of_a_repeated_index_adds_up() -> None:
+    x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    (x[[0, 2, 2]] * Tensor([1.0, 10.0, 100.0])).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [1, 0, 110]
+    y = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y[y > 1.5].square().sum().backward()
+    assert y.grad is not None and y.grad.tolist() == [0, 4, 6]
+
+
+# -- scatter --------------------------------------------------------------------------------------
+
+PLACES = np.array([[0, 2, 1, 1], [1, 1, 0, 2], [3, 3, 3, 0]])
+SOURCE, TARGET = numbers(3, 4), numbers(4, 5, seed=1)
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+def test_scatter_reduce_agrees_with_torch(reduce: str, include_self: bool) -> None:
+    torch = pytest.importorskip("torch")
+    expected = torch.tensor(TARGET).scatter_reduce(
+        0, torch.tensor(PLACES), torch.tensor(SOURCE), reduce, include_self=include_self
+    )
+    found = Tensor(TARGET).scatter_reduce(
+        0, Tensor(PLACES), Tensor(SOURCE), reduce, include_self=include_self
+    )
+    assert_close(found, expected.numpy())
+
+
+def test_scatter_writes_the_last_source_and_leaves_the_rest(machine: str) -> None:
+    expected = TARGET.copy()
+    for row, column in np.ndindex(PLACES.shape):
+        expected[PLACES[row, column], column] = SOURCE[row, column]
+    assert_same(Tensor(TARGET).scatter(0, Tensor(PLACES), Tensor(SOURCE)), expected)
+    rows = np.zeros((2, 4), np.int32)
+    found = Tensor(rows).scatter(1, Tensor([[1, 1], [9, 0]]), 1, reduce="add")
+    assert found.tolist() == [[0, 2, 0, 0], [1, 0, 0, 0]]
+    found = (found + 1).scatter(1, Tensor([[1, 1], [9, 0]]), 3, reduce="multiply")
+    assert found.tolist() == [[1, 27, 1, 1], [6, 1, 1, 1]]
+    assert Tensor([1, 2]).scatter(0, Tensor([1]), 7).tolist() == [1, 7]
+
+
+def test_wrong_scatters_are_refused() -> None:
+    x, one = Tensor.zeros(3, 4), Tensor([[0]])
+    with pytest.raises(ValueError, match="reduce is None, 'add' or 'multiply', not 'sum'"):
+        x.scatter(0, one, 1.0, reduce="sum")
+    with pytest.raises(ValueError, match="reduce is one of"):
+        x.scatter_reduce(0, one, Tensor([[1.0]]), "max")
+    with pytest.raises(DtypeError, match=r"cannot scatter dtypes.int into dtypes.float; cast"):
+        x.scatter(0, one, Tensor([[1]]))
+    with pytest.raises(DtypeError, match="integer indices"):
+        x.scatter(0, Tensor([[0.0]]), 1.0)
+    with pytest.raises(ShapeError, match=r"a source for each index"):
+        x.scatter(0, Tensor([[0], [1]]), Tensor([[1.0]]))
+    with pytest.raises(ShapeError, match="not larger on the other ones"):
+        x.gather(0, Tensor.zeros(1, 9, dtype="int32"))
+
+
+# -- selection ------------------------------------------------------------------------------------
+
+
+def test_masked_select_and_nonzero_at_once_and_lazily(machine: str) -> None:
+    x = np.array([[3, 0, 5], [0, 0, 7]], np.int32)
+    assert_same(Tensor(x).masked_select(Tensor(x) > 3), np.array([5, 7], np.int32))
+    assert_same(Tensor(x).nonzero(), np.argwhere(x).astype(np.int32))
+    assert Tensor(x).masked_select(Tensor(x) > 0, size=2).tolist() == [3, 5]
+    assert Tensor(x).masked_select(Tensor(x) > 0, size=5, fill_value=-1).tolist() == [
+        3,
+        5,
+        7,
+        -1,
+        -1,
+    ]
+    assert Tensor(x).nonzero(size=4, fill_value=-1).tolist() == [[0, 0], [0, 2], [1, 2], [-1, -1]]
+    assert Tensor(x).masked_select(Tensor([False, True, False])).tolist() == [0, 0]
+
+
+def test_nonzero_of_nothing_and_of_a_number() -> None:
+    assert Tensor([0, 0]).nonzero().shape == (0, 1)
+    assert Tensor(5).nonzero().shape == (1, 0)
+    assert Tensor(0).nonzero().shape == (0, 0)
+    assert Tensor(5).nonzero(size=2).shape == (2, 0)
+    assert Tensor([0, 0]).masked_select(Tensor([False, False])).shape == (0,)
+
+
+def test_selection_by_what_is_no_mask_is_refused() -> None:
+    with pytest.raises(DtypeError, match=f"a mask of bools, not {dtypes.int32}"):
+        Tensor([1, 2]).masked_select(Tensor([1, 0]))

@@ -1,0 +1,118 @@
+"""Running reductions and order, against numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tensors import assert_close, assert_same, machine, numbers
+
+from proofgrad import GlobalCounters, ShapeError, Tensor, dtypes
+
+__all__ = ["machine"]
+
+SIZES = (1, 5, 32, 33, 1025)
+ODD = np.array([2, np.nan, -np.inf, 0.0, -0.0, 2, np.inf, -1, np.nan, -1], np.float32)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_running_sums_products_and_extremes_agree_with_numpy(size: int) -> None:
+    x = numbers(2, size, low=0.9, high=1.1)
+    t = Tensor(x)
+    wide = x.astype(np.float64)
+    assert_close(t.cumsum(1), wide.cumsum(1))
+    assert_close(t.cumprod(1), wide.cumprod(1), rtol=1e-4)
+    assert_same(t.cummax(1)[0], np.maximum.accumulate(x, 1))
+    assert_same(t.cummin(-1)[0], np.minimum.accumulate(x, 1))
+    assert_close(t.logcumsumexp(1), np.logaddexp.accumulate(wide * 1, 1))
+    assert_same(Tensor(x.T).cummax(0)[0], np.maximum.accumulate(x.T, 0))
+
+
+def test_running_functions_on_a_machine(machine: str) -> None:
+    x = np.arange(40, dtype=np.int32).reshape(1, 40) % 7
+    assert_same(Tensor(x).cumsum(1), x.cumsum(1, dtype=np.int32))
+    values, places = Tensor(x).cummax(1)
+    assert places.tolist() == [[*range(7), *[6] * 33]]
+    assert values.tolist() == np.maximum.accumulate(x, 1).tolist()
+    assert Tensor([-1000.0, 0.0, 1000.0, -1000.0]).logcumsumexp().tolist() == [-1000, 0, 1000, 1000]
+
+
+def test_running_extremes_keep_nan_and_its_place() -> None:
+    values, places = Tensor(ODD).cummax(0)
+    assert_same(values, np.maximum.accumulate(ODD))
+    assert places.tolist() == [0] + [1] * 9
+    values, places = Tensor([3, 1, 1, 2, 0]).cummin()
+    assert values.tolist() == [3, 1, 1, 1, 0]
+    assert places.tolist() == [0, 1, 1, 1, 4]
+
+
+def test_running_types_are_those_of_sum() -> None:
+    assert Tensor([100, 100, 100], dtype="int8").cumsum().tolist() == [100, 200, 300]
+    assert Tensor([True, True]).cumsum().dtype is dtypes.int32
+    assert Tensor([1.0, 2.0], dtype="float16").cumsum().dtype is dtypes.float16
+    assert Tensor([True, False]).cummax()[0].tolist() == [True, True]
+    assert Tensor(3.0).cumsum().item() == 3.0
+    assert Tensor.zeros(0, 3).cumsum(0).shape == (0, 3)
+
+
+def test_running_sum_of_many_elements_takes_few_kernels_and_little_work() -> None:
+    x = Tensor(np.ones(100_000, np.int32)).realize()
+    GlobalCounters.reset()
+    assert x.cumsum()[-1].item() == 100_000
+    assert GlobalCounters.kernel_count <= 8
+    assert GlobalCounters.global_ops < 100_000 * 200
+
+
+def test_gradient_of_a_running_sum_is_the_count_of_what_follows() -> None:
+    x = Tensor(numbers(40), requires_grad=True)
+    x.cumsum().sum().backward()
+    assert x.grad is not None and x.grad.tolist() == list(range(40, 0, -1))
+
+
+# -- order ----------------------------------------------------------------------------------------
+
+
+def ordered(x: Any, descending: bool) -> Any:
+    """Stable places: NaN is the largest."""
+    keys = np.where(np.isnan(x), np.inf, x).astype(np.float64)
+    nan = np.isnan(x) if x.dtype.kind == "f" else np.zeros(x.shape, bool)
+    return sorted(
+        range(len(x)), key=lambda k: (nan[k] != descending, -keys[k] if descending else keys[k])
+    )
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "float64", "int8", "uint8", "int64", "bool"]
+)
+def test_sort_is_stable_with_nan_last(machine: str, dtype: str, descending: bool) -> None:
+    x = ODD.astype(dtype) if dtype.startswith("f") else (np.arange(20) * 7 % 5).astype(dtype)
+    values, places = Tensor(x).sort(descending=descending)
+    expected = ordered(x if dtype != "bool" else x.astype(np.int8), descending)
+    assert places.tolist() == expected
+    np.testing.assert_array_equal(values.numpy(), x[expected])
+
+
+@pytest.mark.parametrize("shape", [(3, 70), (600,), (2, 1, 3), (1,), (2, 0)])
+def test_sort_along_any_axis_agrees_with_numpy(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).integers(0, 50, shape).astype(np.int32)
+    for axis in range(len(shape)):
+        assert_same(Tensor(x).argsort(axis), x.argsort(axis, kind="stable").astype(np.int32))
+        assert_same(Tensor(x).sort(axis)[0], np.sort(x, axis))
+
+
+def test_topk_takes_the_largest_or_the_smallest(machine: str) -> None:
+    x = Tensor([[3.0, 1.0, 2.0, 3.0], [0.0, 5.0, 4.0, 1.0]])
+    values, places = x.topk(2)
+    assert values.tolist() == [[3, 3], [5, 4]]
+    assert places.tolist() == [[0, 3], [1, 2]]
+    assert x.topk(1, dim=0, largest=False)[0].tolist() == [[0, 1, 2, 1]]
+    with pytest.raises(ShapeError, match=r"topk of 5 elements along axis -1 of \(2, 4\)"):
+        x.topk(5)
+
+
+def test_gradient_of_sort_goes_back_to_where_the_elements_were() -> None:
+    x = Tensor([3.0, 1.0, 2.0], requires_grad=True)
+    (x.sort()[0] * Tensor([1.0, 10.0, 100.0])).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [100, 1, 10]
