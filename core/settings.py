@@ -16,6 +16,7 @@ MEANING: dict[str, str] = {
     "PROVE": "1: show for each compiled kernel that its accesses are those of its tensor graph",
     "SPEC": "1: check the form after every stage",
     "PROOFGRAD_CACHE": "folder for compiled kernels; default $XDG_CACHE_HOME/proofgrad",
+    "PROOFGRAD_DATA": "folder for data sets that were fetched; default data in PROOFGRAD_CACHE",
     "POCL_CACHE_DIR": "folder for kernels compiled by PoCL; default pocl in PROOFGRAD_CACHE",
     "NUM_THREADS": "CPU threads; default: what the process may use",
     "NO_COLOR": "1: no colours",
@@ -78,6 +79,12 @@ def cache_folder() -> Path:
         return Path(os.environ["PROOFGRAD_CACHE"])
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "proofgrad"
+
+
+def data_folder() -> Path:
+    """Where data sets are kept, and looked for before they are fetched."""
+    asked = os.environ.get("PROOFGRAD_DATA")
+    return Path(asked) if asked else cache_folder() / "data"
 
 
 def pocl_cache_folder() -> Path:

@@ -1,6 +1,6 @@
 """The demo: a small convolutional network learns to read handwritten digits.
 
-Owns: data, model, training loop, and the account of what the compiler did. Source of the data:
+Owns: model, training loop, and the account of what the compiler did. Source of the data:
 scikit-learn's `load_digits` (1,797 images of 8 x 8 pixels, 0 .. 16).
 """
 
@@ -14,16 +14,12 @@ from typing import Any, Protocol
 
 from proofgrad import Device, GlobalCounters, Tensor, nn
 from proofgrad.core.tensor.realize import compile_only, compiler
+from proofgrad.nn.datasets.digits import LARGEST, digit_arrays
 
 SEED = 0
-TEST_SHARE = 0.2
 BATCH = 64
 EPOCHS = 10
 LEARNING_RATE = 0.004
-
-
-class MissingDataError(RuntimeError):
-    """The images are not there: says what to install."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +69,13 @@ class Network:
 
 def load_digits() -> Digits:
     """The images, split by a fixed shuffle. Raises: MissingDataError without scikit-learn."""
-    try:
-        from sklearn.datasets import load_digits as load  # type: ignore[import-untyped]
-    except ImportError:
-        raise MissingDataError(
-            "the demo needs scikit-learn for its images; run: pip install 'proofgrad[demo]'"
-        ) from None
-    import numpy
-
-    images, labels = load(return_X_y=True)
-    order = numpy.random.default_rng(SEED).permutation(len(images))
-    images = (images[order] / 16).astype("float32").reshape(-1, 1, 8, 8)
-    labels = labels[order].astype("int32")
-    test = round(len(images) * TEST_SHARE)
-    return Digits(images[test:], labels[test:], images[:test], labels[:test])
+    train_images, train_labels, test_images, test_labels = digit_arrays()
+    return Digits(
+        (train_images / LARGEST).astype("float32"),
+        train_labels.astype("int32"),
+        (test_images / LARGEST).astype("float32"),
+        test_labels.astype("int32"),
+    )
 
 
 def train(digits: Digits, epochs: int, report: Reporter) -> Outcome:

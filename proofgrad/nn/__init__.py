@@ -6,7 +6,7 @@ there is no base class.
 
 from __future__ import annotations
 
-from proofgrad.nn import optim, state
+from proofgrad.nn import datasets, optim, state
 from proofgrad.nn.attention import MultiheadAttention
 from proofgrad.nn.layers import Conv1d, Conv2d, Dropout, Embedding, Linear, Sequential
 from proofgrad.nn.normalization import (
@@ -39,6 +39,7 @@ __all__ = [
     "MultiheadAttention",
     "RMSNorm",
     "Sequential",
+    "datasets",
     "optim",
     "state",
 ]
