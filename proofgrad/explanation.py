@@ -54,8 +54,10 @@ class _Explanation:
     def _kernel(self, number: int, body: UOp, device: str, library: Library) -> None:
         place = len(self.lines)
         target = Device[device].target
-        linear = run_stages(compiler().kernel_stages, body, library, target, self._stage)
-        self.lines.insert(place, f"kernel {number}: {kernel_name(linear)} on {device}")
+        made = run_stages(compiler().kernel_stages, body, library, target, self._stage)
+        linears = made.src if made.op is Ops.SINK else (made,)
+        names = ", ".join([kernel_name(linear) for linear in linears])
+        self.lines.insert(place, f"kernel {number}: {names} on {device}")
 
     def _stage(self, stage: Stage, root: UOp) -> None:
         """One line: what rules did in a rule stage, or the name of a procedure."""

@@ -19,6 +19,7 @@ from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.promote import promote_small_floats
 from proofgrad.core.compile.schedule import cut_into_kernels
+from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.stages import Procedure, RuleSets, Stage
 from proofgrad.core.compile.transcendental import expand_transcendentals
 from proofgrad.core.compile.vectorize import vectorize
@@ -42,7 +43,13 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("merge loops", Form.KERNEL, Procedure(merge_loops), optional=True),
     Stage("simplify merged", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("work items", Form.KERNEL, Procedure(share_out_work_items, ("target",))),
-    Stage("choose axes", Form.KERNEL, Procedure(choose_axes, ("target",)), optional=True),
+    Stage("stage operands", Form.KERNEL, Procedure(stage_operands, ("target",)), optional=True),
+    Stage(
+        "choose axes",
+        Form.KERNEL,
+        Procedure(choose_axes, ("target", "bounds")),
+        optional=True,
+    ),
     Stage("simplify split", Form.KERNEL, _SIMPLIFY, optional=True),
     # Tuned tiles and operands staged into scratch go here.
     Stage("unroll", Form.KERNEL, Procedure(unroll_upcasts)),

@@ -14,9 +14,16 @@ from proofgrad.core.ir.uop import UOp, toposort
 
 
 def run_kernel(kernel: UOp, buffers: dict[int, list[Any]]) -> dict[int, list[Any]]:
-    """The buffers after the kernel has run; slot 0 is made here and starts as all None."""
-    sizes = {n.arg[0]: n.arg[1] for n in toposort((kernel,)) if n.op is Ops.PARAM}
-    memory = {**buffers, 0: [None] * sizes[0]}
+    """The buffers after the kernel, or each of several in order, has run.
+
+    The buffer that a kernel writes is made here and starts as all None.
+    """
+    if kernel.src[0].op is Ops.SINK:
+        for part in kernel.src:
+            buffers = run_kernel(part, buffers)
+        return buffers
+    written, size = kernel.src[0].src[0].src[0].arg
+    memory = {**buffers, written: [None] * size}
     for store in kernel.src:
         loops = sorted(free_loops(store), key=lambda r: r.arg[0])
         for values in product(*[range(r.src[0].arg) for r in loops]):
@@ -25,8 +32,8 @@ def run_kernel(kernel: UOp, buffers: dict[int, list[Any]]) -> dict[int, list[Any
             if len(place.src) == 3 and not element(place.src[2], env, memory):
                 continue
             index = element(place.src[1], env, memory)
-            assert memory[0][index] is None, f"element {index} is written twice"
-            memory[0][index] = element(store.src[1], env, memory)
+            assert memory[written][index] is None, f"element {index} is written twice"
+            memory[written][index] = element(store.src[1], env, memory)
     return memory
 
 

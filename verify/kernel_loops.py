@@ -20,19 +20,27 @@ MOST_GUESSES = 200
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A sum of loops times constants, and a constant."""
+    """A sum of loops, or quotients and remainders of them, times constants, and a constant."""
 
     parts: dict[UOp, int]
     constant: int
 
     def largest(self) -> int:
-        return self.constant + sum(c * (loop_size(x) - 1) for x, c in self.parts.items() if c > 0)
+        return self.constant + sum(c * _reach(x) for x, c in self.parts.items() if c > 0)
 
     def term(self) -> UOp:
         total = UOp.index(self.constant)
         for loop, c in self.parts.items():
             total = total + (loop * c if c != 1 else loop)
         return total
+
+
+def _reach(part: UOp) -> int:
+    """The largest value of a loop, or of the quotient or remainder of one."""
+    if part.op is Ops.RANGE:
+        return loop_size(part) - 1
+    divisor: int = part.src[1].arg
+    return divisor - 1 if part.op is Ops.MOD else _reach(part.src[0]) // divisor
 
 
 def linear_form(term: UOp) -> Linear | None:
@@ -69,6 +77,8 @@ def _linear(node: UOp, src: list[Linear | None]) -> Linear | None:
             return Linear({x: -c for x, c in known[0].parts.items()}, -known[0].constant)
         case Ops.CAST:
             return known[0]
+        case Ops.FLOORDIV | Ops.MOD if node.src[0].op is Ops.RANGE and not known[1].parts:
+            return Linear({node: 1}, 0) if known[1].constant > 0 else None
         case _:
             return None
 

@@ -35,6 +35,7 @@ from proofgrad.verify.kernel_questions import (
     every_point,
 )
 from proofgrad.verify.kernel_readback import NotReadable, Written, stores_of
+from proofgrad.verify.kernel_tables import read_through
 from proofgrad.verify.kernel_tensor import FromTensor
 from proofgrad.verify.kernel_terms import ELEMENT, loop_size, loops_of, width_limits
 from proofgrad.verify.kernel_text import show_term
@@ -117,9 +118,16 @@ class _KernelProof:
         stage, graph = trace[0]
         stores = self._read(stage, graph)
         self._raise(stage, FromTensor(self.questions).body(body, stores))
-        for stage, changed in trace[1:]:
+        self._follow(graph, stores, trace[1:])
+
+    def _follow(self, graph: UOp, stores: list[Written], trace: Trace) -> None:
+        """Every stage against the one before, and what must hold of the last."""
+        stage = trace[0][0]
+        for position, (stage, changed) in enumerate(trace):
             if changed is graph:
                 continue
+            if changed.op is Ops.SINK and changed.src[0].op is Ops.SINK:
+                return self._parts(stage, stores, changed, trace[position + 1 :])
             self._widths(stage, graph, changed)
             after = self._read(stage, changed)
             self._compare(stage, stores, after)
@@ -128,6 +136,16 @@ class _KernelProof:
             graph, stores = changed, after
         self._bounds(stage, stores)
         self._writers(stage, stores)
+
+    def _parts(self, stage: Stage, before: list[Written], several: UOp, trace: Trace) -> None:
+        """A kernel became several: they are the same with their tables read through; each is followed."""
+        whole = read_through(several.src, self.questions)
+        if isinstance(whole, Difference):
+            raise ProofError(self.name, stage.name, self._explained(whole))
+        self._compare(stage, before, self._read(stage, whole))
+        length = len(trace) // len(several.src)
+        for k, part in enumerate(several.src):
+            self._follow(part, self._read(stage, part), trace[k * length : (k + 1) * length])
 
     def _read(self, stage: Stage, graph: UOp) -> list[Written]:
         try:

@@ -2,8 +2,8 @@
 
 Owns: the heuristic (it can only make a kernel slow, never wrong) and the three changes of the
 iteration space that it may ask for: merging two loops, splitting one, and unrolling one. Each is a
-bijection of the iteration space; tests/test_procedures.py validates that no value changes. Tuned tiles
-and operands staged into scratch will be further choices here.
+bijection of the iteration space; tests/test_procedures.py validates that no value changes. Does not
+own: the sizes of the tile of a contraction (tiles.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
+from proofgrad.core.compile.index_width import Bounds
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
 from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.tiles import (
+    Contraction,
+    Tile,
+    choose_blocks,
+    choose_tile,
+    find_contraction,
+    output_loops,
+    size_of,
+)
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
@@ -23,18 +33,6 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 THREAD_WORTH_OPERATIONS = 1 << 16
 # Accumulators held at once by an unrolled reduction; more would spill.
 UPCAST_SIZES = (4, 2)
-
-
-def size_of(loop: UOp) -> int:
-    """The number of iterations of a RANGE."""
-    size: int = loop.src[0].arg
-    return size
-
-
-def output_loops(kernel: UOp) -> list[UOp]:
-    """The loops that run over the output's elements, in order of their numbers."""
-    free = loops_below(kernel)[kernel]
-    return sorted(free, key=lambda loop: loop.arg[0])
 
 
 def _fresh_number(kernel: UOp) -> int:
@@ -132,7 +130,7 @@ def split_loop(kernel: UOp, loop: UOp, inner_size: int, role: AxisRole) -> UOp:
     inner = UOp.range(inner_size, number, role)
     position = outer * inner_size + inner
     if size % inner_size:
-        kernel = _gate(kernel, loop, UOp.index(size))
+        kernel = gate_accesses(kernel, loop, UOp.index(size))
     kernel = kernel.substitute({loop: position})
     return _with_split_reductions(kernel, position, (outer, inner))
 
@@ -150,14 +148,32 @@ def _with_split_reductions(kernel: UOp, position: UOp, parts: tuple[UOp, UOp]) -
     return done[kernel]
 
 
-def _gate(kernel: UOp, loop: UOp, size: UOp) -> UOp:
-    """Accesses that move with `loop`, and what it reduces, only where loop < size."""
+def gate_accesses(
+    kernel: UOp, loop: UOp, size: UOp, reach: int = 0, bounds: Bounds | None = None
+) -> UOp:
+    """Accesses that move with `loop`, and what it reduces, only where loop < size.
+
+    With `bounds`, a load that stays in its buffer for all of `reach` iterations needs no gate: what it
+    reads beyond `size` is stored nowhere.
+    """
     inside = loop < size
+    longer = {loop: UOp.range(reach, loop.arg[0], loop.arg[1])}
     free = loops_below(kernel)
+    written = {store.src[0] for store in kernel.src}
     done: dict[UOp, UOp] = {}
+
+    def needs_gate(place: UOp) -> bool:
+        if loop not in free[place]:
+            return False
+        if bounds is None or place in written:
+            return True
+        index = place.src[1].substitute(longer)
+        low, high = bounds.lo(index), bounds.hi(index)
+        return low is None or high is None or low < 0 or high >= place.src[0].arg[1]
+
     for node in toposort((kernel,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
-        if node.op is Ops.INDEX and loop in free[node]:
+        if node.op is Ops.INDEX and needs_gate(node):
             gate = new.src[2] & inside if len(new.src) > 2 else inside
             new = new.replace(src=(new.src[0], new.src[1], gate))
         elif node.op is Ops.REDUCE and loop in node.src[1:]:
@@ -179,15 +195,72 @@ class VectorChoice:
     gathers: int
 
 
-def choose_axes(kernel: UOp, target: Target) -> UOp:
+def choose_axes(kernel: UOp, target: Target, bounds: Bounds | None = None) -> UOp:
     """Choose the loops that run as vectors, threads and unrolled copies; split them."""
     if target.work_items:
         return kernel
+    contraction = find_contraction(kernel)
+    tile = None if contraction is None else choose_tile(contraction, target)
+    if contraction is not None and tile is not None:
+        return _tiled(kernel, contraction, tile, target, bounds)
     vector = _choose_vector(kernel, target)
     if vector is not None:
         kernel = _upcast(kernel, vector)
         kernel = split_loop(kernel, vector.loop, vector.lanes, AxisRole.VECTOR)
     return _choose_thread(kernel, target)
+
+
+def _tiled(
+    kernel: UOp, contraction: Contraction, tile: Tile, target: Target, bounds: Bounds | None
+) -> UOp:
+    """The loops of a contraction as items, blocks of tiles, and the parts of a tile.
+
+    Within an item all tiles of a row block go by for one tile of columns, which stays in the cache.
+    """
+    blocks = choose_blocks(contraction, tile, target)
+    rows, columns = contraction.rows, contraction.columns
+    number = _fresh_number(kernel)
+    row_tiles, column_tiles = -(-size_of(rows) // tile.rows), -(-size_of(columns) // tile.columns)
+    row_blocks = -(-row_tiles // blocks.row_tiles)
+    column_blocks = -(-column_tiles // blocks.column_tiles)
+    items = [*contraction.others]
+    sizes = [size_of(x) for x in items] + [row_blocks, column_blocks]
+    is_shared = target.threads > 1 and contraction.multiplications >= THREAD_WORTH_OPERATIONS
+    role = AxisRole.THREAD if is_shared else AxisRole.LOOP
+    parts = _digits(_loop(prod(sizes), number, role), sizes)
+    row_block, column_block = parts[-2:]
+    column_tile = _loop(blocks.column_tiles, number + 1)
+    row_tile = _loop(blocks.row_tiles, number + 2)
+    row = _loop(tile.rows, number + 3, AxisRole.UPCAST)
+    vector = _loop(tile.vectors, number + 4, AxisRole.UPCAST)
+    lane = _loop(tile.lanes, number + 5, AxisRole.VECTOR)
+    row_at = (row_block * blocks.row_tiles + row_tile) * tile.rows + row
+    column_at = (column_block * blocks.column_tiles + column_tile) * tile.vectors + vector
+    column_at = column_at * tile.lanes + lane
+    changes = dict(zip(items, parts))
+    for loop, position, reach in (
+        (rows, row_at, row_blocks * blocks.row_tiles * tile.rows),
+        (columns, column_at, column_blocks * blocks.column_tiles * tile.columns),
+    ):
+        if reach > size_of(loop):
+            kernel = gate_accesses(kernel, loop, UOp.index(size_of(loop)), reach, bounds)
+        changes[loop] = position
+    return kernel.substitute(changes)
+
+
+def _loop(size: int, number: int, role: AxisRole = AxisRole.LOOP) -> UOp:
+    return UOp.range(size, number, role) if size > 1 else UOp.index(0)
+
+
+def _digits(loop: UOp, sizes: list[int]) -> list[UOp]:
+    """The digits of a loop's value in the mixed radix `sizes`, most significant first."""
+    digits: list[UOp] = []
+    stride, total = 1, prod(sizes)
+    for size in reversed(sizes):
+        digit = loop // stride if stride > 1 else loop
+        digits.append(digit % size if stride * size < total else digit)
+        stride *= size
+    return digits[::-1]
 
 
 def share_out_work_items(kernel: UOp, target: Target) -> UOp:
@@ -197,13 +270,7 @@ def share_out_work_items(kernel: UOp, target: Target) -> UOp:
         return kernel
     total = prod(size_of(loop) for loop in loops)
     item = UOp.range(total, _fresh_number(kernel), AxisRole.GLOBAL)
-    changes: dict[UOp, UOp] = {}
-    stride = 1
-    for loop in reversed(loops):
-        position = item // stride if stride > 1 else item
-        changes[loop] = position % size_of(loop) if stride * size_of(loop) < total else position
-        stride *= size_of(loop)
-    return kernel.substitute(changes)
+    return kernel.substitute(dict(zip(loops, _digits(item, [size_of(x) for x in loops]))))
 
 
 def _choose_vector(kernel: UOp, target: Target) -> VectorChoice | None:

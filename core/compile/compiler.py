@@ -31,7 +31,8 @@ class Kernel:
     source: Source
     binary: Binary
     backend: Backend
-    slots: tuple[int, ...]
+    slots: tuple[int, ...]  # of the body; the first is the one that it writes
+    size: int  # elements of the buffer that it writes
     loaded: Launch | None = None
 
     @property
@@ -104,7 +105,7 @@ class Compiler:
         self._make_check = make_check
         self._library: Library | None = None
         self._plans: dict[tuple[Any, ...], Plan] = {}
-        self._kernels: dict[tuple[Any, ...], Kernel] = {}
+        self._kernels: dict[tuple[Any, ...], tuple[Kernel, ...]] = {}
         self.kernel_check: KernelCheck | None = None  # made when PROVE=1 first asks for it
 
     @property
@@ -116,7 +117,7 @@ class Compiler:
 
     @property
     def kernels_compiled(self) -> int:
-        return len(self._kernels)
+        return sum(len(kernels) for kernels in self._kernels.values())
 
     def use_rules(self, rules: RuleSet) -> None:
         """Let every rule stage use more rules; plans and kernels made before are dropped."""
@@ -145,41 +146,38 @@ class Compiler:
         def slot(buffer: UOp) -> int:
             return slot_of[buffer] if buffer in slot_of else _number(buffer)
 
-        keep = {slot(b) for b in graph.arg}
-        calls = [(call, tuple([slot(b) for b in call.src[1:]])) for call in graph.src]
-        last_use: dict[int, int] = {}
-        for k, (_, slots) in enumerate(calls):
-            last_use.update({s: k for s in slots if s >= inputs and s not in keep})
-        free = {
-            k: tuple([s for s, last in last_use.items() if last == k]) for k in range(len(calls))
-        }
-        steps = [self._step(call, slots, free[k]) for k, (call, slots) in enumerate(calls)]
-        infos = tuple([BufferInfo(b.dtype, b.arg, b.src[1].arg) for b in made])
+        infos = [BufferInfo(b.dtype, b.arg, b.src[1].arg) for b in made]
+        launches: list[tuple[Kernel | None, tuple[int, ...]]] = []
+        for call in graph.src:
+            slots = [slot(b) for b in call.src[1:]]
+            if call.src[0].src[0].op is Ops.COPY:
+                launches.append((None, tuple(slots)))
+                continue
+            for kernel in self.kernels(call.src[0], call.arg.device):
+                if kernel.slots[0] == len(slots):  # a table of the kernels of this call
+                    slots.append(inputs + len(infos))
+                    infos.append(BufferInfo(kernel.source.params[0], kernel.size, call.arg.device))
+                launches.append((kernel, tuple([slots[k] for k in kernel.slots])))
         results = tuple([slot(b) for b in graph.arg])
-        return Plan(inputs, infos, results, tuple(steps), graph)
+        steps = _with_frees(launches, inputs, set(results))
+        return Plan(inputs, tuple(infos), results, steps, graph)
 
-    def _step(self, call: UOp, slots: tuple[int, ...], free_after: tuple[int, ...]) -> Step:
-        body = call.src[0]
-        if body.src[0].op is Ops.COPY:
-            return Step(None, slots, free_after)
-        kernel = self.kernel(body, call.arg.device)
-        return Step(kernel, tuple([slots[k] for k in kernel.slots]), free_after)
-
-    def kernel(self, body: UOp, device: str) -> Kernel:
-        """The compiled kernel of a body, a SINK over PARAMs."""
+    def kernels(self, body: UOp, device: str) -> tuple[Kernel, ...]:
+        """The compiled kernels of a body, a SINK over PARAMs: those that fill its tables first."""
         key = (body, device, *_settings())
         known = self._kernels.get(key)
         if known is None:
             known = self._kernels[key] = self._compile(body, device)
         return known
 
-    def linear(self, body: UOp, device: str) -> UOp:
-        """The Linear form of a kernel body for a device."""
+    def linears(self, body: UOp, device: str) -> tuple[UOp, ...]:
+        """The Linear forms of a kernel body for a device: one, or those that fill its tables first."""
         target = self._backend(device).target
-        return run_stages(self.kernel_stages, body, self.library, target, _observer("kernel"))
+        made = run_stages(self.kernel_stages, body, self.library, target, _observer("kernel"))
+        return made.src if made.op is Ops.SINK else (made,)
 
-    def _checked(self, body: UOp, backend: Backend) -> UOp | None:
-        """The Linear form of a kernel body that the check has seen; None where there is no check."""
+    def _checked(self, body: UOp, backend: Backend) -> tuple[UOp, ...] | None:
+        """The Linear forms of a kernel body that the check has seen; None where there is no check."""
         if self.kernel_check is None:
             if self._make_check is None:
                 return None
@@ -192,28 +190,33 @@ class Compiler:
             if shown is not None:
                 shown(stage, root)
 
-        linear = run_stages(self.kernel_stages, body, self.library, backend.target, observe)
-        self.kernel_check(kernel_name(linear), body, trace)
-        return linear
+        made = run_stages(self.kernel_stages, body, self.library, backend.target, observe)
+        linears = made.src if made.op is Ops.SINK else (made,)
+        self.kernel_check(kernel_name(linears[-1]), body, trace)
+        return linears
 
-    def source(self, body: UOp, device: str) -> Source:
-        """The text of a kernel body for a device."""
-        linear = self.linear(body, device)
-        return self._emit(_with_dense_slots(linear, _slots(linear)), device)
+    def sources(self, body: UOp, device: str) -> tuple[Source, ...]:
+        """The texts of a kernel body for a device."""
+        linears = self.linears(body, device)
+        return tuple([self._emit(_with_dense_slots(x, _slots(x)), device) for x in linears])
 
     def _emit(self, linear: UOp, device: str) -> Source:
         source = self._backend(device).emit(linear, kernel_name(linear))
         return replace(source, program=linear)
 
-    def _compile(self, body: UOp, device: str) -> Kernel:
+    def _compile(self, body: UOp, device: str) -> tuple[Kernel, ...]:
         backend = self._backend(device)
-        linear = self._checked(body, backend) if settings.proves_kernels() else None
-        linear = self.linear(body, device) if linear is None else linear
+        linears = self._checked(body, backend) if settings.proves_kernels() else None
+        linears = self.linears(body, device) if linears is None else linears
+        return tuple([self._compiled(linear, device) for linear in linears])
+
+    def _compiled(self, linear: UOp, device: str) -> Kernel:
+        backend = self._backend(device)
         slots = _slots(linear)
         source = self._emit(_with_dense_slots(linear, slots), device)
         if settings.debug_level() >= 3:
             _print(source.text)
-        return Kernel(source, backend.compile(source), backend, slots)
+        return Kernel(source, backend.compile(source), backend, slots, _written(linear).arg[1])
 
 
 def _settings() -> tuple[Any, ...]:
@@ -221,9 +224,33 @@ def _settings() -> tuple[Any, ...]:
     return settings.wants_plain_loops(), settings.proves_kernels(), settings.fastmath()
 
 
+def _with_frees(
+    launches: Sequence[tuple[Kernel | None, tuple[int, ...]]], inputs: int, keep: set[int]
+) -> tuple[Step, ...]:
+    """Each launch with the slots that are read for the last time."""
+    last_use: dict[int, int] = {}
+    for k, (_, slots) in enumerate(launches):
+        last_use.update({s: k for s in slots if s >= inputs and s not in keep})
+    free: dict[int, list[int]] = {}
+    for slot, last in last_use.items():
+        free.setdefault(last, []).append(slot)
+    return tuple([Step(kernel, slots, tuple(free.get(k, ())))
+                  for k, (kernel, slots) in enumerate(launches)])  # fmt: skip
+
+
+def _written(linear: UOp) -> UOp:
+    """The parameter that a kernel writes."""
+    return next(n for n in linear.src if n.op is Ops.STORE).src[0].src[0]
+
+
 def _slots(linear: UOp) -> tuple[int, ...]:
-    """The parameters that a kernel still uses: simplification may have removed some."""
-    return tuple(sorted({n.arg[0] for n in linear.src if n.op is Ops.PARAM}))
+    """The parameters that a kernel still uses, the one that it writes first.
+
+    Simplification may have removed some.
+    """
+    written: int = _written(linear).arg[0]
+    used = {n.arg[0] for n in linear.src if n.op is Ops.PARAM}
+    return (written, *sorted(used - {written}))
 
 
 def _with_dense_slots(linear: UOp, slots: tuple[int, ...]) -> UOp:

@@ -13,6 +13,7 @@ from typing import Any
 from proofgrad.core import settings
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
@@ -114,28 +115,50 @@ def run_stages(
     observe: Observer | None = None,
 ) -> UOp:
     """`root` after every stage. Raises: FormError where a check is asked for and fails."""
-    plain = settings.wants_plain_loops()
-    checked = settings.checks_forms()
-    facts = library.facts()
-    rewriters: dict[tuple[str, ...], Rewriter] = {}
-    for stage in stages:
-        if stage.optional and plain:
-            continue
+    runner = _Runner(library, target, observe)
+    for position, stage in enumerate(stages):
+        root = runner.run(stage, root)
+        if _is_several(root):
+            rest = stages[position + 1 :]
+            parts = [run_stages(rest, part, library, target, observe) for part in root.src]
+            return UOp.sink(*parts)
+    return root
+
+
+def _is_several(root: UOp) -> bool:
+    """Whether a stage made several graphs of one, to be run in order."""
+    return root.op is Ops.SINK and bool(root.src) and root.src[0].op is Ops.SINK
+
+
+class _Runner:
+    """Runs stages one by one."""
+
+    def __init__(self, library: Library, target: Target | None, observe: Observer | None) -> None:
+        self.library, self.target, self.observe = library, target, observe
+        self.plain = settings.wants_plain_loops()
+        self.checked = settings.checks_forms()
+        self.facts = library.facts()
+        self.rewriters: dict[tuple[str, ...], Rewriter] = {}
+
+    def run(self, stage: Stage, root: UOp) -> UOp:
+        if stage.optional and self.plain:
+            return root
         match stage.step:
             case RuleSets(names):
-                if names not in rewriters:
-                    sets = library.rules_of(names)
-                    rewriters[names] = Rewriter(sets, facts, library.journal)
-                root = rewriters[names].rewrite(root)
+                if names not in self.rewriters:
+                    sets = self.library.rules_of(names)
+                    self.rewriters[names] = Rewriter(sets, self.facts, self.library.journal)
+                root = self.rewriters[names].rewrite(root)
             case Procedure(function, needs):
-                given: dict[str, Any] = {"target": target, "bounds": facts}
-                given["native"] = frozenset() if target is None else target.native
+                given: dict[str, Any] = {"target": self.target, "bounds": self.facts}
+                given["native"] = frozenset() if self.target is None else self.target.native
                 root = function(root, **{name: given[name] for name in needs})
-        if checked:
-            check_form(stage.makes, root)
-        if observe is not None:
-            observe(stage, root)
-    return root
+        if self.checked:
+            for part in root.src if _is_several(root) else (root,):
+                check_form(stage.makes, part)
+        if self.observe is not None:
+            self.observe(stage, root)
+        return root
 
 
 def show_stages(stages: Sequence[Stage], sizes: dict[str, int]) -> list[tuple[str, str, str, str]]:

@@ -33,6 +33,7 @@ class Target:
     name: str
     vector_bytes: int = 0  # width of a vector register; 0: the backend takes scalars only
     vector_registers: int = 16
+    cache_bytes: int = 1 << 20  # of the cache that a core has to itself
     threads: int = 1  # more than 1: an outermost THREAD range is welcome
     work_items: bool = False  # an outermost GLOBAL range is expected
     storage: frozenset[DType] = ALL_TYPES  # types of buffers, casts and bitcasts

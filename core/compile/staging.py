@@ -1,0 +1,146 @@
+"""Kernel -> Kernels: operands of a contraction are copied into tables, in the order of its tile.
+
+Owns: which operands are worth a table, its layout, the kernel that fills it. Does not own: the tile
+(tiles.py), the memory of a table (the plan's, compiler.py).
+
+A term that depends on the loops x, k is written once into table[g(x, k)] and read back from there,
+where g puts every (x, k) on a place of its own: so the values stay. g is the mixed radix number
+(x // size, k, x % size), and the table is as long as whole tiles need, so that the tile that reads it
+needs no gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proofgrad.core.compile.axes import gate_accesses
+from proofgrad.core.compile.linear_terms import coefficient, loops_below
+from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.tiles import (
+    Contraction,
+    Tile,
+    choose_tile,
+    find_contraction,
+    output_loops,
+    size_of,
+)
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+
+# A table is filled once for so many multiplications, or its own kernel costs more than it saves.
+WORTH_MULTIPLICATIONS = 1 << 18
+# Rows that a tile reads side by side from a matrix in memory before they share a set of the cache.
+UNSTAGED_ROWS = 6
+# A table may be so much longer than what it is filled from: a gathered operand is read in place.
+LARGEST_GROWTH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The layout of a table: `loop` in groups of `size`, around the loops `depth`."""
+
+    outer: tuple[UOp, ...]
+    loop: UOp
+    size: int
+    depth: tuple[UOp, ...]
+
+    @property
+    def groups(self) -> int:
+        return -(-size_of(self.loop) // self.size)
+
+    @property
+    def length(self) -> int:
+        length = self.groups * self.size
+        for loop in (*self.outer, *self.depth):
+            length *= size_of(loop)
+        return length
+
+    def place(self, group: UOp, inside: UOp, outer: Sequence[UOp], depth: Sequence[UOp]) -> UOp:
+        """The position of an element in the table."""
+        position = UOp.index(0)
+        for value, loop in zip(outer, self.outer):
+            position = position * size_of(loop) + value
+        position = position * self.groups + group
+        for value, loop in zip(depth, self.depth):
+            position = position * size_of(loop) + value
+        return position * self.size + inside
+
+
+def stage_operands(kernel: UOp, target: Target) -> UOp:
+    """Copy operands of a contraction into tables laid out for its tile; the kernels, in order."""
+    contraction = find_contraction(kernel)
+    if contraction is None or target.work_items:
+        return kernel
+    tile = choose_tile(contraction, target)
+    if tile is None or contraction.multiplications < WORTH_MULTIPLICATIONS:
+        return kernel
+    filling: list[UOp] = []
+    for factor, loop, size in _worth_staging(kernel, contraction, tile):
+        table = _layout(kernel, contraction, factor, loop, size)
+        slot = _free_slot(kernel)
+        memory = UOp(Ops.PARAM, factor.dtype, (), (slot, table.length))
+        filling.append(_fill(factor, table, memory))
+        kernel = kernel.substitute({factor: _read(table, memory)})
+    return UOp.sink(*filling, kernel) if filling else kernel
+
+
+def _worth_staging(kernel: UOp, contraction: Contraction, tile: Tile) -> list[tuple[UOp, UOp, int]]:
+    """(operand, its loop in the tile, that loop's part of the tile) of each operand to copy."""
+    found: list[tuple[UOp, UOp, int]] = []
+    rows, columns = size_of(contraction.rows), size_of(contraction.columns)
+    one, other = contraction.row_factor, contraction.column_factor
+    if columns >= 2 * tile.columns and (tile.rows > UNSTAGED_ROWS or not _along_depth(contraction)):
+        found.append((one, contraction.rows, tile.rows))
+    if rows >= 2 * tile.rows:
+        found.append((other, contraction.columns, tile.columns))
+    return [entry for entry in found if _growth(kernel, contraction, entry[0]) <= LARGEST_GROWTH]
+
+
+def _along_depth(contraction: Contraction) -> bool:
+    """Whether the rows' factor lies in memory along the innermost loop of the sum."""
+    loads = [n for n in toposort((contraction.row_factor,)) if n.op is Ops.LOAD]
+    innermost = contraction.reduction.src[-1]
+    return all(coefficient(n.src[0].src[1], innermost) == 1 for n in loads)
+
+
+def _growth(kernel: UOp, contraction: Contraction, factor: UOp) -> float:
+    """How many times longer the table is than the memory that it is filled from."""
+    length = 1
+    for loop in loops_below(factor)[factor]:
+        length *= size_of(loop)
+    memory = {n.src[0].src[0] for n in toposort((factor,)) if n.op is Ops.LOAD}
+    return length / max(1, sum(parameter.arg[1] for parameter in memory))
+
+
+def _layout(kernel: UOp, contraction: Contraction, factor: UOp, loop: UOp, size: int) -> Table:
+    free = loops_below(factor)[factor]
+    outer = tuple([x for x in output_loops(kernel) if x in free and x is not loop])
+    depth = tuple([x for x in contraction.reduction.src[1:] if x in free])
+    return Table(outer, loop, size, depth)
+
+
+def _free_slot(kernel: UOp) -> int:
+    return 1 + max(n.arg[0] for n in toposort((kernel,)) if n.op is Ops.PARAM)
+
+
+def _read(table: Table, memory: UOp) -> UOp:
+    place = table.place(table.loop // table.size, table.loop % table.size, table.outer, table.depth)
+    return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, place)),))
+
+
+def _fill(factor: UOp, table: Table, memory: UOp) -> UOp:
+    """The kernel that writes every element of the table."""
+    sizes = [size_of(x) for x in table.outer] + [table.groups]
+    sizes += [size_of(x) for x in table.depth] + [table.size]
+    loops = [UOp.range(n, k, AxisRole.LOOP) if n > 1 else UOp.index(0) for k, n in enumerate(sizes)]
+    outer, group = loops[: len(table.outer)], loops[len(table.outer)]
+    depth, inside = loops[len(table.outer) + 1 : -1], loops[-1]
+    if size_of(table.loop) % table.size:
+        factor = gate_accesses(factor, table.loop, UOp.index(size_of(table.loop)))
+    changes = {table.loop: group * table.size + inside}
+    changes.update(zip((*table.outer, *table.depth), (*outer, *depth)))
+    value = factor.substitute(changes)
+    place = UOp(Ops.INDEX, memory.dtype, (memory, table.place(group, inside, outer, depth)))
+    return UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value)))

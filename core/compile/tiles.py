@@ -1,0 +1,164 @@
+"""Which tile of the output a contraction computes at once, and how its loops are blocked.
+
+Owns: finding the contraction of a kernel, and choosing the sizes of its tile from the target: a
+heuristic, which can make a kernel slow and never wrong. Does not own: the changes of the iteration space
+(axes.py), the tables that operands are staged into (staging.py).
+
+A contraction is a sum of products where one factor moves with the rows of a tile and the other with its
+columns, as in a product of matrices or a convolution. Each step of its loop loads one element a row and
+one vector for each `lanes` columns, and multiplies every row with every column into registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from proofgrad.core.compile.linear_terms import coefficient, loops_below
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+# Rows and vectors of a tile that keep both the multipliers and the load ports busy.
+TILES = ((8, 3), (6, 4), (12, 2), (8, 2), (4, 4), (6, 3), (4, 3), (6, 2), (4, 2), (3, 3), (4, 1),
+         (2, 4), (2, 2), (2, 1))  # fmt: skip
+# Registers beside the accumulators and one step's vectors: a broadcast element and room to move.
+SPARE_REGISTERS = 3
+# What the second cache gives to a loop that streams from it.
+CACHE_BYTES_A_CYCLE = 24
+# Below so many multiplications a contraction is not worth a tile.
+WORTH_MULTIPLICATIONS = 1 << 9
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """The sum of products of a kernel. `rows` and `columns` are the output loops of its tile."""
+
+    reduction: UOp
+    rows: UOp
+    columns: UOp
+    row_factor: UOp  # moves with `rows`, not with `columns`
+    column_factor: UOp
+    others: tuple[UOp, ...]  # output loops outside of the tile
+
+    @property
+    def depth(self) -> int:
+        """Products that are summed for one element."""
+        return prod(size_of(loop) for loop in self.reduction.src[1:])
+
+    @property
+    def multiplications(self) -> int:
+        outputs = prod(size_of(loop) for loop in (self.rows, self.columns, *self.others))
+        return outputs * self.depth
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """`rows` x (`vectors` x `lanes`) elements, held in registers."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+
+def size_of(loop: UOp) -> int:
+    """The number of iterations of a RANGE."""
+    size: int = loop.src[0].arg
+    return size
+
+
+def output_loops(kernel: UOp) -> list[UOp]:
+    """The loops that run over the output's elements, in order of their numbers."""
+    free = loops_below(kernel)[kernel]
+    return sorted(free, key=lambda loop: loop.arg[0])
+
+
+def find_contraction(kernel: UOp) -> Contraction | None:
+    """The one sum of products of a kernel with one store; None where there is none to tile."""
+    nodes = toposort((kernel,))
+    reductions = [n for n in nodes if n.op is Ops.REDUCE]
+    if len(kernel.src) != 1 or len(reductions) != 1:
+        return None
+    (reduction,) = reductions
+    product = reduction.src[0]
+    if reduction.arg is not Ops.ADD or product.op is not Ops.MUL:
+        return None
+    free = loops_below(kernel)
+    outputs = output_loops(kernel)
+    place = kernel.src[0].src[0].src[1]
+    found: list[Contraction] = []
+    for one, other in (product.src, product.src[::-1]):
+        rows = [x for x in outputs if x in free[one] and x not in free[other]]
+        columns = [x for x in outputs if x in free[other] and x not in free[one]]
+        columns = [x for x in columns if coefficient(place, x) == 1]
+        if rows and columns:
+            row, column = max(rows, key=size_of), columns[0]
+            others = tuple([x for x in outputs if x is not row and x is not column])
+            found.append(Contraction(reduction, row, column, one, other, others))
+    return next((c for c in found if c.multiplications >= WORTH_MULTIPLICATIONS), None)
+
+
+def choose_tile(contraction: Contraction, target: Target) -> Tile | None:
+    """The tile with the least work for the machine, per useful product; None: no vectors."""
+    lanes = _lanes(size_of(contraction.columns), target, contraction.reduction.dtype)
+    if lanes < 2:
+        return None
+    fitting = [Tile(rows, vectors, lanes) for rows, vectors in TILES
+               if rows * vectors + vectors + SPARE_REGISTERS <= target.vector_registers]  # fmt: skip
+    return min(fitting, key=lambda tile: _cost(tile, contraction, target), default=None)
+
+
+def _lanes(columns: int, target: Target, dtype: DType) -> int:
+    """A full vector, or a shorter one for few columns."""
+    lanes = target.lanes(dtype)
+    while lanes > 1 and lanes >= 2 * columns:
+        lanes //= 2
+    return lanes
+
+
+def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """Cycles of the multipliers, the load ports or the second cache, whichever is busiest."""
+    rows, columns = size_of(contraction.rows), size_of(contraction.columns)
+    tiles = -(-rows // tile.rows) * -(-columns // tile.columns)
+    products, loads = tile.rows * tile.vectors, tile.rows + tile.vectors
+    # Two multiply-adds and two loads a cycle; a multiply-add takes 4 cycles, so fewer than 8 of them
+    # wait for each other; the vectors come from the second cache.
+    from_cache = tile.vectors * target.vector_bytes / CACHE_BYTES_A_CYCLE
+    step = max(products / 2, loads / 2, 4.0, from_cache)
+    return tiles * step
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """How many tiles a work item has along each side."""
+
+    row_tiles: int
+    column_tiles: int
+
+
+def choose_blocks(contraction: Contraction, tile: Tile, target: Target) -> Blocks:
+    """Rows of an item fit half of the second cache; enough items for every thread."""
+    row_tiles = -(-size_of(contraction.rows) // tile.rows)
+    column_tiles = -(-size_of(contraction.columns) // tile.columns)
+    others = prod(size_of(x) for x in contraction.others)
+    row_bytes = tile.rows * contraction.depth * contraction.reduction.dtype.itemsize
+    height = max(1, min(row_tiles, target.cache_bytes // 2 // max(1, row_bytes)))
+    height = _even(row_tiles, -(-row_tiles // height))
+    wanted = 8 * target.threads
+    width = column_tiles
+    while width > 1 and others * -(-row_tiles // height) * -(-column_tiles // width) < wanted:
+        width = -(-width // 2)
+    width = _even(column_tiles, -(-column_tiles // width))
+    while height > 1 and others * -(-row_tiles // height) * -(-column_tiles // width) < wanted:
+        height = -(-height // 2)
+    return Blocks(_even(row_tiles, -(-row_tiles // height)), width)
+
+
+def _even(tiles: int, blocks: int) -> int:
+    """Tiles a block, so that all blocks are about the same."""
+    return -(-tiles // blocks)

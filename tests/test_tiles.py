@@ -1,0 +1,190 @@
+"""Contractions in tiles, with operands copied into tables: the same values, on shapes nobody tuned for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernel_interpreter import run_kernel
+
+from proofgrad import Tensor
+from proofgrad.core.compile import axes, staging
+from proofgrad.core.compile.axes import choose_axes, merge_loops, unroll_upcasts
+from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.staging import stage_operands
+from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.tiles import (
+    Tile,
+    choose_blocks,
+    choose_tile,
+    find_contraction,
+)
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+SMALL = Target("small", vector_bytes=16, threads=2, cache_bytes=256)
+AVX512 = Target("avx512", vector_bytes=64, vector_registers=32, threads=2)
+AVX2 = Target("avx2", vector_bytes=32, vector_registers=16, threads=8)
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def parameter(slot: int, *shape: int, dtype=dtypes.int32) -> UOp:
+    flat = UOp(Ops.PARAM, dtype, (), (slot, int(np.prod(shape))))
+    return UOp(Ops.RESHAPE, dtype, (flat,), shape)
+
+
+def moved(op: Ops, node: UOp, arg: object) -> UOp:
+    return UOp(op, node.dtype, (node,), arg)
+
+
+def matmul(
+    rows: int, depth: int, columns: int, turned: tuple[bool, bool] = (False, False),
+    batch: int = 1, dtype=dtypes.int32,
+) -> UOp:  # fmt: skip
+    """The body of `batch` products of matrices; `turned`: an operand lies transposed in memory."""
+    one = parameter(1, *((batch, depth, rows) if turned[0] else (batch, rows, depth)), dtype=dtype)
+    other = parameter(2, *((columns, depth) if turned[1] else (depth, columns)), dtype=dtype)
+    one = moved(Ops.PERMUTE, one, (0, 2, 1)) if turned[0] else one
+    other = moved(Ops.PERMUTE, other, (1, 0)) if turned[1] else other
+    size = (batch, rows, depth, columns)
+    one = moved(Ops.EXPAND, moved(Ops.RESHAPE, one, (batch, rows, depth, 1)), size)
+    other = moved(Ops.EXPAND, moved(Ops.RESHAPE, other, (1, 1, depth, columns)), size)
+    product_ = UOp(Ops.MUL, dtype, (one, other))
+    return UOp.sink(UOp(Ops.REDUCE_AXIS, dtype, (product_,), (Ops.ADD, (2,))))
+
+
+def kernel_of(body: UOp) -> UOp:
+    return merge_loops(lower_movement(body))
+
+
+@QUICK
+@given(
+    sizes=st.tuples(*[st.integers(1, 9)] * 3, st.integers(1, 3)),
+    turned=st.tuples(st.booleans(), st.booleans()),
+)
+def test_tiles_and_tables_keep_the_values_of_any_matmul(
+    sizes: tuple[int, int, int, int], turned: tuple[bool, bool]
+) -> None:
+    rows, depth, columns, batch = sizes
+    kernel = kernel_of(matmul(rows, depth, columns, turned, batch))
+    rng = np.random.default_rng(0)
+    one = rng.integers(-9, 9, batch * rows * depth).tolist()
+    other = rng.integers(-9, 9, depth * columns).tolist()
+    expected = run_kernel(kernel, {1: one, 2: other})[0]
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("WORTH_MULTIPLICATIONS", "UNSTAGED_ROWS"):
+            patch.setattr(staging, name, 0)
+        patch.setattr("proofgrad.core.compile.tiles.WORTH_MULTIPLICATIONS", 0)
+        staged = stage_operands(kernel, SMALL)
+        parts = list(staged.src) if staged.src[0].op is Ops.SINK else [staged]
+        chosen = UOp.sink(*[unroll_upcasts(choose_axes(part, SMALL)) for part in parts])
+    for part in (*parts, *chosen.src):
+        check_form(Form.KERNEL, part)
+    assert run_kernel(UOp.sink(*parts), {1: one, 2: other})[0] == expected
+    assert run_kernel(chosen, {1: one, 2: other})[0] == expected
+
+
+def test_large_matmul_is_staged_and_small_one_is_not() -> None:
+    large = stage_operands(kernel_of(matmul(256, 256, 256, dtype=dtypes.float32)), AVX512)
+    small = stage_operands(kernel_of(matmul(16, 16, 16, dtype=dtypes.float32)), AVX512)
+    assert large.src[0].op is Ops.SINK and len(large.src) >= 2
+    assert small.src[0].op is Ops.STORE
+
+
+@pytest.mark.parametrize("target", [AVX512, AVX2], ids=lambda t: t.name)
+def test_tile_of_a_large_matmul_fits_the_registers_and_hides_latency(target: Target) -> None:
+    contraction = find_contraction(kernel_of(matmul(1000, 700, 900, dtype=dtypes.float32)))
+    assert contraction is not None
+    tile = choose_tile(contraction, target)
+    assert tile is not None
+    assert tile.rows * tile.vectors + tile.vectors + 2 < target.vector_registers
+    assert tile.rows * tile.vectors >= 8
+
+
+def test_columns_that_lie_apart_are_no_contraction_of_vectors() -> None:
+    body = matmul(8, 8, 8)
+    turned = moved(Ops.PERMUTE, body.src[0], (0, 1, 3, 2))
+    kernel = kernel_of(UOp.sink(turned))
+    contraction = find_contraction(kernel)  # rows and columns exchange their places
+    assert contraction is None or contraction.columns in contraction.column_factor.toposort()
+
+
+def test_blocks_give_every_thread_several_items() -> None:
+    contraction = find_contraction(kernel_of(matmul(1024, 1024, 1024, dtype=dtypes.float32)))
+    assert contraction is not None
+    tile = Tile(8, 3, 16)
+    blocks = choose_blocks(contraction, tile, AVX512)
+    items = -(-128 // blocks.row_tiles) * -(-22 // blocks.column_tiles)
+    assert items >= 8 * AVX512.threads
+    assert blocks.row_tiles * tile.rows * 1024 * 4 <= AVX512.cache_bytes
+
+
+@pytest.mark.parametrize("rows, depth, columns", [(1, 7, 300), (67, 129, 65), (300, 1, 33),
+                                                  (130, 64, 257), (64, 2, 1000)])  # fmt: skip
+def test_float_matmul_of_odd_sizes_is_right(rows: int, depth: int, columns: int) -> None:
+    rng = np.random.default_rng(1)
+    one = rng.standard_normal((rows, depth)).astype(np.float32)
+    other = rng.standard_normal((depth, columns)).astype(np.float32)
+    expected = one.astype(np.float64) @ other.astype(np.float64)
+    for turned in product((False, True), repeat=2):
+        left = Tensor(np.ascontiguousarray(one.T)).T if turned[0] else Tensor(one)
+        right = Tensor(np.ascontiguousarray(other.T)).T if turned[1] else Tensor(other)
+        np.testing.assert_allclose((left @ right).numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_tables_are_filled_by_kernels_of_their_own() -> None:
+    from proofgrad import GlobalCounters
+
+    rng = np.random.default_rng(2)
+    one, other = (Tensor(rng.standard_normal((128, 128)).astype(np.float32)) for _ in range(2))
+    Tensor.realize(one, other)
+    before = GlobalCounters.kernel_count
+    (one @ other).realize()
+    assert GlobalCounters.kernel_count - before >= 2
+
+
+# -- planted errors: PROVE=1 finds them ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["place", "value", "short"])
+def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    from test_kernel_proof import planted
+
+    def wrong(kernel: UOp, target: Target) -> UOp:
+        made = stage_operands(kernel, target)
+        if made.src[0].op is not Ops.SINK:
+            return made
+        first, *rest = made.src
+        (store,) = first.src
+        place, value = store.src
+        if fault == "place":
+            place = place.replace(src=(place.src[0], place.src[1] + 1))
+        elif fault == "value":
+            load = next(n for n in value.toposort() if n.op is Ops.LOAD)
+            at = load.src[0]
+            value = value.substitute({at: at.replace(src=(at.src[0], at.src[1] + 1, *at.src[2:]))})
+        else:
+            loop = max((n for n in place.toposort() if n.op is Ops.RANGE), key=axes.size_of)
+            short = loop.replace(src=(UOp.index(axes.size_of(loop) - 1),))
+            place, value = (n.substitute({loop: short}) for n in (place, value))
+        return UOp.sink(UOp.sink(store.replace(src=(place, value))), *rest)
+
+    monkeypatch.setattr(staging, "WORTH_MULTIPLICATIONS", 1)
+    body = matmul(16, 6, 40, dtype=dtypes.float32)
+    assert planted([body], replace(SMALL, vector_registers=32), "stage operands", wrong)
+
+
+def test_the_tables_of_a_matmul_are_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    from test_kernel_proof import prove
+
+    monkeypatch.setattr(staging, "WORTH_MULTIPLICATIONS", 1)
+    monkeypatch.setattr(staging, "UNSTAGED_ROWS", 0)
+    for sizes in ((16, 6, 40), (13, 5, 37)):
+        body = matmul(*sizes, dtype=dtypes.float32)
+        assert prove(body, replace(SMALL, vector_registers=32)).count.unknown == 0
