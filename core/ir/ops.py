@@ -80,6 +80,10 @@ class Ops(enum.IntEnum):
     CALL = enum.auto()
     SINK = enum.auto()
     LINEAR = enum.auto()
+    # memory that changes, and sizes that are known when a plan runs (TensorGraph)
+    ASSIGN = enum.auto()
+    VARIABLE = enum.auto()
+    BIND = enum.auto()
 
     def __repr__(self) -> str:
         return f"Ops.{self.name}"
@@ -99,9 +103,7 @@ CASTS = frozenset({Ops.CAST, Ops.BITCAST})
 ALU = UNARY | BINARY | TERNARY
 ELEMENTWISE = ALU | CASTS
 COMPARE = frozenset({Ops.CMPLT, Ops.CMPEQ})
-COMMUTATIVE = frozenset(
-    {Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN, Ops.AND, Ops.OR, Ops.XOR, Ops.CMPEQ}
-)
+COMMUTATIVE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN, Ops.AND, Ops.OR, Ops.XOR, Ops.CMPEQ})
 MOVEMENT = frozenset(
     {Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FLIP, Ops.SKEW}
 )
@@ -184,4 +186,11 @@ MEANING: dict[Ops, str] = {
     Ops.CALL: "Run the kernel src[0] on the buffers src[1:]; the first is written. arg: CallInfo.",
     Ops.SINK: "Holds the roots of a graph.",
     Ops.LINEAR: "The nodes of a program in the order in which they run.",
+    Ops.ASSIGN: (
+        "src[0] is a BUFFER seen through movement operations that repeat no element. The elements"
+        " of that buffer, with those of src[1] in the places seen, which may be written over it."
+        " src[1] may also be the CALL that does it."
+    ),
+    Ops.VARIABLE: "An index, the same everywhere in one run; arg = (name, smallest, largest).",
+    Ops.BIND: "The variable src[0], which is src[1], a constant, in this graph.",
 }
