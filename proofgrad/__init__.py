@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from proofgrad.core.ir.shapes import ShapeError
     from proofgrad.core.ir.uop import UOp
     from proofgrad.core.tensor.counters import GlobalCounters
+    from proofgrad.core.tensor.custom_vjp import custom_vjp
     from proofgrad.core.tensor.device import Device
-    from proofgrad.core.tensor.errors import DeviceError, DtypeError
+    from proofgrad.core.tensor.errors import DeviceError, DtypeError, GradientError
     from proofgrad.core.tensor.tensor import Tensor
     from proofgrad.explanation import explain
     from proofgrad.gradcheck import gradcheck
@@ -30,10 +31,12 @@ __all__ = [
     "DeviceError",
     "DtypeError",
     "GlobalCounters",
+    "GradientError",
     "Ops",
     "ShapeError",
     "Tensor",
     "UOp",
+    "custom_vjp",
     "dtypes",
     "explain",
     "gradcheck",
@@ -47,6 +50,8 @@ _HOME = {
     "Device": "proofgrad.core.tensor.device",
     "DeviceError": "proofgrad.core.tensor.errors",
     "DtypeError": "proofgrad.core.tensor.errors",
+    "GradientError": "proofgrad.core.tensor.errors",
+    "custom_vjp": "proofgrad.core.tensor.custom_vjp",
     "GlobalCounters": "proofgrad.core.tensor.counters",
     "Ops": "proofgrad.core.ir.ops",
     "ShapeError": "proofgrad.core.ir.shapes",

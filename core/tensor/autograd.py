@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import cotangents
+from proofgrad.core.tensor.custom_vjp import CustomGradient
 from proofgrad.core.tensor.realize import compiler
 
 if TYPE_CHECKING:
@@ -22,9 +23,16 @@ def nodes_reached(order: Sequence[UOp]) -> set[UOp]:
     """Those of a graph, given sources first, to which a gradient can come from the last."""
     reached = {order[-1]}
     for node in reversed(order):
-        if node.op is not Ops.DETACH and node in reached:
-            reached.update(node.src)
+        if node in reached:
+            reached.update(_passed_to(node))
     return reached
+
+
+def _passed_to(node: UOp) -> tuple[UOp, ...]:
+    """The sources that a gradient may pass to; of a custom gradient, the inputs of its function."""
+    if node.op is not Ops.DETACH:
+        return node.src
+    return () if node.arg is None else node.src[1:]
 
 
 def node_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> dict[UOp, UOp]:
@@ -37,7 +45,7 @@ def node_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> d
     found: dict[UOp, UOp] = {order[-1]: seed}
     for node in reversed(order):
         cotangent = found.get(node)
-        if cotangent is None or not any(source in needed for source in node.src):
+        if cotangent is None or needed.isdisjoint(_passed_to(node)):
             continue
         for source, part in zip(node.src, _parts(library, node, cotangent), strict=True):
             if part is None or source not in needed:
@@ -49,6 +57,8 @@ def node_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> d
 
 def _parts(library: Library, node: UOp, cotangent: UOp) -> tuple[UOp | None, ...]:
     """The cotangents of the sources of `node`. That of a copied value is copied back."""
+    if isinstance(node.arg, CustomGradient):
+        return node.arg.parts(node, cotangent)
     if node.op is not Ops.COPY:
         rules = library.sets[library.cotangents]
         return cotangents(rules, node, cotangent, journal=library.journal)
@@ -61,8 +71,6 @@ def _on_a_path(order: Sequence[UOp], targets: set[UOp]) -> set[UOp]:
     """The float nodes through which a target reaches the root."""
     needed: set[UOp] = set()
     for node in order:
-        if node in targets or (
-            node.dtype.is_float and node.op is not Ops.DETACH and not needed.isdisjoint(node.src)
-        ):
+        if node in targets or (node.dtype.is_float and not needed.isdisjoint(_passed_to(node))):
             needed.add(node)
     return needed

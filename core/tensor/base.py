@@ -13,13 +13,14 @@ from typing import Any, ClassVar, Self
 from weakref import WeakValueDictionary
 
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.errors import DeviceError
 from proofgrad.core.tensor.realize import computed
 
 _SERIAL = itertools.count()
+ALIASES = MOVEMENT | {Ops.DETACH}  # what shows elements of another Tensor
 
 
 class TensorBase:
@@ -28,13 +29,16 @@ class TensorBase:
     `_uop` is the node as it was built, which gradients need; `uop` may be its buffer.
     """
 
-    __slots__ = ("__weakref__", "_requires_grad", "_uop", "device", "grad")
+    __slots__ = ("__weakref__", "_base", "_requires_grad", "_uop", "device", "grad")
     __array_ufunc__: ClassVar[None] = None  # numpy leaves `array * tensor` to this class
     training: ClassVar[bool] = False
     _uop: UOp
     device: str
     grad: Self | None
     _requires_grad: bool | None
+    # Of a view: the Tensor, its node and the view's when it was made, the former after a write.
+    _base: tuple[TensorBase, UOp, UOp, UOp | None] | None
+    _grad_off: ClassVar[bool] = False  # within `no_grad`
     _leaves: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
 
     @classmethod
@@ -45,6 +49,7 @@ class TensorBase:
         self.device = device
         self.grad = None
         self._requires_grad = None
+        self._base = None
         return self
 
     @classmethod
@@ -62,7 +67,13 @@ class TensorBase:
             TensorBase._leaves[id(self)] = self
 
     def _with(self, uop: UOp) -> Self:
-        return type(self)._new(uop, self.device)
+        """The result of an operation on this Tensor; a view of it, if the operation is movement."""
+        if TensorBase._grad_off and uop.dtype.is_float and uop.op is not Ops.DETACH:
+            uop = UOp(Ops.DETACH, uop.dtype, (uop,))
+        new = type(self)._new(uop, self.device)
+        if uop.op in ALIASES or uop is self._uop:
+            new._base = (self, self._uop, uop, None)
+        return new
 
     @property
     def uop(self) -> UOp:

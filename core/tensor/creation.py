@@ -45,7 +45,7 @@ class Creation(Sorting):
             Tensor([[1, 2], [3, 4]])  # shape (2, 2), dtypes.int
         """
         self.device = canonical_device(device)
-        self.grad = None
+        self.grad = self._base = None
         wanted = None if dtype is None else as_dtype(dtype)
         self._uop = self._node_of(data, wanted)
         self._become_leaf(requires_grad)

@@ -15,3 +15,7 @@ class DtypeError(TypeError, ValueError):
 
 class DeviceError(target.DeviceError, ValueError):
     """A device that does not exist, or Tensors on different devices in one operation."""
+
+
+class GradientError(RuntimeError, ValueError):
+    """A gradient that is asked for where there is none, or that a write would lose."""

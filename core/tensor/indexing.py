@@ -216,9 +216,3 @@ class Indexing(Take):
                 f"{name} along axis {axis} of {show(self.shape)} with indices {show(index.shape)}:"
                 f" as many axes are needed, and sizes that are not larger on the other ones"
             )
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError(
-            "Tensors are values and cannot be written in part; build the new one with where, cat"
-            " or pad and give it to assign"
-        )

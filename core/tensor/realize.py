@@ -34,6 +34,7 @@ class _Machine:
     make_compiler: Callable[[], Compiler] | None = None
     compiler: Compiler | None = None
     compile_only: bool = False
+    on_write: Callable[[Any], None] | None = None
 
 
 _MACHINE = _Machine()
@@ -67,6 +68,12 @@ def compile_only() -> Iterator[None]:
         yield
     finally:
         _MACHINE.compile_only = before
+
+
+def note_write(tensor: Any) -> None:
+    """Tell whoever records what is run that `tensor` has been written to."""
+    if _MACHINE.on_write is not None:
+        _MACHINE.on_write(tensor)
 
 
 # -- buffers ------------------------------------------------------------------------------------
@@ -169,6 +176,8 @@ def _renumber(node: UOp, done: dict[UOp, UOp], inputs: list[UOp]) -> UOp:
         return UOp(Ops.BUFFER, node.dtype, (unique, node.src[1]), node.arg)
     if node.op in (Ops.UNIQUE, Ops.DEVICE):
         return node
+    if node.op in (Ops.DETACH, Ops.CONTIGUOUS):  # what only gradients look at is left out
+        return UOp(node.op, node.dtype, (done[node.src[0]],))
     return node.with_src(tuple([done[s] for s in node.src]))
 
 

@@ -7,7 +7,7 @@ operations, which its base classes add one subject at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -15,16 +15,16 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.assign import Assignment
 from proofgrad.core.tensor.autograd import node_gradients, nodes_reached
-from proofgrad.core.tensor.base import TensorBase, check_same_device, owns_value
+from proofgrad.core.tensor.base import TensorBase, owns_value
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import broadcast_node
-from proofgrad.core.tensor.nnops import NeuralOps
 from proofgrad.core.tensor.operands import Flag, Real, Whole, constant_node
 from proofgrad.core.tensor.storage import nest, unpack
 
 
-class Tensor(NeuralOps):
+class Tensor(Assignment):
     """An array of numbers on a device.
 
     Example:
@@ -70,26 +70,6 @@ class Tensor(NeuralOps):
 
     def clone(self) -> Self:
         return self.contiguous()
-
-    def assign(self, value: Any) -> Self:
-        """This Tensor becomes `value`, which passes no gradient. Those built before keep the old.
-
-        Raises: ShapeError, DtypeError, DeviceError if it is not alike.
-        """
-        new = value if isinstance(value, TensorBase) else Tensor(value, self.device, self.dtype)
-        check_same_device("assign", self, new)
-        if new.shape != self.shape:
-            raise ShapeError(f"cannot assign {show(new.shape)} to a Tensor of {show(self.shape)}")
-        if new.dtype is not self.dtype:
-            raise DtypeError(f"cannot assign {new.dtype} to {self.dtype}; cast it first")
-        detached = UOp(Ops.DETACH, new.dtype, (new._uop,))
-        self._uop = new._uop if machine.is_view(new._uop) else detached
-        return self
-
-    def replace(self, value: Tensor) -> Self:
-        """As assign, with another shape allowed."""
-        self._uop, self.device = value._uop, value.device
-        return self
 
     # -- reading values out -----------------------------------------------------------------------
 
@@ -239,18 +219,40 @@ class Tensor(NeuralOps):
         """Forget the gradient."""
         self.grad = None
 
-    # -- training -----------------------------------------------------------------------------------
+    # -- modes ------------------------------------------------------------------------------------
 
     @classmethod
-    @contextmanager
-    def train(cls, mode: Flag = True) -> Iterator[None]:
-        """Within: `Tensor.training` is `mode`, which dropout and batch norm look at."""
-        before = Tensor.training
-        Tensor.training = mode
-        try:
-            yield
-        finally:
-            Tensor.training = before
+    def train(cls, mode: Flag = True) -> AbstractContextManager[None]:
+        """Within: `Tensor.training` is `mode`, which dropout and batch norm look at.
+
+        Also a decorator, as are `test` and `no_grad`.
+        """
+        return _mode(Tensor, "training", mode)
+
+    @classmethod
+    def test(cls) -> AbstractContextManager[None]:
+        """Within: `Tensor.training` is False."""
+        return _mode(Tensor, "training", False)
+
+    @classmethod
+    def no_grad(cls) -> AbstractContextManager[None]:
+        """Within: results of operations pass no gradient, and parameters may be written to."""
+        return _mode(TensorBase, "_grad_off", True)
+
+    @classmethod
+    def inference_mode(cls, mode: Flag = True) -> AbstractContextManager[None]:
+        """The same as `no_grad`, by another name; with `mode` False gradients are on again."""
+        return _mode(TensorBase, "_grad_off", mode)
+
+
+@contextmanager
+def _mode(owner: type[TensorBase], name: str, value: bool) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
 
 
 _FORMATS = {

@@ -1,0 +1,101 @@
+"""Functions of Tensors whose gradient the user says.
+
+Owns: `custom_vjp`, the mark that such a function leaves in the graph. Does not own: the walk that
+finds the mark (autograd.py). What is said here is not proven; gradcheck can test it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import show
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.base import TensorBase
+from proofgrad.core.tensor.errors import GradientError
+
+Backward = Callable[..., Any]
+
+
+class CustomGradient:
+    """What the DETACH of a custom function carries: how cotangents pass it.
+
+    That node has the result and then the inputs as its sources.
+    """
+
+    __slots__ = ("backward", "device", "kind", "name")
+
+    def __init__(self, backward: Backward, name: str, like: TensorBase) -> None:
+        self.backward, self.name = backward, name
+        self.kind, self.device = type(like), like.device
+
+    def __repr__(self) -> str:
+        return f"gradient of {self.name}"
+
+    def parts(self, node: UOp, cotangent: UOp) -> tuple[UOp | None, ...]:
+        """The cotangents of the sources of `node`. Raises: GradientError for ones that do not fit."""
+        inputs = node.src[1:]
+        make = self.kind._new
+        given = self.backward(
+            make(cotangent, self.device), *[make(source, self.device) for source in inputs]
+        )
+        found: Sequence[Any] = given if isinstance(given, (tuple, list)) else (given,)
+        if len(found) != len(inputs):
+            raise GradientError(
+                f"the backward of {self.name} must give one gradient for each of"
+                f" {len(inputs)} inputs (None for no gradient), not {len(found)}"
+            )
+        return (None, *[self._checked(part, source) for part, source in zip(found, inputs)])
+
+    def _checked(self, part: Any, source: UOp) -> UOp | None:
+        if part is None:
+            return None
+        if not isinstance(part, TensorBase):
+            raise GradientError(
+                f"the backward of {self.name} must give Tensors or None, not {type(part).__name__}"
+            )
+        if part.shape != source.shape:
+            raise GradientError(
+                f"the backward of {self.name} gave a gradient of shape {show(part.shape)} for an"
+                f" input of shape {show(source.shape)}"
+            )
+        return part._uop.cast(source.dtype)
+
+
+def custom_vjp(backward: Backward) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator: the gradient of the function is `backward(gradient, *inputs)`.
+
+    The function takes Tensors and gives one Tensor. `backward` gets the cotangent of the result and
+    the same Tensors, and gives the cotangent of each (None: no gradient). What it computes with
+    Tensors can be derived again. Raises: GradientError where the gradients do not fit the inputs.
+
+    Example:
+        @custom_vjp(lambda gradient, x: gradient * 2)
+        def twice_as_steep(x):
+            return x
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(*inputs: Any) -> Any:
+            for value in inputs:
+                if not isinstance(value, TensorBase):
+                    raise TypeError(
+                        f"{wrapped.__name__} has a custom gradient and takes Tensors only, not"
+                        f" {type(value).__name__}; bind other arguments with functools.partial"
+                    )
+            result = function(*inputs)
+            if not isinstance(result, TensorBase):
+                raise TypeError(
+                    f"{wrapped.__name__} has a custom gradient and must give one Tensor, not"
+                    f" {type(result).__name__}"
+                )
+            mark = CustomGradient(backward, wrapped.__name__, result)
+            sources = (result._uop, *[value._uop for value in inputs])
+            return type(result)._new(UOp(Ops.DETACH, result.dtype, sources, mark), result.device)
+
+        return wrapped
+
+    return decorate

@@ -1,0 +1,312 @@
+"""Writes: what a Tensor, its views and its readers mean after one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tensors import machine
+
+from proofgrad import DtypeError, GradientError, ShapeError, Tensor, dtypes
+
+__all__ = ["machine"]
+
+
+# -- readers built before a write see the old value ----------------------------------------------
+
+
+def test_reader_built_before_a_view_assign_keeps_the_old_value(machine: str) -> None:
+    """tinygrad #17074 gives [19, 12]."""
+    x = Tensor([1, 2])
+    reader = x + 10
+    x[:1].assign(9)
+    Tensor.realize(reader, x)
+    assert (reader.tolist(), x.tolist()) == ([11, 12], [9, 2])
+
+
+def test_reader_of_realised_memory_keeps_the_old_value_in_every_order() -> None:
+    for order in (0, 1):
+        x = Tensor([1, 2, 3]).realize()
+        reader = x * 10
+        x[1:] = 0
+        first, second = (reader, x) if order else (x, reader)
+        first.realize()
+        second.realize()
+        assert (reader.tolist(), x.tolist()) == ([10, 20, 30], [1, 0, 0])
+
+
+def test_realising_one_tensor_changes_no_other() -> None:
+    """tinygrad #10640: a value that shares memory with one that is written to."""
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
+    turned, alias = x.T, x.reshape(4)
+    x += 1
+    x.realize()
+    assert turned.tolist() == [[1, 3], [2, 4]]
+    assert alias.tolist() == [1, 2, 3, 4]
+    assert x.tolist() == [[2, 3], [4, 5]]
+
+
+def test_two_lazy_draws_differ_in_every_order_of_reading() -> None:
+    """tinygrad #16520: two lazy rand with equal values."""
+    a, b = Tensor.rand(4), Tensor.rand(4)
+    assert b.tolist() != a.tolist()
+
+
+def test_contiguous_copy_is_not_written_to() -> None:
+    """tinygrad #4562."""
+    x = Tensor([1, 2, 3]).realize()
+    copy = x.contiguous().realize()
+    x[0] = 9
+    assert (x.tolist(), copy.tolist()) == ([9, 2, 3], [1, 2, 3])
+
+
+def test_chain_of_writes_without_realize_equals_numpy(machine: str) -> None:
+    """tinygrad #4999 and #12617: right only if realised early, wrong if realised often."""
+    for often in (False, True):
+        x, want = Tensor([0, 1, 2, 3]), np.arange(4)
+        for k in range(4):
+            x[k] = x[(k + 1) % 4] + 10
+            want[k] = want[(k + 1) % 4] + 10
+            if often:
+                x.realize()
+        assert x.tolist() == want.tolist()
+
+
+def test_overlapping_parts_are_read_before_they_are_written(machine: str) -> None:
+    x = Tensor([1, 2, 3, 4])
+    x[1:] = x[:-1]
+    assert x.tolist() == [1, 1, 2, 3]
+
+
+# -- views ---------------------------------------------------------------------------------------
+
+
+def test_a_view_of_a_view_writes_to_the_tensor_below() -> None:
+    x = Tensor.arange(12).reshape(3, 4)
+    row = x[1]
+    row[2:].assign(Tensor([50, 60]))
+    assert x.tolist() == [[0, 1, 2, 3], [4, 5, 50, 60], [8, 9, 10, 11]]
+    assert row.tolist() == [4, 5, 50, 60]
+
+
+def test_an_old_view_names_a_place_of_the_new_value() -> None:
+    x = Tensor([1, 2, 3, 4])
+    view = x[:2]
+    x.assign(Tensor([5, 6, 7, 8]))
+    assert view.tolist() == [1, 2]
+    view += 1
+    assert (view.tolist(), x.tolist()) == ([6, 7], [6, 7, 7, 8])
+
+
+def test_writing_to_a_view_of_a_tensor_with_another_shape_now_is_refused() -> None:
+    x = Tensor([1, 2, 3, 4])
+    view = x[:2]
+    x.replace(Tensor([1]))
+    with pytest.raises(ShapeError, match=r"had the shape \(4,\) and now has \(1,\)"):
+        view.assign(0)
+
+
+@pytest.mark.parametrize("kind", ["expand", "pad", "windows"])
+def test_writing_to_a_view_that_is_no_place_in_memory_is_refused(kind: str) -> None:
+    x = Tensor([[1.0], [2.0]])
+    view = {
+        "expand": lambda: x.expand(2, 3),
+        "pad": lambda: x.pad((1, 1)),
+        "windows": lambda: x.reshape(2)._windows(0, 2, 1, 1),
+    }[kind]()
+    with pytest.raises(ValueError, match="cannot write to this view"):
+        view.assign(0.0)
+
+
+def random_index(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    def part(n: int) -> Any:
+        match rng.integers(0, 4):
+            case 0:
+                return slice(None)
+            case 1:
+                return int(rng.integers(-n, n))
+            case 2:
+                step = int(rng.choice([1, 2, 3, -1, -2]))
+                return slice(int(rng.integers(0, n)), None, step)
+            case _:
+                return slice(None, int(rng.integers(0, n)))
+
+    return tuple([part(n) for n in shape[: rng.integers(1, 4)]])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_slices_are_written_as_numpy_writes_them(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    want = rng.integers(0, 50, (4, 5, 6)).astype(np.int32)
+    x = Tensor(want)
+    history = []
+    for _ in range(3):
+        index = random_index(rng, want.shape)
+        value = rng.integers(0, 50, want[index].shape).astype(np.int32)
+        history.append((x + 0, want.copy()))
+        if rng.integers(2):
+            want[index] = value
+            x[index] = Tensor(value)
+        else:
+            want[index] += 3
+            x[index] += 3
+    np.testing.assert_array_equal(x.numpy(), want)
+    for reader, old in history:
+        np.testing.assert_array_equal(reader.numpy(), old)
+
+
+# -- values --------------------------------------------------------------------------------------
+
+
+def test_value_is_broadcast_and_cast_where_nothing_is_lost() -> None:
+    x = Tensor.zeros(2, 3)
+    x[:, 1:] = Tensor([1, 2])
+    assert x.tolist() == [[0, 1, 2], [0, 1, 2]]
+    x[1] = [7, 8, 9]
+    assert x.tolist() == [[0, 1, 2], [7, 8, 9]]
+
+
+def test_value_that_does_not_go_in_is_refused() -> None:
+    x = Tensor([1, 2, 3])
+    with pytest.raises(ShapeError, match=r"cannot assign \(2,\) to a Tensor of \(3,\)"):
+        x[:] = Tensor([1, 2])
+    with pytest.raises(DtypeError, match="cast it first"):
+        x[0] = Tensor(1.5)
+    with pytest.raises(OverflowError):
+        x[0] = 2**40
+    with pytest.raises(IndexError):
+        x[3] = 0
+    with pytest.raises(TypeError, match="cannot be deleted"):
+        del x[0]
+    assert x.tolist() == [1, 2, 3]
+
+
+# -- chosen elements -----------------------------------------------------------------------------
+
+
+def test_tensor_index_writes_as_numpy_does_and_the_last_one_counts(machine: str) -> None:
+    want = np.zeros((3, 2), np.float32)
+    x = Tensor(want)
+    places, values = [2, 0, 2], [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+    want[places] = values
+    x[Tensor(places)] = Tensor(values)
+    assert x.tolist() == want.tolist()
+    want[1:, 1] = 9
+    want[[0, 1], 0] = [7, 8]
+    x[1:, 1] = 9
+    x[[0, 1], 0] = Tensor([7.0, 8.0])
+    assert x.tolist() == want.tolist()
+
+
+def test_index_outside_of_the_tensor_writes_nothing() -> None:
+    x = Tensor([1, 2, 3])
+    x[Tensor([5, 1])] = Tensor([70, 80])
+    assert x.tolist() == [1, 80, 3]
+
+
+def test_mask_writes_a_number_a_row_or_one_value_for_each_true_place(machine: str) -> None:
+    want = np.arange(6, dtype=np.float32).reshape(3, 2)
+    x = Tensor(want)
+    rows = np.array([True, False, True])
+    want[rows] = [10, 20]
+    x[Tensor(rows)] = Tensor([10.0, 20.0])
+    assert x.tolist() == want.tolist()
+    want[want > 9] = [1, 2, 3, 4]
+    x[x > 9] = Tensor([1.0, 2.0, 3.0, 4.0])
+    assert x.tolist() == want.tolist()
+    x[x > 2] = 0
+    assert x.tolist() == [[1, 2], [2, 0], [0, 0]]
+    with pytest.raises(ShapeError, match="to the 2 places where the mask is true"):
+        x[x == 2] = Tensor([1.0, 2.0, 3.0])
+
+
+# -- in place --------------------------------------------------------------------------------------
+
+
+def test_in_place_operators_change_the_tensor_itself() -> None:
+    x = Tensor([12, 7])
+    alias = x
+    x += 1
+    x -= Tensor([1, 0])
+    x *= 2
+    x //= 3
+    x **= 2
+    x &= 127
+    x |= 1
+    x ^= 2
+    x <<= 1
+    x >>= 1
+    x %= 50
+    assert x is alias
+    want = np.array([12, 7])
+    want = ((((((want + 1 - [1, 0]) * 2 // 3) ** 2) & 127) | 1) ^ 2) % 50
+    assert x.tolist() == want.tolist()
+    y = Tensor([3.0, 6.0])
+    y /= 2
+    assert y.tolist() == [1.5, 3.0]
+    z = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    z @= Tensor([[0.0, 1.0], [1.0, 0.0]])
+    assert z.tolist() == [[2, 1], [4, 3]]
+
+
+def test_in_place_operator_that_changes_shape_or_type_is_refused() -> None:
+    x = Tensor([1, 2])
+    with pytest.raises(ShapeError, match=r"from \(2,\) to \(3, 2\); write x = x \+ y"):
+        x += Tensor.ones(3, 2, dtype=dtypes.int)
+    with pytest.raises(DtypeError, match="write x = x / y"):
+        x /= 2
+    assert x.tolist() == [1, 2]
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+def test_gradient_passes_a_write_to_the_value_and_to_what_stays() -> None:
+    x, v = Tensor([1.0, 2.0, 3.0]), Tensor([5.0])
+    y = x * 2
+    y[1:2] = v * 3
+    loss = (y * y).sum()
+    gx, gv = loss.gradient(x, v)
+    assert gx.tolist() == [8.0, 0.0, 24.0]
+    assert gv.tolist() == [90.0]
+
+
+def test_gradient_passes_in_place_operators() -> None:
+    x = Tensor([3.0])
+    total = Tensor([0.0]) + 0
+    for _ in range(3):
+        total += x * x
+    (grad,) = total.gradient(x)
+    assert grad.tolist() == [18.0]
+
+
+def test_assigned_value_passes_no_gradient() -> None:
+    w, x = Tensor([2.0], requires_grad=True), Tensor([3.0])
+    w.assign(w * x)
+    (w * x).sum().backward()
+    assert w.tolist() == [6.0]
+    assert w.grad is not None and w.grad.tolist() == [3.0]
+    assert x.grad is None
+
+
+def test_writing_to_a_part_of_a_parameter_needs_no_grad() -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    for write in (lambda: w.__setitem__(0, 5.0), lambda: w.__iadd__(1.0)):
+        with pytest.raises(GradientError, match=r"write inside `with Tensor.no_grad\(\):`"):
+            write()
+    with Tensor.no_grad():
+        w[0] = 5.0
+        w -= 1.0
+    (w * w).sum().backward()
+    assert w.tolist() == [4.0, 1.0]
+    assert w.grad is not None and w.grad.tolist() == [8.0, 2.0]
+
+
+def test_parameters_assigned_equal_values_have_gradients_of_their_own() -> None:
+    a, b = Tensor([1.0], requires_grad=True), Tensor([2.0], requires_grad=True)
+    a.assign(Tensor.zeros(1))
+    b.assign(Tensor.zeros(1))
+    (a * 2 + b * 3).sum().backward()
+    assert a.grad is not None and b.grad is not None
+    assert (a.grad.tolist(), b.grad.tolist()) == ([2.0], [3.0])

@@ -1,0 +1,102 @@
+"""Gradients that the user says, and modes in which there are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proofgrad import GradientError, Tensor, custom_vjp
+
+
+def test_custom_gradient_replaces_that_of_the_function_alone() -> None:
+    @custom_vjp(lambda gradient, x: gradient * 2)
+    def twice_as_steep(x: Tensor) -> Tensor:
+        return x
+
+    x = Tensor([3.0])
+    (grad,) = (twice_as_steep(x) * x).gradient(x)  # 2 * x + x; the plain use keeps its own
+    assert grad.tolist() == [9.0]
+    assert twice_as_steep(x).tolist() == [3.0]
+
+
+def test_custom_gradient_of_several_inputs_and_of_none() -> None:
+    @custom_vjp(lambda gradient, a, b: (gradient * b, None))
+    def product(a: Tensor, b: Tensor) -> Tensor:
+        return a * b
+
+    a, b = Tensor([2.0], requires_grad=True), Tensor([5.0], requires_grad=True)
+    product(a, b).backward()
+    assert a.grad is not None and a.grad.tolist() == [5.0]
+    assert b.grad is None or b.grad.tolist() == [0.0]
+
+
+def test_custom_gradient_reaches_an_input_that_the_value_does_not_read() -> None:
+    @custom_vjp(lambda gradient, x: gradient * x)
+    def constant(x: Tensor) -> Tensor:
+        return Tensor([1.0])
+
+    x = Tensor([7.0])
+    (grad,) = constant(x).gradient(x)
+    assert grad.tolist() == [7.0]
+
+
+def test_custom_gradient_can_be_derived_again() -> None:
+    @custom_vjp(lambda gradient, x: gradient * 3 * x * x)
+    def cube(x: Tensor) -> Tensor:
+        return (x * x * x).detach()
+
+    x = Tensor([2.0])
+    (first,) = cube(x).gradient(x)
+    (second,) = first.gradient(x)
+    assert (first.tolist(), second.tolist()) == ([12.0], [12.0])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda g, x: (g, g), "one gradient for each of 1 inputs"),
+        (lambda g, x: 3.0, "must give Tensors or None, not float"),
+        (lambda g, x: g.sum(), r"of shape \(\) for an input of shape \(2,\)"),
+    ],
+)
+def test_custom_gradient_that_does_not_fit_is_refused(given: Any, message: str) -> None:
+    same = custom_vjp(given)(lambda x: x * 1)
+    x = Tensor([1.0, 2.0])
+    with pytest.raises(GradientError, match=message):
+        same(x).sum().gradient(x)
+
+
+def test_custom_gradient_takes_and_gives_tensors() -> None:
+    same = custom_vjp(lambda g, x: g)(lambda x: x)
+    with pytest.raises(TypeError, match="takes Tensors only, not int"):
+        same(3)
+    with pytest.raises(TypeError, match="must give one Tensor, not int"):
+        custom_vjp(lambda g, x: g)(lambda x: 3)(Tensor([1.0]))
+
+
+def test_no_grad_makes_results_that_pass_no_gradient() -> None:
+    x = Tensor([3.0], requires_grad=True)
+    with Tensor.no_grad():
+        inside = x * x
+        with Tensor.inference_mode(False):
+            traced = x * 2
+    (inside * x + traced).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [11.0]
+
+
+def test_no_grad_and_train_decorate_functions() -> None:
+    x = Tensor([3.0], requires_grad=True)
+
+    @Tensor.train()
+    @Tensor.no_grad()
+    def step() -> tuple[bool, Tensor]:
+        return Tensor.training, x * x
+
+    for _ in range(2):
+        training, square = step()
+        assert training and not Tensor.training
+        (square * x).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [18.0]
+    with Tensor.train(), Tensor.test():
+        assert not Tensor.training
