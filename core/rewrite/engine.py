@@ -11,13 +11,13 @@ caught here: an endless rewrite raises RewriteError and names the rules.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
-from proofgrad.core.rewrite.forms import MOST_TERMS, Sum, add, scale
+from proofgrad.core.rewrite.forms import MOST_TERMS, Atom, Sum
 from proofgrad.core.rewrite.index_terms import (
     IndexProgram,
     IndexTerms,
@@ -33,6 +33,8 @@ APPLICATIONS_PER_NODE = 1_000
 REMEMBERED_RULES = 8
 LEAVES = frozenset({Ops.CONST, Ops.PARAM})  # no rule has them on its left side
 LINEAR_OPS = frozenset({Ops.ADD, Ops.MUL, Ops.NEG})
+DIVISIONS = frozenset({Ops.FLOORDIV, Ops.MOD})
+DEEPEST = 40  # divisions within divisions that are settled by recursion; deeper ones by the walk
 SUM_OPS = LINEAR_OPS | {Ops.CONST, Ops.FLOORDIV, Ops.MOD}
 SHOWN_CHARACTERS = 2_000
 
@@ -53,6 +55,9 @@ class NotDifferentiable(ValueError):
     """An operation with no COTANGENT rule."""
 
 
+Summands = tuple[list[tuple[UOp, int]], int]  # terms and how often each is taken; a constant
+
+
 class Rewriter:
     """Rewrites graphs to their normal form under `rulesets`; earlier sets and rules come first.
 
@@ -68,6 +73,7 @@ class Rewriter:
         self._facts = facts
         self._journal = Journal() if journal is None else journal
         self._settled: dict[UOp, UOp | Sum] = {}  # normal forms; those of scalar index terms: sums
+        self._summands: dict[UOp, Summands] = {}  # of sums some of which are not settled yet
         self._normal: dict[UOp, UOp] = {}  # normal forms as terms, where they were asked for
         joined = self._rulesets[0].joined(self._rulesets) if rulesets else Joined()
         self._candidates: Candidates = joined.candidates
@@ -136,45 +142,69 @@ class Rewriter:
                 stack.append(following)
 
     def _add_sum(self, node: UOp) -> Sequence[UOp] | None:
-        """Settle a sum, or a sum divided by a number; gives the sources to settle before.
+        """Settle a sum, or a sum divided by a number; gives the nodes to settle before.
 
         None: it is neither, or too long to be kept as a sum.
         """
-        settled, op, src = self._settled, node.op, node.src
-        if op is Ops.CONST:
-            settled[node] = {}, node.arg
-            return ()
-        term = src[0]
-        form = settled.get(term)
-        if op is Ops.ADD:
-            other = settled.get(src[1])
-            if form is None or other is None:
-                return [s for s in (src[1], term) if s not in settled]
-            if len(form[0]) + len(other[0]) > MOST_TERMS:
+        missing: list[UOp] = []
+        if node.op in DIVISIONS:
+            if node.src[1].op is not Ops.CONST:
                 return None
-            settled[node] = add(form, other)
-            return ()
-        if op is Ops.NEG:
-            if form is None:
-                return src
-            settled[node] = scale(form, -1)
-            return ()
-        number = src[1]
-        if number.op is not Ops.CONST:
-            if op is not Ops.MUL or term.op is not Ops.CONST:
-                return None
-            term, number = number, term
-            form = settled.get(term)
-        if form is None:
-            return (term,)
-        assert self._index is not None
-        if op is Ops.MUL:
-            settled[node] = scale(form, number.arg)
-        elif op is Ops.FLOORDIV:
-            settled[node] = self._index.quotient(form, number.arg)
+            found = self._division_of(node, missing, DEEPEST)
         else:
-            settled[node] = self._index.remainder(form, number.arg)
-        return ()
+            found = self._sum_of(node, missing, DEEPEST)
+        return missing or None if found is None else ()
+
+    def _division_of(self, node: UOp, missing: list[UOp], depth: int) -> Sum | None:
+        """A sum divided by a number, simplified, or a loop; None if something is `missing`."""
+        op = node.op
+        if op is Ops.RANGE:
+            return self._form_of(node)
+        if not depth or op not in DIVISIONS or node.src[1].op is not Ops.CONST:
+            missing.append(node)
+            return None
+        term, number = node.src
+        form = self._sum_of(term, missing, depth - 1)
+        if form is None:
+            if not missing:
+                missing.append(term)
+            return None
+        assert self._index is not None
+        divide = self._index.quotient if op is Ops.FLOORDIV else self._index.remainder
+        found = self._settled[node] = divide(form, number.arg)
+        return found
+
+    def _sum_of(self, root: UOp, missing: list[UOp], depth: int) -> Sum | None:
+        """`root` as a sum of what is settled; None if it is too long, or if something is `missing`.
+
+        Divisions by numbers among its summands are settled on the way, if not nested too deeply.
+        """
+        settled = self._settled
+        known = settled.get(root)
+        if known is not None:
+            return known  # type: ignore[return-value]
+        if root.op not in LINEAR_OPS and root.op is not Ops.CONST:
+            return self._division_of(root, missing, depth)
+        summands = self._summands.get(root)
+        if summands is None:
+            summands = _summands_of(root, settled)
+            if summands is None:
+                return None
+            self._summands[root] = summands
+        parts, constant = summands
+        terms: dict[Atom, int] = {}
+        for node, factor in parts:
+            form = settled.get(node) or self._division_of(node, missing, depth)
+            if form is not None and not missing:
+                constant += factor * form[1]  # type: ignore[index]
+                for atom, coefficient in form[0].items():  # type: ignore[index]
+                    terms[atom] = terms.get(atom, 0) + factor * coefficient
+        if missing or len(terms) > MOST_TERMS:
+            return None
+        if 0 in terms.values():
+            terms = {atom: factor for atom, factor in terms.items() if factor}
+        settled[root] = terms, constant
+        return terms, constant
 
     def _keep(self, node: UOp) -> None:
         """`node` is its own normal form."""
@@ -257,7 +287,7 @@ class Rewriter:
         return not _is_constant(first) and self._sorted(first, second)
 
     def _sorted(self, first: UOp, second: UOp) -> bool:
-        return self._facts.order_key(first) <= self._facts.order_key(second)
+        return self._facts.in_order(first, second)
 
     def _count(self, matcher: Matcher, proven: bool, node: UOp, result: UOp) -> None:
         name = matcher.rule.full_name
@@ -285,6 +315,36 @@ class Rewriter:
             f"rewriting does not end; the last rules were {rules}; one of them must go down in the"
             f" order that rules/README.md states. At node\n{_excerpt(node)}"
         )
+
+
+def _summands_of(root: UOp, settled: Container[UOp]) -> Summands | None:
+    """`root` read as a sum of terms that are none, or are settled, or begin a part that is too long."""
+    parts: list[tuple[UOp, int]] = []
+    constant, stack = 0, [(root, 1)]
+    steps = 0
+    while stack:
+        node, factor = stack.pop()
+        op = node.op
+        steps += 1
+        if op is Ops.CONST:
+            constant += factor * node.arg
+        elif node in settled or (steps > MOST_TERMS and node is not root):
+            parts.append((node, factor))
+        elif op is Ops.ADD:
+            first, second = node.src
+            stack.append((second, factor))
+            stack.append((first, factor))
+        elif op is Ops.NEG:
+            stack.append((node.src[0], -factor))
+        elif op is Ops.MUL and node.src[1].op is Ops.CONST:
+            stack.append((node.src[0], factor * node.src[1].arg))
+        elif op is Ops.MUL and node.src[0].op is Ops.CONST:
+            stack.append((node.src[1], factor * node.src[0].arg))
+        elif node is root:
+            return None
+        else:
+            parts.append((node, factor))
+    return parts, constant
 
 
 def _program_of(joined: Joined, rulesets: tuple[RuleSet, ...]) -> IndexProgram | None:

@@ -14,7 +14,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.forms import Forms
 from proofgrad.core.rewrite.functions import EXPONENT_BITS
 from proofgrad.core.rewrite.match import RuleSet
-from proofgrad.core.rewrite.order import OrderKey, StableOrder
+from proofgrad.core.rewrite.order import OrderKey, StableOrder, rank
 from proofgrad.core.rewrite.scope import SPREAD
 from proofgrad.core.rewrite.view_check import Views
 
@@ -43,8 +43,9 @@ class Facts:
 
     def in_order(self, first: UOp, second: UOp) -> bool:
         """Whether `first` may stand before `second` in the one stable order of nodes."""
-        if first.op is not second.op:
-            return first.op < second.op
+        ranks = rank(first), rank(second)
+        if ranks[0] != ranks[1]:
+            return ranks[0] < ranks[1]
         return self.order_key(first) <= self.order_key(second)
 
     # -- bounds ---------------------------------------------------------------------------------
@@ -66,6 +67,10 @@ class Facts:
         known = self._intervals.get(node)
         if known is not None:
             return known
+        form = self.forms.known(node)
+        if form is not None:
+            self._intervals[node] = (form.low, form.high)
+            return self._intervals[node]
         intervals, stack = self._intervals, [node]
         while stack:
             top = stack[-1]

@@ -13,16 +13,20 @@ with sums only where rules of its sets state each of these laws (tests/test_form
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.order import rank
 
 if TYPE_CHECKING:
     from proofgrad.core.rewrite.facts import Facts
 
+# What summands a sum has, as bits: rules and searches that need some are not tried without.
+QUOTIENT, REMAINDER, OTHER = 1, 2, 4
+MARKS = {Ops.FLOORDIV: QUOTIENT, Ops.MOD: REMAINDER, Ops.RANGE: 0}
 MOST_TERMS = 256  # of a sum, and steps of a walk through one term; longer sums are left alone
 
 Bound = int | None
@@ -31,7 +35,7 @@ Bound = int | None
 class Atom:
     """A summand: `form // number`, `form % number` (`kind` says which), or else the term `node`."""
 
-    __slots__ = ("form", "high", "kind", "low", "node", "number")
+    __slots__ = ("form", "high", "kind", "low", "mark", "node", "number")
     kind: Ops | None
     form: Any  # a Form, where there is a kind
     number: int
@@ -44,14 +48,15 @@ class Atom:
         self.form = form
         self.number = number
         self.node = node
+        self.mark = MARKS.get(self.op, OTHER)
 
     @property
     def op(self) -> Ops:
         """The op of the term."""
-        if self.kind is not None:
-            return self.kind
-        assert self.node is not None
-        return self.node.op
+        if self.node is not None:
+            return self.node.op
+        assert self.kind is not None
+        return self.kind
 
 
 Sum = tuple[dict[Atom, int], int]  # what adding gives; treat it as frozen
@@ -62,6 +67,7 @@ class Form(tuple):  # type: ignore[type-arg]
 
     low: Bound
     high: Bound
+    marks: int
     node: UOp | None
 
     __hash__ = object.__hash__
@@ -143,6 +149,10 @@ class Forms:
             found = self._kept[key] = Form(form)
             found.low, found.high = interval(form)
             found.node = None
+            marks = 0
+            for atom in terms:
+                marks |= atom.mark
+            found.marks = marks
         return found
 
     def divided(self, kind: Ops, form: Sum, number: int) -> Atom:
@@ -172,6 +182,10 @@ class Forms:
         if found is None and node.dtype is dtypes.index and not node.shape:
             found = self._read_all(node)
         return found
+
+    def known(self, node: UOp) -> Form | None:
+        """The sum that `node` was read as, or written from."""
+        return self._read.get(node)
 
     def _read_all(self, root: UOp) -> Form:
         read, stack = self._read, [root]
@@ -255,7 +269,7 @@ class Forms:
         terms, constant = form
         total: UOp | None = None
         in_order = self._facts.in_order
-        for atom in sorted(terms, key=self._order) if len(terms) > 1 else terms:
+        for atom in self._sorted(terms) if len(terms) > 1 else terms:
             term = _scaled(atom.node, terms[atom])
             if total is None:
                 total = term
@@ -269,12 +283,19 @@ class Forms:
             return UOp(Ops.ADD, dtypes.index, (total, number))
         return total
 
+    def _sorted(self, atoms: Iterable[Atom]) -> list[Atom]:
+        """Atoms in the one order of their nodes."""
+        ranks = {atom: rank(atom.node) for atom in atoms}  # type: ignore[arg-type]
+        if len(set(ranks.values())) < len(ranks):
+            return sorted(atoms, key=self._order)
+        return sorted(ranks, key=ranks.__getitem__)
+
     def _order(self, atom: Atom) -> Any:
         assert atom.node is not None
         return self._facts.order_key(atom.node)
 
 
-_UNREAD = Atom(None, None, 0, None)  # stands for an atom of a walk that has to be made again
+_UNREAD = Atom(Ops.MOD, None, 0, None)  # stands for an atom of a walk that has to be made again
 
 
 def _scaled(node: UOp | None, coefficient: int) -> UOp:
@@ -285,6 +306,3 @@ def _scaled(node: UOp | None, coefficient: int) -> UOp:
         return UOp(Ops.NEG, dtypes.index, (node,))
     factor = UOp(Ops.CONST, dtypes.index, (), coefficient)
     return UOp(Ops.MUL, dtypes.index, (node, factor))
-
-
-DivisionBounds = Callable[[Bound, Bound, int], tuple[Bound, Bound]]

@@ -16,7 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.rewrite.expression_code import Expressions, NoCode, known
+from proofgrad.core.rewrite.forms import MARKS, OTHER
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES
 from proofgrad.core.rewrite.linear_laws import is_linear_law
 from proofgrad.core.rewrite.rule import (
@@ -34,6 +36,7 @@ from proofgrad.core.rewrite.rule import (
     Var,
     View,
 )
+from proofgrad.core.rewrite.searches import NEEDS
 from proofgrad.core.rewrite.views import CONTRACTS, TERM
 
 DIVISIONS = {"FLOORDIV": "quotient", "MOD": "remainder"}
@@ -62,19 +65,52 @@ def index_code(rules: Sequence[Rule]) -> IndexCode:
     bodies: dict[str, list[str]] = {}
     for op in (*DIVISIONS, "ADD"):
         lines: list[str] = []
+        last: list[str] = []
         for rule in about:
+            if _is_early(rule):
+                continue
             try:
-                lines += _RuleCode(rule, numbers[rule.full_name], op).lines()
+                more = _RuleCode(rule, numbers[rule.full_name], op).lines()
+                lines += more[_shared(last, more) :]
+                last = more
             except NoMatch:
                 continue
             except NoCode:
                 left_over[rule.full_name] = rule
         bodies[op] = lines
+    early = {op: _early_lines(about, numbers, op) for op in DIVISIONS}
     views = sorted({view.function for rule in about for view in rule.views})
     used = [f'    view_{name} = views.use("{name}")' for name in views]
-    functions = [*[_division(op, bodies[op]) for op in DIVISIONS], _whole(bodies["ADD"])]
+    functions = [_division(op, early[op], bodies[op]) for op in DIVISIONS]
+    functions.append(_whole(bodies["ADD"]))
     text = "\n".join([_HEAD, *used, "", *functions, _TAIL])
     return IndexCode(text, tuple(about), tuple(left_over.values()))
+
+
+def _shared(first: list[str], second: list[str]) -> int:
+    """How many lines of the second rule are those with which the rule before it begins."""
+    count = 0
+    for line, other in zip(first, second):
+        if line != other or "for " in line:
+            break
+        count += 1
+    return count
+
+
+def _is_early(rule: Rule) -> bool:
+    """Whether `rule` is about any sum and one divisor, so that the sum is not looked at."""
+    left = rule.left
+    if isinstance(left, Var) or left.op not in DIVISIONS or rule.views or rule.where or rule.when:
+        return False
+    return isinstance(left.src[0], Var) and isinstance(left.src[1], Lit)
+
+
+def _early_lines(rules: Sequence[Rule], numbers: dict[str, int], op: str) -> list[str]:
+    lines: list[str] = []
+    for rule in rules:
+        if _is_early(rule) and isinstance(rule.left, Node) and rule.left.op == op:
+            lines += _RuleCode(rule, numbers[rule.full_name], op, is_early=True).lines()
+    return lines
 
 
 def _is_about_index_terms(rule: Rule) -> bool:
@@ -94,8 +130,9 @@ def _takes_index(rule: Rule) -> bool:
 
 # -- the functions -------------------------------------------------------------------------------
 
-_HEAD = """def make(forms, views, note, observe, normal_divisions, left_over):
+_HEAD = """def make(forms, views, tried, note, observe, normal_divisions, left_over):
     kept, divided = forms.kept, forms.divided
+    left_over_marks, left_over_always = left_over.marks, left_over.always
     quotients, remainders, wholes = {}, {}, {}
 
     def plain_quotient(form, number):
@@ -124,11 +161,12 @@ _TAIL = """    return quotient, remainder, whole
 """
 
 
-def _division(op: str, rules: list[str]) -> str:
+def _division(op: str, early: list[str], rules: list[str]) -> str:
     name = DIVISIONS[op]
     return "\n".join(
         [
             f"    def {name}(form, number):",
+            *early,
             "        form = whole(form)",
             "        first = form, number",
             f"        found = {name}s.get(first)",
@@ -141,7 +179,7 @@ def _division(op: str, rules: list[str]) -> str:
             f"            atom = divided({op}, form, number)",
             "            normal_divisions.add(atom)",
             "            result = {atom: 1}, 0",
-            f"            if {op} in left_over.roots:",
+            f"            if form.marks & left_over_marks[{op}] or left_over_always[{op}]:",
             f"                result = left_over.left_over_division({op}, form, atom)",
             "            break",
             f"        {name}s[first] = result",
@@ -166,7 +204,7 @@ def _whole(rules: list[str]) -> str:
             "                break",
             "            low, high = form.low, form.high",
             *rules,
-            "            if ADD in left_over.roots:",
+            "            if form.marks & left_over_marks[ADD] or left_over_always[ADD]:",
             "                result = left_over.left_over_whole(form)",
             "                if result is not form:",
             "                    form = kept(result)",
@@ -191,6 +229,7 @@ class _RuleCode:
     rule: Rule
     number: int
     op: str
+    is_early: bool = False
     _lines: list[str] = field(default_factory=list)
     _depth: int = 3
     _forms: dict[str, str] = field(default_factory=dict)  # names of the rule -> locals: sums
@@ -206,7 +245,8 @@ class _RuleCode:
         rule, left = self.rule, self.rule.left
         self._bounded["form"] = ("low", "high")
         self._code = Expressions(self._numbers, self._bound)
-        self._emit(f"# {rule.full_name}: {' '.join(rule.text.split())}")
+        self._depth = 2 if self.is_early else 3
+        self._need(left if self.op == "ADD" else getattr(left, "src", (left,))[0])
         if isinstance(left, Var):
             if self.op != "ADD":
                 raise NoMatch
@@ -231,6 +271,14 @@ class _RuleCode:
 
     def _emit(self, line: str) -> None:
         self._lines.append(_STEP * self._depth + line)
+
+    def _need(self, term: Term) -> None:
+        """Nothing is tried where a kind of summand is missing."""
+        marks = 0
+        for op in ops_of_summands(term):
+            marks |= MARKS.get(op, OTHER)
+        if marks:
+            self._open(f"if form.marks & {marks} == {marks}:")
 
     def _open(self, line: str) -> None:
         self._emit(line)
@@ -396,6 +444,9 @@ class _RuleCode:
             self._view_term(value) if sort == TERM else self._view_number(value)
             for value, (_, sort) in zip(view.inputs, contract.inputs, strict=True)
         ]
+        needed = NEEDS.get(view.function, 0)
+        if needed and "form" in given:
+            self._open(f"if form.marks & {needed} == {needed}:")
         found = self._local("found")
         self._emit(f"{found} = view_{view.function}({', '.join(given)})")
         self._open(f"if {found} is not None:")
@@ -437,8 +488,9 @@ class _RuleCode:
         plain = self._sum(right, ATOMS, unknown)
         if unknown:
             self._open(f"if {known(unknown, 'True')}:")
+        self._emit(f"# {self.rule.full_name}: {' '.join(self.rule.text.split())}")
         at = "form, None, None" if self.op == "ADD" else f"form, {self.op}, number"
-        self._emit(f"note({self.number})")
+        self._emit(f"note(*tried[{self.number}])")
         self._open("if observe is not None:")
         self._emit(f"observe({self.number}, {at}, {plain})")
         self._depth -= 1
@@ -452,6 +504,9 @@ class _RuleCode:
             else:
                 self._emit("form = wholes[first] = whole(form)")
                 self._emit("return form")
+            return
+        if self.is_early:
+            self._emit(f"return {self._sum(right, DIVISIONS, unknown)}")
             return
         name = DIVISIONS[self.op]
         is_tail = isinstance(right, Node) and right.op == self.op and not self._loops
@@ -531,6 +586,17 @@ def _has_division(expr: Expr) -> bool:
             return any([_has_division(part) for part in parts])
         case _:
             return False
+
+
+def ops_of_summands(term: Term) -> set[Ops]:
+    """Ops that a sum must have among its summands to look like `term`."""
+    if not isinstance(term, Node):
+        return set()
+    if term.op not in LINEAR:
+        return {Ops[term.op]}
+    if term.op == Ops.MUL.name and not any([isinstance(s, Const | Lit | Var) for s in term.src]):
+        return {Ops.MUL}
+    return {op for source in term.src for op in ops_of_summands(source)}
 
 
 def _mentions(part: object, names: set[str]) -> bool:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.expression_code import LIBRARY
 from proofgrad.core.rewrite.facts import Facts
-from proofgrad.core.rewrite.forms import Atom, Form, Sum, add, interval, scale
-from proofgrad.core.rewrite.index_code import LINEAR, index_code
+from proofgrad.core.rewrite.forms import MARKS, OTHER, Atom, Form, Sum, add, interval, scale
+from proofgrad.core.rewrite.index_code import LINEAR, index_code, ops_of_summands
 from proofgrad.core.rewrite.linear_laws import is_collector, missing_laws
 from proofgrad.core.rewrite.match import Matcher, RuleSet, key_of
 from proofgrad.core.rewrite.rule import Const, Lit, Node, Rule, Term
@@ -44,7 +45,7 @@ class LeftOver:
     needed: frozenset[Ops]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class IndexProgram:
     """What rule sets say of index terms, compiled."""
 
@@ -53,6 +54,24 @@ class IndexProgram:
     tried: tuple[Named, ...]
     left_over: dict[Ops, tuple[LeftOver, ...]]  # by the op of their left side; ADD: of sums
     collector: Named
+
+    @cached_property
+    def left_over_marks(self) -> dict[Ops, int]:
+        """By op, the marks of summands that a rule which is left over may need."""
+        found = dict.fromkeys((Ops.ADD, Ops.FLOORDIV, Ops.MOD), 0)
+        for root, rules in self.left_over.items():
+            for op in {op for rule in rules for op in rule.needed}:
+                found[root] |= MARKS.get(op, OTHER)
+        return found
+
+    @cached_property
+    def left_over_always(self) -> dict[Ops, bool]:
+        """By op, whether a rule which is left over may match sums of any summands."""
+        roots = (Ops.ADD, Ops.FLOORDIV, Ops.MOD)
+        return {
+            root: any([rule.needed <= {Ops.RANGE} for rule in self.left_over.get(root, ())])
+            for root in roots
+        }
 
 
 def index_program(rulesets: Sequence[RuleSet]) -> IndexProgram | None:
@@ -71,22 +90,11 @@ def index_program(rulesets: Sequence[RuleSet]) -> IndexProgram | None:
         assert isinstance(rule.left, Node)
         root = Ops.ADD if rule.left.op in LINEAR else Ops[rule.left.op]
         term = rule.left if root is Ops.ADD else rule.left.src[0]
-        found = LeftOver(rule, frozenset(_ops_of_summands(term)))
+        found = LeftOver(rule, frozenset(ops_of_summands(term)))
         left_over[root] = (*left_over.get(root, ()), found)
     return IndexProgram(
         code.text, namespace["make"], tried, left_over, (collector, proven[collector])
     )
-
-
-def _ops_of_summands(term: Term) -> set[Ops]:
-    """Ops that a sum must have among its summands to look like `term`."""
-    if not isinstance(term, Node):
-        return set()
-    if term.op not in LINEAR:
-        return {Ops[term.op]}
-    if term.op == Ops.MUL.name and not any([isinstance(s, Const | Lit) for s in term.src]):
-        return {Ops.MUL}
-    return {op for source in term.src for op in _ops_of_summands(source)}
 
 
 class IndexTerms:
@@ -113,12 +121,12 @@ class IndexTerms:
         self._observe = observe
         self._form_of = form_of
         self._candidates: dict[Any, list[tuple[Matcher, bool]]] = {}
-        self.roots = program.left_over
-        tried = program.tried
+        self.marks, self.always = program.left_over_marks, program.left_over_always
         self.quotient, self.remainder, self.whole = program.make(
             facts.forms,
             facts.views,
-            lambda k: note(*tried[k]),
+            program.tried,
+            note,
             None if observe is None else self._show,
             set(),
             self,
@@ -143,7 +151,7 @@ class IndexTerms:
 
     def _first_left_over(self, op: Ops, form: Form, whole: Sum) -> Sum:
         ops = {atom.op for atom in form[0]}
-        if not any([left.needed <= ops for left in self.roots.get(op, ())]):
+        if not any([left.needed <= ops for left in self._program.left_over.get(op, ())]):
             return whole
         node = self._forms.written(whole)
         for matcher, proven in self._matchers(op, node):
@@ -160,7 +168,7 @@ class IndexTerms:
         key = key_of(node)
         found = self._candidates.get(key)
         if found is None:
-            rules = {left.rule.full_name for left in self.roots[op]}
+            rules = {left.rule.full_name for left in self._program.left_over[op]}
             found = self._candidates[key] = [
                 (matcher, ruleset.proven)
                 for ruleset in self._rulesets

@@ -27,7 +27,15 @@ from proofgrad.core.rewrite.patterns import (
     orders_of,
 )
 from proofgrad.core.rewrite.rule import Calc, Const, Lit, Name, Node, Rule, RuleKind, Term, Var
-from proofgrad.core.rewrite.scope import CONSTANT_OPS, FACTS, ROOT, Env, Scope, types_of_class
+from proofgrad.core.rewrite.scope import (
+    CONSTANT_OPS,
+    FACTS,
+    RANGES,
+    ROOT,
+    Env,
+    Scope,
+    types_of_class,
+)
 from proofgrad.core.rewrite.terms import DoesNotFit, Value, compile_expr, compile_term
 from proofgrad.core.rewrite.view_check import compile_view
 
@@ -106,9 +114,15 @@ class Joined:
 def key_of(node: UOp) -> Key:
     """What of a node decides which rules are tried: -1, 0 and 1 have rules of their own."""
     src = node.src
-    if len(src) == 2 and src[1].op is Ops.CONST and type(src[1].arg) is int:
-        return (node.op, node.dtype, src[0].op, KEYED_NUMBERS.get(src[1].arg, OTHER_NUMBER))
-    return (node.op, node.dtype, *[source.op for source in src[:KEYED_SOURCES]])
+    if len(src) == 2:
+        first, second = src
+        kind: Any = second.op
+        if kind is Ops.CONST and type(second.arg) is int:
+            kind = KEYED_NUMBERS.get(second.arg, OTHER_NUMBER)
+        return (node.op, node.dtype, first.op, kind, first.dtype, first is second)
+    if not src:
+        return (node.op, node.dtype)
+    return (node.op, node.dtype, src[0].dtype, *[source.op for source in src[:KEYED_SOURCES]])
 
 
 COTANGENT = "g"  # the name that COTANGENT rules give to the cotangent of their left side
@@ -232,13 +246,37 @@ class _Pattern:
             return False
         if isinstance(self.left, Var):
             return node.op not in NOT_VALUES
-        if self._wants_other_number(node):
+        if self._wants_other_sources(node) or self._wants_other_number(node):
             return False
         wanted = [_source_ops(source) for source in self.left.src]
         given = [source.op for source in node.src[:KEYED_SOURCES]]
         if commutes(self.left) and is_constant(self.left.src[1]):
             return _agree(wanted, given) or _agree(wanted, given[::-1])
         return _agree(wanted, given)
+
+    def _wants_other_sources(self, node: UOp) -> bool:
+        """Whether the number of sources, the type of the first, or whether both are one, is wrong."""
+        assert isinstance(self.left, Node)
+        wanted, given = self.left.src, node.src
+        if wanted and wanted[-1].type == RANGES:
+            return False
+        if len(wanted) > len(given) or len(wanted) < len(given) <= KEYED_SOURCES:
+            return True
+        if not wanted:
+            return False
+        first, last = wanted[0], wanted[-1]
+        if isinstance(first, Var) and first == last and len(wanted) == len(given) == 2:
+            return given[0] is not given[1]
+        return given[0].dtype.scalar not in self._types_of(first, node)
+
+    def _types_of(self, term: Term, root: UOp) -> frozenset[DType]:
+        """The types that a source may have, whose type is no other than its name says."""
+        if term.type == self.left.type:
+            return frozenset({root.dtype.scalar})
+        kind = dict(self.rule.types).get(term.type)
+        if kind is None:
+            return frozenset({dtype_named(term.type)})
+        return frozenset(types_of_class(self.rule, kind))
 
     def _wants_other_number(self, node: UOp) -> bool:
         """Whether the last source is a literal among -1, 0 and 1, and that of `node` another int."""

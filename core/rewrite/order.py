@@ -50,6 +50,11 @@ class StableOrder:
         return hash((int(node.op), dtype, _digest(node.arg)))
 
 
+def rank(node: UOp) -> tuple[int, int]:
+    """The first parts of the key of `node`, which are quick to find."""
+    return int(node.op), _number(node.arg)
+
+
 def _number(arg: Any) -> int:
     """The number of a loop, the slot of a parameter, the size of an index table."""
     if isinstance(arg, tuple) and arg and type(arg[0]) is int:

@@ -14,7 +14,18 @@ from math import gcd
 from typing import Any, NamedTuple
 
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.rewrite.forms import ZERO, Atom, Form, Forms, Sum, add, interval, scale
+from proofgrad.core.rewrite.forms import (
+    QUOTIENT,
+    REMAINDER,
+    ZERO,
+    Atom,
+    Form,
+    Forms,
+    Sum,
+    add,
+    interval,
+    scale,
+)
 
 Search = Callable[..., "tuple[Any, ...] | None"]
 
@@ -97,7 +108,10 @@ def gcd_split(x: Form, c: int, forms: Forms) -> tuple[int, Sum, Sum, int] | None
     if c <= 1:
         return None
     shared = {gcd(c, k) for k in terms.values()}
-    for g in sorted({gcd(a, b) for a in shared for b in shared} - {1}, reverse=True):
+    shared.discard(1)
+    if len(shared) > 1:
+        shared = {gcd(a, b) for a in shared for b in shared} - {1}
+    for g in sorted(shared, reverse=True):
         rest = {atom: k for atom, k in terms.items() if k % g}
         r = (rest, constant % g)
         low, high = interval(r)
@@ -252,6 +266,14 @@ def quotient_in_sum(x: Form, forms: Forms) -> tuple[Sum, Form, int] | None:
             return _without(x, atom), atom.form, atom.number
     return None
 
+
+# Marks of the summands without which a search of a sum finds nothing.
+NEEDS = {
+    "recombine": QUOTIENT | REMAINDER,
+    "recombine_modulo": REMAINDER,
+    "remainder_in_sum": REMAINDER,
+    "quotient_in_sum": QUOTIENT,
+}
 
 SEARCHES: dict[str, Search] = {
     "split": split,

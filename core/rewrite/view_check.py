@@ -23,7 +23,6 @@ ViewUse = Callable[[Env], bool]
 Check = Callable[..., bool]
 CheckedSearch = Callable[..., "tuple[Any, ...] | None"]
 DIVISIONS = {"//": Ops.FLOORDIV, "%": Ops.MOD}
-_UNKNOWN: Any = object()
 
 
 class Views:
@@ -31,28 +30,23 @@ class Views:
 
     def __init__(self, forms: Forms) -> None:
         self._forms = forms
-        self._uses: dict[str, CheckedSearch] = {}
+        self._memory: dict[str, dict[tuple[Any, ...], tuple[Any, ...] | None]] = {}
 
     def use(self, name: str) -> CheckedSearch:
         """A function of the inputs that gives the outputs, None where the contract does not hold."""
-        found = self._uses.get(name)
-        if found is None:
-            found = self._uses[name] = self._made(name)
-        return found
-
-    def _made(self, name: str) -> CheckedSearch:
+        memory = self._memory.get(name)
+        if memory is None:
+            memory = self._memory[name] = {}
         forms, search, check = self._forms, SEARCHES[name], check_of(name)
-        memory: dict[tuple[Any, ...], tuple[Any, ...] | None] = {}
 
         def checked(*given: Any) -> tuple[Any, ...] | None:
-            found = memory.get(given, _UNKNOWN)
-            if found is _UNKNOWN:
-                found = search(*given, forms)
-                if found is not None and not check(forms, *given, *found):
-                    found = None
-                memory[given] = found
-            known: tuple[Any, ...] | None = found
-            return known
+            if given in memory:
+                return memory[given]
+            found = search(*given, forms)
+            if found is not None and not check(forms, *given, *found):
+                found = None
+            memory[given] = found
+            return found
 
         return checked
 
