@@ -1,12 +1,14 @@
 """Linear -> OpenCL C: one statement for each node that needs a name, the others inside expressions.
 
-Owns: statements, loops, memory, names. Does not own: the meaning of the ops in C (functions.py).
+Owns: statements, loops, memory, names, and what differs between OpenCL C and plain C (`Dialect`). Does
+not own: the meaning of the ops in C (functions.py), plain C (backends/c).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 from proofgrad.backends.opencl.functions import (
@@ -30,23 +32,34 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 LONGEST_INLINE = 60  # characters; a longer expression gets a name, so that lines stay readable
 
 
-def emit(linear: UOp, name: str, has_fma: bool = True) -> Source:
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What differs between the languages that this printer speaks."""
+
+    language: str
+    signature: str  # with {name} and {arguments}
+    read_pointer: str  # with {type}
+    written_pointer: str
+    between_arguments: str
+    finish: Callable[[Sequence[UOp], str, str], str]  # nodes, name, functions and kernel: the text
+
+
+def emit(linear: UOp, name: str, has_fma: bool = True, dialect: Dialect | None = None) -> Source:
     """The kernel `name` of a program. Raises: CompileError for a node that it cannot print.
 
     has_fma: print MULACC on floats as fma(), which is a slow function where it is no instruction.
     """
+    dialect = dialect or OPENCL
     printer = _Printer(linear.src, has_fma)
     for node in linear.src:
         printer.print_node(node)
+    signature = dialect.signature.format(name=name, arguments=_arguments(linear, dialect))
+    text = f"{printer.functions}{signature} {{\n{printer.body}}}\n"
     items = launch_size(linear, AxisRole.GLOBAL)
-    text = (
-        f"{_head(linear.src, name, items)}{printer.functions}"
-        f"kernel void {name}(\n    {_arguments(linear)}) {{\n{printer.body}}}\n"
-    )
     return Source(
-        language="opencl",
+        language=dialect.language,
         entry=name,
-        text=text,
+        text=dialect.finish(linear.src, name, text),
         params=parameter_types(linear),
         global_size=items,
         cost_flops=operation_count(linear),
@@ -54,22 +67,34 @@ def emit(linear: UOp, name: str, has_fma: bool = True) -> Source:
     )
 
 
-def _arguments(linear: UOp) -> str:
+def _arguments(linear: UOp, dialect: Dialect) -> str:
     """One pointer for each slot in use."""
     stored = {node.src[0].src[0] for node in linear.src if node.op is Ops.STORE}
-    pointers = [
-        f"global {'' if param in stored else 'const '}{memory_type(param.dtype)} *data{slot}"
-        for slot, param in parameters(linear).items()
-    ]
-    return ",\n    ".join(pointers)
+    pointers = []
+    for slot, param in parameters(linear).items():
+        pointer = dialect.written_pointer if param in stored else dialect.read_pointer
+        pointers.append(f"{pointer.format(type=memory_type(param.dtype))}data{slot}")
+    return dialect.between_arguments.join(pointers)
 
 
-def _head(nodes: Sequence[UOp], name: str, items: int | None) -> str:
-    work = "one work item" if items is None else f"{items} work items"
+def _with_head(nodes: Sequence[UOp], name: str, text: str) -> str:
+    """The text of an OpenCL kernel below what it needs."""
+    sizes = [n.src[0].arg for n in nodes if n.op is Ops.RANGE and n.arg[1] is AxisRole.GLOBAL]
+    work = f"{sizes[0]} work items" if sizes else "one work item"
     lines = [f"// {name}: {work}", "#pragma OPENCL FP_CONTRACT OFF"]
     if any(n.dtype.scalar is dtypes.float64 for n in nodes):
         lines.append("#pragma OPENCL EXTENSION cl_khr_fp64 : enable")
-    return "\n".join(lines) + "\n\n"
+    return "\n".join(lines) + "\n\n" + text
+
+
+OPENCL = Dialect(
+    language="opencl",
+    signature="kernel void {name}(\n    {arguments})",
+    read_pointer="global const {type} *",
+    written_pointer="global {type} *",
+    between_arguments=",\n    ",
+    finish=_with_head,
+)
 
 
 class _Printer:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from proofgrad.core import settings
 from proofgrad.core.compile.names import kernel_name
-from proofgrad.core.compile.stages import Library, Stage, run_stages
+from proofgrad.core.compile.stages import Library, RuleSets, Stage, run_stages
 from proofgrad.core.compile.target import Backend, Binary, Launch, Source
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
@@ -175,6 +175,11 @@ class Compiler:
         target = self._backend(device).target
         made = run_stages(self.kernel_stages, body, self.library, target, _observer("kernel"))
         return made.src if made.op is Ops.SINK else (made,)
+
+    def index_terms(self, body: UOp) -> UOp:
+        """A kernel body up to and with the first stage of rules: one loop an axis, terms tidied."""
+        rules = [k for k, s in enumerate(self.kernel_stages) if isinstance(s.step, RuleSets)]
+        return run_stages(self.kernel_stages[: rules[0] + 1], body, self.library)
 
     def _checked(self, body: UOp, backend: Backend) -> tuple[UOp, ...] | None:
         """The Linear forms of a kernel body that the check has seen; None where there is no check."""

@@ -22,6 +22,7 @@ from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import broadcast_node
 from proofgrad.core.tensor.operands import Flag, Real, Whole, constant_node
 from proofgrad.core.tensor.storage import nest, unpack
+from proofgrad.core.tensor.view import ViewInfo, view_info
 
 
 class Tensor(Assignment):
@@ -143,6 +144,19 @@ class Tensor(Assignment):
         """Pickles and deep copies hold the values, the device and requires_grad."""
         data = bytes(self._bytes())
         return (_restored, (data, self.dtype, self.shape, self.device, self._requires_grad))
+
+    def view_info(self) -> ViewInfo:
+        """How the movement operations at the top of this graph see the memory below them.
+
+        Example:
+            Tensor([[1, 2, 3], [4, 5, 6]]).T.view_info().strides  # (1, 3)
+        """
+        return view_info(self.uop)
+
+    @property
+    def st(self) -> ViewInfo:
+        """`view_info()` under the name that tutorials use."""
+        return self.view_info()
 
     # -- gradients --------------------------------------------------------------------------------
 

@@ -5,5 +5,6 @@ Owns: these names. Does not own: nodes themselves (core/ir), patterns with funct
 
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.uop.pictures import to_dot, to_mermaid
 
-__all__ = ["Ops", "UOp"]
+__all__ = ["Ops", "UOp", "to_dot", "to_mermaid"]

@@ -14,7 +14,7 @@ from typing import Any
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import COMMUTATIVE, COMPARE, Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite.engine import EndlessRewriteError, RewriteError, settle
+from proofgrad.core.rewrite.engine import RewriteError
 from proofgrad.core.rewrite.journal import Journal
 
 __all__ = ["Ops", "PatternMatcher", "UOp", "UPat", "graph_rewrite"]
@@ -189,20 +189,46 @@ def graph_rewrite(
     counts = Journal() if journal is None else journal
     before = counts.unproven
 
-    def step(node: UOp, sources: tuple[UOp, ...]) -> UOp:
-        if sources != node.src:
-            return node.with_src(sources)
+    def step(node: UOp) -> UOp:
         result = matcher.rewrite(node, ctx)
         if result is None:
             return node
         counts.record("patterns.function", proven=False)
         if counts.unproven - before > MOST_APPLICATIONS:
-            raise EndlessRewriteError(node)
+            raise _endless(node)
         return result
 
-    try:
-        return settle(root, step, {})
-    except EndlessRewriteError as error:
-        raise RewriteError(
-            f"rewriting does not end; a pattern undoes or repeats another at\n{error.node!r}"
-        ) from None
+    return _normal_form(root, step)
+
+
+def _normal_form(root: UOp, step: Callable[[UOp], UOp]) -> UOp:
+    """`root` after `step` on every node whose sources are done, until it changes none."""
+    normal: dict[UOp, UOp] = {}
+    becomes: dict[UOp, UOp] = {}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        missing = [source for source in node.src if source not in normal]
+        if node in normal:
+            stack.pop()
+        elif node in becomes:
+            if becomes[node] not in normal:
+                raise _endless(node)
+            normal[node] = normal[becomes[node]]
+            stack.pop()
+        elif missing:
+            stack.extend(missing[::-1])
+        else:
+            following = node.with_src(tuple([normal[source] for source in node.src]))
+            if following is node:
+                following = step(node)
+            if following is node:
+                normal[node] = node
+            else:
+                becomes[node] = following
+                stack.append(following)
+    return normal[root]
+
+
+def _endless(node: UOp) -> RewriteError:
+    return RewriteError(f"rewriting does not end; a pattern undoes or repeats another at\n{node!r}")

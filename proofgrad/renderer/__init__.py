@@ -1,0 +1,1 @@
+"""Languages that kernels are printed in, under the names of tutorials."""

@@ -1,0 +1,38 @@
+"""Kernels as plain C text, to read: `CStyleLanguage().render_tensor(x @ y)`.
+
+Owns: this way in. Does not own: the printer (backends/c), which is OpenCL C's with another head.
+"""
+
+from __future__ import annotations
+
+from proofgrad import Tensor
+from proofgrad.backends.c import TARGET
+from proofgrad.backends.c.emit import emit
+from proofgrad.core.compile.names import kernel_name
+from proofgrad.core.compile.stages import run_stages
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.realize import compiler, graph_to_run
+
+
+class CStyleLanguage:
+    """Prints kernels as C. It runs nothing and needs no C compiler.
+
+    Example:
+        print(CStyleLanguage().render_tensor(Tensor([1, 2, 3]).realize() + 3 + 4))
+    """
+
+    def render(self, kernel: UOp) -> str:
+        """The C of one kernel, a SINK; functions that fill its tables come before it."""
+        stages = compiler().kernel_stages
+        made = run_stages(stages, kernel, compiler().library, TARGET)
+        linears = made.src if made.op is Ops.SINK else (made,)
+        return "\n".join([emit(linear, kernel_name(linear)).text for linear in linears])
+
+    def render_tensor(self, *tensors: Tensor) -> str:
+        """The kernels that would compute these Tensors, in running order. Nothing runs."""
+        if not tensors:
+            raise ValueError("render_tensor takes at least one Tensor")
+        graph = graph_to_run([t.uop for t in tensors], tensors[0].device)
+        bodies = [call.src[0] for call in compiler().kernel_graph(graph).src]
+        return "\n".join([self.render(body) for body in bodies if body.src[0].op is not Ops.COPY])

@@ -1,0 +1,1 @@
+"""Machines under the names of tutorials; ours are in backends/."""

@@ -1,0 +1,5 @@
+"""`from proofgrad.tensor import Tensor`, as tutorials write it."""
+
+from proofgrad import Tensor
+
+__all__ = ["Tensor"]
