@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from proofgrad.backends.cpu.cache import DiskCache
 from proofgrad.backends.cpu.codegen import Host
-from proofgrad.backends.cpu.memory import Block, Pool
+from proofgrad.backends.cpu.memory import Adopted, Block, Pool
 from proofgrad.backends.cpu.threads import ThreadPool, thread_count
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
@@ -82,6 +82,10 @@ class CpuBackend:
 
     def alloc(self, nbytes: int) -> Block:
         return self.memory.take(nbytes)
+
+    def adopt(self, address: int, nbytes: int, keep: object) -> Adopted:
+        """Memory of somebody else as a buffer; `keep` is kept as long as it is used."""
+        return Adopted(address, nbytes, keep)
 
     def copyin(self, handle: Block, data: memoryview) -> None:
         flat = data.cast("B") if data.nbytes else data

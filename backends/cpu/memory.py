@@ -37,6 +37,16 @@ class Block:
             pool.give_back(self._owner, self._size)
 
 
+class Adopted:
+    """Memory that belongs to somebody else, with what keeps it alive."""
+
+    __slots__ = ("_keep", "address", "nbytes", "view")
+
+    def __init__(self, address: int, nbytes: int, keep: object) -> None:
+        self.address, self.nbytes, self._keep = address, nbytes, keep
+        self.view = memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
+
+
 class Pool:
     """Free blocks by size."""
 

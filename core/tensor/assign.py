@@ -21,33 +21,33 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.base import ALIASES, TensorBase, check_same_device, own_value
 from proofgrad.core.tensor.errors import DtypeError, GradientError
+from proofgrad.core.tensor.interop import Interop
 from proofgrad.core.tensor.movement import broadcast_node, reshape_node
-from proofgrad.core.tensor.nnops import NeuralOps
 from proofgrad.core.tensor.operands import Scalar, Whole, constant_node
 from proofgrad.core.tensor.promotion import promote
 
 
-class Assignment(NeuralOps):
+class Assignment(Interop):
     """Writing to Tensors. Readers built before a write keep the old value."""
 
     __slots__ = ()
 
-    def assign(self, value: Any) -> Self:
-        """This Tensor becomes `value`, which passes no gradient. Those built before keep the old.
+    def assign(self, x: Any) -> Self:
+        """This Tensor becomes `x`, which passes no gradient. Those built before keep the old.
 
         A view writes into the Tensor that it is a view of: `x[:, 0].assign(0)` changes `x`.
-        Raises: ShapeError, DtypeError, DeviceError if `value` is not alike; ValueError for a view
+        Raises: ShapeError, DtypeError, DeviceError if `x` is not alike; ValueError for a view
         that repeats elements.
         """
-        new = self._value_like(value, self.shape)
+        new = self._value_like(x, self.shape)
         self._write(new if machine.is_view(new) else UOp(Ops.DETACH, new.dtype, (new,)))
         return self
 
-    def replace(self, value: Any) -> Self:
-        """This Tensor becomes `value`, with another shape, type and device allowed, and no view."""
-        if not isinstance(value, TensorBase):
-            raise TypeError(f"replace takes a Tensor, not {type(value).__name__}")
-        self._uop, self.device, self._base = value._uop, value.device, None
+    def replace(self, x: Any) -> Self:
+        """This Tensor becomes `x`, with another shape, type and device allowed, and no view."""
+        if not isinstance(x, TensorBase):
+            raise TypeError(f"replace takes a Tensor, not {type(x).__name__}")
+        self._uop, self.device, self._base = x._uop, x.device, None
         machine.note_write(self)
         return self
 

@@ -2,8 +2,8 @@
 
 Owns: the fields, wrapping of graph nodes, the check that devices agree. The classes of this folder
 stand on each other: base, movement, arrange, operands, elementwise, powers, functions, activations,
-reduce, joining, scan, take, indexing, scatter, sorting, creation, random, nnops, tensor. Each adds
-methods that use only those before it.
+reduce, joining, scan, take, indexing, scatter, sorting, creation, random, products, windows,
+losses, linalg, interop, assign, tensor. Each adds methods that use only those before it.
 """
 
 from __future__ import annotations
@@ -120,7 +120,26 @@ class TensorBase:
             count *= size
         return count
 
+    @property
+    def max_shape(self) -> Shape:
+        """The shape, with the largest value of each size that varies."""
+        return self.shape
+
+    def max_numel(self) -> int:
+        """The number of elements in `max_shape`."""
+        return self.numel()
+
+    @property
+    def is_param(self) -> bool:
+        """Has this Tensor been asked to take a gradient?"""
+        return self._requires_grad is True
+
+    def is_param_(self, is_param: bool = True) -> Self:
+        """As requires_grad_."""
+        return self.requires_grad_(is_param)
+
     def size(self, dim: int | None = None) -> Shape | int:
+        """The shape, or the size of one axis."""
         return self.shape if dim is None else self.shape[dim]
 
     def element_size(self) -> int:
@@ -128,9 +147,11 @@ class TensorBase:
         return self.dtype.itemsize
 
     def nbytes(self) -> int:
+        """Bytes of all elements."""
         return self.numel() * self.dtype.itemsize
 
     def is_floating_point(self) -> bool:
+        """Is the type a float?"""
         return self.dtype.is_float
 
     def __hash__(self) -> int:

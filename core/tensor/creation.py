@@ -6,6 +6,7 @@ numbers (random.py).
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -22,6 +23,7 @@ from proofgrad.core.tensor.realize import host_buffer
 from proofgrad.core.tensor.sorting import Sorting
 from proofgrad.core.tensor.storage import flatten_nested, infer_dtype, pack
 
+_SECONDS_TO_WAIT = 30  # for a server to answer
 _NUMPY_NAMES = {d.name: d for d in dtypes.all if d is not dtypes.bfloat16}
 
 
@@ -37,7 +39,10 @@ class Creation(Sorting):
         dtype: DType | str | None = None,
         requires_grad: Flag | None = None,
     ) -> None:
-        """A Tensor of a number, nested lists, a range, bytes, a numpy array, or a graph node.
+        """A Tensor of a number, nested lists, a range, bytes, a file, an array, or a graph node.
+
+        Bytes and the file of a Path are uint8, or as many elements of `dtype` as they hold. Lists may
+        hold Tensors of one shape. numpy arrays are copied; see from_dlpack.
 
         Raises: ShapeError for ragged lists, OverflowError for a number that does not fit.
 
@@ -56,6 +61,8 @@ class Creation(Sorting):
         if isinstance(data, TensorBase):
             moved = data.uop if data.device == self.device else copy_node(data.uop, self.device)
             return moved if dtype is None else moved.cast(dtype)
+        if isinstance(data, Path):
+            data = data.read_bytes()
         if isinstance(data, (bytes, bytearray, memoryview)):
             raw, kind = bytes(data), dtype or dtypes.uint8
             if len(raw) % kind.itemsize:
@@ -116,41 +123,102 @@ class Creation(Sorting):
         cls,
         shape: Whole | Shape,
         fill_value: Scalar,
-        *,
-        device: str | None = None,
         dtype: DType | str | None = None,
+        device: str | None = None,
+        buffer: Flag = True,
         requires_grad: Flag | None = None,
     ) -> Self:
-        """Every element is `fill_value`."""
+        """Every element is `fill_value`. `buffer` has no effect: a constant needs none until written."""
         sizes = checked_shape((shape,) if isinstance(shape, int) else tuple(shape))
         kind = scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
         return cls._constant(constant_node(fill_value, kind, sizes), device, requires_grad)
 
     @classmethod
-    def zeros(cls, *shape: Any, **options: Any) -> Self:
-        options.setdefault("dtype", dtypes.default_float)
-        return cls.full(as_sizes(shape), 0.0, **options)
+    def zeros(cls, *shape: Any, **kwargs: Any) -> Self:
+        """Every element is 0; options as for full."""
+        kwargs.setdefault("dtype", dtypes.default_float)
+        return cls.full(as_sizes(shape), 0.0, **kwargs)
 
     @classmethod
-    def ones(cls, *shape: Any, **options: Any) -> Self:
-        options.setdefault("dtype", dtypes.default_float)
-        return cls.full(as_sizes(shape), 1.0, **options)
+    def ones(cls, *shape: Any, **kwargs: Any) -> Self:
+        """Every element is 1; options as for full."""
+        kwargs.setdefault("dtype", dtypes.default_float)
+        return cls.full(as_sizes(shape), 1.0, **kwargs)
 
     @classmethod
-    def empty(cls, *shape: Any, **options: Any) -> Self:
+    def empty(
+        cls,
+        *shape: Any,
+        device: str | None = None,
+        dtype: DType | str | None = None,
+        requires_grad: Flag | None = None,
+    ) -> Self:
         """Elements of no particular value; here they are zeros."""
-        return cls.zeros(*shape, **options)
+        kind = dtypes.default_float if dtype is None else dtype
+        return cls.zeros(*shape, device=device, dtype=kind, requires_grad=requires_grad)
 
-    def full_like(self, fill_value: Scalar, **options: Any) -> Self:
+    @classmethod
+    def invalids(
+        cls, *shape: Any, device: str | None = None, dtype: DType | str | None = None
+    ) -> Self:
+        """As empty: elements that nobody is meant to read."""
+        return cls.empty(*shape, device=device, dtype=dtype)
+
+    @classmethod
+    def const(cls, b: Scalar, dtype: DType | str | None = None, device: str | None = None) -> Self:
+        """A number as a 0-d Tensor."""
+        return cls.full((), b, dtype, device)
+
+    def _alike(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options with the type and the device of this Tensor where none are given."""
+        given = {name: value for name, value in options.items() if value is not None}
+        return {"dtype": self.dtype, "device": self.device} | given
+
+    def const_like(self, b: Scalar, dtype: DType | str | None = None) -> Self:
+        """As full_like."""
+        return self.full_like(b, dtype=dtype)
+
+    def full_like(
+        self,
+        fill_value: Scalar,
+        dtype: DType | str | None = None,
+        device: str | None = None,
+        buffer: Flag = True,
+        requires_grad: Flag | None = None,
+    ) -> Self:
         """Every element is `fill_value`; shape, type and device of this Tensor."""
-        alike: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
-        return type(self).full(self.shape, fill_value, **(alike | options))
+        options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+        return type(self).full(self.shape, fill_value, **self._alike(options))
 
-    def zeros_like(self, **options: Any) -> Self:
-        return self.full_like(0, **options)
+    def zeros_like(self, **kwargs: Any) -> Self:
+        """As full_like with 0."""
+        return self.full_like(0, **kwargs)
 
-    def ones_like(self, **options: Any) -> Self:
-        return self.full_like(1, **options)
+    def ones_like(self, **kwargs: Any) -> Self:
+        """As full_like with 1."""
+        return self.full_like(1, **kwargs)
+
+    def empty_like(
+        self, dtype: DType | str | None = None, device: str | None = None, **kwargs: Any
+    ) -> Self:
+        """As empty; shape, type and device of this Tensor."""
+        return self.full_like(0, dtype=dtype, device=device, **kwargs)
+
+    @classmethod
+    def from_url(cls, url: str, gunzip: Flag = False, **kwargs: Any) -> Self:
+        """The bytes behind a URL (http, https, file) as uint8, or as `dtype`.
+
+        `gunzip`: unpacked first. Raises: OSError naming the URL if it cannot be read.
+        """
+        import gzip
+        from urllib.request import urlopen
+
+        try:
+            with urlopen(url, timeout=_SECONDS_TO_WAIT) as answer:
+                data = answer.read()
+        except OSError as error:
+            raise OSError(f"cannot read {url}: {error}") from error
+        return cls(gzip.decompress(data) if gunzip else data, **kwargs)
 
     @classmethod
     def arange(
@@ -158,18 +226,26 @@ class Creation(Sorting):
         start: Whole | Real,
         stop: Whole | Real | None = None,
         step: Whole | Real = 1,
-        *,
-        device: str | None = None,
         dtype: DType | str | None = None,
+        device: str | None = None,
         requires_grad: Flag | None = None,
     ) -> Self:
-        """start, start + step, ... up to but not including stop."""
+        """start, start + step, ... up to but not including stop.
+
+        Integers have the default type, or int64 where they do not fit it.
+        Raises: OverflowError if they do not fit `dtype`.
+        """
         begin, end = (0, start) if stop is None else (start, stop)
         if step == 0:
             raise ValueError("the step of arange cannot be 0")
         whole = not any(isinstance(v, float) for v in (begin, end, step))
         kind = scalar_dtype(0 if whole else 0.0) if dtype is None else as_dtype(dtype)
         count = max(0, -int(-(end - begin) // step) if whole else _steps(begin, end, step))
+        ends = (begin, begin + (count - 1) * step) if count else (0, 0)
+        if whole and dtype is None and not _fits(ends, kind):
+            kind = dtypes.int64
+        if kind.is_int and not _fits(ends, kind):
+            raise OverflowError(f"arange from {ends[0]} to {ends[1]} does not fit {kind.name}")
         counts = dtypes.int32 if kind.is_float or kind.is_bool else kind
         line = cls._new(UOp(Ops.IOTA, counts, (), count), canonical_device(device)).cast(kind)
         if step != 1:
@@ -180,25 +256,33 @@ class Creation(Sorting):
 
     @classmethod
     def linspace(
-        cls, start: Whole | Real, stop: Whole | Real, steps: Whole, **options: Any
+        cls,
+        start: Whole | Real,
+        stop: Whole | Real,
+        steps: Whole,
+        dtype: DType | str | None = None,
+        device: str | None = None,
+        requires_grad: Flag | None = None,
     ) -> Self:
         """`steps` numbers at equal distances from start to stop, both included."""
         if steps < 0:
             raise ValueError(f"linspace needs 0 steps or more, not {steps}")
-        kind = as_dtype(options.pop("dtype", dtypes.default_float))
-        line = cls.arange(steps, dtype=dtypes.default_float, device=options.get("device"))
+        kind = as_dtype(dtypes.default_float if dtype is None else dtype)
+        if kind.is_bool:
+            raise DtypeError("linspace gives numbers, not bools")
+        wide = dtypes.float64 if kind.bits > 32 else dtypes.default_float
+        line = cls.arange(steps, dtype=wide, device=device)
         distance = (stop - start) / (steps - 1) if steps > 1 else 0.0
         result = (line * distance + float(start)).cast(kind)
-        return cls._constant(result._uop, options.get("device"), options.get("requires_grad"))
+        return cls._constant(result._uop, device, requires_grad)
 
     @classmethod
     def eye(
         cls,
         n: Whole,
         m: Whole | None = None,
-        *,
-        device: str | None = None,
         dtype: DType | str | None = None,
+        device: str | None = None,
         requires_grad: Flag | None = None,
     ) -> Self:
         """Ones on the diagonal of n rows and m columns."""
@@ -228,7 +312,17 @@ class Creation(Sorting):
 
     def one_hot(self, num_classes: Whole) -> Self:
         """A last axis of `num_classes` ints: 1 at the place this Tensor names, else 0."""
+        if not self.dtype.is_int:
+            raise DtypeError(f"one_hot takes integers, not {self.dtype}")
+        if num_classes < 0:
+            raise ValueError(f"one_hot needs 0 classes or more, not {num_classes}")
         return (self.unsqueeze(-1) == self._iota(num_classes, self.dtype)).cast(dtypes.int32)
+
+    def to_(self, device: str | None) -> Self:
+        """This Tensor moved to another device."""
+        moved = self.to(device)
+        self._uop, self.device, self._base = moved._uop, moved.device, None
+        return self
 
     def to(self, device: str | None) -> Self:
         """The same values on another device."""
@@ -246,3 +340,8 @@ def _steps(begin: Real, end: Real, step: Real) -> Whole:
     """How many numbers a float arange has: the ceiling, as numpy takes it."""
     exact = (end - begin) / step
     return int(exact) + (exact > int(exact))
+
+
+def _fits(ends: tuple[Any, ...], dtype: DType) -> Flag:
+    low, high = dtypes.min(dtype), dtypes.max(dtype)
+    return all(low <= end <= high for end in ends)

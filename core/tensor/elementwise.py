@@ -216,16 +216,20 @@ class Elementwise(Operands):
     # -- comparison and selection -----------------------------------------------------------------
 
     def __lt__(self, other: Operand) -> Self:
+        """`self < other`; false if either is NaN."""
         return self._binary(Ops.CMPLT, "<", other)
 
     def __gt__(self, other: Operand) -> Self:
+        """`self > other`; false if either is NaN."""
         return self._binary(Ops.CMPLT, ">", other, swap=True)
 
     def __le__(self, other: Operand) -> Self:
+        """`self <= other`; false if either is NaN."""
         a, b = self._pair("<=", other)
         return self._with(_at_most(a, b))
 
     def __ge__(self, other: Operand) -> Self:
+        """`self >= other`; false if either is NaN."""
         a, b = self._pair(">=", other)
         return self._with(_at_most(b, a))
 

@@ -1,7 +1,7 @@
 """Views: the same elements under another shape or order. None of them computes anything.
 
 Owns: reshape, permute, expand, pad, shrink, flip and what is built from them alone. Does not own:
-`[...]` (indexing.py), cat and stack, which add padded parts (nnops.py).
+`[...]` (indexing.py), cat and stack (joining.py).
 """
 
 from __future__ import annotations

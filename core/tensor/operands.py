@@ -117,27 +117,35 @@ class Operands(Arrange):
         return self._with(self._uop.bitcast(target))
 
     def float(self) -> Self:
+        """Cast to float32."""
         return self.cast(dtypes.float32)
 
     def half(self) -> Self:
+        """Cast to float16."""
         return self.cast(dtypes.float16)
 
     def bfloat16(self) -> Self:
+        """Cast to bfloat16."""
         return self.cast(dtypes.bfloat16)
 
     def double(self) -> Self:
+        """Cast to float64."""
         return self.cast(dtypes.float64)
 
     def int(self) -> Self:
+        """Cast to int32."""
         return self.cast(dtypes.int32)
 
     def short(self) -> Self:
+        """Cast to int16."""
         return self.cast(dtypes.int16)
 
     def long(self) -> Self:
+        """Cast to int64."""
         return self.cast(dtypes.int64)
 
     def bool(self) -> Self:
+        """Cast to bool."""
         return self.cast(dtypes.bool)
 
 

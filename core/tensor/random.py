@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape
+from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.base import describe
 from proofgrad.core.tensor.creation import Creation
 from proofgrad.core.tensor.device import canonical_device
 from proofgrad.core.tensor.errors import DtypeError
@@ -68,9 +69,13 @@ class Random(Creation):
         *shape: Any,
         device: str | None = None,
         dtype: DType | str | None = None,
+        contiguous: Flag = True,
         requires_grad: Flag | None = None,
     ) -> Self:
-        """Uniform in [0, 1): multiples of 2**-24 (float64: 2**-53), fewer bits for small floats."""
+        """Uniform in [0, 1): multiples of 2**-24 (float64: 2**-53), fewer bits for small floats.
+
+        `contiguous` has no effect: each call is drawn once, whoever reads it.
+        """
         kind = dtypes.default_float if dtype is None else as_dtype(dtype)
         if not kind.is_float:
             raise DtypeError(f"rand gives floats, not {kind}; see randint")
@@ -90,27 +95,51 @@ class Random(Creation):
         return cls._leaf(values._uop, values.device, requires_grad, own=False)
 
     @classmethod
-    def randn(cls, *shape: Any, requires_grad: Flag | None = None, **options: Any) -> Self:
+    def randn(
+        cls,
+        *shape: Any,
+        dtype: DType | str | None = None,
+        requires_grad: Flag | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Normal with mean 0 and deviation 1 (Box and Muller, 1958)."""
-        kind = as_dtype(options.pop("dtype", dtypes.default_float))
+        kind = as_dtype(dtypes.default_float if dtype is None else dtype)
         wide = kind if kind is dtypes.float64 else dtypes.float32
-        angle = cls.rand(*shape, dtype=wide, **options) * (2 * math.pi)
-        radius = ((1 - cls.rand(*shape, dtype=wide, **options)).log() * -2).sqrt()
+        angle = cls.rand(*shape, dtype=wide, **kwargs) * (2 * math.pi)
+        radius = ((1 - cls.rand(*shape, dtype=wide, **kwargs)).log() * -2).sqrt()
         return cls._drawn((angle.cos() * radius).cast(kind), requires_grad)
 
     @classmethod
-    def normal(cls, *shape: Any, mean: Real = 0.0, std: Real = 1.0, **options: Any) -> Self:
-        requires_grad = options.pop("requires_grad", None)
-        return cls._drawn(cls.randn(*shape, **options) * std + mean, requires_grad)
+    def normal(
+        cls,
+        *shape: Any,
+        mean: Real = 0.0,
+        std: Real = 1.0,
+        requires_grad: Flag | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Normal with the given mean and deviation."""
+        if std < 0:
+            raise ValueError(f"normal needs a deviation of 0 or more, not {std}")
+        return cls._drawn(cls.randn(*shape, **kwargs) * std + mean, requires_grad)
 
     @classmethod
-    def uniform(cls, *shape: Any, low: Real = 0.0, high: Real = 1.0, **options: Any) -> Self:
+    def uniform(
+        cls,
+        *shape: Any,
+        low: Real = 0.0,
+        high: Real = 1.0,
+        dtype: DType | str | None = None,
+        requires_grad: Flag | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Uniform in [low, high)."""
-        requires_grad = options.pop("requires_grad", None)
-        kind = as_dtype(options.pop("dtype", dtypes.default_float))
+        if low >= high:
+            raise ValueError(f"uniform needs low < high, not {low} and {high}")
+        kind = as_dtype(dtypes.default_float if dtype is None else dtype)
         if not kind.is_float:
-            return cls.randint(*shape, low=int(low), high=int(high), dtype=kind, **options)
-        line = cls.rand(*shape, dtype=kind, **options) * (high - low) + low
+            return cls.randint(*shape, low=int(low), high=int(high), dtype=kind, **kwargs)
+        line = cls.rand(*shape, dtype=kind, **kwargs) * (high - low) + low
         return cls._drawn(line, requires_grad)
 
     @classmethod
@@ -121,51 +150,126 @@ class Random(Creation):
         high: Whole = 10,
         dtype: DType | str = dtypes.int32,
         device: str | None = None,
+        requires_grad: Flag | None = None,
     ) -> Self:
         """Whole numbers low <= n < high (at most 2**32 of them)."""
         kind = as_dtype(dtype)
         if not kind.is_int:
             raise DtypeError(f"randint gives integers, not {kind}")
+        if not all(isinstance(bound, int) for bound in (low, high)):
+            raise TypeError(f"randint takes integers as bounds, not {low!r} and {high!r}")
         if not 0 < high - low <= 2**32:
             raise ValueError(f"randint needs low < high and at most 2**32 values: {low}, {high}")
         sizes, where = checked_shape(as_sizes(shape)), canonical_device(device)
         first, second = cls._random_words(math.prod(sizes), where)
         wide = first.cast(dtypes.uint64) << 32 | second.cast(dtypes.uint64)
         line = (wide % (high - low)).cast(dtypes.int64) + low
-        return cls._drawn(line.cast(kind).reshape(sizes), None)
+        return cls._drawn(line.cast(kind).reshape(sizes), requires_grad)
 
     @classmethod
-    def scaled_uniform(cls, *shape: Any, **options: Any) -> Self:
+    def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
         """Uniform in [-1, 1) over the square root of the number of elements."""
         bound = math.prod(as_sizes(shape)) ** -0.5
-        return cls.uniform(*shape, low=-bound, high=bound, **options)
+        return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
-    def glorot_uniform(cls, *shape: Any, **options: Any) -> Self:
+    def glorot_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
         """Uniform within sqrt(6 / (fan in + fan out)) (Glorot and Bengio, 2010)."""
         sizes = as_sizes(shape)
         bound = math.sqrt(6 / (sizes[0] + math.prod(sizes[1:])))
-        return cls.uniform(*shape, low=-bound, high=bound, **options)
+        return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
-    def kaiming_uniform(cls, *shape: Any, a: Real = 0.01, **options: Any) -> Self:
+    def kaiming_uniform(cls, *shape: Any, a: Real = 0.01, **kwargs: Any) -> Self:
         """Uniform within sqrt(6 / (1 + a^2) / fan in) (He et al., 2015)."""
         bound = math.sqrt(6 / (1 + a * a) / _fan_in(as_sizes(shape)))
-        return cls.uniform(*shape, low=-bound, high=bound, **options)
+        return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
-    def kaiming_normal(cls, *shape: Any, a: Real = 0.01, **options: Any) -> Self:
+    def kaiming_normal(cls, *shape: Any, a: Real = 0.01, **kwargs: Any) -> Self:
         """Normal with deviation sqrt(2 / (1 + a^2) / fan in) (He et al., 2015)."""
         deviation = math.sqrt(2 / (1 + a * a) / _fan_in(as_sizes(shape)))
-        return cls.normal(*shape, mean=0.0, std=deviation, **options)
+        return cls.normal(*shape, mean=0.0, std=deviation, **kwargs)
 
-    def rand_like(self, **options: Any) -> Self:
-        alike: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
-        return type(self).rand(self.shape, **(alike | options))
+    def rand_like(self, **kwargs: Any) -> Self:
+        """As rand; shape, type and device of this Tensor."""
+        return type(self).rand(self.shape, **self._alike(kwargs))
 
-    def randn_like(self, **options: Any) -> Self:
-        alike: dict[str, Any] = {"dtype": self.dtype, "device": self.device}
-        return type(self).randn(self.shape, **(alike | options))
+    def randn_like(self, dtype: DType | str | None = None, **kwargs: Any) -> Self:
+        """As randn; shape, type and device of this Tensor."""
+        return type(self).randn(self.shape, **self._alike({"dtype": dtype, **kwargs}))
+
+    @classmethod
+    def randperm(
+        cls,
+        n: Whole,
+        device: str | None = None,
+        dtype: DType | str = dtypes.int32,
+        **kwargs: Any,
+    ) -> Self:
+        """The numbers 0 .. n-1 in a random order."""
+        words, _ = cls._random_words(n, canonical_device(device))
+        order = words.argsort() if n else words
+        return cls._drawn(order.cast(dtype), kwargs.pop("requires_grad", None))
+
+    def multinomial(self, num_samples: Whole = 1, replacement: Flag = False) -> Self:
+        """Places drawn with chances in proportion to these weights, a line for each row.
+
+        Without replacement by the order of exponential clocks (Efraimidis and Spirakis, 2006).
+        """
+        if not 1 <= self.ndim <= 2 or num_samples < 1:
+            raise ShapeError(
+                f"multinomial draws 1 or more of a line or of rows, not {num_samples} of"
+                f" {show(self.shape)}"
+            )
+        if not replacement and num_samples > self.shape[-1]:
+            raise ShapeError(
+                f"multinomial cannot draw {num_samples} of {self.shape[-1]} without replacement"
+            )
+        weights = self.detach().cast(dtypes.float32)
+        if replacement or num_samples == 1:
+            ends = weights.cumsum(-1)
+            whole = ends._cut(ends.ndim - 1, ends.shape[-1] - 1, ends.shape[-1])
+            drawn = type(self).rand((*self.shape[:-1], num_samples), device=self.device)
+            passed = (drawn * whole).unsqueeze(-1) >= ends.unsqueeze(-2)
+            places = passed.sum(-1).minimum(self.shape[-1] - 1)
+            return self._drawn(places.cast(dtypes.int32), None)
+        clocks = weights.rand_like(dtype=dtypes.float32)
+        late = (1 - clocks).log() / weights  # minus the time at which each is drawn
+        late = weights.eq(0).where(-math.inf, late)
+        return self._drawn(late.topk(num_samples, -1)[1], None)
+
+    def threefry(self, seed: Self) -> Self:
+        """The random bits (Threefry-2x32) of these uint64 counters under uint64 keys."""
+        if self.dtype is not dtypes.uint64 or seed.dtype is not dtypes.uint64:
+            raise DtypeError(f"threefry takes uint64, not {self.dtype} and {seed.dtype}")
+        a, b = self._pair("threefry", seed)
+        words = [self._with(node)._halves() for node in (a, b)]
+        first, second = threefry(*[word._uop for pair in words for word in pair])
+        low, high = self._with(first).cast(dtypes.uint64), self._with(second).cast(dtypes.uint64)
+        return high << 32 | low
+
+    def _halves(self) -> tuple[Self, Self]:
+        """The low and the high words of uint64."""
+        return self.cast(dtypes.uint32), (self >> 32).cast(dtypes.uint32)
+
+    @classmethod
+    def random_bits(cls, key: Self, counter: Self, num: Whole) -> Self:
+        """`num` random uint32 of a key and a counter of two uint32 each: a function of these alone."""
+        for name, pair in (("key", key), ("counter", counter)):
+            if pair.shape != (2,) or pair.dtype is not dtypes.uint32:
+                raise DtypeError(f"random_bits: the {name} is two uint32, not {describe(pair)}")
+
+        def word(pair: Self, place: Whole, count: Whole) -> UOp:
+            return broadcast_node(pair._cut(0, place, place + 1)._uop, (count,))
+
+        own = threefry(*[word(pair, place, 1) for pair in (counter, key) for place in (0, 1)])
+        half = -(-num // 2)
+        line = UOp(Ops.IOTA, dtypes.uint32, (), half)
+        shifted = line + constant_node(half, dtypes.uint32, (half,))
+        keys = [broadcast_node(part, (half,)) for part in own]
+        first, second = threefry(line, shifted, keys[0], keys[1])
+        return key._with(first).cat(key._with(second))._cut(0, 0, num)
 
     def dropout(self, p: Real = 0.5) -> Self:
         """While `Tensor.training`: each element 0 with probability p, the others over 1 - p."""
@@ -175,7 +279,7 @@ class Random(Creation):
             return self
         if p == 1:
             return self.zeros_like()
-        kept = type(self).rand(self.shape, device=self.device) >= p
+        kept = type(self).rand(self.shape, device=self.device, dtype=dtypes.float32) >= p
         return kept.where(self / (1 - p), 0)
 
 

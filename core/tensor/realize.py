@@ -93,6 +93,11 @@ def host_buffer(data: bytes, dtype: DType, device: str) -> UOp:
     return source if device == HOST else UOp(Ops.COPY, dtype, (source,), device)
 
 
+def memory_of(buffer: UOp) -> Any:
+    """The handle of a BUFFER's memory, of the backend of its device."""
+    return _MEMORY[buffer]
+
+
 def computed(uop: UOp) -> UOp:
     """What `uop` has been computed to, if it has; else `uop`."""
     return _COMPUTED.get(uop, uop)

@@ -5,6 +5,7 @@ Owns: the types sums are taken in (float16 and bfloat16 sum in float32, small in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from math import prod
 from typing import Self, TypeAlias
@@ -79,6 +80,7 @@ class Reduce(Activations):
         return prod(self.shape[k] for k in resolve_axes(axis, self.ndim))
 
     def mean(self, axis: Axes = None, keepdim: Flag = False) -> Self:
+        """The sum over the count; integers give floats."""
         result = least_float(self.dtype)
         wide = self.cast(accumulation_dtype(result))
         count = self._count(axis)
@@ -92,12 +94,36 @@ class Reduce(Activations):
         return total / max(0, self._count(axis) - correction)
 
     def std(self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1) -> Self:
+        """The standard deviation: see var."""
         return self.var(axis, keepdim, correction).sqrt()
 
     def var_mean(
         self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1
     ) -> tuple[Self, Self]:
+        """The variance and the mean."""
         return self.var(axis, keepdim, correction), self.mean(axis, keepdim)
+
+    def std_mean(
+        self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1
+    ) -> tuple[Self, Self]:
+        """The deviation and the mean."""
+        return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
+
+    def normalize(self, p: Real = 2.0, dim: Whole = 1, eps: Real = 1e-12) -> Self:
+        """Divided by the p-norm along `dim`, which counts as `eps` at least."""
+        x = self._as_float()
+        match p:
+            case 0:
+                norm = self.ne(0).sum(dim, keepdim=True).cast(x.dtype)
+            case 1:
+                norm = x.abs().sum(dim, keepdim=True)
+            case 2:
+                norm = x.square().sum(dim, keepdim=True).sqrt()
+            case math.inf:
+                norm = x.abs().max(dim, keepdim=True)
+            case _:
+                norm = x.abs().pow(p).sum(dim, keepdim=True).pow(1 / p)
+        return x / norm.maximum(eps)
 
     def argmax(self, axis: Whole | None = None, keepdim: Flag = False) -> Self:
         """Where the largest element (a NaN, if there is one) is first found."""
@@ -127,7 +153,12 @@ class Reduce(Activations):
         powers = (x - x.max(axis, keepdim=True).detach()).exp()
         return powers / powers.sum(axis, keepdim=True)
 
+    def softmin(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
+        """softmax of -x."""
+        return (-self._as_float()).softmax(axis, dtype)
+
     def log_softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
+        """log(softmax(x)), which keeps its digits where softmax underflows."""
         x = self._as_float() if dtype is None else self.cast(dtype)
         shifted = x - x.max(axis, keepdim=True).detach()
         return shifted - shifted.exp().sum(axis, keepdim=True).log()
@@ -164,5 +195,8 @@ class Reduce(Activations):
         result = (self - mean.reshape(line)) * scale
         return result if bias is None else result + bias.reshape(line)
 
-    def allclose(self, other: Self, rtol: Real = 1e-5, atol: Real = 1e-8) -> Self:
-        return self.isclose(other, rtol, atol).all()
+    def allclose(
+        self, other: Self, rtol: Real = 1e-5, atol: Real = 1e-8, equal_nan: Flag = False
+    ) -> Self:
+        """Are all elements close? See isclose."""
+        return self.isclose(other, rtol, atol, equal_nan).all()

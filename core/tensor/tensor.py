@@ -70,6 +70,7 @@ class Tensor(Assignment):
         return self._with(UOp(Ops.CONTIGUOUS, self.dtype, (self._uop,)))
 
     def clone(self) -> Self:
+        """A copy with a buffer of its own."""
         return self.contiguous()
 
     # -- reading values out -----------------------------------------------------------------------

@@ -1,0 +1,177 @@
+"""Tensors beside numpy and torch: shared memory, addresses, files, notebooks."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proofgrad import Tensor, dtypes
+from proofgrad.core.tensor import dlpack
+
+DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+          "float16", "float32", "float64"]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numpy_shares_the_memory_of_a_tensor_and_back(dtype: str) -> None:
+    x = np.arange(6).reshape(2, 3).astype(dtype)
+    t = Tensor.from_dlpack(x)
+    assert t.dtype.name == dtype and t.shape == (2, 3)
+    again = np.from_dlpack(t)
+    assert again.ctypes.data == x.ctypes.data
+    np.testing.assert_array_equal(again, x)
+    computed = t.flip(0).contiguous().realize()
+    assert np.from_dlpack(computed).ctypes.data == np.from_dlpack(computed).ctypes.data
+    np.testing.assert_array_equal(np.from_dlpack(computed), x[::-1])
+
+
+def test_torch_shares_the_memory_of_a_tensor_and_back() -> None:
+    torch = pytest.importorskip("torch")
+    theirs = torch.arange(6.0).reshape(2, 3)
+    ours = Tensor.from_dlpack(theirs)
+    assert torch.from_dlpack(ours).data_ptr() == theirs.data_ptr()
+    small = torch.arange(4).to(torch.bfloat16)
+    assert Tensor.from_dlpack(small).tolist() == [0, 1, 2, 3]
+    assert torch.from_dlpack(Tensor.from_dlpack(small)).data_ptr() == small.data_ptr()
+
+
+def test_shared_memory_is_given_back_when_nobody_uses_it() -> None:
+    gc.collect()
+    before = len(dlpack._SHARED)
+    array = np.from_dlpack(Tensor([1, 2, 3]).realize())
+    Tensor([4, 5]).realize().__dlpack__()  # never consumed
+    gc.collect()
+    assert len(dlpack._SHARED) == before + 1
+    assert array.tolist() == [1, 2, 3]
+    del array
+    gc.collect()
+    assert len(dlpack._SHARED) == before
+
+
+def test_memory_stays_while_a_tensor_uses_it() -> None:
+    t = Tensor.from_dlpack(np.arange(1000.0))
+    gc.collect()
+    np.zeros(1000)
+    assert (t + 1).sum().item() == 500500
+
+
+def test_what_cannot_be_shared_is_copied_or_refused() -> None:
+    view = Tensor([[1, 2], [3, 4]]).realize().T
+    assert np.from_dlpack(view).tolist() == [[1, 3], [2, 4]]
+    with pytest.raises(BufferError, match="cannot be shared without a copy"):
+        view.__dlpack__(copy=False)
+    with pytest.raises(BufferError, match="memory of the CPU, not of DLPack device"):
+        view.__dlpack__(dl_device=(2, 0))
+    with pytest.raises(BufferError, match="row-major"):
+        Tensor.from_dlpack(np.arange(6).reshape(2, 3).T, copy=False)
+    assert Tensor.from_dlpack(np.arange(6).reshape(2, 3).T).tolist() == [[0, 3], [1, 4], [2, 5]]
+    source = np.zeros(3, np.float32)
+    copied = Tensor.from_dlpack(source, copy=True)
+    source[0] = 1
+    assert copied.tolist() == [0, 0, 0]
+    with pytest.raises(TypeError, match="an array with __dlpack__, not 3"):
+        Tensor.from_dlpack(3)
+    with pytest.raises(BufferError, match="used before"):
+        capsule = np.zeros(3).__dlpack__()
+        dlpack.consume(capsule)
+        dlpack.consume(capsule)
+    assert Tensor.zeros(0, 3).realize().__dlpack_device__() == (1, 0)
+    assert np.from_dlpack(Tensor.zeros(0, 3)).shape == (0, 3)
+
+
+def test_numpy_arrays_and_scalars_stand_beside_tensors() -> None:
+    t = Tensor([1.0, 2.0, 3.0])
+    assert isinstance(np.ones(3, np.float32) * t, Tensor)
+    assert (np.float32(2) * t).tolist() == [2, 4, 6]
+    assert (t + np.int64(1)).tolist() == [2, 3, 4]
+    assert np.asarray(t).dtype == np.float32
+    assert np.stack([t, t]).shape == (2, 3)
+    assert Tensor([Tensor(1), Tensor(2)]).tolist() == [1, 2]
+    assert Tensor([np.float32(1.5), np.float32(2)]).tolist() == [1.5, 2]
+    with pytest.raises(ValueError, match="cannot be shared with numpy"):
+        t.__array__(copy=False)
+
+
+def test_tensors_from_addresses_files_and_urls(tmp_path: Path) -> None:
+    x = np.arange(4, dtype=np.float32)
+    assert Tensor.from_blob(x.ctypes.data, (2, 2)).tolist() == [[0, 1], [2, 3]]
+    assert Tensor.from_blob(x.ctypes.data, (4,), dtype="int32")[0].item() == 0
+    path = tmp_path / "numbers.bin"
+    path.write_bytes(x.tobytes())
+    assert Tensor(path).shape == (16,)
+    assert Tensor(path, dtype=dtypes.float32).tolist() == x.tolist()
+    packed = tmp_path / "numbers.gz"
+    packed.write_bytes(gzip.compress(x.tobytes()))
+    assert Tensor.from_url(packed.as_uri(), gunzip=True, dtype="float32").tolist() == x.tolist()
+    with pytest.raises(OSError, match=r"cannot read file:.*missing"):
+        Tensor.from_url((tmp_path / "missing").as_uri())
+    assert Tensor(b"\x01\x02").tolist() == [1, 2]
+
+
+def test_memoryviews_have_the_shape_of_the_tensor() -> None:
+    t = Tensor([[1, 2], [3, 4]])
+    assert t.data()[1, 0] == 3
+    assert t.__buffer__(0).tolist() == [[1, 2], [3, 4]]
+
+
+def test_text_for_notebooks_computes_nothing() -> None:
+    lazy = Tensor([1, 2]) + 1
+    assert lazy._repr_html_().startswith("<code>&lt;Tensor")
+    assert "<pre>" not in lazy._repr_html_()
+    assert "<pre>[2 3]</pre>" in lazy.realize()._repr_html_()
+
+
+def test_factories_take_types_devices_and_likenesses() -> None:
+    t = Tensor([[1, 2]], dtype="int16")
+    likes: list[Any] = [t.empty_like(), t.full_like(3), t.const_like(1), t.zeros_like()]
+    assert {(like.dtype, like.shape) for like in likes} == {(dtypes.int16, (1, 2))}
+    assert t.empty_like(dtype="float32").dtype is dtypes.float32
+    assert Tensor.full((2,), 1, dtypes.uint8).tolist() == [1, 1]
+    assert Tensor.const(2.5).item() == 2.5
+    assert Tensor.invalids(2, dtype="int8").shape == (2,)
+    assert Tensor.eye(2, 3, dtype="int32").tolist() == [[1, 0, 0], [0, 1, 0]]
+    assert Tensor.linspace(0, 1, 3, "float64").tolist() == [0, 0.5, 1]
+    assert Tensor.arange(2**31, 2**31 + 2).dtype is dtypes.int64
+    with pytest.raises(OverflowError, match="arange from 0 to 299 does not fit uint8"):
+        Tensor.arange(300, dtype="uint8")
+    with pytest.raises(ValueError, match="0 classes or more"):
+        t.one_hot(-1)
+
+
+# -- random -----------------------------------------------------------------------------------------
+
+
+def test_random_bits_are_those_of_tinygrad() -> None:
+    """Written out from tinygrad 0.14: Tensor.random_bits and UOp.threefry."""
+    key, counter = Tensor([1, 2], dtype="uint32"), Tensor([5, 0], dtype="uint32")
+    expected = [1031849886, 860212176, 1407182684, 1166257442, 3343204590]
+    assert Tensor.random_bits(key, counter, 5).tolist() == expected
+    counters = Tensor([0, 1, 2**40 + 5], dtype="uint64")
+    bits = counters.threefry(Tensor([7, 2**63 + 1, 3], dtype="uint64"))
+    assert bits.tolist() == [13563526760692328810, 14376710216461098251, 9488139135056494288]
+
+
+def test_draws_without_replacement_differ_and_follow_the_weights() -> None:
+    Tensor.manual_seed(3)
+    assert sorted(Tensor.randperm(50).tolist()) == list(range(50))
+    rows = Tensor([[1.0, 0.0, 3.0, 5.0]] * 200).multinomial(3).numpy()
+    assert all(sorted(row) == [0, 2, 3] for row in rows)
+    drawn = Tensor([1.0, 0.0, 3.0]).multinomial(4000, replacement=True).numpy()
+    shares = np.bincount(drawn, minlength=3) / 4000
+    np.testing.assert_allclose(shares, [0.25, 0, 0.75], atol=0.03)
+    with pytest.raises(ValueError, match="cannot draw 3 of 2 without replacement"):
+        Tensor([1.0, 1.0]).multinomial(3)
+
+
+def test_wrong_random_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="low < high, not 1 and 1"):
+        Tensor.uniform(3, low=1, high=1)
+    with pytest.raises(ValueError, match="a deviation of 0 or more, not -1"):
+        Tensor.normal(3, std=-1)
+    with pytest.raises(TypeError, match="integers as bounds"):
+        Tensor.randint(3, low=0.5)
