@@ -43,7 +43,8 @@ class _Explanation:
 
     def text(self, graph: UOp) -> str:
         library = compiler().library.with_journal(self.journal)
-        kernels = run_stages(compiler().graph_stages, graph, library, observe=self._stage)
+        target = Device[graph.arg].target
+        kernels = run_stages(compiler().graph_stages, graph, library, target, self._stage)
         bodies = [(call.src[0], call.arg.device) for call in kernels.src if not _copies(call)]
         for number, (body, device) in enumerate(bodies, 1):
             self._kernel(number, body, device, library)

@@ -19,8 +19,9 @@ from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.promote import promote_small_floats
 from proofgrad.core.compile.schedule import cut_into_kernels
-from proofgrad.core.compile.staging import stage_operands
+from proofgrad.core.compile.split_reductions import split_long_reductions
 from proofgrad.core.compile.stages import Procedure, RuleSets, Stage
+from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.transcendental import expand_transcendentals
 from proofgrad.core.compile.vectorize import vectorize
 
@@ -34,7 +35,8 @@ _LEGALISE = RuleSets(("legalise", "algebra", "compare", "where", "cast"))
 
 GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("tidy", Form.TENSOR_GRAPH, _TIDY, optional=True),
-    Stage("cut into kernels", Form.KERNEL_GRAPH, Procedure(cut_into_kernels)),
+    Stage("split reductions", Form.TENSOR_GRAPH, Procedure(split_long_reductions), optional=True),
+    Stage("cut into kernels", Form.KERNEL_GRAPH, Procedure(cut_into_kernels, ("target",))),
 )
 
 KERNEL_STAGES: tuple[Stage, ...] = (

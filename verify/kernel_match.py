@@ -14,7 +14,7 @@ from itertools import islice
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import COMMUTATIVE, ELEMENTWISE, Ops
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.verify.kernel_loops import (
     LoopMap,
     common_loops,
@@ -141,6 +141,8 @@ class Matcher:
             return self._claim("an index term", before, after, given)
         if before.op is after.op is Ops.LOAD:
             return self._loads(before, after, given)
+        if before.op is Ops.REDUCE and _is_written_out(before, after):
+            return self.value(_written_out(before), after, given)
         if before.op is after.op is Ops.REDUCE and before.arg is after.arg:
             return self._reductions(before, after, given)
         difference = self._operands(before, after, given)
@@ -324,6 +326,26 @@ class Matcher:
             terms = map_by_position(index, new.src[1], left)
             index = index if terms is None else index.substitute(terms)
         return self._claim(what, index, new.src[1], inside)
+
+
+def _is_written_out(before: UOp, after: UOp) -> bool:
+    """Whether a reduction has a loop to be written out that the term after no longer runs over."""
+    copied = [x for x in before.src[1:] if x.arg[1] is AxisRole.UPCAST]
+    return bool(copied) and not (after.op is Ops.REDUCE and set(copied) & set(after.src[1:]))
+
+
+def _written_out(reduction: UOp) -> UOp:
+    """The same reduction with the values of its UPCAST loops combined pair by pair."""
+    loop = next(x for x in reduction.src[1:] if x.arg[1] is AxisRole.UPCAST)
+    values = [reduction.src[0].substitute({loop: UOp.index(k)}) for k in range(loop_size(loop))]
+    while len(values) > 1:
+        couples = [values[k : k + 2] for k in range(0, len(values), 2)]
+        values = [c[0] if len(c) == 1 else c[0].alu(reduction.arg, c[1]) for c in couples]
+    rest = tuple([x for x in reduction.src[1:] if x is not loop])
+    if not rest:
+        return values[0]
+    less = reduction.replace(src=(values[0], *rest))
+    return _written_out(less) if any(x.arg[1] is AxisRole.UPCAST for x in rest) else less
 
 
 def _loads_below(node: UOp) -> list[UOp]:

@@ -33,6 +33,10 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 THREAD_WORTH_OPERATIONS = 1 << 16
 # Accumulators held at once by an unrolled reduction; more would spill.
 UPCAST_SIZES = (4, 2)
+# Vectors that one iteration of a reduction takes at once: an addition takes 4 cycles.
+UNROLLED_VECTORS = (4, 2)
+# Multiply-adds of vectors in one iteration of a tile; more make code that takes long to compile.
+MOST_PRODUCTS_AT_ONCE = 64
 
 
 def _fresh_number(kernel: UOp) -> int:
@@ -203,11 +207,36 @@ def choose_axes(kernel: UOp, target: Target, bounds: Bounds | None = None) -> UO
     tile = None if contraction is None else choose_tile(contraction, target)
     if contraction is not None and tile is not None:
         return _tiled(kernel, contraction, tile, target, bounds)
-    vector = _choose_vector(kernel, target)
-    if vector is not None:
+    for vector in _choose_vectors(kernel, target):
+        if vector.gathers:
+            kernel = _innermost(kernel, vector)
         kernel = _upcast(kernel, vector)
-        kernel = split_loop(kernel, vector.loop, vector.lanes, AxisRole.VECTOR)
+        kernel = _vectors(kernel, vector)
     return _choose_thread(kernel, target)
+
+
+def _innermost(kernel: UOp, vector: VectorChoice) -> UOp:
+    """The loop along which gathered memory is contiguous runs inside: each line is read once."""
+    loads = [n.src[0].src[1] for n in toposort((kernel,)) if n.op is Ops.LOAD]
+    gathered = [index for index in loads if coefficient(index, vector.loop) not in (0, 1)]
+    for loop in output_loops(kernel)[:-1]:
+        if loop is not vector.loop and all(coefficient(index, loop) == 1 for index in gathered):
+            return kernel.substitute({loop: loop.replace(arg=(_fresh_number(kernel), loop.arg[1]))})
+    return kernel
+
+
+def _vectors(kernel: UOp, vector: VectorChoice) -> UOp:
+    """Split the loop into vectors; several at once where a reduction would wait for itself."""
+    loop, lanes = vector.loop, vector.lanes
+    free = loops_below(kernel)
+    reduces = any(n.op is Ops.REDUCE and loop in free[n.src[0]] for n in toposort((kernel,)))
+    count = next((n for n in UNROLLED_VECTORS if size_of(loop) % (n * lanes) == 0), 1)
+    if not reduces or count == 1:
+        return split_loop(kernel, loop, lanes, AxisRole.VECTOR)
+    kernel = split_loop(kernel, loop, count * lanes, AxisRole.UPCAST)
+    (inner,) = [n for n in toposort((kernel,))
+                if n.op is Ops.RANGE and n.arg == (_fresh_number(kernel) - 1, AxisRole.UPCAST)]  # fmt: skip
+    return split_loop(kernel, inner, lanes, AxisRole.VECTOR)
 
 
 def _tiled(
@@ -245,7 +274,18 @@ def _tiled(
         if reach > size_of(loop):
             kernel = gate_accesses(kernel, loop, UOp.index(size_of(loop)), reach, bounds)
         changes[loop] = position
-    return kernel.substitute(changes)
+    return _unroll_depth(kernel.substitute(changes), tile)
+
+
+def _unroll_depth(kernel: UOp, tile: Tile) -> UOp:
+    """Some steps of the innermost loop of the sum at once: less counting."""
+    (reduction,) = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
+    loop = reduction.src[-1]
+    most = MOST_PRODUCTS_AT_ONCE // (tile.rows * tile.vectors)
+    if size_of(loop) <= most:
+        return kernel.substitute({loop: loop.replace(arg=(loop.arg[0], AxisRole.UPCAST))})
+    steps = next((n for n in (4, 2) if n <= most and size_of(loop) % n == 0), 1)
+    return kernel if steps == 1 else split_loop(kernel, loop, steps, AxisRole.UPCAST)
 
 
 def _loop(size: int, number: int, role: AxisRole = AxisRole.LOOP) -> UOp:
@@ -273,21 +313,31 @@ def share_out_work_items(kernel: UOp, target: Target) -> UOp:
     return kernel.substitute(dict(zip(loops, _digits(item, [size_of(x) for x in loops]))))
 
 
-def _choose_vector(kernel: UOp, target: Target) -> VectorChoice | None:
-    """The loop along which most accesses are contiguous; the output's own loop on a tie."""
+def _choose_vectors(kernel: UOp, target: Target) -> list[VectorChoice]:
+    """Loops along which most accesses are contiguous, no two of which any value depends on.
+
+    The output's own loop comes first on a tie; each reduction beside it may have one of its own.
+    """
     nodes = toposort((kernel,))
     widest = max((n.dtype for n in nodes if n.op in (Ops.LOAD, Ops.REDUCE)),
                  key=lambda d: d.itemsize, default=kernel.src[0].src[1].dtype)  # fmt: skip
     lanes = target.lanes(widest)
     if lanes < 2:
-        return None
+        return []
     outputs = output_loops(kernel)
     stores = [n.src[0].src[1] for n in nodes if n.op is Ops.STORE]
     candidates = [x for x in outputs if all(coefficient(s, x) == 1 for s in stores)]
     reductions = {loop for group in _unshared_reductions(kernel) for loop in group}
     candidates += sorted(reductions, key=lambda loop: loop.arg[0])
     choices = [c for loop in candidates if (c := _vector_choice(nodes, loop, lanes)) is not None]
-    return min(choices, key=lambda c: (c.gathers, -c.lanes), default=None)
+    chosen: list[VectorChoice] = []
+    free = loops_below(kernel)
+    for choice in sorted(choices, key=lambda c: (c.gathers, -c.lanes)):
+        apart = [not any(choice.loop in free[n] and other.loop in free[n] for n in nodes)
+                 for other in chosen]  # fmt: skip
+        if all(apart):
+            chosen.append(choice)
+    return chosen
 
 
 def _vector_choice(nodes: list[UOp], loop: UOp, lanes: int) -> VectorChoice | None:
@@ -315,7 +365,9 @@ def _upcast(kernel: UOp, vector: VectorChoice) -> UOp:
     free = loops_below(kernel)
     loads = [n for n in nodes if n.op is Ops.LOAD]
     for loop in reversed(output_loops(kernel)):
-        if loop is vector.loop or all(loop in free[n] for n in loads):
+        if loop.arg[1] is not AxisRole.LOOP or loop is vector.loop:
+            continue
+        if all(loop in free[n] for n in loads):
             continue
         for count in UPCAST_SIZES:
             if size_of(loop) % count == 0:
@@ -352,7 +404,8 @@ def operations(kernel: UOp) -> int:
 
 
 def unroll_upcasts(kernel: UOp) -> UOp:
-    """Each UPCAST loop is replaced by one copy of the stores for each of its values."""
+    """Each UPCAST loop is written out: copies of the stores, or of what a reduction combines."""
+    kernel = _unroll_reductions(kernel)
     while True:
         loops = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.UPCAST]
         if not loops:
@@ -362,3 +415,29 @@ def unroll_upcasts(kernel: UOp) -> UOp:
         for store in kernel.src:
             copies += [store.substitute({loop: UOp.index(k)}) for k in range(size_of(loop))]
         kernel = UOp.sink(*copies)
+
+
+def _unroll_reductions(kernel: UOp) -> UOp:
+    """The values of an UPCAST loop of a reduction are combined in pairs, then with the other loops."""
+    done: dict[UOp, UOp] = {}
+    for node in toposort((kernel,)):
+        new = node.with_src(tuple([done[s] for s in node.src]))
+        while new.op is Ops.REDUCE and (loop := _upcast_of(new)) is not None:
+            values = [new.src[0].substitute({loop: UOp.index(k)}) for k in range(size_of(loop))]
+            rest = tuple([x for x in new.src[1:] if x is not loop])
+            total = _combined(values, new.arg)
+            new = new.replace(src=(total, *rest)) if rest else total
+        done[node] = new
+    return done[kernel]
+
+
+def _upcast_of(reduction: UOp) -> UOp | None:
+    return next((x for x in reduction.src[1:] if x.arg[1] is AxisRole.UPCAST), None)
+
+
+def _combined(values: list[UOp], op: Ops) -> UOp:
+    """A tree, so that no operation waits for all others."""
+    while len(values) > 1:
+        pairs = [UOp(op, a.dtype, (a, b)) for a, b in zip(values[::2], values[1::2])]
+        values = pairs + values[len(pairs) * 2 :]
+    return values[0]

@@ -135,7 +135,8 @@ class Compiler:
 
     def kernel_graph(self, root: UOp) -> UOp:
         """The KernelGraph of a TensorGraph."""
-        return run_stages(self.graph_stages, root, self.library, observe=_observer("graph"))
+        target = self._backend(root.arg).target
+        return run_stages(self.graph_stages, root, self.library, target, _observer("graph"))
 
     def _make_plan(self, graph: UOp) -> Plan:
         every = [buffer for call in graph.src for buffer in call.src[1:]] + list(graph.arg)

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
+from proofgrad.core.compile.rows import reductions_by_row
+from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -21,6 +23,8 @@ _AT_MOST_ONCE = MOVEMENT - {Ops.EXPAND}
 # A reduction runs inside another one that combines at most so many of its results, as the sum over
 # a window does; a longer one would leave too few output elements to share out.
 LARGEST_OUTER_REDUCTION = 16
+# A padded value is stored if a reduction reads each of its elements so often: as copies, without gates.
+READ_OFTEN = 32
 _TRANSPARENT = MOVEMENT | {Ops.DETACH}
 
 
@@ -31,23 +35,24 @@ class CallInfo:
     device: str
 
 
-def cut_into_kernels(root: UOp) -> UOp:
+def cut_into_kernels(root: UOp, target: Target) -> UOp:
     """Decide what gets a buffer; one CALL a kernel, in running order.
 
     The arg of the SINK holds the buffer of each root. Each CALL is (body, buffer written, buffers
     read ...). The body is SINK(value over PARAMs), slot 0 being the buffer written. New buffers are
-    numbered from -1 down. The arg of `root` is the device for values that read no buffer.
+    numbered from -1 down. The arg of `root` is the device for values that read no buffer, and
+    `target` is that of this device.
     """
-    return _Cut(root).calls()
+    return _Cut(root, target).calls()
 
 
 class _Cut:
     """One run of the cut."""
 
-    def __init__(self, root: UOp) -> None:
+    def __init__(self, root: UOp, target: Target) -> None:
         self.root = root
         self.nodes = toposort((root,))
-        self.stored = nodes_that_need_a_buffer(root)
+        self.stored = nodes_that_need_a_buffer(root, target)
         self.buffer_of: dict[UOp, UOp] = {n: n for n in self.nodes if n.op is Ops.BUFFER}
         self.device_of = _devices(self.nodes)
         self.next_unique = -1
@@ -130,7 +135,7 @@ def _devices(nodes: Iterable[UOp]) -> dict[UOp, str]:
 # -- the choice ---------------------------------------------------------------------------------
 
 
-def nodes_that_need_a_buffer(root: UOp) -> set[UOp]:
+def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     """Roots, explicit requests, copies, reductions that others wait for, costly expanded values."""
     nodes = toposort((root,))
     consumers = _consumers(nodes)
@@ -148,7 +153,10 @@ def nodes_that_need_a_buffer(root: UOp) -> set[UOp]:
     for node in nodes:
         if node.op is Ops.EXPAND and _worth_storing(node, stored, leads_to_reduction):
             stored.add(_below_movement(node.src[0]))
-    return stored
+        if node.op is Ops.PAD and node in leads_to_reduction and _is_read_often(node, consumers):
+            stored.add(node)
+    kept = set(root.src) | {n.src[0] for n in nodes if n.op is Ops.COPY}
+    return stored - reductions_by_row(nodes, consumers, stored, kept, target)
 
 
 def _consumers(nodes: list[UOp]) -> dict[UOp, list[UOp]]:
@@ -246,6 +254,14 @@ def _worth_storing(expand: UOp, stored: set[UOp], leads_to_reduction: set[UOp]) 
     if not work:
         return False
     return expand in leads_to_reduction or any(n.op in COSTLY for n in work)
+
+
+def _is_read_often(pad: UOp, consumers: dict[UOp, list[UOp]]) -> bool:
+    """Whether windows over a padded value read it so often that asking each time costs more."""
+    end = pad
+    while len(consumers[end]) == 1 and consumers[end][0].op in MOVEMENT:
+        (end,) = consumers[end]
+    return prod(end.shape) >= READ_OFTEN * prod(pad.shape) > 0
 
 
 def _below_movement(node: UOp) -> UOp:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from proofgrad.core.compile.axes import gate_accesses
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
@@ -35,6 +36,8 @@ WORTH_MULTIPLICATIONS = 1 << 18
 UNSTAGED_ROWS = 6
 # A table may be so much longer than what it is filled from: a gathered operand is read in place.
 LARGEST_GROWTH = 2
+# Steps between the elements of a vector up to which memory is copied apart: as convolutions stride.
+LARGEST_STEP = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,9 @@ def stage_operands(kernel: UOp, target: Target) -> UOp:
     if tile is None or contraction.multiplications < WORTH_MULTIPLICATIONS:
         return kernel
     filling: list[UOp] = []
+    kernel = _with_neighbours(kernel, contraction, filling)
+    contraction = find_contraction(kernel)
+    assert contraction is not None
     for factor, loop, size in _worth_staging(kernel, contraction, tile):
         table = _layout(kernel, contraction, factor, loop, size)
         slot = _free_slot(kernel)
@@ -89,13 +95,20 @@ def stage_operands(kernel: UOp, target: Target) -> UOp:
 def _worth_staging(kernel: UOp, contraction: Contraction, tile: Tile) -> list[tuple[UOp, UOp, int]]:
     """(operand, its loop in the tile, that loop's part of the tile) of each operand to copy."""
     found: list[tuple[UOp, UOp, int]] = []
-    rows, columns = size_of(contraction.rows), size_of(contraction.columns)
     one, other = contraction.row_factor, contraction.column_factor
-    if columns >= 2 * tile.columns and (tile.rows > UNSTAGED_ROWS or not _along_depth(contraction)):
+    is_apart = tile.rows > UNSTAGED_ROWS or not _along_depth(contraction)
+    if is_apart and _tiles_that_read(one, contraction, contraction.columns, tile.columns) >= 2:
         found.append((one, contraction.rows, tile.rows))
-    if rows >= 2 * tile.rows:
+    if _tiles_that_read(other, contraction, contraction.rows, tile.rows) >= 2:
         found.append((other, contraction.columns, tile.columns))
     return [entry for entry in found if _growth(kernel, contraction, entry[0]) <= LARGEST_GROWTH]
+
+
+def _tiles_that_read(factor: UOp, contraction: Contraction, across: UOp, size: int) -> int:
+    """How many tiles read the same part of an operand."""
+    free = loops_below(factor)[factor]
+    others = prod(size_of(loop) for loop in contraction.others if loop not in free)
+    return others * (size_of(across) // size)
 
 
 def _along_depth(contraction: Contraction) -> bool:
@@ -121,13 +134,40 @@ def _layout(kernel: UOp, contraction: Contraction, factor: UOp, loop: UOp, size:
     return Table(outer, loop, size, depth)
 
 
+def _with_neighbours(kernel: UOp, contraction: Contraction, filling: list[UOp]) -> UOp:
+    """Memory that columns read in steps of a few elements, copied so that they read neighbours.
+
+    Element i goes to the place (i % step, i // step).
+    """
+    for load in [n for n in toposort((contraction.column_factor,)) if n.op is Ops.LOAD]:
+        memory, index, *gate = load.src[0].src
+        step = coefficient(index, contraction.columns)
+        if step is None or not 1 < step <= LARGEST_STEP:
+            continue
+        length = -(-memory.arg[1] // step)
+        table = UOp(Ops.PARAM, memory.dtype, (), (_free_slot(kernel), step * length))
+        phase, position = UOp.range(step, 0), UOp.range(length, 1)
+        source = position * step + phase
+        inside = (source < memory.arg[1],) if memory.arg[1] % step else ()
+        value = _load(memory, source, *inside)
+        place = UOp(Ops.INDEX, memory.dtype, (table, phase * length + position))
+        filling.append(UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value))))
+        there = (index % step) * length + index // step
+        kernel = kernel.substitute({load: _load(table, there, *gate)})
+    return kernel
+
+
+def _load(memory: UOp, *place: UOp) -> UOp:
+    return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, *place)),))
+
+
 def _free_slot(kernel: UOp) -> int:
     return 1 + max(n.arg[0] for n in toposort((kernel,)) if n.op is Ops.PARAM)
 
 
 def _read(table: Table, memory: UOp) -> UOp:
     place = table.place(table.loop // table.size, table.loop % table.size, table.outer, table.depth)
-    return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, place)),))
+    return _load(memory, place)
 
 
 def _fill(factor: UOp, table: Table, memory: UOp) -> UOp:

@@ -26,11 +26,17 @@ def _vectorize_loop(program: UOp, loop: UOp) -> UOp:
     first = UOp(Ops.CONST, loop.dtype, (), 0)
     done: dict[UOp, UOp] = {loop: steps}
     at_first: dict[UOp, UOp] = {loop: first}
+    moving = {loop}  # nodes whose value changes with the loop: other vectors are of other loops
     for node in toposort((program,)):
         if node is loop:
             continue
         at_first[node] = node.with_src(tuple([at_first[s] for s in node.src]))
+        if moving.isdisjoint(node.src):
+            done[node] = node.with_src(tuple([done[s] for s in node.src]))
+            continue
         done[node] = _widen(node, loop, lanes, done, at_first)
+        if node.op is not Ops.RESULT or loop not in node.src[0].src[0].src[1:]:
+            moving.add(node)
     return done[program]
 
 

@@ -1,0 +1,129 @@
+"""Reductions that run row by row in the kernel that uses them, and long ones that are split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from oracle import evaluate_tensor
+from programs import Program, programs
+
+from proofgrad import GlobalCounters, Tensor
+from proofgrad.core.compile import rows, split_reductions
+from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.schedule import cut_into_kernels
+from proofgrad.core.compile.split_reductions import split_long_reductions
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+CPU = Target("test-cpu", vector_bytes=64, vector_registers=32, threads=2)
+GPU = Target("test-gpu", work_items=True)
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+ROWS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[np.ndarray], np.ndarray]]] = {
+    "softmax": (
+        lambda x: x.softmax(-1),
+        lambda x: (
+            np.exp(x - x.max(-1, keepdims=True))
+            / np.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True)
+        ),
+    ),
+    "log_softmax": (
+        lambda x: x.log_softmax(-1),
+        lambda x: (
+            x
+            - x.max(-1, keepdims=True)
+            - np.log(np.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True))
+        ),
+    ),
+    "layernorm": (
+        lambda x: x.layernorm(),
+        lambda x: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5),
+    ),
+    "distance from the largest": (
+        lambda x: x.max(-1, keepdim=True) - x,
+        lambda x: x.max(-1, keepdims=True) - x,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("shape", [(8, 64), (5, 37), (3, 4, 50), (64, 300)])
+def test_work_on_rows_is_one_kernel_and_right(name: str, shape: tuple[int, ...]) -> None:
+    ours, reference = ROWS[name]
+    data = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    x = Tensor(data).realize()
+    GlobalCounters.reset()
+    found = ours(x).realize()
+    assert GlobalCounters.kernel_count == 1
+    expected = reference(data.astype(np.float64))
+    np.testing.assert_allclose(found.numpy(), expected, rtol=2e-5, atol=2e-6)
+
+
+def calls(value: Tensor, target: Target) -> int:
+    return len(cut_into_kernels(UOp.sink(value.uop).replace(arg="CPU"), target).src)
+
+
+def test_rows_that_are_not_outer_keep_their_buffer() -> None:
+    x = Tensor(np.ones((64, 32), np.float32)).realize()
+    assert calls(x - x.sum(0), CPU) == 2  # each column's sum would be taken once for each row
+
+
+def test_results_that_two_kernels_use_keep_their_buffer() -> None:
+    x = Tensor(np.ones((64, 32), np.float32)).realize()
+    total = x.sum(-1, keepdim=True)
+    sink = UOp.sink((x - total).uop, (x * total).uop).replace(arg="CPU")
+    assert len(cut_into_kernels(sink, CPU).src) == 3
+
+
+def test_work_items_have_no_rows() -> None:
+    x = Tensor(np.ones((64, 32), np.float32)).realize()
+    assert calls(x.softmax(-1), GPU) == 3 > calls(x.softmax(-1), CPU)
+
+
+def test_rows_too_long_for_the_cache_keep_their_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = Tensor(np.ones((64, 32), np.float32)).realize()
+    monkeypatch.setattr(rows, "LONGEST_ROW", 16)
+    assert calls(x.softmax(-1), CPU) == 3
+
+
+# -- long reductions ----------------------------------------------------------------------------
+
+
+@QUICK
+@given(programs(dtypes_used=(dtypes.int32, dtypes.uint8, dtypes.bool)), st.integers(1, 4))
+def test_splitting_reductions_keeps_the_values(program: Program, side_by_side: int) -> None:
+    buffers: dict[UOp, UOp] = {}
+    elements = {}
+    for node in toposort((program.value,)):
+        if node.op is Ops.PARAM:
+            slot, size = node.arg
+            unique = UOp(Ops.UNIQUE, dtypes.void, (), slot)
+            device = UOp(Ops.DEVICE, dtypes.void, (), "TEST")
+            buffers[node] = UOp(Ops.BUFFER, node.dtype, (unique, device), size)
+            elements[buffers[node]] = np.array(program.data[slot])
+    graph = UOp.sink(program.value.substitute(buffers))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("MANY_ELEMENTS", 1), ("ROWS_SIDE_BY_SIDE", side_by_side),
+                            ("FEWEST_ROWS_SIDE_BY_SIDE", 1)):  # fmt: skip
+            patch.setattr(split_reductions, name, value)
+        split = split_long_reductions(graph)
+    check_form(Form.TENSOR_GRAPH, split)
+    (before,), (after,) = graph.src, split.src
+    assert after.shape == before.shape
+    found, expected = (evaluate_tensor(n, elements).tolist() for n in (after, before))
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "shape, axis", [((300, 301), None), ((4096, 65), 0), ((1, 70000), 1), ((70001,), 0)]
+)
+def test_long_sums_and_maxima_are_right(shape: tuple[int, ...], axis: int | None) -> None:
+    data = np.random.default_rng(3).integers(-1000, 1000, shape).astype(np.int32)
+    assert np.array_equal(Tensor(data).sum(axis).numpy(), data.sum(axis, dtype=np.int32))
+    assert np.array_equal(Tensor(data).max(axis).numpy(), data.max(axis))
