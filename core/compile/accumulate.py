@@ -5,11 +5,10 @@ Does not own: the order of the loops (linearize.py) and how registers are kept (
 
 from __future__ import annotations
 
+from proofgrad.core.compile.linear_terms import at_start
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
-
-_PRODUCTS = frozenset({Ops.MUL, Ops.ADD})
 
 
 def reductions_to_accumulators(kernel: UOp) -> UOp:
@@ -34,9 +33,26 @@ def _accumulate(reduction: UOp, number: int) -> UOp:
 
 
 def _combined(op: Ops, register: UOp, value: UOp) -> UOp:
-    """The register after one iteration; products that are added go into it one by one."""
-    if op is Ops.ADD and value.op is Ops.MUL:
-        return UOp(Ops.MULACC, register.dtype, (*value.src, register))
-    if op is Ops.ADD and value.op is Ops.ADD and all(s.op in _PRODUCTS for s in value.src):
-        return _combined(op, _combined(op, register, value.src[0]), value.src[1])
-    return UOp(op, register.dtype, (register, value))
+    """The register after one iteration; products that are added go into it one by one.
+
+    Each register takes them in the order in which they lie in memory, so that one operand serves
+    several registers at a time.
+    """
+    products = _summands(value) if op is Ops.ADD else [value]
+    if op is not Ops.ADD or any(product.op is not Ops.MUL for product in products):
+        return UOp(op, register.dtype, (register, value))
+    for product in sorted(products, key=_place) if len(products) > 1 else products:
+        register = UOp(Ops.MULACC, register.dtype, (*product.src, register))
+    return register
+
+
+def _summands(value: UOp) -> list[UOp]:
+    if value.op is not Ops.ADD:
+        return [value]
+    return [summand for source in value.src for summand in _summands(source)]
+
+
+def _place(product: UOp) -> int:
+    """Where the operands of a product begin in memory."""
+    loads = [n for n in toposort((product,)) if n.op is Ops.LOAD]
+    return sum(at_start(load.src[0].src[1]) for load in loads)

@@ -23,6 +23,7 @@ from proofgrad.core.compile.tiles import (
     find_contraction,
     output_loops,
     size_of,
+    tiles_along,
 )
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
@@ -249,7 +250,7 @@ def _tiled(
     blocks = choose_blocks(contraction, tile, target)
     rows, columns = contraction.rows, contraction.columns
     number = _fresh_number(kernel)
-    row_tiles, column_tiles = -(-size_of(rows) // tile.rows), -(-size_of(columns) // tile.columns)
+    row_tiles, column_tiles = tiles_along(contraction, tile)
     row_blocks = -(-row_tiles // blocks.row_tiles)
     column_blocks = -(-column_tiles // blocks.column_tiles)
     items = [*contraction.others]

@@ -5,7 +5,8 @@ Does not own: simplification (rules) and the linear normal form of views (core/r
 
 from __future__ import annotations
 
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.evaluate import evaluate
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 
@@ -38,6 +39,20 @@ def _coefficient_of(node: UOp, loop: UOp, known: dict[UOp, int | None]) -> int |
             return scaled
         case _:
             return None
+
+
+def at_start(term: UOp) -> int:
+    """The value of an integer term where every loop is at 0; 0 if it depends on memory."""
+    values: dict[UOp, int] = {}
+    for node in toposort((term,)):
+        known = [values[s] for s in node.src]
+        if node.op is Ops.CONST:
+            values[node] = int(node.arg)
+        elif node.op in (Ops.LOAD, Ops.RANGE) or node.op not in ELEMENTWISE:
+            values[node] = 0
+        else:
+            values[node] = int(evaluate(node.op, node.dtype, known, [s.dtype for s in node.src]))
+    return values[term]
 
 
 def loops_below(root: UOp) -> dict[UOp, frozenset[UOp]]:

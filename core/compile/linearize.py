@@ -185,7 +185,7 @@ def _ordered(members: dict[UOp, list[UOp]], unit_of: dict[UOp, UOp]) -> list[UOp
     order: list[UOp] = []
     done: set[UOp] = set()
     expanded: set[UOp] = set()
-    for start in members:
+    for start in [*_by_step(members), *members]:
         stack = [start]
         while stack:
             unit = stack[-1]
@@ -201,6 +201,18 @@ def _ordered(members: dict[UOp, list[UOp]], unit_of: dict[UOp, UOp]) -> list[UOp
                     raise AssertionError("two loops need each other's results")
                 stack.extend(reversed(waiting))
     return order
+
+
+def _by_step(units: Iterable[UOp]) -> list[UOp]:
+    """What goes into registers, the first step of every register before the second of any.
+
+    So an unrolled loop holds the operands of one step at a time.
+    """
+    step_of: dict[UOp, int] = {}
+    for unit in units:
+        if unit.op is Ops.MULACC:
+            step_of[unit] = step_of.get(unit.src[2], -1) + 1
+    return sorted(step_of, key=lambda unit: step_of[unit])
 
 
 def _needs(unit: UOp, members: dict[UOp, list[UOp]], unit_of: dict[UOp, UOp]) -> list[UOp]:

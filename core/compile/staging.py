@@ -21,10 +21,12 @@ from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import (
     Contraction,
     Tile,
+    choose_blocks,
     choose_tile,
     find_contraction,
     output_loops,
     size_of,
+    tiles_along,
 )
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -48,10 +50,7 @@ class Table:
     loop: UOp
     size: int
     depth: tuple[UOp, ...]
-
-    @property
-    def groups(self) -> int:
-        return -(-size_of(self.loop) // self.size)
+    groups: int  # as many as blocks of whole tiles reach over
 
     @property
     def length(self) -> int:
@@ -83,8 +82,14 @@ def stage_operands(kernel: UOp, target: Target) -> UOp:
     kernel = _with_neighbours(kernel, contraction, filling)
     contraction = find_contraction(kernel)
     assert contraction is not None
+    blocks = choose_blocks(contraction, tile, target)
+    row_tiles, column_tiles = tiles_along(contraction, tile)
+    groups = {
+        contraction.rows: -(-row_tiles // blocks.row_tiles) * blocks.row_tiles,
+        contraction.columns: -(-column_tiles // blocks.column_tiles) * blocks.column_tiles,
+    }
     for factor, loop, size in _worth_staging(kernel, contraction, tile):
-        table = _layout(kernel, contraction, factor, loop, size)
+        table = _layout(kernel, contraction, factor, loop, size, groups[loop])
         slot = _free_slot(kernel)
         memory = UOp(Ops.PARAM, factor.dtype, (), (slot, table.length))
         filling.append(_fill(factor, table, memory))
@@ -127,11 +132,13 @@ def _growth(kernel: UOp, contraction: Contraction, factor: UOp) -> float:
     return length / max(1, sum(parameter.arg[1] for parameter in memory))
 
 
-def _layout(kernel: UOp, contraction: Contraction, factor: UOp, loop: UOp, size: int) -> Table:
+def _layout(
+    kernel: UOp, contraction: Contraction, factor: UOp, loop: UOp, size: int, groups: int
+) -> Table:
     free = loops_below(factor)[factor]
     outer = tuple([x for x in output_loops(kernel) if x in free and x is not loop])
     depth = tuple([x for x in contraction.reduction.src[1:] if x in free])
-    return Table(outer, loop, size, depth)
+    return Table(outer, loop, size, depth, groups)
 
 
 def _with_neighbours(kernel: UOp, contraction: Contraction, filling: list[UOp]) -> UOp:
@@ -177,7 +184,7 @@ def _fill(factor: UOp, table: Table, memory: UOp) -> UOp:
     loops = [UOp.range(n, k, AxisRole.LOOP) if n > 1 else UOp.index(0) for k, n in enumerate(sizes)]
     outer, group = loops[: len(table.outer)], loops[len(table.outer)]
     depth, inside = loops[len(table.outer) + 1 : -1], loops[-1]
-    if size_of(table.loop) % table.size:
+    if size_of(table.loop) < table.groups * table.size:
         factor = gate_accesses(factor, table.loop, UOp.index(size_of(table.loop)))
     changes = {table.loop: group * table.size + inside}
     changes.update(zip((*table.outer, *table.depth), (*outer, *depth)))

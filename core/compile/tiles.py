@@ -27,6 +27,8 @@ TILES = ((8, 3), (6, 4), (12, 2), (8, 2), (4, 4), (6, 3), (4, 3), (6, 2), (4, 2)
 SPARE_REGISTERS = 3
 # What the second cache gives to a loop that streams from it.
 CACHE_BYTES_A_CYCLE = 24
+# Items to share out: more even out the threads, fewer count less.
+ITEMS_A_THREAD = 8
 # Below so many multiplications a contraction is not worth a tile.
 WORTH_MULTIPLICATIONS = 1 << 9
 
@@ -143,22 +145,31 @@ class Blocks:
 
 def choose_blocks(contraction: Contraction, tile: Tile, target: Target) -> Blocks:
     """Rows of an item fit half of the second cache; enough items for every thread."""
-    row_tiles = -(-size_of(contraction.rows) // tile.rows)
-    column_tiles = -(-size_of(contraction.columns) // tile.columns)
+    row_tiles, column_tiles = tiles_along(contraction, tile)
     others = prod(size_of(x) for x in contraction.others)
     row_bytes = tile.rows * contraction.depth * contraction.reduction.dtype.itemsize
-    height = max(1, min(row_tiles, target.cache_bytes // 2 // max(1, row_bytes)))
-    height = _even(row_tiles, -(-row_tiles // height))
-    wanted = 8 * target.threads
+    height = _block(row_tiles, max(1, target.cache_bytes // 2 // max(1, row_bytes)))
     width = column_tiles
-    while width > 1 and others * -(-row_tiles // height) * -(-column_tiles // width) < wanted:
-        width = -(-width // 2)
-    width = _even(column_tiles, -(-column_tiles // width))
-    while height > 1 and others * -(-row_tiles // height) * -(-column_tiles // width) < wanted:
-        height = -(-height // 2)
-    return Blocks(_even(row_tiles, -(-row_tiles // height)), width)
+    wanted = ITEMS_A_THREAD * target.threads
+
+    def items() -> int:
+        return others * -(-row_tiles // height) * -(-column_tiles // width)
+
+    while width > 1 and items() < wanted:
+        width = _block(column_tiles, width // 2)
+    while height > 1 and items() < wanted:
+        height = _block(row_tiles, height // 2)
+    return Blocks(height, width)
 
 
-def _even(tiles: int, blocks: int) -> int:
-    """Tiles a block, so that all blocks are about the same."""
-    return -(-tiles // blocks)
+def tiles_along(contraction: Contraction, tile: Tile) -> tuple[int, int]:
+    """How many tiles cover the rows, and the columns."""
+    rows, columns = size_of(contraction.rows), size_of(contraction.columns)
+    return -(-rows // tile.rows), -(-columns // tile.columns)
+
+
+def _block(tiles: int, at_most: int) -> int:
+    """Tiles a block, about as many as allowed, so that whole blocks reach little beyond the tiles."""
+    at_most = min(tiles, at_most)
+    sizes = range(max(1, at_most // 2), at_most + 1)
+    return min(sizes, key=lambda size: (-(-tiles // size) * size, -size))
