@@ -7,6 +7,7 @@ import pytest
 from proofgrad import GlobalCounters, Tensor
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.schedule import cut_into_kernels
+from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.uop import UOp
 
 
@@ -78,7 +79,7 @@ def test_random_numbers_and_arithmetic_are_one_kernel() -> None:
 def test_cut_into_kernels_makes_a_legal_kernel_graph(x: Tensor, y: Tensor) -> None:
     value = ((x @ y.T).softmax(-1) + 1).sum(0)
     root = UOp.sink(value.uop).replace(arg="CPU")
-    check_form(Form.KERNEL_GRAPH, cut_into_kernels(root))
+    check_form(Form.KERNEL_GRAPH, cut_into_kernels(root, Target("test")))
 
 
 def test_zero_sized_tensors_run_nothing() -> None:
