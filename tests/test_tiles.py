@@ -188,3 +188,14 @@ def test_the_tables_of_a_matmul_are_proven(monkeypatch: pytest.MonkeyPatch) -> N
     for sizes in ((16, 6, 40), (13, 5, 37)):
         body = matmul(*sizes, dtype=dtypes.float32)
         assert prove(body, replace(SMALL, vector_registers=32)).count.unknown == 0
+
+
+def test_an_unrolled_sum_that_takes_one_value_twice_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from test_kernel_proof import planted
+
+    right = axes._combined
+    monkeypatch.setattr(axes, "_combined", lambda values, op: right([*values[:-1], values[0]], op))
+    body = matmul(16, 8, 40, dtype=dtypes.float32)
+    assert planted([body], replace(SMALL, vector_registers=32), "unroll")

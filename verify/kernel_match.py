@@ -277,7 +277,19 @@ class Matcher:
             padding = self.value(neutral, after.src[0], outside)
             if padding is not None:
                 return padding
-        return self.value(body, after.src[0], inside) or self._one_to_one(guess, inside)
+        return self._terms(body, after.src[0], after.arg, inside) or self._one_to_one(guess, inside)
+
+    def _terms(self, before: UOp, after: UOp, op: Ops, given: Given) -> Difference | None:
+        """What one iteration combines: the same terms, in an order that is not specified."""
+        old, new = _combined_by(op, before), _combined_by(op, after)
+        if len(new) == 1 or len(old) != len(new):
+            return self.value(before, after, given)
+        for term in new:
+            same = next((o for o in old if self.value(o, term, given) is None), None)
+            if same is None:
+                return self.value(before, after, given)
+            old.remove(same)
+        return None
 
     def _one_to_one(self, guess: LoopMap, inside: Given) -> Difference | None:
         """Each iteration before is one iteration after: there is a way back, and back again."""
@@ -326,6 +338,10 @@ class Matcher:
             terms = map_by_position(index, new.src[1], left)
             index = index if terms is None else index.substitute(terms)
         return self._claim(what, index, new.src[1], inside)
+
+
+def _combined_by(op: Ops, node: UOp) -> list[UOp]:
+    return [t for s in node.src for t in _combined_by(op, s)] if node.op is op else [node]
 
 
 def _is_written_out(before: UOp, after: UOp) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
@@ -145,9 +146,13 @@ class _Reader:
         outer = combined
         while outer.op is Ops.CAST:
             outer = outer.src[0]
-        if outer.op is Ops.MULACC and outer.src[2] is register:
+        products: list[UOp] = []
+        while outer.op is Ops.MULACC:
             factors = tuple([self.scalar(s) for s in outer.src[:2]])
-            return Ops.ADD, UOp(Ops.MUL, outer.dtype.scalar, factors)
+            products.append(UOp(Ops.MUL, outer.dtype.scalar, factors))
+            if outer.src[2] is register:
+                return Ops.ADD, reduce(UOp.__add__, products)
+            outer = outer.src[2]
         operands = [s for s in outer.src if _converted(s) is not register]
         if outer.op not in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN) or len(operands) != 1:
             raise NotReadable(f"a register is not combined with one value: {combined!r}")
