@@ -11,6 +11,7 @@ from rules_from_text import rules_from, unproven_library
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite import searches
 from proofgrad.core.rewrite.division_bounds import bounds_code, division_bounds
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
@@ -19,6 +20,7 @@ from proofgrad.core.rewrite.index_terms import index_program
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.linear_laws import LAWS, is_collector, missing_laws
 from proofgrad.core.rewrite.match import RuleSet
+from proofgrad.core.rewrite.sum_order import goes_down
 from proofgrad.rules.library import load_library
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
@@ -202,3 +204,72 @@ def test_rules_of_other_operations_in_a_sum_still_fire() -> None:
     assert Rewriter(sets(), facts()).rewrite(chosen + 1) is (R0 < 2).where(
         UOp.index(4), UOp.index(6)
     )
+
+
+# -- ends ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("after", "before"),
+    [
+        (R0 % 4, R0 // 4 % 2 + R0),
+        (R0 // 4, (R0 * 5) // 4),
+        ((R0 + 3) % 4, (R0 - 1) % 4),
+        (R0 // 2, R0 // 4),
+        (R0 + R1 // 3, (R0 * 3 + R1) // 3),
+        (R0 // 2 % 3, R0 % 6 // 2),
+        (R0 + 1, R0 * 2 + 1),
+        (UOp.index(-5), R0 // 2),
+    ],
+)
+def test_the_order_of_sums(after: UOp, before: UOp) -> None:
+    forms = facts().forms
+    small, large = forms.read(after), forms.read(before)
+    assert small is not None and large is not None
+    assert goes_down(small, large)
+    assert not goes_down(large, small)
+    assert not goes_down(small, small)
+
+
+def test_the_order_of_sums_has_no_circle() -> None:
+    forms = facts().forms
+    maker = TermMaker(7, (dtypes.index,) * 3)
+    read = [forms.read(maker.term(dtypes.index, 3)) for _ in range(150)]
+    sums = [form for form in read if form is not None]
+    below = {id(a): [b for b in sums if goes_down(b, a)] for a in sums}
+    depth: dict[int, int] = {}
+
+    def height(form: object, above: frozenset[int]) -> int:
+        assert id(form) not in above
+        if id(form) not in depth:
+            inner = above | {id(form)}
+            depth[id(form)] = 1 + max([height(b, inner) for b in below[id(form)]], default=0)
+        return depth[id(form)]
+
+    assert max([height(form, frozenset()) for form in sums]) > 10
+
+
+LARGE = UOp.range(6, 9) // 4 * 1000
+
+
+@pytest.mark.parametrize(
+    ("rule", "answer"),
+    [
+        # x == q*c + r holds for each of them; none is smaller
+        ("x % c => r % c where c > 0 let (q, r) = residue(x, c)", (R0 + 1, R1 - 4)),
+        ("x // c => q + r // c where c > 0 let (q, r) = split(x, c)", (R0 - LARGE, R1 + LARGE * 4)),
+        ("x // c => q where c > 0 let (q, r) = split(x, c)", (LARGE, R0 * 4 + R1 - LARGE * 4)),
+    ],
+)
+def test_a_search_that_answers_in_circles_keeps_its_rule_from_firing(
+    rule: str, answer: tuple[UOp, UOp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("residue", "split"):
+        monkeypatch.setitem(
+            searches.SEARCHES, name, lambda x, c, forms: tuple([forms.read(a) for a in answer])
+        )
+    text = rules_from(f"ruleset t over index\nrule wrong: {rule}")
+    journal = Journal()
+    term = UOp(Ops.MOD if "%" in rule else Ops.FLOORDIV, dtypes.index, (R1 + R0 * 4, UOp.index(4)))
+    Rewriter([text, unproven_library()["algebra"]], facts(), journal).rewrite(term)
+    assert "t.wrong" not in journal.applied

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # What summands a sum has, as bits: rules and searches that need some are not tried without.
 QUOTIENT, REMAINDER, OTHER = 1, 2, 4
 MARKS = {Ops.FLOORDIV: QUOTIENT, Ops.MOD: REMAINDER, Ops.RANGE: 0}
+LOADS = {Ops.FLOORDIV: 1, Ops.MOD: 2}
 MOST_TERMS = 256  # of a sum, and steps of a walk through one term; longer sums are left alone
 
 Bound = int | None
@@ -35,7 +36,7 @@ Bound = int | None
 class Atom:
     """A summand: `form // number`, `form % number` (`kind` says which), or else the term `node`."""
 
-    __slots__ = ("form", "high", "kind", "low", "mark", "node", "number")
+    __slots__ = ("form", "high", "kind", "load", "low", "mark", "node", "number")
     kind: Ops | None
     form: Any  # a Form, where there is a kind
     number: int
@@ -49,6 +50,9 @@ class Atom:
         self.number = number
         self.node = node
         self.mark = MARKS.get(self.op, OTHER)
+        self.load = 0  # sum_order.py says what it is for
+        if kind is not None and form is not None:
+            self.load = 8 * form.load + LOADS[kind]
 
     @property
     def op(self) -> Ops:
@@ -68,6 +72,7 @@ class Form(tuple):  # type: ignore[type-arg]
     low: Bound
     high: Bound
     marks: int
+    load: int
     node: UOp | None
 
     __hash__ = object.__hash__
@@ -149,10 +154,11 @@ class Forms:
             found = self._kept[key] = Form(form)
             found.low, found.high = interval(form)
             found.node = None
-            marks = 0
+            marks = load = 0
             for atom in terms:
                 marks |= atom.mark
-            found.marks = marks
+                load += atom.load
+            found.marks, found.load = marks, load
         return found
 
     def divided(self, kind: Ops, form: Sum, number: int) -> Atom:

@@ -489,12 +489,54 @@ class _RuleCode:
         if unknown:
             self._open(f"if {known(unknown, 'True')}:")
         self._emit(f"# {self.rule.full_name}: {' '.join(self.rule.text.split())}")
+        alone = self._lone_division(right) if self._may_grow(right) else None
+        if alone is not None:
+            loads = " + ".join([f"load_of({local})" for local in self._beside(right)]) or "0"
+            dividend = self._sum(alone.src[0], ATOMS, unknown)
+            number = self._value(alone.src[1], unknown)
+            self._open(f"if division_goes_down({loads}, {dividend}, {number}, form, number):")
+        elif self.rule.views and not self._may_grow(right):
+            loads = " + ".join([f"load_of({local})" for local in self._beside(right)]) or "0"
+            self._open(f"if {loads} <= 8 * form.load:")
+        elif self._may_grow(right):
+            before = "form" if self.op == "ADD" else f"{ATOMS[self.op]}(form, number)"
+            self._emit(f"after = {plain}")
+            self._open(f"if goes_down(after, {before}):")
+            plain = "after"
         at = "form, None, None" if self.op == "ADD" else f"form, {self.op}, number"
         self._emit(f"note(*tried[{self.number}])")
         self._open("if observe is not None:")
         self._emit(f"observe({self.number}, {at}, {plain})")
         self._depth -= 1
         self._finish(right, unknown)
+
+    def _lone_division(self, term: Term) -> Node | None:
+        """The only division of a right side, if it is of the kind of the left side."""
+        if not isinstance(term, Node) or self.op == "ADD":
+            return None
+        if term.op in DIVISIONS:
+            is_alone = term.op == self.op and not any([_divides(source) for source in term.src])
+            return term if is_alone else None
+        found = [source for source in term.src if _divides(source)]
+        return self._lone_division(found[0]) if len(found) == 1 else None
+
+    def _beside(self, term: Term) -> list[str]:
+        """The sums of a right side that are not divided."""
+        if isinstance(term, Node):
+            parts = () if term.op in DIVISIONS else term.src
+            return [local for source in parts for local in self._beside(source)]
+        return [self._forms[name] for name in _names_in(term) if name in self._forms]
+
+    def _may_grow(self, right: Term) -> bool:
+        """Whether the right side has to be compared with the left at each use (sum_order.py).
+
+        If it does not divide, and takes no more than 8 sums, each a part of the dividend, the
+        load goes down; what a view found need not be a part, so that its load is looked at.
+        """
+        if self.op == "ADD":
+            return bool(ops_of_summands(right)) or any(_names_in(right))
+        taken = [name for name in _names_in(right) if name in self._forms]
+        return _divides(right) or len(taken) > 8 or not self._unsettled.isdisjoint(taken)
 
     def _finish(self, right: Term, unknown: set[str]) -> None:
         if self.op == "ADD":
@@ -564,6 +606,12 @@ class _RuleCode:
                 return text
             case _:
                 raise NoCode(f"{term!r} is no number")
+
+
+def _divides(term: Term) -> bool:
+    return isinstance(term, Node) and (
+        term.op in DIVISIONS or any([_divides(source) for source in term.src])
+    )
 
 
 def _divided_outputs(view: View) -> set[str]:

@@ -19,7 +19,8 @@ from proofgrad.core.rewrite.forms import MARKS, OTHER, Atom, Form, Sum, add, int
 from proofgrad.core.rewrite.index_code import LINEAR, index_code, ops_of_summands
 from proofgrad.core.rewrite.linear_laws import is_collector, missing_laws
 from proofgrad.core.rewrite.match import Matcher, RuleSet, key_of
-from proofgrad.core.rewrite.rule import Const, Lit, Node, Rule, Term
+from proofgrad.core.rewrite.rule import Node, Rule
+from proofgrad.core.rewrite.sum_order import division_goes_down, goes_down, load_of
 
 Named = tuple[str, bool]  # the full name of a rule, and whether it has evidence
 
@@ -32,7 +33,8 @@ def without(form: Sum, atom: Atom) -> Sum:
 
 
 _NAMESPACE: dict[str, Any] = {
-    **LIBRARY, "add": add, "scale": scale, "interval": interval, "without": without,
+    **LIBRARY, "goes_down": goes_down,
+    "division_goes_down": division_goes_down, "load_of": load_of, "add": add, "scale": scale, "interval": interval, "without": without,
     "FLOORDIV": Ops.FLOORDIV, "MOD": Ops.MOD, "ADD": Ops.ADD,
 }  # fmt: skip
 

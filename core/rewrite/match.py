@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core.ir.dtypes import DType, dtype_named
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import COMPARE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.division_bounds import DivisionBounds, division_bounds
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES
@@ -146,7 +146,8 @@ class Matcher:
         conditions = (*rule.where, *rule.when)
         late = {name for view in rule.views for name, _ in view.outputs}
         self._early = [compile_expr(c, scope) for c in conditions if not _mentions(c, late)]
-        self._views = [compile_view(view, scope) for view in rule.views]
+        smaller = _taken_terms(rule)
+        self._views = [compile_view(view, scope, smaller) for view in rule.views]
         self._late = [compile_expr(c, scope) for c in conditions if _mentions(c, late)]
         bounds = rule.kind is RuleKind.BOUNDS
         self._ends = [_end(term, scope) for term in rule.right] if bounds else []
@@ -206,6 +207,14 @@ def _end(term: Term | None, scope: Scope) -> Value:
     if not isinstance(term, Calc):
         raise ValueError(f"a bound is a number, not {term!r}")  # noqa: TRY004  (bad rule data)
     return compile_expr(term.value, scope)
+
+
+def _taken_terms(rule: Rule) -> frozenset[str]:
+    """What views find and the right side of a comparison takes: it has to be smaller."""
+    if not isinstance(rule.left, Node) or Ops[rule.left.op] not in COMPARE:
+        return frozenset()
+    found = {name for view in rule.views for name, _ in view.outputs}
+    return frozenset({name for name in found if any([_mentions(r, {name}) for r in rule.right])})
 
 
 def _mentions(expr: Any, names: set[str]) -> bool:

@@ -7,7 +7,7 @@ search found; views of rules that match terms. Does not own: contracts (views.py
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from proofgrad.core.rewrite.forms import Atom, Forms, Sum
 from proofgrad.core.rewrite.rule import Apply, Calc, Const, Expr, Lit, Name, Node, Num, Var, View
 from proofgrad.core.rewrite.scope import FACTS, Env, Scope
 from proofgrad.core.rewrite.searches import SEARCHES
+from proofgrad.core.rewrite.sum_order import goes_down
 from proofgrad.core.rewrite.terms import compile_expr, compile_term
 from proofgrad.core.rewrite.views import CONTRACTS, TERM, Contract
 
@@ -152,8 +153,11 @@ def _put_divided(
 # -- views of rules that match terms -------------------------------------------------------------
 
 
-def compile_view(view: View, scope: Scope) -> ViewUse:
-    """A function that binds the outputs of `view`, and says whether its contract holds."""
+def compile_view(view: View, scope: Scope, smaller: Container[str] = ()) -> ViewUse:
+    """A function that binds the outputs of `view`, and says whether its contract holds.
+
+    Outputs named in `smaller` must also be smaller sums than the first input (sum_order.py).
+    """
     contract = CONTRACTS[view.function]
     sorts = [sort for _, sort in contract.inputs]
     inputs = [
@@ -161,6 +165,7 @@ def compile_view(view: View, scope: Scope) -> ViewUse:
         for given, sort in zip(view.inputs, sorts, strict=True)
     ]
     slots = _output_slots(view, contract, scope)
+    below = [k for k, (name, sort) in enumerate(view.outputs) if sort == TERM and name in smaller]
 
     def use(env: Env) -> bool:
         forms = env[FACTS].forms
@@ -172,6 +177,8 @@ def compile_view(view: View, scope: Scope) -> ViewUse:
             return False
         found = env[FACTS].views.use(view.function)(*given)
         if found is None:
+            return False
+        if below and not all([goes_down(found[k], given[0]) for k in below]):
             return False
         for (slot, is_term), value in zip(slots, found):
             env[slot] = forms.written(value) if is_term else value

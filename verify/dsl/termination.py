@@ -5,8 +5,9 @@ that does not go down. Each measure gives every operation a polynomial that grow
 arguments, so that a step anywhere in a graph makes the measure of the whole graph smaller; the
 polynomials of commutative operations are symmetric, so that exchanging operands changes nothing.
 
-Not proven here: rules with views. Their right side must not weigh more in the first measure, given
-what the view promises; that a view does not answer again on its own answer is its own contract.
+Rules with views are only looked at in the first measure, given what the view promises: what a search
+finds is not known when a rule is read. The engine tests at each use that they go down in the order of
+sums (core/rewrite/sum_order.py).
 """
 
 from __future__ import annotations

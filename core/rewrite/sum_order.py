@@ -1,0 +1,81 @@
+"""The order in which rules about sums of index terms go down, tested at each use.
+
+Owns: the order. Does not own: the order of rules that match terms, which is tested when they are
+read (verify/dsl/termination.py), the functions that use this one (index_code.py).
+
+A view is free to find what it likes within its contract, so that no look at a rule can show that it
+ends. So a rule whose right side divides is used only where this right side is smaller:
+
+1. The load of a sum is that of its atoms together; a quotient has 8 times the load of what it
+   divides, and 1, a remainder 8 times and 2; other atoms have none. A sum with less load is smaller.
+2. Of equal load, a sum is smaller if each atom that is new in it is smaller than some atom that is
+   gone, and else if no coefficient grew and one became less or its atom is gone.
+3. An atom is smaller than another by load, then by its divisor, then by coefficients as in 2.
+
+Numbers are ordered 0 < 1 < 2 < ... < -1 < -2 < ..., so that -1 % 4 = 3 goes down. All of these are
+well-founded, and so is the order: a function that calls itself for smaller sums only comes to an end.
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.rewrite.forms import Atom, Form, Sum
+
+
+def goes_down(after: Sum, before: Sum) -> bool:
+    """Whether the sum `after` is smaller than `before`."""
+    load, load_before = load_of(after), load_of(before)
+    if load != load_before:
+        return load < load_before
+    terms, terms_before = after[0], before[0]
+    gone = [atom for atom in terms_before if atom not in terms]
+    new = [atom for atom in terms if atom not in terms_before]
+    if new:
+        return all([any([_is_smaller(atom, old) for old in gone]) for atom in new])
+    return _has_less(after, before)
+
+
+def division_goes_down(beside: int, dividend: Sum, number: int, form: Form, by: int) -> bool:
+    """Whether `dividend` divided by `number`, beside summands with so much load, goes down.
+
+    From `form` divided `by` a number, in the same way. As `goes_down`, without making the sums.
+    """
+    spare = 8 * (form.load - load_of(dividend)) - beside
+    if spare:
+        return spare > 0
+    if number != by:
+        return _less(number, by)
+    return _has_less(dividend, form)
+
+
+def load_of(form: Sum) -> int:
+    """The load of a sum."""
+    return sum([atom.load for atom in form[0]])
+
+
+def _is_smaller(atom: Atom, other: Atom) -> bool:
+    if atom.load != other.load:
+        return atom.load < other.load
+    if atom.kind is None or other.kind is None:
+        return False
+    if atom.number != other.number:
+        return _less(atom.number, other.number)
+    return _has_less(atom.form, other.form)
+
+
+def _has_less(form: Sum, other: Sum) -> bool:
+    """Whether no coefficient of `form` is more than in `other`, and they are not the same."""
+    terms, constant = form
+    others, other_constant = other
+    for atom, factor in terms.items():
+        if factor != others.get(atom, 0) and not _less(factor, others.get(atom, 0)):
+            return False
+    if constant != other_constant and not _less(constant, other_constant):
+        return False
+    return constant != other_constant or terms != others
+
+
+def _less(number: int, other: int) -> bool:
+    """0 < 1 < 2 < ... < -1 < -2 < ..."""
+    if (number < 0) == (other < 0):
+        return abs(number) < abs(other)
+    return number >= 0
