@@ -19,7 +19,8 @@ MEANING: dict[str, str] = {
     "PROOFGRAD_DATA": "folder for data sets that were fetched; default data in PROOFGRAD_CACHE",
     "POCL_CACHE_DIR": "folder for kernels compiled by PoCL; default pocl in PROOFGRAD_CACHE",
     "NUM_THREADS": "CPU threads; default: what the process may use",
-    "NO_COLOR": "1: no colours",
+    "NO_COLOR": "anything: no colours",
+    "FORCE_COLOR": "anything: colours, even if the output is no terminal",
 }
 
 
@@ -51,6 +52,13 @@ def fastmath() -> tuple[str, ...]:
             f" {', '.join(FASTMATH_CLASSES)}, with commas between"
         )
     return tuple([name for name in FASTMATH_CLASSES if name in asked])
+
+
+def wants_colours(is_terminal: bool) -> bool:
+    """Never with NO_COLOR (https://no-color.org), always with FORCE_COLOR, else on terminals."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return is_terminal or bool(os.environ.get("FORCE_COLOR"))
 
 
 def wants_plain_loops() -> bool:

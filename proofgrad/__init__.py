@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from proofgrad.core.tensor.counters import GlobalCounters
     from proofgrad.core.tensor.custom_vjp import custom_vjp
     from proofgrad.core.tensor.device import Device
-    from proofgrad.core.tensor.errors import DeviceError, DtypeError, GradientError
+    from proofgrad.core.tensor.errors import DeviceError, DtypeError, GradientError, JitError
+    from proofgrad.core.tensor.jit import TinyJit
     from proofgrad.core.tensor.tensor import Tensor
     from proofgrad.explanation import explain
     from proofgrad.gradcheck import gradcheck
@@ -32,9 +33,11 @@ __all__ = [
     "DtypeError",
     "GlobalCounters",
     "GradientError",
+    "JitError",
     "Ops",
     "ShapeError",
     "Tensor",
+    "TinyJit",
     "UOp",
     "custom_vjp",
     "dtypes",
@@ -51,6 +54,8 @@ _HOME = {
     "DeviceError": "proofgrad.core.tensor.errors",
     "DtypeError": "proofgrad.core.tensor.errors",
     "GradientError": "proofgrad.core.tensor.errors",
+    "JitError": "proofgrad.core.tensor.errors",
+    "TinyJit": "proofgrad.core.tensor.jit",
     "custom_vjp": "proofgrad.core.tensor.custom_vjp",
     "GlobalCounters": "proofgrad.core.tensor.counters",
     "Ops": "proofgrad.core.ir.ops",
@@ -62,7 +67,7 @@ _HOME = {
     "gradcheck": "proofgrad.gradcheck",
     "load_rules": "proofgrad.user_rules",
 }
-_NEEDS_MACHINES = frozenset({"Device", "Tensor", "explain", "gradcheck", "load_rules"})
+_NEEDS_MACHINES = frozenset({"Device", "Tensor", "TinyJit", "explain", "gradcheck", "load_rules"})
 
 
 def __getattr__(name: str) -> Any:

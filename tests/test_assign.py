@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from tensors import machine
 
-from proofgrad import DtypeError, GradientError, ShapeError, Tensor, dtypes
+from proofgrad import DtypeError, GlobalCounters, GradientError, ShapeError, Tensor, dtypes, nn
+from proofgrad.core.tensor import realize
 
 __all__ = ["machine"]
 
@@ -310,3 +311,108 @@ def test_parameters_assigned_equal_values_have_gradients_of_their_own() -> None:
     (a * 2 + b * 3).sum().backward()
     assert a.grad is not None and b.grad is not None
     assert (a.grad.tolist(), b.grad.tolist()) == ([2.0], [3.0])
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def address(tensor: Tensor) -> int:
+    """Where the elements of a realised Tensor are."""
+    return realize.memory_of(realize.buffer_of(tensor.uop)).address
+
+
+def test_write_is_in_place_when_nobody_reads_the_old_value() -> None:
+    x = Tensor([1.0, 2.0, 3.0]).realize()
+    before, held = address(x), GlobalCounters.mem_used
+    x.assign(x * 2).realize()
+    x += 1
+    x.realize()
+    x[1:] = 0
+    x.realize()
+    assert (address(x), GlobalCounters.mem_used) == (before, held)
+    assert x.tolist() == [3.0, 0.0, 0.0]
+
+
+def test_write_takes_new_memory_when_somebody_reads_the_old_value() -> None:
+    x = Tensor([1.0, 2.0, 3.0]).realize()
+    before = address(x)
+    reader = x * 10
+    x.assign(x * 2).realize()
+    assert address(x) != before
+    assert (reader.tolist(), x.tolist()) == ([10, 20, 30], [2, 4, 6])
+
+
+def test_write_that_reads_other_places_takes_new_memory() -> None:
+    x = Tensor([1.0, 2.0, 3.0]).realize()
+    before = address(x)
+    x[1:] = x[:-1]
+    x.realize()
+    assert address(x) != before
+    assert x.tolist() == [1, 1, 2]
+
+
+def test_reader_in_the_same_run_runs_before_the_write() -> None:
+    x = Tensor([1.0, 2.0, 3.0]).realize()
+    before = address(x)
+    total = x.sum()
+    x.assign(x + 1)
+    Tensor.realize(x, total)
+    assert address(x) == before
+    assert (x.tolist(), total.item()) == ([2, 3, 4], 6)
+
+
+def test_two_writes_that_read_each_other_are_not_both_in_place() -> None:
+    x, y = Tensor([1.0, 2.0]).realize(), Tensor([10.0, 20.0]).realize()
+    new_x, new_y = x + y.flip(0), y + x.flip(0)
+    x.assign(new_x)
+    y.assign(new_y)
+    del new_x, new_y
+    Tensor.realize(x, y)
+    assert (x.tolist(), y.tolist()) == ([21, 12], [12, 21])
+
+
+def test_failed_run_leaves_every_value_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = Tensor([1.0, 2.0]).realize()
+    x.assign(x * 2)
+
+    def fail(*_: object) -> None:
+        raise MemoryError("none left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(realize, "execute", fail)
+        with pytest.raises(MemoryError, match="none left"):
+            x.realize()
+    assert x.tolist() == [2.0, 4.0]
+
+
+def test_optimizer_steps_hold_no_more_memory_than_parameters_and_state() -> None:
+    w = Tensor.ones(8, 8, requires_grad=True)
+    opt = nn.optim.Adam([w], lr=0.1)
+    x = Tensor.ones(8).realize()
+    held = []
+    for _ in range(4):
+        opt.zero_grad()
+        (w @ x).square().sum().backward()
+        opt.step()
+        opt.zero_grad()
+        held.append(GlobalCounters.mem_used)
+    assert held[1] == held[2] == held[3]
+
+
+def test_detached_value_does_not_hold_the_graph() -> None:
+    x = Tensor.ones(1000).contiguous().realize()
+    held = GlobalCounters.mem_used
+    kept = [(x * k).contiguous().sum().detach().realize() for k in range(3)]
+    assert GlobalCounters.mem_used - held <= 3 * 64
+    assert [t.item() for t in kept] == [0, 1000, 2000]
+
+
+def test_solver_agrees_with_kernels_that_write_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("z3")
+    monkeypatch.setenv("PROVE", "1")
+    x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
+    before = address(x)
+    x[1:, ::2] = 9
+    x.realize()
+    assert address(x) == before
+    assert x.tolist() == [[1, 2, 3], [9, 5, 9]]

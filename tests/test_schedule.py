@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from proofgrad import GlobalCounters, Tensor
+from proofgrad import GlobalCounters, Ops, Tensor
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.schedule import cut_into_kernels
 from proofgrad.core.compile.target import Target
@@ -87,3 +89,65 @@ def test_zero_sized_tensors_run_nothing() -> None:
     assert kernels_of((empty + 1).realize()) == 0
     assert (empty + 1).tolist() == []
     assert empty.sum(0).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_chain_of_matmuls_is_a_kernel_each(x: Tensor) -> None:
+    weights = [Tensor.ones(4, 4).contiguous().realize() for _ in range(3)]
+    value = x
+    for w in weights:
+        value = (value @ w).relu()
+    assert kernels_of(value) == 3
+
+
+def test_schedule_lists_kernels_and_runs_nothing(x: Tensor) -> None:
+    value = (x @ x.T).relu().contiguous().sum(0)
+    GlobalCounters.reset()
+    items = value.schedule()
+    assert GlobalCounters.kernel_count == 0
+    assert [item.shape for item in items] == [(3, 3), (3,)]
+    assert all(item.ast.op is Ops.SINK and not item.is_copy for item in items)
+    assert items[0].source is not None and items[0].name in items[0].source.text
+    assert repr(items[0]) == f"ScheduleItem({items[0].name} on CPU, (3, 3))"
+    value.realize()
+    assert GlobalCounters.kernel_count == len(items)
+    assert value.schedule() == []
+
+
+def test_schedule_of_data_is_a_copy() -> None:
+    (item,) = Tensor([1, 2]).schedule()
+    assert (item.is_copy, item.name, item.source) == (True, "copy", None)
+
+
+def test_kernelize_shows_kernels_and_runs_nothing() -> None:
+    t = Tensor([1, 2, 3, 4]).realize() + 3 + 4
+    GlobalCounters.reset()
+    t.kernelize()
+    assert GlobalCounters.kernel_count == 0
+    assert t.uop.op is Ops.ASSIGN
+    assert t.uop.src[0].op is Ops.BUFFER
+    assert t.uop.src[1].arg.ast.op is Ops.SINK
+    assert (Tensor(t.uop) * 2).tolist() == [16, 18, 20, 22]
+    assert t.tolist() == [8, 9, 10, 11]
+    assert t.realize().uop.op is Ops.BUFFER
+
+
+def test_counters_count_operations_and_bytes(x: Tensor, y: Tensor) -> None:
+    GlobalCounters.reset()
+    held = GlobalCounters.mem_used
+    z = (x + y).realize()
+    assert GlobalCounters.global_mem == 3 * 12 * 4
+    assert GlobalCounters.global_ops >= 12
+    assert GlobalCounters.mem_used - held == 12 * 4
+    assert z.shape == (3, 4)
+
+
+def test_run_reports_kernels_copies_and_peak_memory(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEBUG", "1")
+    a = Tensor.ones(1000).contiguous()
+    b = (a + 1).contiguous()
+    c = (b + 1).contiguous()
+    (c + 1).realize()
+    line = capsys.readouterr().err.strip()
+    assert re.fullmatch(r"4 kernels, \d+\.\d ms, peak 8\.0 kB", line)  # two of four at a time

@@ -104,3 +104,11 @@ def test_training_flag_is_set_within_train_only() -> None:
 
 def test_default_types_are_those_of_the_data() -> None:
     assert (Tensor([1]).dtype, Tensor([1.0]).dtype) == (dtypes.int, dtypes.float)
+
+
+def test_memory_of_a_constant_is_free_when_no_tensor_holds_it() -> None:
+    held = GlobalCounters.mem_used
+    x = Tensor.ones(1000).contiguous().realize()
+    assert GlobalCounters.mem_used - held == 4000
+    del x
+    assert GlobalCounters.mem_used == held

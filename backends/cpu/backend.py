@@ -9,10 +9,12 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 from proofgrad.backends.cpu.cache import DiskCache
 from proofgrad.backends.cpu.codegen import Host
 from proofgrad.backends.cpu.memory import Adopted, Block, Pool
+from proofgrad.backends.cpu.replay import Replay
 from proofgrad.backends.cpu.threads import ThreadPool, thread_count
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
@@ -39,7 +41,7 @@ class CpuBackend:
         self.host = Host() if host is None else host
         self.cache = DiskCache(settings.cache_folder() / "cpu")
         count = thread_count(settings.number("NUM_THREADS"))
-        self.threads = ThreadPool(self.host, count, self._object_code)
+        self.threads = ThreadPool(self.host, count, self.object_code)
         self.memory = Pool()
         self.dialect = Dialect()
         is_arm = self.host.triple.startswith(("aarch64", "arm64"))
@@ -62,9 +64,9 @@ class CpuBackend:
         return emit(linear, name, self.dialect)
 
     def compile(self, source: Source) -> Binary:
-        return Binary(source.entry, self._object_code(source.text), source)
+        return Binary(source.entry, self.object_code(source.text), source)
 
-    def _object_code(self, ir: str) -> bytes:
+    def object_code(self, ir: str) -> bytes:
         key = hashlib.sha256(f"{self.host.identity}\n{ir}".encode()).hexdigest()
         code = self.cache.get(key)
         if code is None:
@@ -94,6 +96,11 @@ class CpuBackend:
     def copyout(self, data: memoryview, handle: Block) -> None:
         data.cast("B")[:] = handle.view[: data.nbytes]
 
+    def sequence(self, launches: Sequence[tuple[Any, Sequence[int]]], memory: list[Any]) -> Replay:
+        """Launches of this backend, each with the slots of its buffers, as one native call."""
+        kernels = [(launch.address, launch.size, launch.shares) for launch, _ in launches]
+        return Replay(self, kernels, [slots for _, slots in launches], memory)
+
     def synchronize(self) -> None:
         """Kernels have run when their launch returns."""
 
@@ -101,24 +108,28 @@ class CpuBackend:
 class _DirectLaunch:
     """Runs a kernel in the calling thread."""
 
+    shares = False
+
     def __init__(self, address: int, source: Source) -> None:
         is_brief = source.cost_flops < BRIEF_FLOPS
         self._call = (ctypes.PYFUNCTYPE if is_brief else ctypes.CFUNCTYPE)(*_KERNEL)(address)
         self._table = ctypes.c_void_p * len(source.params)
-        self._size = source.thread_size or 1
+        self.address, self.size = address, source.thread_size or 1
 
     def __call__(self, buffers: Sequence[Block]) -> None:
-        self._call(self._table(*[block.address for block in buffers]), 0, self._size)
+        self._call(self._table(*[block.address for block in buffers]), 0, self.size)
 
 
 class _ParallelLaunch:
     """Shares the THREAD range of a kernel out over the threads."""
 
+    shares = True
+
     def __init__(self, threads: ThreadPool, address: int, source: Source) -> None:
-        self._threads, self._address = threads, address
+        self._threads, self.address = threads, address
         self._table = ctypes.c_void_p * len(source.params)
-        self._size = source.thread_size or 1
+        self.size = source.thread_size or 1
 
     def __call__(self, buffers: Sequence[Block]) -> None:
         table = self._table(*[block.address for block in buffers])
-        self._threads.run(self._address, ctypes.addressof(table), self._size)
+        self._threads.run(self.address, ctypes.addressof(table), self.size)

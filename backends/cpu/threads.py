@@ -19,7 +19,8 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,12 +132,26 @@ class ThreadPool:
 
     def run(self, kernel: int, table: int, size: int) -> None:
         """Call the function at address `kernel` until every item is done."""
-        share = self._native.share
-        chunk = max(1, size // (self.count * _CHUNKS_PER_THREAD))
+        share, chunk = self._native.share, self.chunk(size)
+        with self.ready() as words:
+            share(words, kernel, table, size, chunk)
+
+    def chunk(self, size: int) -> int:
+        """Items that a thread takes at once."""
+        return max(1, size // (self.count * _CHUNKS_PER_THREAD))
+
+    @contextmanager
+    def ready(self) -> Iterator[int]:
+        """Inside, the workers wait for this caller's jobs; gives the address of the words."""
         with self._lock:
             if not self._workers:
                 self._start()
-            share(self._words, kernel, table, size, chunk)
+            yield self._words
+
+    @property
+    def share_address(self) -> int:
+        """The native function `share(words, kernel, table, size, chunk)`."""
+        return ctypes.cast(self._native.share, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
 
 
 def _pool_ir(futex_call: int, pause: str) -> str:

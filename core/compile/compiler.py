@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from proofgrad.core import settings
+from proofgrad.core.compile.forms import Form
 from proofgrad.core.compile.names import kernel_name
+from proofgrad.core.compile.reuse import write_in_place
 from proofgrad.core.compile.stages import Library, RuleSets, Stage, run_stages
 from proofgrad.core.compile.target import Backend, Binary, Launch, Source
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.match import RuleSet
 
@@ -39,11 +42,15 @@ class Kernel:
     def name(self) -> str:
         return self.source.entry
 
-    def launch(self, buffers: Sequence[Any]) -> None:
-        """Run it. Raises: DeviceError where the machine is missing."""
+    def ready(self) -> Launch:
+        """The loaded kernel. Raises: DeviceError where the machine is missing."""
         if self.loaded is None:
             self.loaded = self.backend.load(self.binary)
-        self.loaded(buffers)
+        return self.loaded
+
+    def launch(self, buffers: Sequence[Any]) -> None:
+        """Run it. Raises: DeviceError where the machine is missing."""
+        (self.loaded or self.ready())(buffers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,10 @@ class Step:
     kernel: Kernel | None
     slots: tuple[int, ...]
     free_after: tuple[int, ...]
+    nbytes: int = 0  # of a kernel: of all its buffers; of a copy: of the one that it fills
+    shape: Shape = ()  # of the value that is written
+    origin: tuple[str, ...] = ()  # the methods of Tensor that the kernel comes from, if known
+    ast: UOp | None = None  # the body of the kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +73,10 @@ class BufferInfo:
     dtype: DType
     size: int
     device: str
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +88,8 @@ class Plan:
     results: tuple[int, ...]
     steps: tuple[Step, ...]
     kernels: UOp  # the KernelGraph it is of
+    reused: dict[int, BufferInfo] = field(default_factory=dict)  # inputs that are results
+    peak_bytes: int = 0  # of the buffers that the plan makes, at most at once
 
 
 class KernelCheck(Protocol):
@@ -125,12 +142,18 @@ class Compiler:
         self._plans.clear()
         self._kernels.clear()
 
-    def plan(self, root: UOp) -> Plan:
-        """The launches that fill the roots of `root`, a SINK whose inputs are numbered from 0."""
-        key = (root, *_settings())
+    def plan(self, root: UOp, unneeded: frozenset[int] = frozenset()) -> Plan:
+        """The launches that fill the roots of `root`, a SINK whose inputs are numbered from 0.
+
+        Results may be written over inputs whose numbers are `unneeded`: nobody reads them later.
+        """
+        key = (root, unneeded, *_settings())
         known = self._plans.get(key)
         if known is None:
-            known = self._plans[key] = self._make_plan(self.kernel_graph(root))
+            graph = self.kernel_graph(root)
+            if unneeded:
+                graph = write_in_place(graph, unneeded)
+            known = self._plans[key] = self._make_plan(graph)
         return known
 
     def kernel_graph(self, root: UOp) -> UOp:
@@ -148,20 +171,32 @@ class Compiler:
             return slot_of[buffer] if buffer in slot_of else _number(buffer)
 
         infos = [BufferInfo(b.dtype, b.arg, b.src[1].arg) for b in made]
-        launches: list[tuple[Kernel | None, tuple[int, ...]]] = []
+        launches: list[Step] = []
         for call in graph.src:
+            buffers = [BufferInfo(b.dtype, b.arg, b.src[1].arg) for b in call.src[1:]]
             slots = [slot(b) for b in call.src[1:]]
-            if call.src[0].src[0].op is Ops.COPY:
-                launches.append((None, tuple(slots)))
+            shape, ast = call.src[0].src[0].shape, call.src[0]
+            if ast.src[0].op is Ops.COPY:
+                launches.append(Step(None, tuple(slots), (), buffers[0].nbytes, shape, ast=ast))
                 continue
-            for kernel in self.kernels(call.src[0], call.arg.device):
+            for kernel in self.kernels(ast, call.arg.device):
                 if kernel.slots[0] == len(slots):  # a table of the kernels of this call
                     slots.append(inputs + len(infos))
-                    infos.append(BufferInfo(kernel.source.params[0], kernel.size, call.arg.device))
-                launches.append((kernel, tuple([slots[k] for k in kernel.slots])))
+                    table = BufferInfo(kernel.source.params[0], kernel.size, call.arg.device)
+                    infos.append(table)
+                    buffers.append(table)
+                nbytes = sum([buffers[k].nbytes for k in kernel.slots])
+                used = tuple([slots[k] for k in kernel.slots])
+                launches.append(Step(kernel, used, (), nbytes, shape, call.arg.origin, ast))
         results = tuple([slot(b) for b in graph.arg])
         steps = _with_frees(launches, inputs, set(results))
-        return Plan(inputs, tuple(infos), results, steps, graph)
+        reused = {
+            _number(b): BufferInfo(b.dtype, b.arg, b.src[1].arg)
+            for b in graph.arg
+            if slot(b) < inputs
+        }
+        peak = _peak_bytes(inputs, infos, steps)
+        return Plan(inputs, tuple(infos), results, steps, graph, reused, peak)
 
     def kernels(self, body: UOp, device: str) -> tuple[Kernel, ...]:
         """The compiled kernels of a body, a SINK over PARAMs: those that fill its tables first."""
@@ -170,6 +205,12 @@ class Compiler:
         if known is None:
             known = self._kernels[key] = self._compile(body, device)
         return known
+
+    def program(self, body: UOp, device: str) -> UOp:
+        """The Program form of a kernel body for a device: a SINK of STOREs, not in order yet."""
+        stages = [stage for stage in self.kernel_stages if stage.makes is not Form.LINEAR]
+        target = self._backend(device).target
+        return run_stages(stages, body, self.library, target, _observer("kernel"))
 
     def linears(self, body: UOp, device: str) -> tuple[UOp, ...]:
         """The Linear forms of a kernel body for a device: one, or those that fill its tables first."""
@@ -225,23 +266,34 @@ class Compiler:
         return Kernel(source, backend.compile(source), backend, slots, _written(linear).arg[1])
 
 
+def _peak_bytes(inputs: int, made: Sequence[BufferInfo], steps: Sequence[Step]) -> int:
+    """The most bytes of made buffers that are held at once."""
+    sizes = [info.nbytes for info in made]
+    held: set[int] = set()
+    peak = 0
+    for step in steps:
+        if step.slots[0] >= inputs:
+            held.add(step.slots[0])
+        peak = max(peak, sum([sizes[slot - inputs] for slot in held]))
+        held.difference_update(step.free_after)
+    return peak
+
+
 def _settings() -> tuple[Any, ...]:
     """What of the environment changes how a graph is compiled."""
     return settings.wants_plain_loops(), settings.proves_kernels(), settings.fastmath()
 
 
-def _with_frees(
-    launches: Sequence[tuple[Kernel | None, tuple[int, ...]]], inputs: int, keep: set[int]
-) -> tuple[Step, ...]:
+def _with_frees(launches: Sequence[Step], inputs: int, keep: set[int]) -> tuple[Step, ...]:
     """Each launch with the slots that are read for the last time."""
     last_use: dict[int, int] = {}
-    for k, (_, slots) in enumerate(launches):
-        last_use.update({s: k for s in slots if s >= inputs and s not in keep})
+    for k, step in enumerate(launches):
+        last_use.update({s: k for s in step.slots if s >= inputs and s not in keep})
     free: dict[int, list[int]] = {}
     for slot, last in last_use.items():
         free.setdefault(last, []).append(slot)
-    return tuple([Step(kernel, slots, tuple(free.get(k, ())))
-                  for k, (kernel, slots) in enumerate(launches)])  # fmt: skip
+    return tuple([replace(step, free_after=tuple(free.get(k, ())))
+                  for k, step in enumerate(launches)])  # fmt: skip
 
 
 def _written(linear: UOp) -> UOp:

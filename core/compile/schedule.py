@@ -7,7 +7,7 @@ when a buffer is no longer needed. Does not own: what a kernel looks like inside
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from proofgrad.core.compile.rows import reductions_by_row
@@ -26,13 +26,19 @@ LARGEST_OUTER_REDUCTION = 16
 # A padded value is stored if a reduction reads each of its elements so often: as copies, without gates.
 READ_OFTEN = 32
 _TRANSPARENT = MOVEMENT | {Ops.DETACH}
+_SAME = frozenset({Ops.DETACH, Ops.CONTIGUOUS})
 
 
 @dataclass(frozen=True, slots=True)
 class CallInfo:
-    """What a CALL carries beside its body: the device it runs on."""
+    """What a CALL carries beside its body: the device it runs on, and where it comes from.
+
+    `origin` are the methods of Tensor whose nodes it holds, if they were traced.
+    """
 
     device: str
+    origin: tuple[str, ...] = ()
+    ast: UOp | None = field(default=None, repr=False)  # the body again, in a kernelized graph
 
 
 def cut_into_kernels(root: UOp, target: Target) -> UOp:
@@ -152,7 +158,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             stored.add(_end_of_epilogue(node, consumers, meets, stored))
     for node in nodes:
         if node.op is Ops.EXPAND and _worth_storing(node, stored, leads_to_reduction):
-            stored.add(_below_movement(node.src[0]))
+            stored.add(_below_movement(node.src[0], stored))
         if node.op is Ops.PAD and node in leads_to_reduction and _is_read_often(node, consumers):
             stored.add(node)
     kept = set(root.src) | {n.src[0] for n in nodes if n.op is Ops.COPY}
@@ -233,7 +239,7 @@ def _uses_once(user: UOp) -> bool:
     if user.op is Ops.REDUCE_AXIS:
         combined: int = prod(user.src[0].shape[axis] for axis in user.arg[1])
         return combined <= LARGEST_OUTER_REDUCTION
-    return user.op in ELEMENTWISE or user.op in _AT_MOST_ONCE
+    return user.op in ELEMENTWISE or user.op in _AT_MOST_ONCE or user.op in _SAME
 
 
 def _leads_to_reduction(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:
@@ -247,7 +253,7 @@ def _leads_to_reduction(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:
 
 def _worth_storing(expand: UOp, stored: set[UOp], leads_to_reduction: set[UOp]) -> bool:
     """Whether computing the source of `expand` once for each copy costs more than a buffer."""
-    source = _below_movement(expand.src[0])
+    source = _below_movement(expand.src[0], stored)
     if source in stored or prod(expand.shape) <= prod(expand.src[0].shape):
         return False
     work = _unstored_work(source, stored)
@@ -264,8 +270,9 @@ def _is_read_often(pad: UOp, consumers: dict[UOp, list[UOp]]) -> bool:
     return prod(end.shape) >= READ_OFTEN * prod(pad.shape) > 0
 
 
-def _below_movement(node: UOp) -> UOp:
-    while node.op in _TRANSPARENT and node.op not in (Ops.PAD, Ops.SKEW):
+def _below_movement(node: UOp, stored: set[UOp]) -> UOp:
+    """What `node` shows through movement operations, or a view of it that has a buffer already."""
+    while node.op in _TRANSPARENT and node.op not in (Ops.PAD, Ops.SKEW) and node not in stored:
         node = node.src[0]
     return node
 

@@ -117,6 +117,7 @@ TENSOR_SHAPES: dict[Ops, Callable[[tuple[Shape, ...], Any], Shape]] = {
     Ops.BUFFER: _buffer,
     Ops.PARAM: _param,
     Ops.IOTA: _buffer,
+    Ops.ASSIGN: _same,
     Ops.CONTIGUOUS: _same,
     Ops.DETACH: _same,
     Ops.COPY: _same,

@@ -10,16 +10,17 @@ that is written to and, if that is a view, the Tensors it is a view of.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
+from weakref import ref
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
-from proofgrad.core.tensor.base import ALIASES, TensorBase, check_same_device, own_value
+from proofgrad.core.tensor.base import Link, TensorBase, check_same_device, own_value
 from proofgrad.core.tensor.errors import DtypeError, GradientError
 from proofgrad.core.tensor.interop import Interop
 from proofgrad.core.tensor.movement import broadcast_node, reshape_node
@@ -31,6 +32,8 @@ class Assignment(Interop):
     """Writing to Tensors. Readers built before a write keep the old value."""
 
     __slots__ = ()
+    # The view that was written to last, the Tensor below it, and what that became.
+    _last_write: ClassVar[tuple[ref[Any], ref[Any], ref[UOp]] | None] = None
 
     def assign(self, x: Any) -> Self:
         """This Tensor becomes `x`, which passes no gradient. Those built before keep the old.
@@ -47,8 +50,8 @@ class Assignment(Interop):
         """This Tensor becomes `x`, with another shape, type and device allowed, and no view."""
         if not isinstance(x, TensorBase):
             raise TypeError(f"replace takes a Tensor, not {type(x).__name__}")
+        machine.before_write(self)
         self._uop, self.device, self._base = x._uop, x.device, None
-        machine.note_write(self)
         return self
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -63,7 +66,7 @@ class Assignment(Interop):
             self._write(self._where_masked(mask, value))
             return
         target = self[index]
-        if target is not self and target._view_chain() is None:
+        if target is not self and not target._shows_elements_of(self):
             self._write(self._scattered(index, target.shape, value))
         elif not (isinstance(value, Assignment) and value._was_just_written_to(target)):
             target._write(target._value_like(value, target.shape))
@@ -98,90 +101,78 @@ class Assignment(Interop):
 
     def _write(self, node: UOp) -> None:
         """This Tensor, and all that it is a view of, from now on name what `node` makes of them."""
-        levels = self._levels()
-        owner, chain = levels[0][0], [step for _, steps in levels for step in steps]
-        if len(levels) == 1:
+        links = self._alive_links()
+        if not links:
             self._set_value(node)
             return
-        owner._set_value(written(owner._uop, chain, node))
-        below, seen = owner, owner._uop
-        for level, steps in levels[1:]:
-            before = below._uop
-            for step in steps:
-                seen = step.with_src((seen,))
-            level._uop, level._base = seen, (below, before, seen, None)
-            below = level
-        self._uop, self._base = node, (*self._base[:3], owner._uop)  # type: ignore[index]
+        owner: Any = links[-1].tensor()
+        owner._set_value(written(owner._uop, links[::-1], node))
+        seen = owner._uop
+        for above, link in zip(links[-2::-1], links[:0:-1]):
+            seen = UOp(link.op, seen.dtype, (seen,), link.arg)
+            between = above.tensor()
+            if between is not None:
+                between._uop = seen
+        self._uop = node
+        Assignment._last_write = (ref(self), ref(owner), ref(owner._uop))
 
-    def _levels(self) -> list[tuple[Any, list[UOp]]]:
-        """The Tensor that this is in the end a view of, and the views down to this one, each with
-        the movement operations to it. Raises: ShapeError if one has another shape now.
+    def _alive_links(self) -> tuple[Link, ...]:
+        """The steps of this view down to the last Tensor that there still is.
+
+        Raises: ShapeError if that one has another shape now.
         """
-        levels: list[tuple[Any, list[UOp]]] = []
-        target: Any = self
-        while (chain := target._view_chain()) is not None:
-            levels.append((target, chain))
-            base, before = target._base[0], target._base[1].shape
-            if base.shape != before or base.dtype is not target.dtype:
+        links = self._base or ()
+        alive = [k for k, link in enumerate(links) if link.tensor() is not None]
+        links = links[: alive[-1] + 1] if alive else ()
+        if links:
+            owner = links[-1].tensor()
+            if owner is None or owner.shape != links[-1].shape:
+                before, now = show(links[-1].shape), show(() if owner is None else owner.shape)
                 raise ShapeError(
-                    f"this is a view of a Tensor that had the shape {show(before)} and now has"
-                    f" {show(base.shape)}; take the view again"
+                    f"this is a view of a Tensor that had the shape {before} and now has {now}; take"
+                    f" the view again"
                 )
-            target = base
-        levels.append((target, []))
-        return levels[::-1]
+        return links
 
     def _set_value(self, node: UOp) -> None:
         if self._requires_grad:
             node = own_value(node)
+        machine.before_write(self)
         self._uop = node
-        machine.note_write(self)
 
-    def _view_chain(self) -> list[UOp] | None:
-        """The movement operations from the Tensor that this is a view of; None: it is no view."""
-        if self._base is None:
-            return None
-        _, bottom, top, _ = self._base
-        chain: list[UOp] = []
-        while top is not bottom:
-            if top.op not in ALIASES:
-                return None
-            chain.append(top)
-            top = top.src[0]
-        return chain[::-1]
+    def _shows_elements_of(self, owner: Any) -> bool:
+        return any(link.tensor() is owner for link in self._base or ())
 
     def _was_just_written_to(self, place: Any) -> bool:
         """Is this the second half of `x[i] += v`, which has been done by the first?"""
-        if self._base is None or self._base[3] is None:
+        if Assignment._last_write is None or self._base is None:
             return False
-        mine, its = self._levels(), place._levels()
-        if mine[0][0] is not its[0][0] or self._base[3] is not mine[0][0]._uop:
-            return False
-        return _path(mine) == _path(its)
+        view, owner, node = Assignment._last_write
+        mine, its = self._alive_links(), place._alive_links()
+        return (
+            view() is self
+            and bool(its)
+            and its[-1].tensor() is owner() is not None
+            and its[-1].tensor()._uop is node()
+            and [link[1:] for link in mine] == [link[1:] for link in its]
+        )
 
     def _refresh(self) -> None:
         """A view again of what the Tensor below it is now."""
-        chain = self._view_chain()
-        if chain is None:
-            return
-        base = self._base[0]
-        base._refresh()
-        if base._uop is self._base[1] or base.shape != self._base[1].shape:
-            return
-        node = base._uop
-        for step in chain:
-            node = step.with_src((node,))
-        self._uop, self._base = node, (base, base._uop, node, None)
+        links = self._alive_links()
+        if links:
+            node = links[-1].tensor()._uop  # type: ignore[union-attr]
+            for link in links[::-1]:
+                node = UOp(link.op, node.dtype, (node,), link.arg)
+            self._uop = node
 
     def _refuse_parameter(self, what: str) -> None:
-        target: TensorBase | None = self
-        while target is not None:
-            if target._requires_grad and not TensorBase._grad_off:
+        for target in (self, *[link.tensor() for link in self._base or ()]):
+            if target is not None and target._requires_grad and not TensorBase._grad_off:
                 raise GradientError(
                     f"{what} on a Tensor with requires_grad=True: its gradient would be that of the"
                     f" new value; write inside `with Tensor.no_grad():`, or use assign"
                 )
-            target = target._base[0] if target._base is not None else None
 
     # -- chosen elements --------------------------------------------------------------------------
 
@@ -306,10 +297,6 @@ class Assignment(Interop):
         return self._in_place("@=", type(self).__matmul__, other)
 
 
-def _path(levels: list[tuple[Any, list[UOp]]]) -> list[tuple[Ops, Any]]:
-    return [(step.op, step.arg) for _, steps in levels for step in steps]
-
-
 def _is_scalar(value: Any) -> bool:
     return isinstance(value, Scalar)
 
@@ -328,46 +315,42 @@ def _broadcast(node: UOp, shape: Shape) -> UOp:
 # -- views -----------------------------------------------------------------------------------------
 
 
-def written(base: UOp, chain: list[UOp], value: UOp) -> UOp:
-    """`base` with `value` in the places that the view `chain` shows.
+def written(base: UOp, links: Sequence[Link], value: UOp) -> UOp:
+    """`base` with `value` in the places that a view shows; `links` lead from `base` to the view.
 
     Raises: ValueError if the view repeats elements or has some that are not of `base`.
     """
-    everything = constant_node(True, dtypes.bool, value.shape)
-    inside = _placed(chain, everything)
-    whole = _placed(chain, value)
-    if not any(step.op is Ops.SHRINK for step in chain):
+    whole = _placed(links, value)
+    if not any(link.op is Ops.SHRINK for link in links):
         return whole
+    inside = _placed(links, constant_node(True, dtypes.bool, value.shape))
     return inside.alu(Ops.WHERE, whole, base)
 
 
-def _placed(chain: list[UOp], value: UOp) -> UOp:
+def _placed(links: Sequence[Link], value: UOp) -> UOp:
     """The elements of a view back where they came from, zeros around."""
-    k = len(chain)
-    while k:
-        k -= 1
-        step = chain[k]
-        before = step.src[0].shape
-        match step.op:
+    for k in range(len(links) - 1, -1, -1):
+        _, op, arg, before = links[k]
+        match op:
             case Ops.DETACH:
                 continue
             case Ops.RESHAPE:
                 value = reshape_node(value, before)
             case Ops.PERMUTE:
-                order = tuple([step.arg.index(axis) for axis in range(len(step.arg))])
+                order = tuple([arg.index(axis) for axis in range(len(arg))])
                 value = UOp(Ops.PERMUTE, value.dtype, (value,), order)
             case Ops.FLIP:
-                value = UOp(Ops.FLIP, value.dtype, (value,), step.arg)
+                value = UOp(Ops.FLIP, value.dtype, (value,), arg)
             case Ops.SHRINK:
-                around = tuple([(b, size - e) for (b, e), size in zip(step.arg, before)])
+                around = tuple([(b, size - e) for (b, e), size in zip(arg, before)])
                 value = UOp(Ops.PAD, value.dtype, (value,), around)
-            case Ops.PAD if _only_fills_a_stride(chain[k:]):
-                cuts = tuple([(b, b + size) for (b, _), size in zip(step.arg, before)])
+            case Ops.PAD if _only_fills_a_stride(links[k : k + 3]):
+                cuts = tuple([(b, b + size) for (b, _), size in zip(arg, before)])
                 value = UOp(Ops.SHRINK, value.dtype, (value,), cuts)
             case _:
                 raise ValueError(
-                    f"cannot write to this view: {_WHY_NOT.get(step.op, step.op.name)}; write to"
-                    f" the Tensor that it is a view of"
+                    f"cannot write to this view: {_WHY_NOT.get(op, op.name)}; write to the Tensor"
+                    f" that it is a view of"
                 )
     return value
 
@@ -379,16 +362,17 @@ _WHY_NOT = {
 }
 
 
-def _only_fills_a_stride(chain: list[UOp]) -> bool:
+def _only_fills_a_stride(links: Sequence[Link]) -> bool:
     """PAD, RESHAPE, SHRINK as `x[::step]` makes them: what was added is cut off again."""
-    if len(chain) < 3 or chain[1].op is not Ops.RESHAPE or chain[2].op is not Ops.SHRINK:
+    if [link.op for link in links] != [Ops.PAD, Ops.RESHAPE, Ops.SHRINK]:
         return False
-    padded = [k for k, (before, after) in enumerate(chain[0].arg) if before or after]
-    if len(padded) != 1 or chain[0].arg[padded[0]][0]:
+    pad, _, cut = links
+    padded = [k for k, (before, after) in enumerate(pad.arg) if before or after]
+    if len(padded) != 1 or pad.arg[padded[0]][0]:
         return False
-    axis, added = padded[0], chain[0].arg[padded[0]][1]
-    split, old = chain[1].arg, chain[0].shape
-    if split[:axis] + split[axis + 2 :] != old[:axis] + old[axis + 1 :]:
+    axis, added = padded[0], pad.arg[padded[0]][1]
+    filled, split = links[1].shape, cut.shape
+    if split[:axis] + split[axis + 2 :] != filled[:axis] + filled[axis + 1 :]:
         return False
     step: int = split[axis + 1]
-    return added < step and chain[2].arg[axis + 1] == (0, 1)
+    return added < step and cut.arg[axis + 1] == (0, 1)

@@ -9,18 +9,39 @@ losses, linalg, interop, assign, tensor. Each adds methods that use only those b
 from __future__ import annotations
 
 import itertools
-from typing import Any, ClassVar, Self
-from weakref import WeakValueDictionary
+from typing import Any, ClassVar, NamedTuple, Self
+from weakref import WeakValueDictionary, ref
 
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.errors import DeviceError
-from proofgrad.core.tensor.realize import computed
+from proofgrad.core.tensor.scheduling import shown
 
 _SERIAL = itertools.count()
 ALIASES = MOVEMENT | {Ops.DETACH}  # what shows elements of another Tensor
+
+
+class Link(NamedTuple):
+    """One step of a view: the Tensor below it, which may be gone, and the movement operation."""
+
+    tensor: ref[TensorBase]
+    op: Ops
+    arg: Any
+    shape: Shape  # of what the operation takes
+
+
+def _steps_of_view(view: UOp, whole: UOp) -> list[tuple[Ops, Any, Shape]] | None:
+    """Movement operations from `view` down to `whole`; None: it is no view of that."""
+    steps: list[tuple[Ops, Any, Shape]] = []
+    node = view
+    while node is not whole:
+        if node.op not in ALIASES or len(node.src) > 1:
+            return None
+        steps.append((node.op, node.arg, node.src[0].shape))
+        node = node.src[0]
+    return steps or [(Ops.DETACH, None, view.shape)]
 
 
 class TensorBase:
@@ -36,8 +57,8 @@ class TensorBase:
     device: str
     grad: Self | None
     _requires_grad: bool | None
-    # Of a view: the Tensor, its node and the view's when it was made, the former after a write.
-    _base: tuple[TensorBase, UOp, UOp, UOp | None] | None
+    # Of a view: the Tensors that it shows elements of, nearest first, and how.
+    _base: tuple[Link, ...] | None
     _grad_off: ClassVar[bool] = False  # within `no_grad`
     _leaves: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
 
@@ -68,17 +89,22 @@ class TensorBase:
 
     def _with(self, uop: UOp) -> Self:
         """The result of an operation on this Tensor; a view of it, if the operation is movement."""
+        steps = _steps_of_view(uop, self._uop) if uop.op in ALIASES or uop is self._uop else None
         if TensorBase._grad_off and uop.dtype.is_float and uop.op is not Ops.DETACH:
             uop = UOp(Ops.DETACH, uop.dtype, (uop,))
         new = type(self)._new(uop, self.device)
-        if uop.op in ALIASES or uop is self._uop:
-            new._base = (self, self._uop, uop, None)
+        if steps is not None:
+            inner = [Link(_NOBODY, *step) for step in steps[:-1]]
+            new._base = (*inner, Link(ref(self), *steps[-1]), *(self._base or ()))
         return new
 
     @property
     def uop(self) -> UOp:
-        """The graph node that says how to compute this Tensor, or its buffer once that is done."""
-        return computed(self._uop)
+        """The graph node that says how to compute this Tensor, or its buffer once that is done.
+
+        After `kernelize` it is ASSIGN(BUFFER, CALL): the kernels that will compute it.
+        """
+        return shown(self._uop)
 
     @property
     def lazydata(self) -> UOp:
@@ -161,6 +187,9 @@ class TensorBase:
         if not self.shape:
             raise TypeError("len() of a 0-d Tensor: it has one element and no axes")
         return self.shape[0]
+
+
+_NOBODY: ref[TensorBase] = ref(object.__new__(TensorBase))  # gone already
 
 
 def check_same_device(operation: str, a: TensorBase, b: TensorBase) -> None:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class Counters:
-    """Totals since the start or the last `reset`. Times in seconds, memory in bytes."""
+    """Totals since the start or the last `reset`. Times in seconds, memory in bytes.
+
+    `time_sum_s` counts kernels that were timed, as they are with DEBUG=2 or more; with DEBUG=1 it
+    counts whole runs. `global_ops` are operations and `global_mem` the bytes of the buffers that
+    kernels name, both estimates; `mem_used` is what the buffers of Tensors hold now.
+    """
 
     kernel_count: int = 0
     copy_count: int = 0
     global_ops: int = 0
+    global_mem: int = 0
     time_sum_s: float = 0.0
+    measure_memory: Callable[[], int] = field(default=int, repr=False)
+
+    @property
+    def mem_used(self) -> int:
+        """Bytes held by all buffers that are alive."""
+        return self.measure_memory()
 
     def reset(self) -> None:
-        """Everything back to zero."""
-        self.kernel_count = self.copy_count = self.global_ops = 0
+        """Everything that is counted back to zero."""
+        self.kernel_count = self.copy_count = self.global_ops = self.global_mem = 0
         self.time_sum_s = 0.0
 
 

@@ -19,3 +19,7 @@ class DeviceError(target.DeviceError, ValueError):
 
 class GradientError(RuntimeError, ValueError):
     """A gradient that is asked for where there is none, or that a write would lose."""
+
+
+class JitError(RuntimeError, ValueError):
+    """A function that cannot be recorded, or arguments unlike those it was recorded with."""

@@ -24,7 +24,7 @@ from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import as_sizes, broadcast_node, checked_shape
 from proofgrad.core.tensor.operands import Flag, Real, Whole, constant_node
 from proofgrad.core.tensor.promotion import as_dtype
-from proofgrad.core.tensor.realize import host_buffer
+from proofgrad.core.tensor.realize import host_buffer, note_random
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
@@ -53,15 +53,20 @@ class Random(Creation):
     @classmethod
     def _random_words(cls, count: Whole, device: str) -> tuple[Self, Self]:
         """Two flat uint32 Tensors of random bits. The key is data, so that plans are reused."""
-        seed, call = Random._seed.value, next(Random._seed.calls)
-        key = struct.pack("<3I", seed & 0xFFFFFFFF, seed >> 32, call & 0xFFFFFFFF)
-        words = cls._new(host_buffer(key, dtypes.uint32, device), device)
+        key = host_buffer(cls._next_key(), dtypes.uint32, device)
+        note_random(key.src[0] if key.op is Ops.COPY else key, cls._next_key)
+        words = cls._new(key, device)
         low, high, number = [
             broadcast_node(words._cut(0, k, k + 1)._uop, (count,)) for k in range(3)
         ]
         counter = UOp(Ops.IOTA, dtypes.uint32, (), count)
         first, second = threefry(counter, number, low, high)
         return words._with(first), words._with(second)
+
+    @staticmethod
+    def _next_key() -> bytes:
+        seed, call = Random._seed.value, next(Random._seed.calls)
+        return struct.pack("<3I", seed & 0xFFFFFFFF, seed >> 32, call & 0xFFFFFFFF)
 
     @classmethod
     def rand(

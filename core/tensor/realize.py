@@ -1,30 +1,69 @@
-"""Running graphs: buffers and their memory, plans executed, results remembered.
+"""From graphs to buffers: memory behind BUFFER nodes, `realize`, `read`, results remembered.
 
-Owns: memory behind BUFFER nodes, `realize`, `read`, what a graph node has been computed to. Does not
-own: planning (core/compile), Tensor objects (tensor.py).
+Owns: which memory belongs to which BUFFER, what a graph node has been computed to, which inputs of
+a run nobody needs after it. Does not own: planning (core/compile), running plans (execute.py),
+Tensor objects (tensor.py).
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary, ref
 
-from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.counters import GlobalCounters
 from proofgrad.core.tensor.device import HOST, Device
+from proofgrad.core.tensor.execute import execute
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.compiler import BufferInfo, Compiler, Plan, Step
+    from proofgrad.core.compile.compiler import Compiler, Plan
+
+
+class Recorder(Protocol):
+    """Who records what is run (see jit.py)."""
+
+    def defer(self, roots: list[UOp]) -> list[UOp]:
+        """In place of computing `roots` now."""
+        ...
+
+    def before_write(self, tensor: Any) -> None:
+        """`tensor` is about to be written to."""
+        ...
+
+    def before_accumulate(self, leaf: Any) -> None:
+        """A gradient is about to be added to `leaf.grad`."""
+        ...
+
+    def refuse_read(self) -> None:
+        """Raises: JitError, for a value is wanted while there is none."""
+        ...
+
+    def note_random(self, key: UOp, fresh: Callable[[], bytes]) -> None:
+        """The host buffer `key` has to hold what `fresh` gives, anew at each replay."""
+        ...
+
+
+class Witness(Protocol):
+    """Who wants to know how something was computed (see replay.py)."""
+
+    def before(self, nodes: set[UOp], inputs: list[UOp]) -> None:
+        """All nodes of the graph that will run, and its buffers in the order of their numbers."""
+        ...
+
+    def after(self, plan: Plan, given: list[Any]) -> None:
+        """The plan that has run, and the memory of its inputs."""
+        ...
 
 
 @dataclass(slots=True)
@@ -34,13 +73,16 @@ class _Machine:
     make_compiler: Callable[[], Compiler] | None = None
     compiler: Compiler | None = None
     compile_only: bool = False
-    on_write: Callable[[Any], None] | None = None
+    recorder: Recorder | None = None
+    written: list[Any] | None = None  # Tensors, within `watch_writes`
 
 
 _MACHINE = _Machine()
 _MEMORY: WeakKeyDictionary[UOp, Any] = WeakKeyDictionary()
 _COMPUTED: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
-_SERIAL = itertools.count()
+_SHOWN: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # see scheduling.py
+# Buffers of numbered graphs, which plans keep, have small numbers: no real buffer is one of those.
+_SERIAL = itertools.count(1_000_000)
 
 
 def use_compiler(make: Callable[[], Compiler]) -> None:
@@ -70,10 +112,49 @@ def compile_only() -> Iterator[None]:
         _MACHINE.compile_only = before
 
 
-def note_write(tensor: Any) -> None:
-    """Tell whoever records what is run that `tensor` has been written to."""
-    if _MACHINE.on_write is not None:
-        _MACHINE.on_write(tensor)
+def before_write(tensor: Any) -> None:
+    """Tell whoever records what is run that `tensor` is about to be written to."""
+    if _MACHINE.written is not None:
+        _MACHINE.written.append(tensor)
+    if _MACHINE.recorder is not None:
+        _MACHINE.recorder.before_write(tensor)
+
+
+def before_accumulate(leaf: Any) -> None:
+    """Tell whoever records that a gradient is about to be added to `leaf.grad`."""
+    if _MACHINE.recorder is not None:
+        _MACHINE.recorder.before_accumulate(leaf)
+
+
+def note_random(key: UOp, fresh: Callable[[], bytes]) -> None:
+    """Tell whoever records that `key`, a host buffer, holds a key for random numbers."""
+    if _MACHINE.recorder is not None:
+        _MACHINE.recorder.note_random(key, fresh)
+
+
+def recorder() -> Recorder | None:
+    """Who records what is run now."""
+    return _MACHINE.recorder
+
+
+@contextmanager
+def recording(by: Recorder) -> Iterator[None]:
+    """Inside, nothing is computed: `by` is told what was to be."""
+    before, _MACHINE.recorder = _MACHINE.recorder, by
+    try:
+        yield
+    finally:
+        _MACHINE.recorder = before
+
+
+@contextmanager
+def watch_writes() -> Iterator[list[Any]]:
+    """Gives a list to which every Tensor is added that is written to inside."""
+    before, _MACHINE.written = _MACHINE.written, []
+    try:
+        yield _MACHINE.written
+    finally:
+        _MACHINE.written = before
 
 
 # -- buffers ------------------------------------------------------------------------------------
@@ -103,6 +184,64 @@ def computed(uop: UOp) -> UOp:
     return _COMPUTED.get(uop, uop)
 
 
+def buffer_of(uop: UOp) -> UOp | None:
+    """The BUFFER that has exactly the elements of `uop` in order; None if there is none."""
+    buffer = uop.src[0] if uop.op is Ops.RESHAPE else uop
+    return buffer if buffer.op is Ops.BUFFER else None
+
+
+def flat_buffer(uop: UOp, device: str) -> UOp:
+    """`uop` as a BUFFER of its own layout on the device, through RESHAPE; computed if need be."""
+    found = computed(uop)
+    if _is_flat(found):
+        return found
+    found = UOp(Ops.CONTIGUOUS, found.dtype, (found,)) if is_view(found) else found
+    return realize([found], device)[0]
+
+
+def memory_of(buffer: UOp | None) -> Any:
+    """The memory behind a BUFFER, a handle of the backend of its device."""
+    assert buffer is not None
+    return _MEMORY[buffer]
+
+
+def twin(uop: UOp) -> UOp:
+    """Another BUFFER with the memory of this one, through the same RESHAPE."""
+    buffer = buffer_of(uop)
+    assert buffer is not None
+    other = new_buffer(buffer.dtype, buffer.arg, buffer.src[1].arg, _MEMORY[buffer])
+    return other if uop is buffer else UOp(Ops.RESHAPE, uop.dtype, (other,), uop.shape)
+
+
+def memory_to_write(holder: Any, device: str) -> tuple[Any, bool]:
+    """The memory of `holder._uop`, and whether nobody but `holder` holds its BUFFER."""
+    handle, counts = _memory_and_holders(holder, device)
+    return handle, counts in _alone()
+
+
+def _memory_and_holders(holder: Any, device: str) -> tuple[Any, tuple[int, int]]:
+    if buffer_of(holder._uop) is None:
+        holder._uop = flat_buffer(holder._uop, device)
+    node = holder._uop
+    buffer = buffer_of(node)
+    assert buffer is not None
+    return _MEMORY[buffer], (sys.getrefcount(node), sys.getrefcount(buffer))
+
+
+@functools.cache
+def _alone() -> tuple[tuple[int, int], ...]:
+    """What the counts are for a BUFFER, and a RESHAPE of one, that one object holds."""
+    found = []
+    for shape in ((2,), (1, 2)):
+        buffer = new_buffer(dtypes.uint8, 2, HOST, None)
+        held = SimpleNamespace(
+            _uop=buffer if shape == (2,) else UOp(Ops.RESHAPE, buffer.dtype, (buffer,), shape)
+        )
+        del buffer
+        found.append(_memory_and_holders(held, HOST)[1])
+    return tuple(found)
+
+
 def is_view(uop: UOp) -> bool:
     """Whether `uop` is memory seen through movement operations only."""
     while uop.op in MOVEMENT or uop.op is Ops.DETACH:
@@ -114,6 +253,8 @@ def read(uop: UOp, device: str) -> bytearray:
     """The elements of `uop` as row-major bytes, computed if need be."""
     if prod(uop.shape) == 0:
         return bytearray()
+    if _MACHINE.recorder is not None:
+        _MACHINE.recorder.refuse_read()
     uop = computed(uop)
     if not _is_flat(uop):
         uop = UOp(Ops.CONTIGUOUS, uop.dtype, (uop,)) if is_view(uop) else uop
@@ -132,36 +273,173 @@ def _is_flat(uop: UOp) -> bool:
 # -- realize ------------------------------------------------------------------------------------
 
 
-def realize(roots: Sequence[UOp], device: str) -> list[UOp]:
+def realize(
+    roots: list[UOp],
+    device: str,
+    release: Callable[[], None] | None = None,
+    witness: Witness | None = None,
+) -> list[UOp]:
     """Each root as a buffer (through RESHAPE); views of buffers stay views and run nothing.
 
     `device` is for values that read no buffer. Results are remembered: `computed(root)`.
+    `release` lets go of all nodes that the caller holds, `roots` included, so that the memory of
+    inputs which nobody else holds can be written over. If the run fails, `roots` is filled again
+    with nodes of the same values. `witness` is told how it is done.
     """
+    if _MACHINE.recorder is not None:
+        return _MACHINE.recorder.defer(roots)
     wanted = [root for root in dict.fromkeys(map(computed, roots)) if not is_view(root)]
-    if wanted:
-        _run(wanted, device)
-    return [computed(computed(root)) for root in roots]
+    if not wanted:
+        return [computed(computed(root)) for root in roots]
+    places = {root: k for k, root in enumerate(wanted)}
+    place_of = [places.get(computed(root)) for root in roots]
+    views = [root if place is None else None for root, place in zip(roots, place_of)]
+    found = _run(
+        wanted, device, None if release is None else _letting_go(release, roots, places), witness
+    )
+    if isinstance(found, _Failure):
+        roots[:] = [
+            found.roots[place] if place is not None else view  # type: ignore[misc]
+            for place, view in zip(place_of, views)
+        ]
+        raise found.error
+    return [
+        found[place] if place is not None else computed(computed(view))  # type: ignore[arg-type]
+        for place, view in zip(place_of, views)
+    ]
+
+
+def _letting_go(
+    release: Callable[[], None], roots: list[UOp], places: dict[UOp, int]
+) -> Callable[[], None]:
+    def let_go() -> None:
+        release()
+        roots.clear()
+        places.clear()
+
+    return let_go
 
 
 def graph_to_run(roots: Sequence[UOp], device: str) -> UOp:
     """What `realize` would have compiled: a SINK, of no roots if nothing is left to run."""
+    return graph_and_inputs(roots, device)[0]
+
+
+def graph_and_inputs(roots: Sequence[UOp], device: str) -> tuple[UOp, list[UOp]]:
+    """`graph_to_run` and the buffers that its numbers stand for."""
     wanted = [root for root in dict.fromkeys(map(computed, roots)) if not is_view(root)]
-    return _numbered(wanted, device)[0]
+    return _numbered(wanted, device)
 
 
-def _run(roots: list[UOp], device: str) -> None:
-    graph, inputs = _numbered(roots, device)
-    plan = compiler().plan(graph)
-    for root, buffer in zip(roots, _execute(plan, inputs)):
-        flat = root.shape == (buffer.arg,)
-        result = buffer if flat else UOp(Ops.RESHAPE, root.dtype, (buffer,), root.shape)
-        _COMPUTED[root] = result
+def remember_graph(shown: UOp, graph: UOp) -> None:
+    """`shown`, made of ASSIGNs of kernels, stands for the value of `graph`."""
+    _SHOWN[shown] = graph
+
+
+@dataclass(slots=True)
+class _Failure:
+    """A run that did not succeed, and what it was asked for."""
+
+    error: BaseException
+    roots: list[UOp]
+
+
+def _run(
+    wanted: list[UOp],
+    device: str,
+    release: Callable[[], None] | None,
+    witness: Witness | None = None,
+) -> list[UOp] | _Failure:
+    """The buffer of each root, through RESHAPE. `wanted` is emptied."""
+    graph, inputs = _numbered(wanted, device)
+    shapes = [root.shape for root in wanted]
+    devices = [buffer.src[1].arg for buffer in inputs]
+    given = [_MEMORY[buffer] for buffer in inputs]
+    # A root without buffers is its own numbered graph, which the plan keeps: if it were remembered,
+    # its memory would never be free again.
+    roots = [_gone if node is root else ref(root) for node, root in zip(graph.src, wanted)]
+    kept = [ref(buffer) for buffer in inputs]
+    numbers = range(len(inputs))
+    if witness is not None:
+        witness.before(set(toposort(wanted, lambda n: n not in _COMPUTED)), inputs)
+    if release is not None:
+        release()
+    wanted.clear()
+    inputs.clear()
+    unneeded = frozenset([k for k in numbers if kept[k]() is None and _is_unshared(given, k)])
+    try:
+        plan = compiler().plan(graph, unneeded)
+        memory = [None] * len(shapes) if _MACHINE.compile_only else execute(plan, given, devices)
+    except BaseException as error:  # noqa: BLE001  (raised again by who called)
+        buffers = [_again(kept[k](), node, given[k]) for k, node in enumerate(_buffers(graph))]
+        return _Failure(error, _with_buffers(graph, buffers))
+    if witness is not None:
+        witness.after(plan, given)
+    return _results(plan, shapes, memory, roots, kept)
+
+
+def _gone() -> None:
+    """As a reference to a node that is no more."""
+
+
+def _is_unshared(given: list[Any], k: int) -> bool:
+    """Does nothing but this list hold memory `k`, as an array that shares it would?"""
+    return sys.getrefcount(given[k]) == _of_a_list()
+
+
+@functools.cache
+def _of_a_list() -> int:
+    held = [object()]
+    return sys.getrefcount(held[0])
+
+
+def _results(
+    plan: Plan, shapes: list[Shape], memory: list[Any], roots: list[Any], kept: list[Any]
+) -> list[UOp]:
+    """The node of each result: a buffer, made or an input, in the shape of the root."""
+    buffers: dict[int, UOp] = {}
+    found: list[UOp] = []
+    for slot, shape, handle, root in zip(plan.results, shapes, memory, roots):
+        buffer = buffers.get(slot) or (kept[slot]() if slot < plan.inputs else None)
+        if buffer is None:
+            made = slot >= plan.inputs
+            info = plan.made[slot - plan.inputs] if made else plan.reused[slot]
+            buffer = new_buffer(info.dtype, info.size, info.device, handle)
+        buffers[slot] = buffer
+        flat = shape == (buffer.arg,)
+        result = buffer if flat else UOp(Ops.RESHAPE, buffer.dtype, (buffer,), shape)
+        node = root()
+        if node is not None and node is not result:
+            _COMPUTED[node] = result
+        found.append(result)
+    return found
+
+
+def _buffers(graph: UOp) -> list[UOp]:
+    """The numbered buffers of a graph, in order."""
+    return sorted(
+        [node for node in graph.toposort() if node.op is Ops.BUFFER], key=lambda b: b.src[0].arg
+    )
+
+
+def _again(buffer: UOp | None, numbered: UOp, memory: Any) -> UOp:
+    """A buffer that still is, or a new one for its memory."""
+    if buffer is not None:
+        return buffer
+    return new_buffer(numbered.dtype, numbered.arg, numbered.src[1].arg, memory)
+
+
+def _with_buffers(graph: UOp, buffers: list[UOp]) -> list[UOp]:
+    """The roots of a numbered graph, over real buffers."""
+    return list(graph.substitute(dict(zip(_buffers(graph), buffers))).src)
 
 
 def _numbered(roots: list[UOp], device: str) -> tuple[UOp, list[UOp]]:
     """The graph with its buffers numbered 0, 1, ... in order: equal graphs become one object."""
     done: dict[UOp, UOp] = {}
     inputs: list[UOp] = []
+    if _SHOWN:
+        roots = _without_kernels(roots)
     for node in toposort(roots, lambda n: n not in _COMPUTED):
         known = _COMPUTED.get(node)
         if known is not None:
@@ -172,6 +450,23 @@ def _numbered(roots: list[UOp], device: str) -> tuple[UOp, list[UOp]]:
         elif node not in done:
             done[node] = _renumber(node, done, inputs)
     return UOp(Ops.SINK, dtypes.void, tuple([done[root] for root in roots]), device), inputs
+
+
+def _without_kernels(roots: list[UOp]) -> list[UOp]:
+    """The graphs with the values that kernels were shown for in their place."""
+    nodes = toposort(roots, lambda n: n not in _COMPUTED and n not in _SHOWN)
+    if not any(node in _SHOWN for node in nodes):
+        return roots
+    done: dict[UOp, UOp] = {}
+    for node in nodes:
+        stands_for = _SHOWN.get(node)
+        if stands_for is not None:
+            done[node] = computed(stands_for)
+        elif all(source in done for source in node.src):
+            done[node] = node.with_src(tuple([done[source] for source in node.src]))
+        else:
+            done[node] = node
+    return [done[root] for root in roots]
 
 
 def _renumber(node: UOp, done: dict[UOp, UOp], inputs: list[UOp]) -> UOp:
@@ -186,83 +481,9 @@ def _renumber(node: UOp, done: dict[UOp, UOp], inputs: list[UOp]) -> UOp:
     return node.with_src(tuple([done[s] for s in node.src]))
 
 
-def _execute(plan: Plan, inputs: list[UOp]) -> list[UOp]:
-    """Run the steps; the buffer of each root. Buffers between are dropped after their last use."""
-    first = plan.inputs
-    if _MACHINE.compile_only:
-        return [
-            inputs[slot] if slot < first else _kept(plan.made[slot - first], None)
-            for slot in plan.results
-        ]
-    devices = [buffer.src[1].arg for buffer in inputs] + [made.device for made in plan.made]
-    memory: list[Any] = [_MEMORY[buffer] for buffer in inputs] + [None] * len(plan.made)
-    for slot, made in enumerate(plan.made, first):
-        if made.size == 0:  # no kernel writes it, but one may loop over its no elements
-            memory[slot] = _allocate(made)
-    keep = {slot for slot in plan.results if slot >= first}
-    level = settings.debug_level()
-    start = time.perf_counter()
-    for step in plan.steps:
-        out = step.slots[0]
-        made = plan.made[out - first]
-        memory[out] = _allocate(made)
-        if level >= 1:
-            _timed(step, memory, devices, made, level)
-        else:
-            _step(step, memory, devices, made)
-        for slot in step.free_after:
-            memory[slot] = None
-    if level >= 1:
-        kernels = sum(step.kernel is not None for step in plan.steps)
-        _say(f"{kernels} kernels, {(time.perf_counter() - start) * 1e3:.1f} ms")
-    results = {slot: _kept(plan.made[slot - first], memory[slot]) for slot in keep}
-    return [results[slot] if slot in results else inputs[slot] for slot in plan.results]
+def _bytes_held() -> int:
+    return sum([b.arg * b.dtype.itemsize for b in list(_MEMORY) if b.src[1].arg != HOST])
 
 
-def _allocate(made: BufferInfo) -> Any:
-    if made.device == HOST:
-        return None
-    return Device[made.device].alloc(max(made.size, 1) * made.dtype.itemsize)
-
-
-def _kept(made: BufferInfo, memory: Any) -> UOp:
-    return new_buffer(made.dtype, made.size, made.device, memory)
-
-
-def _step(step: Step, memory: list[Any], devices: list[str], made: BufferInfo) -> None:
-    if step.kernel is None:
-        _copy(step.slots, memory, devices, made)
-        GlobalCounters.copy_count += 1
-        return
-    step.kernel.launch([memory[slot] for slot in step.slots])
-    GlobalCounters.kernel_count += 1
-    GlobalCounters.global_ops += step.kernel.source.cost_flops
-
-
-def _timed(step: Step, memory: list[Any], devices: list[str], made: BufferInfo, level: int) -> None:
-    start = time.perf_counter()
-    _step(step, memory, devices, made)
-    if made.device != HOST:
-        Device[made.device].synchronize()
-    seconds = time.perf_counter() - start
-    GlobalCounters.time_sum_s += seconds
-    if level >= 2:
-        name = "copy" if step.kernel is None else step.kernel.name
-        _say(f"*** {made.device:<10} {name:<40} {made.size:>10} {seconds * 1e3:9.3f} ms")
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr)
-
-
-def _copy(slots: tuple[int, ...], memory: list[Any], devices: list[str], made: BufferInfo) -> None:
-    """The bytes of slot 1 into slot 0, through the host."""
-    target, source = slots
-    data: Any = memory[source]
-    if devices[source] != HOST:
-        data = bytearray(made.size * made.dtype.itemsize)
-        Device[devices[source]].copyout(memoryview(data), memory[source])
-    if made.device == HOST:
-        memory[target] = bytes(data)
-    else:
-        Device[made.device].copyin(memory[target], memoryview(data).cast("B"))
+GlobalCounters.measure_memory = _bytes_held
+PENDING = UOp(Ops.CONST, dtypes.void, (), 0)  # the node of a Tensor that is just being computed

@@ -21,6 +21,7 @@ from proofgrad.core.tensor.base import TensorBase, owns_value
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import broadcast_node
 from proofgrad.core.tensor.operands import Flag, Real, Whole, constant_node
+from proofgrad.core.tensor.scheduling import ScheduleItem, kernelize, schedule_items
 from proofgrad.core.tensor.storage import nest, unpack
 from proofgrad.core.tensor.view import ViewInfo, view_info
 
@@ -39,14 +40,24 @@ class Tensor(Assignment):
     def realize(self, *others: Tensor) -> Self:
         """Compute this Tensor (and the others, in one go) into buffers now."""
         by_device: dict[str, list[Tensor]] = {}
-        wanted: list[Tensor] = [self, *others]
-        for tensor in wanted:
+        for tensor in dict.fromkeys((self, *others)):
             by_device.setdefault(tensor.device, []).append(tensor)
         for device, tensors in by_device.items():
-            results = machine.realize([tensor._uop for tensor in tensors], device)
-            for tensor, result in zip(tensors, results, strict=True):
-                if not tensor._leads_to_a_parameter():
-                    tensor._uop = result
+            _realize_together(tensors, device)
+        return self
+
+    def schedule(self, *others: Tensor) -> list[ScheduleItem]:
+        """The kernels and copies that `realize` would run now, in order. Runs nothing.
+
+        Example:
+            [item.ast for item in (Tensor([1, 2]) + 1).schedule()]
+        """
+        return schedule_items([t._uop for t in (self, *others)], self.device)
+
+    def kernelize(self, *others: Tensor) -> Self:
+        """Decide on the kernels now and show them as `uop`: ASSIGN(BUFFER, CALL). Runs nothing."""
+        for tensor in (self, *others):
+            kernelize(tensor._uop, tensor.device)
         return self
 
     def _leads_to_a_parameter(self) -> Flag:
@@ -227,6 +238,7 @@ class Tensor(Assignment):
                 " depends on no float data"
             )
         for leaf, part in zip(leaves, self._gradients(order, leaves, gradient), strict=True):
+            machine.before_accumulate(leaf)
             leaf.grad = part if leaf.grad is None else leaf.grad + part
         return self
 
@@ -268,6 +280,26 @@ def _mode(owner: type[TensorBase], name: str, value: bool) -> Iterator[None]:
         yield
     finally:
         setattr(owner, name, before)
+
+
+def _realize_together(tensors: list[Tensor], device: str) -> None:
+    """Tensors of one device, computed; they let go of their graphs, whose memory may be reused."""
+    free = [tensor for tensor in tensors if not tensor._leads_to_a_parameter()]
+    places = {tensor: k for k, tensor in enumerate(tensors)}
+
+    def release() -> None:
+        for tensor in free:
+            tensor._uop = machine.PENDING
+
+    roots = [tensor._uop for tensor in tensors]
+    try:
+        results = machine.realize(roots, device, release)
+    except BaseException:
+        for tensor in free:
+            tensor._uop = roots[places[tensor]]
+        raise
+    for tensor in free:
+        tensor._uop = results[places[tensor]]
 
 
 _FORMATS = {

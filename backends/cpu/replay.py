@@ -1,0 +1,97 @@
+"""Many launches in one native call: what a recorded function costs is then its kernels.
+
+Owns: the table of launches and of buffer addresses, the loop over them. Does not own: kernels,
+threads (threads.py), memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from proofgrad.backends.cpu.backend import CpuBackend
+
+_WORDS = 4  # of a record: kernel, table, size, chunk; a chunk of 0: run by the caller alone
+
+_REPLAY_IR = """
+define void @replay(ptr %record, i64 %count, ptr %words, ptr %share) nounwind {
+entry:
+  br label %look
+look:
+  %k = phi i64 [ 0, %entry ], [ %next, %done ]
+  %inside = icmp slt i64 %k, %count
+  br i1 %inside, label %body, label %exit
+body:
+  %at = getelementptr [4 x i64], ptr %record, i64 %k
+  %table_at = getelementptr i64, ptr %at, i64 1
+  %size_at = getelementptr i64, ptr %at, i64 2
+  %chunk_at = getelementptr i64, ptr %at, i64 3
+  %kernel = load ptr, ptr %at, align 8
+  %table = load ptr, ptr %table_at, align 8
+  %size = load i64, ptr %size_at, align 8
+  %chunk = load i64, ptr %chunk_at, align 8
+  %alone = icmp eq i64 %chunk, 0
+  br i1 %alone, label %call, label %shared
+call:
+  call void %kernel(ptr %table, i64 0, i64 %size)
+  br label %done
+shared:
+  call void %share(ptr %words, ptr %kernel, ptr %table, i64 %size, i64 %chunk)
+  br label %done
+done:
+  %next = add i64 %k, 1
+  br label %look
+exit:
+  ret void
+}
+"""
+
+
+class Replay:
+    """Launches in order, over buffers whose addresses `point` changes."""
+
+    def __init__(
+        self,
+        backend: CpuBackend,
+        kernels: Sequence[tuple[int, int, bool]],
+        slots: Sequence[Sequence[int]],
+        memory: Sequence[Any],
+    ) -> None:
+        """`kernels`: address, size of the THREAD range, whether it is shared out, of each."""
+        self._threads = backend.threads
+        self._shares = any(shares for _, _, shares in kernels)
+        flat = [slot for own in slots for slot in own]
+        self._addresses = (ctypes.c_void_p * max(1, len(flat)))()
+        self._places: dict[int, list[int]] = {}
+        for place, slot in enumerate(flat):
+            self._places.setdefault(slot, []).append(place)
+        self._records = (ctypes.c_int64 * max(1, _WORDS * len(kernels)))()
+        start, done = ctypes.addressof(self._addresses), 0
+        for k, ((address, size, shares), own) in enumerate(zip(kernels, slots)):
+            chunk = self._threads.chunk(size) if shares else 0
+            self._records[_WORDS * k : _WORDS * (k + 1)] = [address, start + 8 * done, size, chunk]
+            done += len(own)
+        for slot, block in enumerate(memory):
+            if block is not None and slot in self._places and hasattr(block, "address"):
+                self.point(slot, block)
+        (address,) = backend.host.link(backend.object_code(_REPLAY_IR), "replay")
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        kind = ctypes.CFUNCTYPE(None, pointer, number, pointer, pointer)
+        self._call = kind(address)
+        self._count = len(kernels)
+
+    def point(self, slot: int, block: Any) -> None:
+        """The buffer of a slot is another one."""
+        for place in self._places.get(slot, ()):
+            self._addresses[place] = block.address
+
+    def run(self) -> None:
+        """All launches, in order."""
+        if not self._shares:
+            self._call(self._records, self._count, None, None)
+            return
+        share = self._threads.share_address
+        with self._threads.ready() as words:
+            self._call(self._records, self._count, words, share)

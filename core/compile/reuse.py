@@ -1,0 +1,141 @@
+"""KernelGraph: results that may be written over inputs that nobody needs any more.
+
+Owns: which result takes the memory of which input, and the order of calls that this asks for. Does
+not own: whether an input is needed after the run, which only its holder knows (realize.py).
+
+A call may write over a buffer that it reads only if it reads each element just to compute the one
+in the same place. Then it gets one parameter for both. All other readers have to run before it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.uop import UOp
+
+
+def write_in_place(graph: UOp, unneeded: frozenset[int]) -> UOp:
+    """Results of a KernelGraph over inputs whose numbers are `unneeded`, where that is possible."""
+    plan = _Reuse(graph)
+    for buffer in dict.fromkeys(graph.arg):
+        writer = plan.writer_of.get(buffer)
+        if writer is not None:
+            plan.give_memory(writer, unneeded)
+    return plan.result()
+
+
+class _Reuse:
+    """One run: calls by number, and who has to run before whom."""
+
+    def __init__(self, graph: UOp) -> None:
+        self.graph = graph
+        self.calls = list(graph.src)
+        self.writer_of = {call.src[1]: k for k, call in enumerate(self.calls)}
+        self.before: list[set[int]] = [
+            {self.writer_of[b] for b in call.src[2:] if b in self.writer_of} for call in self.calls
+        ]
+        self.readers: dict[UOp, list[int]] = {}
+        for k, call in enumerate(self.calls):
+            for buffer in call.src[2:]:
+                self.readers.setdefault(buffer, []).append(k)
+        self.given: dict[UOp, UOp] = {}  # the buffer of a result, the input that it is written over
+
+    def give_memory(self, writer: int, unneeded: frozenset[int]) -> None:
+        """Let the result of a call take the place of an input, if one fits."""
+        call = self.calls[writer]
+        target = call.src[1]
+        for number, buffer in enumerate(call.src[2:], 1):
+            if not self._fits(target, buffer, unneeded) or not _reads_in_place(call, number):
+                continue
+            others = {k for k in self.readers[buffer] if k != writer}
+            if others.isdisjoint(self._after(writer)):
+                self.before[writer] |= others
+                self.calls[writer] = _with_one_parameter(call, number)
+                self.given[target] = buffer
+                return
+
+    def _fits(self, target: UOp, buffer: UOp, unneeded: frozenset[int]) -> bool:
+        return (
+            buffer.src[0].arg in unneeded
+            and buffer not in self.given.values()
+            and buffer not in self.graph.arg
+            and (buffer.dtype, buffer.arg, buffer.src[1])
+            == (target.dtype, target.arg, target.src[1])
+        )
+
+    def _after(self, first: int) -> set[int]:
+        """All calls that have to run after `first`."""
+        users: list[list[int]] = [[] for _ in self.calls]
+        for k, before in enumerate(self.before):
+            for earlier in before:
+                users[earlier].append(k)
+        found: set[int] = set()
+        stack = [first]
+        while stack:
+            for user in users[stack.pop()]:
+                if user not in found:
+                    found.add(user)
+                    stack.append(user)
+        return found
+
+    def result(self) -> UOp:
+        if not self.given:
+            return self.graph
+        buffers = {b: self.given.get(b, b) for call in self.calls for b in call.src[1:]}
+        calls = [
+            call.replace(src=(call.src[0], *[buffers[b] for b in call.src[1:]]))
+            for call in [self.calls[k] for k in _in_order(self.before)]
+        ]
+        results = tuple([buffers.get(b, b) for b in self.graph.arg])
+        return self.graph.replace(src=tuple(calls), arg=results)
+
+
+def _in_order(before: list[set[int]]) -> Iterable[int]:
+    """The calls, each after those before it, else as they were."""
+    waiting = [len(earlier) for earlier in before]
+    users: list[list[int]] = [[] for _ in before]
+    for k, earlier in enumerate(before):
+        for other in earlier:
+            users[other].append(k)
+    ready = [k for k, count in enumerate(waiting) if not count]
+    while ready:
+        k = heapq.heappop(ready)
+        yield k
+        for user in users[k]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, user)
+
+
+def _reads_in_place(call: UOp, number: int) -> bool:
+    """Does the body read parameter `number` only at the place that it writes?
+
+    So it is if nothing but elementwise operations stand between the two: all have one shape.
+    """
+    (value,) = call.src[0].src
+    if value.op is Ops.COPY:
+        return False
+    reading: set[UOp] = set()
+    for node in value.toposort():
+        if node.op is Ops.PARAM and node.arg[0] == number:
+            reading.add(node)
+        elif not reading.isdisjoint(node.src):
+            whole = node.op is Ops.RESHAPE and node.src[0].op is Ops.PARAM
+            if not whole and node.op not in ELEMENTWISE:
+                return False
+            reading.add(node)
+    return True
+
+
+def _with_one_parameter(call: UOp, number: int) -> UOp:
+    """The call with parameter `number`, which it reads, being the one that it writes."""
+    body = call.src[0]
+    changes: dict[UOp, UOp] = {}
+    for node in body.toposort():
+        if node.op is Ops.PARAM and node.arg[0] >= number:
+            slot = 0 if node.arg[0] == number else node.arg[0] - 1
+            changes[node] = node.replace(arg=(slot, node.arg[1]))
+    buffers = call.src[1 : 1 + number] + call.src[2 + number :]
+    return call.replace(src=(body.substitute(changes), *buffers))

@@ -1,0 +1,99 @@
+"""Running plans: memory for what they make, launches, copies, and what DEBUG tells of them.
+
+Owns: the loop over the steps of a plan. Does not own: planning (core/compile), which buffers there
+are and what Tensors they belong to (realize.py), replaying without looking again (jit.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from proofgrad.core import settings
+from proofgrad.core.tensor.counters import GlobalCounters
+from proofgrad.core.tensor.device import HOST, Device
+from proofgrad.core.tensor.report import kernel_line, run_line, say
+
+if TYPE_CHECKING:
+    from proofgrad.core.compile.compiler import BufferInfo, Plan, Step
+
+
+def execute(plan: Plan, given: Sequence[Any], devices: Sequence[str]) -> list[Any]:
+    """Run the steps; the memory of each result. Memory between is dropped after its last use.
+
+    `given` is the memory of the inputs and `devices` where each is.
+    """
+    memory = [*given[: plan.inputs], *[None] * len(plan.made)]
+    where = [*devices[: plan.inputs], *[made.device for made in plan.made]]
+    for slot, made in enumerate(plan.made, plan.inputs):
+        if made.size == 0:  # no kernel writes it, but one may loop over its no elements
+            memory[slot] = allocate(made)
+    level = settings.debug_level()
+    start = time.perf_counter()
+    for step in plan.steps:
+        out = step.slots[0]
+        if memory[out] is None:
+            memory[out] = allocate(plan.made[out - plan.inputs])
+        if level >= 2:
+            _timed(step, memory, where)
+        else:
+            run_step(step, memory, where)
+        for slot in step.free_after:
+            memory[slot] = None
+    if level >= 1 and plan.steps:
+        synchronize({where[step.slots[0]] for step in plan.steps})
+        seconds = time.perf_counter() - start
+        if level == 1:
+            GlobalCounters.time_sum_s += seconds
+        say(run_line(plan, seconds))
+    return [memory[slot] for slot in plan.results]
+
+
+def allocate(made: BufferInfo) -> Any:
+    """Fresh memory for a buffer of a plan; the host's is made by who fills it."""
+    if made.device == HOST:
+        return None
+    return Device[made.device].alloc(max(made.size, 1) * made.dtype.itemsize)
+
+
+def run_step(step: Step, memory: list[Any], where: Sequence[str]) -> None:
+    """One kernel, or one copy between devices."""
+    if step.kernel is None:
+        copy(step, memory, where)
+        GlobalCounters.copy_count += 1
+        return
+    step.kernel.launch([memory[slot] for slot in step.slots])
+    GlobalCounters.kernel_count += 1
+    GlobalCounters.global_ops += step.kernel.source.cost_flops
+    GlobalCounters.global_mem += step.nbytes
+
+
+def synchronize(devices: set[str]) -> None:
+    """Wait for everything that was launched on these devices."""
+    for device in devices:
+        if device != HOST:
+            Device[device].synchronize()
+
+
+def _timed(step: Step, memory: list[Any], where: Sequence[str]) -> None:
+    start = time.perf_counter()
+    run_step(step, memory, where)
+    device = where[step.slots[0]]
+    synchronize({device})
+    seconds = time.perf_counter() - start
+    GlobalCounters.time_sum_s += seconds
+    say(kernel_line(step, device, seconds))
+
+
+def copy(step: Step, memory: list[Any], where: Sequence[str]) -> None:
+    """The bytes of slot 1 into slot 0, through the host."""
+    target, source = step.slots
+    data: Any = memory[source]
+    if where[source] != HOST:
+        data = bytearray(step.nbytes)
+        Device[where[source]].copyout(memoryview(data), memory[source])
+    if where[target] == HOST:
+        memory[target] = bytes(data)
+    else:
+        Device[where[target]].copyin(memory[target], memoryview(data).cast("B"))

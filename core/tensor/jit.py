@@ -1,0 +1,324 @@
+"""TinyJit: a function of Tensors recorded once and replayed after, without its Python.
+
+Owns: the three lives of a jitted function (run, record, replay), what its arguments and results are
+made of, the checks that a replay means the same as the function. Does not own: the recorded program
+(replay.py), who holds which Tensor (holders.py).
+
+The first call runs as ever. The second runs too, but nothing is computed before it returns: then
+everything that it gives, writes or leaves in `.grad` is one graph, whose plan is kept. Later calls
+give the plan the memory of their arguments. What the function reads beside its arguments is looked
+up again at each replay; so a Tensor that was written to in between is not forgotten.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary, ref
+
+from proofgrad.core import settings
+from proofgrad.core.ir.shapes import show
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.errors import JitError
+from proofgrad.core.tensor.holders import Holders
+from proofgrad.core.tensor.replay import Replay, Target
+from proofgrad.core.tensor.tensor import Tensor
+
+Result = TypeVar("Result")
+_PLAIN = (type(None), bool, int, float, str, bytes)
+
+
+class TinyJit(Generic[Result]):
+    """A decorator: the function is recorded on its second call and replayed from the third.
+
+    Arguments and results are Tensors and plain values, alone or in lists, tuples and dicts. Shapes,
+    types and devices of Tensors and all plain values must stay as they were. Each call gives fresh
+    results: those of the call before keep their values. Tensors that the function writes to with
+    assign, `+=` or `x[...] = v` are written to by replays; random numbers go on.
+    Raises: JitError for what cannot be replayed, and for arguments that are not alike.
+
+    Example:
+        @TinyJit
+        def step(x):
+            return (x * 2).sum()
+    """
+
+    def __init__(self, fxn: Callable[..., Result]) -> None:
+        functools.update_wrapper(self, fxn)
+        self.fxn = fxn
+        self._of_instance: WeakKeyDictionary[Any, TinyJit[Result]] = WeakKeyDictionary()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was recorded; the next two calls run and record again."""
+        self.cnt = 0
+        self.captured: Replay | None = None
+        self._signature: list[Leaf] = []
+        self._result: Any = None
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Methods: each object has a recording of its own."""
+        if instance is None:
+            return self
+        if instance not in self._of_instance:
+            of_class = ref(instance)
+            method = functools.wraps(self.fxn)(lambda *a, **k: self.fxn(of_class(), *a, **k))
+            self._of_instance[instance] = TinyJit(method)
+        return self._of_instance[instance]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles hold the function; it is recorded again."""
+        return (TinyJit, (self.fxn,))
+
+    @property
+    def kernel_count(self) -> int:
+        """Kernels of a replay; 0 before there is a recording."""
+        return 0 if self.captured is None else self.captured.kernel_count
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Result:
+        if settings.number("JIT", 1) == 0 or machine.recorder() is not None:
+            return self.fxn(*args, **kwargs)
+        leaves = [*_leaves(args), *_leaves(kwargs)]
+        if self.captured is not None:
+            return self._replay(leaves)
+        if self.cnt == 0:
+            result = self._run(args, kwargs)
+        else:
+            result = self._record(args, kwargs, leaves)
+        self.cnt += 1
+        return result
+
+    def _run(self, args: Any, kwargs: Any) -> Result:
+        """The plain function; what it gives and writes is computed, so that it can be recorded."""
+        with machine.watch_writes() as written:
+            result = self.fxn(*args, **kwargs)
+        tensors = [leaf.value for leaf in _leaves(result) if isinstance(leaf.value, Tensor)]
+        Tensor.realize(*tensors, *written) if tensors or written else None
+        return result
+
+    def _record(self, args: Any, kwargs: Any, leaves: list[Leaf]) -> Result:
+        recording = _Recording(self.__name__, leaves)
+        result = recording.run(self.fxn, args, kwargs)
+        self.captured = recording.finish(result)
+        if self.captured is not None:
+            self._signature = [leaf.described() for leaf in leaves]
+            self._result = _template(result, recording)
+        return result
+
+    def _replay(self, leaves: list[Leaf]) -> Result:
+        assert self.captured is not None
+        if len(leaves) != len(self._signature):
+            raise JitError(self._other(f"{len(self._signature)} arguments", f"{len(leaves)}"))
+        for leaf, recorded in zip(leaves, self._signature):
+            if not leaf.is_like(recorded):
+                raise JitError(self._other(recorded.text(), leaf.text()))
+        arguments = [leaf.value for leaf in leaves if isinstance(leaf.value, Tensor)]
+        results = self.captured.run(arguments)
+        return _filled(self._result, results, arguments)  # type: ignore[no-any-return]
+
+    def _other(self, expected: str, got: str) -> str:
+        return (
+            f"{self.__name__} was recorded with {expected}, and now gets {got}; make a TinyJit for"
+            f" each kind of arguments, or call reset() to record again"
+        )
+
+
+# -- arguments and results --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A Tensor or plain value in the arguments or results, and the way to it."""
+
+    path: str
+    value: Any
+
+    def described(self) -> Leaf:
+        """This leaf with a description in place of a Tensor, so that it holds no memory."""
+        return Leaf(self.path, _Kind.of(self.value)) if isinstance(self.value, Tensor) else self
+
+    def is_like(self, recorded: Leaf) -> bool:
+        if self.path != recorded.path:
+            return False
+        known, value = recorded.value, self.value
+        if isinstance(known, _Kind):
+            return isinstance(value, Tensor) and known.fits(value)
+        return value is known or (type(value) is type(known) and bool(value == known))
+
+    def text(self) -> str:
+        kind = _Kind.of(self.value) if isinstance(self.value, Tensor) else self.value
+        return f"argument {self.path}: {kind!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    shape: Any
+    dtype: Any
+    device: str
+
+    @staticmethod
+    def of(tensor: Tensor) -> _Kind:
+        return _Kind(tensor.shape, tensor.dtype, tensor.device)
+
+    def fits(self, tensor: Tensor) -> bool:
+        node = tensor._uop
+        return (
+            node.shape == self.shape and node.dtype is self.dtype and tensor.device == self.device
+        )
+
+    def __repr__(self) -> str:
+        return f"a Tensor of shape {show(self.shape)}, {self.dtype!r}, on {self.device}"
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[Leaf]:
+    """All parts of nested tuples, lists and dicts that are none of those."""
+    if isinstance(value, (tuple, list)):
+        for k, part in enumerate(value):
+            yield from _leaves(part, f"{path}[{k}]" if path else f"{k}")
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _leaves(part, f"{path}[{key!r}]" if path else f"{key}")
+    else:
+        yield Leaf(path, value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hole:
+    """Where a result is put into the nested structure: its number, or an argument's."""
+
+    number: int
+    is_argument: bool = False
+
+
+def _template(value: Any, recording: _Recording) -> Any:
+    """The structure of a result with holes for Tensors."""
+    if isinstance(value, (tuple, list)):
+        parts = [_template(part, recording) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, dict):
+        return {key: _template(part, recording) for key, part in value.items()}
+    return recording.hole(value) if isinstance(value, Tensor) else value
+
+
+def _filled(template: Any, results: list[Any], arguments: list[Any]) -> Any:
+    if isinstance(template, _Hole):
+        return (arguments if template.is_argument else results)[template.number]
+    if isinstance(template, (tuple, list)):
+        parts = [_filled(part, results, arguments) for part in template]
+        return type(template)(*parts) if hasattr(template, "_fields") else type(template)(parts)
+    if isinstance(template, dict):
+        return {key: _filled(part, results, arguments) for key, part in template.items()}
+    return template
+
+
+# -- recording --------------------------------------------------------------------------------------
+
+
+class _Recording:
+    """One call of the function with everything that it wants computed put off to the end."""
+
+    def __init__(self, name: str, leaves: list[Leaf]) -> None:
+        self.name = name
+        self.leaves = [leaf for leaf in leaves if isinstance(leaf.value, Tensor)]
+        self.arguments: list[Tensor] = [leaf.value for leaf in self.leaves]
+        self.places: list[UOp] = []
+        self.random: dict[UOp, Callable[[], bytes]] = {}
+        self.holders: Holders
+        self.numbers: dict[int, int] = {}
+
+    # what realize.py tells a recorder
+
+    def defer(self, roots: list[UOp]) -> list[UOp]:
+        return list(roots)
+
+    def before_write(self, tensor: Any) -> None:
+        self.holders.note_write(tensor)
+
+    def before_accumulate(self, leaf: Any) -> None:
+        self.holders.note_accumulate(leaf)
+
+    def refuse_read(self) -> None:
+        raise JitError(
+            f"{self.name} reads a value while it is recorded; a replay would use that value for"
+            f" ever. Return the Tensor and read it outside, or choose with where"
+        )
+
+    def note_random(self, key: UOp, fresh: Callable[[], bytes]) -> None:
+        self.random[key] = fresh
+
+    # the call
+
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        self._stand_in()
+        self.holders = Holders(self.arguments)
+        with machine.recording(self):
+            try:
+                return function(*args, **kwargs)
+            except BaseException:
+                self._give_back()
+                raise
+
+    def _stand_in(self) -> None:
+        """Each argument becomes a buffer of its own, unlike all that the function can know."""
+        first: dict[int, str] = {}
+        for leaf in self.leaves:
+            if id(leaf.value) in first:
+                raise JitError(
+                    f"{self.name} gets the same Tensor as argument {first[id(leaf.value)]} and"
+                    f" {leaf.path}; give it once, or a clone"
+                )
+            first[id(leaf.value)] = leaf.path
+        self.before = [machine.flat_buffer(t._uop, t.device) for t in self.arguments]
+        self.places = [machine.twin(node) for node in self.before]
+        self._own = [tensor._uop for tensor in self.arguments]
+        for tensor, place in zip(self.arguments, self.places):
+            tensor._uop = place
+
+    def _give_back(self) -> None:
+        for tensor, place, own in zip(self.arguments, self.places, self._own):
+            if tensor._uop is place:
+                tensor._uop = own
+
+    def finish(self, result: Any) -> Replay | None:
+        """Compute what was put off. None if there is something to settle before it can be kept."""
+        targets = self._targets(result)
+        try:
+            return Replay.record(self, targets)
+        finally:
+            self._give_back()
+
+    def _targets(self, result: Any) -> list[Target]:
+        """Every Tensor that a replay has to compute, each once, and what becomes of it."""
+        targets: dict[int, Target] = {}
+        existing = self.holders
+        for leaf in _leaves(result):
+            value = leaf.value
+            if isinstance(value, Tensor):
+                if not existing.knows(value):
+                    self.numbers[id(value)] = len(targets)
+                    targets.setdefault(id(value), Target(value, is_result=True))
+            elif not isinstance(value, _PLAIN):
+                raise JitError(
+                    f"{self.name} gives a {type(value).__name__} at {leaf.path or 'the top'}; a jitted"
+                    f" function gives Tensors and plain values, alone or in lists, tuples and dicts"
+                )
+        for tensor, source in existing.written():
+            targets[id(tensor)] = Target(tensor, source=source)
+        for tensor, grad in existing.new_gradients():
+            known = targets.get(id(grad))
+            owner = existing.source_of(tensor)
+            targets[id(grad)] = Target(grad, is_result=known is not None, gradient_of=owner)
+        self.numbers = {key: k for k, key in enumerate(targets)}
+        self.results = [k for k, target in enumerate(targets.values()) if target.is_result]
+        return list(targets.values())
+
+    def hole(self, value: Tensor) -> Any:
+        for k, argument in enumerate(self.arguments):
+            if argument is value:
+                return _Hole(k, is_argument=True)
+        if id(value) in self.numbers and self.numbers[id(value)] in self.results:
+            return _Hole(self.numbers[id(value)])
+        return value  # a Tensor that was there before: it is written to, or stays

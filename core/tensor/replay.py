@@ -1,0 +1,435 @@
+"""A recorded plan, run again on other memory with little Python.
+
+Owns: where each input of the plan comes from at a replay, memory for what lies between, the table of
+launches, what becomes of results. Does not own: what is recorded (jit.py).
+
+Memory between is the replay's own, shared by what does not live at the same time. Results get fresh
+memory at every replay. A Tensor that the plan writes over in place keeps its buffer, unless somebody
+else holds that buffer: then that one keeps the old memory and the plan works on a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from proofgrad.core import settings
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import Shape, show
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.counters import GlobalCounters
+from proofgrad.core.tensor.device import HOST, Device
+from proofgrad.core.tensor.errors import JitError
+from proofgrad.core.tensor.execute import execute, run_step
+from proofgrad.core.tensor.holders import Source
+from proofgrad.core.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from proofgrad.core.compile.compiler import BufferInfo, Plan, Step
+    from proofgrad.core.tensor.jit import _Recording
+
+
+@dataclass(slots=True)
+class Target:
+    """A Tensor that every replay computes: given as a result, written to, or left in `.grad`."""
+
+    tensor: Tensor
+    is_result: bool = False
+    source: Source | None = None  # of one that is written to
+    gradient_of: Source | None = None
+
+
+@dataclass(slots=True)
+class _Read:
+    """A Tensor that the function reads beside its arguments, and the input that it is."""
+
+    slot: int
+    source: Source
+    shape: Shape
+    dtype: DType
+    node: UOp | None  # as it was last seen; None of one that is written in place
+    in_place: bool = False
+
+
+@dataclass(slots=True)
+class _Made:
+    """A result: the slot of its memory, and the Tensor it becomes."""
+
+    slot: int
+    shape: Shape
+    info: BufferInfo
+    is_result: bool
+    source: Source | None
+    gradient_of: Source | None
+    read: _Read | None = None  # of one that is written in place
+
+
+@dataclass(slots=True)
+class _Inputs:
+    """What the inputs of the plan are: found before the run lets go of them."""
+
+    recording: _Recording
+    argument: dict[int, int] = field(default_factory=dict)
+    random: dict[int, Callable[[], bytes]] = field(default_factory=dict)
+    fixed: dict[int, UOp] = field(default_factory=dict)
+    reads: list[tuple[int, Source, Shape, DType, ref[UOp]]] = field(default_factory=list)
+    unsettled: list[Source] = field(default_factory=list)
+    plan: Plan | None = None
+    given: list[Any] = field(default_factory=list)
+
+    def before(self, nodes: set[UOp], inputs: list[UOp]) -> None:
+        """Sort the inputs by where a replay finds them."""
+        recording, holders = self.recording, self.recording.holders
+        places = {machine.buffer_of(place): k for k, place in enumerate(recording.places)}
+        numbers = {buffer: k for k, buffer in enumerate(inputs)}
+        found: dict[int, list[tuple[Source, UOp]]] = {}
+        for source, node in holders.readers(nodes):
+            buffer = machine.buffer_of(machine.computed(node))
+            if buffer is not None and buffer in places:
+                continue
+            if buffer is not None and buffer in numbers and buffer.src[1].arg != HOST:
+                found.setdefault(numbers[buffer], []).append((source, node))
+            elif any(part in numbers for part in node.toposort()):
+                self.unsettled.append(source)
+        for buffer, k in numbers.items():
+            if buffer in places:
+                self.argument[k] = places[buffer]
+            elif buffer in recording.random:
+                self.random[k] = recording.random[buffer]
+            elif k in found:
+                for source, node in found[k]:
+                    self.reads.append((k, source, node.shape, node.dtype, ref(node)))
+            else:
+                self.fixed[k] = buffer
+
+    def after(self, plan: Plan, given: list[Any]) -> None:
+        self.plan, self.given = plan, given
+
+
+class Replay:
+    """See the head of this file. Made by `record`."""
+
+    @staticmethod
+    def record(recording: _Recording, targets: list[Target]) -> Replay | None:
+        """Compute the targets, and keep how. None if inputs had to be computed first."""
+        tensors = [target.tensor for target in targets]
+        _check_devices(recording, tensors)
+        _check_kept(recording, tensors)
+        if not targets:
+            raise JitError(f"{recording.name} gives no Tensor and writes to none")
+        inputs = _Inputs(recording)
+        roots = [_own_memory(target) for target in targets]
+
+        def release() -> None:
+            for tensor in tensors:
+                tensor._uop = machine.PENDING
+
+        try:
+            nodes = machine.realize(roots, tensors[0].device, release, inputs)
+        except BaseException:
+            for tensor, root in zip(tensors, roots):
+                tensor._uop = root
+            raise
+        for tensor, node in zip(tensors, nodes):
+            tensor._uop = node
+        if inputs.unsettled:
+            found = [source.get(recording.arguments) for source in inputs.unsettled]
+            _compute([tensor for tensor in found if tensor is not None])
+            return None
+        return Replay(recording, targets, inputs)
+
+    def __init__(self, recording: _Recording, targets: list[Target], inputs: _Inputs) -> None:
+        plan = inputs.plan
+        assert plan is not None
+        self.name, self.plan = recording.name, plan
+        self.device = targets[0].tensor.device
+        self.backend = Device[self.device]
+        self.where = [
+            *[inputs_device(plan, k, self.device, inputs) for k in range(plan.inputs)],
+            *[made.device for made in plan.made],
+        ]
+        self.memory: list[Any] = [*inputs.given[: plan.inputs], *[None] * len(plan.made)]
+        self._fixed = list(inputs.fixed.values())  # their memory has to stay
+        self.arguments = [(k, a) for k, a in inputs.argument.items() if k < plan.inputs]
+        self.random = {k: fresh for k, fresh in inputs.random.items() if k < plan.inputs}
+        written = set(plan.reused)
+        self.reads = [
+            _Read(k, source, shape, dtype, None if k in written else node(), k in written)
+            for k, source, shape, dtype, node in inputs.reads
+            if k < plan.inputs
+        ]
+        self.accumulated = recording.holders.accumulated()
+        self.made = self._results(targets)
+        self._check_in_place()
+        steps = self._without_constant_copies(plan.steps)
+        self._share_memory(steps)
+        self.program = _Program(steps, self.memory, self.where, self.backend)
+        self.kernel_count = sum(step.kernel is not None for step in steps)
+        self._flops = sum([s.kernel.source.cost_flops for s in steps if s.kernel is not None])
+        self._nbytes = sum([s.nbytes for s in steps if s.kernel is not None])
+        for slot, _ in self.arguments:
+            self.memory[slot] = None
+        for read in self.reads:
+            self.memory[read.slot] = None
+
+    def _results(self, targets: list[Target]) -> list[_Made]:
+        reads = {read.slot: read for read in self.reads if read.in_place}
+        found: list[_Made] = []
+        for target, slot in zip(targets, self.plan.results):
+            in_plan = slot >= self.plan.inputs
+            info = self.plan.made[slot - self.plan.inputs] if in_plan else self.plan.reused[slot]
+            found.append(
+                _Made(
+                    slot, target.tensor.shape, info, target.is_result, target.source,
+                    target.gradient_of, reads.get(slot),
+                )
+            )  # fmt: skip
+        return found
+
+    def _check_in_place(self) -> None:
+        """What is written in place has to belong to a Tensor that is written to."""
+        for made in self.made:
+            if made.slot < self.plan.inputs and made.read is None:
+                raise AssertionError(f"{self.name}: result {made.slot} is written over an input")
+
+    def _without_constant_copies(self, steps: Sequence[Step]) -> list[Step]:
+        """Copies of the host's constants are made here, once."""
+        left: list[Step] = []
+        results = {made.slot for made in self.made}
+        for step in steps:
+            source = step.slots[1] if step.kernel is None else -1
+            is_constant = step.kernel is None and self.where[source] == HOST
+            if is_constant and source not in self.random and step.slots[0] not in results:
+                made = self.plan.made[step.slots[0] - self.plan.inputs]
+                self.memory[step.slots[0]] = self._allocate(made)
+                run_step(step, self.memory, self.where)
+            else:
+                left.append(step)
+        return left
+
+    def _allocate(self, made: BufferInfo) -> Any:
+        return Device[made.device].alloc(max(made.size, 1) * made.dtype.itemsize)
+
+    def _share_memory(self, steps: Sequence[Step]) -> None:
+        """Memory for what lies between, used again after its last reader."""
+        results = {made.slot for made in self.made}
+        free: list[Any] = []
+        sizes: dict[int, int] = {}
+        for step in steps:
+            out = step.slots[0]
+            if out >= self.plan.inputs and out not in results and self.memory[out] is None:
+                made = self.plan.made[out - self.plan.inputs]
+                nbytes = max(made.size, 1) * made.dtype.itemsize
+                fitting = [
+                    (sizes[id(m)], k)
+                    for k, (m, device) in enumerate(free)
+                    if device == made.device and nbytes <= sizes[id(m)] <= 2 * nbytes + 4096
+                ]
+                memory = free.pop(min(fitting)[1])[0] if fitting else self._allocate(made)
+                sizes.setdefault(id(memory), nbytes)
+                self.memory[out] = memory
+            for slot in step.free_after:
+                if slot not in results and id(self.memory[slot]) in sizes:
+                    free.append((self.memory[slot], self.where[slot]))
+        for slot, made in enumerate(self.plan.made, self.plan.inputs):
+            if made.size == 0 and slot not in results:
+                self.memory[slot] = self._allocate(made)
+
+    # -- a replay -----------------------------------------------------------------------------------
+
+    def run(self, arguments: Sequence[Tensor]) -> list[Any]:
+        """The results of the function for these arguments, None in place of what is no result."""
+        memory, program = self.memory, self.program
+        self._check_gradients(arguments)
+        taken: set[int] = set()
+        for slot, k in self.arguments:
+            buffer = machine.buffer_of(machine.flat_buffer(arguments[k]._uop, self.device))
+            handle = machine.memory_of(buffer)
+            memory[slot] = handle
+            taken.add(id(handle))
+            program.changed(slot)
+        for read in self.reads:
+            self._look_up(read, arguments, taken)
+        for made in self.made:
+            if made.read is None:
+                memory[made.slot] = self._allocate(made.info)
+                program.changed(made.slot)
+        for slot, fresh in self.random.items():
+            memory[slot] = fresh()
+        self._launch()
+        results = [self._give(made, arguments) for made in self.made]
+        for slot, _ in self.arguments:
+            memory[slot] = None
+        for made in self.made:
+            if made.read is None:
+                memory[made.slot] = None
+        return results
+
+    def _check_gradients(self, arguments: Sequence[Tensor]) -> None:
+        for source, had_one in self.accumulated:
+            tensor = source.get(arguments)
+            if tensor is not None and (tensor.grad is not None) != had_one:
+                before, now = ("a", "none") if had_one else ("no", "one")
+                raise JitError(
+                    f"{self.name} was recorded adding to a Tensor with {before} gradient, which now"
+                    f" has {now}; set .grad to None inside of the function, or always before it"
+                )
+
+    def _look_up(self, read: _Read, arguments: Sequence[Tensor], taken: set[int]) -> None:
+        """The memory of a Tensor that the function reads, as that is now."""
+        tensor = read.source.get(arguments)
+        if tensor is None:
+            if read.node is None:
+                raise JitError(f"{self.name} writes to a Tensor that is gone; call reset()")
+            self._use(read.slot, machine.memory_of(machine.buffer_of(read.node)))
+            return
+        if not read.in_place and tensor._uop is read.node:
+            if self.memory[read.slot] is None:
+                self._use(
+                    read.slot, machine.memory_of(machine.buffer_of(machine.computed(read.node)))
+                )
+            return
+        if tensor.shape != read.shape or tensor.dtype is not read.dtype:
+            raise JitError(
+                f"{self.name} was recorded reading a Tensor of shape {show(read.shape)},"
+                f" {read.dtype!r}, which now has {show(tensor.shape)}, {tensor.dtype!r}; call reset()"
+            )
+        if not read.in_place:
+            read.node = machine.flat_buffer(tensor._uop, self.device)
+            self._use(read.slot, machine.memory_of(machine.buffer_of(read.node)))
+            return
+        handle, is_alone = machine.memory_to_write(tensor, self.device)
+        if not is_alone or id(handle) in taken:
+            handle = self._copied(handle, tensor)
+            tensor._uop = machine.PENDING  # who else holds the buffer keeps it
+        taken.add(id(handle))
+        self._use(read.slot, handle)
+
+    def _use(self, slot: int, handle: Any) -> None:
+        if self.memory[slot] is not handle:
+            self.memory[slot] = handle
+            self.program.changed(slot)
+
+    def _copied(self, handle: Any, tensor: Tensor) -> Any:
+        data = bytearray(tensor.nbytes())
+        self.backend.copyout(memoryview(data), handle)
+        fresh = self.backend.alloc(max(1, len(data)))
+        self.backend.copyin(fresh, memoryview(data))
+        return fresh
+
+    def _launch(self) -> None:
+        if settings.debug_level() >= 1:
+            count = self.plan.inputs
+            found = execute(self.plan, self.memory[:count], self.where[:count])
+            for made, handle in zip(self.made, found):
+                self.memory[made.slot] = handle
+            return
+        self.program.run()
+        GlobalCounters.kernel_count += self.kernel_count
+        GlobalCounters.global_ops += self._flops
+        GlobalCounters.global_mem += self._nbytes
+
+    def _give(self, made: _Made, arguments: Sequence[Tensor]) -> Tensor | None:
+        """What becomes of one result."""
+        target = None if made.source is None else made.source.get(arguments)
+        if made.read is not None and target is not None and target._uop is not machine.PENDING:
+            return None  # written in place: its buffer is the same
+        node = machine.new_buffer(
+            made.info.dtype, made.info.size, made.info.device, self.memory[made.slot]
+        )
+        if made.shape != node.shape:
+            node = UOp(Ops.RESHAPE, node.dtype, (node,), made.shape)
+        if made.source is not None:
+            if target is not None:
+                target._uop = node
+            return None
+        result = Tensor._new(node, self.device)
+        if made.gradient_of is not None:
+            owner = made.gradient_of.get(arguments)
+            if owner is not None:
+                owner.grad = result
+        return result
+
+
+def _compute(tensors: list[Tensor]) -> None:
+    if tensors:
+        tensors[0].realize(*tensors[1:])
+
+
+def inputs_device(plan: Plan, k: int, device: str, inputs: _Inputs) -> str:
+    """Where input `k` is: constants and random keys may be on the host."""
+    buffer = inputs.fixed.get(k)
+    if buffer is not None:
+        found: str = buffer.src[1].arg
+        return found
+    return HOST if k in inputs.random else device
+
+
+def _own_memory(target: Target) -> UOp:
+    """The node of a target; a view of other memory is copied, for replays would share it."""
+    node = target.tensor._uop
+    if machine.is_view(machine.computed(node)):
+        return UOp(Ops.CONTIGUOUS, node.dtype, (node,))
+    return node
+
+
+def _check_devices(recording: _Recording, tensors: Sequence[Tensor]) -> None:
+    devices = sorted({tensor.device for tensor in [*tensors, *recording.arguments]})
+    if len(devices) > 1:
+        raise JitError(
+            f"{recording.name} has Tensors on {' and '.join(devices)}; a jitted function works on"
+            f" one device"
+        )
+
+
+def _check_kept(recording: _Recording, tensors: Sequence[Tensor]) -> None:
+    kept = recording.holders.kept([*tensors, *recording.arguments])
+    if kept:
+        listed = ", ".join([f"{show(t.shape)} {t.dtype!r}" for t in kept[:3]])
+        raise JitError(
+            f"{recording.name} makes Tensors that somebody holds after it ({listed}) and that a"
+            f" replay would not change; return them, or write them with assign to Tensors that exist"
+        )
+
+
+# -- launches ---------------------------------------------------------------------------------------
+
+
+class _Program:
+    """The steps of a replay: one native call where the backend has such, else one by one."""
+
+    def __init__(
+        self, steps: Sequence[Step], memory: list[Any], where: Sequence[str], backend: Any
+    ) -> None:
+        self.memory, self.where = memory, where
+        self.copies = [step for step in steps if step.kernel is None]
+        first = [step.kernel is None for step in steps]
+        self.steps = list(steps)
+        self._native: Any = None
+        make = getattr(backend, "sequence", None)
+        leading = first == sorted(first, reverse=True)
+        if make is not None and leading:
+            kernels = [step for step in steps if step.kernel is not None]
+            launches = [(step.kernel.ready(), step.slots) for step in kernels]  # type: ignore[union-attr]
+            self._native = make(launches, memory)
+
+    def changed(self, slot: int) -> None:
+        """Memory of a slot is another one."""
+        if self._native is not None:
+            self._native.point(slot, self.memory[slot])
+
+    def run(self) -> None:
+        if self._native is None:
+            for step in self.steps:
+                if step.kernel is None:
+                    run_step(step, self.memory, self.where)
+                else:
+                    step.kernel.launch([self.memory[slot] for slot in step.slots])
+            return
+        for step in self.copies:
+            run_step(step, self.memory, self.where)
+        self._native.run()
