@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from proofgrad.core.tensor.device import Device
     from proofgrad.core.tensor.errors import DeviceError, DtypeError, GradientError, JitError
     from proofgrad.core.tensor.jit import TinyJit
+    from proofgrad.core.tensor.profile import profile
     from proofgrad.core.tensor.tensor import Tensor
     from proofgrad.explanation import explain
     from proofgrad.gradcheck import gradcheck
@@ -45,6 +46,7 @@ __all__ = [
     "gradcheck",
     "load_rules",
     "nn",
+    "profile",
 ]
 __version__ = "0.1.0"
 
@@ -66,6 +68,7 @@ _HOME = {
     "explain": "proofgrad.explanation",
     "gradcheck": "proofgrad.gradcheck",
     "load_rules": "proofgrad.user_rules",
+    "profile": "proofgrad.core.tensor.profile",
 }
 _NEEDS_MACHINES = frozenset({"Device", "Tensor", "TinyJit", "explain", "gradcheck", "load_rules"})
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from proofgrad import Device, __version__
 from proofgrad.core import settings
 
+_ALSO = {"gradient": "cotangent", "gradients": "cotangent"}  # names that users know
 _OPTIONAL = ("sklearn", "pyopencl", "cuda", "z3", "lark", "llvmlite", "numpy", "rich")
 
 
@@ -51,6 +52,7 @@ def rules(ruleset: str | None) -> str:
             for name, size in sizes.items()
         ]
         return _table([("set", "rules, all proven", ""), *rows])
+    ruleset = _ALSO.get(ruleset, ruleset)
     if ruleset not in library_names():
         raise ValueError(f"no rule set {ruleset!r}; there are {', '.join(library_names())}")
     found = load_set(ruleset, meanings)

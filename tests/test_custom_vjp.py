@@ -10,7 +10,7 @@ from proofgrad import GradientError, Tensor, custom_vjp
 
 
 def test_custom_gradient_replaces_that_of_the_function_alone() -> None:
-    @custom_vjp(lambda gradient, x: gradient * 2)
+    @custom_vjp(backward=lambda gradient, x: gradient * 2)
     def twice_as_steep(x: Tensor) -> Tensor:
         return x
 
@@ -21,7 +21,7 @@ def test_custom_gradient_replaces_that_of_the_function_alone() -> None:
 
 
 def test_custom_gradient_of_several_inputs_and_of_none() -> None:
-    @custom_vjp(lambda gradient, a, b: (gradient * b, None))
+    @custom_vjp(backward=lambda gradient, a, b: (gradient * b, None))
     def product(a: Tensor, b: Tensor) -> Tensor:
         return a * b
 
@@ -32,7 +32,7 @@ def test_custom_gradient_of_several_inputs_and_of_none() -> None:
 
 
 def test_custom_gradient_reaches_an_input_that_the_value_does_not_read() -> None:
-    @custom_vjp(lambda gradient, x: gradient * x)
+    @custom_vjp(backward=lambda gradient, x: gradient * x)
     def constant(x: Tensor) -> Tensor:
         return Tensor([1.0])
 
@@ -42,7 +42,7 @@ def test_custom_gradient_reaches_an_input_that_the_value_does_not_read() -> None
 
 
 def test_custom_gradient_can_be_derived_again() -> None:
-    @custom_vjp(lambda gradient, x: gradient * 3 * x * x)
+    @custom_vjp(backward=lambda gradient, x: gradient * 3 * x * x)
     def cube(x: Tensor) -> Tensor:
         return (x * x * x).detach()
 
@@ -61,18 +61,18 @@ def test_custom_gradient_can_be_derived_again() -> None:
     ],
 )
 def test_custom_gradient_that_does_not_fit_is_refused(given: Any, message: str) -> None:
-    same = custom_vjp(given)(lambda x: x * 1)
+    same = custom_vjp(backward=given)(lambda x: x * 1)
     x = Tensor([1.0, 2.0])
     with pytest.raises(GradientError, match=message):
         same(x).sum().gradient(x)
 
 
 def test_custom_gradient_takes_and_gives_tensors() -> None:
-    same = custom_vjp(lambda g, x: g)(lambda x: x)
+    same = custom_vjp(backward=lambda g, x: g)(lambda x: x)
     with pytest.raises(TypeError, match="takes Tensors only, not int"):
         same(3)
     with pytest.raises(TypeError, match="must give one Tensor, not int"):
-        custom_vjp(lambda g, x: g)(lambda x: 3)(Tensor([1.0]))
+        custom_vjp(backward=lambda g, x: g)(lambda x: 3)(Tensor([1.0]))
 
 
 def test_no_grad_makes_results_that_pass_no_gradient() -> None:
@@ -100,3 +100,19 @@ def test_no_grad_and_train_decorate_functions() -> None:
     assert x.grad is not None and x.grad.tolist() == [18.0]
     with Tensor.train(), Tensor.test():
         assert not Tensor.training
+
+
+def test_backward_can_be_given_after_the_function() -> None:
+    @custom_vjp
+    def double(x: Tensor) -> Tensor:
+        return x * 2
+
+    x = Tensor([1.0])
+    with pytest.raises(GradientError, match="double has no backward yet"):
+        double(x).gradient(x)
+
+    @double.backward
+    def _(gradient: Tensor, x: Tensor) -> Tensor:
+        return gradient * 5
+
+    assert double(x).gradient(x)[0].tolist() == [5.0]

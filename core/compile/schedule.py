@@ -14,6 +14,7 @@ from proofgrad.core.compile.rows import reductions_by_row
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.origin import origin_of
 from proofgrad.core.ir.uop import UOp, toposort
 
 # Recomputing these for every copy of an expanded axis costs more than a buffer.
@@ -38,7 +39,12 @@ class CallInfo:
 
     device: str
     origin: tuple[str, ...] = ()
-    ast: UOp | None = field(default=None, repr=False)  # the body again, in a kernelized graph
+    ast: UOp | None = None  # the body again, in a graph that a user looks at (kernelize)
+
+    def __repr__(self) -> str:
+        if self.ast is None:
+            return f"CallInfo({self.device!r}, {self.origin!r})"
+        return f"<KERNEL on {self.device}: {' '.join(['SINK', *self.origin])}>"
 
 
 def cut_into_kernels(root: UOp, target: Target) -> UOp:
@@ -80,7 +86,7 @@ class _Cut:
         inputs: dict[UOp, UOp] = {}
         body = self._body(node, inputs)
         self.buffer_of[node] = buffer = self._new_buffer(node)
-        info = CallInfo(buffer.src[1].arg)
+        info = CallInfo(buffer.src[1].arg, self._origin(node))
         return UOp(Ops.CALL, dtypes.void, (UOp.sink(body), buffer, *inputs), info)
 
     def _new_buffer(self, node: UOp) -> UOp:
@@ -105,6 +111,12 @@ class _Cut:
             else:
                 done[node] = node.with_src(tuple([done[s] for s in node.src]))
         return done[target]
+
+    def _origin(self, target: UOp) -> tuple[str, ...]:
+        """The methods of Tensor that the nodes of a kernel come from, where they were traced."""
+        inside = target.toposort(lambda n: n is target or not self._is_read(n))
+        names = [origin_of(n) for n in inside if n is target or not self._is_read(n)]
+        return tuple(dict.fromkeys([name for name in names if name]))
 
     def _is_read(self, node: UOp) -> bool:
         return node.op is Ops.BUFFER or node in self.stored

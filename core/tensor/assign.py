@@ -42,6 +42,11 @@ class Assignment(Interop):
         Raises: ShapeError, DtypeError, DeviceError if `x` is not alike; ValueError for a view
         that repeats elements.
         """
+        if isinstance(x, TensorBase) and x.ndim and x.shape != self.shape:
+            raise ShapeError(
+                f"cannot assign {show(x.shape)} to a Tensor of {show(self.shape)}; expand it"
+                f" first, or write x[:] = y"
+            )
         new = self._value_like(x, self.shape)
         self._write(new if machine.is_view(new) else UOp(Ops.DETACH, new.dtype, (new,)))
         return self

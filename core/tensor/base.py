@@ -12,8 +12,10 @@ import itertools
 from typing import Any, ClassVar, NamedTuple, Self
 from weakref import WeakValueDictionary, ref
 
+from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.origin import note_origin
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.errors import DeviceError
@@ -60,6 +62,7 @@ class TensorBase:
     # Of a view: the Tensors that it shows elements of, nearest first, and how.
     _base: tuple[Link, ...] | None
     _grad_off: ClassVar[bool] = False  # within `no_grad`
+    _traced: ClassVar[bool] = False  # remember which methods make nodes: with DEBUG=2
     _leaves: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
 
     @classmethod
@@ -81,6 +84,7 @@ class TensorBase:
         return self
 
     def _become_leaf(self, requires_grad: bool | None, own: bool = True) -> None:
+        TensorBase._traced = settings.debug_level() >= 2
         self._requires_grad = requires_grad
         if requires_grad and own:
             self._uop = own_value(self._uop)
@@ -92,6 +96,8 @@ class TensorBase:
         steps = _steps_of_view(uop, self._uop) if uop.op in ALIASES or uop is self._uop else None
         if TensorBase._grad_off and uop.dtype.is_float and uop.op is not Ops.DETACH:
             uop = UOp(Ops.DETACH, uop.dtype, (uop,))
+        if TensorBase._traced:
+            note_origin(uop)
         new = type(self)._new(uop, self.device)
         if steps is not None:
             inner = [Link(_NOBODY, *step) for step in steps[:-1]]

@@ -64,38 +64,58 @@ class CustomGradient:
         return part._uop.cast(source.dtype)
 
 
-def custom_vjp(backward: Backward) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+class CustomFunction:
+    """A function of Tensors with a gradient of its own: what `custom_vjp` makes."""
+
+    def __init__(self, function: Callable[..., Any], backward: Backward | None = None) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._backward = function, backward
+
+    def backward(self, function: Backward) -> Backward:
+        """Say the gradient: `function(gradient, *inputs)` gives the cotangent of each input."""
+        self._backward = function
+        return function
+
+    def _pull(self, gradient: Any, *inputs: Any) -> Any:
+        if self._backward is None:
+            raise GradientError(
+                f"{self.__name__} has no backward yet; give one with @{self.__name__}.backward"
+            )
+        return self._backward(gradient, *inputs)
+
+    def __call__(self, *inputs: Any) -> Any:
+        for value in inputs:
+            if not isinstance(value, TensorBase):
+                raise TypeError(
+                    f"{self.__name__} has a custom gradient and takes Tensors only, not"
+                    f" {type(value).__name__}; bind other arguments with functools.partial"
+                )
+        result = self._function(*inputs)
+        if not isinstance(result, TensorBase):
+            raise TypeError(
+                f"{self.__name__} has a custom gradient and must give one Tensor, not"
+                f" {type(result).__name__}"
+            )
+        mark = CustomGradient(self._pull, self.__name__, result)
+        sources = (result._uop, *[value._uop for value in inputs])
+        return type(result)._new(UOp(Ops.DETACH, result.dtype, sources, mark), result.device)
+
+
+def custom_vjp(
+    function: Callable[..., Any] | None = None, *, backward: Backward | None = None
+) -> Any:
     """A decorator: the gradient of the function is `backward(gradient, *inputs)`.
 
     The function takes Tensors and gives one Tensor. `backward` gets the cotangent of the result and
-    the same Tensors, and gives the cotangent of each (None: no gradient). What it computes with
-    Tensors can be derived again. Raises: GradientError where the gradients do not fit the inputs.
+    the same Tensors, and gives the cotangent of each (None: no gradient); it can also be given later,
+    with `@function.backward`. What it computes with Tensors can be derived again.
+    Raises: GradientError where the gradients do not fit the inputs, or there is no backward.
 
     Example:
-        @custom_vjp(lambda gradient, x: gradient * 2)
+        @custom_vjp(backward=lambda gradient, x: gradient * 2)
         def twice_as_steep(x):
             return x
     """
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def wrapped(*inputs: Any) -> Any:
-            for value in inputs:
-                if not isinstance(value, TensorBase):
-                    raise TypeError(
-                        f"{wrapped.__name__} has a custom gradient and takes Tensors only, not"
-                        f" {type(value).__name__}; bind other arguments with functools.partial"
-                    )
-            result = function(*inputs)
-            if not isinstance(result, TensorBase):
-                raise TypeError(
-                    f"{wrapped.__name__} has a custom gradient and must give one Tensor, not"
-                    f" {type(result).__name__}"
-                )
-            mark = CustomGradient(backward, wrapped.__name__, result)
-            sources = (result._uop, *[value._uop for value in inputs])
-            return type(result)._new(UOp(Ops.DETACH, result.dtype, sources, mark), result.device)
-
-        return wrapped
-
-    return decorate
+    if function is None:
+        return functools.partial(custom_vjp, backward=backward)
+    return CustomFunction(function, backward)

@@ -7,7 +7,8 @@ are and what Tensors they belong to (realize.py), replaying without looking agai
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core import settings
@@ -17,6 +18,16 @@ from proofgrad.core.tensor.report import kernel_line, run_line, say
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.compiler import BufferInfo, Plan, Step
+
+
+@dataclass(slots=True)
+class _Listener:
+    """Who is told of every kernel: name, device, seconds, operations, bytes."""
+
+    add: Callable[[str, str, float, int, int], None] | None = None
+
+
+LISTENER = _Listener()
 
 
 def execute(plan: Plan, given: Sequence[Any], devices: Sequence[str]) -> list[Any]:
@@ -35,8 +46,8 @@ def execute(plan: Plan, given: Sequence[Any], devices: Sequence[str]) -> list[An
         out = step.slots[0]
         if memory[out] is None:
             memory[out] = allocate(plan.made[out - plan.inputs])
-        if level >= 2:
-            _timed(step, memory, where)
+        if level >= 2 or LISTENER.add is not None:
+            _timed(step, memory, where, level)
         else:
             run_step(step, memory, where)
         for slot in step.free_after:
@@ -76,14 +87,19 @@ def synchronize(devices: set[str]) -> None:
             Device[device].synchronize()
 
 
-def _timed(step: Step, memory: list[Any], where: Sequence[str]) -> None:
+def _timed(step: Step, memory: list[Any], where: Sequence[str], level: int) -> None:
     start = time.perf_counter()
     run_step(step, memory, where)
     device = where[step.slots[0]]
     synchronize({device})
     seconds = time.perf_counter() - start
     GlobalCounters.time_sum_s += seconds
-    say(kernel_line(step, device, seconds))
+    if level >= 2:
+        say(kernel_line(step, device, seconds))
+    if LISTENER.add is not None:
+        kernel = step.kernel
+        name, flops = ("copy", 0) if kernel is None else (kernel.name, kernel.source.cost_flops)
+        LISTENER.add(name, device, seconds, flops, step.nbytes)
 
 
 def copy(step: Step, memory: list[Any], where: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.counters import GlobalCounters
 from proofgrad.core.tensor.device import HOST, Device
 from proofgrad.core.tensor.errors import JitError
-from proofgrad.core.tensor.execute import execute, run_step
+from proofgrad.core.tensor.execute import LISTENER, execute, run_step
 from proofgrad.core.tensor.holders import Source
 from proofgrad.core.tensor.tensor import Tensor
 
@@ -322,7 +322,7 @@ class Replay:
         return fresh
 
     def _launch(self) -> None:
-        if settings.debug_level() >= 1:
+        if settings.debug_level() >= 1 or LISTENER.add is not None:
             count = self.plan.inputs
             found = execute(self.plan, self.memory[:count], self.where[:count])
             for made, handle in zip(self.made, found):

@@ -54,7 +54,7 @@ def run_line(plan: Plan, seconds: float) -> str:
     kernels = sum(step.kernel is not None for step in plan.steps)
     copies = len(plan.steps) - kernels
     also = f", {copies} copies" if copies else ""
-    return f"{kernels} kernels{also}, {seconds * 1e3:.1f} ms, peak {size_text(plan.peak_bytes)}"
+    return f"{kernels} kernels, {seconds * 1e3:.1f} ms{also}, peak {size_text(plan.peak_bytes)}"
 
 
 def kernel_line(step: Step, device: str, seconds: float) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self
 
+from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
@@ -284,6 +285,7 @@ def _mode(owner: type[TensorBase], name: str, value: bool) -> Iterator[None]:
 
 def _realize_together(tensors: list[Tensor], device: str) -> None:
     """Tensors of one device, computed; they let go of their graphs, whose memory may be reused."""
+    TensorBase._traced = settings.debug_level() >= 2
     free = [tensor for tensor in tensors if not tensor._leads_to_a_parameter()]
     places = {tensor: k for k, tensor in enumerate(tensors)}
 

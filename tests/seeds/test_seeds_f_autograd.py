@@ -175,7 +175,6 @@ def test_F10_gradients_are_checked_by_differences() -> None:
     assert gradcheck(lambda t: t * ((t * t).mean() + 1e-6).rsqrt(), x) is True
 
 
-@later("in work")
 def test_F11_operation_of_ones_own_with_a_backward_function() -> None:
     """an operation with a backward function of one's own"""
     from proofgrad import custom_vjp
@@ -195,7 +194,6 @@ def test_F11_operation_of_ones_own_with_a_backward_function() -> None:
     assert x.grad is not None and x.grad.tolist() == [2.0, 2.0]
 
 
-@later("in work")
 def test_F12_rules_of_gradients_can_be_read() -> None:
     """read the backward functions of Mul, Add, Sum"""
     text = commands.rules("gradient")

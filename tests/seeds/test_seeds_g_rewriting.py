@@ -174,7 +174,6 @@ def test_G13_pipeline_can_be_printed() -> None:
     assert order == sorted(order)
 
 
-@later("in work")
 def test_G14_kernel_is_rewritten_to_a_sink() -> None:
     """`full_rewrite_to_sink(kernel_ast)`: SINK, STORE, INDEX, LOAD, CONST 7"""
     ran = run_snippet(

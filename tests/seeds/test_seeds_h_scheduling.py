@@ -15,7 +15,6 @@ def kernels_of(tensor: Tensor) -> int:
     return kernels.count
 
 
-@later("in work")
 def test_H01_schedule_lists_kernels_and_runs_none() -> None:
     """`t.schedule()`: items with `.ast`; nothing runs (D-8)"""
     with Count() as kernels:
@@ -37,7 +36,6 @@ for item in sched:
     assert len(ran["sched"]) >= 1 and all(item.ast.op is Ops.SINK for item in ran["sched"])
 
 
-@later("in work")
 def test_H02_schedule_is_empty_after_realize() -> None:
     """the schedule before and after `.realize()`"""
     t = (Tensor([1, 2, 3]).realize() * 2).sum()
@@ -46,7 +44,6 @@ def test_H02_schedule_is_empty_after_realize() -> None:
     assert len(t.schedule()) == 0
 
 
-@later("in work")
 def test_H03_kernelize_shows_the_kernel_in_the_graph() -> None:
     """`t.kernelize()`: ASSIGN(BUFFER, KERNEL); the kernel's AST at `t.uop.src[1].arg.ast`"""
     ran = run_snippet(
@@ -166,7 +163,6 @@ y = x.T  # No data movement!
     assert ran["x"].expand(3, 100, 200).view_info().strides == (0, 200, 1)
 
 
-@later("in work")
 def test_H11_buffers_are_used_again() -> None:
     """memory of a value that is no longer needed is given back and used again"""
     x = Tensor.rand(1000)
@@ -198,7 +194,6 @@ def test_H13_gelu_fused_and_in_steps() -> None:
     assert steps.count == 5
 
 
-@later("in work")
 def test_H14_kernels_carry_the_names_of_methods() -> None:
     """the kernel knows the methods it came from: `<SINK __add__>`"""
     text = debug_text(2, lambda: (Tensor([1.0, 2.0, 3.5]).realize() + 9.25).relu().realize())

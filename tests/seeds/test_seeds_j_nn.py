@@ -335,7 +335,6 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return mixed.reshape(mixed.shape[0], mixed.shape[1], -1)
 
 
-@later("in work")
 def test_J11_jit_replays() -> None:
     """TinyJit: later calls replay, with the same results"""
     ran = run_snippet(

@@ -52,7 +52,6 @@ def test_K06_noopt_turns_choices_and_algebra_off() -> None:
 
 
 @differs("D-13", "colours mark how an axis runs, as in tinygrad's code, not operations")
-@later("in work")
 def test_K07_colours_mark_axes(monkeypatch: pytest.MonkeyPatch) -> None:
     """blue global, light blue local, red reduce, yellow upcast, purple unroll, green group"""
     x = Tensor.randn(16, 51).realize()
@@ -98,7 +97,6 @@ def test_K09_stages_have_names() -> None:
         assert name in labels
 
 
-@later("in work")
 def test_K10_slowest_kernels_are_found() -> None:
     """which kernels of a training step are slowest"""
     from proofgrad import profile
