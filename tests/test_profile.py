@@ -31,8 +31,8 @@ def test_debug_2_names_methods_shapes_and_times(
     monkeypatch.delenv("NO_COLOR", raising=False)
     x = Tensor([[1.0, 2.0, 5.5]]).realize()
     (x.exp() - 7.25).sum(1).realize()
-    line = next(line for line in capsys.readouterr().err.splitlines() if "exp" in line)
-    assert line.startswith("*** CPU") and "(1,)" in line and " ms" in line and "GB/s" in line
+    line = next(line for line in capsys.readouterr().err.splitlines() if "GB/s" in line)
+    assert line.startswith("*** CPU") and "(1, 1)" in line and " ms" in line
     assert "sum" in line and "__sub__" in line
     assert "\033[31m3\033[0m" in line  # the loop of the reduction, in red
     monkeypatch.setenv("NO_COLOR", "1")

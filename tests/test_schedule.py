@@ -104,7 +104,7 @@ def test_schedule_lists_kernels_and_runs_nothing(x: Tensor) -> None:
     GlobalCounters.reset()
     items = value.schedule()
     assert GlobalCounters.kernel_count == 0
-    assert [item.shape for item in items] == [(3, 3), (3,)]
+    assert [item.shape for item in items] == [(3, 3), (1, 3)]
     assert all(item.ast.op is Ops.SINK and not item.is_copy for item in items)
     assert items[0].source is not None and items[0].name in items[0].source.text
     assert repr(items[0]) == f"ScheduleItem({items[0].name} on CPU, (3, 3))"
@@ -151,3 +151,17 @@ def test_run_reports_kernels_copies_and_peak_memory(
     (c + 1).realize()
     line = capsys.readouterr().err.strip()
     assert re.fullmatch(r"4 kernels, \d+\.\d ms, peak 8\.0 kB", line)  # two of four at a time
+
+
+def test_nested_lists_are_one_copy_and_no_kernel() -> None:
+    GlobalCounters.reset()
+    t = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
+    assert (GlobalCounters.copy_count, GlobalCounters.kernel_count) == (1, 0)
+    assert t.tolist() == [[1, 2], [3, 4]]
+
+
+def test_reshaped_result_is_no_kernel_of_its_own(x: Tensor) -> None:
+    assert kernels_of((x + 1).reshape(2, 6)) == 1
+    y = (x + 2).reshape(12)
+    assert kernels_of(y, (x + 2)) == 1
+    assert y.tolist() == (x + 2).reshape(12).tolist()

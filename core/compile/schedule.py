@@ -78,7 +78,7 @@ class _Cut:
                 found.append(self._call(node))
             else:
                 self.buffer_of[node] = self._new_buffer(node)
-        buffers = tuple([self.buffer_of[source] for source in self.root.src])
+        buffers = tuple([self.buffer_of[_below_reshape(source)] for source in self.root.src])
         return UOp(Ops.SINK, dtypes.void, tuple(found), buffers)
 
     def _call(self, node: UOp) -> UOp:
@@ -157,7 +157,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     """Roots, explicit requests, copies, reductions that others wait for, costly expanded values."""
     nodes = toposort((root,))
     consumers = _consumers(nodes)
-    stored = {s for s in root.src if s.op is not Ops.BUFFER}
+    stored = {s for s in map(_below_reshape, root.src) if s.op is not Ops.BUFFER}
     for node in nodes:
         if node.op in (Ops.COPY, Ops.CONTIGUOUS):
             stored.add(node)
@@ -175,6 +175,13 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             stored.add(node)
     kept = set(root.src) | {n.src[0] for n in nodes if n.op is Ops.COPY}
     return stored - reductions_by_row(nodes, consumers, stored, kept, target)
+
+
+def _below_reshape(root: UOp) -> UOp:
+    """The node that has the elements of a root in the same order: a buffer has no shape."""
+    while root.op is Ops.RESHAPE:
+        root = root.src[0]
+    return root
 
 
 def _consumers(nodes: list[UOp]) -> dict[UOp, list[UOp]]:
