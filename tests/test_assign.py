@@ -416,3 +416,16 @@ def test_solver_agrees_with_kernels_that_write_in_place(monkeypatch: pytest.Monk
     x.realize()
     assert address(x) == before
     assert x.tolist() == [[1, 2, 3], [9, 5, 9]]
+
+
+def test_memory_that_an_array_shares_is_not_written_over() -> None:
+    x = Tensor([1.0, 2.0, 3.0]).realize()
+    array = np.from_dlpack(x)
+    x = x * 2
+    x.realize()
+    assert (array.tolist(), x.tolist()) == ([1, 2, 3], [2, 4, 6])
+    theirs = np.array([1.0, 2.0, 3.0], np.float32)
+    y = Tensor.from_dlpack(theirs)
+    y = y * 2
+    y.realize()
+    assert (theirs.tolist(), y.tolist()) == ([1, 2, 3], [2, 4, 6])

@@ -436,3 +436,18 @@ def test_replays_take_a_tenth_of_the_python_time_and_leak_nothing() -> None:
     gc.collect()
     assert slow / fast > 10, (slow, fast)
     assert GlobalCounters.mem_used == before
+
+
+def test_state_that_an_array_shares_is_not_written_over() -> None:
+    np = pytest.importorskip("numpy")
+    count = line(0, 1)
+
+    @TinyJit
+    def f(x: Tensor) -> None:
+        count.assign(count + x)
+
+    for _ in range(3):
+        f(line(1, 1))
+    array = np.from_dlpack(count)
+    f(line(1, 1))
+    assert (array.tolist(), count.tolist()) == ([3, 4], [4, 5])

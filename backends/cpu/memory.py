@@ -13,6 +13,8 @@ import mmap
 import threading
 from typing import Any
 
+from proofgrad.core.compile.target import Borrowed
+
 ALIGNMENT_BYTES = 64  # a cache line; kernels rely on the alignment of an element only
 LARGE_BYTES = 1 << 18  # from here on a block is mapped: pages are made when first touched
 POOL_LIMIT_BYTES = 1 << 29
@@ -37,7 +39,7 @@ class Block:
             pool.give_back(self._owner, self._size)
 
 
-class Adopted:
+class Adopted(Borrowed):
     """Memory that belongs to somebody else, with what keeps it alive."""
 
     __slots__ = ("_keep", "address", "nbytes", "view")

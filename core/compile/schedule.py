@@ -173,7 +173,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             stored.add(_below_movement(node.src[0], stored))
         if node.op is Ops.PAD and node in leads_to_reduction and _is_read_often(node, consumers):
             stored.add(node)
-    kept = set(root.src) | {n.src[0] for n in nodes if n.op is Ops.COPY}
+    kept = set(map(_below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is Ops.COPY}
     return stored - reductions_by_row(nodes, consumers, stored, kept, target)
 
 

@@ -26,6 +26,12 @@ class CompileError(RuntimeError):
     """The machine's own compiler refused a source: carries its log. A mistake of a backend."""
 
 
+class Borrowed:
+    """A handle to memory that belongs to somebody else: it is read, and no result is put there."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """What the compiler must know about a machine to make Linear for it."""

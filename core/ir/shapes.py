@@ -6,7 +6,9 @@ Owns: the legality of movement arguments. Does not own: broadcasting of user inp
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from math import prod
+from types import ModuleType
 from typing import Any
 
 from proofgrad.core.ir.ops import Ops
@@ -18,14 +20,32 @@ class ShapeError(ValueError):
     """Shapes that do not go together: says which, and what was expected."""
 
 
-def show(shape: Sequence[int]) -> str:
-    return str(tuple(shape))
+def show(shape: Sequence[Any]) -> str:
+    """A shape for people."""
+    if all(type(size) is int for size in shape):
+        return str(tuple(shape))
+    shown = ", ".join([sizes().show_size(size) for size in shape])
+    return f"({shown},)" if len(shape) == 1 else f"({shown})"
+
+
+def sizes() -> ModuleType:
+    """core/ir/sizes.py: needed, and loaded, only where a size is a variable."""
+    return import_module("proofgrad.core.ir.sizes")
+
+
+def _plain(*shapes: Sequence[Any]) -> bool:
+    """Are all sizes ints?"""
+    return all(type(size) is int for shape in shapes for size in shape)
+
+
+def _count(shape: Sequence[Any]) -> Any:
+    return prod(shape) if _plain(shape) else sizes().product(shape)
 
 
 def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Elements between neighbours along each axis of a row-major layout."""
-    strides: list[int] = []
-    step = 1
+    strides: list[Any] = []
+    step: Any = 1
     for size in reversed(shape):
         strides.append(step)
         step *= size
@@ -46,9 +66,14 @@ def _same(shapes: tuple[Shape, ...], _: Any) -> Shape:
 
 def _reshape(shapes: tuple[Shape, ...], arg: Shape) -> Shape:
     old = shapes[0]
-    if any(size < 0 for size in arg) or prod(old) != prod(arg):
+    if _plain(old, arg):
+        fits = not any(size < 0 for size in arg) and prod(old) == prod(arg)
+    else:
+        fits = _count(old) is _count(arg) or _count(old) == _count(arg)
+    if not fits:
+        counts = [show((_count(shape),))[1:-2] for shape in (old, arg)]
         raise ShapeError(
-            f"cannot reshape {show(old)} ({prod(old)} elements) to {show(arg)} ({prod(arg)});"
+            f"cannot reshape {show(old)} ({counts[0]} elements) to {show(arg)} ({counts[1]});"
             f" sizes must multiply to the same count"
         )
     return arg
@@ -75,6 +100,8 @@ def _expand(shapes: tuple[Shape, ...], arg: Shape) -> Shape:
 def _pad(shapes: tuple[Shape, ...], arg: tuple[tuple[int, int], ...]) -> Shape:
     old = shapes[0]
     _same_rank("pad", old, arg)
+    if not _plain(old, *arg):
+        return tuple([sizes().total(b, size, a) for size, (b, a) in zip(old, arg)])
     if any(before < 0 or after < 0 for before, after in arg):
         raise ShapeError(f"pad {arg} of {show(old)} must not be negative; use shrink to cut")
     return tuple([before + size + after for size, (before, after) in zip(old, arg)])
@@ -83,9 +110,23 @@ def _pad(shapes: tuple[Shape, ...], arg: tuple[tuple[int, int], ...]) -> Shape:
 def _shrink(shapes: tuple[Shape, ...], arg: tuple[tuple[int, int], ...]) -> Shape:
     old = shapes[0]
     _same_rank("shrink", old, arg)
+    if not _plain(old, *arg):
+        return tuple([_cut(old, size, begin, end) for size, (begin, end) in zip(old, arg)])
     if any(not 0 <= begin <= end <= size for size, (begin, end) in zip(old, arg)):
         raise ShapeError(f"shrink {arg} of {show(old)} must keep 0 <= begin <= end <= size")
     return tuple([end - begin for begin, end in arg])
+
+
+def _cut(old: Sequence[Any], size: Any, begin: Any, end: Any) -> Any:
+    """The size of begin .. end of an axis, for all values of the variables in them."""
+    of = sizes()
+    steps = (begin, of.difference(end, begin), of.difference(size, end))
+    if any(of.smallest(step) < 0 for step in steps):
+        raise ShapeError(
+            f"shrink to {of.show_size(begin)} .. {of.show_size(end)} of an axis of {show(old)} must"
+            f" keep 0 <= begin <= end <= size for all values of the variables"
+        )
+    return steps[1]
 
 
 def _flip(shapes: tuple[Shape, ...], arg: tuple[bool, ...]) -> Shape:
@@ -97,7 +138,9 @@ def _skew(shapes: tuple[Shape, ...], arg: tuple[int, int, int, int]) -> Shape:
     old = shapes[0]
     axis, by, _, size = arg
     if not (0 <= axis < len(old) and 0 <= by < len(old)) or axis == by or size < 0:
-        raise ShapeError(f"skew {arg} needs two different axes of {show(old)} and a size of 0 or more")
+        raise ShapeError(
+            f"skew {arg} needs two different axes of {show(old)} and a size of 0 or more"
+        )
     return old[:axis] + (size,) + old[axis + 1 :]
 
 
@@ -110,7 +153,9 @@ def _reduce_axis(shapes: tuple[Shape, ...], arg: tuple[Ops, tuple[int, ...]]) ->
 
 def _same_rank(name: str, old: Shape, arg: Sequence[Any]) -> None:
     if len(old) != len(arg):
-        raise ShapeError(f"{name} {tuple(arg)} has {len(arg)} entries for {len(old)} axes {show(old)}")
+        raise ShapeError(
+            f"{name} {tuple(arg)} has {len(arg)} entries for {len(old)} axes {show(old)}"
+        )
 
 
 TENSOR_SHAPES: dict[Ops, Callable[[tuple[Shape, ...], Any], Shape]] = {

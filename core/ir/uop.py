@@ -193,6 +193,26 @@ class UOp:
     def minimum(self, other: Any) -> UOp:
         return self.alu(Ops.MIN, self._operand(other))
 
+    def bind(self, value: int) -> UOp:
+        """This variable with a value, for shapes. Raises: ValueError if it is out of bounds."""
+        from proofgrad.core.ir.sizes import bind
+
+        return bind(self, value)
+
+    @property
+    def vmin(self) -> int:
+        """The least value of a size made of variables."""
+        from proofgrad.core.ir.sizes import smallest
+
+        return smallest(self)
+
+    @property
+    def vmax(self) -> int:
+        """The greatest value of a size made of variables."""
+        from proofgrad.core.ir.sizes import largest
+
+        return largest(self)
+
     def where(self, if_true: UOp, if_false: UOp) -> UOp:
         """`if_true` where this bool is true, else `if_false`."""
         return self.alu(Ops.WHERE, if_true, if_false)

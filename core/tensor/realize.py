@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary, ref
 
+from proofgrad.core.compile.target import Borrowed
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape
@@ -174,11 +175,6 @@ def host_buffer(data: bytes, dtype: DType, device: str) -> UOp:
     return source if device == HOST else UOp(Ops.COPY, dtype, (source,), device)
 
 
-def memory_of(buffer: UOp) -> Any:
-    """The handle of a BUFFER's memory, of the backend of its device."""
-    return _MEMORY[buffer]
-
-
 def computed(uop: UOp) -> UOp:
     """What `uop` has been computed to, if it has; else `uop`."""
     return _COMPUTED.get(uop, uop)
@@ -214,9 +210,9 @@ def twin(uop: UOp) -> UOp:
 
 
 def memory_to_write(holder: Any, device: str) -> tuple[Any, bool]:
-    """The memory of `holder._uop`, and whether nobody but `holder` holds its BUFFER."""
+    """The memory of `holder._uop`, and whether it is ours and nobody else holds its BUFFER."""
     handle, counts = _memory_and_holders(holder, device)
-    return handle, counts in _alone()
+    return handle, counts in _alone() and not isinstance(handle, Borrowed)
 
 
 def _memory_and_holders(holder: Any, device: str) -> tuple[Any, tuple[int, int]]:
@@ -383,8 +379,8 @@ def _gone() -> None:
 
 
 def _is_unshared(given: list[Any], k: int) -> bool:
-    """Does nothing but this list hold memory `k`, as an array that shares it would?"""
-    return sys.getrefcount(given[k]) == _of_a_list()
+    """Is memory `k` ours, and held by this list alone? An array may share it."""
+    return not isinstance(given[k], Borrowed) and sys.getrefcount(given[k]) == _of_a_list()
 
 
 @functools.cache

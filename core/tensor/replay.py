@@ -10,6 +10,7 @@ else holds that buffer: then that one keeps the old memory and the plan works on
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -303,7 +304,8 @@ class Replay:
             self._use(read.slot, machine.memory_of(machine.buffer_of(read.node)))
             return
         handle, is_alone = machine.memory_to_write(tensor, self.device)
-        if not is_alone or id(handle) in taken:
+        mine = 4 if self.memory[read.slot] is handle else 3  # this table, _MEMORY, here, the call
+        if not is_alone or id(handle) in taken or sys.getrefcount(handle) > mine:
             handle = self._copied(handle, tensor)
             tensor._uop = machine.PENDING  # who else holds the buffer keeps it
         taken.add(id(handle))
