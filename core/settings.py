@@ -15,7 +15,7 @@ MEANING: dict[str, str] = {
     "FASTMATH": "classes of float laws that are not exact to the bit, of nsz,finite,real",
     "PROVE": "1: show for each compiled kernel that its accesses are those of its tensor graph",
     "SPEC": "1: check the form after every stage",
-    "PROOFGRAD_CACHE": "folder for compiled kernels; default $XDG_CACHE_HOME/proofgrad",
+    "PROOFGRAD_CACHE": "folder for compiled kernels and rules; default $XDG_CACHE_HOME/proofgrad",
     "PROOFGRAD_DATA": "folder for data sets that were fetched; default data in PROOFGRAD_CACHE",
     "POCL_CACHE_DIR": "folder for kernels compiled by PoCL; default pocl in PROOFGRAD_CACHE",
     "NUM_THREADS": "CPU threads; default: what the process may use",

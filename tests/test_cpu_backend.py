@@ -41,12 +41,12 @@ from loop_kernels import (
 from proofgrad.backends import reference
 from proofgrad.backends.cpu import backend
 from proofgrad.backends.cpu.backend import CpuBackend
-from proofgrad.backends.cpu.cache import DiskCache
 from proofgrad.backends.cpu.codegen import Host
 from proofgrad.backends.cpu.memory import Pool
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.core.compile.target import Backend, CompileError, Source
+from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -546,7 +546,7 @@ def test_damaged_file_is_made_again_with_one_warning(cpu: CpuBackend, tmp_path: 
 def test_cache_folder_that_cannot_be_made_costs_one_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     cache = DiskCache(tmp_path / "file" / "cache")
-    with pytest.warns(UserWarning, match="kernel cache: .*continuing without it"):
+    with pytest.warns(UserWarning, match="cache in .*continuing without it"):
         cache.put("ab12", b"code")
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from proofgrad.backends.cpu.cache import DiskCache
 from proofgrad.backends.cpu.codegen import Host
 from proofgrad.backends.cpu.memory import Adopted, Block, Pool
 from proofgrad.backends.cpu.replay import Replay
@@ -20,6 +19,7 @@ from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.core import settings
 from proofgrad.core.compile.target import Binary, Launch, Source, Target
+from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
 

@@ -6,11 +6,18 @@ Does not own: the text of the functions (index_code.py), other nodes (engine.py)
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from types import CodeType
 from typing import Any
 
+from proofgrad.core import settings
+from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.expression_code import LIBRARY
@@ -19,10 +26,13 @@ from proofgrad.core.rewrite.forms import MARKS, OTHER, Atom, Form, Sum, add, int
 from proofgrad.core.rewrite.index_code import LINEAR, index_code, ops_of_summands
 from proofgrad.core.rewrite.linear_laws import is_collector, missing_laws
 from proofgrad.core.rewrite.match import Matcher, RuleSet, key_of
-from proofgrad.core.rewrite.rule import Node, Rule
+from proofgrad.core.rewrite.rule import Node
 from proofgrad.core.rewrite.sum_order import division_goes_down, goes_down, load_of
 
 Named = tuple[str, bool]  # the full name of a rule, and whether it has evidence
+
+
+ROOTS = frozenset({Ops.ADD, Ops.MUL, Ops.NEG, Ops.FLOORDIV, Ops.MOD})
 
 
 def without(form: Sum, atom: Atom) -> Sum:
@@ -43,7 +53,7 @@ _NAMESPACE: dict[str, Any] = {
 class LeftOver:
     """A rule that is matched as a term, and the ops of summands without which it does not match."""
 
-    rule: Rule
+    name: str
     needed: frozenset[Ops]
 
 
@@ -51,11 +61,18 @@ class LeftOver:
 class IndexProgram:
     """What rule sets say of index terms, compiled."""
 
-    text: str
-    make: Callable[..., Any]
+    code: CodeType
     tried: tuple[Named, ...]
     left_over: dict[Ops, tuple[LeftOver, ...]]  # by the op of their left side; ADD: of sums
     collector: Named
+
+    @cached_property
+    def make(self) -> Callable[..., Any]:
+        """The function that makes the functions."""
+        namespace = dict(_NAMESPACE)
+        exec(self.code, namespace)  # noqa: S102
+        made: Callable[..., Any] = namespace["make"]
+        return made
 
     @cached_property
     def left_over_marks(self) -> dict[Ops, int]:
@@ -77,26 +94,91 @@ class IndexProgram:
 
 
 def index_program(rulesets: Sequence[RuleSet]) -> IndexProgram | None:
-    """The program of `rulesets`; None if they do not state the laws of sums."""
-    rules = [rule for ruleset in rulesets for rule in ruleset.rules]
-    proven = {rule.full_name: s.proven for s in rulesets for rule in s.rules}
+    """The program of `rulesets`; None if they do not state the laws of sums.
+
+    That of sets with evidence is kept between processes, under the digests of their ledgers.
+    """
+    key = _key(rulesets)
+    if key is None:
+        return _made(rulesets)
+    files = DiskCache(settings.cache_folder() / "rules")
+    known = files.get(key)
+    if known is not None:
+        return _unpacked(known)
+    program = _made(rulesets)
+    files.put(key, _packed(program))
+    return program
+
+
+def _made(rulesets: Sequence[RuleSet]) -> IndexProgram | None:
+    found = [(rule, s.proven) for s in rulesets for rule in s.rules_of(ROOTS)]
+    rules = [rule for rule, _ in found]
+    proven = {rule.full_name: is_proven for rule, is_proven in found}
     collector = next((rule.full_name for rule in rules if is_collector(rule)), None)
     if collector is None or missing_laws(rules):
         return None
     code = index_code(rules)
-    namespace = dict(_NAMESPACE)
-    exec(compile(code.text, "<rules of index terms>", "exec"), namespace)  # noqa: S102
-    tried = tuple([(rule.full_name, proven[rule.full_name]) for rule in code.tried])
     left_over: dict[Ops, tuple[LeftOver, ...]] = {}
     for rule in code.left_over:
         assert isinstance(rule.left, Node)
         root = Ops.ADD if rule.left.op in LINEAR else Ops[rule.left.op]
         term = rule.left if root is Ops.ADD else rule.left.src[0]
-        found = LeftOver(rule, frozenset(ops_of_summands(term)))
-        left_over[root] = (*left_over.get(root, ()), found)
+        left = LeftOver(rule.full_name, frozenset(ops_of_summands(term)))
+        left_over[root] = (*left_over.get(root, ()), left)
     return IndexProgram(
-        code.text, namespace["make"], tried, left_over, (collector, proven[collector])
+        compile(code.text, "<rules of index terms>", "exec"),
+        tuple([(rule.full_name, proven[rule.full_name]) for rule in code.tried]),
+        left_over,
+        (collector, proven[collector]),
     )
+
+
+# -- between processes ---------------------------------------------------------------------------
+
+# What the program depends on beside the rules.
+_GENERATOR = (
+    "expression_code",
+    "functions",
+    "index_code",
+    "index_terms",
+    "linear_laws",
+    "searches",
+)
+
+
+def _key(rulesets: Sequence[RuleSet]) -> str | None:
+    """Of the ledgers, the files that make the program, and the version of Python."""
+    if not all([s.proven and s.digest is not None for s in rulesets]):
+        return None
+    digest = sha256(importlib.util.MAGIC_NUMBER)
+    for name in _GENERATOR:
+        digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
+    digest.update(repr([(s.name, s.digest) for s in rulesets]).encode())
+    return digest.hexdigest()
+
+
+def _packed(program: IndexProgram | None) -> bytes:
+    if program is None:
+        return marshal.dumps(None)
+    left_over = [
+        (root.name, left.name, [op.name for op in left.needed])
+        for root, rules in program.left_over.items()
+        for left in rules
+    ]
+    return marshal.dumps((program.code, program.tried, left_over, program.collector))
+
+
+def _unpacked(data: bytes) -> IndexProgram | None:
+    """The program that `_packed` wrote: our own file, under its checksum."""
+    parts = marshal.loads(data)  # noqa: S302
+    if parts is None:
+        return None
+    code, tried, rules, collector = parts
+    left_over: dict[Ops, tuple[LeftOver, ...]] = {}
+    for root, name, needed in rules:
+        left = LeftOver(name, frozenset([Ops[op] for op in needed]))
+        left_over[Ops[root]] = (*left_over.get(Ops[root], ()), left)
+    return IndexProgram(code, tried, left_over, collector)
 
 
 class IndexTerms:
@@ -170,7 +252,7 @@ class IndexTerms:
         key = key_of(node)
         found = self._candidates.get(key)
         if found is None:
-            rules = {left.rule.full_name for left in self._program.left_over[op]}
+            rules = {left.name for left in self._program.left_over[op]}
             found = self._candidates[key] = [
                 (matcher, ruleset.proven)
                 for ruleset in self._rulesets

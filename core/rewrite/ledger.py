@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -134,19 +135,59 @@ def read_ledger(ruleset: str, source: bytes, ledger: bytes, fingerprint: str) ->
 
 def open_ledger(
     ruleset: str, source: bytes, ledger: bytes, fingerprint: str
-) -> Callable[[], tuple[Rule, ...]]:
-    """As `read_ledger`, but the rules of a ledger as it was written are decoded when asked for.
+) -> Sequence[Rule] | LazyRules:
+    """As `read_ledger`, but each rule of a ledger as it was written is decoded when asked for.
 
     Raises: EvidenceError, now and not when the rules are asked for.
     """
     if _is_as_written(ruleset, source, ledger, fingerprint):
-        return lambda: _decode(ledger)
-    rules = read_ledger(ruleset, source, ledger, fingerprint)
-    return lambda: rules
+        return LazyRules(ledger)
+    return read_ledger(ruleset, source, ledger, fingerprint)
 
 
-def _decode(ledger: bytes) -> tuple[Rule, ...]:
-    return tuple([rule_from_json(entry["rule"]) for entry in json.loads(ledger)["rules"]])
+class LazyRules:
+    """The rules of a ledger that is as it was written, each decoded when it is first asked for."""
+
+    def __init__(self, ledger: bytes) -> None:
+        self._lines = [line for line in ledger.split(b"\n") if line.startswith(_ENTRY_START)]
+        self._decoded: dict[int, Rule] = {}
+        self.digest = ledger[ledger.rfind(_DIGEST_PART) :].decode()
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter([self._rule(k) for k in range(len(self._lines))])
+
+    def of_ops(self, names: Collection[str]) -> list[Rule]:
+        """In their order, the rules whose left side is one of these operations, or any term."""
+        return [self._rule(k) for k, op in enumerate(self._ops) if op is None or op in names]
+
+    @cached_property
+    def _ops(self) -> list[str | None]:
+        """The operation of each left side; None: a variable."""
+        found = [_LEFT.search(line) for line in self._lines]
+        return [m[1].decode() if m is not None and m[1] else None for m in found]
+
+    def _rule(self, number: int) -> Rule:
+        rule = self._decoded.get(number)
+        if rule is None:
+            rule = self._decoded[number] = _decode(self._lines[number])
+        return rule
+
+
+# A quote within a string of JSON stands behind a backslash, so that neither is part of a string.
+_ENTRY_START = b'{"name":'
+_RULE_START, _RULE_END = b',"rule":', b',"verdict":'
+_LEFT = re.compile(rb'"left":\{(?:"Node":\["(\w+)"|"Var":)')
+
+
+def _decode(line: bytes) -> Rule:
+    """The rule of one line of a ledger that is as it was written."""
+    start, end = line.find(_RULE_START), line.find(_RULE_END)
+    if 0 <= start < end:
+        return rule_from_json(json.loads(line[start + len(_RULE_START) : end]))
+    return rule_from_json(json.loads(line.removesuffix(b","))["rule"])
 
 
 def _is_as_written(ruleset: str, source: bytes, ledger: bytes, fingerprint: str) -> bool:

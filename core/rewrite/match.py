@@ -10,7 +10,7 @@ same lanes and the same shape, and a constant is then one that repeats in every 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from proofgrad.core.ir.dtypes import DType, dtype_named
 from proofgrad.core.ir.ops import COMPARE, Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite.division_bounds import DivisionBounds, division_bounds
+from proofgrad.core.rewrite.division_bounds import DIVISIONS, DivisionBounds, division_bounds
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES
+from proofgrad.core.rewrite.ledger import LazyRules
 from proofgrad.core.rewrite.patterns import (
     PatternCompiler,
     commutes,
@@ -55,46 +56,67 @@ NOT_VALUES = frozenset(
 class RuleSet:
     """Rules in order of priority, under one name. `proven`: they came with fresh evidence.
 
-    `rules` may be a function that gives them; it is called when they are first needed.
+    Rules of a ledger are decoded when they are first needed, operation by operation.
     """
 
     def __init__(
         self,
         name: str,
-        rules: Iterable[Rule] | Callable[[], Iterable[Rule]],
+        rules: Iterable[Rule] | LazyRules,
         proven: bool = False,
     ) -> None:
         self.name = name
         self.proven = proven
-        self._given = rules
+        self._given = rules if isinstance(rules, LazyRules) else tuple(rules)
+        self.digest = rules.digest if isinstance(rules, LazyRules) else None
         self._candidates: dict[Key, tuple[Matcher, ...]] = {}
+        self._patterns: dict[Ops, list[_Pattern]] = {}
+        self._of_rule: dict[str, list[_Pattern]] = {}
         self._joined: dict[tuple[RuleSet, ...], Joined] = {}
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
         """The rules, first in priority first."""
-        return tuple(self._given() if callable(self._given) else self._given)
+        return tuple(self._given)
+
+    def rules_of(self, ops: Collection[Ops]) -> Sequence[Rule]:
+        """In their order, the rules whose left side is one of `ops`, or any term."""
+        if isinstance(self._given, LazyRules):
+            return self._given.of_ops({op.name for op in ops})
+        names = {op.name for op in ops}
+        return [r for r in self._given if isinstance(r.left, Var) or r.left.op in names]
 
     def __repr__(self) -> str:
         return f"RuleSet({self.name!r}, {len(self.rules)} rules)"
 
     @cached_property
-    def _patterns_by_op(self) -> _PatternsByOp:
-        return _PatternsByOp(self.rules)
-
-    @cached_property
     def division_bounds(self) -> dict[Ops, DivisionBounds]:
         """What the BOUNDS rules of the set say of sums divided by numbers."""
-        return division_bounds(self.rules)
+        return division_bounds(self.rules_of(DIVISIONS))
 
     def candidates(self, node: UOp) -> tuple[Matcher, ...]:
         """Matchers that may match a node with the op, type and source ops of `node`, in order."""
         key = key_of(node)
         found = self._candidates.get(key)
         if found is None:
-            patterns = self._patterns_by_op.of(node.op)
+            patterns = self._patterns_of(node.op)
             found = tuple([p.matcher(node.dtype) for p in patterns if p.may_match(node)])
             self._candidates[key] = found
+        return found
+
+    def _patterns_of(self, op: Ops) -> list[_Pattern]:
+        found = self._patterns.get(op)
+        if found is None:
+            rules = self.rules_of((op,))
+            found = self._patterns[op] = [p for rule in rules for p in self._patterns_of_rule(rule)]
+        return found
+
+    def _patterns_of_rule(self, rule: Rule) -> list[_Pattern]:
+        found = self._of_rule.get(rule.name)
+        if found is None:
+            orders = list(orders_of(rule.left))
+            lefts = orders[:1] if _is_symmetric(rule) else orders
+            found = self._of_rule[rule.name] = [_Pattern(rule, left) for left in lefts]
         return found
 
     def joined(self, rulesets: tuple[RuleSet, ...]) -> Joined:
@@ -318,26 +340,3 @@ def _is_symmetric(rule: Rule) -> bool:
     names = {source.name for source in left.src if isinstance(source, Var)}
     parts = (*rule.right, *rule.where, *rule.when, *[i for v in rule.views for i in v.inputs])
     return len(names) == 2 and not any([_mentions(part, names) for part in parts if part != left])
-
-
-class _PatternsByOp:
-    """Patterns by the op of their root; those of a lone variable stand under every op."""
-
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self._by_op: dict[Ops, list[_Pattern]] = {}
-        self._any_op: list[_Pattern] = []
-        for rule in rules:
-            orders = list(orders_of(rule.left))
-            for left in orders[:1] if _is_symmetric(rule) else orders:
-                self._add(_Pattern(rule, left))
-
-    def _add(self, pattern: _Pattern) -> None:
-        if isinstance(pattern.left, Var):
-            for patterns in (self._any_op, *self._by_op.values()):
-                patterns.append(pattern)
-        else:
-            op = Ops[pattern.left.op]
-            self._by_op.setdefault(op, list(self._any_op)).append(pattern)
-
-    def of(self, op: Ops) -> list[_Pattern]:
-        return self._by_op.get(op, self._any_op)

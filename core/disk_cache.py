@@ -1,4 +1,4 @@
-"""Object code kept on disk between processes.
+"""Bytes kept on disk between processes: object code of kernels, code made from rules.
 
 Owns: file names, atomic writing, what happens when a file or the folder is bad. Does not own: what
 the bytes mean.
@@ -76,4 +76,4 @@ class DiskCache:
     def _warn(self, problem: object) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(f"kernel cache: {problem}; continuing without it", stacklevel=3)
+            warnings.warn(f"cache in {self.folder}: {problem}; continuing without it", stacklevel=3)

@@ -1,0 +1,97 @@
+"""Rules of a ledger are decoded when they are needed, and code made from them is kept on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.engine import Rewriter
+from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.rewrite.index_terms import index_program
+from proofgrad.core.rewrite.ledger import LazyRules, open_ledger, read_ledger
+from proofgrad.core.rewrite.match import RuleSet
+from proofgrad.core.rewrite.rule import Var
+from proofgrad.rules.library import (
+    fingerprint,
+    ledger_file,
+    library_names,
+    load_library,
+    rule_file,
+)
+
+SIMPLIFY = ("algebra", "compare", "where", "cast", "divmod", "ranges", "reduce")
+
+
+def opened(name: str) -> LazyRules:
+    source, ledger = rule_file(name).read_bytes(), ledger_file(name).read_bytes()
+    rules = open_ledger(name, source, ledger, fingerprint())
+    assert isinstance(rules, LazyRules)
+    return rules
+
+
+@pytest.mark.parametrize("name", library_names())
+def test_rules_decoded_one_by_one_are_those_that_were_checked(name: str) -> None:
+    source, ledger = rule_file(name).read_bytes(), ledger_file(name).read_bytes()
+    checked = read_ledger(name, source, ledger, fingerprint())
+    lazy = opened(name)
+    assert tuple(lazy) == checked
+    assert len(lazy) == len(checked)
+    for op in {Ops.ADD, Ops.FLOORDIV, Ops.WHERE, Ops.REDUCE}:
+        expected = [r for r in checked if isinstance(r.left, Var) or r.left.op == op.name]
+        assert opened(name).of_ops({op.name}) == expected
+        assert list(RuleSet(name, opened(name)).rules_of({op})) == expected
+        assert list(RuleSet(name, checked).rules_of({op})) == expected
+
+
+def test_only_rules_about_the_operations_in_hand_are_decoded() -> None:
+    lazy = opened("algebra")
+    assert lazy._decoded == {}
+    rules = RuleSet("algebra", lazy, proven=True)
+    rules.candidates(UOp.range(4, 0).maximum(UOp.range(5, 1)))
+    assert {rule.left.op for rule in lazy._decoded.values()} == {"MAX"}  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PROOFGRAD_CACHE", str(tmp_path))
+    return tmp_path / "rules"
+
+
+def kept_files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_code_made_from_rules_is_kept_between_processes(folder: Path) -> None:
+    term = (UOp.range(9, 0) * 12 + UOp.range(7, 1)) // 4 % 3
+    results = []
+    for times in range(2):
+        library = load_library()
+        sets = [library[name] for name in SIMPLIFY]
+        made = index_program(sets)
+        assert made is not None
+        assert len(kept_files(folder)) == 1
+        decoded = sum([len(s._given._decoded) for s in sets if isinstance(s._given, LazyRules)])
+        assert (decoded == 0) is (times == 1)
+        results.append((made.code.co_code, made.tried, made.left_over, made.collector))
+        assert Rewriter(sets, Facts(library["bounds"])).rewrite(term) is UOp.range(7, 1) // 4
+    assert results[0] == results[1]
+
+
+def test_damaged_code_is_made_again(folder: Path) -> None:
+    sets = [load_library()[name] for name in SIMPLIFY]
+    index_program(sets)
+    (file,) = kept_files(folder)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1] + b"!")
+    with pytest.warns(UserWarning, match="damaged"):
+        assert index_program(sets) is not None
+    assert file.read_bytes() == whole
+
+
+def test_rules_without_evidence_leave_nothing_on_disk(folder: Path) -> None:
+    sets = [RuleSet(name, load_library()[name].rules) for name in SIMPLIFY]
+    assert index_program(sets) is not None
+    assert kept_files(folder) == []
