@@ -33,6 +33,8 @@ def parser() -> argparse.ArgumentParser:
     layout = commands.add_parser("fmt", help="bring .rules files into the one layout")
     layout.add_argument("files", nargs="+", metavar="FILE")
     layout.add_argument("--check", action="store_true", help="change nothing; 1 if some would be")
+    docs = commands.add_parser("docs", help="print a page that is made from the docstrings")
+    docs.add_argument("page", choices=["tensor"], help="which page")
     commands.add_parser("doctor", help="say what works on this machine, and what is missing")
     return top
 
@@ -66,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case "fmt":
                 was_so = commands.lay_out(asked.files, asked.check)
                 return 1 if asked.check and not was_so else 0
+            case "docs":
+                print(commands.reference(), end="")
             case "doctor":
                 print(commands.doctor())
     except (RuntimeError, ValueError, OSError) as error:

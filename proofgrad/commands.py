@@ -141,6 +141,13 @@ def lay_out(files: Sequence[str], only_check: bool) -> bool:
     return not changed
 
 
+def reference() -> str:
+    """docs/tensor.md, as the docstrings have it."""
+    from proofgrad.reference import tensor_reference
+
+    return tensor_reference()
+
+
 def doctor() -> str:
     """Versions, devices, optional packages, settings."""
     rows = [

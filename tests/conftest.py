@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator
 
 import pytest
@@ -34,6 +35,13 @@ def pytest_terminal_summary(
     """How many rules fired, and after the whole suite which did not."""
     library = [rule.full_name for rules in unproven_library().values() for rule in rules.rules]
     whole_suite = config.args == config.getini("testpaths")
+    if (compared := sys.modules.get("op_table")) is not None and compared.COUNT.values:
+        count = compared.COUNT
+        terminalreporter.section("operations on edge values")
+        terminalreporter.write_line(
+            f"{count.values} values of {count.pairs} pairs of operation and type as numpy says,"
+            f" {count.by_torch} values as torch says, {count.gradients} gradients as differences"
+        )
     terminalreporter.section("rules of the library")
     for line in COVERAGE.report(library, with_names=whole_suite):
         terminalreporter.write_line(line)

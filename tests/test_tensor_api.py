@@ -6,10 +6,15 @@ The list is that of tinygrad 0.14 by subject; where tinygrad is installed the si
 from __future__ import annotations
 
 import inspect
+import re
+from ast import literal_eval
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from proofgrad import Tensor
+from proofgrad import Ops, Tensor
+from proofgrad.reference import tensor_reference
 
 ACCESS = """shape dtype device ndim grad uop T is_param numel nbytes element_size size is_floating_point
 max_shape max_numel data item tolist numpy empty empty_like invalids full full_like zeros zeros_like ones
@@ -105,6 +110,29 @@ def compared(theirs: object, ours: object) -> str:
             case _ if parameter.name not in given and not takes_any:
                 return f"no argument {parameter.name!r}"
     return ""
+
+
+def test_reference_page_is_what_the_docstrings_say() -> None:
+    page = Path(__file__).parent.parent / "docs" / "tensor.md"
+    assert page.read_text() == tensor_reference(), (
+        "python -m proofgrad docs tensor > docs/tensor.md"
+    )
+
+
+def test_examples_of_docstrings_give_what_they_show() -> None:
+    shown = 0
+    for block in re.findall(r"```python\n(.*?)```", tensor_reference(), re.DOTALL):
+        names: dict[str, Any] = {"Tensor": Tensor, "Ops": Ops}
+        *before, last = block.strip().splitlines()
+        exec("\n".join(before), names)  # noqa: S102
+        code, _, value = last.partition("  # ")
+        if value.startswith("[") and " and " not in value and " = " not in code:
+            result = eval(code, names)
+            assert (result.tolist() if isinstance(result, Tensor) else result) == literal_eval(
+                value
+            )
+            shown += 1
+    assert shown >= 6
 
 
 def test_what_is_left_out_is_not_here_by_accident() -> None:

@@ -114,7 +114,7 @@ class Activations(Functions):
     @in_float32_or_wider
     def hardswish(self) -> Self:
         """x relu6(x + 3) / 6."""
-        return self * (self + 3).relu6() / 6
+        return self * ((self + 3).relu6() / 6)
 
     def hardtanh(self, min_val: Real = -1, max_val: Real = 1) -> Self:
         """Not below `min_val`, not above `max_val`."""

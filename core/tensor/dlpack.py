@@ -8,7 +8,7 @@ protocol: array API standard, "Data interchange mechanisms".
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -134,9 +134,9 @@ class Foreign:
     structure: int
     deleter: int
 
-    def __del__(self) -> None:
-        if self.deleter:
-            _Deleter(self.deleter)(self.structure)
+    def __del__(self, call: Callable[[int], Callable[[int], None]] = _Deleter) -> None:
+        if self.deleter:  # `call` is bound early: modules are empty when the interpreter ends
+            call(self.deleter)(self.structure)
 
 
 def consume(capsule: Any) -> Foreign:

@@ -257,7 +257,7 @@ class Elementwise(Operands):
         """`x` where this bool Tensor is true, else `y`.
 
         Example:
-            (t > 0).where(t, 0)  # negative elements become 0
+            (Tensor([-1, 2]) > 0).where(7, 0)  # [0, 7]
         """
         if not self.dtype.is_bool:
             raise DtypeError(
@@ -321,7 +321,7 @@ class Elementwise(Operands):
         """The op of the IR on this Tensor and others of the same type and shape.
 
         Example:
-            x.alu(Ops.ADD, y)  # as x + y
+            Tensor([1]).alu(Ops.ADD, Tensor([2]))  # [3]
         """
         if op not in ALU:
             raise ValueError(f"alu takes an op of elements, not {op}; there are {sorted(ALU)}")
