@@ -9,6 +9,7 @@ import pytest
 from tensors import assert_close, assert_same, machine, numbers
 
 from proofgrad import GlobalCounters, ShapeError, Tensor, dtypes
+from proofgrad.core.tensor import sorting
 
 __all__ = ["machine"]
 
@@ -100,6 +101,18 @@ def test_sort_along_any_axis_agrees_with_numpy(shape: tuple[int, ...]) -> None:
     for axis in range(len(shape)):
         assert_same(Tensor(x).argsort(axis), x.argsort(axis, kind="stable").astype(np.int32))
         assert_same(Tensor(x).sort(axis)[0], np.sort(x, axis))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint32", "int64"])
+def test_network_of_comparators_sorts_as_ranks_do(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sorting, "RANKED_UP_TO", 1)
+    x = (np.random.default_rng(0).integers(0, 5, (2, 11)) * (2**31 - 1)).astype(dtype)
+    for descending in (False, True):
+        expected = [ordered(row, descending) for row in x]
+        assert Tensor(x).argsort(1, descending).tolist() == expected
+    assert Tensor(x.T).argsort(0).tolist() == x.T.argsort(0, kind="stable").tolist()
 
 
 def test_topk_takes_the_largest_or_the_smallest(machine: str) -> None:

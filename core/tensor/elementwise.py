@@ -10,6 +10,7 @@ import math
 from typing import Self
 
 from proofgrad.core.ir.ops import ALU, Ops
+from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.base import TensorBase, check_same_device
 from proofgrad.core.tensor.errors import DtypeError
@@ -266,7 +267,7 @@ class Elementwise(Operands):
             )
         a, b = self._choices(x, y)
         shape = broadcast_shapes("where", self.shape, a.shape, b.shape)
-        src = tuple([broadcast_node(node, shape) for node in (self._uop, a, b)])
+        src = tuple([_expanded(node, shape) for node in (self._uop, a, b)])
         return self._with(UOp(Ops.WHERE, a.dtype, src))
 
     def _choices(self, x: Operand, y: Operand) -> tuple[UOp, UOp]:
@@ -436,6 +437,14 @@ class Elementwise(Operands):
     def isfinite(self) -> Self:
         """Is the element neither infinite nor NaN?"""
         return ~(self.isinf() | self.isnan())
+
+
+def _expanded(node: UOp, shape: Shape) -> UOp:
+    return (
+        constant_node(node.arg, node.dtype, shape)
+        if node.op is Ops.CONST
+        else broadcast_node(node, shape)
+    )
 
 
 def _at_most(a: UOp, b: UOp) -> UOp:

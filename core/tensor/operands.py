@@ -6,6 +6,7 @@ with them (elementwise.py).
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any, Self, TypeAlias
 
@@ -36,7 +37,13 @@ def constant_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
     """CONST -> RESHAPE -> EXPAND. Raises: OverflowError if `value` does not fit `dtype`."""
     if value:
         return _constant_node(value, dtype, shape)
-    return broadcast_node(UOp.const(dtype, value), shape)  # 0.0 == -0.0 would share an entry
+    return _zero_node(math.copysign(1.0, value) < 0, dtype, shape)
+
+
+@lru_cache(maxsize=1024)
+def _zero_node(negative: bool, dtype: DType, shape: Shape) -> UOp:
+    """0.0 == -0.0, so that they would share an entry of the other cache."""
+    return broadcast_node(UOp.const(dtype, -0.0 if negative and dtype.is_float else 0), shape)
 
 
 @lru_cache(maxsize=1024, typed=True)
