@@ -24,6 +24,7 @@ _AT_MOST_ONCE = MOVEMENT - {Ops.EXPAND}
 # A reduction runs inside another one that combines at most so many of its results, as the sum over
 # a window does; a longer one would leave too few output elements to share out.
 LARGEST_OUTER_REDUCTION = 16
+_SAME = frozenset({Ops.CONTIGUOUS, Ops.DETACH})
 # A padded value is stored if a reduction reads each of its elements so often: as copies, without gates.
 READ_OFTEN = 32
 _TRANSPARENT = MOVEMENT | {Ops.DETACH}

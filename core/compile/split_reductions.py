@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 # With fewer results than this, one thread would do most of the work ...
@@ -43,7 +43,7 @@ def _split(node: UOp) -> UOp:
         return node
     if results < FEW_RESULTS:
         size = _divisor(shape[axis], at_most=max(1, shape[axis] // 8))
-    elif _is_of_rows(shape, axes) and shape[axis] >= 4 * ROWS_SIDE_BY_SIDE:
+    elif shape[axis] >= 4 * ROWS_SIDE_BY_SIDE and _is_of_rows(value, axes):
         size = _divisor(shape[axis], at_most=ROWS_SIDE_BY_SIDE)
         size = size if size >= FEWEST_ROWS_SIDE_BY_SIDE else 1
     else:
@@ -51,11 +51,44 @@ def _split(node: UOp) -> UOp:
     return node if size in (1, shape[axis]) else _in_slabs(node, op, axes, axis, size)
 
 
-def _is_of_rows(shape: tuple[int, ...], axes: tuple[int, ...]) -> bool:
-    """Whether one axis is reduced, and only axes after it are kept."""
-    reduced = [a for a in axes if shape[a] > 1]
-    kept = [a for a in range(len(shape)) if a not in axes and shape[a] > 1]
-    return len(reduced) == 1 and bool(kept) and min(kept) > reduced[0]
+def _is_of_rows(value: UOp, axes: tuple[int, ...]) -> bool:
+    """Whether one axis is reduced, and in memory only axes after it are kept."""
+    order = _order_in_memory(value, tuple(range(len(value.shape))))
+    if order is None:
+        return False
+    moving = [a for a in order if value.shape[a] > 1]
+    return len(moving) > 1 and moving[0] in axes and not any(a in axes for a in moving[1:])
+
+
+def _order_in_memory(node: UOp, names: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The axes in the order of an operand that is read once; `names` are those of the axes of `node`.
+
+    None where every operand is read several times, as in a matrix product.
+    """
+    match node.op:
+        case Ops.PERMUTE:
+            below = dict(zip(node.arg, names))
+            return _order_in_memory(node.src[0], tuple([below[a] for a in range(len(names))]))
+        case Ops.EXPAND:
+            grows = node.shape != node.src[0].shape
+            return None if grows else _order_in_memory(node.src[0], names)
+        case Ops.RESHAPE:
+            old, new = node.src[0].shape, node.shape
+            kept = [name for name, size in zip(names, new) if size > 1]
+            if [n for n in old if n > 1] != [n for n in new if n > 1]:
+                return names
+            spare = iter([name for name, size in zip(names, new) if size == 1] + [0] * len(old))
+            moving = iter(kept)
+            return _order_in_memory(
+                node.src[0], tuple([next(moving) if n > 1 else next(spare) for n in old])
+            )
+        case _ if node.op in ELEMENTWISE and node.src:
+            orders = [_order_in_memory(source, names) for source in node.src]
+            return next((order for order in orders if order is not None), None)
+        case Ops.CONST:
+            return None
+        case _:
+            return names
 
 
 def _divisor(size: int, at_most: int) -> int:
@@ -69,6 +102,8 @@ def _in_slabs(node: UOp, op: Ops, axes: tuple[int, ...], axis: int, size: int) -
     slabs = UOp(Ops.RESHAPE, value.dtype, (value,), split)
     inner = tuple([a if a < axis else a + 1 for a in axes])  # the slab itself is kept
     partial = UOp(Ops.REDUCE_AXIS, dtype, (slabs,), (op, inner))
-    stored = UOp(Ops.CONTIGUOUS, dtype, (partial,))
-    whole = UOp(Ops.REDUCE_AXIS, dtype, (stored,), (op, (axis,)))
+    slabs_first = (axis, *[a for a in range(len(split)) if a != axis])
+    moved = UOp(Ops.PERMUTE, dtype, (partial,), slabs_first) if axis else partial
+    stored = UOp(Ops.CONTIGUOUS, dtype, (moved,))
+    whole = UOp(Ops.REDUCE_AXIS, dtype, (stored,), (op, (0,)))
     return UOp(Ops.RESHAPE, dtype, (whole,), node.shape)
