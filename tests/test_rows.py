@@ -117,7 +117,7 @@ def test_splitting_reductions_keeps_the_values(program: Program, side_by_side: i
     (before,), (after,) = graph.src, split.src
     assert after.shape == before.shape
     found, expected = (evaluate_tensor(n, elements).tolist() for n in (after, before))
-    assert found == expected
+    assert str(found) == str(expected)  # any NaN equals any NaN
 
 
 @pytest.mark.parametrize(
