@@ -32,6 +32,7 @@ class Instance:
         }
         self.nodes: dict[str, UOp] = {}
         self.args: dict[str, Any] = {}
+        self.solved = {view.function for view in rule.views} & {"solve", "solve_less"}
         self.loops = [UOp.range(random.choice([2, 3, 5]), k, AxisRole.REDUCE) for k in (7, 8)]
 
     def dtype(self, name: str) -> DType:
@@ -55,13 +56,16 @@ class Instance:
     def _constant(self, dtype: DType, _: int) -> UOp:
         if dtype.is_bool:
             return UOp.const(dtype, self.random.random() < 0.5)
-        return UOp.const(dtype, self.random.choice(_FLOATS if dtype.is_float else _INTS))
+        ends = () if dtype.lo is None else (dtype.lo, dtype.hi)
+        return UOp.const(dtype, self.random.choice(_FLOATS if dtype.is_float else _INTS + ends))
 
     def _leaf(self, dtype: DType, number: int) -> UOp:
         if self.on_tensors:
             return self._tensor(dtype, number)
         if dtype is dtypes.index:
             return self._index(number)
+        if dtype.is_bool and self.solved:
+            return self._gate()
         if dtype.is_float and self.random.random() < 0.5:
             return self._leaf(dtypes.int8, number).cast(dtype)  # finite
         memory = UOp(Ops.PARAM, dtype, (), (number, 9))
@@ -94,6 +98,8 @@ class Instance:
 
     def _node(self, term: Node) -> UOp:
         op, dtype = Ops[term.op], self.dtype(term.type)
+        if any([isinstance(s, Var) and s.type == "range" for s in term.src]):
+            return self._over_a_named_range(term)
         if isinstance(term.src[-1], Var) and term.src[-1].type == "ranges":
             loops = self.loops[: self.random.choice([1, 2])]
             self.nodes.setdefault(term.src[-1].name, loops)  # type: ignore[arg-type]
@@ -105,6 +111,23 @@ class Instance:
         else:
             src = tuple([self.build(source) for source in term.src])
         return UOp(op, dtype, src, self._arg(term.arg, op, src))
+
+    def _over_a_named_range(self, term: Node) -> UOp:
+        """A reduction over one or two loops; the first of them has the name."""
+        loops = self.loops[: self.random.choice([1, 2])]
+        self.nodes[term.src[1].name] = loops[0]  # type: ignore[union-attr]
+        body = self.build(term.src[0])
+        return UOp(
+            Ops.REDUCE, self.dtype(term.type), (body, *loops), self._arg(term.arg, Ops.REDUCE, ())
+        )
+
+    def _gate(self) -> UOp:
+        """A truth about the first loop, that a search can solve for its counter."""
+        place = self.loops[0] + self.random.choice([0, 2])
+        about = self._index(45) + self.random.choice([0, 1])
+        ends = self.random.choice([(place, about), (about, place)])
+        gate = ends[0].eq(ends[1]) if "solve" in self.solved else ends[0] < ends[1]
+        return self.random.choice([gate, gate & (self._index(46) < 3)])
 
     def _arg(self, expr: Any, op: Ops, src: tuple[UOp, ...]) -> Any:
         match expr:

@@ -117,7 +117,8 @@ def test_every_search_keeps_its_contract(seed: int) -> None:
         for atom in rng.sample(atoms, 4):
             x = x + atom * rng.randint(-12, 12)
         c = rng.choice([1, 2, 3, 4, 6, 12])
-        for name, contract in views.CONTRACTS.items():
+        for name in searches.SEARCHES:
+            contract = views.CONTRACTS[name]
             given = (x, c) if len(contract.inputs) == 2 else (x,)
             outputs = found(name, *given, known=known)
             answers += outputs is not None

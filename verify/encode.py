@@ -18,7 +18,7 @@ import z3
 
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
-from proofgrad.core.rewrite.functions import TYPED_OPS
+from proofgrad.core.rewrite.functions import TYPE_NUMBERS, TYPED_OPS
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
@@ -33,7 +33,7 @@ from proofgrad.core.rewrite.rule import (
     View,
 )
 from proofgrad.core.rewrite.rule import Term as RuleTerm
-from proofgrad.core.rewrite.views import CONTRACTS
+from proofgrad.core.rewrite.views import CONTRACTS, NUMBER, TRUTH
 from proofgrad.verify import encode_numbers as numbers
 from proofgrad.verify import semantics
 from proofgrad.verify.encode_integers import Integers
@@ -219,6 +219,8 @@ class Encoder:
             case Apply("finite", (Fact(term),)):
                 value = self.term(term)
                 return z3.Not(z3.Or(z3.fpIsNaN(value), z3.fpIsInf(value)))
+            case Apply(function, (Name(kind),)) if function in TYPE_NUMBERS:
+                return self.end_of_type(function, self.case.dtype(kind))
             case Apply(function, args):
                 truth = type_condition(expr, self.case)
                 if truth is not None:
@@ -226,6 +228,13 @@ class Encoder:
                 return self._applied(function, [self.number(arg) for arg in args])
             case _:
                 raise NoMeaning(f"{expr} is not a number")
+
+    def end_of_type(self, function: str, dtype: DType) -> Number:
+        """The least or the largest value of an integer type."""
+        end = TYPE_NUMBERS[function](dtype)
+        if end is None:
+            raise NoMeaning(f"{dtype.name} has no {function} value")
+        return numbers.literal(end, "wide" if isinstance(self.arithmetic, Bits) else "int")
 
     def premise(self, expr: Expr) -> Term:
         """A condition that is assumed: of a multiple, the factor gets a name."""
@@ -295,15 +304,14 @@ class Encoder:
         """Names for the results of a view, with its contract as the only thing known of them."""
         contract = CONTRACTS[view.function]
         numbers_of: dict[str, Number] = {}
-        for (name, _), given in zip(contract.inputs, view.inputs, strict=True):
-            numbers_of[name] = self._input_number(given)
+        for (name, sort), given in zip(contract.inputs, view.inputs, strict=True):
+            truth = sort == TRUTH
+            numbers_of[name] = self.term(given) if truth else self._input_number(given)
         for (name, sort), (output, _) in zip(contract.outputs, view.outputs, strict=True):
-            result = z3.Int(output)
-            if sort == "number":
-                self.numbers[output] = result
+            if sort == NUMBER:
+                result = self.numbers[output] = z3.Int(output)
             else:
-                self.values[output] = result
-                self.dtypes[output] = dtypes.index
+                result = self.variable(output, dtypes.bool if sort == TRUTH else dtypes.index)
             numbers_of[name] = result
         names = self.numbers
         self.numbers = {**names, **numbers_of}

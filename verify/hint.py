@@ -246,7 +246,7 @@ def _names(case: Case) -> tuple[list[Var], list[Const], list[Var | Const]]:
     constants: list[Const] = []
     floats: list[Var | Const] = []
     for term in dict.fromkeys(_parts(case.rule.left)):
-        if not isinstance(term, Var | Const) or term.type == "ranges":
+        if not isinstance(term, Var | Const) or term.type in ("range", "ranges"):
             continue
         dtype = case.dtype(term.type)
         if dtype.is_float:

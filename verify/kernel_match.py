@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, product
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
@@ -31,6 +31,8 @@ Given = tuple[UOp, ...]
 MOST_OUTPUT_GUESSES = 24
 # Deeper nested choices are not taken apart.
 MOST_CASES = 12
+# So many parts of an index are tried as the value that a selection gave a loop, in so many ways.
+MOST_PARTS, MOST_SELECTIONS = 12, 64
 # Larger terms of integers are compared operation by operation instead of in one question.
 LARGEST_QUESTION = 80
 
@@ -336,8 +338,25 @@ class Matcher:
         left = [x for x in gone if x not in same]
         if left:
             terms = map_by_position(index, new.src[1], left)
+            if terms is None:
+                terms = self._selected(index, new.src[1], left, inside)
             index = index if terms is None else index.substitute(terms)
         return self._claim(what, index, new.src[1], inside)
+
+    def _selected(
+        self, before: UOp, after: UOp, loops: Sequence[UOp], given: Given
+    ) -> dict[UOp, UOp] | None:
+        """Values of loops that are gone, among the parts of the index `after`, that give it."""
+        parts = [n for n in toposort((after,)) if is_integer(n.dtype) and n.op is not Ops.CONST]
+        choices = product(parts[::-1][:MOST_PARTS], repeat=len(loops))
+        for chosen in islice(choices, MOST_SELECTIONS):
+            terms = dict(zip(loops, chosen))
+            claim = UOp(Ops.CMPEQ, dtypes.bool, (before.substitute(terms), after))
+            inside = [c for x, t in terms.items() for c in (~(t < 0), t < loop_size(x))]
+            whole = all_of([claim, *inside])
+            if self.questions.seems(whole, given).verdict is Verdict.PROVED:
+                return terms
+        return None
 
 
 def _combined_by(op: Ops, node: UOp) -> list[UOp]:

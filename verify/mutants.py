@@ -223,7 +223,7 @@ def _less_repetition(left: Term) -> Iterator[Changed]:
 def _leaves(term: Term) -> list[Var | Const]:
     if isinstance(term, Node):
         return [leaf for source in term.src for leaf in _leaves(source)]
-    if isinstance(term, Var | Const) and term.type != "ranges":
+    if isinstance(term, Var | Const) and term.type not in ("range", "ranges"):
         return [term]
     return []
 
@@ -236,6 +236,6 @@ def _renamed(term: Term, place: int, name: str) -> tuple[Term, int]:
             changed, place = _renamed(source, place, name)
             src.append(changed)
         return dataclasses.replace(term, src=tuple(src)), place
-    if isinstance(term, Var | Const) and term.type != "ranges":
+    if isinstance(term, Var | Const) and term.type not in ("range", "ranges"):
         return (dataclasses.replace(term, name=name) if place == 0 else term), place - 1
     return term, place

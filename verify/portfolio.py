@@ -17,7 +17,7 @@ import z3
 
 from proofgrad.core.ir.dtypes import DType, Kind
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.rewrite.rule import Apply, Name, Node, RuleKind
+from proofgrad.core.rewrite.rule import Apply, Const, Name, Node, RuleKind
 from proofgrad.verify import sample
 from proofgrad.verify.encode import Bits, Goal, containment, equality, ring_equality
 from proofgrad.verify.encode_integers import QUOTIENT, Integers, Quotients
@@ -159,6 +159,9 @@ def _attempts(case: Case) -> Iterator[Attempt]:
     def bits_split(case: Case) -> list[Goal]:
         return _split(case, goal_of(case, Bits()))
 
+    def bits_by_amount(case: Case) -> list[Goal]:
+        return _by_amount(case, goal_of(case, Bits()))
+
     def integers(case: Case) -> list[Goal]:
         return [goal_of(case, Integers(Quotients.SOLVER))]
 
@@ -207,6 +210,7 @@ def _attempts(case: Case) -> Iterator[Attempt]:
         if not integral:
             yield from on_opaque
         yield from on_bits
+        yield Attempt("bits by amount", bits_by_amount, SHORT_MS, exact=True)
         yield Attempt("bits by cases", bits_split, LONG_MS, exact=True)
         yield Attempt("bits", bits, LONG_MS, exact=True)
     if integral:
@@ -229,7 +233,7 @@ def _used(case: Case) -> tuple[set[Ops], set[DType]]:
         if isinstance(term, Node):
             ops.add(Ops[term.op])
             terms += term.src
-        if term.type != "ranges":
+        if term.type not in ("range", "ranges"):
             dtypes.add(case.dtype(term.type))
     return ops, dtypes
 
@@ -244,6 +248,25 @@ def _split(case: Case, goal: Goal) -> list[Goal]:
             numerals = [z3.BitVecVal(1 << k, dtype.bits) for k in range(top)]
             choices.append([(value, numeral) for numeral in numerals])
     return _each(goal, choices)
+
+
+def _by_amount(case: Case, goal: Goal) -> list[Goal]:
+    """The goal for each value of a constant that is an amount of a shift, and for all larger ones."""
+    for name in _amounts(case.rule.left):
+        value, dtype = goal.variables[name]
+        numerals = [z3.BitVecVal(k, dtype.bits) for k in range(dtype.bits)]
+        larger = _with(goal, z3.UGE(value, dtype.bits))
+        return [*_each(goal, [[(value, numeral) for numeral in numerals]]), larger]
+    raise NoMeaning("no shift by a constant")
+
+
+def _amounts(term: Any) -> list[str]:
+    """The constants by which something is shifted."""
+    if not isinstance(term, Node):
+        return []
+    below = [name for source in term.src for name in _amounts(source)]
+    shifts = term.op in (Ops.SHL.name, Ops.SHR.name) and isinstance(term.src[1], Const)
+    return [*below, term.src[1].name] if shifts else below  # type: ignore[union-attr]
 
 
 def split_bools(goal: Goal) -> list[Goal]:

@@ -13,6 +13,12 @@ from proofgrad.verify.encode_axes import law_of_small_tensors, law_of_tensors
 from proofgrad.verify.encode_derivative import law_of_derivatives, law_of_small_derivatives
 from proofgrad.verify.encode_loose import law_of_reals
 from proofgrad.verify.encode_loops import law_of_loops, law_of_wrapping_loops
+from proofgrad.verify.encode_ranges import (
+    law_of_a_range,
+    law_of_a_short_range,
+    law_of_a_wrapping_range,
+    names_a_range,
+)
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.portfolio import LONG_MS, SHORT_MS, Attempt, split_bools
 
@@ -30,6 +36,14 @@ def attempts_for(case: Case) -> Sequence[Attempt] | None:
                 Attempt("rank 3", law_of_small_tensors, SHORT_MS, exact=True, proves=False),
                 Attempt("axis by axis", law_of_tensors, LONG_MS, exact=True),
             ]
+        case "loop" if names_a_range(case.rule):
+            return [
+                Attempt("two iterations", law_of_a_short_range, SHORT_MS, exact=True, proves=False),
+                Attempt("induction on a ring", law_of_a_wrapping_range, SHORT_MS, exact=False),
+                Attempt("induction", law_of_a_range, SHORT_MS, exact=False),
+                Attempt("induction by cases", _ranges_by_cases, SHORT_MS, exact=False),
+                Attempt("induction", law_of_a_range, LONG_MS, exact=False),
+            ]
         case "loop":
             return [
                 Attempt("induction on a ring", law_of_wrapping_loops, SHORT_MS, exact=False),
@@ -44,3 +58,7 @@ def attempts_for(case: Case) -> Sequence[Attempt] | None:
 
 def _loops_by_cases(case: Case) -> list[Goal]:
     return [part for goal in law_of_loops(case) for part in split_bools(goal)]
+
+
+def _ranges_by_cases(case: Case) -> list[Goal]:
+    return [part for goal in law_of_a_range(case) for part in split_bools(goal)]

@@ -17,7 +17,7 @@ from typing import Any
 from proofgrad.core.ir.dtypes import DType, Kind, as_constant, dtypes, round_float
 from proofgrad.core.ir.evaluate import evaluate, identity
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
-from proofgrad.core.rewrite.functions import NUMBER_FUNCTIONS, TYPED_OPS
+from proofgrad.core.rewrite.functions import NUMBER_FUNCTIONS, TYPE_NUMBERS, TYPED_OPS
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
@@ -80,7 +80,7 @@ def variables(rule: Rule) -> dict[str, str]:
     terms: list[Any] = [rule.left]
     while terms:
         term = terms.pop()
-        if isinstance(term, Var | Const) and term.type != "ranges":
+        if isinstance(term, Var | Const) and term.type not in ("range", "ranges"):
             found.setdefault(term.name, term.type)
         if isinstance(term, Node):
             terms += reversed(term.src)
@@ -88,8 +88,13 @@ def variables(rule: Rule) -> dict[str, str]:
 
 
 def can_sample(rule: Rule) -> bool:
-    """Whether the rule rewrites single values or loops over them, without views or real numbers."""
+    """Whether the rule rewrites single values or loops over them, without views or real numbers.
+
+    Not those that name a range: see law_of_a_short_range in encode_ranges.py.
+    """
     if rule.views or rule.kind is not RuleKind.REWRITE or "real" in rule.domains:
+        return False
+    if isinstance(rule.left, Node) and any(source.type == "range" for source in rule.left.src):
         return False
     terms: list[Any] = [rule.left, *rule.right]
     while terms:
@@ -163,6 +168,8 @@ class Trial:
                 return self._bound(side, about)
             case Apply("finite", (Fact(term),)):
                 return math.isfinite(self.term(term))
+            case Apply(function, (Name(kind),)) if function in TYPE_NUMBERS:
+                return self._end_of_type(function, kind)
             case Apply("independent", (Fact(term), _)):
                 return not _varies(term, self.values)
             case Apply(function, args):
@@ -174,6 +181,12 @@ class Trial:
                 return NUMBER_FUNCTIONS[function](*[self.number(arg) for arg in args])
             case _:
                 raise NotFiring
+
+    def _end_of_type(self, function: str, kind: str) -> int:
+        end = TYPE_NUMBERS[function](self.case.dtype(kind))
+        if end is None:
+            raise NotFiring
+        return end
 
     def _value(self, name: str) -> Value:
         value = self.values[name]

@@ -13,7 +13,7 @@ from math import prod
 from proofgrad.core.compile.rows import reductions_by_row
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.origin import origin_of
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -169,6 +169,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     for node in nodes:
         if node.op is Ops.REDUCE_AXIS:
             stored.add(_end_of_epilogue(node, consumers, meets, stored))
+    leads_to_reduction -= _for_selection(nodes)
     for node in nodes:
         if node.op is Ops.EXPAND and _worth_storing(node, stored, leads_to_reduction):
             stored.add(_below_movement(node.src[0], stored))
@@ -269,6 +270,34 @@ def _leads_to_reduction(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:
         if node.op is Ops.REDUCE_AXIS or (node in leads and node not in stored):
             leads.update(node.src)
     return leads
+
+
+def _for_selection(nodes: list[UOp]) -> set[UOp]:
+    """Comparisons with a counter, what is made of them, and what they compare with the counter.
+
+    A sum that such a comparison selects one term of is no loop in the end, if the rules can see it.
+    """
+    counters: set[UOp] = set()  # made of counters and constants only
+    selecting: set[UOp] = set()
+    for node in nodes:
+        if node.op is Ops.IOTA or (
+            (node.op in ELEMENTWISE or node.op in MOVEMENT)
+            and any([s in counters for s in node.src])
+            and all([s in counters or not _below_movement(s, set()).src for s in node.src])
+        ):
+            counters.add(node)
+        elif node.op in COMPARE:
+            if any([s in counters for s in node.src]):
+                selecting.add(node)
+        elif any([s in selecting for s in node.src]) and (
+            node.dtype.is_bool or node.op in MOVEMENT or (node.op is Ops.CAST and node.dtype.is_int)
+        ):
+            selecting.add(node)
+    compared = set(selecting)
+    for node in reversed(nodes):
+        if node in compared and (node.op in ELEMENTWISE or node.op in MOVEMENT):
+            compared.update(node.src)
+    return compared
 
 
 def _worth_storing(expand: UOp, stored: set[UOp], leads_to_reduction: set[UOp]) -> bool:

@@ -35,6 +35,7 @@ class Facts:
         self._rules = bounds
         self._intervals: dict[UOp, Interval] = {}
         self._loops: dict[UOp, frozenset[UOp]] = {}
+        self._loop_free: dict[UOp, bool] = {}
         self.order = StableOrder()
         self.order_key: Callable[[UOp], OrderKey] = self.order.key
         self.division_bounds = bounds.division_bounds
@@ -144,6 +145,14 @@ class Facts:
     def independent(self, node: UOp, ranges: Iterable[UOp]) -> bool:
         """Whether the value of `node` stays the same while any of `ranges` advances."""
         return self.loops(node).isdisjoint(ranges)
+
+    def loop_free(self, node: UOp) -> bool:
+        """Whether there is no reduction in `node`."""
+        known = self._loop_free.get(node)
+        if known is None:
+            known = not any([part.op in _BINDS_LOOPS for part in node.toposort()])
+            self._loop_free[node] = known
+        return known
 
     def loops(self, node: UOp) -> frozenset[UOp]:
         """The RANGEs that the value of `node` depends on."""

@@ -96,8 +96,10 @@ TYPED_OPS: dict[str, Ops] = {
 
 # Facts about terms: lo(x), hi(x) in mathematical integers; finite(x): neither infinite nor NaN;
 # independent(x, R): x does not change with the ranges R, written Apply("independent", (Fact(x),
-# Fact(Var(R, "ranges")))); shape(x): the sizes of a tensor's axes. Relations of types: below.
-FACTS = ("lo", "hi", "finite", "independent", "shape")
+# Fact(Var(R, "ranges")))), and the same of one range; count(r): how many values the range r takes,
+# unknown if it is no constant; loop_free(x): there is no reduction in x; shape(x): the sizes of a
+# tensor's axes. Relations of types: below.
+FACTS = ("lo", "hi", "finite", "independent", "count", "loop_free", "shape")
 
 
 def _lossless(a: DType, b: DType) -> bool:
@@ -127,6 +129,12 @@ TYPE_FUNCTIONS: dict[str, Callable[[DType, DType], bool]] = {
     "same_type": operator.is_,
     "same_width": lambda a, b: a.bits == b.bits and a is not dtypes.bool and b is not dtypes.bool,
     "narrower": lambda a, b: a.bits < b.bits,
+}
+
+# The ends of an integer type; of other types nothing is known.
+TYPE_NUMBERS: dict[str, Callable[[DType], int | None]] = {
+    "least": lambda a: a.lo,
+    "largest": lambda a: a.hi,
 }
 
 MACHINE_INTS = dtypes.ints

@@ -154,7 +154,10 @@ COTANGENT_SLOT = 2
 class Matcher:
     """One left side, in one order of operands, for roots of one type."""
 
-    __slots__ = ("_early", "_ends", "_late", "_match", "_results", "_size", "_views", "rule")
+    __slots__ = (
+        *("_choice", "_early", "_ends", "_late", "_match", "_results", "_size", "_views"),
+        "rule",
+    )
 
     def __init__(self, pattern: _Pattern, root: DType) -> None:
         rule = self.rule = pattern.rule
@@ -176,10 +179,23 @@ class Matcher:
         terms = () if bounds else rule.right
         self._results = [None if term is None else compile_term(term, scope) for term in terms]
         self._size = scope.size
+        self._choice = scope.choice
 
     def bind(self, node: UOp, facts: Facts, cotangent: UOp | None = None) -> Env | None:
         """The names of the rule at `node`, if it matches and its conditions hold."""
+        if self._choice is None:
+            return self._bind(node, facts, cotangent, 0)
+        for place in range(1, len(node.src)):
+            env = self._bind(node, facts, cotangent, place)
+            if env is not None:
+                return env
+        return None
+
+    def _bind(self, node: UOp, facts: Facts, cotangent: UOp | None, place: int) -> Env | None:
+        """`place`: the source of `node` that is the range which the rule names, if it names one."""
         env: Env = [None] * self._size
+        if self._choice is not None:
+            env[self._choice] = place
         env[FACTS] = facts
         env[ROOT] = node
         if cotangent is not None:

@@ -14,7 +14,7 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.rule import Apply, Const, Expr, Lit, Name, Node, Term, Var
-from proofgrad.core.rewrite.scope import CONSTANT_OPS, RANGES, Env, Scope, scalar_of
+from proofgrad.core.rewrite.scope import CONSTANT_OPS, RANGE, RANGES, Env, Scope, scalar_of
 from proofgrad.core.rewrite.terms import compile_expr
 
 Test = Callable[[UOp, Env], bool]
@@ -125,7 +125,9 @@ class PatternCompiler:
         type_test = scope.type_test(term.type)
         arg_test = self._argument(term)
         last = term.src[-1] if term.src else None
-        if isinstance(last, Var) and last.type == RANGES:
+        if isinstance(last, Var) and last.type in (RANGE, RANGES):
+            if any([isinstance(s, Var) and s.type == RANGE for s in term.src]):
+                return self._named_range(term, type_test, arg_test)
             return self._reduction(term, last.name, type_test, arg_test)
         sources = [self.compile(source) for source in term.src]
         if len(sources) == 2 and arg_test is None:
@@ -185,6 +187,35 @@ class PatternCompiler:
                 return bool(env[slot] == node.src[1:])
             env[slot] = node.src[1:]
             return True
+
+        return test
+
+    def _named_range(
+        self, term: Node, type_test: Callable[[DType, Env], bool], arg_test: ArgTest | None
+    ) -> Test:
+        """A REDUCE, one range of which has a name: the source whose number is in the choice slot."""
+        op, scope = Ops[term.op], self._scope
+        counter, *others = [source.name for source in term.src[1:] if isinstance(source, Var)]
+        slot = scope.nodes[counter] = scope.new_slot()
+        rest = scope.nodes[others[0]] = scope.new_slot() if others else None
+        choice = scope.choice = scope.new_slot()
+        body = self.compile(term.src[0])
+
+        def test(node: UOp, env: Env) -> bool:
+            if node.op is not op or not type_test(node.dtype, env):
+                return False
+            if arg_test is not None and not arg_test(node.arg, env):
+                return False
+            place, src = env[choice], node.src
+            if src[place].op is not Ops.RANGE:
+                return False
+            env[slot] = src[place]
+            other = src[1:place] + src[place + 1 :]
+            if rest is not None:
+                env[rest] = other
+            elif other:
+                return False
+            return body(src[0], env)
 
         return test
 

@@ -57,6 +57,7 @@ class Node:
     `arg` is None, or an expression: left, a lone Name is bound to the node's arg; right, its value
     becomes the arg. REDUCE nodes have src (body, Var of the ranges), where the ranges Var has the
     type "ranges" and stands for all sources after the first; their arg is Name or Text of an op.
+    Before it may stand a Var of the type "range": one of the sources, and "ranges" is the others.
     """
 
     op: str
@@ -76,6 +77,16 @@ class Calc:
     value: Expr
     type: str
     mode: str = "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """Right side only: the variable `name` with `value` in place of the range `counter`."""
+
+    name: str
+    type: str
+    counter: str
+    value: Term
 
 
 # -- expressions: mathematical numbers, truth, and args (tuples) ----------------------------------
@@ -132,7 +143,7 @@ class View:
     outputs: tuple[tuple[str, str], ...]
 
 
-Term = Union[Var, Const, Lit, Node, Calc]
+Term = Union[Var, Const, Lit, Node, Calc, Instance]
 Expr = Union[Num, Name, Apply, Fact, Text]
 
 
@@ -180,7 +191,8 @@ class Rule:
 # -- JSON ---------------------------------------------------------------------------------------
 
 _CLASSES = {
-    c.__name__: c for c in (Var, Const, Lit, Node, Calc, Num, Name, Apply, Fact, Text, View)
+    c.__name__: c
+    for c in (Var, Const, Lit, Node, Calc, Instance, Num, Name, Apply, Fact, Text, View)
 }
 
 

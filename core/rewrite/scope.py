@@ -21,6 +21,7 @@ from proofgrad.core.rewrite.rule import Rule
 Env = list[Any]
 FACTS, ROOT = 0, 1
 RANGES = "ranges"  # the type of the variable that stands for all ranges of a reduction
+RANGE = "range"  # of the one that stands for a single range, where a rule names it
 SPREAD = frozenset({Ops.BROADCAST, Ops.RESHAPE, Ops.EXPAND})  # the same value everywhere
 CONSTANT_OPS = SPREAD | {Ops.CONST}
 
@@ -36,6 +37,7 @@ class Scope:
         self.nodes: dict[str, int] = {}
         self.values: dict[str, int] = {}
         self.size = 2
+        self.choice: int | None = None  # the slot that says which source of the root is the range
 
     def new_slot(self) -> int:
         self.size += 1

@@ -21,14 +21,17 @@ from proofgrad.core.rewrite.functions import (
     ARG_FUNCTIONS,
     NUMBER_FUNCTIONS,
     TYPE_FUNCTIONS,
+    TYPE_NUMBERS,
     TYPED_OPS,
 )
+from proofgrad.core.rewrite.instances import instance
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
     Const,
     Expr,
     Fact,
+    Instance,
     Lit,
     Name,
     Node,
@@ -37,7 +40,7 @@ from proofgrad.core.rewrite.rule import (
     Text,
     Var,
 )
-from proofgrad.core.rewrite.scope import FACTS, RANGES, Env, Scope, constant
+from proofgrad.core.rewrite.scope import FACTS, RANGE, RANGES, Env, Scope, constant
 
 Value = Callable[[Env], Any]
 Builder = Callable[[Env, Shape], UOp]
@@ -92,7 +95,7 @@ def _compile_apply(function: str, args: tuple[Expr, ...], scope: Scope) -> Value
         case "or":
             return lambda env: _any_of([value(env) for value in values])
     found = NUMBER_FUNCTIONS.get(function) or TYPE_FUNCTIONS.get(function)
-    found = found or ARG_FUNCTIONS.get(function)
+    found = found or ARG_FUNCTIONS.get(function) or TYPE_NUMBERS.get(function)
     if found is None:
         raise ValueError(f"unknown function {function!r}")
     if len(args) == 2 and isinstance(args[0], Num) != isinstance(args[1], Num):
@@ -174,7 +177,28 @@ def _finite(args: tuple[Expr, ...], scope: Scope) -> Value:
 
 def _independent(args: tuple[Expr, ...], scope: Scope) -> Value:
     node, ranges = _fact_node(args[0], scope), _fact_node(args[1], scope)
+    if _is_one_range(args[1]):
+        return lambda env: env[FACTS].independent(node(env), (ranges(env),))
     return lambda env: env[FACTS].independent(node(env), ranges(env))
+
+
+def _is_one_range(expr: Expr) -> bool:
+    return isinstance(expr, Fact) and isinstance(expr.term, Var) and expr.term.type == RANGE
+
+
+def _count(args: tuple[Expr, ...], scope: Scope) -> Value:
+    node = _fact_node(args[0], scope)
+
+    def count(env: Env) -> int | None:
+        size: UOp = node(env).src[0]
+        return size.arg if size.op is Ops.CONST else None
+
+    return count
+
+
+def _loop_free(args: tuple[Expr, ...], scope: Scope) -> Value:
+    node = _fact_node(args[0], scope)
+    return lambda env: env[FACTS].loop_free(node(env))
 
 
 def _shape(args: tuple[Expr, ...], scope: Scope) -> Value:
@@ -201,6 +225,8 @@ _FACT_FUNCTIONS: dict[str, Callable[[tuple[Expr, ...], Scope], Value]] = {
     "hi": _bound("hi"),
     "finite": _finite,
     "independent": _independent,
+    "count": _count,
+    "loop_free": _loop_free,
     "shape": _shape,
 }
 
@@ -219,8 +245,23 @@ def compile_term(term: Term, scope: Scope) -> Builder:
             return lambda env, shape: _fitting(get_type(env), value, shape)
         case Calc():
             return _compile_calc(term, scope)
+        case Instance():
+            return _compile_instance(term, scope)
         case Node():
             return _compile_node(term, scope)
+
+
+def _compile_instance(term: Instance, scope: Scope) -> Builder:
+    body, counter = scope.nodes[term.name], scope.nodes[term.counter]
+    value = compile_term(term.value, scope)
+
+    def build_instance(env: Env, _: Shape) -> UOp:
+        found = instance(env[body], env[counter], value(env, ()), env[FACTS])
+        if found is None:
+            raise DoesNotFit
+        return found
+
+    return build_instance
 
 
 def _fitting(dtype: DType, value: Any, shape: Shape) -> UOp:

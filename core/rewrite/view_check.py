@@ -13,12 +13,13 @@ from typing import Any
 
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.rewrite.forms import Atom, Forms, Sum
+from proofgrad.core.rewrite.gates import is_about_truth, solution
 from proofgrad.core.rewrite.rule import Apply, Calc, Const, Expr, Lit, Name, Node, Num, Var, View
 from proofgrad.core.rewrite.scope import FACTS, Env, Scope
 from proofgrad.core.rewrite.searches import SEARCHES
 from proofgrad.core.rewrite.sum_order import goes_down
 from proofgrad.core.rewrite.terms import compile_expr, compile_term
-from proofgrad.core.rewrite.views import CONTRACTS, TERM, Contract
+from proofgrad.core.rewrite.views import CONTRACTS, NUMBER, TERM, TRUTH, Contract
 
 ViewUse = Callable[[Env], bool]
 Check = Callable[..., bool]
@@ -32,6 +33,10 @@ class Views:
     def __init__(self, forms: Forms) -> None:
         self._forms = forms
         self._memory: dict[str, dict[tuple[Any, ...], tuple[Any, ...] | None]] = {}
+
+    def check(self, name: str) -> Check:
+        """The check of the equations of a contract."""
+        return check_of(name)
 
     def use(self, name: str) -> CheckedSearch:
         """A function of the inputs that gives the outputs, None where the contract does not hold."""
@@ -74,6 +79,8 @@ def check_code(contract: Contract) -> str:
     sorts = dict((*contract.inputs, *contract.outputs))
     for claim in contract.claims:
         left, right = claim.args
+        if isinstance(left, Name) and sorts[left.name] == TRUTH:
+            continue  # gates.py checks what is claimed of truths
         parts = [*_parts(left, sorts), *[(f"-{k}", of) for k, of in _parts(right, sorts)]]
         if all([of is None for _, of in parts]):
             lines.append(f"    if {' + '.join([k for k, _ in parts])}: return False")
@@ -159,6 +166,8 @@ def compile_view(view: View, scope: Scope, smaller: Container[str] = ()) -> View
     Outputs named in `smaller` must also be smaller sums than the first input (sum_order.py).
     """
     contract = CONTRACTS[view.function]
+    if is_about_truth(contract):
+        return _compile_view_of_truth(view, contract, scope)
     sorts = [sort for _, sort in contract.inputs]
     inputs = [
         _term_input(given, scope) if sort == TERM else _number_input(given, scope)
@@ -187,6 +196,22 @@ def compile_view(view: View, scope: Scope, smaller: Container[str] = ()) -> View
     return use
 
 
+def _compile_view_of_truth(view: View, contract: Contract, scope: Scope) -> ViewUse:
+    """As `compile_view`: the inputs are a truth and a range, the outputs nodes and a number."""
+    gate, counter = [_term_input(given, scope) for given in view.inputs]
+    slots = [slot for slot, _ in _output_slots(view, contract, scope)]
+
+    def use(env: Env) -> bool:
+        found = solution(view.function, gate(env), counter(env), env[FACTS])
+        if found is None:
+            return False
+        for slot, value in zip(slots, found):
+            env[slot] = value
+        return True
+
+    return use
+
+
 def _term_input(given: Any, scope: Scope) -> Callable[[Env], Any]:
     if not isinstance(given, Var | Const | Lit | Node | Calc):
         raise ValueError(f"a view needs a term here, not {given!r}")  # noqa: TRY004  (bad rule data)
@@ -203,6 +228,6 @@ def _output_slots(view: View, contract: Contract, scope: Scope) -> list[tuple[in
     slots = []
     for (name, _), (_, sort) in zip(view.outputs, contract.outputs, strict=True):
         slot = scope.new_slot()
-        (scope.nodes if sort == TERM else scope.values)[name] = slot
+        (scope.values if sort == NUMBER else scope.nodes)[name] = slot
         slots.append((slot, sort == TERM))
     return slots

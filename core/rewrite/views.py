@@ -10,15 +10,16 @@ from dataclasses import dataclass
 
 from proofgrad.core.rewrite.rule import Apply, Expr, Name, Num
 
-TERM, NUMBER = "term", "number"
+TERM, NUMBER, TRUTH = "term", "number", "truth"
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
     """What a view promises: `claims` over the names of its inputs and outputs, all true.
 
-    A sort is "term" or "number". Claims are equations of index terms, linear in the atoms; `%` and
-    `//` by a number are atoms.
+    A sort is "term" (an index term), "number" or "truth" (a bool term). Claims are equations of index
+    terms, linear in the atoms; `%` and `//` by a number are atoms. A claim about a truth says that
+    it is the conjunction of a comparison of index terms and another truth.
     """
 
     inputs: tuple[tuple[str, str], ...]
@@ -69,7 +70,28 @@ _DIVISION = Contract(
     (_equal(_x, _sum(_times(_q, _c), _r)),),
 )
 
+_i = Name("i")
+# s*s == 1 and v - w == s*(r - i), so that v == w says r == i
+_SOLVED = (
+    _equal(_times(_s, _s), Num(1)),
+    _equal(
+        _sum(_v, _times(Num(-1), _w)), _sum(_times(_s, _r), _times(_times(Num(-1), _s), _i))
+    ),
+)
+
 CONTRACTS: dict[str, Contract] = {
+    # g is v == w and p, where v == w says that r is i
+    "solve": Contract(
+        (("g", TRUTH), ("r", TERM)),
+        (("i", TERM), ("p", TRUTH), ("v", TERM), ("w", TERM), ("s", NUMBER)),
+        (_equal(_g, Apply("and", (_equal(_v, _w), _p))), *_SOLVED),
+    ),
+    # g is v < w and p, where v < w says that r < i (s == 1) or i < r (s == -1)
+    "solve_less": Contract(
+        (("g", TRUTH), ("r", TERM)),
+        (("i", TERM), ("p", TRUTH), ("v", TERM), ("w", TERM), ("s", NUMBER)),
+        (_equal(_g, Apply("and", (Apply("<", (_v, _w)), _p))), *_SOLVED),
+    ),
     # x == q*c + r: q takes the terms that are whole multiples of c
     "split": _DIVISION,
     # x == q*c + r: every coefficient of r is reduced to 0 <= k < c

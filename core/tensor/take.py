@@ -1,7 +1,8 @@
 """Elements chosen by integers in memory: a sum over all places of which one is not zero.
 
-Owns: the one form in which the compiler sees such a choice. Does not own: what an index means
-(indexing.py).
+Owns: the one form in which the compiler sees such a choice: rules take the loop away where the
+place is compared with the counter of the axis (docs/architecture.md). Does not own: what an index
+means (indexing.py).
 """
 
 from __future__ import annotations
@@ -38,5 +39,6 @@ class Take(Scan):
 
     def _one_of(self, chosen: Self, axis: Whole) -> Self:
         """The element where `chosen`, which is true for at most one place of the axis, else 0."""
-        one: Self = chosen.where(self, 0)
-        return one.any(axis) if self.dtype.is_bool else one.sum(axis, dtype=self.dtype)
+        if self.dtype.is_bool:
+            return (chosen & self).any(axis)
+        return chosen.where(self, 0).sum(axis, dtype=self.dtype)

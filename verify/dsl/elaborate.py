@@ -22,6 +22,7 @@ from proofgrad.core.rewrite.rule import (
     Var,
     View,
 )
+from proofgrad.core.rewrite.views import NUMBER, TRUTH
 from proofgrad.verify.dsl import names
 from proofgrad.verify.dsl.errors import RuleError, Source, near
 from proofgrad.verify.dsl.expressions import conjuncts
@@ -78,7 +79,9 @@ class Elaborator:
         self._declare(params)
         left = self._left(children[0])
         self._scope.left_side = False
+        self._check_ranges(left, children[0])
         views = tuple([self._view(c) for c in clauses if c.data == "let_clause"])
+        self._scope.in_loop = False
         right = self._right(kind, children, left)
         where = self._conditions(clauses, "where_clause")
         when = self._conditions(clauses, "when_clause")
@@ -116,6 +119,16 @@ class Elaborator:
         if not isinstance(left, (Node, Var)):
             raise self._scope.error(tree, "the left side must be an operation or a variable")
         return left
+
+    def _check_ranges(self, left: Node | Var, tree: Syntax) -> None:
+        """A range has a name in the outermost reduction only: the engine tries each of its loops."""
+        named = [r for r, sort in self._scope.sorts.items() if sort == "range"]
+        outermost = left.src[1:] if isinstance(left, Node) and left.op == "REDUCE" else ()
+        outside = set(named) - {source.name for source in outermost if isinstance(source, Var)}
+        if outside or len(named) > 1:
+            raise self._scope.error(
+                tree, "only the outermost reduction of a left side names a range, and only one"
+            )
 
     def _right(
         self, kind: RuleKind, children: list[Any], left: Node | Var
@@ -184,16 +197,22 @@ class Elaborator:
         slot = ""
         for tree, sort in zip(inputs.children, takes):
             given.append(
-                self._terms.term(tree) if sort == "term" else self._terms.expressions.number(tree)
+                self._terms.expressions.number(tree) if sort == NUMBER else self._terms.term(tree)
             )
-            slot = slot or getattr(given[-1], "type", "")
+            if sort == TRUTH:
+                self._scope.types.unify(given[-1].type, self._truth(tree), place_of(tree))  # type: ignore[union-attr]
+            elif not slot:
+                slot = getattr(given[-1], "type", "")
         for token, sort in zip(outputs.children, gives):
             if token in self._scope.sorts:
                 raise self._scope.error(token, f"{str(token)!r} already stands for something else")
-            self._scope.sorts[str(token)] = "var" if sort == "term" else "number"
-            self._scope.slots[str(token)] = slot
+            self._scope.sorts[str(token)] = "number" if sort == NUMBER else "var"
+            self._scope.slots[str(token)] = self._truth(token) if sort == TRUTH else slot
         pairs = tuple([(str(t), s) for t, s in zip(outputs.children, gives)])
         return View(str(function), tuple(given), pairs)
+
+    def _truth(self, syntax: Syntax) -> str:
+        return self._scope.types.named("bool", place_of(syntax))
 
 
 def _take(children: list[Syntax], data: str) -> Syntax:

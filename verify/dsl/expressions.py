@@ -129,8 +129,9 @@ class Expressions:
 
     def _fact_argument(self, tree: Syntax) -> Expr:
         if isinstance(tree, Tree) and tree.data == "name":
-            if self._scope.sorts.get(str(tree.children[0])) == "ranges":
-                return Fact(Var(str(tree.children[0]), "ranges"))
+            sort = self._scope.sorts.get(str(tree.children[0]))
+            if sort in ("range", "ranges"):
+                return Fact(Var(str(tree.children[0]), sort))
         return Fact(self._term(tree))
 
     def _comparison(self, tree: Syntax) -> Expr:

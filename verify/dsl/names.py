@@ -16,6 +16,7 @@ from proofgrad.core.rewrite.functions import (
     FACTS,
     NUMBER_FUNCTIONS,
     TYPE_FUNCTIONS,
+    TYPE_NUMBERS,
     TYPED_OPS,
 )
 from proofgrad.core.rewrite.views import CONTRACTS
@@ -33,6 +34,7 @@ SORTS = {
     "arg": "the arg of an operation",
     "number": "a number from a view",
     "ranges": "the ranges of a reduction",
+    "range": "the counter of a loop",
     "type": "a type",
 }
 
@@ -75,17 +77,21 @@ REDUCE_OPS = {"sum": "ADD", "product": "MUL", "max": "MAX", "min": "MIN"}
 TYPED_SYMBOLS = {op.name: symbol for symbol, op in TYPED_OPS.items()}
 
 NUMBER_INFIX = ("+", "-", "*", "//", "%", "<", "<=", ">", ">=", "==", "!=", "and", "or")
-FACT_FUNCTIONS = {"lo": 1, "hi": 1, "finite": 1, "independent": 2, "shape": 1}
+FACT_FUNCTIONS = {
+    **{name: 1 for name in ("lo", "hi", "finite", "count", "loop_free", "shape")},
+    "independent": 2,
+}
 FUNCTIONS: dict[str, int] = {
     **{name: 2 for name in ("min", "max", "gcd", "divides")},
     **{name: 1 for name in ("abs", "is_power_of_two", "log2_exact")},
     **FACT_FUNCTIONS,
     **{name: len(inspect.signature(f).parameters) for name, f in ARG_FUNCTIONS.items()},
     **{name: 2 for name in TYPE_FUNCTIONS},
+    **{name: 1 for name in TYPE_NUMBERS},
 }
 TRUTHS = {
     "<", "<=", ">", ">=", "==", "!=", "and", "or", "not", "divides", "is_power_of_two", "finite",
-    "independent", "is_identity", "is_full_shrink", "is_zero_pad", "is_no_flip", "is_empty",
+    "independent", "loop_free", "is_identity", "is_full_shrink", "is_zero_pad", "is_no_flip", "is_empty",
     "disjoint", *TYPE_FUNCTIONS,
 }  # fmt: skip
 
@@ -99,4 +105,4 @@ VIEWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 def unlisted_functions() -> set[str]:
     """Functions of core/rewrite/functions.py that this table does not know; a test wants none."""
     known = {*FUNCTIONS, *NUMBER_INFIX, "neg", "not"}
-    return {*NUMBER_FUNCTIONS, *ARG_FUNCTIONS, *FACTS, *TYPE_FUNCTIONS} - known
+    return {*NUMBER_FUNCTIONS, *ARG_FUNCTIONS, *FACTS, *TYPE_FUNCTIONS, *TYPE_NUMBERS} - known

@@ -22,7 +22,8 @@ MAX_DIGITS = 100  # no type has more; keeps arithmetic on literals fast
 class Scope:
     """Fields: sorts (name -> var, const, arg, number, ranges or type), slots (name -> type slot).
 
-    left_side: names may be bound. in_wrap: inside `{wrap: ...}`.
+    left_side: names may be bound. in_wrap: inside `{wrap: ...}`. in_loop: the counter of a loop has a
+    value, which it has on the left side and in the inputs of views.
     """
 
     def __init__(self, domains: tuple[str, ...], source: Source) -> None:
@@ -32,6 +33,7 @@ class Scope:
         self.slots: dict[str, str] = {}
         self.declared_consts: set[str] = set()
         self.left_side = True
+        self.in_loop = True
         self.in_wrap = False
         self._source = source
 
@@ -44,6 +46,8 @@ class Scope:
             )
         if sort in ("var", "const"):
             self.slots.setdefault(name, self.types.fresh(f"{name!r}"))
+        if sort == "range":
+            self.slots.setdefault(name, self.types.named("index", place_of(token)))
 
     def is_const_name(self, name: str) -> bool:
         """Whether a name not bound yet is a constant."""

@@ -13,6 +13,7 @@ from proofgrad.core.rewrite.rule import (
     Const,
     Expr,
     Fact,
+    Instance,
     Lit,
     Name,
     Node,
@@ -115,7 +116,7 @@ def _view(view: View) -> str:
 
 
 def _input(part: Term | Expr) -> str:
-    if isinstance(part, Var | Const | Lit | Node | Calc):
+    if isinstance(part, Var | Const | Lit | Node | Calc | Instance):
         return show_term(part)
     return show_expr(part)
 
@@ -139,7 +140,7 @@ class _Annotations:
 
     def __init__(self, rule: Rule | None) -> None:
         self._said: set[str] | None = set() if rule is not None else None
-        self._comparisons = 0  # around this term: they hide the type from the outside
+        self._hiders = 0  # and casts around this term: they hide the type from the outside
 
     def term(self, term: Term) -> str:
         return self._inside(term, _TYPED + 1)
@@ -156,14 +157,16 @@ class _Annotations:
                 return self._literal(value, type_)
             case Calc(value, type_, mode):
                 inside = f"wrap: {_typed_expr(value)}" if mode == "wrap" else show_expr(value)
-                if self._said is None or not self._comparisons:
+                if self._said is None or not self._hiders:
                     return f"{{{inside}}}", _ATOM
                 return f"{{{inside}}}: {type_}", _TYPED
+            case Instance(name, _, counter, value):
+                return f"{name}[{counter} := {self.term(value)}]", _ATOM
             case Node():
                 return self._node(term)
 
     def _named(self, name: str, type_: str) -> Shown:
-        if self._said is None or name in self._said or type_ == "ranges":
+        if self._said is None or name in self._said or type_ in ("range", "ranges"):
             return name, _ATOM
         self._said.add(name)
         return f"{name}: {type_}", _TYPED
@@ -184,13 +187,16 @@ class _Annotations:
         if op in _INFIX:
             strength = _STRENGTH[_INFIX[op]]
             compares = op in ("CMPLT", "CMPEQ")
-            self._comparisons += compares
+            self._hiders += compares
             left = self._inside(src[0], strength + compares)
             right = self._inside(src[1], strength + 1)
-            self._comparisons -= compares
+            self._hiders -= compares
             return f"{left} {_INFIX[op]} {right}", strength
         if op in _CASTS:
-            return f"{_CASTS[op]}({self.argument(src[0])}, {node.type})", _ATOM
+            self._hiders += 1  # a cast hides the type too
+            value = self.argument(src[0])
+            self._hiders -= 1
+            return f"{_CASTS[op]}({value}, {node.type})", _ATOM
         if op in _ARGS:
             arg = "" if node.arg is None else show_expr(node.arg)
             return f"{_ARGS[op]}({self.argument(src[0])}, {arg})", _ATOM

@@ -1,13 +1,13 @@
 """Does rewriting end? Each rule must go down in one stated order, whatever its variables stand for.
 
-Owns: the order, which is three measures compared one after the other, and the message about a rule
+Owns: the order, which is four measures compared one after the other, and the message about a rule
 that does not go down. Each measure gives every operation a polynomial that grows with each of its
 arguments, so that a step anywhere in a graph makes the measure of the whole graph smaller; the
 polynomials of commutative operations are symmetric, so that exchanging operands changes nothing.
 
-Rules with views are only looked at in the first measure, given what the view promises: what a search
-finds is not known when a rule is read. The engine tests at each use that they go down in the order of
-sums (core/rewrite/sum_order.py).
+Rules with views are only looked at in the first two measures, given what the view promises: what a
+search finds is not known when a rule is read. One that is no smaller in the first is about index terms,
+and the engine tests at each use that it goes down in the order of sums (core/rewrite/sum_order.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from proofgrad.core.rewrite.rule import (
     Calc,
     Const,
     Fact,
+    Instance,
     Lit,
     Node,
     Rule,
@@ -52,6 +53,13 @@ class Measure:
     of: Interpretation
 
 
+def _loops(op: str, args: Sequence[Polynomial]) -> Polynomial:
+    """Loops of reductions, counted wherever they are copied to; legalising copies 6 times."""
+    if op in ("FLOORDIV", "MOD"):
+        return scale(add(*args), 8)
+    return add(*args, number(1)) if op == "REDUCE_AXIS" else add(*args)
+
+
 def _division_load(op: str, args: Sequence[Polynomial]) -> Polynomial:
     """Floor divisions and remainders, and what stands below them; legalising copies it 6 times."""
     if op in ("FLOORDIV", "MOD"):
@@ -74,6 +82,8 @@ def _weighted_size(op: str, args: Sequence[Polynomial]) -> Polynomial:
             return scale(multiply(args[0], args[0]), 2)
         case "WHERE":
             return add(*args, number(3))
+        case "CAST_TO_INDEX":
+            return args[0]
         case _:
             return add(*args, number(1))
 
@@ -89,7 +99,9 @@ def _depth_of_constants(op: str, args: Sequence[Polynomial]) -> Polynomial:
             return add(*args, number(1))
 
 
+LOOPS = Measure("loops", 0, 0, _loops)
 MEASURES = (
+    LOOPS,
     Measure("division load", 0, 0, _division_load),
     Measure("weighted size", 2, 3, _weighted_size),
     Measure("depth of constants", 1, 2, _depth_of_constants),
@@ -106,15 +118,13 @@ def check_termination(rules: Sequence[Rule]) -> tuple[Rule, str] | None:
 
 def goes_down(rule: Rule) -> bool:
     """Whether the right side of a rewrite rule is smaller than the left, for all variables."""
-    for measure in MEASURES:
+    for measure in MEASURES[:2] if rule.views else MEASURES:
         difference = _Weights(rule, measure).difference()
-        if rule.views:
-            return never_negative(difference)
         if always_positive(difference):
             return True
         if not never_negative(difference):
             return False
-    return False
+    return bool(rule.views)
 
 
 class _Weights:
@@ -124,6 +134,7 @@ class _Weights:
         self._rule = rule
         self._measure = measure
         self._never_constant = _never_constant(rule)
+        self._loop_free = _loop_free(rule)
         self._known: dict[Term, Polynomial] = {}
         for view in rule.views:
             self._keep_promise(view)
@@ -137,8 +148,8 @@ class _Weights:
     def _keep_promise(self, view: View) -> None:
         """What a view takes apart weighs as much as its parts together, or more."""
         slack = variable(f"more than {view.function}", 0)
-        parts = [variable(name, 0) for name, sort in view.outputs if sort == "term"]
-        for whole in view.inputs:
+        parts = [self._of(Var(name, "")) for name, sort in view.outputs if sort != "number"]
+        for whole in view.inputs[:1]:  # other inputs say how it is taken apart
             if isinstance(whole, Var | Node):
                 self._known[whole] = add(slack, *parts)
 
@@ -146,15 +157,39 @@ class _Weights:
         if term in self._known:
             return self._known[term]
         match term:
+            case Var(name, _) if self._measure is LOOPS and name in self._loop_free:
+                return {}
             case Var(name, _):
                 measure = self._measure
                 least = measure.least if name in self._never_constant else measure.constant
                 return variable(name, least)
             case Const() | Lit() | Calc():
                 return number(self._measure.constant)
-            case Node(op, src, _):
-                sources = [s for s in src if not (isinstance(s, Var) and s.type == "ranges")]
-                return self._measure.of(op, [self._of(s) for s in sources])
+            case Instance(name, _, _, value):
+                # as many loops as the variable has, if its value has none; else who knows
+                same = self._measure is LOOPS and not self._of(value)
+                return variable(name if same else f"{name} at any place", 0)
+            case Node(op, src, kind):
+                op = "CAST_TO_INDEX" if (op, kind) == ("CAST", "index") else op
+                loops = [s for s in src if isinstance(s, Var) and s.type in ("range", "ranges")]
+                weight = self._measure.of(op, [self._of(s) for s in src if s not in loops])
+                return add(weight, *map(_count, loops)) if self._measure is LOOPS else weight
+
+
+def _count(loops: Var) -> Polynomial:
+    """One loop, or the number of loops that a name stands for."""
+    return number(1) if loops.type == "range" else variable(f"loops {loops.name}", 0)
+
+
+def _loop_free(rule: Rule) -> set[str]:
+    """Variables in which there is no reduction."""
+    return {
+        term.name
+        for condition in (*rule.where, *rule.when)
+        if isinstance(condition, Apply) and condition.function == "loop_free"
+        for term in [getattr(condition.args[0], "term", None)]
+        if isinstance(term, Var)
+    }
 
 
 def _never_constant(rule: Rule) -> set[str]:

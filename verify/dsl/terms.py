@@ -13,6 +13,7 @@ from proofgrad.core.rewrite.rule import (
     Calc,
     Const,
     Expr,
+    Instance,
     Lit,
     Name,
     Node,
@@ -52,6 +53,8 @@ class Terms:
                 return self._call(tree)
             case "reduction":
                 return self._reduction(tree)
+            case "instance":
+                return self._instance(tree)
             case "exact" | "wrap":
                 return self._calc(tree, slot)
             case _:
@@ -78,6 +81,12 @@ class Terms:
                 return Const(name, self._scope.slots[name])
             case "number":
                 return Calc(Name(name), slot or self._scope.slots[name])
+            case "range" if self._scope.in_loop:
+                return Var(name, self._scope.slots[name])
+            case "range":
+                raise self._scope.error(
+                    token, f"outside of its loop {name!r} has no value; say x[{name} := ...]"
+                )
             case _:
                 raise self._scope.error(token, f"{name!r} is {names.SORTS[sort]}, not a term")
 
@@ -156,7 +165,7 @@ class Terms:
                 f"unknown reduction {str(function)!r}; {near(str(function), names.REDUCE_OPS)}",
             )
         if over_loop:
-            ranges = [self._ranges(t) for t in inside]
+            ranges = self._loops(inside)
             value = self.term(body)
             return Node("REDUCE", (value, *ranges), value.type, op)
         self._scope.check_count(function, len(inside), 1, what="axes")
@@ -164,17 +173,45 @@ class Terms:
         axes = self.expressions.arg(inside[0])
         return Node("REDUCE_AXIS", (value,), value.type, Apply("pair", (op, axes)))
 
+    def _loops(self, inside: list[Syntax]) -> tuple[Var, ...]:
+        """What stands in the brackets of a reduction: nothing, R, r, or r, R."""
+        if not inside:
+            return ()
+        *named, last = [self._ranges(tree) for tree in inside]
+        if len(named) > 1 or (named and (named[0].type, last.type) != ("range", "ranges")):
+            raise self._scope.error(
+                inside[0],
+                "a reduction is over R, all its loops; over r, its only one; or over r, R, one of"
+                " them and the others",
+            )
+        return (*named, last)
+
     def _ranges(self, tree: Syntax) -> Var:
         token = tree.children[0]
-        if tree.data != "name" or not str(token)[0].isupper():
-            raise self._scope.error(
-                tree, "the ranges of a reduction are one name with a capital letter"
-            )
+        if tree.data != "name":
+            raise self._scope.error(tree, "the loops of a reduction are names: R, r, or r, R")
+        sort = "ranges" if str(token)[0].isupper() else "range"
         if str(token) not in self._scope.sorts:
             if not self._scope.left_side:
                 raise self._scope.unbound(token)
-            self._scope.sorts[str(token)] = "ranges"
-        return Var(str(token), "ranges")
+            self._scope.bind(str(token), sort, token)
+        elif self._scope.sorts[str(token)] != sort or not (self._scope.in_loop or sort == "ranges"):
+            raise self._scope.error(tree, f"{str(token)!r} is no loop of this reduction")
+        return Var(str(token), sort)
+
+    def _instance(self, tree: Syntax) -> Instance:
+        """v[r := x]: the variable v of the left side, with x for the range r."""
+        variable, counter, value = tree.children
+        if self._scope.left_side:
+            raise self._scope.error(tree, "v[r := x] belongs to the right side")
+        if self._scope.sorts.get(str(counter)) != "range":
+            raise self._scope.error(counter, f"{str(counter)!r} is no counter of a loop")
+        if self._scope.sorts.get(str(variable)) != "var":
+            raise self._scope.error(variable, f"{str(variable)!r} is no variable for terms")
+        place = place_of(tree)
+        term = self.term(value, self._scope.types.named("index", place))
+        self._scope.types.unify(term.type, self._scope.types.named("index", place), place)
+        return Instance(str(variable), self._scope.slots[str(variable)], str(counter), term)
 
     def _calc(self, tree: Syntax, slot: str) -> Term:
         if self._scope.left_side:

@@ -1,0 +1,114 @@
+"""Views of truths: what a gate says of a range, found by a search that is believed in nothing.
+
+Owns: these searches, the check that a truth is the conjunction that a contract claims. Does not own:
+contracts (views.py), the check of their equations (view_check.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.forms import add, scale
+from proofgrad.core.rewrite.rule import Apply, Name
+from proofgrad.core.rewrite.views import CONTRACTS, TRUTH, Contract
+
+if TYPE_CHECKING:
+    from proofgrad.core.rewrite.facts import Facts
+
+Solution = tuple[UOp, UOp, UOp, UOp, int]
+COMPARISONS = {"==": Ops.CMPEQ, "<": Ops.CMPLT}
+
+
+def is_about_truth(contract: Contract) -> bool:
+    """Whether a view takes a truth apart."""
+    return any([sort == TRUTH for _, sort in contract.inputs])
+
+
+def comparison_of(contract: Contract) -> str:
+    """The comparison that a contract says to be among the conjuncts of its truth."""
+    sorts = dict((*contract.inputs, *contract.outputs))
+    for claim in contract.claims:
+        match claim.args:
+            case (Name(truth), Apply("and", (Apply(sign, _), _))) if sorts[truth] == TRUTH:
+                return sign
+    raise ValueError(f"{contract!r} says nothing of its truth")
+
+
+def solution(view: str, gate: UOp, counter: UOp, facts: Facts) -> Solution | None:
+    """(i, p, v, w, s) that keep the contract of `view` for the gate and the range."""
+    op = COMPARISONS[comparison_of(CONTRACTS[view])]
+    found = solve(gate, counter, op, facts)
+    return found if found is not None and agrees(view, gate, counter, found, facts) else None
+
+
+def agrees(view: str, gate: UOp, counter: UOp, found: Solution, facts: Facts) -> bool:
+    """Whether a solution keeps the contract: the truths here, the equations as sums."""
+    i, rest, v, w, sign = found
+    read = facts.forms.read
+    sums = [read(node) for node in (counter, i, v, w)]
+    if None in sums:
+        return False  # not all of them are index terms
+    op = COMPARISONS[comparison_of(CONTRACTS[view])]
+    comparison = _conjunct(UOp(op, dtypes.bool, (v, w)))
+    if conjuncts(gate) != conjuncts(rest) | {comparison}:
+        return False
+    r, *others = sums
+    return facts.views.check(view)(facts.forms, None, r, others[0], None, *others[1:], sign)
+
+
+def conjuncts(truth: UOp) -> frozenset[Any]:
+    """What `&` joins in a truth; none if it is true. The sides of an equation have no order."""
+    if truth.op is Ops.AND:
+        return conjuncts(truth.src[0]) | conjuncts(truth.src[1])
+    if truth.op is Ops.CONST and truth.arg is True:
+        return frozenset()
+    return frozenset({_conjunct(truth)})
+
+
+def _conjunct(truth: UOp) -> Any:
+    return frozenset(truth.src) if truth.op is Ops.CMPEQ else truth
+
+
+# -- the search -----------------------------------------------------------------------------------
+
+
+def solve(gate: UOp, counter: UOp, op: Ops, facts: Facts) -> Solution | None:
+    """A comparison of index terms among the conjuncts, solved for the range; the other conjuncts.
+
+    It is v == w or v < w, with v - w = s * (counter - i), s being 1 or -1, and i without the range.
+    """
+    parts = _parts(gate)
+    for place, part in enumerate(parts):
+        if part.op is not op:
+            continue
+        v, w = part.src
+        first, second = facts.forms.read(v), facts.forms.read(w)
+        if first is None or second is None:
+            continue
+        terms, constant = add(first, scale(second, -1))
+        terms = dict(terms)
+        sign = terms.pop(facts.forms.wrapped(counter), 0)
+        if abs(sign) != 1:
+            continue
+        i = facts.forms.written(scale((terms, constant), -sign))
+        if facts.independent(i, (counter,)):
+            return i, _conjunction(parts[:place] + parts[place + 1 :]), v, w, sign
+    return None
+
+
+def _parts(truth: UOp) -> list[UOp]:
+    if truth.op is not Ops.AND:
+        return [truth]
+    return _parts(truth.src[0]) + _parts(truth.src[1])
+
+
+def _conjunction(truths: list[UOp]) -> UOp:
+    if not truths:
+        return UOp.const(dtypes.bool, True)
+    whole = truths[0]
+    for truth in truths[1:]:
+        whole = whole & truth
+    return whole
