@@ -39,6 +39,7 @@ OF_ONE: dict[str, Function] = {
     "rounding": lambda x: x * x.floor() + x.round() + x.trunc(),
     "sum": lambda x: x.sum(0),
     "mean": Tensor.mean,
+    "prod": lambda x: x.prod(1) + x.prod(),
     "max": lambda x: x.max(1),
     "min": Tensor.min,
     "var": lambda x: x.var(0),

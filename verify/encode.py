@@ -25,10 +25,12 @@ from proofgrad.core.rewrite.rule import (
     Const,
     Expr,
     Fact,
+    Instance,
     Lit,
     Name,
     Node,
     Num,
+    Rule,
     Var,
     View,
 )
@@ -101,6 +103,7 @@ class Encoder:
         self.numbers: dict[str, Number] = {}
         self.facts: dict[Expr, Number] = {}
         self.premises: list[Term] = []
+        self.assumed = _assumed(case.rule)
 
     # -- terms --------------------------------------------------------------------------------------
 
@@ -114,14 +117,29 @@ class Encoder:
                 return self.literal(value, dtype)
             case Calc():
                 return self.computed(term, dtype)
+            case Instance(name, _, _, value):
+                return self.chosen(name, dtype, self.term(value))
             case Node():
                 return self.node(term, dtype)
 
     def variable(self, name: str, dtype: DType) -> Term:
+        if name in self.assumed:
+            return self.chosen(name, dtype, self.variable(self.assumed[name], dtypes.bool))
         if name not in self.values:
             self.values[name] = self.arithmetic.variable(name, dtype)
             self.dtypes[name] = dtype
         return self.values[name]
+
+    def chosen(self, name: str, dtype: DType, truth: Term) -> Term:
+        """A variable that is any function of a truth: two values, one for each."""
+        ends = []
+        for end in ("true", "false"):
+            key = f"{name} if {end}"
+            if key not in self.values:
+                self.values[key] = self.arithmetic.variable(key, dtype)
+                self.dtypes[key] = dtype
+            ends.append(self.values[key])
+        return z3.If(truth, *ends)
 
     def literal(self, value: Any, dtype: DType) -> Term:
         """A literal; where it does not fit the type the rule cannot fire."""
@@ -325,6 +343,19 @@ class Encoder:
                 raise NoMeaning(f"views have contracts on index terms only, not on {dtype.name}")
             return self.term(given)
         return self.number(given)
+
+
+def _assumed(rule: Rule) -> dict[str, str]:
+    """The variables for which a right side assumes something, and the truth that it is about."""
+    found: dict[str, str] = {}
+    terms = [term for term in rule.right if term is not None]
+    while terms:
+        term = terms.pop()
+        if isinstance(term, Instance):
+            found[term.name] = term.counter
+        if isinstance(term, Node):
+            terms += term.src
+    return found
 
 
 def equality(case: Case, arithmetic: Arithmetic) -> Goal:

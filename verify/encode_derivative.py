@@ -69,8 +69,10 @@ def _law(case: Case, rank: int | None) -> list[Goal]:
         raise NoMeaning(f"a gradient passes through {op.name}")
     if op is Ops.SKEW:
         return [_of_skew(left, right)]
-    if op is Ops.REDUCE_AXIS and left.arg is not None and _is_extreme(left):
+    if op is Ops.REDUCE_AXIS and left.arg is not None and _reduces_by(left, "MAX", "MIN"):
         return _of_extreme(case, left, right)
+    if op is Ops.REDUCE_AXIS and left.arg is not None and _reduces_by(left, "MUL"):
+        return _of_product(case, left, right)
     return [_transpose(left, right, rank)]
 
 
@@ -311,10 +313,10 @@ def _of_skew(left: Node, right: RuleTerm) -> Goal:
 # -- largest and smallest -----------------------------------------------------------------------------
 
 
-def _is_extreme(left: Node) -> bool:
+def _reduces_by(left: Node, *ops: str) -> bool:
     match left.arg:
-        case Apply("pair", (Text("MAX" | "MIN"), _)):
-            return True
+        case Apply("pair", (Text(op), _)):
+            return op in ops
         case _:
             return False
 
@@ -326,31 +328,31 @@ def _of_extreme(case: Case, left: Node, right: RuleTerm) -> list[Goal]:
     x, extreme, count = values.x, values.extreme, values.count
     claim = value == z3.If(x == extreme, values.g / count, z3.RealVal(0))
     known = [*values.known, count >= 1]
-    return [Goal(known, claim), *[Goal(known, c) for c in values.counted]]
+    return [Goal(known, claim), *[Goal(known, c) for c in values.claims]]
 
 
-class _Grouped(Reals):
-    """Terms at one element x of a group that is reduced together.
-
-    `counted` says of every sum over the group that it counts the elements that are the extreme.
-    """
+class _Group(Reals):
+    """Terms at one element x of a group that is reduced together. `claims`: what sums are of."""
 
     def __init__(self, case: Case, left: Node) -> None:
         super().__init__(case)
         self.left = left
         assert isinstance(left.src[0], Var)
         self.name = left.src[0].name
-        self.x, self.extreme, self.count = z3.Real("x#"), z3.Real("extreme#"), z3.Real("count#")
-        self.counted: list[Term] = []
+        self.x = z3.Real("x#")
+        self.claims: list[Term] = []
 
     def term(self, term: RuleTerm) -> Term:
         match term:
             case Var(name, _) if name == self.name:
                 return self.x
             case Node("REDUCE_AXIS", _, _, _) if term == self.left:
-                return self.extreme
-            case Node("REDUCE_AXIS", (body, *_), _, Apply("pair", (Text("ADD"), axes))):
-                return self._sum(body, axes)
+                return self.result()
+            case Node("REDUCE_AXIS", (body, *_), _, Apply("pair", (Text(op), axes))):
+                assert isinstance(self.left.arg, Apply)
+                if axes != self.left.arg.args[1]:
+                    raise NoMeaning("a reduction over other axes")
+                return self.reduction(op, body)
             case Node("EXPAND", (inner, *_), _, arg):
                 if arg != Apply("shape", (Fact(self.left.src[0]),)):
                     raise NoMeaning("an expansion to anything but the shape of the source")
@@ -358,13 +360,73 @@ class _Grouped(Reals):
             case _:
                 return super().term(term)
 
-    def _sum(self, body: RuleTerm, axes: Any) -> Term:
-        assert isinstance(self.left.arg, Apply)
-        if axes != self.left.arg.args[1]:
-            raise NoMeaning("a sum over other axes")
+    def result(self) -> Term:
+        """The value of the left side."""
+        raise NoMeaning("the left side itself in a cotangent")
+
+    def reduction(self, op: str, body: RuleTerm) -> Term:
+        """The value of another reduction of the group."""
+        raise NotImplementedError
+
+    def at_another(self, body: RuleTerm) -> tuple[Term, Term]:
+        """A body at another element of the group; that element."""
         here, self.x = self.x, z3.Real("x#other")
-        value = self.term(body)
-        is_extreme = z3.If(self.x == self.extreme, z3.RealVal(1), z3.RealVal(0))
-        self.counted.append(value == is_extreme)
+        value, other = self.term(body), self.x
         self.x = here
+        return value, other
+
+
+class _Grouped(_Group):
+    """`claims` says of every sum over the group that it counts the elements that are the extreme."""
+
+    def __init__(self, case: Case, left: Node) -> None:
+        super().__init__(case, left)
+        self.extreme, self.count = z3.Real("extreme#"), z3.Real("count#")
+
+    def result(self) -> Term:
+        return self.extreme
+
+    def reduction(self, op: str, body: RuleTerm) -> Term:
+        if op != "ADD":
+            raise NoMeaning(f"a reduction by {op} beside an extreme")
+        value, other = self.at_another(body)
+        self.claims.append(value == z3.If(other == self.extreme, z3.RealVal(1), z3.RealVal(0)))
         return self.count
+
+
+# -- products -----------------------------------------------------------------------------------------
+
+
+def _of_product(case: Case, left: Node, right: RuleTerm) -> list[Goal]:
+    """Each element gets g times the product of the others, which is 0 if one of them is 0."""
+    values = _Multiplied(case, left)
+    value = values.term(right)
+    others = z3.If(values.other_zeros > 0, z3.RealVal(0), values.others)
+    known = [*values.known, values.other_zeros >= 0, values.others != 0]
+    return [Goal(known, value == values.g * others), *[Goal(known, c) for c in values.claims]]
+
+
+class _Multiplied(_Group):
+    """The other elements of a group: how many are 0, and the product of those that are not.
+
+    `claims` says of every sum that it counts zeros, and of every product that it leaves them out.
+    """
+
+    def __init__(self, case: Case, left: Node) -> None:
+        super().__init__(case, left)
+        self.other_zeros, self.others = z3.ToReal(z3.Int("zeros#")), z3.Real("others#")
+
+    def result(self) -> Term:
+        any_zero = z3.Or(self.other_zeros > 0, self.x == 0)
+        return z3.If(any_zero, z3.RealVal(0), self.others * self.x)
+
+    def reduction(self, op: str, body: RuleTerm) -> Term:
+        value, other = self.at_another(body)
+        one, zero = z3.RealVal(1), z3.RealVal(0)
+        if op == "ADD":
+            self.claims.append(value == z3.If(other == 0, one, zero))
+            return self.other_zeros + z3.If(self.x == 0, one, zero)
+        if op == "MUL":
+            self.claims.append(value == z3.If(other == 0, one, other))
+            return self.others * z3.If(self.x == 0, one, self.x)
+        raise NoMeaning(f"a reduction by {op} beside a product")

@@ -22,6 +22,7 @@ from proofgrad.core.rewrite.rule import (
     Const,
     Expr,
     Fact,
+    Instance,
     Lit,
     Node,
     Num,
@@ -152,6 +153,9 @@ def _variants(part: Part, typed: bool = False) -> Iterator[Changed]:
             yield from _variants_of_node(part)
         case Calc(value, _, mode):
             for inner, change in _variants(value, mode == "wrap"):
+                yield dataclasses.replace(part, value=inner), change
+        case Instance(value=value):
+            for inner, change in _variants(value):
                 yield dataclasses.replace(part, value=inner), change
         case Apply():
             yield from _variants_of_application(part, typed)

@@ -210,7 +210,7 @@ def _attempts(case: Case) -> Iterator[Attempt]:
         if not integral:
             yield from on_opaque
         yield from on_bits
-        yield Attempt("bits by amount", bits_by_amount, SHORT_MS, exact=True)
+        yield Attempt("bits by amount", bits_by_amount, MIDDLE_MS, exact=True)
         yield Attempt("bits by cases", bits_split, LONG_MS, exact=True)
         yield Attempt("bits", bits, LONG_MS, exact=True)
     if integral:

@@ -24,6 +24,7 @@ from proofgrad.core.rewrite.rule import (
     Const,
     Expr,
     Fact,
+    Instance,
     Lit,
     Name,
     Node,
@@ -154,6 +155,8 @@ class Trial:
                 return self._at_type(value, dtype)[0]
             case Calc(value, _, _):
                 return _exactly(self.number(value), dtype)
+            case Instance(name, _, _, _):
+                return self._value(name)  # of the functions of a truth, those that do not care
             case Node():
                 return self._node(term, dtype)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.rewrite.rule import Calc, Const, Lit, Node, Var
+from proofgrad.core.rewrite.rule import Calc, Const, Instance, Lit, Node, Var
 from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.sample import Outcome, Trial, can_sample
@@ -82,6 +82,8 @@ class _Script:
         match term:
             case Var(name, _) | Const(name, _):
                 return name
+            case Instance():
+                raise _NoScript
             case Lit() | Calc():
                 return _tensor(self._trial.term(term), dtype)
             case Node(op, src, _):

@@ -1,4 +1,4 @@
-"""A term at one value of a range: substitution that respects the loops inside of the term.
+"""A term at one value of a range or of a truth: substitution that respects loops and accesses.
 
 Owns: the substitution. Does not own: which rules use it (an `Instance` on a right side).
 """
@@ -7,11 +7,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 
 if TYPE_CHECKING:
     from proofgrad.core.rewrite.facts import Facts
+
+
+MOST_STEPS = 256  # of a walk through a term; in a larger one nothing is assumed
+
+
+def assumed(term: UOp, truth: UOp, value: UOp) -> UOp:
+    """`term` with the constant `value` for `truth`, but not inside of accesses and reductions.
+
+    An access keeps its gate: both branches of a selection are computed, whatever its condition is.
+    """
+    if truth.op is Ops.CONST:
+        return term
+    inner = _elementwise_below(term, truth)
+    if inner is None or truth not in inner:
+        return term
+    done: dict[UOp, UOp] = {truth: value}
+    for node in inner:
+        if node not in done:
+            done[node] = node.with_src(tuple([done.get(source, source) for source in node.src]))
+    return done[term]
+
+
+def _elementwise_below(term: UOp, truth: UOp) -> list[UOp] | None:
+    """The elementwise nodes of `term` above and including `truth`, sources first; None: too many."""
+    inside = lambda node: node is not truth and node.op in ELEMENTWISE
+    order: dict[UOp, None] = {}
+    stack = [term]
+    for _ in range(MOST_STEPS):
+        if not stack:
+            return list(order)
+        node = stack[-1]
+        below = [s for s in node.src if s not in order] if inside(node) else []
+        if below:
+            stack.extend(below)
+        else:
+            order[stack.pop()] = None
+    return None
 
 
 def instance(term: UOp, counter: UOp, value: UOp, facts: Facts) -> UOp | None:

@@ -81,7 +81,11 @@ class Calc:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Right side only: the variable `name` with `value` in place of the range `counter`."""
+    """Right side only: the variable `name` with `value` in place of `counter`.
+
+    `counter` is a range that the left side names, or a variable for bools: then `value` stands for it
+    wherever the engine cares to put it.
+    """
 
     name: str
     type: str

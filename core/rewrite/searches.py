@@ -275,7 +275,21 @@ NEEDS = {
     "quotient_in_sum": QUOTIENT,
 }
 
+
+def reciprocal(c: int, h: int, forms: Forms) -> tuple[int, int, int] | None:
+    """The least power of two p, and m and e with m * c == p + e, for which e * h < p."""
+    if c <= 0 or h < 0:
+        return None
+    p = 1
+    while True:
+        e = -p % c
+        if e * h < p:
+            return (p + e) // c, p, e
+        p *= 2
+
+
 SEARCHES: dict[str, Search] = {
+    "reciprocal": reciprocal,
     "split": split,
     "residue": residue,
     "gcd_split": gcd_split,

@@ -24,7 +24,7 @@ from proofgrad.core.rewrite.functions import (
     TYPE_NUMBERS,
     TYPED_OPS,
 )
-from proofgrad.core.rewrite.instances import instance
+from proofgrad.core.rewrite.instances import assumed, instance
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
@@ -47,7 +47,7 @@ Builder = Callable[[Env, Shape], UOp]
 
 
 class DoesNotFit(Exception):
-    """A computed constant is not a value of its type, or is unknown: the rule does not fire."""
+    """A part of the right side cannot be made, or would say nothing new: the rule does not fire."""
 
 
 # -- expressions --------------------------------------------------------------------------------
@@ -255,7 +255,12 @@ def _compile_instance(term: Instance, scope: Scope) -> Builder:
     body, counter = scope.nodes[term.name], scope.nodes[term.counter]
     value = compile_term(term.value, scope)
 
-    def build_instance(env: Env, _: Shape) -> UOp:
+    def build_instance(env: Env, shape: Shape) -> UOp:
+        if env[counter].dtype.is_bool:
+            changed = assumed(env[body], env[counter], value(env, shape))
+            if changed is env[body]:
+                raise DoesNotFit  # nothing is known that was not
+            return changed
         found = instance(env[body], env[counter], value(env, ()), env[FACTS])
         if found is None:
             raise DoesNotFit

@@ -80,6 +80,12 @@ _SOLVED = (
 )
 
 CONTRACTS: dict[str, Contract] = {
+    # m / p is at least 1 / c, by less than 1 / (h * p)
+    "reciprocal": Contract(
+        (("c", NUMBER), ("h", NUMBER)),
+        (("m", NUMBER), ("p", NUMBER), ("e", NUMBER)),
+        (_equal(_times(_m, _c), _sum(_p, _e)),),
+    ),
     # g is v == w and p, where v == w says that r is i
     "solve": Contract(
         (("g", TRUTH), ("r", TERM)),

@@ -118,6 +118,8 @@ def check_termination(rules: Sequence[Rule]) -> tuple[Rule, str] | None:
 
 def goes_down(rule: Rule) -> bool:
     """Whether the right side of a rewrite rule is smaller than the left, for all variables."""
+    if _only_assumes(rule):
+        return True
     for measure in MEASURES[:2] if rule.views else MEASURES:
         difference = _Weights(rule, measure).difference()
         if always_positive(difference):
@@ -125,6 +127,21 @@ def goes_down(rule: Rule) -> bool:
         if not never_negative(difference):
             return False
     return bool(rule.views)
+
+
+def _only_assumes(rule: Rule) -> bool:
+    """Whether the right side is the left with constants for truths: smaller, or the same node."""
+    return rule.right[0] is not None and _without_assumptions(rule.right[0]) == rule.left
+
+
+def _without_assumptions(term: Term) -> Term:
+    match term:
+        case Instance(name, kind, _, Lit()):
+            return Var(name, kind)
+        case Node(op, src, kind, arg):
+            return Node(op, tuple([_without_assumptions(s) for s in src]), kind, arg)
+        case _:
+            return term
 
 
 class _Weights:

@@ -200,17 +200,22 @@ class Terms:
         return Var(str(token), sort)
 
     def _instance(self, tree: Syntax) -> Instance:
-        """v[r := x]: the variable v of the left side, with x for the range r."""
+        """v[r := x]: the variable v of the left side, with x for the range or the truth r."""
         variable, counter, value = tree.children
         if self._scope.left_side:
             raise self._scope.error(tree, "v[r := x] belongs to the right side")
-        if self._scope.sorts.get(str(counter)) != "range":
-            raise self._scope.error(counter, f"{str(counter)!r} is no counter of a loop")
+        sort = self._scope.sorts.get(str(counter))
+        if sort not in ("range", "var"):
+            raise self._scope.error(
+                counter, f"{str(counter)!r} is no counter of a loop, and no truth"
+            )
         if self._scope.sorts.get(str(variable)) != "var":
             raise self._scope.error(variable, f"{str(variable)!r} is no variable for terms")
         place = place_of(tree)
-        term = self.term(value, self._scope.types.named("index", place))
-        self._scope.types.unify(term.type, self._scope.types.named("index", place), place)
+        kind = self._scope.types.named("index" if sort == "range" else "bool", place)
+        self._scope.types.unify(self._scope.slots[str(counter)], kind, place)
+        term = self.term(value, kind)
+        self._scope.types.unify(term.type, kind, place)
         return Instance(str(variable), self._scope.slots[str(variable)], str(counter), term)
 
     def _calc(self, tree: Syntax, slot: str) -> Term:
