@@ -119,6 +119,8 @@ def test_every_search_keeps_its_contract(seed: int) -> None:
         c = rng.choice([1, 2, 3, 4, 6, 12])
         for name in searches.SEARCHES:
             contract = views.CONTRACTS[name]
+            if contract.inputs[0][1] != TERM:
+                continue  # about numbers alone: tests/test_fast_division.py
             given = (x, c) if len(contract.inputs) == 2 else (x,)
             outputs = found(name, *given, known=known)
             answers += outputs is not None
