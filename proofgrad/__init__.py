@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from proofgrad.core.ir.dtypes import dtypes
     from proofgrad.core.ir.ops import Ops
     from proofgrad.core.ir.shapes import ShapeError
+    from proofgrad.core.ir.sizes import Variable
     from proofgrad.core.ir.uop import UOp
     from proofgrad.core.tensor.counters import GlobalCounters
     from proofgrad.core.tensor.custom_vjp import custom_vjp
@@ -40,6 +41,7 @@ __all__ = [
     "Tensor",
     "TinyJit",
     "UOp",
+    "Variable",
     "custom_vjp",
     "dtypes",
     "explain",
@@ -64,6 +66,7 @@ _HOME = {
     "ShapeError": "proofgrad.core.ir.shapes",
     "Tensor": "proofgrad.core.tensor.tensor",
     "UOp": "proofgrad.core.ir.uop",
+    "Variable": "proofgrad.core.ir.sizes",
     "dtypes": "proofgrad.core.ir.dtypes",
     "explain": "proofgrad.explanation",
     "gradcheck": "proofgrad.gradcheck",

@@ -21,6 +21,7 @@ from proofgrad.core.compile.tiles import (
     choose_blocks,
     choose_tile,
     find_contraction,
+    is_fixed,
     output_loops,
     size_of,
     tiles_along,
@@ -70,6 +71,7 @@ def _mergeable_pair(kernel: UOp) -> tuple[UOp, UOp] | None:
 def _unshared_reductions(kernel: UOp) -> list[list[UOp]]:
     """Loop groups of reductions where no two different reductions share a loop."""
     groups = {n.src[1:] for n in toposort((kernel,)) if n.op is Ops.REDUCE}
+    groups = {group for group in groups if all(is_fixed(loop) for loop in group)}
     uses: dict[UOp, int] = {}
     for group in groups:
         for loop in group:

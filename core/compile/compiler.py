@@ -19,7 +19,7 @@ from proofgrad.core.compile.stages import Library, RuleSets, Stage, run_stages
 from proofgrad.core.compile.target import Backend, Binary, Launch, Source
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape
+from proofgrad.core.ir.shapes import Shape, is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.match import RuleSet
 
@@ -36,6 +36,7 @@ class Kernel:
     backend: Backend
     slots: tuple[int, ...]  # of the body; the first is the one that it writes
     size: int  # elements of the buffer that it writes
+    variables: dict[int, str] = field(default_factory=dict)  # the slots of variables, their names
     loaded: Launch | None = None
 
     @property
@@ -90,6 +91,7 @@ class Plan:
     kernels: UOp  # the KernelGraph it is of
     reused: dict[int, BufferInfo] = field(default_factory=dict)  # inputs that are results
     peak_bytes: int = 0  # of the buffers that the plan makes, at most at once
+    variables: tuple[tuple[str, str], ...] = ()  # name and device; their slots are the last
 
 
 class KernelCheck(Protocol):
@@ -171,6 +173,13 @@ class Compiler:
             return slot_of[buffer] if buffer in slot_of else _number(buffer)
 
         infos = [BufferInfo(b.dtype, b.arg, b.src[1].arg) for b in made]
+        variables: dict[tuple[str, str], int] = {}
+
+        def variable(kernel: Kernel, slot: int, call: UOp) -> int:
+            """A negative slot, until it is known how many buffers there are."""
+            key = (kernel.variables[slot], call.arg.device)
+            return variables.setdefault(key, -1 - len(variables))
+
         launches: list[Step] = []
         for call in graph.src:
             buffers = [BufferInfo(b.dtype, b.arg, b.src[1].arg) for b in call.src[1:]]
@@ -185,18 +194,24 @@ class Compiler:
                     table = BufferInfo(kernel.source.params[0], kernel.size, call.arg.device)
                     infos.append(table)
                     buffers.append(table)
-                nbytes = sum([buffers[k].nbytes for k in kernel.slots])
-                used = tuple([slots[k] for k in kernel.slots])
+                nbytes = sum([buffers[k].nbytes for k in kernel.slots if k < len(buffers)])
+                used = tuple([slots[k] if k < len(slots) else variable(kernel, k, call)
+                              for k in kernel.slots])  # fmt: skip
                 launches.append(Step(kernel, used, (), nbytes, shape, call.arg.origin, ast))
         results = tuple([slot(b) for b in graph.arg])
-        steps = _with_frees(launches, inputs, set(results))
+        behind = inputs + len(infos)
+        launches = [
+            replace(step, slots=tuple([behind - 1 - k if k < 0 else k for k in step.slots]))
+            for step in launches
+        ]
+        steps = _with_frees(launches, inputs, {*results, *range(behind, behind + len(variables))})
         reused = {
             _number(b): BufferInfo(b.dtype, b.arg, b.src[1].arg)
             for b in graph.arg
             if slot(b) < inputs
         }
         peak = _peak_bytes(inputs, infos, steps)
-        return Plan(inputs, tuple(infos), results, steps, graph, reused, peak)
+        return Plan(inputs, tuple(infos), results, steps, graph, reused, peak, tuple(variables))
 
     def kernels(self, body: UOp, device: str) -> tuple[Kernel, ...]:
         """The compiled kernels of a body, a SINK over PARAMs: those that fill its tables first."""
@@ -225,6 +240,9 @@ class Compiler:
 
     def _checked(self, body: UOp, backend: Backend) -> tuple[UOp, ...] | None:
         """The Linear forms of a kernel body that the check has seen; None where there is no check."""
+        if not all(is_plain(node.shape) for node in body.toposort()):
+            _print("not proved: PROVE=1 does not cover kernels whose sizes are variables")
+            return None
         if self.kernel_check is None:
             if self._make_check is None:
                 return None
@@ -253,7 +271,9 @@ class Compiler:
 
     def _compile(self, body: UOp, device: str) -> tuple[Kernel, ...]:
         backend = self._backend(device)
-        linears = self._checked(body, backend) if settings.proves_kernels() else None
+        linears = None
+        if settings.proves_kernels():
+            linears = self._checked(body, backend)
         linears = self.linears(body, device) if linears is None else linears
         return tuple([self._compiled(linear, device) for linear in linears])
 
@@ -263,7 +283,9 @@ class Compiler:
         source = self._emit(_with_dense_slots(linear, slots), device)
         if settings.debug_level() >= 3:
             _print(source.text)
-        return Kernel(source, backend.compile(source), backend, slots, _written(linear).arg[1])
+        names = {n.arg[0]: n.arg[2] for n in linear.src if n.op is Ops.PARAM and len(n.arg) == 3}
+        size = _written(linear).arg[1]
+        return Kernel(source, backend.compile(source), backend, slots, size, names)
 
 
 def _peak_bytes(inputs: int, made: Sequence[BufferInfo], steps: Sequence[Step]) -> int:

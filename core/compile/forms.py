@@ -46,7 +46,7 @@ _REGISTERS = {Ops.ACCUMULATOR, Ops.UPDATE, Ops.RESULT, Ops.BROADCAST, Ops.HREDUC
 ALLOWED: dict[Form, frozenset[Ops]] = {
     Form.TENSOR_GRAPH: frozenset(_TENSOR | {Ops.SINK}),
     Form.KERNEL_GRAPH: frozenset(_TENSOR | {Ops.SINK, Ops.CALL, Ops.PARAM}),
-    Form.KERNEL: frozenset(_LOOP_NODES | {Ops.REDUCE, Ops.SINK}),
+    Form.KERNEL: frozenset(_LOOP_NODES | {Ops.REDUCE, Ops.VARIABLE, Ops.SINK}),
     Form.PROGRAM: frozenset(_LOOP_NODES | _REGISTERS | {Ops.SINK}),
     Form.LINEAR: frozenset(_LOOP_NODES | _REGISTERS | {Ops.LINEAR, Ops.END}),
 }

@@ -13,6 +13,8 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
+FIRST_VARIABLE = 1 << 20  # the slot of the first variable: behind all buffers
+
 
 class Bounds(Protocol):
     """What is known of the values of a node; None: nothing."""
@@ -46,8 +48,10 @@ def _fits(node: UOp, dtype: DType, bounds: Bounds) -> bool:
 
 
 def _with_width(kernel: UOp, width: DType) -> UOp:
-    done: dict[UOp, UOp] = {}
+    done = _loads_of_variables(kernel, width)
     for node in toposort((kernel,)):
+        if node in done:
+            continue
         src = tuple([done[s] for s in node.src])
         if node.op is Ops.CAST and src[0].dtype is node.dtype:
             done[node] = src[0]
@@ -55,3 +59,14 @@ def _with_width(kernel: UOp, width: DType) -> UOp:
         dtype = width if node.dtype is dtypes.index else node.dtype
         done[node] = UOp(node.op, dtype, src, node.arg)
     return done[kernel]
+
+
+def _loads_of_variables(kernel: UOp, width: DType) -> dict[UOp, UOp]:
+    """Each variable read from a parameter of one int64. Its bounds have been used by now."""
+    variables = [n for n in toposort((kernel,)) if n.op is Ops.VARIABLE]
+    found: dict[UOp, UOp] = {}
+    for k, node in enumerate(sorted(variables, key=lambda v: str(v.arg[0]))):
+        memory = UOp(Ops.PARAM, dtypes.int64, (), (FIRST_VARIABLE + k, 1, node.arg[0]))
+        place = UOp(Ops.INDEX, dtypes.int64, (memory, UOp.const(width, 0)))
+        found[node] = UOp(Ops.LOAD, dtypes.int64, (place,)).cast(width)
+    return found

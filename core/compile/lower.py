@@ -10,11 +10,11 @@ Loads below a PAD or a SKEW carry the gate, so that no memory outside of a buffe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
-from proofgrad.core.ir.shapes import Shape, row_major_strides
+from proofgrad.core.ir.shapes import Shape, elements, is_plain, row_major_strides
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 Index = tuple[UOp, ...]
@@ -58,7 +58,7 @@ def lower_movement(body: UOp) -> UOp:
     ]
     lowering = _Lowering(len(loops))
     element = _element(Demand(value, tuple(loops), None), lowering)
-    size = _product(value.shape)
+    size = elements(value.shape)
     target = UOp(Ops.PARAM, value.dtype, (), (0, size))
     place = UOp(Ops.INDEX, value.dtype, (target, flat_index(loops, value.shape)))
     return UOp.sink(UOp(Ops.STORE, dtypes.void, (place, element)))
@@ -152,6 +152,8 @@ def _axis_groups(old: Shape, new: Shape) -> list[tuple[Shape, Shape, int]]:
     """The shortest runs of axes with the same number of elements: (old sizes, new sizes, start)."""
     if 0 in old:
         return [(old, new, 0)]
+    if not is_plain((*old, *new)):
+        return _groups_of_variable_sizes(old, new)
     groups: list[tuple[Shape, Shape, int]] = []
     i = j = 0
     while i < len(old) or j < len(new):
@@ -168,6 +170,22 @@ def _axis_groups(old: Shape, new: Shape) -> list[tuple[Shape, Shape, int]]:
                 count_new, j = count_new * new[j], j + 1
         groups.append((old[i0:i], new[j0:j], j0))
     return groups
+
+
+def _groups_of_variable_sizes(old: Shape, new: Shape) -> list[tuple[Shape, Shape, int]]:
+    """Axes that are the same from the front and from the back alone; what is between together."""
+    front = 0
+    while front < min(len(old), len(new)) and old[front] == new[front]:
+        front += 1
+    back = 0
+    while back < min(len(old), len(new)) - front and old[-1 - back] == new[-1 - back]:
+        back += 1
+    groups: list[tuple[Shape, Shape, int]] = [((old[k],), (new[k],), k) for k in range(front)]
+    middle = (old[front : len(old) - back], new[front : len(new) - back], front)
+    if middle[0] or middle[1]:
+        groups.append(middle)
+    ends = range(len(new) - back, len(new))
+    return groups + [((new[k],), (new[k],), k) for k in ends]
 
 
 def _permute(node: UOp, index: Index) -> Index:
@@ -232,10 +250,3 @@ def _all(conditions: list[UOp]) -> UOp | None:
     for condition in conditions:
         result = condition if result is None else result & condition
     return result
-
-
-def _product(sizes: Sequence[Any]) -> int:
-    total = 1
-    for size in sizes:
-        total *= size
-    return total

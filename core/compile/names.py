@@ -8,6 +8,7 @@ from proofgrad.core.ir.uop import UOp
 
 def kernel_name(linear: UOp) -> str:
     """A C identifier such as E_256_16 or r_64_10_128."""
-    sizes = [str(n.src[0].arg) for n in linear.src if n.op is Ops.RANGE]
+    bounds = [n.src[0] for n in linear.src if n.op is Ops.RANGE]
+    sizes = [str(bound.arg) if bound.op is Ops.CONST else "n" for bound in bounds]
     reduces = any(n.op in (Ops.ACCUMULATOR, Ops.HREDUCE) for n in linear.src)
     return "_".join(["r" if reduces else "E", *sizes[:8]])

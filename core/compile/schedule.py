@@ -7,14 +7,14 @@ when a buffer is no longer needed. Does not own: what a kernel looks like inside
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from math import prod
+from dataclasses import dataclass
 
 from proofgrad.core.compile.rows import reductions_by_row
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.origin import origin_of
+from proofgrad.core.ir.shapes import elements, is_plain, sizes
 from proofgrad.core.ir.uop import UOp, toposort
 
 # Recomputing these for every copy of an expanded axis costs more than a buffer.
@@ -75,7 +75,7 @@ class _Cut:
         for node in self.nodes:
             if node not in self.stored:
                 continue
-            if prod(node.shape):
+            if elements(node.shape):
                 found.append(self._call(node))
             else:
                 self.buffer_of[node] = self._new_buffer(node)
@@ -95,7 +95,7 @@ class _Cut:
         name = self.device_of.get(node, self.root.arg)
         device = UOp(Ops.DEVICE, dtypes.void, (), name)
         self.next_unique -= 1
-        return UOp(Ops.BUFFER, node.dtype, (unique, device), prod(node.shape))
+        return UOp(Ops.BUFFER, node.dtype, (unique, device), elements(node.shape))
 
     def _body(self, target: UOp, inputs: dict[UOp, UOp]) -> UOp:
         """The value of `target` with every stored node below it read from a parameter."""
@@ -132,6 +132,11 @@ class _Cut:
 
 
 def _reshaped(parameter: UOp, node: UOp) -> UOp:
+    if not is_plain(node.shape):  # a buffer is as large as the variables allow
+        used = UOp(Ops.SHRINK, node.dtype, (parameter,), ((0, sizes().product(node.shape)),))
+        return (
+            used if used.shape == node.shape else UOp(Ops.RESHAPE, node.dtype, (used,), node.shape)
+        )
     return UOp(Ops.RESHAPE, node.dtype, (parameter,), node.shape)
 
 
@@ -176,6 +181,8 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         if node.op is Ops.PAD and node in leads_to_reduction and _is_read_often(node, consumers):
             stored.add(node)
     kept = set(map(_below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is Ops.COPY}
+    if not all(is_plain(node.shape) for node in nodes):
+        return stored
     return stored - reductions_by_row(nodes, consumers, stored, kept, target)
 
 
@@ -258,7 +265,7 @@ def _none_twice(start: UOp, end: UOp, consumers: dict[UOp, list[UOp]], stored: s
 
 def _uses_once(user: UOp) -> bool:
     if user.op is Ops.REDUCE_AXIS:
-        combined: int = prod(user.src[0].shape[axis] for axis in user.arg[1])
+        combined = elements([user.src[0].shape[axis] for axis in user.arg[1]])
         return combined <= LARGEST_OUTER_REDUCTION
     return user.op in ELEMENTWISE or user.op in _AT_MOST_ONCE or user.op in _SAME
 
@@ -303,7 +310,7 @@ def _for_selection(nodes: list[UOp]) -> set[UOp]:
 def _worth_storing(expand: UOp, stored: set[UOp], leads_to_reduction: set[UOp]) -> bool:
     """Whether computing the source of `expand` once for each copy costs more than a buffer."""
     source = _below_movement(expand.src[0], stored)
-    if source in stored or prod(expand.shape) <= prod(expand.src[0].shape):
+    if source in stored or elements(expand.shape) <= elements(expand.src[0].shape):
         return False
     work = _unstored_work(source, stored)
     if not work:
@@ -316,7 +323,7 @@ def _is_read_often(pad: UOp, consumers: dict[UOp, list[UOp]]) -> bool:
     end = pad
     while len(consumers[end]) == 1 and consumers[end][0].op in MOVEMENT:
         (end,) = consumers[end]
-    return prod(end.shape) >= READ_OFTEN * prod(pad.shape) > 0
+    return elements(end.shape) >= READ_OFTEN * elements(pad.shape) > 0
 
 
 def _below_movement(node: UOp, stored: set[UOp]) -> UOp:

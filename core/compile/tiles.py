@@ -69,20 +69,28 @@ class Tile:
 
 
 def size_of(loop: UOp) -> int:
-    """The number of iterations of a RANGE."""
-    size: int = loop.src[0].arg
+    """The number of iterations of a RANGE; of one that a variable bounds, at most."""
+    bound = loop.src[0]
+    size: int = bound.arg if bound.op is Ops.CONST else bound.vmax
     return size
 
 
+def is_fixed(loop: UOp) -> bool:
+    """Is the number of iterations known to the compiler, so that the loop can be cut in parts?"""
+    return loop.src[0].op is Ops.CONST
+
+
 def output_loops(kernel: UOp) -> list[UOp]:
-    """The loops that run over the output's elements, in order of their numbers."""
-    free = loops_below(kernel)[kernel]
+    """The loops of known size that run over the output's elements, in order of their numbers."""
+    free = [loop for loop in loops_below(kernel)[kernel] if is_fixed(loop)]
     return sorted(free, key=lambda loop: loop.arg[0])
 
 
 def find_contraction(kernel: UOp) -> Contraction | None:
     """The one sum of products of a kernel with one store; None where there is none to tile."""
     nodes = toposort((kernel,))
+    if not all(is_fixed(n) for n in nodes if n.op is Ops.RANGE):
+        return None
     reductions = [n for n in nodes if n.op is Ops.REDUCE]
     if len(kernel.src) != 1 or len(reductions) != 1:
         return None

@@ -38,6 +38,17 @@ def _plain(*shapes: Sequence[Any]) -> bool:
     return all(type(size) is int for shape in shapes for size in shape)
 
 
+def elements(shape: Sequence[Any]) -> int:
+    """The number of elements, at most: what memory is made for."""
+    count = _count(shape)
+    return count if type(count) is int else int(sizes().largest(count))
+
+
+def is_plain(shape: Sequence[Any]) -> bool:
+    """Are all sizes numbers, none a variable?"""
+    return all(type(size) is int for size in shape)
+
+
 def _count(shape: Sequence[Any]) -> Any:
     return prod(shape) if _plain(shape) else sizes().product(shape)
 

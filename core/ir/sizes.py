@@ -35,6 +35,9 @@ def variable(name: str, smallest: int, largest: int) -> UOp:
     return UOp(Ops.VARIABLE, dtypes.index, (), (name, smallest, largest))
 
 
+Variable = variable  # the name that users know
+
+
 def bind(node: UOp, value: int) -> UOp:
     """The variable with its value. Raises: ValueError if that is out of its bounds."""
     if node.op is not Ops.VARIABLE:
@@ -222,6 +225,18 @@ def unbound(arg: Any, values: dict[str, int]) -> Any:
     if type(arg) is tuple:
         return tuple([unbound(part, values) for part in arg])
     return arg
+
+
+def bound(shape: Sequence[Any], values: dict[str, int]) -> list[Any]:
+    """Sizes with the variables of these names bound to other values."""
+    found = []
+    for size in shape:
+        if isinstance(size, UOp):
+            old = [node for node in size.toposort() if node.op is Ops.BIND]
+            changes = {node: bind(node.src[0], values[node.src[0].arg[0]]) for node in old}
+            size = normal(size.substitute(changes))
+        found.append(size)
+    return found
 
 
 def value_of_shape(shape: Sequence[Any]) -> tuple[int, ...]:

@@ -99,6 +99,8 @@ class Facts:
         if node.op is Ops.CONST:
             lanes = node.arg if isinstance(node.arg, tuple) else (node.arg,)
             return (int(min(lanes)), int(max(lanes)))
+        if node.op is Ops.VARIABLE:
+            return (node.arg[1], node.arg[2])
         if node.op is Ops.RANGE:
             size = self._intervals[node.src[0]][1]
             return (0, None if size is None else size - 1)

@@ -9,6 +9,7 @@ losses, linalg, interop, assign, tensor. Each adds methods that use only those b
 from __future__ import annotations
 
 import itertools
+from math import prod
 from typing import Any, ClassVar, NamedTuple, Self
 from weakref import WeakValueDictionary, ref
 
@@ -16,7 +17,7 @@ from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.origin import note_origin
-from proofgrad.core.ir.shapes import Shape
+from proofgrad.core.ir.shapes import Shape, elements, is_plain, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.errors import DeviceError
 from proofgrad.core.tensor.scheduling import shown
@@ -147,19 +148,19 @@ class TensorBase:
 
     def numel(self) -> int:
         """The number of elements."""
-        count = 1
-        for size in self._uop.shape:
-            count *= size
-        return count
+        if not is_plain(self._uop.shape):
+            count: int = sizes().product(self._uop.shape)
+            return count
+        return prod(self._uop.shape)
 
     @property
     def max_shape(self) -> Shape:
         """The shape, with the largest value of each size that varies."""
-        return self.shape
+        return tuple([elements((size,)) for size in self.shape])
 
     def max_numel(self) -> int:
         """The number of elements in `max_shape`."""
-        return self.numel()
+        return prod(self.max_shape)
 
     @property
     def is_param(self) -> bool:

@@ -6,8 +6,9 @@ are and what Tensors they belong to (realize.py), replaying without looking agai
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,18 @@ class _Listener:
 LISTENER = _Listener()
 
 
-def execute(plan: Plan, given: Sequence[Any], devices: Sequence[str]) -> list[Any]:
+def execute(
+    plan: Plan,
+    given: Sequence[Any],
+    devices: Sequence[str],
+    values: Mapping[str, int] | None = None,
+) -> list[Any]:
     """Run the steps; the memory of each result. Memory between is dropped after its last use.
 
-    `given` is the memory of the inputs and `devices` where each is.
+    `given` is the memory of the inputs, `devices` where each is, `values` those of variables.
     """
-    memory = [*given[: plan.inputs], *[None] * len(plan.made)]
+    numbers = memory_of_variables(plan, values or {})
+    memory = [*given[: plan.inputs], *[None] * len(plan.made), *numbers]
     where = [*devices[: plan.inputs], *[made.device for made in plan.made]]
     for slot, made in enumerate(plan.made, plan.inputs):
         if made.size == 0:  # no kernel writes it, but one may loop over its no elements
@@ -59,6 +66,22 @@ def execute(plan: Plan, given: Sequence[Any], devices: Sequence[str]) -> list[An
             GlobalCounters.time_sum_s += seconds
         say(run_line(plan, seconds))
     return [memory[slot] for slot in plan.results]
+
+
+def memory_of_variables(plan: Plan, values: Mapping[str, int]) -> list[Any]:
+    """Memory for each variable of a plan. Raises: ValueError if one has no value."""
+    for name, _ in plan.variables:
+        if name not in values:
+            raise ValueError(f"variable {name} has no value here; use {name}.bind(n) in the shape")
+    return [variable_memory(device, values[name]) for name, device in plan.variables]
+
+
+@functools.lru_cache(maxsize=1024)
+def variable_memory(device: str, value: int) -> Any:
+    """Memory that holds the value of a variable, as a kernel reads it."""
+    handle = Device[device].alloc(8)
+    Device[device].copyin(handle, memoryview(value.to_bytes(8, "little", signed=True)))
+    return handle
 
 
 def allocate(made: BufferInfo) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.shapes import ShapeError, row_major_strides, show
+from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.base import TensorBase, check_same_device, describe
 from proofgrad.core.tensor.errors import DtypeError
@@ -130,6 +131,11 @@ class Indexing(Take):
 
     def _slice(self, axis: Whole, part: slice) -> Self:
         """begin:end:step of one axis; a negative step reverses."""
+        if any(isinstance(bound, UOp) for bound in (part.start, part.stop)):
+            if part.step not in (None, 1):
+                raise IndexError("a slice that a variable bounds has the step 1")
+            end = self.shape[axis] if part.stop is None else part.stop
+            return self._cut(axis, 0 if part.start is None else part.start, end)
         for bound in (part.start, part.stop, part.step):
             if bound is not None and not hasattr(bound, "__index__"):
                 raise IndexError(f"the bounds of a slice are ints, not {describe(bound)}")

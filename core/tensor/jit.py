@@ -19,7 +19,8 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core import settings
-from proofgrad.core.ir.shapes import show
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import is_plain, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.errors import JitError
@@ -28,14 +29,15 @@ from proofgrad.core.tensor.replay import Replay, Target
 from proofgrad.core.tensor.tensor import Tensor
 
 Result = TypeVar("Result")
-_PLAIN = (type(None), bool, int, float, str, bytes)
+_PLAIN = (type(None), bool, int, float, str, bytes, UOp)
 
 
 class TinyJit(Generic[Result]):
     """A decorator: the function is recorded on its second call and replayed from the third.
 
     Arguments and results are Tensors and plain values, alone or in lists, tuples and dicts. Shapes,
-    types and devices of Tensors and all plain values must stay as they were. Each call gives fresh
+    types and devices of Tensors and all plain values must stay as they were; a `Variable` may have
+    another value. Each call gives fresh
     results: those of the call before keep their values. Tensors that the function writes to with
     assign, `+=` or `x[...] = v` are written to by replays; random numbers go on.
     Raises: JitError for what cannot be replayed, and for arguments that are not alike.
@@ -116,7 +118,7 @@ class TinyJit(Generic[Result]):
             if not leaf.is_like(recorded):
                 raise JitError(self._other(recorded.text(), leaf.text()))
         arguments = [leaf.value for leaf in leaves if isinstance(leaf.value, Tensor)]
-        results = self.captured.run(arguments)
+        results = self.captured.run(arguments, _values(leaves))
         return _filled(self._result, results, arguments)  # type: ignore[no-any-return]
 
     def _other(self, expected: str, got: str) -> str:
@@ -124,6 +126,12 @@ class TinyJit(Generic[Result]):
             f"{self.__name__} was recorded with {expected}, and now gets {got}; make a TinyJit for"
             f" each kind of arguments, or call reset() to record again"
         )
+
+
+def _values(leaves: list[Leaf]) -> dict[str, int]:
+    """The values of the variables among the arguments."""
+    bound = [leaf.value for leaf in leaves if isinstance(leaf.value, UOp)]
+    return {node.src[0].arg[0]: node.src[1].arg for node in bound if node.op is Ops.BIND}
 
 
 # -- arguments and results --------------------------------------------------------------------------
@@ -144,6 +152,8 @@ class Leaf:
         if self.path != recorded.path:
             return False
         known, value = recorded.value, self.value
+        if isinstance(known, UOp) and known.op is Ops.BIND:  # another value is another size
+            return isinstance(value, UOp) and value.src[:1] == known.src[:1]
         if isinstance(known, _Kind):
             return isinstance(value, Tensor) and known.fits(value)
         return value is known or (type(value) is type(known) and bool(value == known))
@@ -271,6 +281,11 @@ class _Recording:
                     f" {leaf.path}; give it once, or a clone"
                 )
             first[id(leaf.value)] = leaf.path
+            if not is_plain(leaf.value.shape):
+                raise JitError(
+                    f"argument {leaf.path} of {self.name} has the shape {show(leaf.value.shape)}; give"
+                    f" the whole Tensor and the variable, and shrink inside"
+                )
         self.before = [machine.flat_buffer(t._uop, t.device) for t in self.arguments]
         self.places = [machine.twin(node) for node in self.before]
         self._own = [tensor._uop for tensor in self.arguments]

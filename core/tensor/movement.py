@@ -11,7 +11,7 @@ from math import prod
 from typing import Any, Self
 
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError, show
+from proofgrad.core.ir.shapes import Shape, ShapeError, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.base import TensorBase
 
@@ -25,7 +25,9 @@ def as_sizes(values: tuple[Any, ...]) -> tuple[int, ...]:
 
 def checked_shape(sizes: tuple[Any, ...]) -> Shape:
     """`sizes` if they can be a shape. Raises: ShapeError."""
-    if any(not isinstance(size, int) or size < 0 for size in sizes):
+    if any(
+        not isinstance(size, UOp) and not (isinstance(size, int) and size >= 0) for size in sizes
+    ):
         raise ShapeError(f"sizes of a shape are ints of 0 or more, not {sizes}")
     return sizes
 
@@ -49,6 +51,11 @@ def resolve_axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]
     if len(set(axes)) != len(axes):
         raise ShapeError(f"axis {tuple(axis)} names an axis twice")
     return tuple(axes)
+
+
+def _normal(size: Any) -> Any:
+    """A size in its one form: equal sums of variables are one object."""
+    return sizes().normal(size) if isinstance(size, UOp) else size
 
 
 def reshape_node(node: UOp, shape: Shape) -> UOp:
@@ -100,22 +107,38 @@ class Movement(TensorBase):
         return self.reshape(shape, *args)
 
     def _resolve_shape(self, shape: tuple[Any, ...]) -> Shape:
-        sizes = [old if new is None else new for new, old in zip(shape, self.shape)]
-        sizes += shape[len(sizes) :]
-        for size in sizes:
-            if not isinstance(size, int):
-                raise ShapeError(f"sizes of a shape are ints, not {size!r}")
-        if sizes.count(-1) > 1:
-            raise ShapeError(f"reshape {tuple(sizes)} has more than one -1")
-        if -1 in sizes:
-            rest = -prod(sizes)
+        wanted = [old if new is None else new for new, old in zip(shape, self.shape)]
+        wanted += shape[len(wanted) :]
+        for size in wanted:
+            if not isinstance(size, (int, UOp)):
+                raise ShapeError(f"sizes of a shape are ints or variables, not {size!r}")
+        if wanted.count(-1) > 1:
+            raise ShapeError(f"reshape {tuple(wanted)} has more than one -1")
+        if -1 in wanted:
+            if not is_plain((*wanted, *self.shape)):
+                return self._resolve_variable_shape(wanted)
+            rest = -prod(wanted)
             if rest == 0 or self.numel() % rest:
                 raise ShapeError(
                     f"cannot reshape {show(self.shape)} ({self.numel()} elements) to"
-                    f" {tuple(sizes)}: {self.numel()} is no multiple of {rest}"
+                    f" {tuple(wanted)}: {self.numel()} is no multiple of {rest}"
                 )
-            sizes[sizes.index(-1)] = self.numel() // rest
-        return tuple(sizes)
+            wanted[wanted.index(-1)] = self.numel() // rest
+        return tuple([_normal(size) for size in wanted])
+
+    def _resolve_variable_shape(self, wanted: list[Any]) -> Shape:
+        """The shape with its -1 filled in, where sizes are variables."""
+        of = sizes()
+        rest = of.product([size for size in wanted if not isinstance(size, int) or size != -1])
+        missing = of.quotient(of.product(self.shape), rest)
+        if missing is None:
+            raise ShapeError(
+                f"cannot reshape {show(self.shape)} to {show(wanted)}: the rest is not the same"
+                f" product for all values of the variables; give every size"
+            )
+        return tuple(
+            [missing if isinstance(size, int) and size == -1 else _normal(size) for size in wanted]
+        )
 
     def permute(self, order: Any = (), *args: Any) -> Self:
         """Axis k of the result is axis order[k] of this Tensor."""
@@ -159,6 +182,7 @@ class Movement(TensorBase):
     def shrink(self, arg: Sequence[tuple[int, int] | None]) -> Self:
         """The elements begin <= i < end of each axis; None keeps an axis."""
         cuts = [(0, n) if cut is None else (cut[0], cut[1]) for cut, n in zip(arg, self.shape)]
+        cuts = [(_normal(begin), _normal(end)) for begin, end in cuts]
         if len(arg) != self.ndim:
             raise ShapeError(f"shrink {tuple(arg)} must have a cut for each of {show(self.shape)}")
         if all(cut == (0, n) for cut, n in zip(cuts, self.shape)):

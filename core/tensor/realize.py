@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary, ref
 from proofgrad.core.compile.target import Borrowed
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import MOVEMENT, Ops
-from proofgrad.core.ir.shapes import Shape
+from proofgrad.core.ir.shapes import Shape, elements, is_plain, sizes
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.counters import GlobalCounters
 from proofgrad.core.tensor.device import HOST, Device
@@ -62,8 +62,8 @@ class Witness(Protocol):
         """All nodes of the graph that will run, and its buffers in the order of their numbers."""
         ...
 
-    def after(self, plan: Plan, given: list[Any]) -> None:
-        """The plan that has run, and the memory of its inputs."""
+    def after(self, plan: Plan, given: list[Any], values: dict[str, int]) -> None:
+        """The plan that has run, the memory of its inputs, the values of variables."""
         ...
 
 
@@ -247,16 +247,17 @@ def is_view(uop: UOp) -> bool:
 
 def read(uop: UOp, device: str) -> bytearray:
     """The elements of `uop` as row-major bytes, computed if need be."""
-    if prod(uop.shape) == 0:
+    if elements(uop.shape) == 0 or value_of_shape(uop.shape).count(0):
         return bytearray()
     if _MACHINE.recorder is not None:
         _MACHINE.recorder.refuse_read()
     uop = computed(uop)
-    if not _is_flat(uop):
+    if _flat_memory(uop) is None:
         uop = UOp(Ops.CONTIGUOUS, uop.dtype, (uop,)) if is_view(uop) else uop
         uop = realize([uop], device)[0]
-    buffer = uop.src[0] if uop.op is Ops.RESHAPE else uop
-    data = bytearray(buffer.arg * buffer.dtype.itemsize)
+    buffer = _flat_memory(uop)
+    assert buffer is not None
+    data = bytearray(prod(value_of_shape(uop.shape)) * buffer.dtype.itemsize)
     Device[buffer.src[1].arg].copyout(memoryview(data), _MEMORY[buffer])
     return data
 
@@ -347,7 +348,8 @@ def _run(
     witness: Witness | None = None,
 ) -> list[UOp] | _Failure:
     """The buffer of each root, through RESHAPE. `wanted` is emptied."""
-    graph, inputs = _numbered(wanted, device)
+    values: dict[str, int] = {}
+    graph, inputs = _numbered(wanted, device, values)
     shapes = [root.shape for root in wanted]
     devices = [buffer.src[1].arg for buffer in inputs]
     given = [_MEMORY[buffer] for buffer in inputs]
@@ -365,17 +367,43 @@ def _run(
     unneeded = frozenset([k for k in numbers if kept[k]() is None and _is_unshared(given, k)])
     try:
         plan = compiler().plan(graph, unneeded)
-        memory = [None] * len(shapes) if _MACHINE.compile_only else execute(plan, given, devices)
+        memory = (
+            [None] * len(shapes) if _MACHINE.compile_only else execute(plan, given, devices, values)
+        )
     except BaseException as error:  # noqa: BLE001  (raised again by who called)
         buffers = [_again(kept[k](), node, given[k]) for k, node in enumerate(_buffers(graph))]
         return _Failure(error, _with_buffers(graph, buffers))
     if witness is not None:
-        witness.after(plan, given)
+        witness.after(plan, given, values)
     return _results(plan, shapes, memory, roots, kept)
 
 
 def _gone() -> None:
     """As a reference to a node that is no more."""
+
+
+def in_shape(buffer: UOp, shape: Shape) -> UOp:
+    """The first elements of a buffer, all of them if no size is a variable, in this shape."""
+    if not is_plain(shape):
+        count = sizes().product(shape)
+        buffer = UOp(Ops.SHRINK, buffer.dtype, (buffer,), ((0, count),))
+    return buffer if shape == buffer.shape else UOp(Ops.RESHAPE, buffer.dtype, (buffer,), shape)
+
+
+def _flat_memory(uop: UOp) -> UOp | None:
+    """The BUFFER whose first elements are those of `uop` in order; None if there is none."""
+    node = uop.src[0] if uop.op is Ops.RESHAPE else uop
+    if node.op is Ops.SHRINK and node.src[0].op is Ops.BUFFER and node.arg[0][0] == 0:
+        node = node.src[0]
+    return node if node.op is Ops.BUFFER and node.src[1].arg != HOST else None
+
+
+def value_of_shape(shape: Shape) -> tuple[int, ...]:
+    """The numbers that the sizes of a shape are now."""
+    if is_plain(shape):
+        return shape
+    found: tuple[int, ...] = sizes().value_of_shape(shape)
+    return found
 
 
 def _is_unshared(given: list[Any], k: int) -> bool:
@@ -402,8 +430,7 @@ def _results(
             info = plan.made[slot - plan.inputs] if made else plan.reused[slot]
             buffer = new_buffer(info.dtype, info.size, info.device, handle)
         buffers[slot] = buffer
-        flat = shape == (buffer.arg,)
-        result = buffer if flat else UOp(Ops.RESHAPE, buffer.dtype, (buffer,), shape)
+        result = in_shape(buffer, shape)
         node = root()
         if node is not None and node is not result:
             _COMPUTED[node] = result
@@ -430,8 +457,14 @@ def _with_buffers(graph: UOp, buffers: list[UOp]) -> list[UOp]:
     return list(graph.substitute(dict(zip(_buffers(graph), buffers))).src)
 
 
-def _numbered(roots: list[UOp], device: str) -> tuple[UOp, list[UOp]]:
-    """The graph with its buffers numbered 0, 1, ... in order: equal graphs become one object."""
+def _numbered(
+    roots: list[UOp], device: str, values: dict[str, int] | None = None
+) -> tuple[UOp, list[UOp]]:
+    """The graph with its buffers numbered 0, 1, ... in order: equal graphs become one object.
+
+    Variables lose their values, which go into `values`. Raises: ValueError if one has two.
+    """
+    values = {} if values is None else values
     done: dict[UOp, UOp] = {}
     inputs: list[UOp] = []
     if _SHOWN:
@@ -441,10 +474,10 @@ def _numbered(roots: list[UOp], device: str) -> tuple[UOp, list[UOp]]:
         if known is not None:
             for part in known.toposort():
                 if part not in done:
-                    done[part] = _renumber(part, done, inputs)
+                    done[part] = _renumber(part, done, inputs, values)
             done[node] = done[known]
         elif node not in done:
-            done[node] = _renumber(node, done, inputs)
+            done[node] = _renumber(node, done, inputs, values)
     return UOp(Ops.SINK, dtypes.void, tuple([done[root] for root in roots]), device), inputs
 
 
@@ -465,7 +498,7 @@ def _without_kernels(roots: list[UOp]) -> list[UOp]:
     return [done[root] for root in roots]
 
 
-def _renumber(node: UOp, done: dict[UOp, UOp], inputs: list[UOp]) -> UOp:
+def _renumber(node: UOp, done: dict[UOp, UOp], inputs: list[UOp], values: dict[str, int]) -> UOp:
     if node.op is Ops.BUFFER:
         inputs.append(node)
         unique = UOp(Ops.UNIQUE, dtypes.void, (), len(inputs) - 1)
@@ -474,7 +507,21 @@ def _renumber(node: UOp, done: dict[UOp, UOp], inputs: list[UOp]) -> UOp:
         return node
     if node.op in (Ops.DETACH, Ops.CONTIGUOUS):  # what only gradients look at is left out
         return UOp(node.op, node.dtype, (done[node.src[0]],))
-    return node.with_src(tuple([done[s] for s in node.src]))
+    src = tuple([done[s] for s in node.src])
+    if node.op in MOVEMENT and _names_variables(node.arg):
+        return UOp(node.op, node.dtype, src, sizes().unbound(node.arg, values))
+    return node.with_src(src)
+
+
+def _names_variables(arg: tuple[Any, ...]) -> bool:
+    """Is one of the sizes that a movement operation carries made of variables?"""
+    for part in arg:
+        if type(part) is tuple:
+            if type(part[0]) is UOp or type(part[1]) is UOp:
+                return True
+        elif type(part) is UOp:
+            return True
+    return False
 
 
 def _bytes_held() -> int:

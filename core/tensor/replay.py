@@ -19,13 +19,13 @@ from weakref import ref
 from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, show
+from proofgrad.core.ir.shapes import Shape, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.counters import GlobalCounters
 from proofgrad.core.tensor.device import HOST, Device
 from proofgrad.core.tensor.errors import JitError
-from proofgrad.core.tensor.execute import LISTENER, execute, run_step
+from proofgrad.core.tensor.execute import LISTENER, execute, memory_of_variables, run_step
 from proofgrad.core.tensor.holders import Source
 from proofgrad.core.tensor.tensor import Tensor
 
@@ -81,6 +81,7 @@ class _Inputs:
     unsettled: list[Source] = field(default_factory=list)
     plan: Plan | None = None
     given: list[Any] = field(default_factory=list)
+    values: dict[str, int] = field(default_factory=dict)
 
     def before(self, nodes: set[UOp], inputs: list[UOp]) -> None:
         """Sort the inputs by where a replay finds them."""
@@ -107,8 +108,8 @@ class _Inputs:
             else:
                 self.fixed[k] = buffer
 
-    def after(self, plan: Plan, given: list[Any]) -> None:
-        self.plan, self.given = plan, given
+    def after(self, plan: Plan, given: list[Any], values: dict[str, int]) -> None:
+        self.plan, self.given, self.values = plan, given, values
 
 
 class Replay:
@@ -152,8 +153,14 @@ class Replay:
         self.where = [
             *[inputs_device(plan, k, self.device, inputs) for k in range(plan.inputs)],
             *[made.device for made in plan.made],
+            *[device for _, device in plan.variables],
         ]
-        self.memory: list[Any] = [*inputs.given[: plan.inputs], *[None] * len(plan.made)]
+        self.memory: list[Any] = [
+            *inputs.given[: plan.inputs],
+            *[None] * len(plan.made),
+            *memory_of_variables(plan, inputs.values),
+        ]
+        self.values = inputs.values
         self._fixed = list(inputs.fixed.values())  # their memory has to stay
         self.arguments = [(k, a) for k, a in inputs.argument.items() if k < plan.inputs]
         self.random = {k: fresh for k, fresh in inputs.random.items() if k < plan.inputs}
@@ -242,8 +249,11 @@ class Replay:
 
     # -- a replay -----------------------------------------------------------------------------------
 
-    def run(self, arguments: Sequence[Tensor]) -> list[Any]:
-        """The results of the function for these arguments, None in place of what is no result."""
+    def run(self, arguments: Sequence[Tensor], values: dict[str, int]) -> list[Any]:
+        """The results of the function for these arguments, None in place of what is no result.
+
+        `values` are those of the variables among the arguments.
+        """
         memory, program = self.memory, self.program
         self._check_gradients(arguments)
         taken: set[int] = set()
@@ -259,6 +269,8 @@ class Replay:
             if made.read is None:
                 memory[made.slot] = self._allocate(made.info)
                 program.changed(made.slot)
+        if self.plan.variables:
+            self._set_variables(values)
         for slot, fresh in self.random.items():
             memory[slot] = fresh()
         self._launch()
@@ -269,6 +281,12 @@ class Replay:
             if made.read is None:
                 memory[made.slot] = None
         return results
+
+    def _set_variables(self, values: dict[str, int]) -> None:
+        self.values = self.values | values
+        handles = memory_of_variables(self.plan, self.values)
+        for slot, handle in enumerate(handles, self.plan.inputs + len(self.plan.made)):
+            self._use(slot, handle)
 
     def _check_gradients(self, arguments: Sequence[Tensor]) -> None:
         for source, had_one in self.accumulated:
@@ -326,7 +344,7 @@ class Replay:
     def _launch(self) -> None:
         if settings.debug_level() >= 1 or LISTENER.add is not None:
             count = self.plan.inputs
-            found = execute(self.plan, self.memory[:count], self.where[:count])
+            found = execute(self.plan, self.memory[:count], self.where[:count], self.values)
             for made, handle in zip(self.made, found):
                 self.memory[made.slot] = handle
             return
@@ -334,6 +352,10 @@ class Replay:
         GlobalCounters.kernel_count += self.kernel_count
         GlobalCounters.global_ops += self._flops
         GlobalCounters.global_mem += self._nbytes
+
+    def _shape_now(self, shape: Shape) -> Shape:
+        """A shape of the recording with the values that variables have now."""
+        return shape if is_plain(shape) else tuple(sizes().bound(shape, self.values))
 
     def _give(self, made: _Made, arguments: Sequence[Tensor]) -> Tensor | None:
         """What becomes of one result."""
@@ -343,8 +365,7 @@ class Replay:
         node = machine.new_buffer(
             made.info.dtype, made.info.size, made.info.device, self.memory[made.slot]
         )
-        if made.shape != node.shape:
-            node = UOp(Ops.RESHAPE, node.dtype, (node,), made.shape)
+        node = machine.in_shape(node, self._shape_now(made.shape))
         if made.source is not None:
             if target is not None:
                 target._uop = node

@@ -96,7 +96,9 @@ class Tensor(Assignment):
         code = _FORMATS.get(self.dtype)
         if code is None:
             return raw
-        return raw.cast(code, self.shape) if self.numel() else raw.cast(code)
+        return (
+            raw.cast(code, machine.value_of_shape(self.shape)) if self.numel() else raw.cast(code)
+        )
 
     def numpy(self) -> Any:
         """The elements as a numpy array of its own; bfloat16 widens to float32."""
@@ -104,13 +106,15 @@ class Tensor(Assignment):
 
         if self.dtype is dtypes.bfloat16:
             return self.cast(dtypes.float32).numpy()
-        return numpy.frombuffer(self._bytes(), self.dtype.name).reshape(self.shape)
+        return numpy.frombuffer(self._bytes(), self.dtype.name).reshape(
+            machine.value_of_shape(self.shape)
+        )
 
     def tolist(self) -> Any:
         """The elements as Python numbers in nested lists."""
         if not self.numel():
             return _empty_lists(self.shape)
-        return nest(unpack(bytes(self._bytes()), self.dtype), self.shape)
+        return nest(unpack(bytes(self._bytes()), self.dtype), machine.value_of_shape(self.shape))
 
     def item(self) -> Any:
         """The one element. Raises: ShapeError if there are more or fewer."""

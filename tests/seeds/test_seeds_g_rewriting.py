@@ -298,7 +298,6 @@ print(t_plus_3_plus_4.uop)  # Shows addition of 3 and 4 separately
     assert [n.op for n in linear.src].count(Ops.ADD) == 1
 
 
-@later("in work")
 def test_G19_sizes_may_be_variables() -> None:
     """symbolic shapes: `Variable`"""
     from proofgrad import Variable

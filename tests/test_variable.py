@@ -1,0 +1,188 @@
+"""Sizes that are variables: one kernel for many sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proofgrad import Device, JitError, ShapeError, Tensor, TinyJit, Variable
+from proofgrad.core.ir.sizes import difference, normal, product, quotient, show_size
+from proofgrad.core.tensor.realize import compiler
+
+RNG = np.random.default_rng(0)
+CACHE = RNG.standard_normal((2, 16, 4)).astype(np.float32)
+QUERY = RNG.standard_normal((2, 3, 4)).astype(np.float32)
+SIZES = (1, 5, 16, 7)
+
+
+def attention(q: Any, k: Any) -> Any:
+    scores = q @ k.transpose(0, 2, 1)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ k
+
+
+def kernels(run: Any) -> int:
+    """How many kernels running something compiled."""
+    before = compiler().kernels_compiled
+    run()
+    return compiler().kernels_compiled - before
+
+
+@pytest.mark.parametrize("device", ["CPU", "REFERENCE", "CL"])
+def test_attention_over_a_growing_cache_compiles_once(device: str) -> None:
+    if device not in Device.get_available_devices():
+        pytest.skip(f"{device} does not run here")
+    n = Variable("n", 1, 16)
+    cache, query = [Tensor(a, device=device).realize() for a in (CACHE, QUERY)]
+
+    def run(size: int) -> None:
+        keys = cache.shrink(((0, 2), (0, n.bind(size)), (0, 4)))
+        found = (query @ keys.transpose(1, 2)).softmax(-1) @ keys
+        want = attention(QUERY, CACHE[:, :size])
+        np.testing.assert_allclose(found.numpy(), want, rtol=1e-5, atol=1e-6)
+
+    assert kernels(lambda: run(SIZES[0])) > 0
+    assert kernels(lambda: [run(size) for size in SIZES[1:]]) == 0
+
+
+OPERATIONS: dict[str, tuple[Any, Any]] = {
+    "slice": (lambda x, v: x[:, :v], lambda a, k: a[:, :k]),
+    "last": (lambda x, v: x[:, v - 1 : v], lambda a, k: a[:, k - 1 : k]),
+    "reshape": (lambda x, v: x[:, :v].reshape(2, -1), lambda a, k: a[:, :k].reshape(2, -1)),
+    "sum": (lambda x, v: x[:, :v].sum(1), lambda a, k: a[:, :k].sum(1)),
+    "max": (lambda x, v: x[:, :v].max(), lambda a, k: a[:, :k].max()),
+    "flip": (lambda x, v: x[:, :v].flip(1), lambda a, k: a[:, :k][:, ::-1]),
+    "permute": (lambda x, v: x[:, :v].permute(1, 2, 0), lambda a, k: a[:, :k].transpose(1, 2, 0)),
+    "pad": (
+        lambda x, v: x[:, :v].pad(((0, 0), (1, 2), (0, 0))),
+        lambda a, k: np.pad(a[:, :k], ((0, 0), (1, 2), (0, 0))),
+    ),
+    "expand": (
+        lambda x, v: x[:, :1].expand(2, v, 4) + x[:, :v],
+        lambda a, k: np.broadcast_to(a[:, :1], (2, k, 4)) + a[:, :k],
+    ),
+    "square": (lambda x, v: x[0, :v] @ x[1, :v].T, lambda a, k: a[0, :k] @ a[1, :k].T),
+    "relu": (lambda x, v: (x[:, :v] * 2).relu().exp(), lambda a, k: np.exp(np.maximum(a[:, :k] * 2, 0))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_over_variable_sizes_equal_numpy(name: str) -> None:
+    operation, reference = OPERATIONS[name]
+    n = Variable("n", 1, 16)
+    x = Tensor(CACHE).realize()
+    counts = []
+    for size in SIZES:
+        found = operation(x, n.bind(size))
+        counts.append(kernels(lambda found=found: found.realize()))
+        np.testing.assert_allclose(found.numpy(), reference(CACHE, size), rtol=1e-5, atol=1e-5)
+    assert not any(counts[1:])
+
+
+def test_plain_loops_and_checked_forms_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPEC", "1")
+    n = Variable("n", 0, 16)
+    x = Tensor(CACHE).realize()
+    for noopt in ("0", "1"):
+        monkeypatch.setenv("NOOPT", noopt)
+        for size in (0, 3, 16):
+            found = x[:, : n.bind(size)].sum((0, 1))
+            np.testing.assert_allclose(found.numpy(), CACHE[:, :size].sum((0, 1)), atol=1e-5)
+
+
+def test_prove_says_that_it_does_not_cover_variables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROVE", "1")
+    x = Tensor([1.0, 2.0, 3.0, 4.5]).realize()
+    assert x[: Variable("n", 1, 4).bind(3)].sum().item() == 6
+    assert "not proved: PROVE=1 does not cover kernels whose sizes are variables" in (
+        capsys.readouterr().err
+    )
+
+
+def test_jit_replays_for_other_values_of_a_variable() -> None:
+    n = Variable("n", 1, 16)
+    cache = Tensor(CACHE).realize()
+
+    @TinyJit
+    def f(x: Tensor, v: Any) -> tuple[Tensor, Tensor]:
+        part = cache[:, :v] * x
+        return part.sum(1), part
+
+    for size in (3, 5, 16, 1, 9):
+        total, part = f(Tensor([2.0]), n.bind(size))
+        np.testing.assert_allclose(total.numpy(), 2 * CACHE[:, :size].sum(1), rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(part.numpy(), 2 * CACHE[:, :size])
+    with pytest.raises(JitError, match="argument 1"):
+        f(Tensor([2.0]), Variable("m", 1, 16).bind(3))
+    total = TinyJit(lambda x: x.sum())
+    with pytest.raises(JitError, match="shrink inside"):
+        [total(cache[:, : n.bind(3)]) for _ in range(2)]
+
+
+def test_gradient_passes_a_shrink_to_a_variable_size() -> None:
+    n = Variable("n", 1, 4)
+    x = Tensor([1.0, 2.0, 3.0, 4.0])
+    for size in (2, 3):
+        part = x[: n.bind(size)]
+        (grad,) = (part * part).sum().gradient(x)
+        assert grad.tolist() == [2.0 * (k + 1) if k < size else 0.0 for k in range(4)]
+
+
+# -- sizes ----------------------------------------------------------------------------------------
+
+
+def test_largest_shape_is_that_of_the_largest_values() -> None:
+    x = Tensor(CACHE)[:, : Variable("n", 1, 9).bind(3)]
+    assert (x.max_shape, x.max_numel()) == ((2, 9, 4), 72)
+
+
+def test_equal_sizes_are_one_object() -> None:
+    n, m = Variable("n", 1, 10), Variable("m", 2, 5)
+    assert normal(n + 1) is normal(1 + n)
+    assert product((n, 3, m)) is product((m, n, 3))
+    assert difference(n + 4, n) == 4
+    assert quotient(product((n, 6)), 3) is normal(n * 2)
+    assert quotient(normal(n + 1), 2) is None
+    assert (normal(n * m + 1).vmin, normal(n * m + 1).vmax) == (3, 51)
+    assert show_size(normal(n.bind(4) * 2 + 1)) == "2*n=4+1"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda x, n: n.bind(9), "variable n is from 1 to 4, not 9"),
+        (lambda x, n: x[: n + 1], r"shrink to 0 .. n\+1 of an axis of \(4,\)"),
+        (lambda x, n: x[: n.bind(2)].reshape(3), "cannot reshape"),
+        (lambda x, n: x[: n.bind(2)] + x[: n.bind(3)], "cannot broadcast"),
+        (lambda x, n: x[:n].sum().item(), r"variable n has no value here; use n.bind\(n\)"),
+        (lambda x, n: (x[: n.bind(2)].sum() + x[: n.bind(3)].sum()).item(), "n is 2 and 3"),
+        (lambda x, n: Variable("a b", 1, 2), "is an identifier"),
+        (lambda x, n: Variable("a", 3, 2), "in order"),
+    ],
+)
+def test_wrong_sizes_are_refused(wrong: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        wrong(Tensor([1.0, 2.0, 3.0, 4.0]).realize(), Variable("n", 1, 4))
+    assert issubclass(ShapeError, ValueError)
+
+
+def test_cache_is_written_at_a_variable_place() -> None:
+    place = Variable("place", 0, 7)
+    cache = Tensor.zeros(2, 8).contiguous().realize()
+
+    @TinyJit
+    def step(x: Tensor, at: Any) -> Tensor:
+        cache[:, at : at + 1] = x
+        return cache[:, : at + 1].sum(1)
+
+    want = np.zeros((2, 8), np.float32)
+    for k in range(8):
+        value = np.full((2, 1), k + 1, np.float32)
+        want[:, k : k + 1] = value
+        found = step(Tensor(value), place.bind(k))
+        np.testing.assert_array_equal(found.numpy(), want[:, : k + 1].sum(1))
+        np.testing.assert_array_equal(cache.numpy(), want)
