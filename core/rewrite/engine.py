@@ -75,22 +75,24 @@ class Rewriter:
         self._settled: dict[UOp, UOp | Sum] = {}  # normal forms; those of scalar index terms: sums
         self._summands: dict[UOp, Summands] = {}  # of sums some of which are not settled yet
         self._normal: dict[UOp, UOp] = {}  # normal forms as terms, where they were asked for
-        joined = self._rulesets[0].joined(self._rulesets) if rulesets else Joined()
-        self._candidates: Candidates = joined.candidates
-        self._program = _program_of(joined, self._rulesets)
-        self._index = self._index_terms()
-        self._sum_ops = SUM_OPS if self._index is not None else frozenset()
+        self._joined = self._rulesets[0].joined(self._rulesets) if rulesets else Joined()
+        self._candidates: Candidates = self._joined.candidates
+        self._program: IndexProgram | None = None
+        self._index: IndexTerms | None = None
+        self._is_prepared = False  # for index terms; some graphs have none
         self._last_rules: deque[str] = deque(maxlen=REMEMBERED_RULES)
         self._applications = 0
         self._root: UOp | None = None
 
-    def _index_terms(self) -> IndexTerms | None:
-        if self._program is None:
-            return None
-        observe = self._journal.observe
-        return IndexTerms(
-            self._program, self._rulesets, self._facts, self._note, observe, self._form_of
-        )
+    def _prepare(self) -> None:
+        """Make the functions for index terms, if the sets state the laws of sums."""
+        self._is_prepared = True
+        self._program = _program_of(self._joined, self._rulesets)
+        if self._program is not None:
+            note, observe = self._note, self._journal.observe
+            self._index = IndexTerms(
+                self._program, self._rulesets, self._facts, note, observe, self._form_of
+            )
 
     def rewrite(self, root: UOp) -> UOp:
         """The normal form of `root`. Raises: RewriteError if the rules do not end."""
@@ -111,7 +113,7 @@ class Rewriter:
 
         Raises: EndlessRewriteError if a node comes up below its own replacement.
         """
-        settled, sum_ops = self._settled, self._sum_ops
+        settled = self._settled
         becomes: dict[UOp, UOp] = {}
         stack = [root]
         while stack:
@@ -123,7 +125,7 @@ class Rewriter:
                 self._follow(node, becomes[node])
                 stack.pop()
                 continue
-            if node.op in sum_ops and node.dtype is dtypes.index and not node.shape:
+            if node.dtype is dtypes.index and node.op in SUM_OPS and not node.shape:
                 missing = self._add_sum(node)
                 if missing is not None:
                     stack.extend(missing)
@@ -146,6 +148,10 @@ class Rewriter:
 
         None: it is neither, or too long to be kept as a sum.
         """
+        if not self._is_prepared:
+            self._prepare()
+        if self._index is None:
+            return None
         missing: list[UOp] = []
         if node.op in DIVISIONS:
             if node.src[1].op is not Ops.CONST:
@@ -159,7 +165,7 @@ class Rewriter:
         """A sum divided by a number, simplified, or a loop; None if something is `missing`."""
         op = node.op
         if op is Ops.RANGE:
-            return self._form_of(node)
+            return self._loop(node)
         if not depth or op not in DIVISIONS or node.src[1].op is not Ops.CONST:
             missing.append(node)
             return None
@@ -171,7 +177,17 @@ class Rewriter:
             return None
         assert self._index is not None
         divide = self._index.quotient if op is Ops.FLOORDIV else self._index.remainder
-        found = self._settled[node] = divide(form, number.arg)
+        found: Sum = divide(form, number.arg)
+        self._settled[node] = found
+        return found
+
+    def _loop(self, node: UOp) -> Sum:
+        """The normal form of a loop's counter. Only rules about any term may match it."""
+        assert self._index is not None and self._program is not None
+        if node.src[0].op is not Ops.CONST or not self._program.has_rules_of_any_term:
+            return self._form_of(node)
+        found: Sum = self._index.whole(({self._facts.forms.wrapped(node): 1}, 0))
+        self._settled[node] = found
         return found
 
     def _sum_of(self, root: UOp, missing: list[UOp], depth: int) -> Sum | None:
@@ -208,10 +224,12 @@ class Rewriter:
 
     def _keep(self, node: UOp) -> None:
         """`node` is its own normal form."""
-        self._normal[node] = node
-        if self._index is None or node.dtype is not dtypes.index or node.shape:
-            self._settled[node] = node
-        else:
+        self._normal[node] = self._settled[node] = node
+        if node.dtype is not dtypes.index or node.shape:
+            return
+        if not self._is_prepared:
+            self._prepare()
+        if self._index is not None:
             self._settled[node] = {self._facts.forms.wrapped(node): 1}, 0
 
     def _follow(self, node: UOp, following: UOp) -> None:

@@ -581,8 +581,8 @@ class _RuleCode:
                     first, second = second, first
                 return f"scale({self._sum(first, made, unknown)}, {self._value(second, unknown)})"
             case Node(op, (first, second), _, None) if op in made:
-                inner = self._sum(first, made, unknown)
-                return f"{made[op]}({inner}, {self._value(second, unknown)})"
+                dividend = self._sum(first, made, unknown)
+                return f"{made[op]}({dividend}, {self._value(second, unknown)})"
             case Node():
                 raise NoCode(f"{term.op} is built as a term")
             case _:
@@ -596,12 +596,12 @@ class _RuleCode:
     def _value(self, term: Term, unknown: set[str]) -> str:
         """The text of a term of the right side that is a number."""
         match term:
-            case Lit(value, _):
-                return f"({int(value)})"
+            case Lit(literal, _):
+                return f"({int(literal)})"
             case Const(name, _) | Var(name, _) if name in self._numbers:
                 return self._numbers[name]
-            case Calc(value, _, _):
-                text, names = self._code.value(value)
+            case Calc(expr, _, _):
+                text, names = self._code.value(expr)
                 unknown |= names
                 return text
             case _:

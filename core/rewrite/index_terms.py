@@ -65,6 +65,7 @@ class IndexProgram:
     tried: tuple[Named, ...]
     left_over: dict[Ops, tuple[LeftOver, ...]]  # by the op of their left side; ADD: of sums
     collector: Named
+    has_rules_of_any_term: bool  # all of them: none has to be matched as a term
 
     @cached_property
     def make(self) -> Callable[..., Any]:
@@ -120,7 +121,8 @@ def _made(rulesets: Sequence[RuleSet]) -> IndexProgram | None:
     code = index_code(rules)
     left_over: dict[Ops, tuple[LeftOver, ...]] = {}
     for rule in code.left_over:
-        assert isinstance(rule.left, Node)
+        if not isinstance(rule.left, Node):
+            continue
         root = Ops.ADD if rule.left.op in LINEAR else Ops[rule.left.op]
         term = rule.left if root is Ops.ADD else rule.left.src[0]
         left = LeftOver(rule.full_name, frozenset(ops_of_summands(term)))
@@ -130,6 +132,7 @@ def _made(rulesets: Sequence[RuleSet]) -> IndexProgram | None:
         tuple([(rule.full_name, proven[rule.full_name]) for rule in code.tried]),
         left_over,
         (collector, proven[collector]),
+        all([isinstance(rule.left, Node) for rule in code.left_over]),
     )
 
 
@@ -165,7 +168,8 @@ def _packed(program: IndexProgram | None) -> bytes:
         for root, rules in program.left_over.items()
         for left in rules
     ]
-    return marshal.dumps((program.code, program.tried, left_over, program.collector))
+    has_rules = program.has_rules_of_any_term
+    return marshal.dumps((program.code, program.tried, left_over, program.collector, has_rules))
 
 
 def _unpacked(data: bytes) -> IndexProgram | None:
@@ -173,12 +177,12 @@ def _unpacked(data: bytes) -> IndexProgram | None:
     parts = marshal.loads(data)  # noqa: S302
     if parts is None:
         return None
-    code, tried, rules, collector = parts
+    code, tried, rules, collector, has_rules = parts
     left_over: dict[Ops, tuple[LeftOver, ...]] = {}
     for root, name, needed in rules:
         left = LeftOver(name, frozenset([Ops[op] for op in needed]))
         left_over[Ops[root]] = (*left_over.get(Ops[root], ()), left)
-    return IndexProgram(code, tried, left_over, collector)
+    return IndexProgram(code, tried, left_over, collector, has_rules)
 
 
 class IndexTerms:

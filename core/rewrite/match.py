@@ -333,6 +333,7 @@ class _Pattern:
         wanted = left.src[1] if isinstance(left, Node) and len(left.src) == 2 else None
         if not isinstance(wanted, Lit) or type(wanted.value) is not int:
             return False
+        assert isinstance(left, Node)
         if commutes(left) and src[0].op in CONSTANT_OPS:
             return False
         return wanted.value in KEYED_NUMBERS and wanted.value != src[1].arg

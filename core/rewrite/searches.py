@@ -59,7 +59,7 @@ def residue(x: Form, c: int, forms: Forms) -> tuple[Sum, Sum] | None:
     return _residue(terms, quotients, constant, constant // c, c)
 
 
-def _residue_in_one_period(terms: dict[Atom, int], constant: int, c: int) -> Any:
+def _residue_in_one_period(terms: dict[Atom, int], constant: int, c: int) -> tuple[Sum, Sum] | None:
     """Each coefficient reduced to the side of 0 where its summand spans less."""
     near = {atom: (2 * k + c) // (2 * c) for atom, k in terms.items()}
     for quotients in _choices(terms, near, c):

@@ -63,7 +63,7 @@ class Views:
 @cache
 def check_of(view: str) -> Check:
     """Whether every claim of the contract of `view` is an identity of sums: (forms, names...)."""
-    namespace: dict[str, Any] = {"put": _put, "put_divided": _put_divided, **_OPS}
+    namespace: dict[str, Any] = {"_put_divided": _put_divided, **_OPS}
     exec(compile(check_code(CONTRACTS[view]), f"<contract of {view}>", "exec"), namespace)  # noqa: S102
     check: Check = namespace["check"]
     return check
@@ -73,9 +73,14 @@ _OPS = {op.name: op for op in DIVISIONS.values()}
 
 
 def check_code(contract: Contract) -> str:
-    """The check as Python: each side of a claim is taken apart into number * sum."""
+    """The check as Python: each side of a claim is taken apart into number * sum.
+
+    Names of the contract stand for themselves; those of the check begin with a line.
+    """
     names = [name for name, _ in (*contract.inputs, *contract.outputs)]
-    lines = [f"def check(forms, {', '.join(names)}):"]
+    if any([name.startswith("_") for name in names]):
+        raise ValueError(f"names of a contract cannot begin with _: {names}")
+    lines = [f"def check(_forms, {', '.join(names)}):"]
     sorts = dict((*contract.inputs, *contract.outputs))
     for claim in contract.claims:
         left, right = claim.args
@@ -84,21 +89,32 @@ def check_code(contract: Contract) -> str:
         parts = [*_parts(left, sorts), *[(f"-{k}", of) for k, of in _parts(right, sorts)]]
         if all([of is None for _, of in parts]):
             lines.append(f"    if {' + '.join([k for k, _ in parts])}: return False")
-            continue
-        lines.append("    terms, constant = {}, 0")
-        for factor, of in parts:
-            match of:
-                case None:
-                    lines.append(f"    constant += {factor}")
-                case Name(name):
-                    lines.append(f"    constant += put(terms, {name}, {factor})")
-                case Apply(function, (Name(name), divisor)):
-                    op, number = DIVISIONS[function].name, _number(divisor)
-                    lines.append(
-                        f"    constant += put_divided(forms, {op}, terms, {name}, {number}, {factor})"
-                    )
-        lines.append("    if constant or any(terms.values()): return False")
+        else:
+            lines += _claim_lines(parts)
     return "\n".join([*lines, "    return True\n"])
+
+
+def _claim_lines(parts: list[Part]) -> list[str]:
+    """The sum of all parts is 0."""
+    (_, first), *others = parts
+    if not isinstance(first, Name):
+        raise ValueError(f"a claim begins with a term, not {first!r}")  # noqa: TRY004
+    lines = [f"    _terms, _constant = {first.name}[0].copy(), {first.name}[1]"]
+    for factor, of in others:
+        match of:
+            case None:
+                lines.append(f"    _constant += {factor}")
+            case Name(name):
+                lines += [
+                    f"    _factor = {factor}",
+                    f"    for _atom, _number in {name}[0].items():",
+                    "        _terms[_atom] = _terms.get(_atom, 0) + _number * _factor",
+                    f"    _constant += {name}[1] * _factor",
+                ]
+            case Apply(function, (Name(name), divisor)):
+                given = f"_forms, {DIVISIONS[function].name}, _terms, {name}, {_number(divisor)}"
+                lines.append(f"    _constant += _put_divided({given}, {factor})")
+    return [*lines, "    if _constant or any(_terms.values()): return False"]
 
 
 Part = tuple[str, "Expr | None"]  # a number, and the sum, quotient or remainder that it multiplies
