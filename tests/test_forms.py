@@ -206,6 +206,24 @@ def test_rules_of_other_operations_in_a_sum_still_fire() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "wrong over int: x * 4 // 4 => x",
+        "wrong (T in int) over loop: x // 3 => x",
+        "wrong over uint8: x % 7 => x",
+        "wrong over int: x + x => x",
+    ],
+)
+def test_rules_of_other_types_say_nothing_of_sums(rule: str) -> None:
+    added = rules_from(f"ruleset t over index\nrule {rule}")
+    journal = Journal()
+    for term in ((R0 * 4 + 3) // 4, (R0 + R1) // 3, (R0 + R1 + R2) % 7, R0 + R0):
+        expected = Rewriter(sets(), facts()).rewrite(term)
+        assert Rewriter([added, *sets()], facts(), journal).rewrite(term) is expected
+    assert "t.wrong" not in journal.applied
+
+
 # -- ends ----------------------------------------------------------------------------------------
 
 

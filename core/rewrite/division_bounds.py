@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.rewrite.expression_code import LIBRARY, Expressions, NoCode, known
 from proofgrad.core.rewrite.rule import Calc, Const, Node, Rule, RuleKind, Var
+from proofgrad.core.rewrite.scope import takes
 
 Ends = tuple["int | None", "int | None"]
 DivisionBounds = Callable[["int | None", "int | None", int], Ends]
@@ -43,7 +45,7 @@ def bounds_code(kind: Ops, rules: Sequence[Rule]) -> str:
 def _is_about(kind: Ops, rule: Rule) -> bool:
     """Whether `rule` bounds any sum divided by any number."""
     left = rule.left
-    if rule.kind is not RuleKind.BOUNDS or rule.views or "index" not in rule.domains:
+    if rule.kind is not RuleKind.BOUNDS or rule.views or not takes(rule, dtypes.index):
         return False
     if not isinstance(left, Node) or left.op != kind.name or len(left.src) != 2:
         return False

@@ -19,7 +19,6 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.rewrite.expression_code import Expressions, NoCode, known
 from proofgrad.core.rewrite.forms import MARKS, OTHER
-from proofgrad.core.rewrite.functions import DOMAIN_TYPES
 from proofgrad.core.rewrite.linear_laws import is_linear_law
 from proofgrad.core.rewrite.rule import (
     Apply,
@@ -36,6 +35,7 @@ from proofgrad.core.rewrite.rule import (
     Var,
     View,
 )
+from proofgrad.core.rewrite.scope import takes
 from proofgrad.core.rewrite.searches import NEEDS
 from proofgrad.core.rewrite.views import CONTRACTS, TERM
 
@@ -115,17 +115,12 @@ def _early_lines(rules: Sequence[Rule], numbers: dict[str, int], op: str) -> lis
 
 def _is_about_index_terms(rule: Rule) -> bool:
     """Whether `rule` may fire at a sum of index terms, or at one divided by a number."""
-    if rule.kind is not RuleKind.REWRITE or not _takes_index(rule):
+    if rule.kind is not RuleKind.REWRITE or not takes(rule, dtypes.index):
         return False
     left = rule.left
     if isinstance(left, Var) or left.op in DIVISIONS:
         return True
     return left.op in LINEAR and not is_linear_law(rule)
-
-
-def _takes_index(rule: Rule) -> bool:
-    every = (dtypes.index,)
-    return any([dtypes.index in DOMAIN_TYPES.get(domain, every) for domain in rule.domains])
 
 
 # -- the functions -------------------------------------------------------------------------------

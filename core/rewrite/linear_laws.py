@@ -15,7 +15,6 @@ from functools import cache
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.rewrite.functions import DOMAIN_TYPES
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
@@ -29,6 +28,7 @@ from proofgrad.core.rewrite.rule import (
     Term,
     Var,
 )
+from proofgrad.core.rewrite.scope import takes
 
 TIDY = "tidy"
 _T = "T"
@@ -76,12 +76,11 @@ def missing_laws(rules: Iterable[Rule]) -> list[str]:
 
 def _is_plain_law(rule: Rule) -> bool:
     """Whether `rule` holds for all index terms, under no condition."""
-    every = (dtypes.index,)
     return (
         rule.kind is RuleKind.REWRITE
         and not (rule.where or rule.when or rule.views)
         and isinstance(rule.left, Node)
-        and any([dtypes.index in DOMAIN_TYPES.get(domain, every) for domain in rule.domains])
+        and takes(rule, dtypes.index)
     )
 
 

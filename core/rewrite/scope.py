@@ -83,6 +83,14 @@ def types_of_class(rule: Rule, kind: str) -> tuple[DType, ...]:
     return tuple(dict.fromkeys([dtype for types in lists for dtype in types]))
 
 
+def takes(rule: Rule, dtype: DType) -> bool:
+    """Whether the left side of `rule` may be of the type `dtype`."""
+    kind = dict(rule.types).get(rule.left.type)
+    if kind is None:
+        return rule.left.type == dtype.name
+    return dtype in types_of_class(rule, kind)
+
+
 def scalar_of(node: UOp) -> UOp | None:
     """The scalar CONST that `node` repeats in every lane and at every place; None if it is none."""
     while node.op in SPREAD:
