@@ -202,7 +202,7 @@ def test_args_are_bound_computed_and_tested() -> None:
 
 def test_a_condition_leaves_a_sum_only_if_it_is_independent_of_its_loops() -> None:
     reduce = unproven_library()["reduce"]
-    x, zero = R0.cast(dtypes.int32), UOp.const(dtypes.int32, 0)
+    x, zero = (R0 + R2).cast(dtypes.int32), UOp.const(dtypes.int32, 0)
     inner = UOp(Ops.REDUCE, dtypes.int32, ((R0 < 2).where(x, zero), R0), Ops.ADD)
     assert rewrite(inner, reduce) is inner
     outer = UOp(Ops.REDUCE, dtypes.int32, ((R1 < 2).where(x, zero), R0, R2), Ops.ADD)
