@@ -34,8 +34,6 @@ def operands(op: Op, dtype: DType) -> list[Any]:
 @pytest.mark.parametrize("arguments", [1, 2])
 def test_every_operation_on_edge_values_is_what_numpy_says(dtype: DType, arguments: int) -> None:
     rows = [op for op in OPS if dtype in op.types and op.arguments == arguments]
-    if not rows:
-        return
     given = operands(rows[0], dtype)
     tensors = [as_tensor(part, dtype).realize() for part in given]
     results = [op.ours(*tensors) for op in rows]
@@ -89,8 +87,6 @@ def test_every_cast_of_edge_values(source: DType) -> None:
         with np.errstate(all="ignore"):
             exact = cast_reference(values, source, target)
             op = Op(f"cast to {target}", Tensor.cast, lambda x: x, dtypes.all)
-            if target is dtypes.bfloat16 and source.is_int and source.bits > 16:
-                continue  # numpy would round twice, through float32
             compare(op, target, tensor.cast(target).numpy(), exact)
 
 
