@@ -133,7 +133,3 @@ def test_examples_of_docstrings_give_what_they_show() -> None:
             )
             shown += 1
     assert shown >= 6
-
-
-def test_what_is_left_out_is_not_here_by_accident() -> None:
-    assert [name for name in LEFT_OUT if hasattr(Tensor, name) and name != "call"] == []

@@ -53,6 +53,17 @@ def test_shared_memory_is_given_back_when_nobody_uses_it() -> None:
     assert len(dlpack._SHARED) == before
 
 
+def test_writes_leave_memory_alone_that_others_read() -> None:
+    ours = (Tensor([1.0, 2.0]) + 0.5).realize()
+    theirs = np.from_dlpack(ours)
+    ours[0] = 7.0
+    assert (ours.tolist(), theirs.tolist()) == ([7.0, 2.5], [1.5, 2.5])
+    source = np.arange(2.0)
+    borrowed = Tensor.from_dlpack(source)
+    borrowed += 1
+    assert (borrowed.tolist(), source.tolist()) == ([1.0, 2.0], [0.0, 1.0])
+
+
 def test_memory_stays_while_a_tensor_uses_it() -> None:
     t = Tensor.from_dlpack(np.arange(1000.0))
     gc.collect()

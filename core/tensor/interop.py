@@ -46,8 +46,9 @@ class Interop(LinearAlgebra):
     ) -> Any:
         """A capsule of the elements for `from_dlpack` of another library.
 
-        A Tensor on the CPU that has a buffer of its own is shared: writes are seen on both sides.
-        Views and Tensors on other devices are copied. Raises: BufferError if that is refused by
+        A Tensor on the CPU that has a buffer of its own is shared. What the other side writes is seen
+        here; a write to this Tensor makes new memory, as somebody reads the old. Views and Tensors on
+        other devices are copied. Raises: BufferError if that is refused by
         copy=False, or another device is asked for.
         """
         if stream is not None:
