@@ -293,6 +293,9 @@ OF_TWO = [
     _binary("ge", lambda a, b: a >= b, np.greater_equal, ALL, gives_bool=True),
     _binary("eq", lambda a, b: a == b, np.equal, ALL, gives_bool=True),
     _binary("ne", lambda a, b: a != b, np.not_equal, ALL, gives_bool=True),
+    _binary("pow", lambda a, b: a**b, np.power, FLOATS[:3], ulp=0.6),
+    # of float64 there is nothing wider: the error of log2 times the exponent of the result
+    _binary("pow", lambda a, b: a**b, np.power, FLOATS[3:], ulp=1100),
     _binary("copysign", Tensor.copysign, np.copysign, FLOATS),
     _binary("where", lambda a, b: (a < b).where(a, b), lambda a, b: np.where(a < b, a, b), ALL),
     _binary("logaddexp", Tensor.logaddexp, np.logaddexp, (dtypes.float32, dtypes.float64), ulp=4, absolute=4),

@@ -8,10 +8,18 @@ from __future__ import annotations
 import math
 from typing import Self
 
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.tensor.elementwise import Elementwise
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.operands import Flag, Operand, Whole, constant_node
 from proofgrad.core.tensor.promotion import promote_scalar
+
+# 2 ** (y log2 x) multiplies the relative error of log2 x by y log2 x, which is up to 1024.
+_COMPUTED_IN = {
+    dtypes.float16: dtypes.float32,
+    dtypes.bfloat16: dtypes.float32,
+    dtypes.float32: dtypes.float64,
+}
 
 
 class Powers(Elementwise):
@@ -30,7 +38,10 @@ class Powers(Elementwise):
         a, b = self._pair("**", x)
         first, second = (b, a) if reverse else (a, b)
         left, right = self._with(first), self._with(second)
-        return left._float_power(right) if a.dtype.is_float else left._int_power(right)
+        if not a.dtype.is_float:
+            return left._int_power(right)
+        wide = _COMPUTED_IN.get(a.dtype, a.dtype)
+        return left.cast(wide)._float_power(right.cast(wide)).cast(a.dtype)
 
     def _whole_power(self, exponent: Whole) -> Self:
         if exponent < 0:
@@ -67,11 +78,12 @@ class Powers(Elementwise):
         zero, one = x.eq(0), y.eq(0)
         safe = zero.where(1.0, x).abs()
         size = (y * safe.log2()).exp2()
-        at_zero = (y < 0).where(math.inf, 0.0)
+        at_zero = (y < 0).where(math.inf, (y > 0).where(0.0, y))
         size = zero.where(at_zero, size)
-        signed = ((x < 0) & odd).where(-size, size)
+        negative = x.detach().bitcast(f"int{x.dtype.bits}") < 0  # -0.0 too
+        signed = (negative & odd).where(-size, size)
         real = ((x < 0) & ~whole & x.ne(-math.inf)).where(math.nan, signed)
-        return (one | x.eq(1)).where(1.0, real)
+        return (one | x.eq(1) | (x.eq(-1) & y.isinf())).where(1.0, real)
 
     def __pow__(self, other: Operand) -> Self:
         return self.pow(other)
