@@ -167,6 +167,7 @@ INSIDE, POSITIVE = Tensor([0.3, -0.7, 0.9]), Tensor([0.3, 0.7, 1.9])
 IMAGE = Tensor([[[[0.1, 0.9, -0.4], [1.2, -0.3, 0.8], [0.5, 0.7, -1.1]]]])
 KERNEL = Tensor([[[[0.5, -1.0], [0.25, 2.0]]]])
 ROWS_OF = Tensor([[0.1, 1.2, -0.4], [0.9, -1.5, 0.3]])
+ZEROS = Tensor([[1.0, 0.0, 2.0], [0.0, 1.0, 0.0]], dtype="float64")
 LABELS = Tensor([2, 0])
 PLACES = Tensor([[0, 2], [1, 1]])
 
@@ -209,6 +210,8 @@ DIFFERENTIABLE: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "usum": (lambda x, y: x.usum(y, y), [A, B]),
     "uprod": (lambda x, y: x.uprod(y, y), [A, B]),
     "cast": (lambda x: x.cast("float64"), [A]),
+    "prod": (lambda x: (x * ZEROS).prod(1), [ROWS_OF]),
+    "cumprod": (lambda x: (x * ZEROS).cumprod(1), [ROWS_OF]),
     "normalize": (lambda x: x.normalize(), [ROWS_OF]),
     "var_mean": (lambda x: x.var_mean(1)[0] + x.var_mean(1)[1], [ROWS_OF]),
     "std_mean": (lambda x: x.std_mean(1)[0] * x.std_mean(1)[1], [ROWS_OF]),
@@ -288,7 +291,7 @@ NOT_DIFFERENTIABLE = names_in(
     """
     logical_not bitwise_not bitwise_and bitwise_or bitwise_xor lshift rshift eq ne isnan isinf
     isfinite isclose allclose any all argmax argmin argsort nonzero one_hot multinomial threefry
-    bitcast int bool short long sign trunc ceil floor round alu ufix detach prod cumprod float
+    bitcast int bool short long sign trunc ceil floor round alu ufix detach float
     double bfloat16
     """
 )

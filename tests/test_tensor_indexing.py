@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensors import assert_close, assert_same, machine, numbers
 
-from proofgrad import DtypeError, ShapeError, Tensor, dtypes
+from proofgrad import DtypeError, GlobalCounters, ShapeError, Tensor, dtypes
 
 __all__ = ["machine"]
 
@@ -79,6 +79,14 @@ def test_gradient_of_a_repeated_index_adds_up() -> None:
     y = Tensor([1.0, 2.0, 3.0], requires_grad=True)
     y[y > 1.5].square().sum().backward()
     assert y.grad is not None and y.grad.tolist() == [0, 4, 6]
+
+
+def test_reading_by_integers_does_not_look_at_the_whole_axis() -> None:
+    x, places = Tensor(np.arange(100_000)).realize(), Tensor(np.arange(100) * 7).realize()
+    GlobalCounters.reset()
+    assert x[places].tolist() == [7 * k for k in range(100)]
+    assert x.gather(0, places).tolist() == [7 * k for k in range(100)]
+    assert GlobalCounters.global_ops < 10_000
 
 
 # -- scatter --------------------------------------------------------------------------------------
