@@ -9,9 +9,17 @@ import os
 from pathlib import Path
 
 MEANING: dict[str, str] = {
-    "DEBUG": "0..6: 1 counts, 2 each kernel, 3 its source, 4 each stage's graph",
-    "DEV": "the default device; also DEVICE=NAME or NAME=1",
-    "NOOPT": "1: no algebra and no choice of axes: one plain loop nest a kernel",
+    "DEBUG": (
+        "0..6: 1 counts, 2 each kernel and the methods it comes from, 3 its source, 4 each stage's"
+        " graph, 5 the rules that fired, 6 machine code"
+    ),
+    "DEBUG_NANS": "1: look for NaN in what each kernel writes, and stop at the first",
+    "DEV": "the default device; also DEVICE=NAME or NAME=1, as in CPU=1 or CLANG=1",
+    "DEVICE": "the same as DEV, which goes first",
+    "JIT": "0: TinyJit runs functions without recording them",
+    "NOOPT": "1: NOALG and NOSCHED: one plain loop nest a kernel",
+    "NOALG": "1: no rules but those that a machine needs",
+    "NOSCHED": "1: no choice of axes: no merged, tiled, vector or parallel loops",
     "FASTMATH": "classes of float laws that are not exact to the bit, of nsz,finite,real",
     "PROVE": "1: show for each compiled kernel that its accesses are those of its tensor graph",
     "SPEC": "1: check the form after every stage",
@@ -21,6 +29,7 @@ MEANING: dict[str, str] = {
     "NUM_THREADS": "CPU threads; default: what the process may use",
     "NO_COLOR": "anything: no colours",
     "FORCE_COLOR": "anything: colours, even if the output is no terminal",
+    "XDG_CACHE_HOME": "where programs keep what can be made again; default ~/.cache",
 }
 
 
@@ -61,8 +70,18 @@ def wants_colours(is_terminal: bool) -> bool:
     return is_terminal or bool(os.environ.get("FORCE_COLOR"))
 
 
+def wants_no_rules() -> bool:
+    """No rule stage that may be left out."""
+    return number("NOOPT") > 0 or number("NOALG") > 0
+
+
 def wants_plain_loops() -> bool:
-    return number("NOOPT") > 0
+    """No procedure that may be left out: no choice of axes."""
+    return number("NOOPT") > 0 or number("NOSCHED") > 0
+
+
+def stops_at_nans() -> bool:
+    return number("DEBUG_NANS") > 0
 
 
 def checks_forms() -> bool:

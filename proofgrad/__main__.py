@@ -35,7 +35,10 @@ def parser() -> argparse.ArgumentParser:
     layout.add_argument("--check", action="store_true", help="change nothing; 1 if some would be")
     docs = commands.add_parser("docs", help="print a page that is made from the docstrings")
     docs.add_argument("page", choices=["tensor"], help="which page")
-    commands.add_parser("doctor", help="say what works on this machine, and what is missing")
+    doctor = commands.add_parser("doctor", help="say what works on this machine, what is missing")
+    doctor.add_argument("--json", action="store_true", help="for programs")
+    commands.add_parser("devices", help="list the devices, their other names, and which work here")
+    commands.add_parser("env", help="list the environment variables, their values and meanings")
     return top
 
 
@@ -71,7 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             case "docs":
                 print(commands.reference(), end="")
             case "doctor":
-                print(commands.doctor())
+                print(commands.doctor_as_json() if asked.json else commands.doctor())
+            case "devices":
+                print(commands.devices())
+            case "env":
+                print(commands.environment())
     except (RuntimeError, ValueError, OSError) as error:
         print(f"{asked.command}: {error}", file=sys.stderr)
         return 1

@@ -6,6 +6,7 @@ Owns: the listings of stages, rules and machines. Does not own: arguments (__mai
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import platform
 import warnings
@@ -148,9 +149,34 @@ def reference() -> str:
     return tensor_reference()
 
 
+def environment() -> str:
+    """Every variable that the code reads: its value now and its meaning; then the colours."""
+    from proofgrad.core.tensor.report import COLOURS, coloured
+
+    rows = [(name, os.environ.get(name, "-"), text) for name, text in settings.MEANING.items()]
+    legend = ", ".join([coloured(role.value, role) for role in COLOURS])
+    return f"{_table([('variable', 'now', 'meaning'), *rows])}\nsizes of loops in names: {legend}"
+
+
+def devices() -> str:
+    """Every device with its other names, and whether it works here."""
+    rows = [(name, " ".join(Device.aliases_of(name)), _state(name)) for name in Device.names()]
+    return _table([("device", "also", "here"), *rows])
+
+
 def doctor() -> str:
     """Versions, devices, optional packages, settings."""
-    rows = [
+    return _table(doctor_rows())
+
+
+def doctor_as_json() -> str:
+    """The same, for programs."""
+    return json.dumps(dict(doctor_rows()), indent=2)
+
+
+def doctor_rows() -> list[tuple[str, str]]:
+    """What `doctor` says, line by line."""
+    return [
         ("proofgrad", __version__),
         ("python", platform.python_version()),
         ("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"),
@@ -160,7 +186,6 @@ def doctor() -> str:
         *[(f"package {name}", _found(name)) for name in _OPTIONAL],
         *[(name, os.environ[name]) for name in settings.MEANING if name in os.environ],
     ]
-    return _table(rows)
 
 
 def _state(device: str) -> str:

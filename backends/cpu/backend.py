@@ -101,6 +101,10 @@ class CpuBackend:
         kernels = [(launch.address, launch.size, launch.shares) for launch, _ in launches]
         return Replay(self, kernels, [slots for _, slots in launches], memory)
 
+    def assembly(self, source: Source) -> str:
+        """The machine's instructions of a kernel, for people."""
+        return self.host.assembly(source.text)
+
     def synchronize(self) -> None:
         """Kernels have run when their launch returns."""
 

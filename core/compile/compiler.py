@@ -161,7 +161,9 @@ class Compiler:
     def kernel_graph(self, root: UOp) -> UOp:
         """The KernelGraph of a TensorGraph."""
         target = self._backend(root.arg).target
-        return run_stages(self.graph_stages, root, self.library, target, _observer("graph"))
+        return run_stages(
+            self.graph_stages, root, self.library, target, _observer("graph", self.library)
+        )
 
     def _make_plan(self, graph: UOp) -> Plan:
         every = [buffer for call in graph.src for buffer in call.src[1:]] + list(graph.arg)
@@ -225,12 +227,14 @@ class Compiler:
         """The Program form of a kernel body for a device: a SINK of STOREs, not in order yet."""
         stages = [stage for stage in self.kernel_stages if stage.makes is not Form.LINEAR]
         target = self._backend(device).target
-        return run_stages(stages, body, self.library, target, _observer("kernel"))
+        return run_stages(stages, body, self.library, target, _observer("kernel", self.library))
 
     def linears(self, body: UOp, device: str) -> tuple[UOp, ...]:
         """The Linear forms of a kernel body for a device: one, or those that fill its tables first."""
         target = self._backend(device).target
-        made = run_stages(self.kernel_stages, body, self.library, target, _observer("kernel"))
+        made = run_stages(
+            self.kernel_stages, body, self.library, target, _observer("kernel", self.library)
+        )
         return made.src if made.op is Ops.SINK else (made,)
 
     def index_terms(self, body: UOp) -> UOp:
@@ -248,7 +252,7 @@ class Compiler:
                 return None
             self.kernel_check = self._make_check()
         trace: list[tuple[Stage, UOp]] = []
-        shown = _observer("kernel")
+        shown = _observer("kernel", self.library)
 
         def observe(stage: Stage, root: UOp) -> None:
             trace.append((stage, root))
@@ -283,6 +287,9 @@ class Compiler:
         source = self._emit(_with_dense_slots(linear, slots), device)
         if settings.debug_level() >= 3:
             _print(source.text)
+        if settings.debug_level() >= 6:
+            assembly = getattr(backend, "assembly", None)
+            _print("no machine code to show" if assembly is None else assembly(source))
         names = {n.arg[0]: n.arg[2] for n in linear.src if n.op is Ops.PARAM and len(n.arg) == 3}
         size = _written(linear).arg[1]
         return Kernel(source, backend.compile(source), backend, slots, size, names)
@@ -303,7 +310,12 @@ def _peak_bytes(inputs: int, made: Sequence[BufferInfo], steps: Sequence[Step]) 
 
 def _settings() -> tuple[Any, ...]:
     """What of the environment changes how a graph is compiled."""
-    return settings.wants_plain_loops(), settings.proves_kernels(), settings.fastmath()
+    return (
+        settings.wants_no_rules(),
+        settings.wants_plain_loops(),
+        settings.proves_kernels(),
+        settings.fastmath(),
+    )
 
 
 def _with_frees(launches: Sequence[Step], inputs: int, keep: set[int]) -> tuple[Step, ...]:
@@ -345,13 +357,22 @@ def _number(buffer: UOp) -> int:
     return number
 
 
-def _observer(what: str) -> Callable[[Stage, UOp], None] | None:
-    """Prints each stage's graph with DEBUG=4."""
-    if settings.debug_level() < 4:
+def _observer(what: str, library: Library) -> Callable[[Stage, UOp], None] | None:
+    """Prints each stage's graph with DEBUG=4, and the rules that fired in it with DEBUG=5."""
+    level = settings.debug_level()
+    if level < 4:
         return None
+    before = dict(library.journal.applied)
 
     def observe(stage: Stage, root: UOp) -> None:
         _print(f"--- {what}: {stage.name} -> {stage.makes.value}\n{root!r}")
+        if level >= 5 and isinstance(stage.step, RuleSets):
+            now = dict(library.journal.applied)
+            fired = {name: n - before.get(name, 0) for name, n in now.items()}
+            shown = [f"{name} {n}" for name, n in sorted(fired.items()) if n]
+            _print(f"rules that fired: {', '.join(shown) or 'none'}")
+            before.clear()
+            before.update(now)
 
     return observe
 

@@ -135,13 +135,15 @@ class _Runner:
 
     def __init__(self, library: Library, target: Target | None, observe: Observer | None) -> None:
         self.library, self.target, self.observe = library, target, observe
+        self.no_rules = settings.wants_no_rules()
         self.plain = settings.wants_plain_loops()
         self.checked = settings.checks_forms()
         self.facts = library.facts()
         self.rewriters: dict[tuple[str, ...], Rewriter] = {}
 
     def run(self, stage: Stage, root: UOp) -> UOp:
-        if stage.optional and self.plain:
+        is_rules = isinstance(stage.step, RuleSets)
+        if stage.optional and (self.no_rules if is_rules else self.plain):
             return root
         match stage.step:
             case RuleSets(names):

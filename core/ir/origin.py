@@ -27,6 +27,8 @@ def note_origin(node: UOp) -> None:
     while frame.f_back is not None:
         if frame.f_code.co_filename.startswith(_METHODS):
             name = frame.f_code.co_name
+            if name == "method":  # of a decorator, which has the method that users call
+                name = getattr(frame.f_locals.get("function"), "__name__", name)
         elif name:
             break
         frame = frame.f_back

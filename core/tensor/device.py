@@ -59,6 +59,10 @@ class _Device:
         """Names that users know from elsewhere and that no backend here provides."""
         self._elsewhere = tuple(names)
 
+    def aliases_of(self, name: str) -> tuple[str, ...]:
+        """The other names of a device."""
+        return tuple([alias for alias, device in self._aliases.items() if device == name])
+
     def names(self) -> tuple[str, ...]:
         """Every device that is built, whether or not this machine has it."""
         return tuple(dict.fromkeys((*self._makers, *self._devices)))

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core import settings
+from proofgrad.core.ir.shapes import show
 from proofgrad.core.tensor.counters import GlobalCounters
 from proofgrad.core.tensor.device import HOST, Device
 from proofgrad.core.tensor.report import kernel_line, run_line, say
+from proofgrad.core.tensor.storage import unpack
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.compiler import BufferInfo, Plan, Step
@@ -47,7 +49,7 @@ def execute(
     for slot, made in enumerate(plan.made, plan.inputs):
         if made.size == 0:  # no kernel writes it, but one may loop over its no elements
             memory[slot] = allocate(made)
-    level = settings.debug_level()
+    level, stops_at_nans = settings.debug_level(), settings.stops_at_nans()
     start = time.perf_counter()
     for step in plan.steps:
         out = step.slots[0]
@@ -57,6 +59,8 @@ def execute(
             _timed(step, memory, where, level)
         else:
             run_step(step, memory, where)
+        if stops_at_nans and step.kernel is not None:
+            _look_for_nans(step, memory[out], where[out])
         for slot in step.free_after:
             memory[slot] = None
     if level >= 1 and plan.steps:
@@ -108,6 +112,24 @@ def synchronize(devices: set[str]) -> None:
     for device in devices:
         if device != HOST:
             Device[device].synchronize()
+
+
+def _look_for_nans(step: Step, handle: Any, device: str) -> None:
+    """Raises: FloatingPointError if the kernel has written a NaN."""
+    assert step.kernel is not None
+    dtype = step.kernel.source.params[0]
+    if not dtype.is_float:
+        return
+    data = bytearray(step.kernel.size * dtype.itemsize)
+    Device[device].copyout(memoryview(data), handle)
+    places = [k for k, value in enumerate(unpack(bytes(data), dtype)) if value != value]  # noqa: PLR0124  (a NaN)
+    if places:
+        origin = f", which comes from {', '.join(step.origin)}" if step.origin else ""
+        raise FloatingPointError(
+            f"kernel {step.kernel.name}{origin} wrote {len(places)} NaN of {step.kernel.size} values,"
+            f" the first at element {places[0]} of {show(step.shape)} (DEBUG_NANS=1; with DEBUG=2 the"
+            f" methods of Tensor are known)"
+        )
 
 
 def _timed(step: Step, memory: list[Any], where: Sequence[str], level: int) -> None:

@@ -342,7 +342,7 @@ class Replay:
         return fresh
 
     def _launch(self) -> None:
-        if settings.debug_level() >= 1 or LISTENER.add is not None:
+        if self._is_watched():
             count = self.plan.inputs
             found = execute(self.plan, self.memory[:count], self.where[:count], self.values)
             for made, handle in zip(self.made, found):
@@ -352,6 +352,9 @@ class Replay:
         GlobalCounters.kernel_count += self.kernel_count
         GlobalCounters.global_ops += self._flops
         GlobalCounters.global_mem += self._nbytes
+
+    def _is_watched(self) -> bool:
+        return settings.debug_level() >= 1 or LISTENER.add is not None or settings.stops_at_nans()
 
     def _shape_now(self, shape: Shape) -> Shape:
         """A shape of the recording with the values that variables have now."""
