@@ -99,9 +99,9 @@ class Assignment(Interop):
         return _broadcast(node, shape)
 
     def _data_like(self, value: Any) -> TensorBase:
-        given: TensorBase = type(self)(value, self.device)  # type: ignore[call-arg]
+        given: TensorBase = type(self)(value, self.device)
         if given.dtype is not self.dtype and not hasattr(value, "dtype"):
-            return type(self)(value, self.device, self.dtype)  # type: ignore[call-arg]
+            return type(self)(value, self.device, self.dtype)
         return given
 
     def _write(self, node: UOp) -> None:
@@ -202,7 +202,8 @@ class Assignment(Interop):
         if isinstance(given, TensorBase) and given.ndim > len(rest) and given.shape[0] != 1:
             given = self._spread(mask, given, rest)
         node = self._value_like(given, self.shape)
-        return wide._uop.alu(Ops.WHERE, node, self._uop)
+        chosen: UOp = wide._uop.alu(Ops.WHERE, node, self._uop)
+        return chosen
 
     def _spread(self, mask: Any, given: Any, rest: Shape) -> Any:
         """Rows of `given` at the places where the mask is true. Reads the mask, to count them."""
@@ -216,7 +217,7 @@ class Assignment(Interop):
         if not count:
             return 0
         rows = [max(0, done - 1) for done in accumulate(flags)]
-        return given[type(self)(rows, self.device)].reshape(self.shape)  # type: ignore[call-arg]
+        return given[type(self)(rows, self.device)].reshape(self.shape)
 
     def _scattered(self, index: Any, shape: Shape, value: Any) -> UOp:
         """Each element of `shape` written to its place; of two for one place the last."""
@@ -280,7 +281,7 @@ class Assignment(Interop):
     def __imod__(self, other: Any) -> Self:
         return self._in_place("%=", type(self).__mod__, other)
 
-    def __ipow__(self, other: Any) -> Self:  # type: ignore[misc]
+    def __ipow__(self, other: Any) -> Self:
         return self._in_place("**=", type(self).__pow__, other)
 
     def __iand__(self, other: Any) -> Self:
@@ -292,10 +293,10 @@ class Assignment(Interop):
     def __ixor__(self, other: Any) -> Self:
         return self._in_place("^=", type(self).__xor__, other)
 
-    def __ilshift__(self, other: Any) -> Self:
+    def __ilshift__(self, other: Any) -> Self:  # type: ignore[misc,override]
         return self._in_place("<<=", type(self).__lshift__, other)
 
-    def __irshift__(self, other: Any) -> Self:
+    def __irshift__(self, other: Any) -> Self:  # type: ignore[misc,override]
         return self._in_place(">>=", type(self).__rshift__, other)
 
     def __imatmul__(self, other: Any) -> Self:
@@ -379,5 +380,5 @@ def _only_fills_a_stride(links: Sequence[Link]) -> bool:
     filled, split = links[1].shape, cut.shape
     if split[:axis] + split[axis + 2 :] != filled[:axis] + filled[axis + 1 :]:
         return False
-    step: int = split[axis + 1]
-    return added < step and cut.arg[axis + 1] == (0, 1)
+    is_filled: bool = added < split[axis + 1] and cut.arg[axis + 1] == (0, 1)
+    return is_filled

@@ -67,6 +67,8 @@ class CustomGradient:
 class CustomFunction:
     """A function of Tensors with a gradient of its own: what `custom_vjp` makes."""
 
+    __name__: str
+
     def __init__(self, function: Callable[..., Any], backward: Backward | None = None) -> None:
         functools.update_wrapper(self, function)
         self._function, self._backward = function, backward

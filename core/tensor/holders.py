@@ -15,6 +15,7 @@ from weakref import ref
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.device import HOST
 from proofgrad.core.tensor.tensor import Tensor
 
 
@@ -139,6 +140,4 @@ def _reads_memory(node: UOp) -> bool:
     """Does the value depend on memory of a device, and is it more than a view of some?"""
     if machine.is_view(machine.computed(node)):
         return False
-    return any(
-        part.op is Ops.BUFFER and part.src[1].arg != machine.HOST for part in node.toposort()
-    )
+    return any(part.op is Ops.BUFFER and part.src[1].arg != HOST for part in node.toposort())

@@ -48,6 +48,8 @@ class TinyJit(Generic[Result]):
             return (x * 2).sum()
     """
 
+    __name__: str
+
     def __init__(self, fxn: Callable[..., Result]) -> None:
         functools.update_wrapper(self, fxn)
         self.fxn = fxn
@@ -86,24 +88,21 @@ class TinyJit(Generic[Result]):
         leaves = [*_leaves(args), *_leaves(kwargs)]
         if self.captured is not None:
             return self._replay(leaves)
-        if self.cnt == 0:
-            result = self._run(args, kwargs)
-        else:
-            result = self._record(args, kwargs, leaves)
+        result = self._record(args, kwargs, leaves) if self.cnt else self._run(args, kwargs)
         self.cnt += 1
         return result
 
     def _run(self, args: Any, kwargs: Any) -> Result:
         """The plain function; what it gives and writes is computed, so that it can be recorded."""
         with machine.watch_writes() as written:
-            result = self.fxn(*args, **kwargs)
+            result: Result = self.fxn(*args, **kwargs)
         tensors = [leaf.value for leaf in _leaves(result) if isinstance(leaf.value, Tensor)]
         Tensor.realize(*tensors, *written) if tensors or written else None
         return result
 
     def _record(self, args: Any, kwargs: Any, leaves: list[Leaf]) -> Result:
         recording = _Recording(self.__name__, leaves)
-        result = recording.run(self.fxn, args, kwargs)
+        result: Result = recording.run(self.fxn, args, kwargs)
         self.captured = recording.finish(result)
         if self.captured is not None:
             self._signature = [leaf.described() for leaf in leaves]

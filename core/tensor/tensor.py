@@ -41,7 +41,8 @@ class Tensor(Assignment):
     def realize(self, *others: Tensor) -> Self:
         """Compute this Tensor (and the others, in one go) into buffers now."""
         by_device: dict[str, list[Tensor]] = {}
-        for tensor in dict.fromkeys((self, *others)):
+        every: tuple[Tensor, ...] = (self, *others)
+        for tensor in dict.fromkeys(every):
             by_device.setdefault(tensor.device, []).append(tensor)
         for device, tensors in by_device.items():
             _realize_together(tensors, device)
@@ -53,11 +54,13 @@ class Tensor(Assignment):
         Example:
             [item.ast for item in (Tensor([1, 2]) + 1).schedule()]
         """
-        return schedule_items([t._uop for t in (self, *others)], self.device)
+        every: tuple[Tensor, ...] = (self, *others)
+        return schedule_items([t._uop for t in every], self.device)
 
     def kernelize(self, *others: Tensor) -> Self:
         """Decide on the kernels now and show them as `uop`: ASSIGN(BUFFER, CALL). Runs nothing."""
-        for tensor in (self, *others):
+        every: tuple[Tensor, ...] = (self, *others)
+        for tensor in every:
             kernelize(tensor._uop, tensor.device)
         return self
 
