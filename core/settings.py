@@ -80,6 +80,11 @@ def wants_plain_loops() -> bool:
     return number("NOOPT") > 0 or number("NOSCHED") > 0
 
 
+def traces_methods() -> bool:
+    """Whether kernels shall know the methods of Tensor that they come from."""
+    return number("DEBUG") >= 2
+
+
 def stops_at_nans() -> bool:
     return number("DEBUG_NANS") > 0
 

@@ -72,6 +72,7 @@ def bodies() -> Iterator[list[UOp]]:
     recorder = Recorder()
     with pytest.MonkeyPatch.context() as patch:
         compile_with(recorder, network(), patch)
+        compile_with(recorder, Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]) + 1, patch)
         yield recorder.bodies
 
 

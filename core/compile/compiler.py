@@ -149,7 +149,7 @@ class Compiler:
 
         Results may be written over inputs whose numbers are `unneeded`: nobody reads them later.
         """
-        key = (root, unneeded, *_settings())
+        key = (root, unneeded, settings.traces_methods(), *_settings())
         known = self._plans.get(key)
         if known is None:
             graph = self.kernel_graph(root)

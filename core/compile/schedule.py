@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from proofgrad.core import settings
 from proofgrad.core.compile.rows import reductions_by_row
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
@@ -115,6 +116,8 @@ class _Cut:
 
     def _origin(self, target: UOp) -> tuple[str, ...]:
         """The methods of Tensor that the nodes of a kernel come from, where they were traced."""
+        if not settings.traces_methods():
+            return ()
         inside = target.toposort(lambda n: n is target or not self._is_read(n))
         names = [origin_of(n) for n in inside if n is target or not self._is_read(n)]
         return tuple(dict.fromkeys([name for name in names if name]))

@@ -85,7 +85,7 @@ class TensorBase:
         return self
 
     def _become_leaf(self, requires_grad: bool | None, own: bool = True) -> None:
-        TensorBase._traced = settings.debug_level() >= 2
+        TensorBase._traced = settings.traces_methods()
         self._requires_grad = requires_grad
         if requires_grad and own:
             self._uop = own_value(self._uop)

@@ -292,7 +292,7 @@ def _mode(owner: type[TensorBase], name: str, value: bool) -> Iterator[None]:
 
 def _realize_together(tensors: list[Tensor], device: str) -> None:
     """Tensors of one device, computed; they let go of their graphs, whose memory may be reused."""
-    TensorBase._traced = settings.debug_level() >= 2
+    TensorBase._traced = settings.traces_methods()
     free = [tensor for tensor in tensors if not tensor._leads_to_a_parameter()]
     places = {tensor: k for k, tensor in enumerate(tensors)}
 
