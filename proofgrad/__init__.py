@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from proofgrad.core.tensor.profile import profile
     from proofgrad.core.tensor.tensor import Tensor
     from proofgrad.explanation import explain
-    from proofgrad.gradcheck import gradcheck
     from proofgrad.helpers import Context
+    from proofgrad.testing.gradients import gradcheck
     from proofgrad.user_rules import load_rules
 
 __all__ = [
@@ -69,7 +69,7 @@ _HOME = {
     "Variable": "proofgrad.core.ir.sizes",
     "dtypes": "proofgrad.core.ir.dtypes",
     "explain": "proofgrad.explanation",
-    "gradcheck": "proofgrad.gradcheck",
+    "gradcheck": "proofgrad.testing.gradients",
     "load_rules": "proofgrad.user_rules",
     "profile": "proofgrad.core.tensor.profile",
 }

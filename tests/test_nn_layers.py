@@ -38,6 +38,16 @@ CASES: dict[str, Case] = {
         lambda t: t.Conv2d(2, 3, (3, 4), padding="same", dilation=(2, 1), bias=False),
         (2, 2, 6, 5),
     ),
+    "ConvTranspose1d": (
+        lambda: nn.ConvTranspose1d(4, 6, 3, 3, 1, output_padding=2, groups=2),
+        lambda t: t.ConvTranspose1d(4, 6, 3, 3, 1, output_padding=2, groups=2),
+        (2, 4, 5),
+    ),
+    "ConvTranspose2d": (
+        lambda: nn.ConvTranspose2d(2, 3, (3, 2), (2, 1), (0, 3), dilation=(2, 1)),
+        lambda t: t.ConvTranspose2d(2, 3, (3, 2), (2, 1), (0, 3), dilation=(2, 1)),
+        (2, 2, 4, 7),
+    ),
     "BatchNorm": (lambda: nn.BatchNorm(3), lambda t: t.BatchNorm1d(3), (6, 3)),
     "BatchNorm2d": (
         lambda: nn.BatchNorm2d(3, eps=1e-3, momentum=0.3),
@@ -200,6 +210,8 @@ def test_dropout_and_sequential_do_as_their_parts() -> None:
         (lambda: nn.Conv2d(3, 4, 3, groups=2), ShapeError, "2 groups must divide in_channels 3"),
         (lambda: nn.Conv2d(3, 4, 3, padding="valid"), ValueError, "'same' or sizes, not 'valid'"),
         (lambda: nn.Conv2d(3, 4, 3, 2, "same"), ValueError, "needs stride 1, not 2"),
+        (lambda: nn.ConvTranspose2d(2, 2, 3, 1, "same"), ValueError, "sizes, not 'same'"),
+        (lambda: nn.ConvTranspose2d(2, 2, 3)(Tensor.ones(2, 5, 5)), ShapeError, r"\(n, 2, \+ 2"),
         (lambda: nn.GroupNorm(4, 6), ShapeError, "6 channels do not split into 4 groups"),
         (lambda: nn.GroupNorm(2, 6)(Tensor.ones(1, 5)), ShapeError, r"GroupNorm takes \(n, 6"),
         (lambda: nn.BatchNorm(3)(Tensor.ones(3)), ShapeError, r"BatchNorm\(3\) takes \(n, 3"),

@@ -10,7 +10,7 @@ import pytest
 from tensors import machine, numbers
 
 from proofgrad import DtypeError, ShapeError, Tensor, gradcheck
-from proofgrad.gradcheck import GradientError
+from proofgrad.testing.gradients import GradientError
 
 __all__ = ["machine"]
 Function = Callable[..., Tensor]

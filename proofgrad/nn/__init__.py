@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from proofgrad.nn import datasets, optim, state
 from proofgrad.nn.attention import MultiheadAttention
-from proofgrad.nn.layers import Conv1d, Conv2d, Dropout, Embedding, Linear, Sequential
+from proofgrad.nn.layers import (
+    Conv1d,
+    Conv2d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    Dropout,
+    Embedding,
+    Linear,
+    Sequential,
+)
 from proofgrad.nn.normalization import (
     BatchNorm,
     BatchNorm2d,
@@ -27,6 +36,8 @@ __all__ = [
     "BatchNorm3d",
     "Conv1d",
     "Conv2d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
     "Dropout",
     "Embedding",
     "GRUCell",

@@ -94,6 +94,81 @@ class Conv1d(Conv2d):
     axes = 1
 
 
+class ConvTranspose2d(Conv2d):
+    """The transpose of Conv2d, as its gradient: spreads each input over a window of the output.
+
+    Shapes: (n, in_channels, h, w) to (n, out_channels, h', w') with h' = (h - 1) * stride
+    - 2 * padding + dilation * (kernel - 1) + 1 + output_padding. Weight: (in_channels,
+    out_channels / groups, *kernel_size).
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> None:
+        if isinstance(padding, str):
+            raise ValueError(f"the padding of a transposed convolution is sizes, not {padding!r}")
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias
+        )
+        self.output_padding = output_padding
+
+    def _weight_shape(self, in_channels: int, out_channels: int) -> tuple[int, ...]:
+        return (in_channels, out_channels // self.groups, *self.kernel_size)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        axes = len(self.kernel_size)
+        if x.ndim != axes + 2 or x.shape[1] != self.weight.shape[0]:
+            raise ShapeError(
+                f"{type(self).__name__} takes (n, {self.weight.shape[0]}, + {axes} axes), not a"
+                f" Tensor of {show(x.shape)}"
+            )
+        weight = self._turned()
+        for axis, step in enumerate(self._spread(self.stride), 2):
+            x = _with_zeros_between(x, axis, step)
+        return x.pad(self._around()).conv2d(weight, self.bias, self.groups, 1, self.dilation)
+
+    def _spread(self, sizes: Sizes) -> tuple[int, ...]:
+        """One number for each axis of the kernel."""
+        axes = len(self.kernel_size)
+        return (sizes,) * axes if isinstance(sizes, int) else tuple(sizes)
+
+    def _around(self) -> list[tuple[int, int]]:
+        """What the padding of the convolution takes away, this puts back."""
+        sizes = zip(
+            self.kernel_size,
+            self._spread(self.dilation),
+            self._spread(self.padding),  # type: ignore[arg-type]
+            self._spread(self.output_padding),
+            strict=True,
+        )
+        edges = [(hole * (k - 1) - p, hole * (k - 1) - p + more) for k, hole, p, more in sizes]
+        return [(0, 0), (0, 0), *edges]
+
+    def _turned(self) -> Tensor:
+        """The weight as the convolution takes it: (out, in / groups), the kernel backwards."""
+        into, out = self.weight.shape[:2]
+        parts = self.weight.reshape((self.groups, into // self.groups, out, *self.kernel_size))
+        swapped = parts.transpose(1, 2).reshape(
+            (self.groups * out, into // self.groups, *self.kernel_size)
+        )
+        return swapped.flip(tuple(range(2, swapped.ndim)))
+
+
+class ConvTranspose1d(ConvTranspose2d):
+    """As ConvTranspose2d, over one axis."""
+
+    axes = 1
+
+
 class Embedding:
     """Row i of a table for each number i. Shapes: (..) integers to (.., embed_size)."""
 
@@ -142,6 +217,18 @@ class Sequential:
 
     def __iter__(self) -> Iterator[Callable[[Tensor], Tensor]]:
         return iter(self.layers)
+
+
+def _with_zeros_between(x: Tensor, axis: int, step: int) -> Tensor:
+    """step - 1 zeros between two elements along the axis."""
+    if step == 1:
+        return x
+    size = x.shape[axis]
+    apart = x.unsqueeze(axis + 1)
+    around = [(0, step - 1) if k == axis + 1 else (0, 0) for k in range(apart.ndim)]
+    line = apart.pad(around).reshape((*x.shape[:axis], size * step, *x.shape[axis + 1 :]))
+    kept = [(0, size * step - step + 1) if k == axis else (0, n) for k, n in enumerate(line.shape)]
+    return line.shrink(kept)
 
 
 def check_last_axis(layer: str, x: Tensor, expected: int) -> None:

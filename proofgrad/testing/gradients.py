@@ -25,21 +25,33 @@ def gradcheck(
     step: float = STEP,
     tolerance: float = TOLERANCE,
 ) -> bool:
-    """Compare `function(*inputs).gradient` with central differences, each input in float64.
+    """Compare `function(*inputs).gradient` with central differences, each float input in float64.
 
-    A result of many elements is weighted, so that no error can cancel. Returns True.
-    Raises: GradientError naming input, place and both values.
+    Inputs that are no floats (indices, masks, labels) stay as they are. A result of many elements
+    is weighted, so that no error can cancel. Returns True.
+
+    Raises: GradientError naming input, place and both values; ValueError without a float input.
 
     Example:
         gradcheck(lambda x: x.sin(), Tensor([0.5, 1.0]))
     """
     tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    points = [tensor.cast(dtypes.float64).numpy() for tensor in tensors]
-    places = [Tensor(point, requires_grad=True) for point in points]
+    floats = [number for number, tensor in enumerate(tensors) if tensor.dtype.is_float]
+    if not floats:
+        raise ValueError("gradcheck needs an input of floats; only they have derivatives")
+    points = [
+        tensor.cast(dtypes.float64).numpy() if number in floats else tensor
+        for number, tensor in enumerate(tensors)
+    ]
+    places = [
+        Tensor(point, requires_grad=True) if number in floats else point
+        for number, point in enumerate(points)
+    ]
     result = function(*places)
     weights = _weights(result.shape)
-    gradients = (result * Tensor(weights)).sum().gradient(*places)
-    for number, gradient in enumerate(gradients):
+    total = (result * Tensor(weights)).sum()
+    gradients = total.gradient(*[places[number] for number in floats])
+    for number, gradient in zip(floats, gradients, strict=True):
         _compare(function, points, weights, number, gradient.numpy(), step, tolerance)
     return True
 
@@ -58,9 +70,11 @@ def _compare(
     for place in numpy.ndindex(points[number].shape):
         values = []
         for direction in (step, -step):
-            moved = [point.copy() for point in points]
+            moved = [*points]
+            moved[number] = points[number].copy()
             moved[number][place] += direction
-            values.append((function(*map(Tensor, moved)).numpy() * weights).sum())
+            result = function(*[m if isinstance(m, Tensor) else Tensor(m) for m in moved])
+            values.append((result.numpy() * weights).sum())
         difference = (values[0] - values[1]) / (2 * step)
         found = derivative[place]
         if not abs(found - difference) <= tolerance * max(1.0, abs(difference)):
