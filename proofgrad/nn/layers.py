@@ -115,7 +115,7 @@ class ConvTranspose2d(Conv2d):
         bias: bool = True,
     ) -> None:
         if isinstance(padding, str):
-            raise ValueError(f"the padding of a transposed convolution is sizes, not {padding!r}")
+            raise TypeError(f"the padding of a transposed convolution is sizes, not {padding!r}")
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias
         )
@@ -146,7 +146,7 @@ class ConvTranspose2d(Conv2d):
         sizes = zip(
             self.kernel_size,
             self._spread(self.dilation),
-            self._spread(self.padding),  # type: ignore[arg-type]
+            self._spread(self.padding),
             self._spread(self.output_padding),
             strict=True,
         )
