@@ -25,7 +25,7 @@ def main() -> None:
     total = (a * b).sum(axis=1).exp()
     print("with a sum in the middle:", kernels_of(total), "->", total.tolist())
 
-    view = a.realize().transpose(0, 1).flip(0)
+    view = a.realize().permute((1, 0)).flip(0)
     print("movement of data that is there runs nothing:", kernels_of(view))
     print("it becomes index terms of the kernel that reads it:", view.tolist())
 

@@ -212,7 +212,9 @@ def test_state_of_another_model_is_refused_with_names_and_shapes() -> None:
     with pytest.raises(KeyError, match=r"missing \['extra.scale'\]"):
         load_state_dict(Model(), state)
     state["extra.scale"] = Tensor([1.0, 2.0])
-    with pytest.raises(ShapeError, match=r"cannot load extra.scale: the model has shape \(1,\), the state"):
+    with pytest.raises(
+        ShapeError, match=r"cannot load extra.scale: the model has shape \(1,\), the state"
+    ):
         load_state_dict(Model(), state)
 
 

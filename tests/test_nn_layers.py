@@ -166,6 +166,33 @@ def test_states_of_cells_are_zero_unless_given() -> None:
     assert gru(x).tolist() == gru(x, zeros).tolist()
 
 
+def test_transposed_convolution_is_the_adjoint_of_the_convolution() -> None:
+    """<conv(x), y> = <x, transposed(y)> for one weight in both."""
+    options: dict[str, Any] = {"stride": 2, "padding": 1, "groups": 2, "bias": False}
+    conv = nn.Conv2d(4, 6, 3, **options)
+    transposed = nn.ConvTranspose2d(6, 4, 3, output_padding=1, **options)
+    transposed.weight = conv.weight
+    x, y = Tensor(numbers(2, 4, 6, 6)), Tensor(numbers(2, 6, 3, 3, seed=1))
+    assert transposed(y).shape == x.shape
+    left, right = (conv(x) * y).sum().item(), (x * transposed(y)).sum().item()
+    np.testing.assert_allclose(left, right, rtol=1e-5)
+
+
+def test_groups_and_cells_follow_their_formulas() -> None:
+    x = numbers(2, 4, 3)
+    parts = x.astype(np.float64).reshape(2, 2, -1)
+    spread = np.sqrt(parts.var(-1, keepdims=True) + 1e-5)
+    expected = ((parts - parts.mean(-1, keepdims=True)) / spread).reshape(x.shape)
+    close(nn.GroupNorm(2, 4)(Tensor(x)), expected)
+    cell, row = nn.LSTMCell(4, 2), x[:, :, 0]
+    gates = row.astype(np.float64) @ cell.weight_ih.numpy().T
+    enter, _, new, leave = np.split(gates, 4, axis=1)
+    state = 1 / (1 + np.exp(-enter)) * np.tanh(new)
+    hidden, memory = cell(Tensor(row))
+    close(memory, state)
+    close(hidden, 1 / (1 + np.exp(-leave)) * np.tanh(state))
+
+
 def test_layer_norm_2d_is_layer_norm_of_the_channels() -> None:
     x = numbers(2, 3, 4, 5)
     found = nn.LayerNorm2d(3)(Tensor(x))
@@ -185,6 +212,10 @@ def test_causal_and_masked_attention_do_not_look_ahead() -> None:
         np.testing.assert_array_equal(before.numpy()[:, :3], after.numpy()[:, :3])
         assert np.abs(before.numpy()[:, 3:] - after.numpy()[:, 3:]).max() > 1e-3
     close(first[0], first[1].numpy())
+    layer.dropout = 1.0
+    assert layer(Tensor(x)).abs().max().item() > 0
+    with Tensor.train():
+        assert layer(Tensor(x)).abs().max().item() == 0
 
 
 def test_rms_norm_of_half_floats_is_computed_wide() -> None:

@@ -18,10 +18,12 @@ class MultiheadAttention:
     Raises: ShapeError if the heads do not divide embed_dim.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, bias: bool = True) -> None:
+    def __init__(
+        self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True
+    ) -> None:
         if embed_dim % num_heads:
             raise ShapeError(f"{num_heads} heads do not divide embed_dim {embed_dim}")
-        self.embed_dim, self.num_heads = embed_dim, num_heads
+        self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.in_proj_weight = Tensor.glorot_uniform(3 * embed_dim, embed_dim)
         self.in_proj_bias = parameter(0.0, 3 * embed_dim) if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias)
@@ -40,7 +42,8 @@ class MultiheadAttention:
         key = query if key is None else key
         value = key if value is None else value
         q, k, v = [self._heads(x, part) for part, x in enumerate((query, key, value))]
-        y = q.scaled_dot_product_attention(k, v, attn_mask=attn_mask, is_causal=is_causal)
+        dropped = self.dropout if Tensor.training else 0.0
+        y = q.scaled_dot_product_attention(k, v, attn_mask, dropped, is_causal)
         n, _, t, _ = y.shape
         return self.out_proj(y.transpose(1, 2).reshape((n, t, self.embed_dim)))
 

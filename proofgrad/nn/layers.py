@@ -131,36 +131,15 @@ class ConvTranspose2d(Conv2d):
                 f"{type(self).__name__} takes (n, {self.weight.shape[0]}, + {axes} axes), not a"
                 f" Tensor of {show(x.shape)}"
             )
-        weight = self._turned()
-        for axis, step in enumerate(self._spread(self.stride), 2):
-            x = _with_zeros_between(x, axis, step)
-        return x.pad(self._around()).conv2d(weight, self.bias, self.groups, 1, self.dilation)
-
-    def _spread(self, sizes: Sizes) -> tuple[int, ...]:
-        """One number for each axis of the kernel."""
-        axes = len(self.kernel_size)
-        return (sizes,) * axes if isinstance(sizes, int) else tuple(sizes)
-
-    def _around(self) -> list[tuple[int, int]]:
-        """What the padding of the convolution takes away, this puts back."""
-        sizes = zip(
-            self.kernel_size,
-            self._spread(self.dilation),
-            self._spread(self.padding),
-            self._spread(self.output_padding),
-            strict=True,
+        return x.conv_transpose2d(
+            self.weight,
+            self.bias,
+            self.groups,
+            self.stride,
+            self.dilation,
+            self.padding,
+            self.output_padding,
         )
-        edges = [(hole * (k - 1) - p, hole * (k - 1) - p + more) for k, hole, p, more in sizes]
-        return [(0, 0), (0, 0), *edges]
-
-    def _turned(self) -> Tensor:
-        """The weight as the convolution takes it: (out, in / groups), the kernel backwards."""
-        into, out = self.weight.shape[:2]
-        parts = self.weight.reshape((self.groups, into // self.groups, out, *self.kernel_size))
-        swapped = parts.transpose(1, 2).reshape(
-            (self.groups * out, into // self.groups, *self.kernel_size)
-        )
-        return swapped.flip(tuple(range(2, swapped.ndim)))
 
 
 class ConvTranspose1d(ConvTranspose2d):
@@ -217,18 +196,6 @@ class Sequential:
 
     def __iter__(self) -> Iterator[Callable[[Tensor], Tensor]]:
         return iter(self.layers)
-
-
-def _with_zeros_between(x: Tensor, axis: int, step: int) -> Tensor:
-    """step - 1 zeros between two elements along the axis."""
-    if step == 1:
-        return x
-    size = x.shape[axis]
-    apart = x.unsqueeze(axis + 1)
-    around = [(0, step - 1) if k == axis + 1 else (0, 0) for k in range(apart.ndim)]
-    line = apart.pad(around).reshape((*x.shape[:axis], size * step, *x.shape[axis + 1 :]))
-    kept = [(0, size * step - step + 1) if k == axis else (0, n) for k, n in enumerate(line.shape)]
-    return line.shrink(kept)
 
 
 def check_last_axis(layer: str, x: Tensor, expected: int) -> None:

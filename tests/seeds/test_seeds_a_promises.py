@@ -163,7 +163,6 @@ def test_A09_guide_runs_as_a_script() -> None:
     assert "CPU" in printed and "E_4" in printed
 
 
-@later("in work")
 def test_A10_introduction_shows_laziness_and_fusion() -> None:
     """`projects/00_intro.py`: lazy evaluation, fusion, views; it prints kernel counts"""
     scripts = sorted((ROOT / "examples").rglob("00_intro.py"))

@@ -409,7 +409,6 @@ def test_J15_operations_of_ones_own() -> None:
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5, atol=1e-5)
 
 
-@later("in work")
 def test_J16_bigger_models_are_examples() -> None:
     """a transformer from scratch, ResNet: examples that run"""
     from seed_lines import ROOT

@@ -101,7 +101,6 @@ def test_L10_clang_as_a_subprocess() -> None:
     run_snippet("from tinygrad.device import Compiler")
 
 
-@later("a list of tests that any backend can run")
 def test_L11_backends_have_a_checklist() -> None:
     """a checklist that any backend can run"""
     run_snippet("import tinygrad.testing.backend")

@@ -35,7 +35,6 @@ def example(pattern: str) -> Path:
     return found[0]
 
 
-@later("in work")
 def test_P00_introduction() -> None:
     """project 0: lazy evaluation, fusion, views"""
     text = example("00_intro.py").read_text()
@@ -193,7 +192,6 @@ out = Net()(Tensor.randn(2, 1, 28, 28))
     assert ran["out"].shape == (2, 10) and np.isfinite(ran["out"].numpy()).all()
 
 
-@later("in work")
 def test_P4_3_cnn_is_right_98_of_100_times() -> None:
     """five epochs of Adam: more than 98 % right (on the digits, where MNIST is not there)"""
     text = example("04_mnist.py").read_text()
@@ -370,7 +368,6 @@ def test_P7_E_device_is_measured() -> None:
     run_snippet("from tinygrad.device import Compiled")
 
 
-@later("in work")
 def test_P8_projects_of_the_second_document() -> None:
     """an MNIST classifier, an activation of one's own, a transformer"""
     names = {path.name for path in (ROOT / "examples").rglob("*.py")}

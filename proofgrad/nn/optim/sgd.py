@@ -117,17 +117,5 @@ class Muon(SGD):
     def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
         direction = self._with_momentum(number, gradient)
         matrix = direction.reshape((direction.shape[0], -1))
-        change = orthogonalised(matrix, self.ns_steps, self.ns_coefficients).reshape(value.shape)
+        change = matrix.newton_schulz(self.ns_steps, self.ns_coefficients).reshape(value.shape)
         return (change + value * self.weight_decay) * self.lr
-
-
-def orthogonalised(matrix: Tensor, steps: int, coefficients: Sequence[float]) -> Tensor:
-    """Singular values moved to 1 by Newton-Schulz steps x -> a x + (b y + c y^2) x, y = x x^T."""
-    a, b, c = coefficients
-    x = matrix / (matrix.square().sum().sqrt() + 1e-7)
-    tall = matrix.shape[0] > matrix.shape[1]
-    x = x.transpose(0, 1) if tall else x
-    for _ in range(steps):
-        y = x @ x.transpose(0, 1)
-        x = x * a + (y * b + (y @ y) * c) @ x
-    return x.transpose(0, 1) if tall else x
