@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proofgrad import GradientError, Tensor, custom_vjp
+from proofgrad import GradientError, Ops, Tensor, custom_vjp
 
 
 def test_custom_gradient_replaces_that_of_the_function_alone() -> None:
@@ -116,3 +116,11 @@ def test_backward_can_be_given_after_the_function() -> None:
         return gradient * 5
 
     assert double(x).gradient(x)[0].tolist() == [5.0]
+
+
+def test_contiguous_backward_gives_the_gradient_a_buffer() -> None:
+    x = Tensor([1.0, 2.0, 3.0])
+    (grad,) = (x.contiguous_backward() * 2).sum().gradient(x)
+    assert grad.uop.op is Ops.CONTIGUOUS
+    assert grad.tolist() == [2, 2, 2]
+    assert x.contiguous_backward().tolist() == [1, 2, 3]

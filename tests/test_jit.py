@@ -224,6 +224,27 @@ def test_training_steps_are_those_without_jit(optimizer: str) -> None:
         assert a == pytest.approx(b, rel=1e-5, abs=1e-6)
 
 
+def test_statistics_and_dropout_of_training_go_on_as_without_jit() -> None:
+    def train(jit: bool) -> list[float]:
+        Tensor.manual_seed(5)
+        norm, last = nn.BatchNorm(3), nn.Linear(3, 2)
+        opt = nn.optim.SGD([norm.weight, norm.bias, last.weight], lr=0.1, momentum=0.9)
+
+        def step(x: Tensor) -> Tensor:
+            with Tensor.train():
+                opt.zero_grad()
+                loss = last(norm(x).dropout(0.3)).square().mean().backward()
+                opt.step()
+                return loss
+
+        run = TinyJit(step) if jit else step
+        data = [Tensor([[1.0, k, 2.0], [0.5, 1.0, -k], [k, k, 3.0]]) for k in range(6)]
+        losses = [run(x).item() for x in data]
+        return [*losses, *norm.running_mean.tolist(), float(norm.num_batches_tracked.item())]
+
+    assert train(True) == pytest.approx(train(False), rel=1e-4, abs=1e-5)
+
+
 def test_gradients_left_by_a_replay_are_those_of_its_arguments() -> None:
     w = Tensor([1.0, 2.0], requires_grad=True)
 

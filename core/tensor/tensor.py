@@ -19,6 +19,7 @@ from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.assign import Assignment
 from proofgrad.core.tensor.autograd import node_gradients, nodes_reached
 from proofgrad.core.tensor.base import TensorBase, owns_value
+from proofgrad.core.tensor.custom_vjp import custom_vjp
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import broadcast_node
 from proofgrad.core.tensor.operands import Flag, Real, Whole, constant_node
@@ -83,6 +84,11 @@ class Tensor(Assignment):
     def contiguous(self) -> Self:
         """The same values, and they get a buffer of their own layout."""
         return self._with(UOp(Ops.CONTIGUOUS, self.dtype, (self._uop,)))
+
+    def contiguous_backward(self) -> Self:
+        """The same values; the gradient that comes back through here gets a buffer of its own."""
+        same: Self = _WITH_CONTIGUOUS_GRADIENT(self)
+        return same
 
     def clone(self) -> Self:
         """A copy with a buffer of its own."""
@@ -278,6 +284,11 @@ class Tensor(Assignment):
     def inference_mode(cls, mode: Flag = True) -> AbstractContextManager[None]:
         """The same as `no_grad`, by another name; with `mode` False gradients are on again."""
         return _mode(TensorBase, "_grad_off", mode)
+
+
+_WITH_CONTIGUOUS_GRADIENT = custom_vjp(
+    lambda x: x, backward=lambda gradient, x: gradient.contiguous()
+)
 
 
 @contextmanager
