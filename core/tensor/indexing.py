@@ -31,8 +31,9 @@ class Indexing(Take):
         Ints, slices with any step, None (a new axis) and `...` are views. Integer Tensors, lists and
         arrays pick elements; several of them are broadcast together, and their axes stand where the
         first one was, or in front if other axes lie between them. Negative positions count from the
-        end; a position in a Tensor that is out of range gives 0, and so does -0.0. A boolean mask needs its values: it
-        is computed at once, and the positions of its true elements are picked.
+        end; a position in a Tensor that is out of range gives 0, and so does an element -0.0. A
+        boolean mask needs its values: it is computed at once, and the positions of its true elements
+        are picked.
 
         Example:
             Tensor([[1, 2], [3, 4]])[:, 0]  # [1, 3]
