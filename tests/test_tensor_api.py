@@ -50,7 +50,6 @@ LEFT_OUT = {
     "custom_kernel": "kernels written by hand",
     "linear_with_vars": "graphs of tinygrad",
     "schedule_linear": "graphs of tinygrad; see schedule",
-    "contiguous_backward": "a hint to tinygrad's scheduler",
     "shard": "several devices",
     "shard_": "several devices",
     "shard_like": "several devices",
