@@ -9,7 +9,7 @@ import time
 
 from proofgrad import GlobalCounters, Tensor, dtypes
 
-SIZE = 512
+SIZE = 128
 
 
 def factories() -> dict[str, Tensor]:
@@ -58,6 +58,9 @@ def main() -> None:
         milliseconds = (time.perf_counter() - start) * 1e3
         kernels = GlobalCounters.kernel_count - kernels
         print(f"{run.__name__:<9} {kernels} kernels  {milliseconds:6.2f} ms  {result:.1f}")
+    total = (a + b).relu().sum()
+    before = len(total.schedule())
+    print(f"to run before realize: {before}, after: {len(total.realize().schedule())}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from proofgrad import GlobalCounters, Tensor, nn
+from proofgrad import GlobalCounters, Tensor, TinyJit, nn
 from proofgrad.nn.datasets import Batches, digits, mnist
 from proofgrad.nn.optim import Adam, OneCycleLR
 from proofgrad.nn.state import get_parameters, get_state_dict, load_state_dict, safe_load, safe_save
@@ -50,11 +50,13 @@ def train(network: Network, images: Tensor, labels: Tensor, epochs: int) -> None
     """All epochs, with a line for each."""
     batches = Batches(images, labels, size=BATCH)
     optimizer = Adam(get_parameters(network))
+    recorded = TinyJit(lambda images, labels: step(network, optimizer, images, labels))
     schedule = OneCycleLR(optimizer, max_lr=0.01, total_steps=epochs * len(batches) + 1)
     for epoch in range(epochs):
         start, kernels, loss = time.perf_counter(), GlobalCounters.kernel_count, 0.0
         for image_batch, label_batch in batches:
-            loss += float(step(network, optimizer, image_batch, label_batch).item())
+            Tensor.realize(image_batch, label_batch)
+            loss += float(recorded(image_batch, label_batch).item())
             schedule.step()
         seconds, count = time.perf_counter() - start, len(batches)
         kernels = (GlobalCounters.kernel_count - kernels) // count

@@ -30,7 +30,12 @@ PROMISED: dict[str, tuple[list[str], list[str]]] = {
     ),
     "01_tensor_basics.py": (
         [],
-        [r"eye +\(3, 3\) +dtypes.float", "at_once +1 kernels", "in_steps +3 kernels"],
+        [
+            r"eye +\(3, 3\) +dtypes.float",
+            "at_once +1 kernels",
+            "in_steps +3 kernels",
+            "before realize: 1, after: 0",
+        ],
     ),
     "02_op_types.py": (
         [],

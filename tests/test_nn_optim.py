@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from tensors import numbers
 
-from proofgrad import GlobalCounters, ShapeError, Tensor, dtypes
+from proofgrad import GlobalCounters, ShapeError, Tensor, TinyJit, dtypes, nn
 from proofgrad.nn import optim
-from proofgrad.nn.state import get_state_dict
+from proofgrad.nn.state import get_parameters, get_state_dict
 
 Array = np.ndarray[Any, Any]
 STEPS = 20
@@ -290,6 +290,31 @@ def test_misuse_of_an_optimizer_says_what_is_wrong(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         call([Tensor([1.0])])
+
+
+def losses_of_training(jit: bool) -> tuple[list[float], list[Any]]:
+    """Six steps of Adam with a falling rate and batch norm; the losses and all state after."""
+    Tensor.manual_seed(0)
+    layers = [nn.Linear(3, 4), nn.BatchNorm(4), nn.Linear(4, 1)]
+    optimizer = optim.Adam(get_parameters(layers), lr=0.05)
+    schedule = optim.ExponentialLR(optimizer, 0.9)
+
+    def step(x: Tensor) -> Tensor:
+        with Tensor.train():
+            optimizer.zero_grad()
+            loss = x.sequential(layers).square().mean()
+            loss.backward()
+            return loss.realize(*optimizer.schedule_step())
+
+    run, losses = TinyJit(step) if jit else step, []
+    for number in range(6):
+        losses.append(run(Tensor(numbers(8, 3, seed=number), requires_grad=False).realize()).item())
+        schedule.step()
+    return losses, [tensor.tolist() for tensor in get_parameters([layers, optimizer])]
+
+
+def test_recorded_steps_are_those_that_are_not_recorded() -> None:
+    assert losses_of_training(jit=True) == losses_of_training(jit=False)
 
 
 # -- clipping -------------------------------------------------------------------------------------
