@@ -52,7 +52,7 @@ def id_of(test_name: str) -> str | None:
 # -- verdicts -----------------------------------------------------------------------------------
 
 
-def later(reason: str) -> Any:
+def later(reason: str) -> pytest.MarkDecorator:
     """Mark a line that cannot pass yet. When it does, its test fails until the mark is taken off."""
     return pytest.mark.xfail(strict=True, reason=f"comes later: {reason}")
 

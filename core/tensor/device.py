@@ -45,6 +45,8 @@ class _Device:
         if name not in self._devices:
             maker = self._makers.get(name)
             self._devices[name] = maker() if maker else _entry_points()[name].load()()
+        if isinstance(self._devices[name], type):  # `_devices["MY"] = MyDevice`: made when first used
+            self._devices[name] = self._devices[name](name)
         backend: Backend = self._devices[name]
         return backend
 

@@ -5,11 +5,14 @@ Owns: this way in. Does not own: the printer (backends/c), which is OpenCL C's w
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from proofgrad import Tensor
 from proofgrad.backends.c import TARGET
 from proofgrad.backends.c.emit import emit
 from proofgrad.core.compile.names import kernel_name
 from proofgrad.core.compile.stages import run_stages
+from proofgrad.core.compile.target import Source, Target
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.realize import compiler, graph_to_run
@@ -18,9 +21,17 @@ from proofgrad.core.tensor.realize import compiler, graph_to_run
 class CStyleLanguage:
     """Prints kernels as C. It runs nothing and needs no C compiler.
 
+    `target` and `emit` are what a backend of one's own takes from it (proofgrad/custom_backend.py).
+
     Example:
         print(CStyleLanguage().render_tensor(Tensor([1, 2, 3]).realize() + 3 + 4))
     """
+
+    target: ClassVar[Target] = TARGET
+
+    def emit(self, linear: UOp, name: str) -> Source:
+        """The C of a program made for `target`, with `name` as its function."""
+        return emit(linear, name)
 
     def render(self, kernel: UOp) -> str:
         """The C of one kernel, a SINK; functions that fill its tables come before it."""

@@ -78,7 +78,8 @@ def table(record: Record) -> str:
 def main() -> int:
     """Write the table. 1 if a test failed, or if --check finds another table."""
     record = Record()
-    pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", str(HERE)], plugins=[record])
+    tests = [str(path) for path in sorted(HERE.glob("test_seeds_?_*.py"))]
+    pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", *tests], plugins=[record])
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)
     new = f"{before}{BEGIN}\n{table(record)}\n{END}{rest.partition(END)[2]}"

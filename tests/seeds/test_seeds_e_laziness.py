@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from seed_lines import Count, debug_text, differs, later, page, run_snippet
+from seed_lines import Count, debug_text, differs, page, run_snippet
 
 from proofgrad import Ops, Tensor, UOp, explain
 
@@ -87,7 +87,6 @@ def test_E05_laziness_fuses_and_skips() -> None:
     assert explain(((x + 2) * 3).sum()).startswith("1 kernel, 0 copies")
 
 
-@later("a page that is not written yet")
 def test_E06_lazy_and_eager_are_compared() -> None:
     """eager: three launches; lazy: one"""
     x = Tensor([1, 2, 3]).realize()
@@ -110,7 +109,6 @@ result = w.numpy()  # Single fused kernel!
 
 
 @differs("D-15", "the interface looks eager and is lazy, and the overview says so")
-@later("a page that is not written yet")
 def test_E07_the_interface_looks_eager() -> None:
     """ "eager Tensor API" and "lazy by default" """
     assert "looks eager" in page("overview.md")

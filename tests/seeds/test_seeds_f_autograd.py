@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from seed_lines import later, run_snippet
+from seed_lines import run_snippet
 
-from proofgrad import Tensor, commands, gradcheck
+from proofgrad import Tensor, commands, custom_vjp, gradcheck
 
 
 def test_F01_gradient_of_a_polynomial() -> None:
@@ -176,8 +176,7 @@ def test_F10_gradients_are_checked_by_differences() -> None:
 
 
 def test_F11_operation_of_ones_own_with_a_backward_function() -> None:
-    """an operation with a backward function of one's own"""
-    from proofgrad import custom_vjp
+    """an operation with a backward function: `Context([x], backward)`, here `@custom_vjp`"""
 
     @custom_vjp
     def my_custom_op(x: Tensor) -> Tensor:

@@ -247,7 +247,6 @@ SEED_OPS = [
 
 
 @differs("D-14", "a table says which of ours stands for each name")
-@later("a page that is not written yet")
 def test_G15_every_operation_of_the_documents_has_a_row() -> None:
     """44 names of operations"""
     rows = dict(re.findall(r"^\| `([A-Z_0-9]+)` \| (.+?) \|", page("ops.md"), re.MULTILINE))

@@ -331,7 +331,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Written out. Shapes: (batch, time, heads, size) each."""
     q, k, v = [part.transpose(1, 2) for part in (q, k, v)]
     weights = (q @ k.transpose(2, 3) * q.shape[-1] ** -0.5).softmax()
-    mixed = (weights @ v).transpose(1, 2)
+    mixed: Tensor = (weights @ v).transpose(1, 2)
     return mixed.reshape(mixed.shape[0], mixed.shape[1], -1)
 
 

@@ -50,7 +50,6 @@ def test_Q03_overhead_is_small() -> None:
     assert cpu_seconds(many) / 50 < 1e-3
 
 
-@later("in work")
 def test_Q04_jit_is_faster() -> None:
     """TinyJit is much faster than building the graph again"""
     jit = run_snippet("from tinygrad.jit import TinyJit")["TinyJit"]
@@ -104,7 +103,6 @@ def test_Q07_fusion_is_free() -> None:
 @differs(
     "D-4", "Tensor, UOp, schedule, kernels, machines; the graph's node is UOp, once LazyBuffer"
 )
-@later("a page that is not written yet")
 def test_R01_layers() -> None:
     """Tensor → LazyBuffer → Ops → Accelerators"""
     text = page("overview.md")
@@ -120,7 +118,6 @@ def test_R02_pipeline_of_four_stages() -> None:
 
 
 @differs("D-14", "three kinds, counted from the code")
-@later("a page that is not written yet")
 def test_R03_kinds_of_operations() -> None:
     """three kinds of operations, or four"""
     text = page("ops.md")
@@ -133,7 +130,6 @@ def ops_of(tensor: Tensor) -> list[str]:
     return [node.op.name for node in tensor.uop.toposort()]
 
 
-@later("a page that is not written yet")
 def test_R04_functions_decompose_to_primitives() -> None:
     """relu → WHERE, exp → EXP2(x · log2 e), sigmoid, mean = SUM / size"""
     x = Tensor([1.0, 2.0, 3.0]).realize()
@@ -148,14 +144,12 @@ def test_R04_functions_decompose_to_primitives() -> None:
         assert re.search(rf"^\| `{name}` \|", table, re.MULTILINE), name
 
 
-@later("a page that is not written yet")
 def test_R05_position_among_frameworks() -> None:
     """micrograd → tinygrad → PyTorch"""
     text = page("overview.md")
     assert "micrograd" in text and "PyTorch" in text
 
 
-@later("a page that is not written yet")
 def test_R06_what_hardware_must_support() -> None:
     """what hardware must support: the order of operations and a table"""
     assert "must support" in page("ops.md")
