@@ -40,7 +40,7 @@ def sets() -> list[RuleSet]:
 
 
 def test_a_term_is_read_with_like_terms_collected() -> None:
-    forms = facts().forms
+    forms = (_known := facts()).forms
     found = forms.read(R0 * 3 - R1 + 4 - (R0 * 2 - 1) + UOp.index(2) * R1)
     assert found is not None
     assert (found[0], found[1]) == ({forms.wrapped(R0): 1, forms.wrapped(R1): 1}, 5)
@@ -48,7 +48,7 @@ def test_a_term_is_read_with_like_terms_collected() -> None:
 
 
 def test_equal_sums_are_one_object_and_one_term() -> None:
-    forms = facts().forms
+    forms = (_known := facts()).forms
     for a, b in ((R0 * 2 + R1, R1 + R0 * 2), (R0 + 3 + R1, R1 + R0 + 3), (R0 - R0, UOp.index(0))):
         first, second = forms.read(a), forms.read(b)
         assert first is second is not None
@@ -56,7 +56,7 @@ def test_equal_sums_are_one_object_and_one_term() -> None:
 
 
 def test_divisions_by_numbers_are_read_through_and_written_back() -> None:
-    forms = facts().forms
+    forms = (_known := facts()).forms
     term = (R0 + R1 * 4) // 3 % 2 * 5 + R2 // R1
     found = forms.read(term)
     assert found is not None
@@ -68,7 +68,7 @@ def test_a_nest_of_5000_divisions_is_read_and_written() -> None:
     node = R0
     for k in range(5_000):
         node = (node + R1 * (k % 3 + 1)) // 2
-    forms = facts().forms
+    forms = (_known := facts()).forms
     found = forms.read(node)
     assert found is not None
     assert forms.read(forms.written(found)) is found
@@ -78,21 +78,21 @@ def test_a_term_too_large_to_look_at_is_one_summand() -> None:
     term = R0
     for k in range(2 * MOST_TERMS):
         term = term + UOp.range(9, k + 10)
-    found = facts().forms.read(term)
+    found = (_known := facts()).forms.read(term)
     assert found is not None
     assert [atom.node for atom in found[0]] == [term]
     assert Rewriter(sets(), facts()).rewrite(term - term) is UOp.index(0)
 
 
 def test_machine_integers_are_not_read() -> None:
-    assert facts().forms.read(UOp.const(dtypes.int32, 3)) is None
+    assert (_known := facts()).forms.read(UOp.const(dtypes.int32, 3)) is None
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_arithmetic_of_sums_is_that_of_integers(seed: int) -> None:
     for k in range(60):
         maker = TermMaker(100 * seed + k, (dtypes.index,) * 3)
-        forms = facts().forms
+        forms = (_known := facts()).forms
         a, b = [maker.term(dtypes.index, 3) for _ in range(2)]
         factor = maker.random.randint(-3, 3)
         first, second = forms.read(a), forms.read(b)
@@ -241,7 +241,7 @@ def test_rules_of_other_types_say_nothing_of_sums(rule: str) -> None:
     ],
 )
 def test_the_order_of_sums(after: UOp, before: UOp) -> None:
-    forms = facts().forms
+    forms = (_known := facts()).forms
     small, large = forms.read(after), forms.read(before)
     assert small is not None and large is not None
     assert goes_down(small, large)
@@ -250,7 +250,7 @@ def test_the_order_of_sums(after: UOp, before: UOp) -> None:
 
 
 def test_the_order_of_sums_has_no_circle() -> None:
-    forms = facts().forms
+    forms = (_known := facts()).forms
     maker = TermMaker(7, (dtypes.index,) * 3)
     read = [forms.read(maker.term(dtypes.index, 3)) for _ in range(150)]
     sums = [form for form in read if form is not None]

@@ -41,7 +41,7 @@ def found(view: str, *given: Any, known: Facts | None = None) -> tuple[Any, ...]
 
 def agrees(view: str, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> bool:
     """Whether the contract of a view holds between terms and numbers."""
-    forms = facts().forms
+    forms = (_known := facts()).forms
     values = [forms.read(v) if isinstance(v, UOp) else v for v in (*inputs, *outputs)]
     return check_of(view)(forms, *values)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Container, Sequence
+from weakref import WeakMethod
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
@@ -80,9 +81,8 @@ class Rewriter:
         self._program: IndexProgram | None = None
         self._index: IndexTerms | None = None
         self._is_prepared = False  # for index terms; some graphs have none
-        self._last_rules: deque[str] = deque(maxlen=REMEMBERED_RULES)
-        self._applications = 0
-        self._root: UOp | None = None
+        self._applications = _Applications(self._journal)
+        self._note = self._applications.note
 
     def _prepare(self) -> None:
         """Make the functions for index terms, if the sets state the laws of sums."""
@@ -91,20 +91,23 @@ class Rewriter:
         if self._program is not None:
             note, observe = self._note, self._journal.observe
             self._index = IndexTerms(
-                self._program, self._rulesets, self._facts, note, observe, self._form_of
+                self._program, self._rulesets, self._facts, note, observe, WeakMethod(self._form_of)
             )
+
+    def __del__(self) -> None:
+        if getattr(self, "_index", None) is not None:
+            self._index.release()  # type: ignore[union-attr]
 
     def rewrite(self, root: UOp) -> UOp:
         """The normal form of `root`. Raises: RewriteError if the rules do not end."""
-        self._applications = 0
-        self._root = root
+        self._applications.begin(root)
         try:
             self._settle(root)
             return self._normal_of(root)
         except EndlessRewriteError as error:
-            raise self._endless(error.node) from None
+            raise self._applications.endless(error.node) from None
         except RecursionError:
-            raise self._endless(root) from None
+            raise self._applications.endless(root) from None
 
     # -- the walk -----------------------------------------------------------------------------------
 
@@ -318,17 +321,36 @@ class Rewriter:
         if self._journal.observe is not None:
             self._journal.observe(name, node, result)
 
-    def _note(self, name: str, proven: bool) -> None:
-        self._journal.record(name, proven)
-        self._last_rules.append(name)
-        self._applications += 1
-        if not self._applications % FREE_APPLICATIONS and self._root is not None:
-            allowed = FREE_APPLICATIONS + APPLICATIONS_PER_NODE * len(self._root.toposort())
-            if self._applications >= allowed:
-                raise self._endless(self._root)
 
-    def _endless(self, node: UOp) -> RewriteError:
-        rules = ", ".join(self._last_rules)
+class _Applications:
+    """How many rules have fired in one rewrite, and the last of them."""
+
+    __slots__ = ("_count", "_journal", "_last", "_root")
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._last: deque[str] = deque(maxlen=REMEMBERED_RULES)
+        self._count = 0
+        self._root: UOp | None = None
+
+    def begin(self, root: UOp) -> None:
+        """Count anew, for the graph `root`."""
+        self._count = 0
+        self._root = root
+
+    def note(self, name: str, proven: bool) -> None:
+        """A rule has fired. Raises: RewriteError if there were too many for the graph."""
+        self._journal.record(name, proven)
+        self._last.append(name)
+        self._count += 1
+        if not self._count % FREE_APPLICATIONS and self._root is not None:
+            allowed = FREE_APPLICATIONS + APPLICATIONS_PER_NODE * len(self._root.toposort())
+            if self._count >= allowed:
+                raise self.endless(self._root)
+
+    def endless(self, node: UOp) -> RewriteError:
+        """The error of rules that do not end."""
+        rules = ", ".join(self._last)
         return RewriteError(
             f"rewriting does not end; the last rules were {rules}; one of them must go down in the"
             f" order that rules/README.md states. At node\n{_excerpt(node)}"

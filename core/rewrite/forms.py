@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+from weakref import proxy
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -134,7 +135,7 @@ class Forms:
     """The sums and atoms of one compilation. Facts never change, so many rewrites share them."""
 
     def __init__(self, facts: Facts) -> None:
-        self._facts = facts
+        self._facts: Facts = proxy(facts)  # who holds these Forms
         self._kept: dict[Any, Form] = {}
         self._divided: dict[tuple[Ops, Form, int], Atom] = {}
         self._wrapped: dict[UOp, Atom] = {}

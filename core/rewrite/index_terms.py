@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from types import CodeType
 from typing import Any
+from weakref import WeakMethod
 
 from proofgrad.core import settings
 from proofgrad.core.disk_cache import DiskCache
@@ -199,7 +200,7 @@ class IndexTerms:
         facts: Facts,
         note: Callable[[str, bool], None],
         observe: Callable[[str, UOp, UOp], None] | None,
-        form_of: Callable[[UOp], Sum],
+        form_of: WeakMethod[Callable[[UOp], Sum]],
     ) -> None:
         self._facts = facts
         self._forms = facts.forms
@@ -219,6 +220,12 @@ class IndexTerms:
             set(),
             self,
         )
+
+    def release(self) -> None:
+        """Let go of everything. The functions hold each other, and would wait for a collection."""
+        for function in (self.quotient, self.remainder, self.whole):
+            for cell in function.__closure__ or ():
+                cell.cell_contents = None
 
     def _show(self, k: int, form: Form, op: Ops | None, number: int, after: Sum) -> None:
         before = form if op is None else ({self._forms.divided(op, form, number): 1}, 0)
@@ -249,7 +256,9 @@ class IndexTerms:
                 self._note(name, proven)
                 if self._observe is not None:
                     self._observe(name, node, result)
-                return self._form_of(result)
+                form_of = self._form_of()
+                assert form_of is not None, "the Rewriter is in use"
+                return form_of(result)
         return whole
 
     def _matchers(self, op: Ops, node: UOp) -> list[tuple[Matcher, bool]]:
