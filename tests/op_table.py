@@ -241,6 +241,7 @@ CLOSE_OF_ONE = [
     _unary("log10", np.log10, NUMBERS, ulp=2.5, same=False),
     _unary("log1p", np.log1p, NUMBERS, ulp=3, same=False),
     _unary("sin", np.sin, FLOATS, ulp=2),
+    _unary("cos", np.cos, FLOATS, ulp=2.5, absolute=3),
     _unary("asin", np.arcsin, FLOATS, ulp=4.5, lost=64),
     _unary("acos", np.arccos, FLOATS, ulp=4),
     _unary("atan", np.arctan, FLOATS, ulp=3.5),

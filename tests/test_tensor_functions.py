@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,20 @@ def test_erf_is_within_3_ulp_of_the_c_library(dtype: Any) -> None:
     exact = np.vectorize(math.erf)(x.astype(np.float64))
     errors = np.abs(Tensor(x).erf().numpy() - exact) / np.spacing(np.abs(exact).astype(dtype))
     assert np.nanmax(errors) <= 3
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [(np.float32, 6000), (np.float64, 1e8)])
+def test_cosine_and_tangent_have_their_digits_near_zeros(dtype: Any, largest: float) -> None:
+    """By the distance to the zero: pi / 2 in three doubles, to 160 bits."""
+    turns = np.random.default_rng(0).integers(0, int(largest / 4), 500) * 2 + 1
+    x = (turns * (math.pi / 2)).astype(dtype)
+    parts = (math.pi / 2, 6.123233995736766e-17, -1.4973849048591833e-33)
+    quarter = sum(map(Fraction, parts))
+    rest = [float(Fraction(float(v)) - int(n) * quarter) for v, n in zip(x, turns)]
+    exact = -np.where(turns % 4 == 1, 1, -1) * np.sin(rest)
+    np.testing.assert_allclose(Tensor(x).cos().numpy(), exact, rtol=3 * np.finfo(dtype).eps)
+    tangent = -1 / np.tan(rest)
+    np.testing.assert_allclose(Tensor(x).tan().numpy(), tangent, rtol=4 * np.finfo(dtype).eps)
 
 
 SLOPES: dict[str, Callable[[Array], Array]] = {
