@@ -88,6 +88,7 @@ class Elaborator:
         types = self._scope.types.finish(left.type, place_of(tree))
         settled = self._scope.types.resolve((left, right, where, when, views))
         parts = dict(zip(("left", "right", "where", "when", "views"), settled))
+        self._check_bound_types(types, parts["left"], children[0])
         return Rule(
             name=str(name),
             ruleset=self._header.name,
@@ -119,6 +120,17 @@ class Elaborator:
         if not isinstance(left, (Node, Var)):
             raise self._scope.error(tree, "the left side must be an operation or a variable")
         return left
+
+    def _check_bound_types(
+        self, types: tuple[tuple[str, str], ...], left: Term, tree: Syntax
+    ) -> None:
+        """Every type variable is the type of a term of the left side: a match has to settle it."""
+        unbound = [name for name, _ in types if name not in _types_of(left)]
+        if unbound:
+            raise self._scope.error(
+                tree,
+                f"no term of the left side has the type {unbound[0]!r}, so no match settles it",
+            )
 
     def _check_ranges(self, left: Node | Var, tree: Syntax) -> None:
         """A range has a name in the outermost reduction only: the engine tries each of its loops."""
@@ -213,6 +225,13 @@ class Elaborator:
 
     def _truth(self, syntax: Syntax) -> str:
         return self._scope.types.named("bool", place_of(syntax))
+
+
+def _types_of(term: Term) -> set[str]:
+    """The types of a term and of all terms in it."""
+    if not isinstance(term, Node):
+        return {term.type}
+    return {term.type}.union(*[_types_of(source) for source in term.src])
 
 
 def _take(children: list[Syntax], data: str) -> Syntax:
