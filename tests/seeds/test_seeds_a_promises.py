@@ -66,6 +66,12 @@ def plain_program(tmp_path_factory: pytest.TempPathFactory) -> str:
     return done.stdout
 
 
+@pytest.fixture(scope="module")
+def sizes() -> str:
+    """What `python benchmarks/sizes.py` prints."""
+    return in_new_process("benchmarks/sizes.py")
+
+
 def test_A01_installed_package_imports_elsewhere(plain_program: str) -> None:
     """`pip install`: `from proofgrad import Tensor` works in any folder"""
     assert importlib.metadata.version("proofgrad") == PROJECT["project"]["version"]
@@ -141,11 +147,10 @@ def test_A06_everything_is_python() -> None:
 
 
 @differs("D-2", "the lines of each folder are counted by `python benchmarks/sizes.py`")
-def test_A07_size_is_measured_and_bounded() -> None:
+def test_A07_size_is_measured_and_bounded(sizes: str) -> None:
     """~1,000 lines, ~5,000 lines, 13k lines"""
-    printed = in_new_process("benchmarks/sizes.py")
-    total = re.search(r"^all +(\d+) +(\d+)$", printed, re.MULTILINE)
-    assert total is not None, printed
+    total = re.search(r"^all +(\d+) +(\d+)$", sizes, re.MULTILINE)
+    assert total is not None, sizes
     assert int(total[2]) == sum([code_lines(path) for path in modules()])
     assert int(total[2]) < TINYGRAD_LINES
 
@@ -271,14 +276,13 @@ def test_A20_status_has_a_criterion() -> None:
     assert "alpha" in readme and "1.0" in readme
 
 
-def test_A21_operations_and_lines_of_the_smallest_backend_are_counted() -> None:
+def test_A21_operations_and_lines_of_the_smallest_backend_are_counted(sizes: str) -> None:
     """the easiest framework to add accelerators to; how many operations"""
     from proofgrad import Ops
 
-    printed = in_new_process("benchmarks/sizes.py")
-    assert f"operations            {len(Ops)}" in printed
+    assert f"operations            {len(Ops)}" in sizes
     lines = code_lines(ROOT / "backends/reference/__init__.py")
-    assert f"smallest backend      {lines} lines" in printed
+    assert f"smallest backend      {lines} lines" in sizes
 
 
 def test_A22_no_trainer_hides_the_loop() -> None:

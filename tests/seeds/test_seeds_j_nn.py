@@ -279,7 +279,7 @@ class MLP:
 model = MLP()
 optim = Adam([model.l1, model.l2], lr=0.001)
 
-for step in range(101):
+for step in range(51):
     x = Tensor.randn(32, 784)          # fake batch
     y_target = Tensor.zeros(32, 10)    # fake labels
 
@@ -289,7 +289,7 @@ for step in range(101):
     loss.backward()
     optim.step()
 
-    if step % 100 == 0:
+    if step % 50 == 0:
         print(f"step {step}, loss={loss.item():.4f}")
 """)
     first, last = [float(line.rpartition("=")[2]) for line in ran.printed]
