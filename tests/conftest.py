@@ -33,8 +33,6 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """How many rules fired, and after the whole suite which did not."""
-    library = [rule.full_name for rules in unproven_library().values() for rule in rules.rules]
-    whole_suite = config.args == config.getini("testpaths")
     if (compared := sys.modules.get("op_table")) is not None and compared.COUNT.values:
         count = compared.COUNT
         terminalreporter.section("operations on edge values")
@@ -43,5 +41,10 @@ def pytest_terminal_summary(
             f" {count.by_torch} values as torch says, {count.gradients} gradients as differences"
         )
     terminalreporter.section("rules of the library")
-    for line in COVERAGE.report(library, with_names=whole_suite):
+    library = [rule.full_name for rules in unproven_library().values() for rule in rules.rules]
+    for line in COVERAGE.report(library, with_names=_is_whole(config)):
         terminalreporter.write_line(line)
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    return bool(config.args == config.getini("testpaths"))

@@ -105,11 +105,15 @@ class Instance:
             self.nodes.setdefault(term.src[-1].name, loops)  # type: ignore[arg-type]
             src = (self.build(term.src[0]), *self.nodes[term.src[-1].name])  # type: ignore[misc]
         elif op is Ops.INDEX:
-            place = (UOp(Ops.PARAM, dtype, (), (40, 9)), self._index(41))
+            place = self._place(dtype)
             self.nodes |= dict(zip([t.name for t in term.src[:2]], place))  # type: ignore[union-attr]
             src = tuple([self.build(source) for source in term.src])
         else:
             src = tuple([self.build(source) for source in term.src])
+        if op is Ops.REDUCE_AXIS and dtype.is_bool:
+            raise ShapeError("bools are not reduced")
+        if op is Ops.BITCAST and dtype.itemsize != src[0].dtype.itemsize:
+            raise ShapeError("a BITCAST is between types of one width")
         return UOp(op, dtype, src, self._arg(term.arg, op, src))
 
     def _over_a_named_range(self, term: Node) -> UOp:
@@ -128,6 +132,10 @@ class Instance:
         ends = self.random.choice([(place, about), (about, place)])
         gate = ends[0].eq(ends[1]) if "solve" in self.solved else ends[0] < ends[1]
         return self.random.choice([gate, gate & (self._index(46) < 3)])
+
+    def _place(self, dtype: DType) -> tuple[UOp, UOp]:
+        """A buffer and an index into it, which may lie outside."""
+        return UOp(Ops.PARAM, dtype, (), (40, 9)), self._index(41)
 
     def _arg(self, expr: Any, op: Ops, src: tuple[UOp, ...]) -> Any:
         match expr:
