@@ -24,7 +24,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.rules.library import load_library
-from proofgrad.rules.pipeline import BOUNDS, COTANGENTS, KERNEL_STAGES
+from proofgrad.rules.pipeline import FACTS, COTANGENTS, KERNEL_STAGES
 
 STAGE = "simplify index terms"
 
@@ -54,7 +54,7 @@ class Results:
 
 def simplifier() -> Callable[[UOp], UOp]:
     """The compiler's own stage for index terms, with nothing remembered from term to term."""
-    library = Library(load_library(), BOUNDS, COTANGENTS, Journal())
+    library = Library(load_library(), FACTS, COTANGENTS, Journal())
     (step,) = [stage.step for stage in KERNEL_STAGES if stage.name == STAGE]
     assert isinstance(step, RuleSets)
     sets = library.rules_of(step.names)

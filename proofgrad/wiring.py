@@ -36,10 +36,10 @@ def _compiler() -> Compiler:
     from proofgrad.core.compile.stages import Library
     from proofgrad.core.rewrite.journal import Journal
     from proofgrad.rules.library import load_library, load_loose
-    from proofgrad.rules.pipeline import BOUNDS, COTANGENTS, GRAPH_STAGES, KERNEL_STAGES
+    from proofgrad.rules.pipeline import FACTS, COTANGENTS, GRAPH_STAGES, KERNEL_STAGES
 
     def library() -> Library:
-        return Library(load_library(), BOUNDS, COTANGENTS, Journal(), load_loose)
+        return Library(load_library(), FACTS, COTANGENTS, Journal(), load_loose)
 
     return Compiler(GRAPH_STAGES, KERNEL_STAGES, library, Device.__getitem__, _kernel_check)
 

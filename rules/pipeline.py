@@ -25,8 +25,8 @@ from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.transcendental import expand_transcendentals
 from proofgrad.core.compile.vectorize import vectorize
 
-# Facts about values come from this set; gradients from the other.
-BOUNDS = "bounds"
+# Facts about values come from these sets, bounds from the first; gradients from the other.
+FACTS = ("bounds", "bits", "finite", "not_nan")
 COTANGENTS = "cotangent"
 
 _TIDY = RuleSets(("movement", "reduce"))

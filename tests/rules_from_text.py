@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.rules.library import library_names, rule_file
+from proofgrad.rules.pipeline import FACTS
 from proofgrad.verify.dsl.parser import parse_rules
 
 
@@ -22,3 +24,8 @@ def rules_from(text: str) -> RuleSet:
 def unproven_library() -> dict[str, RuleSet]:
     """Every set of the library as it stands in its file."""
     return {name: rules_from(rule_file(name).read_text()) for name in library_names()}
+
+
+def unproven_facts() -> Facts:
+    """Facts by all lines of the library as they stand in their files."""
+    return Facts(*[unproven_library()[name] for name in FACTS])

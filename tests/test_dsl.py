@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rules_from_text import unproven_library
+from rules_from_text import unproven_facts, unproven_library
 
 from proofgrad.core.rewrite.engine import Rewriter
-from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.linear_laws import is_collector, is_linear_law
 from proofgrad.core.rewrite.match import RuleSet
@@ -365,6 +364,6 @@ def test_example_of_a_rule_shows_what_it_does(rule: Rule, text: str) -> None:
     sets = [unproven_library()[n] for n in ("ranges", "algebra", "divmod", "compare", "where")]
     if is_linear_law(rule) and not is_collector(rule):  # sums are normal by construction
         sets = [RuleSet(s.name, [r for r in s.rules if not is_collector(r)]) for s in sets]
-    rewriter = Rewriter(sets, Facts(unproven_library()["bounds"]), journal)
+    rewriter = Rewriter(sets, unproven_facts(), journal)
     assert rewriter.rewrite(left) is rewriter.rewrite(right)
     assert journal.applied[rule.full_name] > 0

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from rules_from_text import rules_from, unproven_library
+from rules_from_text import rules_from, unproven_facts, unproven_library
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -28,7 +28,7 @@ def value(name: int, dtype: DType) -> UOp:
 
 
 def facts() -> Facts:
-    return Facts(unproven_library()["bounds"])
+    return unproven_facts()
 
 
 def rewrite(root: UOp, *rules: str | RuleSet, journal: Journal | None = None) -> UOp:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 from random_terms import TermMaker, same, value_of
-from rules_from_text import unproven_library
+from rules_from_text import unproven_facts, unproven_library
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.rewrite.engine import Rewriter
-from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.match import RuleSet
 
 SIMPLIFY = ("algebra", "compare", "where", "cast", "divmod", "ranges", "reduce")
@@ -34,7 +33,7 @@ def sets(names: tuple[str, ...]) -> list[RuleSet]:
 def test_rewriting_keeps_the_value_and_the_bounds(
     names: tuple[str, ...], leaves: tuple[DType, ...], seed: int
 ) -> None:
-    facts = Facts(unproven_library()["bounds"])
+    facts = unproven_facts()
     for k in range(TERMS):
         maker = TermMaker(1000 * seed + k, leaves)
         term = maker.term(maker.random.choice([leaves[0], dtypes.bool]), 1 + k % 6)
@@ -50,7 +49,7 @@ def test_rewriting_keeps_the_value_and_the_bounds(
 
 @pytest.mark.parametrize("leaves", [INDEX, SIGNED, FLOATS])
 def test_rewriting_a_result_changes_nothing(leaves: tuple[DType, ...]) -> None:
-    facts = Facts(unproven_library()["bounds"])
+    facts = unproven_facts()
     for k in range(TERMS):
         maker = TermMaker(k, leaves)
         result = Rewriter(sets(SIMPLIFY), facts).rewrite(maker.term(leaves[0], 1 + k % 6))

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 from instances import Instance
-from rules_from_text import unproven_library
+from rules_from_text import unproven_facts, unproven_library
 
 from proofgrad.core.ir.shapes import ShapeError
 from proofgrad.core.ir.uop import UOp
@@ -38,7 +38,7 @@ def fires(rule: Rule, node: UOp, facts: Facts) -> bool:
 
 @pytest.mark.parametrize("name", library_names())
 def test_every_rule_fires_on_an_instance_of_its_left_side(name: str) -> None:
-    facts = Facts(unproven_library()["bounds"])
+    facts = unproven_facts()
     silent = [r.full_name for r in unproven_library()[name].rules if not _fires_once(r, facts)]
     assert silent == []
 

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from rules_from_text import rules_from, unproven_library
+from rules_from_text import rules_from, unproven_facts
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -24,7 +24,7 @@ SPLIT = (
 
 
 def facts() -> Facts:
-    return Facts(unproven_library()["bounds"])
+    return unproven_facts()
 
 
 def found(view: str, *given: Any, known: Facts | None = None) -> tuple[Any, ...] | None:

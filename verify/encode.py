@@ -31,6 +31,7 @@ from proofgrad.core.rewrite.rule import (
     Node,
     Num,
     Rule,
+    RuleKind,
     Var,
     View,
 )
@@ -235,10 +236,15 @@ class Encoder:
             case Apply(function, args) if function in ("lo", "hi"):
                 return self.bound(function, args[0])
             case Apply("finite", (Fact(term),)):
-                value = self.term(term)
-                return z3.Not(z3.Or(z3.fpIsNaN(value), z3.fpIsInf(value)))
+                return numbers.is_finite(self.term(term))
+            case Apply("not_nan", (Fact(term),)):
+                return z3.Not(z3.fpIsNaN(self.term(term)))
+            case Apply(("ones" | "may") as function, (about,)):
+                return self.mask(function, about)
+            case Apply("wrapped", (value, Name(target))):
+                return numbers.wrapped(self.number(value), self.case.dtype(target))
             case Apply(function, (Name(kind),)) if function in TYPE_NUMBERS:
-                return self.end_of_type(function, self.case.dtype(kind))
+                return self.number_of_type(function, self.case.dtype(kind))
             case Apply(function, args):
                 truth = type_condition(expr, self.case)
                 if truth is not None:
@@ -247,12 +253,12 @@ class Encoder:
             case _:
                 raise NoMeaning(f"{expr} is not a number")
 
-    def end_of_type(self, function: str, dtype: DType) -> Number:
-        """The least or the largest value of an integer type."""
-        end = TYPE_NUMBERS[function](dtype)
-        if end is None:
-            raise NoMeaning(f"{dtype.name} has no {function} value")
-        return numbers.literal(end, "wide" if isinstance(self.arithmetic, Bits) else "int")
+    def number_of_type(self, function: str, dtype: DType) -> Number:
+        """A number that a type has, such as the largest of its values."""
+        value = TYPE_NUMBERS[function](dtype)
+        if value is None:
+            raise NoMeaning(f"{dtype.name} has no number {function}")
+        return numbers.literal(value, "wide" if isinstance(self.arithmetic, Bits) else "int")
 
     def premise(self, expr: Expr) -> Term:
         """A condition that is assumed: of a multiple, the factor gets a name."""
@@ -285,22 +291,44 @@ class Encoder:
 
     def bound(self, function: str, about: Expr) -> Number:
         """lo or hi of a term: any number on that side of its value, within its type."""
+        term, key = self._about(function, about)
+        if key not in self.facts:
+            dtype = self.case.dtype(term.type)
+            value = self.number_of(self.term(term), dtype)
+            bound, within = self._fresh_number(self._fact_name(function, term), dtype)
+            self.premises += within
+            holds = numbers.apply("<=" if function == "lo" else ">=", [bound, value])
+            if dtype.is_float:
+                holds = z3.Or(z3.fpIsNaN(value), holds)
+            self.premises.append(holds)
+            self.facts[key] = bound
+        return self.facts[key]
+
+    def mask(self, function: str, about: Expr) -> Number:
+        """ones or may of a term: bits that are all set in its value, or of which all of its are."""
+        term, key = self._about(function, about)
+        if key not in self.facts:
+            dtype, value = self.case.dtype(term.type), self.term(term)
+            if not isinstance(self.arithmetic, Bits) or not z3.is_bv(value):
+                raise NoMeaning(f"{function} of what has no bits")
+            known = z3.BitVec(self._fact_name(function, term), dtype.bits)
+            self.premises.append(value & known == (known if function == "ones" else value))
+            self.facts[key] = numbers.of_value(known, dtype)
+        return self.facts[key]
+
+    def _about(self, function: str, about: Expr) -> tuple[RuleTerm, Expr]:
+        """The term that a fact is about, and the key of the fact."""
         term = about.term if isinstance(about, Fact) else None
         if isinstance(about, Name):
             term = Var(about.name, self.dtypes[about.name].name)
         if term is None:
             raise NoMeaning(f"{function} of something that is not a term")
-        key = Apply(function, (Fact(term),))
-        if key not in self.facts:
-            dtype = self.case.dtype(term.type)
-            value = self.number_of(self.term(term), dtype)
-            # no name of a rule has a parenthesis or a "#" in it, so this is nobody else's
-            about_what = term.name if isinstance(term, Var | Const) else f"#{len(self.facts)}"
-            bound, within = self._fresh_number(f"{function}({about_what})", dtype)
-            self.premises += within
-            self.premises.append(numbers.apply("<=" if function == "lo" else ">=", [bound, value]))
-            self.facts[key] = bound
-        return self.facts[key]
+        return term, Apply(function, (Fact(term),))
+
+    def _fact_name(self, function: str, term: RuleTerm) -> str:
+        """A name in SMT: no name of a rule has a parenthesis or a "#" in it, so it is free."""
+        about = term.name if isinstance(term, Var | Const) else f"#{len(self.facts)}"
+        return f"{function}({about})"
 
     def _fresh_number(self, name: str, dtype: DType) -> tuple[Number, list[Term]]:
         if isinstance(self.arithmetic, Bits):
@@ -414,7 +442,45 @@ def containment(case: Case, arithmetic: Arithmetic) -> Goal:
         bound = encoder.number(side.value)
         claims.append(numbers.apply(compare, [bound, value]))
         fits += _within(bound, dtype)
-    return encoder.goal(z3.And(*claims), [*conditions, *fits])
+    claim = z3.And(*claims)
+    if dtype.is_float:
+        claim = z3.Or(z3.fpIsNaN(left), claim)
+    return encoder.goal(claim, [*conditions, *fits, *published_of(encoder, case.rule.left)])
+
+
+def known_bits(case: Case, arithmetic: Arithmetic) -> Goal:
+    """The goal of a line of known bits: all of `ones` are set, and nothing outside of `may`.
+
+    The masks are used only where both are values of the type, so that is a premise here.
+    """
+    encoder = Encoder(case, arithmetic)
+    if not isinstance(arithmetic, Bits):
+        raise NoMeaning("numbers without end have no known bits")
+    value = encoder.term(case.rule.left)
+    conditions = [encoder.premise(c) for c in case.rule.where]
+    ones, may = [encoder.term(side) for side in case.rule.right if side is not None]
+    return encoder.goal(z3.And(value & ones == ones, value & may == value), conditions)
+
+
+def finiteness(case: Case, arithmetic: Arithmetic) -> Goal:
+    """The goal of a line that a float is finite, or not NaN."""
+    encoder = Encoder(case, arithmetic)
+    value = encoder.term(case.rule.left)
+    conditions = [encoder.premise(c) for c in case.rule.where]
+    is_finite = case.rule.kind is RuleKind.FINITE
+    claim = numbers.is_finite(value) if is_finite else z3.Not(z3.fpIsNaN(value))
+    return encoder.goal(claim, [*conditions, *published_of(encoder, case.rule.left)])
+
+
+def published_of(encoder: Encoder, term: RuleTerm) -> list[Term]:
+    """What docs/numerics.md promises of the functions in a term, whose values are not proven."""
+    if not isinstance(term, Node):
+        return []
+    found = [part for source in term.src for part in published_of(encoder, source)]
+    if Ops[term.op] in semantics.PUBLISHED:
+        (argument,) = [encoder.term(source) for source in term.src]
+        found += semantics.PUBLISHED[Ops[term.op]](argument, encoder.term(term))
+    return found
 
 
 def _within(bound: Number, dtype: DType) -> list[Term]:

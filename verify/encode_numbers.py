@@ -14,6 +14,7 @@ from typing import Any
 import z3
 
 from proofgrad.core.ir.dtypes import DType, Kind
+from proofgrad.core.rewrite.functions import MOST_SHIFT
 from proofgrad.verify.semantics import NoMeaning, floor_quotient, floor_remainder, sort_of
 
 Term = Any
@@ -46,8 +47,7 @@ def of_value(value: Term, dtype: DType) -> Number:
         case Kind.INDEX:
             return value
         case Kind.FLOAT:
-            # every format is a part of float64, so comparisons there are the mathematical ones
-            return z3.fpFPToFP(z3.RNE(), value, z3.Float64())
+            return value
         case _:
             raise NoMeaning(f"a {dtype.name} is not a number")
 
@@ -69,7 +69,10 @@ def to_value(value: Number, dtype: DType) -> tuple[Term, Term]:
         if dtype.kind is Kind.INDEX:
             return as_int(value), z3.BoolVal(True)
         return _from_wide(value, dtype)
+    if z3.is_fp(value) and value.sort() == sort_of(dtype):
+        return value, z3.BoolVal(True)
     if z3.is_fp(value):
+        value = _at_sort(value, z3.Float64())
         narrow = z3.fpFPToFP(z3.RNE(), value, sort_of(dtype))
         return narrow, z3.fpFPToFP(z3.RNE(), narrow, z3.Float64()) == value
     if z3.is_bool(value):
@@ -84,7 +87,7 @@ def apply(function: str, args: list[Number]) -> Number:
     if function in _LOGIC:
         return _LOGIC[function](*args)
     if any(z3.is_fp(a) for a in args if not isinstance(a, Wide)):
-        return _look_up(_ON_FLOATS, function)(*[_as_float(a) for a in args])
+        return _look_up(_ON_FLOATS, function)(*_on_one_sort(args))
     if all(isinstance(a, Wide) for a in args):
         return _look_up(_ON_WIDE, function)(*args)
     return _look_up(_ON_INTS, function)(*[as_int(a) for a in args])
@@ -95,14 +98,25 @@ def as_int(value: Number) -> Term:
 
 
 def fresh_between(name: str, dtype: DType) -> tuple[Number, list[Term]]:
-    """An unknown number in the range of `dtype` (any integer for index), and what says so."""
+    """An unknown number in the range of `dtype` (any integer for index), and what says so.
+
+    For a float it is any value of its type but NaN.
+    """
     if dtype.kind is Kind.INDEX:
         return z3.Int(name), []
+    if dtype.is_float:
+        bound = z3.FP(name, sort_of(dtype))
+        return bound, [z3.Not(z3.fpIsNaN(bound))]
     if dtype.lo is None or dtype.hi is None:
         raise NoMeaning(f"no bounds of a {dtype.name}")
     width = _bits_for(dtype.lo, dtype.hi)
     bits = z3.BitVec(name, width)
     return Wide(bits, dtype.lo, dtype.hi), [bits >= dtype.lo, bits <= dtype.hi]
+
+
+def is_finite(value: Term) -> Term:
+    """Whether a float is neither infinite nor NaN."""
+    return z3.Not(z3.Or(z3.fpIsNaN(value), z3.fpIsInf(value)))
 
 
 def _look_up(table: dict[str, Callable[..., Number]], function: str) -> Callable[..., Number]:
@@ -225,6 +239,72 @@ def _wide_log2_exact(a: Wide) -> Wide:
     return Wide(result, 0, highest)
 
 
+# Bits of numbers: a negative one begins with ones without end, as its sign extension does.
+
+
+def _all_of(width: int) -> tuple[int, int]:
+    """The range of signed numbers of `width` bits."""
+    return -(1 << (width - 1)), (1 << (width - 1)) - 1
+
+
+def _wide_and(a: Wide, b: Wide) -> Wide:
+    low, high = _all_of(max(a.bits.size(), b.bits.size()))
+    tops = [side.hi for side in (a, b) if side.lo >= 0]
+    low, high = (0, min(tops)) if tops else (low, high)
+    return _wide(lambda x, y: x & y, low, high, a, b)
+
+
+def _wide_or(a: Wide, b: Wide) -> Wide:
+    return _wide(lambda x, y: x | y, *_range_of_either(a, b), a, b)
+
+
+def _wide_xor(a: Wide, b: Wide) -> Wide:
+    return _wide(lambda x, y: x ^ y, *_range_of_either(a, b), a, b)
+
+
+def _range_of_either(a: Wide, b: Wide) -> tuple[int, int]:
+    low, high = _all_of(max(a.bits.size(), b.bits.size()))
+    return (0, high) if a.lo >= 0 and b.lo >= 0 else (low, high)
+
+
+def _wide_flipped(a: Wide) -> Wide:
+    return _wide(lambda x: ~x, -1 - a.hi, -1 - a.lo, a)
+
+
+def _wide_shift_left(a: Wide, k: Wide) -> Wide:
+    """Where k is not 0 .. MOST_SHIFT, the rule does not fire: any value will do there."""
+    most = max(min(k.hi, MOST_SHIFT), 0)
+    low, high = min(a.lo, a.lo << most), max(a.hi, a.hi << most)
+    width = max(_bits_for(low, high), a.bits.size(), k.bits.size()) + 1
+    amount = _resize(k.bits, width)
+    known = z3.And(amount >= 0, amount <= most)
+    shifted = _resize(a.bits, width) << z3.If(known, amount, z3.BitVecVal(0, width))
+    return Wide(_resize(shifted, _bits_for(low, high)), low, high)
+
+
+def _wide_shift_right(a: Wide, k: Wide) -> Wide:
+    """Where k is negative, the rule does not fire: any value will do there."""
+    low, high = min(a.lo, 0), max(a.hi, -1, 0)
+    return _wide(lambda x, y: x >> y, low, high, a, k)
+
+
+def _wide_fill(a: Wide) -> Wide:
+    """Every bit below the highest of a set; -1 for a negative number."""
+    width = a.bits.size()
+    result, step = a.bits, 1
+    while step < width:
+        result, step = result | z3.LShR(result, step), 2 * step
+    low, high = min(a.lo, 0), (1 << max(a.hi, 0).bit_length()) - 1
+    return Wide(z3.If(a.bits < 0, z3.BitVecVal(-1, width), result), max(low, -1), max(high, 0))
+
+
+def wrapped(value: Number, dtype: DType) -> Number:
+    """The number of the type that differs from `value` by a multiple of 2**bits."""
+    if not isinstance(value, Wide) or dtype.kind not in (Kind.SIGNED, Kind.UNSIGNED):
+        raise NoMeaning(f"wrapped has no meaning on these numbers, or at {dtype.name}")
+    return of_value(_resize(value.bits, dtype.bits), dtype)
+
+
 _ON_WIDE: dict[str, Callable[..., Number]] = {
     "+": _wide_add,
     "-": _wide_sub,
@@ -244,6 +324,13 @@ _ON_WIDE: dict[str, Callable[..., Number]] = {
     "divides": _wide_divides,
     "is_power_of_two": _wide_is_power_of_two,
     "log2_exact": _wide_log2_exact,
+    "&": _wide_and,
+    "|": _wide_or,
+    "^": _wide_xor,
+    "<<": _wide_shift_left,
+    ">>": _wide_shift_right,
+    "without": lambda a, b: _wide_and(a, _wide_flipped(b)),
+    "fill": _wide_fill,
 }
 
 
@@ -288,20 +375,57 @@ _ON_INTS: dict[str, Callable[..., Number]] = {
 }
 
 
-# -- floats, compared exactly in float64 -------------------------------------------------------------
+# -- floats: of one format, or compared exactly in float64, of which every format is a part ----------
 
 
-def _as_float(value: Number) -> Term:
-    if isinstance(value, Wide) and value.lo == value.hi:
-        return z3.FPVal(float(value.lo), z3.Float64())
-    if not isinstance(value, Wide) and z3.is_fp(value):
+def _on_one_sort(values: list[Number]) -> list[Term]:
+    """The numbers as floats of one format in which all of them are exact."""
+    formats = {v.sort() for v in values if not isinstance(v, Wide) and _is_variable_float(v)}
+    if len(formats) == 1:
+        (sort,) = formats
+        exact = [_exact_at(value, sort) for value in values]
+        if None not in exact:
+            return exact
+    exact = [_exact_at(value, z3.Float64()) for value in values]
+    if None in exact:
+        raise NoMeaning("a float and an integer that float64 may not hold in one condition")
+    return exact
+
+
+def _is_variable_float(value: Term) -> bool:
+    return z3.is_fp(value) and not z3.is_fp_value(value)
+
+
+def _exact_at(value: Number, sort: Any) -> Term | None:
+    """The number as a float of the format `sort`; None if it may not be exact there."""
+    if isinstance(value, Wide):
+        if max(-value.lo, value.hi) > 1 << sort.sbits():
+            return None
+        if value.lo == value.hi:
+            return z3.FPVal(float(value.lo), sort)
+        return z3.fpSignedToFP(z3.RNE(), value.bits, sort)
+    if z3.is_int_value(value):
+        value = z3.FPVal(float(value.as_long()), z3.Float64())
+    if not z3.is_fp(value):
+        return None
+    if value.sort() == sort:
         return value
-    if not isinstance(value, Wide) and z3.is_int_value(value):
-        return z3.FPVal(float(value.as_long()), z3.Float64())
-    raise NoMeaning("a float and an integer in one condition")
+    if z3.is_fp_value(value):
+        narrow = z3.simplify(_at_sort(value, sort))
+        back = z3.simplify(_at_sort(narrow, value.sort()))
+        return narrow if back.eq(z3.simplify(value)) else None
+    wider = sort.ebits() >= value.sort().ebits() and sort.sbits() >= value.sort().sbits()
+    return _at_sort(value, sort) if wider else None
+
+
+def _at_sort(value: Term, sort: Any) -> Term:
+    return value if value.sort() == sort else z3.fpFPToFP(z3.RNE(), value, sort)
 
 
 _ON_FLOATS: dict[str, Callable[..., Number]] = {
+    # of numbers that are not NaN; a condition on NaN is false here, and unknown to the engine
+    "min": lambda a, b: z3.If(z3.fpLT(a, b), a, b),
+    "max": lambda a, b: z3.If(z3.fpLT(a, b), b, a),
     "neg": z3.fpNeg,
     "abs": z3.fpAbs,
     "<": z3.fpLT,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from proofgrad.core import settings
 from proofgrad.core.compile.stages import RuleSets
@@ -21,7 +22,7 @@ from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.rewrite.rule import Const, Lit, Node, Term, Var
 from proofgrad.rules.evidence import Proof, Proofs, proofs_of_set
 from proofgrad.rules.library import LOOSE, load_library, load_loose
-from proofgrad.rules.pipeline import BOUNDS, KERNEL_STAGES
+from proofgrad.rules.pipeline import FACTS, KERNEL_STAGES
 from proofgrad.verify.dsl.open_terms import OpenTerm
 from proofgrad.verify.dsl.parser import read_open_term
 from proofgrad.verify.dsl.show import show_term
@@ -73,7 +74,7 @@ def explain_term(text: str, added: Sequence[RuleSet] = (), proofs: Proofs | None
 def rewritten(asked: OpenTerm, added: Sequence[RuleSet] = ()) -> Explained:
     """The term under the rules of the compiler's first pass over index terms, and those added."""
     library = load_library()
-    facts = Facts(library[BOUNDS])
+    facts = Facts(*[library[name] for name in FACTS])
     leaves = _Leaves(asked, facts)
     start = leaves.graph(asked.term)
     steps: list[Step] = []
@@ -131,8 +132,9 @@ class _Leaves:
             return UOp.range(high + 1, number)
         memory = UOp(Ops.PARAM, dtype, (), (number, 1))
         leaf = UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, UOp.index(0))),))
-        low = dtype.lo if low is None else low
-        high = dtype.hi if high is None else high
+        least, most = (-inf, inf) if dtype.is_float else (dtype.lo, dtype.hi)
+        low = least if low is None else low
+        high = most if high is None else high
         self._facts.assume(leaf, (low, high))
         return leaf
 

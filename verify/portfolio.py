@@ -17,9 +17,17 @@ import z3
 
 from proofgrad.core.ir.dtypes import DType, Kind
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.rewrite.rule import Apply, Const, Name, Node, RuleKind
+from proofgrad.core.rewrite.rule import FACT_KINDS, Apply, Const, Name, Node, RuleKind
 from proofgrad.verify import sample
-from proofgrad.verify.encode import Bits, Goal, containment, equality, ring_equality
+from proofgrad.verify.encode import (
+    Bits,
+    Goal,
+    containment,
+    equality,
+    finiteness,
+    known_bits,
+    ring_equality,
+)
 from proofgrad.verify.encode_integers import QUOTIENT, Integers, Quotients
 from proofgrad.verify.encode_lemmas import goals_by_lemmas
 from proofgrad.verify.encode_loose import equality_but_for_zeros, equality_of_finite
@@ -139,6 +147,12 @@ def _confirm(case: Case, goal: Goal, model: dict[str, Any]) -> tuple[str, str, O
 # -- which ways, in which order ---------------------------------------------------------------------
 
 
+_GOALS_OF_FACTS: dict[RuleKind, Callable[[Case, Any], Goal]] = {
+    RuleKind.BOUNDS: containment,
+    RuleKind.BITS: known_bits,
+    RuleKind.FINITE: finiteness,
+    RuleKind.NOT_NAN: finiteness,
+}
 _EQUALITIES: dict[str, Callable[[Case, Any], Goal]] = {
     "nsz": equality_but_for_zeros,
     "finite": equality_of_finite,
@@ -149,8 +163,8 @@ def _attempts(case: Case) -> Iterator[Attempt]:
     ops, dtypes = _used(case)
     kinds = {dtype.kind for dtype in dtypes}
     integral = Kind.FLOAT not in kinds
-    bounds = case.rule.kind is RuleKind.BOUNDS
-    goal_of = containment if bounds else _EQUALITIES.get(case.domain, equality)
+    bounds = case.rule.kind in FACT_KINDS
+    goal_of = _GOALS_OF_FACTS.get(case.rule.kind, _EQUALITIES.get(case.domain, equality))
     arithmetic = bounds or bool(ops & _HARD_ON_BITS) or Kind.INDEX in kinds
 
     def bits(case: Case) -> list[Goal]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from proofgrad.core.ir.dtypes import DType, Kind, as_constant, dtypes, round_float
+from proofgrad.core.ir.dtypes import DType, Kind, as_constant, dtypes, round_float, wrap_int
 from proofgrad.core.ir.evaluate import evaluate, identity
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from proofgrad.core.rewrite.functions import NUMBER_FUNCTIONS, TYPE_NUMBERS, TYPED_OPS
@@ -171,8 +171,14 @@ class Trial:
                 return self._bound(side, about)
             case Apply("finite", (Fact(term),)):
                 return math.isfinite(self.term(term))
-            case Apply(function, (Name(kind),)) if function in TYPE_NUMBERS:
-                return self._end_of_type(function, kind)
+            case Apply("not_nan", (Fact(term),)):
+                return not math.isnan(self.term(term))
+            case Apply("ones" | "may", (Fact(term),)):
+                return self.term(term)  # what is known, if it is all
+            case Apply("wrapped", (value, Name(target))):
+                return wrap_int(self.number(value), self.case.dtype(target))
+            case Apply(function, (Name(target),)) if function in TYPE_NUMBERS:
+                return _known(TYPE_NUMBERS[function](self.case.dtype(target)))
             case Apply("independent", (Fact(term), _)):
                 return not _varies(term, self.values)
             case Apply(function, args):
@@ -181,15 +187,9 @@ class Trial:
                     return truth
                 if function not in NUMBER_FUNCTIONS:
                     raise NotFiring
-                return NUMBER_FUNCTIONS[function](*[self.number(arg) for arg in args])
+                return _known(NUMBER_FUNCTIONS[function](*[self.number(arg) for arg in args]))
             case _:
                 raise NotFiring
-
-    def _end_of_type(self, function: str, kind: str) -> int:
-        end = TYPE_NUMBERS[function](self.case.dtype(kind))
-        if end is None:
-            raise NotFiring
-        return end
 
     def _value(self, name: str) -> Value:
         value = self.values[name]
@@ -220,14 +220,14 @@ class Trial:
         self._iteration = None
         return total
 
-    def _bound(self, side: str, about: Expr) -> int:
+    def _bound(self, side: str, about: Expr) -> int | float:
         if isinstance(about, Fact) and isinstance(about.term, Var | Const):
             about = Name(about.term.name)
         if isinstance(about, Name) and about.name in self.bounds:
             return self.bounds[about.name][side == "hi"]
         value = self.term(about.term) if isinstance(about, Fact) else self.number(about)
         if isinstance(value, float):
-            raise NotFiring
+            return _known(None if math.isnan(value) else value)
         return int(value)
 
     def _at_type(self, expr: Expr, dtype: DType) -> tuple[Value, DType]:
@@ -252,6 +252,12 @@ class Trial:
                 return evaluate(op, result, [v for v, _ in typed], src_dtypes), result
             case _:
                 raise NotFiring
+
+
+def _known(value: Any) -> Any:
+    if value is None:
+        raise NotFiring
+    return value
 
 
 def _constant(value: Any, dtype: DType) -> Value:

@@ -280,6 +280,20 @@ _ON_FLOATS: dict[Ops, Callable[..., Term]] = {
 }
 
 
+# What docs/numerics.md promises of functions whose values are not proven. Only lines of facts assume
+# it, and say so in docs/trust.md; every backend is tested for it.
+PUBLISHED: dict[Ops, Callable[[Term, Term], list[Term]]] = {
+    Ops.EXP2: lambda x, y: [z3.fpIsNaN(y) == z3.fpIsNaN(x), z3.Not(z3.fpIsNegative(y))],
+    Ops.LOG2: lambda x, y: [
+        z3.fpIsNaN(y) == z3.Or(z3.fpIsNaN(x), z3.fpLT(x, z3.fpPlusZero(x.sort())))
+    ],
+    Ops.SIN: lambda x, y: [
+        z3.fpIsNaN(y) == z3.Or(z3.fpIsNaN(x), z3.fpIsInf(x)),
+        z3.Not(z3.fpIsInf(y)),
+    ],
+}
+
+
 # -- casts ------------------------------------------------------------------------------------------
 
 

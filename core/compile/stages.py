@@ -60,13 +60,13 @@ class Library:
     def __init__(
         self,
         sets: dict[str, RuleSet],
-        bounds: str,
+        facts: Sequence[str],
         cotangents: str,
         journal: Journal,
         load_loose: Callable[[str], RuleSet] | None = None,
     ) -> None:
         self.sets = sets
-        self.bounds = bounds
+        self.fact_sets = tuple(facts)
         self.cotangents = cotangents
         self.journal = journal
         self._added: dict[str, RuleSet] = {}
@@ -84,7 +84,7 @@ class Library:
 
     def with_journal(self, journal: Journal) -> Library:
         """The same rules, counted elsewhere."""
-        other = Library(self.sets, self.bounds, self.cotangents, journal, self._load_loose)
+        other = Library(self.sets, self.fact_sets, self.cotangents, journal, self._load_loose)
         other._added, other._loose = self._added, self._loose
         return other
 
@@ -101,7 +101,8 @@ class Library:
         return self._loose[name]
 
     def facts(self) -> Facts:
-        return Facts(self.sets[self.bounds])
+        """What is known about nodes, by the library's transfer functions. Nothing yet."""
+        return Facts(*[self.sets[name] for name in self.fact_sets])
 
 
 Observer = Callable[[Stage, UOp], None]

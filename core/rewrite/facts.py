@@ -1,39 +1,52 @@
-"""Facts about nodes: bounds from the BOUNDS rules, finiteness, independence of loops.
+"""Facts about nodes, from transfer functions: bounds, known bits, finiteness, independence of loops.
 
-Owns: when a bound may be used (a machine integer's only if it cannot have wrapped), memory of facts
-already known. Does not own: how operations bound their values (rules/bounds.rules), terms.
+Owns: when a line may be used (a machine integer's bound or mask only if it is a value of the type),
+facts of leaves and of operations that only carry values, memory of facts already known. Does not
+own: what operations make of facts (rules/bounds.rules, bits.rules, finite.rules, not_nan.rules).
+
+A line about a node may ask for facts of the same kind of its sources, and for facts of the same node
+only downwards in this order: not_nan, finite, bits, bounds. So every question ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf, isfinite, isnan
+from typing import Any
 
-from proofgrad.core.ir.dtypes import DType, Kind
+from proofgrad.core.ir.dtypes import DType, Kind, round_float
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.forms import Forms
-from proofgrad.core.rewrite.functions import EXPONENT_BITS
-from proofgrad.core.rewrite.match import RuleSet
+from proofgrad.core.rewrite.match import Matcher, RuleSet
 from proofgrad.core.rewrite.order import OrderKey, StableOrder, rank
+from proofgrad.core.rewrite.rule import Node, RuleKind
 from proofgrad.core.rewrite.scope import SPREAD
+from proofgrad.core.rewrite.terms import exact_number
 from proofgrad.core.rewrite.view_check import Views
 
-Interval = tuple[int | None, int | None]
-MOST_STEPS = 64  # of a search for a reason why a value is finite
+Interval = tuple[Any, Any]  # ints, None where there is no end; of floats fractions and infinities
+Bits = tuple[int | None, int | None]  # bits that are set, bits that may be set
 
-_KEEPS_FINITE = MOVEMENT | {
-    Ops.NEG, Ops.TRUNC, Ops.MAX, Ops.MIN, Ops.SIN, Ops.BROADCAST, Ops.CONTIGUOUS, Ops.DETACH,
-    Ops.COPY,
-}  # fmt: skip
-_BINDS_LOOPS = frozenset({Ops.REDUCE, Ops.RESULT})
+# The same values in other places, and zeros: no new infinity, no new NaN.
+_CARRIES = MOVEMENT | {Ops.BROADCAST, Ops.CONTIGUOUS, Ops.DETACH, Ops.COPY}
 
 
 class Facts:
-    """What is known about nodes. Facts never change, so one object may serve many rewrites."""
+    """What is known about nodes. Facts never change, so one object may serve many rewrites.
 
-    def __init__(self, bounds: RuleSet) -> None:
+    `bounds`: the lines of bounds. `others`: those of other facts, each set named as its kind.
+    """
+
+    def __init__(self, bounds: RuleSet, *others: RuleSet) -> None:
         self._rules = bounds
+        self._others = {rules.name: rules for rules in others}
         self._intervals: dict[UOp, Interval] = {}
+        self._bits: dict[UOp, Bits] = {}
+        self._holding: dict[RuleKind, dict[UOp, bool]] = {
+            RuleKind.FINITE: {},
+            RuleKind.NOT_NAN: {},
+        }
         self._loops: dict[UOp, frozenset[UOp]] = {}
         self._loop_free: dict[UOp, bool] = {}
         self.order = StableOrder()
@@ -51,11 +64,11 @@ class Facts:
 
     # -- bounds ---------------------------------------------------------------------------------
 
-    def lo(self, node: UOp) -> int | None:
+    def lo(self, node: UOp) -> Any:
         """A number that no value of `node` is below; None if there is none."""
         return self.interval(node)[0]
 
-    def hi(self, node: UOp) -> int | None:
+    def hi(self, node: UOp) -> Any:
         """A number that no value of `node` is above; None if there is none."""
         return self.interval(node)[1]
 
@@ -64,7 +77,7 @@ class Facts:
         self._intervals[node] = interval
 
     def interval(self, node: UOp) -> Interval:
-        """Bounds of the values of `node`, in every lane and place."""
+        """Bounds of the values of `node`, in every lane and place; a NaN is outside of all bounds."""
         known = self._intervals.get(node)
         if known is not None:
             return known
@@ -86,63 +99,117 @@ class Facts:
 
     def _bounding_sources(self, node: UOp) -> Iterable[UOp]:
         """The sources that the bounds of `node` are computed from."""
-        if not node.src:
+        src = node.src
+        if not src:
             return ()
-        if node.op is Ops.RANGE or node.op in SPREAD or self._rules.candidates(node):
-            return [s for s in node.src if s.dtype.is_int]
+        op = node.op
+        if op is Ops.RANGE or op in SPREAD or self._rules.candidates(node):
+            return src[1:] if op is Ops.WHERE else src
         return ()
 
     def _interval(self, node: UOp) -> Interval:
         dtype = node.dtype.scalar
-        if not dtype.is_int and not dtype.is_bool:
-            return (None, None)
-        if node.op is Ops.CONST:
-            lanes = node.arg if isinstance(node.arg, tuple) else (node.arg,)
-            return (int(min(lanes)), int(max(lanes)))
-        if node.op is Ops.VARIABLE:
+        op = node.op
+        if op is Ops.CONST:
+            return _interval_of_constant(node)
+        if op is Ops.VARIABLE:
             return (node.arg[1], node.arg[2])
-        if node.op is Ops.RANGE:
+        if op is Ops.RANGE:
             size = self._intervals[node.src[0]][1]
             return (0, None if size is None else size - 1)
-        if node.op in SPREAD:
+        if op in SPREAD:
             return self.interval(node.src[0])
         for rule in self._rules.candidates(node):
             found = rule.interval(node, self)
             if found is not None and _usable(found, dtype):
                 return found
-        return (dtype.lo, dtype.hi)
+        return (-inf, inf) if dtype.is_float else (dtype.lo, dtype.hi)
 
-    # -- other facts ----------------------------------------------------------------------------
+    # -- bits -----------------------------------------------------------------------------------
+
+    def bits(self, node: UOp) -> Bits:
+        """Masks: bits set in every value of `node`, bits set in any; None but for machine ints."""
+        if not _has_bits(node.dtype):
+            return None, None
+        return self._settled(node, self._bits, "bits", self._bits_of)
+
+    def _bits_of(self, node: UOp) -> Bits:
+        """What all lines that apply say together."""
+        dtype = node.dtype.scalar
+        if node.op is Ops.CONST:
+            return _bits_of_constant(node)
+        if node.op in SPREAD:
+            return self._bits[node.src[0]]
+        assert dtype.lo is not None and dtype.hi is not None
+        ones, may = 0, -1 if dtype.kind is Kind.SIGNED else dtype.hi
+        for line in self._lines("bits", node):
+            found = line.interval(node, self)
+            if found is not None and all(
+                [f is not None and dtype.lo <= f <= dtype.hi for f in found]
+            ):
+                ones, may = ones | found[0], may & found[1]
+        return ones, may
+
+    # -- finiteness -----------------------------------------------------------------------------
 
     def finite(self, node: UOp) -> bool:
         """Whether `node` is surely neither infinite nor NaN. Ints and bools always are."""
-        stack = [node]
-        for _ in range(MOST_STEPS):
-            if not stack:
-                return True
-            top = stack.pop()
-            if not top.dtype.is_float:
-                continue
-            if top.op in _KEEPS_FINITE:
-                stack.extend(top.src)
-            elif top.op is Ops.WHERE:
-                stack.extend(top.src[1:])
-            elif not self._surely_finite(top):
-                return False
-        return not stack
+        if not node.dtype.is_float:
+            return True
+        return self._holds(node, RuleKind.FINITE, isfinite)
 
-    def _surely_finite(self, node: UOp) -> bool:
-        if node.op is Ops.CONST:
-            lanes = node.arg if isinstance(node.arg, tuple) else (node.arg,)
-            return all([lane - lane == 0 for lane in lanes])
-        if node.op is not Ops.CAST:
-            return False
-        source, target = node.src[0].dtype.scalar, node.dtype.scalar
-        if source.is_float:
-            return EXPONENT_BITS[source] <= EXPONENT_BITS[target] and self._surely_finite(
-                node.src[0]
-            )
-        return source.is_bool or _largest_is_finite(source, target)
+    def not_nan(self, node: UOp) -> bool:
+        """Whether `node` is surely not NaN. Ints and bools never are."""
+        if not node.dtype.is_float:
+            return True
+        return self._holds(node, RuleKind.NOT_NAN, lambda value: not isnan(value))
+
+    def _holds(self, node: UOp, kind: RuleKind, is_met: Callable[[float], bool]) -> bool:
+        known, name = self._holding[kind], kind.value
+
+        def find(part: UOp) -> bool:
+            if not part.dtype.is_float:
+                return True
+            if part.op is Ops.CONST:
+                return all([is_met(value) for value in _lanes(part)])
+            if part.op in _CARRIES:
+                return known[part.src[0]]
+            return any([line.holds(part, self) for line in self._lines(name, part)])
+
+        return self._settled(node, known, name, find)
+
+    # -- all lines but those of bounds ----------------------------------------------------------
+
+    def _lines(self, name: str, node: UOp) -> tuple[Matcher, ...]:
+        rules = self._others.get(name)
+        return () if rules is None else rules.candidates(node)
+
+    def _settled(
+        self, node: UOp, known: dict[UOp, Any], name: str, find: Callable[[UOp], Any]
+    ) -> Any:
+        """The fact of `node`, sources first, found once."""
+        if node in known:
+            return known[node]
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            missing = [s for s in self._asked_sources(name, top) if s not in known]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            if top not in known:
+                known[top] = find(top)
+        return known[node]
+
+    def _asked_sources(self, name: str, node: UOp) -> Iterable[UOp]:
+        """Sources of the kind of `node`, if what carries values or a line reads them."""
+        reads = node.op in _CARRIES or node.op in SPREAD
+        if reads or any([isinstance(m.rule.left, Node) for m in self._lines(name, node)]):
+            return [s for s in node.src if s.dtype.is_float == node.dtype.is_float and _is_asked(s)]
+        return ()
+
+    # -- independence ---------------------------------------------------------------------------
 
     def independent(self, node: UOp, ranges: Iterable[UOp]) -> bool:
         """Whether the value of `node` stays the same while any of `ranges` advances."""
@@ -177,6 +244,8 @@ class Facts:
 def _usable(interval: Interval, dtype: DType) -> bool:
     """A machine integer within its bounds did not wrap; if they exceed the type it may have."""
     low, high = interval
+    if dtype.is_float:
+        return _is_float_of(low, dtype) and _is_float_of(high, dtype)
     if dtype.kind is Kind.INDEX:
         return low is not None or high is not None
     if low is None or high is None or dtype.lo is None or dtype.hi is None:
@@ -184,10 +253,39 @@ def _usable(interval: Interval, dtype: DType) -> bool:
     return dtype.lo <= low and high <= dtype.hi
 
 
-def _largest_is_finite(source: DType, target: DType) -> bool:
-    """Integers of `source` stay below the largest power of two that `target` holds."""
-    largest_exponent = (1 << (EXPONENT_BITS[target] - 1)) - 1
-    return source.kind is not Kind.INDEX and source.bits <= largest_exponent
+def _lanes(node: UOp) -> tuple[Any, ...]:
+    """The values of a constant."""
+    return node.arg if isinstance(node.arg, tuple) else (node.arg,)
+
+
+def _interval_of_constant(node: UOp) -> Interval:
+    lanes = _lanes(node)
+    if not node.dtype.is_float:
+        return int(min(lanes)), int(max(lanes))
+    numbers = [exact_number(lane) for lane in lanes if not isnan(lane)]
+    return (min(numbers), max(numbers)) if numbers else (-inf, inf)
+
+
+def _bits_of_constant(node: UOp) -> Bits:
+    lanes = _lanes(node)
+    ones = may = lanes[0]
+    for lane in lanes[1:]:
+        ones, may = ones & lane, may | lane
+    return ones, may
+
+
+def _is_asked(node: UOp) -> bool:
+    """Whether it is worth to ask for bits or finiteness of a node."""
+    return node.dtype.is_float or _has_bits(node.dtype)
+
+
+def _has_bits(dtype: DType) -> bool:
+    return dtype.kind in (Kind.SIGNED, Kind.UNSIGNED)
+
+
+def _is_float_of(value: Any, dtype: DType) -> bool:
+    """Whether an extended real is a value of a float type, as proofs take bounds of floats to be."""
+    return value is not None and round_float(float(value), dtype) == value
 
 
 def _loops_of(node: UOp, loops: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from proofgrad.core.ir.dtypes import DType, Kind, dtypes
+from proofgrad.core.ir.dtypes import DType, Kind, dtypes, wrap_int
 from proofgrad.core.ir.ops import Ops
 
 
@@ -34,6 +34,26 @@ def _is_power_of_two(a: int) -> bool:
 
 def _log2_exact(a: int) -> int:
     return max(a, 1).bit_length() - 1
+
+
+# Numbers are mathematical, and so are their bits: a negative one begins with ones without end.
+MOST_SHIFT = 64  # no type has more bits; a longer shift of a number is not known
+
+
+def _shift_left(a: int, k: int) -> int | None:
+    return a << k if 0 <= k <= MOST_SHIFT else None
+
+
+def _shift_right(a: int, k: int) -> int | None:
+    return a >> k if k >= 0 else None
+
+
+def _fill(a: int) -> int:
+    return (1 << a.bit_length()) - 1 if a >= 0 else -1
+
+
+def _without(a: int, b: int) -> int:
+    return a & ~b
 
 
 NUMBER_FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -59,6 +79,13 @@ NUMBER_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "divides": _divides,  # divides(a, b): b is a multiple of a
     "is_power_of_two": _is_power_of_two,
     "log2_exact": _log2_exact,  # of a power of two
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "<<": _shift_left,  # 1 << k is 2**k
+    ">>": _shift_right,  # rounds down
+    "without": _without,  # without(a, b): the bits of a that b does not have
+    "fill": _fill,  # every bit below the highest of a set; all bits for a negative number
 }
 
 # The functions of `{wrap: ...}`: the graph's own operations, under the names that rules write. A
@@ -94,12 +121,17 @@ TYPED_OPS: dict[str, Ops] = {
     "bitcast": Ops.BITCAST,
 }
 
-# Facts about terms: lo(x), hi(x) in mathematical integers; finite(x): neither infinite nor NaN;
-# independent(x, R): x does not change with the ranges R, written Apply("independent", (Fact(x),
-# Fact(Var(R, "ranges")))), and the same of one range; count(r): how many values the range r takes,
-# unknown if it is no constant; loop_free(x): there is no reduction in x; shape(x): the sizes of a
-# tensor's axes. Relations of types: below.
-FACTS = ("lo", "hi", "finite", "independent", "count", "loop_free", "shape")
+# Facts about terms. lo(x), hi(x): mathematical integers that x lies between, ends included; for a
+# float, extended reals that it lies between if it is not NaN. ones(x), may(x): values of the type of
+# x; every bit of the first is set in x, and every bit that is set in x is a bit of the second.
+# finite(x): neither infinite nor NaN; not_nan(x). independent(x, R): x does not change with the
+# ranges R, written Apply("independent", (Fact(x), Fact(Var(R, "ranges")))), and the same of one
+# range; count(r): how many values the range r takes, unknown if it is no constant; loop_free(x):
+# there is no reduction in x; shape(x): the sizes of a tensor's axes. Relations of types: below.
+FACTS = (
+    *("lo", "hi", "ones", "may", "finite", "not_nan", "independent", "count", "loop_free"),
+    "shape",
+)
 
 
 def _lossless(a: DType, b: DType) -> bool:
@@ -131,10 +163,19 @@ TYPE_FUNCTIONS: dict[str, Callable[[DType, DType], bool]] = {
     "narrower": lambda a, b: a.bits < b.bits,
 }
 
-# The ends of an integer type; of other types nothing is known.
-TYPE_NUMBERS: dict[str, Callable[[DType], int | None]] = {
-    "least": lambda a: a.lo,
-    "largest": lambda a: a.hi,
+
+def _wrapped(a: int, dtype: DType) -> int:
+    """The value of a machine integer type that differs from `a` by a multiple of 2**bits."""
+    return wrap_int(a, dtype)
+
+
+# Numbers of a type, None where it has no such number: the ends of an integer type, its width.
+# wrapped(a, T): a modulo 2**bits, in the range of T.
+TYPE_NUMBERS: dict[str, Callable[..., int | None]] = {
+    "least": lambda dtype: dtype.lo,
+    "largest": lambda dtype: dtype.hi,
+    "bits": lambda dtype: dtype.bits,
+    "wrapped": _wrapped,
 }
 
 MACHINE_INTS = dtypes.ints

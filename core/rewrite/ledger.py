@@ -42,8 +42,8 @@ _OTHER_MEANINGS = (
     " functions of rules have changed since)"
 )
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
-_ITEM = re.compile(r"^[ \t]*(?:rule|bounds|cotangent)[ \t]+(\w+)", re.MULTILINE)
-_ITEM_END = re.compile(r'^[ \t]*(?:"|#|(?:rule|bounds|cotangent|example)\b)', re.MULTILINE)
+_ITEM = re.compile(r"^[ \t]*(?:rule|bounds|fact|cotangent)[ \t]+(\w+)", re.MULTILINE)
+_ITEM_END = re.compile(r'^[ \t]*(?:"|#|(?:rule|bounds|fact|cotangent|example)\b)', re.MULTILINE)
 
 
 class EvidenceError(RuntimeError):

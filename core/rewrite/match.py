@@ -27,7 +27,18 @@ from proofgrad.core.rewrite.patterns import (
     is_constant,
     orders_of,
 )
-from proofgrad.core.rewrite.rule import Calc, Const, Lit, Name, Node, Rule, RuleKind, Term, Var
+from proofgrad.core.rewrite.rule import (
+    PAIR_KINDS,
+    Calc,
+    Const,
+    Lit,
+    Name,
+    Node,
+    Rule,
+    RuleKind,
+    Term,
+    Var,
+)
 from proofgrad.core.rewrite.scope import (
     CONSTANT_OPS,
     FACTS,
@@ -174,9 +185,9 @@ class Matcher:
         smaller = _taken_terms(rule)
         self._views = [compile_view(view, scope, smaller) for view in rule.views]
         self._late = [compile_expr(c, scope) for c in conditions if _mentions(c, late)]
-        bounds = rule.kind is RuleKind.BOUNDS
-        self._ends = [_end(term, scope) for term in rule.right] if bounds else []
-        terms = () if bounds else rule.right
+        is_pair = rule.kind in PAIR_KINDS
+        self._ends = [_end(term, scope) for term in rule.right] if is_pair else []
+        terms = () if is_pair else rule.right
         self._results = [None if term is None else compile_term(term, scope) for term in terms]
         self._size = scope.size
         self._choice = scope.choice
@@ -232,16 +243,23 @@ class Matcher:
         return tuple([None if build is None else build(env, node.shape) for build in self._results])
 
     def interval(self, node: UOp, facts: Facts) -> tuple[Any, Any] | None:
-        """What a BOUNDS rule says of `node`, None for an unknown end; None if it does not apply."""
+        """What a BOUNDS or BITS rule says of `node`, None for an unknown end.
+
+        None if it does not apply.
+        """
         env = self.bind(node, facts)
         if env is None:
             return None
         low, high = self._ends
         return low(env), high(env)
 
+    def holds(self, node: UOp, facts: Facts) -> bool:
+        """Whether a FINITE or NOT_NAN rule applies to `node`."""
+        return self.bind(node, facts) is not None
+
 
 def _end(term: Term | None, scope: Scope) -> Value:
-    """One end of a BOUNDS rule: a mathematical number."""
+    """One end of a BOUNDS rule, or a mask of a BITS rule: a mathematical number."""
     if not isinstance(term, Calc):
         raise ValueError(f"a bound is a number, not {term!r}")  # noqa: TRY004  (bad rule data)
     return compile_expr(term.value, scope)

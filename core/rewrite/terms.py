@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import isfinite
+from math import isinf, isnan
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes, round_float
@@ -57,7 +57,7 @@ def compile_expr(expr: Expr, scope: Scope) -> Value:
     """The mathematical value of `expr`; None where it depends on an unknown bound."""
     match expr:
         case Num(value):
-            exact = _exact_number(value)
+            exact = exact_number(value)
             return lambda env: exact
         case Text(text):
             named = Ops[text] if text in Ops.__members__ else text
@@ -73,16 +73,18 @@ def compile_expr(expr: Expr, scope: Scope) -> Value:
 def _compile_name(name: str, scope: Scope) -> Value:
     slot = scope.values.get(name, scope.nodes.get(name))
     if slot is not None:
-        return lambda env: _exact_number(env[slot])
+        return lambda env: exact_number(env[slot])
     get_type = scope.type_getter(name)
     return lambda env: get_type(env).scalar
 
 
-def _exact_number(value: Any) -> Any:
-    """A float as an exact fraction, since conditions are mathematical; None if not finite."""
+def exact_number(value: Any) -> Any:
+    """A float as an exact fraction, since conditions are mathematical; None if it is NaN."""
     if type(value) is not float:
         return value
-    return Fraction(value) if isfinite(value) else None
+    if isnan(value):
+        return None
+    return value if isinf(value) else Fraction(value)
 
 
 def _compile_apply(function: str, args: tuple[Expr, ...], scope: Scope) -> Value:
@@ -170,9 +172,22 @@ def _bound(side: str) -> Callable[[tuple[Expr, ...], Scope], Value]:
     return compile_bound
 
 
+def _bits(place: int) -> Callable[[tuple[Expr, ...], Scope], Value]:
+    def compile_bits(args: tuple[Expr, ...], scope: Scope) -> Value:
+        node = _fact_node(args[0], scope)
+        return lambda env: env[FACTS].bits(node(env))[place]
+
+    return compile_bits
+
+
 def _finite(args: tuple[Expr, ...], scope: Scope) -> Value:
     node = _fact_node(args[0], scope)
     return lambda env: env[FACTS].finite(node(env))
+
+
+def _not_nan(args: tuple[Expr, ...], scope: Scope) -> Value:
+    node = _fact_node(args[0], scope)
+    return lambda env: env[FACTS].not_nan(node(env))
 
 
 def _independent(args: tuple[Expr, ...], scope: Scope) -> Value:
@@ -223,7 +238,10 @@ def _fact_node(expr: Expr, scope: Scope) -> Value:
 _FACT_FUNCTIONS: dict[str, Callable[[tuple[Expr, ...], Scope], Value]] = {
     "lo": _bound("lo"),
     "hi": _bound("hi"),
+    "ones": _bits(0),
+    "may": _bits(1),
     "finite": _finite,
+    "not_nan": _not_nan,
     "independent": _independent,
     "count": _count,
     "loop_free": _loop_free,

@@ -8,11 +8,13 @@ variables (types.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from lark import Token, Tree
 
 from proofgrad.core.rewrite.rule import (
+    FACT_KINDS,
+    PAIR_KINDS,
     Calc,
     Expr,
     Node,
@@ -29,6 +31,8 @@ from proofgrad.verify.dsl.expressions import conjuncts
 from proofgrad.verify.dsl.places import place_of
 from proofgrad.verify.dsl.scope import Scope, Syntax, is_name
 from proofgrad.verify.dsl.terms import Terms
+
+_CLAIMS = {kind.value for kind in FACT_KINDS if kind is not RuleKind.BOUNDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +73,9 @@ class Elaborator:
 
     def rule(self, tree: Syntax, text: str, doc: str, examples: tuple[str, ...]) -> Rule:
         """Raises: RuleError."""
-        kind = RuleKind("rewrite" if tree.data == "rule" else tree.data)
         name, *children = tree.children[1:]
         params, over = _take(children, "params"), _take(children, "over")
+        kind = self._kind(tree, children)
         clauses = _take_all(children, ("where_clause", "when_clause", "let_clause"))
         domains = _domains(over.children[0], self._source) if over else self._header.domains
         self._scope = Scope(domains, self._source)
@@ -101,6 +105,26 @@ class Elaborator:
             examples=examples,
             line=tree.meta.line,
         )
+
+    def _kind(self, tree: Syntax, children: list[Any]) -> RuleKind:
+        """What is claimed; of a fact its name is taken from `children`, and its ends stand free."""
+        if tree.data != "fact":
+            return RuleKind("rewrite" if tree.data == "rule" else tree.data)
+        claimed = children.pop(0)
+        if str(claimed) not in _CLAIMS:
+            reason = f"{str(claimed)!r} is not a fact with transfer functions"
+            raise RuleError(
+                self._source, place_of(claimed), f"{reason}; {near(str(claimed), _CLAIMS)}"
+            )
+        kind = RuleKind(str(claimed))
+        ends = [c for c in children if isinstance(c, Tree) and c.data == "ends"]
+        if bool(ends) != (kind in PAIR_KINDS):
+            wanted = "has no `in`" if ends else "says `in [ones, may]`"
+            raise RuleError(self._source, place_of(claimed), f"the fact {str(claimed)} {wanted}")
+        for found in ends:
+            place = children.index(found)
+            children[place : place + 1] = found.children
+        return kind
 
     def _declare(self, params: Syntax) -> None:
         for param in params.children if params else ():
@@ -150,12 +174,13 @@ class Elaborator:
                 return (self._typed_like(children[1], left.type),)
             case RuleKind.COTANGENT:
                 return self._cotangents(left, children[1], children[2])
-            case RuleKind.BOUNDS:
-                low, high = children[1:]
-                return (
-                    Calc(self._terms.expressions.number(low), left.type),
-                    Calc(self._terms.expressions.number(high), left.type),
-                )
+            case RuleKind.BOUNDS | RuleKind.BITS:
+                ends = [self._terms.expressions.number(end) for end in children[1:]]
+                return tuple([Calc(end, left.type) for end in ends])
+            case RuleKind.FINITE | RuleKind.NOT_NAN:
+                return ()
+            case _:
+                assert_never(kind)
 
     def _cotangents(
         self, left: Node | Var, cotangent: Token, right: Syntax

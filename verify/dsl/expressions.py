@@ -22,6 +22,7 @@ from proofgrad.core.rewrite.rule import (
 )
 from proofgrad.verify.dsl import names
 from proofgrad.verify.dsl.errors import near
+from proofgrad.verify.dsl.places import place_of
 from proofgrad.verify.dsl.scope import Scope, Syntax
 
 
@@ -76,6 +77,8 @@ class Expressions:
         if name in names.LITERALS:
             return Num(names.LITERALS[name])
         sort = self._scope.sorts.get(name)
+        if sort is None and (name == "T" or name in names.SINGLE_TYPES):
+            return Name(self._scope.types.named(name, place_of(token)))
         if sort is None:
             raise self._scope.unbound(token)
         if sort in ("const", "number", "arg", "type"):

@@ -25,7 +25,7 @@ _TOKEN = re.compile(
     r"|[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|0x[0-9a-fA-F]+|[0-9]+"
     r"|[A-Za-z_]\w*|=>|:=|<=|>=|==|!=|<<|>>|//|\S"
 )
-_ITEMS = ("rule", "cotangent", "bounds")
+_ITEMS = ("rule", "cotangent", "bounds", "fact")
 _CLAUSES = ("where", "when", "let")
 _WORDS = (*_CLAUSES, "and", "or", "in", "over", "with")  # where an operand has ended
 _OPERATORS = frozenset(

@@ -140,7 +140,7 @@ _OPERATORS = {
 }  # fmt: skip
 _OPERANDS = {"NAME", "NUMBER", "LPAR", "LBRACE", "BANG", "MINUS", "NOT"}
 _AFTER_A_RULE = {
-    "STRING", "RULE", "COTANGENT", "BOUNDS", "EXAMPLE", "WHERE", "WHEN", "LET", "WITH", "$END",
+    "STRING", "RULE", "COTANGENT", "BOUNDS", "FACT", "EXAMPLE", "WHERE", "WHEN", "LET", "WITH", "$END",
 }  # fmt: skip
 
 

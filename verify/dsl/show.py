@@ -6,8 +6,10 @@ Does not own: the text a user wrote (Rule.text), layout of whole files.
 from __future__ import annotations
 
 import math
+from typing import assert_never
 
 from proofgrad.core.rewrite.rule import (
+    PAIR_KINDS,
     Apply,
     Calc,
     Const,
@@ -33,6 +35,11 @@ _STRENGTH = {
     "^": 6, "&": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10,
 }  # fmt: skip
 _TYPED, _PREFIX, _ATOM = 0, 11, 12
+_KEYWORDS = {
+    RuleKind.REWRITE: "rule",
+    RuleKind.COTANGENT: "cotangent",
+    RuleKind.BOUNDS: "bounds",
+}
 _INFIX = {op: symbol for symbol, op in names.INFIX_OPS.items()}
 _CALLS = {op: name for name, (op, _) in names.CALL_OPS.items()}
 _ARGS = {op: name for name, op in names.MOVEMENT_OPS.items()}
@@ -45,7 +52,7 @@ Shown = tuple[str, int]  # text and how strongly its outermost operator binds
 
 def show_rule(rule: Rule) -> str:
     """The rule in one line. Example: 'rule add_zero over int: x + 0 => x'."""
-    keyword = "rule" if rule.kind is RuleKind.REWRITE else rule.kind.value
+    keyword = _KEYWORDS.get(rule.kind, "fact")
     head = f"{keyword} {rule.name}{_params(rule)} over {', '.join(rule.domains)}"
     annotated = _Annotations(rule)
     left = annotated.term(rule.left)
@@ -57,6 +64,12 @@ def show_rule(rule: Rule) -> str:
             body = f"{left}, g => {right}"
         case RuleKind.BOUNDS:
             body = f"{left} in [{right}]"
+        case RuleKind.BITS:
+            body = f"bits({left}) in [{right}]"
+        case RuleKind.FINITE | RuleKind.NOT_NAN:
+            body = f"{rule.kind.value}({left})"
+        case _:
+            assert_never(rule.kind)
     return f"{head}: {body}{_clauses(rule)}"
 
 
@@ -96,7 +109,7 @@ def _unusual_constants(term: Term) -> list[str]:
 
 
 def _right(term: Term, rule: Rule, annotated: _Annotations) -> str:
-    if rule.kind is RuleKind.BOUNDS:
+    if rule.kind in PAIR_KINDS:
         assert isinstance(term, Calc)
         return show_expr(term.value)
     return annotated.term(term)
