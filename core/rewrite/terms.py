@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import isinf, isnan
+from math import isfinite, isinf, isnan
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes, round_float
@@ -363,6 +363,8 @@ def _compile_calc(term: Calc, scope: Scope) -> Builder:
 def _exactly(value: Any, dtype: DType) -> Any:
     """`value` if it is exactly a value of `dtype`. Raises: DoesNotFit."""
     if value is None or (dtype.is_bool and not isinstance(value, bool)):
+        raise DoesNotFit
+    if isinstance(value, float) and not isfinite(value):
         raise DoesNotFit
     if dtype.is_bool:
         return value
