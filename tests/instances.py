@@ -66,13 +66,21 @@ class Instance:
             return self._index(number)
         if dtype.is_bool and self.solved:
             return self._gate()
-        if dtype.is_float and self.random.random() < 0.5:
-            return self._leaf(dtypes.int8, number).cast(dtype)  # finite
+        if dtype.is_float and self.random.random() < 0.6:
+            return self._number(dtype, number)
         memory = UOp(Ops.PARAM, dtype, (), (number, 9))
         loaded = UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, UOp.index(number))),))
         if dtype.is_int and self.random.random() < 0.6:
             return loaded % self.random.choice([1, 2, 3, 5])
+        if dtype.is_int and self.random.random() < 0.6:
+            return (loaded & self.random.choice([1, 4, 12, 96])) | self.random.choice([0, 2, 8])
         return loaded
+
+    def _number(self, dtype: DType, number: int) -> UOp:
+        """A float that is finite, and may have a sign that is known."""
+        small = self._leaf(dtypes.int8, number) % self.random.choice([1, 2, 3, 5])
+        forms = [small, small + 1, -small, -(small + 1), small + 7, small + -9]
+        return self.random.choice(forms).cast(dtype)
 
     def _index(self, number: int) -> UOp:
         loop = UOp.range(self.random.choice([1, 2, 3, 4, 8]), number)

@@ -342,7 +342,7 @@ def test_any_rule_makes_the_round_trip_through_text(
 def test_rules_printed_in_the_readme_parse() -> None:
     readme = (Path(__file__).parent.parent / "rules" / "README.md").read_text()
     (block,) = re.findall(r"```rules\n(.*?)```", readme, re.DOTALL)
-    assert len(parse_rules(block).rules) == 14
+    assert len(parse_rules(block).rules) == 16
 
 
 # -- the library ---------------------------------------------------------------------------------

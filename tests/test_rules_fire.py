@@ -12,7 +12,7 @@ from proofgrad.core.ir.shapes import ShapeError
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.match import RuleSet
-from proofgrad.core.rewrite.rule import Rule, RuleKind
+from proofgrad.core.rewrite.rule import FACT_KINDS, PAIR_KINDS, Rule, RuleKind
 from proofgrad.rules.library import library_names
 from proofgrad.verify.dsl.parser import read_example
 
@@ -22,8 +22,11 @@ ATTEMPTS = 4_000
 def fires(rule: Rule, node: UOp, facts: Facts) -> bool:
     """Whether `rule` alone applies to `node`; its result must have the type and shape of it."""
     for matcher in RuleSet("one", [rule]).candidates(node):
-        if rule.kind is RuleKind.BOUNDS:
-            return matcher.interval(node, facts) is not None
+        if rule.kind in PAIR_KINDS:
+            found_pair = matcher.interval(node, facts)
+            return found_pair is not None and None not in found_pair
+        if rule.kind in FACT_KINDS:
+            return matcher.holds(node, facts)
         if rule.kind is RuleKind.COTANGENT:
             found = matcher.cotangents(node, facts, node)
             pairs = [(f, s) for f, s in zip(found or (), node.src) if f is not None]

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from rules_from_text import rules_from, unproven_facts
+from rules_from_text import rules_from, unproven_facts, unproven_library
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops

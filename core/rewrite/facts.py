@@ -244,10 +244,10 @@ class Facts:
 def _usable(interval: Interval, dtype: DType) -> bool:
     """A machine integer within its bounds did not wrap; if they exceed the type it may have."""
     low, high = interval
-    if dtype.is_float:
-        return _is_float_of(low, dtype) and _is_float_of(high, dtype)
     if dtype.kind is Kind.INDEX:
         return low is not None or high is not None
+    if dtype.is_float:
+        return _is_float_of(low, dtype) and _is_float_of(high, dtype)
     if low is None or high is None or dtype.lo is None or dtype.hi is None:
         return False
     return dtype.lo <= low and high <= dtype.hi
