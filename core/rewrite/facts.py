@@ -30,6 +30,7 @@ Bits = tuple[int | None, int | None]  # bits that are set, bits that may be set
 
 # The same values in other places, and zeros: no new infinity, no new NaN.
 _CARRIES = MOVEMENT | {Ops.BROADCAST, Ops.CONTIGUOUS, Ops.DETACH, Ops.COPY}
+_BINDS_LOOPS = frozenset({Ops.REDUCE, Ops.RESULT})
 
 
 class Facts:
