@@ -2,34 +2,19 @@
 
 Run: python benchmarks/sizes.py
 
-Lines of code are lines that a statement stands on: no blank lines, comments or docstrings.
+Lines of code are lines with a part of a statement: no blank lines, comments or docstrings.
 """
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 from proofgrad import Ops
+from proofgrad.rules.procedures import lines_of
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("core/ir", "core/rewrite", "core/compile", "core/tensor", "rules", "verify", "backends",
            "proofgrad", "proofs", "core")  # fmt: skip
-
-
-def code_lines(path: Path) -> int:
-    """Lines of code of one module."""
-    tree = ast.parse(path.read_text())
-    return len({line for node in ast.walk(tree) for line in _lines_of(node)})
-
-
-def _lines_of(node: ast.AST) -> set[int]:
-    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    if is_text or not isinstance(node, ast.stmt):
-        return set()
-    has_body = hasattr(node, "body")
-    last = node.lineno if has_body else (node.end_lineno or node.lineno)
-    return set(range(node.lineno, last + 1))
 
 
 def modules() -> dict[str, list[Path]]:
@@ -44,7 +29,7 @@ def modules() -> dict[str, list[Path]]:
 
 def main() -> None:
     """Print the tables."""
-    rows = [(f, len(ps), sum([code_lines(p) for p in ps])) for f, ps in modules().items()]
+    rows = [(f, len(ps), lines_of(ps)) for f, ps in modules().items()]
     rows.append(("all", sum([files for _, files, _ in rows]), sum([lines for *_, lines in rows])))
     print(f"{'folder':<16}{'modules':>8}{'lines of code':>15}")
     for name, files, lines in rows:
@@ -52,7 +37,7 @@ def main() -> None:
     rules = sum([p.read_text().count("\nrule ") for p in (ROOT / "rules").glob("*.rules")])
     print(f"\noperations            {len(Ops)}")
     print(f"rules                 {rules}")
-    print(f"smallest backend      {code_lines(ROOT / 'backends/reference/__init__.py')} lines")
+    print(f"smallest backend      {lines_of([ROOT / 'backends/reference/__init__.py'])} lines")
 
 
 if __name__ == "__main__":

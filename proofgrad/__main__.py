@@ -20,7 +20,8 @@ def parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="train a small network on handwritten digits")
     demo.add_argument("--epochs", type=_positive, default=None, help="passes over the data")
     demo.add_argument("--device", default=None, help="where to train, such as CPU or CL")
-    commands.add_parser("stages", help="print the compiler: every stage, in order")
+    stages = commands.add_parser("stages", help="print the compiler: every stage, in order")
+    stages.add_argument("--sizes", action="store_true", help="print procedures and lines of code")
     rules = commands.add_parser("rules", help="list the rule sets, or the rules of one set")
     rules.add_argument("ruleset", nargs="?", help="a set, such as algebra")
     rules.add_argument("--stats", action="store_true", help="count rules, proofs and their time")
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         match asked.command:
             case "demo":
                 commands.demo(asked.epochs, asked.device)
+            case "stages" if asked.sizes:
+                print(commands.stage_sizes())
             case "stages":
                 print(commands.stages())
             case "rules" if asked.stats:

@@ -39,6 +39,21 @@ def stages() -> str:
     return _table([("form", "stage", "kind", "what it is"), *rows])
 
 
+def stage_sizes() -> str:
+    """Every procedure, with the lines of code of the modules that it is made of."""
+    from proofgrad.rules.procedures import lines_of, procedure_sizes
+
+    sizes = procedure_sizes()
+    rows = [
+        (size.name, str(size.lines), " ".join([path.name for path in size.modules]), size.purpose)
+        for size in sizes
+    ]
+    every = {path for size in sizes for path in size.modules}
+    total = f"{len(sizes)} procedures in {len(every)} modules: {lines_of(every)} lines of code,"
+    table = _table([("procedure", "lines", "in core/compile", "what it is"), *rows])
+    return f"{table}\n{total} each module once"
+
+
 def rules(ruleset: str | None) -> str:
     """The sets and how many rules each has; or every rule of one set, as written."""
     from proofgrad.rules.library import LOOSE, fingerprint, library_names, load_set

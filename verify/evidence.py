@@ -1,7 +1,7 @@
 """The page docs/evidence.md: what is proven, and by whom, in numbers.
 
-Owns: the text of the page, made of the ledgers and of proofs/crosscheck.json alone. Does not own:
-either of them (core/rewrite/ledger.py, crosscheck.py).
+Owns: the text of the page, made of the ledgers, of proofs/crosscheck.json and of the lines of the
+procedures. Does not own: any of them (core/rewrite/ledger.py, crosscheck.py, rules/procedures.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proofgrad.rules.library import ledger_file, library_names
+from proofgrad.rules.procedures import lines_of, procedure_sizes
 from proofgrad.verify.commands_crosscheck import CROSSCHECK, Entries, library_entries
 from proofgrad.verify.crosscheck import goals_in, read_outcomes
 from proofgrad.verify.second_solver import BITWUZLA, CVC5
@@ -20,6 +21,19 @@ _HEAD = """# What is proven, in numbers
 
 Written by `verify-rules --report` from the ledgers in `proofs/` and from `proofs/crosscheck.json`. What the words
 mean is in `docs/trust.md`.
+"""
+
+_PROCEDURES = """## Procedures
+
+What the compiler does that is not a rule with a proof. Each has a validation test. `python -m proofgrad stages --sizes`
+prints this list. Lines of code are those of the procedure's module and of the ones in `core/compile` that it uses; the last line
+counts each module once.
+
+"""
+
+_FRACTION = """
+Which fraction of all rewrites comes from rules with a proof is counted while the tests run: `python -m pytest` ends with
+"N rewrite applications, of them P proven" under "rules of the library", and names the unproven ones if there are any.
 """
 
 
@@ -34,6 +48,7 @@ def report() -> str:
         _sets(sets, data["rules"]),
         _methods(sets),
         _open(data["rules"]),
+        _PROCEDURES + _procedures() + _FRACTION,
     ]
     return "\n".join(parts)
 
@@ -90,6 +105,18 @@ def _open(checked: Mapping[str, Any]) -> str:
         return "Another solver agrees with z3 on every goal.\n"
     text = "Goals that z3 proved and on which no other solver had an answer.\n\n"
     return "## Not crosschecked\n\n" + text + _table(["case", "why"], rows)
+
+
+def _procedures() -> str:
+    """A line a procedure: its lines of code, its modules, its purpose."""
+    sizes = procedure_sizes()
+    rows = [
+        [f"`{size.name}`", str(size.lines), " ".join([p.name for p in size.modules]), size.purpose]
+        for size in sizes
+    ]
+    every = {path for size in sizes for path in size.modules}
+    rows.append(["together", str(lines_of(every)), f"{len(every)} modules", ""])
+    return _table(["procedure", "lines of code", "modules", "what it is"], rows)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,0 +1,95 @@
+"""How big the procedures of the compiler are: what is not a proven rule, in lines of code.
+
+Owns: counting lines, and which modules a procedure is made of. Does not own: the stages
+(pipeline.py), printing (proofgrad/commands.py, verify/evidence.py).
+
+Lines of code are lines with a part of a statement: no blank lines, comments or docstrings.
+"""
+
+from __future__ import annotations
+
+import ast
+import tokenize
+from collections.abc import Iterable
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+from proofgrad.core.compile import stages
+from proofgrad.core.compile.stages import Procedure, Stage
+from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
+
+_FOLDER = Path(stages.__file__).parent
+_PACKAGE = stages.__name__.rpartition(".")[0] + "."
+_NO_CODE = frozenset(
+    {
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """One procedure: its stage, what it does, the files in core/compile that it runs, its own first."""
+
+    stage: str
+    name: str
+    purpose: str
+    modules: tuple[Path, ...]
+
+    @property
+    def lines(self) -> int:
+        """Lines of code of its modules together."""
+        return lines_of(self.modules)
+
+
+def code_lines(text: str) -> int:
+    """Lines of code of the text of a module."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(StringIO(text).readline):
+        if token.type not in _NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and _is_text(node.value):
+            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(lines)
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def lines_of(paths: Iterable[Path]) -> int:
+    """Lines of code of files, each of which counts once."""
+    return sum([code_lines(path.read_text("utf-8")) for path in set(paths)])
+
+
+def procedure_sizes(listed: Iterable[Stage] = (*GRAPH_STAGES, *KERNEL_STAGES)) -> list[Size]:
+    """Every procedure of the compiler, or of the stages given, in the order in which they run."""
+    return [
+        Size(stage.name, stage.step.name, stage.step.purpose, _modules_of(stage.step))
+        for stage in listed
+        if isinstance(stage.step, Procedure)
+    ]
+
+
+def _modules_of(procedure: Procedure) -> tuple[Path, ...]:
+    """The module of a procedure, then those in core/compile that it imports, and they import."""
+    names = [procedure.function.__module__.removeprefix(_PACKAGE)]
+    for name in names:  # it grows
+        names += sorted(_imported(_FOLDER / f"{name}.py") - set(names))
+    return tuple([_FOLDER / f"{name}.py" for name in names])
+
+
+def _imported(path: Path) -> set[str]:
+    """The modules of core/compile that a file imports."""
+    found = [
+        n for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.ImportFrom)
+    ]
+    modules = [node.module for node in found if node.module is not None]
+    return {name.removeprefix(_PACKAGE) for name in modules if name.startswith(_PACKAGE)}
