@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
-from rule_coverage import MADE_FOR_RULES, Coverage
+from rule_coverage import MADE_FOR_RULES, Coverage, allowed_not_to_fire, brings_rules
 from rules_from_text import unproven_library
 
 # In CI the same examples every time; elsewhere new ones, and a failing one is printed as a graph.
@@ -23,10 +23,25 @@ COVERAGE.start()
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Instances that are made from the rules themselves do not count as use."""
-    if item.path.name != MADE_FOR_RULES:
-        return (yield)
-    with COVERAGE.paused():
-        return (yield)
+    if item.path.name == MADE_FOR_RULES:
+        with COVERAGE.paused():
+            return (yield)
+    if brings_rules(getattr(item, "module", None)):
+        with COVERAGE.with_own_rules():
+            return (yield)
+    return (yield)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--all-rules-fire`, for runs of the whole suite."""
+    text = "fail if a rule that tests/never_fired.txt does not name never fired in the whole suite"
+    parser.addoption("--all-rules-fire", action="store_true", help=text)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """With `--all-rules-fire` a rule that never fired fails a run that was good and whole."""
+    if exitstatus == pytest.ExitCode.OK and _silent_rules(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(
@@ -41,10 +56,29 @@ def pytest_terminal_summary(
             f" {count.by_torch} values as torch says, {count.gradients} gradients as differences"
         )
     terminalreporter.section("rules of the library")
-    library = [rule.full_name for rules in unproven_library().values() for rule in rules.rules]
-    for line in COVERAGE.report(library, with_names=_is_whole(config)):
+    for line in COVERAGE.report(_library(), _is_whole(config), allowed_not_to_fire()):
         terminalreporter.write_line(line)
+    if silent := _silent_rules(config):
+        terminalreporter.write_line(
+            f"--all-rules-fire: {len(silent)} rules never fired; give each a test that compiles a"
+            " program in which it fires, or a line with the reason in tests/never_fired.txt"
+        )
+
+
+def _library() -> list[str]:
+    return [rule.full_name for rules in unproven_library().values() for rule in rules.rules]
+
+
+def _silent_rules(config: pytest.Config) -> list[str]:
+    """With `--all-rules-fire`, after the whole suite: rules that should have fired."""
+    if not config.getoption("--all-rules-fire") or not _is_whole(config):
+        return []
+    allowed = allowed_not_to_fire()
+    return [name for name in COVERAGE.never_fired(_library()) if name not in allowed]
 
 
 def _is_whole(config: pytest.Config) -> bool:
-    return bool(config.args == config.getini("testpaths"))
+    """Whether nothing was left out on the command line."""
+    chosen = [config.getoption(name) for name in ("keyword", "markexpr", "deselect", "ignore")]
+    chosen += [config.getoption(name) for name in ("collectonly", "lf", "maxfail")]
+    return bool(config.args == config.getini("testpaths")) and not any(chosen)
