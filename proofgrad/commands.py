@@ -95,7 +95,7 @@ def rule_code(ruleset: str | None) -> str:
 
 
 def rule_statistics(ruleset: str | None) -> str:
-    """Of each set, or of one: rules, proofs, how and how long they took, from the ledgers."""
+    """Of each set, or of one: rules, proofs, how and in how many steps of the solver, from the ledgers."""
     from proofgrad.rules.evidence import statistics
     from proofgrad.rules.library import library_names
 
@@ -103,15 +103,15 @@ def rule_statistics(ruleset: str | None) -> str:
         raise ValueError(f"no rule set {ruleset!r}; there are {', '.join(library_names())}")
     names = library_names() if ruleset is None else (ruleset,)
     every = [statistics(name) for name in names]
-    rows = [("set", "rules", "proofs", "seconds", "methods")]
+    rows = [("set", "rules", "proofs", "steps", "methods")]
     for found in every:
         methods = ", ".join([f"{method} {count}" for method, count in found.methods.most_common()])
-        seconds = f"{found.ms / 1000:.1f}"
-        rows.append((found.name, str(found.rules), str(found.proofs), seconds, methods))
+        steps = f"{found.steps:,}"
+        rows.append((found.name, str(found.rules), str(found.proofs), steps, methods))
     if ruleset is None:
         counts = [sum([f.rules for f in every]), sum([f.proofs for f in every])]
-        seconds = f"{sum([f.ms for f in every]) / 1000:.1f}"
-        rows.append(("all", *[str(count) for count in counts], seconds, ""))
+        steps = f"{sum([f.steps for f in every]):,}"
+        rows.append(("all", *[str(count) for count in counts], steps, ""))
     return _table(rows)
 
 

@@ -19,23 +19,23 @@ Proofs = Mapping[str, Sequence["Proof"]]  # by the full name of a rule
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """One case of a rule that was decided: where, how, and in which time."""
+    """One case of a rule that was decided: where, how, and in how many steps of the solver."""
 
     domain: str
     types: tuple[str, ...]
     method: str
-    ms: float
+    steps: int
 
     def __str__(self) -> str:
         types = ", ".join(self.types)
         place = self.domain if types in ("", self.domain) else f"{self.domain} ({types})"
-        return f"proved over {place}, {self.method}, {self.ms:.0f} ms"
+        return f"proved over {place}, {self.method}, {self.steps:,} steps"
 
 
 def proof_from_json(data: Mapping[str, Any]) -> Proof:
     """The proof of a ledger's obligation."""
     types = tuple([str(name) for name in data["types"].values()])
-    return Proof(str(data["domain"]), types, str(data["method"]), float(data["ms"]))
+    return Proof(str(data["domain"]), types, str(data["method"]), int(data["steps"]))
 
 
 def proofs_of_set(name: str) -> dict[str, tuple[Proof, ...]]:
@@ -55,12 +55,12 @@ class SetStatistics:
     rules: int
     proofs: int
     methods: Counter[str]
-    ms: float
+    steps: int
 
 
 def statistics(name: str) -> SetStatistics:
-    """How many rules and proofs a set has, by which methods, and the time of all proofs."""
+    """How many rules and proofs a set has, by which methods, and the steps of all proofs."""
     found = proofs_of_set(name)
     every = [proof for proofs in found.values() for proof in proofs]
     methods = Counter([proof.method for proof in every])
-    return SetStatistics(name, len(found), len(every), methods, sum([p.ms for p in every]))
+    return SetStatistics(name, len(found), len(every), methods, sum([p.steps for p in every]))

@@ -34,6 +34,7 @@ MEANINGS_IN_VERIFY = (
     "semantics*.py",
     "encode*.py",
     "laws*.py",
+    "fresh*.py",
     "prove*.py",
     "portfolio*.py",
     "solve*.py",

@@ -24,7 +24,10 @@ def forged_entry(rule: Rule, verdict: str = PROVED) -> dict[str, Any]:
         "rule": rule_to_json(rule),
         "verdict": verdict,
         "reason": "invented for a test",
-        "obligations": [{"types": {"T": "int8"}, "domain": "int", "method": "none", "ms": 0.5}],
+        "obligations": [
+            {"types": {"T": "int8"}, "domain": "int", "method": "none", "goals": "0", "steps": 5}
+        ],
+        "conditions": [],
         "key": entry_key(rule, MEANINGS, SOLVERS),
     }
     return {**entry, "seal": seal(entry)}

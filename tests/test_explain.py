@@ -136,4 +136,4 @@ def test_statistics_of_one_set(capsys: pytest.CaptureFixture[str]) -> None:
 def test_each_rule_has_a_proof_with_a_method() -> None:
     proofs = proofs_of_set("divmod")["divmod.nested"]
     assert {"index", "int"} == {proof.domain for proof in proofs}
-    assert all(proof.method and proof.ms >= 0 for proof in proofs)
+    assert all(proof.method and proof.steps >= 0 for proof in proofs)

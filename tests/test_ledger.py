@@ -160,7 +160,7 @@ def test_only_a_proof_admits_a_rule(verdict: str) -> None:
 @pytest.mark.parametrize(
     ("part", "value", "reason"),
     [
-        ("format", 2, "its ledger has format 2; this version reads 1"),
+        ("format", 3, "its ledger has format 3; this version reads 2"),
         ("format", None, "its ledger has format None"),
         ("ruleset", "algebra", "its ledger is about the set 'algebra'"),
         ("rules", 3, "an entry of its ledger does not have the parts"),
@@ -207,7 +207,7 @@ def test_a_rule_of_hostile_parts_is_refused() -> None:
 
 
 def test_numbers_that_json_does_not_have_are_refused() -> None:
-    content = as_bytes(forged_ledger(TEXT)).replace(b'"ms": 0.5', b'"ms": NaN')
+    content = as_bytes(forged_ledger(TEXT)).replace(b'"steps": 5', b'"steps": NaN')
     with pytest.raises(EvidenceError, match="rule little.add_zero may not be used"):
         read_ledger("little", TEXT.encode(), content, MEANINGS)
 
@@ -268,7 +268,9 @@ def test_the_library_loads_without_solver_and_parser() -> None:
         "assert all(s.proven and s.rules for s in load_library().values())\n"
         "print([m for m in ('z3', 'lark', 'proofgrad.verify') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 

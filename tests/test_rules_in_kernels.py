@@ -16,7 +16,7 @@ from proofgrad.core.tensor.realize import compiler
 from proofgrad.verify.encode_ranges import names_a_range
 
 SETS = ("algebra", "cast", "compare", "divmod", "legalise", "ranges", "reduce", "where")
-ATTEMPTS = 300
+ATTEMPTS = 600
 
 
 @pytest.mark.parametrize("name", SETS)

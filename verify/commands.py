@@ -21,7 +21,7 @@ from proofgrad.verify.counterexample import explain
 from proofgrad.verify.dsl.parser import parse_rules
 from proofgrad.verify.hint import hint
 from proofgrad.verify.judge_mutants import VERDICTS, Judged, counts, judge_rules, write_report
-from proofgrad.verify.ledger import Entry, entry_of, fresh_entries, write_whole
+from proofgrad.verify.ledger import Entry, entry_of, fresh_entries, old_entries, write_whole
 from proofgrad.verify.progress import Progress
 from proofgrad.verify.prove import Result, process_count, prove_rules
 
@@ -56,11 +56,13 @@ def prove_library(options: Options) -> int:
         print(error)
         return 1
     kept: dict[str, dict[str, Entry]] = {name: {} for name in rules}
+    before: dict[str, Entry] = {}
     if not options.from_nothing:
         for name, its_rules in rules.items():
             kept[name] = fresh_entries(ledger_file(name), its_rules, meanings, solvers)
+            before |= old_entries(ledger_file(name), its_rules, solvers)
     missing = [rule for name in rules for rule in rules[name] if rule.name not in kept[name]]
-    results = _prove(missing, options.jobs)
+    results = _prove(missing, options.jobs, before)
     if options.verbose:
         _print_each(results)
     made = {r.rule.full_name: entry_of(r, meanings, solvers) for r in results}
@@ -152,9 +154,11 @@ def _parse(source: bytes, filename: str, check_order: bool = True) -> tuple[Rule
     return parse_rules(source.decode("utf-8"), filename, check_order).rules
 
 
-def _prove(rules: Sequence[Rule], jobs: int | None) -> list[Result]:
+def _prove(
+    rules: Sequence[Rule], jobs: int | None, before: dict[str, Entry] | None = None
+) -> list[Result]:
     with Progress("proving") as progress:
-        return prove_rules(rules, jobs, progress.update)
+        return prove_rules(rules, jobs, progress.update, before)
 
 
 def _print_each(results: Sequence[Result]) -> None:
@@ -181,8 +185,14 @@ def _print_summary(results: Sequence[Result], kept: int, seconds: float) -> None
     verdicts = [result.verdict for result in results]
     counts = [f"{verdicts.count(v)} {v}" for v in ("proved", "refuted", "unknown") if v in verdicts]
     cases = sum(len(result.obligations) for result in results)
+    old = sum(o.decision.is_old for result in results for o in result.obligations)
     told = ", ".join(counts) or "nothing to prove"
-    print(f"{told} ({cases} cases); {kept} fresh before; {seconds:.1f} s")
+    print(
+        f"{told} ({cases} cases, {old} with goals decided before); {kept} fresh before; {seconds:.1f} s"
+    )
+    for result in results:
+        for needed in result.undecided:
+            print(f"not known to be needed: {result.rule.full_name}: {needed.condition}")
     slowest = sorted(results, key=lambda r: -r.seconds)[:3]
     if slowest:
         shown = ", ".join(f"{r.rule.full_name} {r.seconds:.1f} s" for r in slowest)

@@ -2,16 +2,13 @@
 
 Owns: the division of work over processes, the outcome for each rule, the file. Does not own: texts
 (obligations.py), the other solvers (second_solver.py), output (commands_crosscheck.py).
-
-Each rule has a process of its own that has made no terms before: only then are its texts, and the
-digests by which the file names them, the same in every run.
 """
 
 from __future__ import annotations
 
 import json
 import multiprocessing
-import time
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
@@ -38,7 +35,6 @@ class Outcome:
     agreed: dict[str, str] = field(default_factory=dict)  # digest: solver
     not_checked: dict[str, tuple[str, str]] = field(default_factory=dict)  # digest: case, reason
     disagreed: list[tuple[str, str, str]] = field(default_factory=list)  # case, solver, text
-    seconds: float = 0.0
 
     @property
     def goals(self) -> set[str]:
@@ -52,7 +48,6 @@ class Outcome:
             by_solver.setdefault(solver, []).append(goal)
         return {
             "evidence": self.evidence,
-            "seconds": round(self.seconds, 2),
             "agreed": by_solver,
             "not crosschecked": {
                 goal: {"case": case, "reason": reason}
@@ -73,7 +68,7 @@ def crosscheck(
     """
     found: dict[str, Outcome] = {}
     tasks = [(name, entry, known) for name, entry in entries]
-    for outcome in _each_in_own_process(_crosscheck_rule, tasks, processes):
+    for outcome in _shared(_crosscheck_rule, tasks, processes):
         found[outcome.name] = outcome
         if on_progress is not None:
             on_progress(len(found), len(entries))
@@ -82,20 +77,15 @@ def crosscheck(
 
 def goals_of(entries: Sequence[tuple[str, Entry]], processes: int) -> dict[str, set[str]]:
     """The digests of the goals of each rule, without asking anyone."""
-    return dict(
-        _each_in_own_process(_digests, [(name, entry) for name, entry in entries], processes)
-    )
+    return dict(_shared(_digests, [(name, entry) for name, entry in entries], processes))
 
 
-def _each_in_own_process(
+def _shared(
     work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], processes: int
 ) -> Iterator[Any]:
     """The results as they come; a process that dies raises BrokenProcessPool."""
-    methods = multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    if "forkserver" in methods:
-        context.set_forkserver_preload([__name__])
-    with ProcessPoolExecutor(processes, mp_context=context, max_tasks_per_child=1) as pool:
+    context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
         futures = [pool.submit(work, *task) for task in tasks]
         for future in as_completed(futures):
             yield future.result()
@@ -115,7 +105,6 @@ def _texts(entry: Entry) -> Iterator[tuple[str, str]]:
 
 
 def _crosscheck_rule(name: str, entry: Entry, known: Known) -> Outcome:
-    start = time.perf_counter()
     outcome = Outcome(name, evidence_digest(entry))
     for case, text in _texts(entry):
         goal = digest(text)
@@ -131,7 +120,6 @@ def _crosscheck_rule(name: str, entry: Entry, known: Known) -> Outcome:
             outcome.disagreed.append((case, answer.solver, text))
         else:
             outcome.not_checked[goal] = case, answer.reason
-    outcome.seconds = time.perf_counter() - start
     return outcome
 
 

@@ -10,6 +10,7 @@ type, and every result of a view that keeps its contract.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -43,7 +44,7 @@ from proofgrad.verify.encode_integers import Integers
 from proofgrad.verify.encode_numbers import Number
 from proofgrad.verify.encode_ring import Ring
 from proofgrad.verify.encode_types import Case, type_condition
-from proofgrad.verify.semantics import NoMeaning
+from proofgrad.verify.semantics import IllFormed, NoMeaning
 
 Term = Any
 
@@ -85,12 +86,27 @@ class Goal:
     premises: list[Term]
     conclusion: Term
     variables: dict[str, tuple[Term, DType]] = field(default_factory=dict)
+    bounds: dict[tuple[str, str], Term] = field(default_factory=dict)  # by "lo" or "hi", variable
 
     def text(self) -> str:
         """The obligation as SMT-LIB: unsatisfiable if and only if the goal holds."""
-        solver = z3.Solver()
-        solver.add(*self.premises, z3.Not(self.conclusion))
-        return str(solver.to_smt2())
+        return text_of([*self.premises, z3.Not(self.conclusion)])
+
+
+def text_of(assertions: Sequence[Term]) -> str:
+    """The assertions as an SMT-LIB text."""
+    solver = z3.Solver()
+    solver.add(*assertions)
+    return stable(str(solver.to_smt2()))
+
+
+_NUMBERED = re.compile(r"(\?x|\$x|\bany!|reduction#\w+_)\d+")
+
+
+def stable(text: str) -> str:
+    """The same text with each name that z3 numbered, numbered by its first place in the text."""
+    numbers: dict[str, str] = {}
+    return _NUMBERED.sub(lambda name: numbers.setdefault(name[0], f"{name[1]}{len(numbers)}"), text)
 
 
 class Encoder:
@@ -261,13 +277,20 @@ class Encoder:
         return numbers.literal(value, "wide" if isinstance(self.arithmetic, Bits) else "int")
 
     def premise(self, expr: Expr) -> Term:
-        """A condition that is assumed: of a multiple, the factor gets a name."""
+        """A condition that is assumed. Of a multiple, the factor gets a name.
+
+        Of what is no multiple, it is added that the product with none of the variables is it.
+        """
         if isinstance(self.arithmetic, Integers) and isinstance(expr, Apply):
             if expr.function == "and":
                 return z3.And(*[self.premise(arg) for arg in expr.args])
             if expr.function == "divides":
                 a, b = [self.number(arg) for arg in expr.args]
                 return b == self.arithmetic.multiple_of(a)
+            if expr.function == "not" and getattr(expr.args[0], "function", "") == "divides":
+                a, b = [self.number(arg) for arg in expr.args[0].args]  # type: ignore[union-attr]
+                known = [v for v in (*self.values.values(), *self.numbers.values()) if z3.is_int(v)]
+                return z3.And(self.condition(expr), *[b != a * v for v in known])
         return self.condition(expr)
 
     def _applied(self, function: str, args: list[Number]) -> Number:
@@ -342,7 +365,15 @@ class Encoder:
         """`conclusion` from all that is known and assumed by now."""
         premises = [*self.arithmetic.known, *self.premises, *conditions]
         variables = {name: (value, self.dtypes[name]) for name, value in self.values.items()}
-        return Goal(premises, conclusion, variables)
+        return Goal(premises, conclusion, variables, self._bounds_of_variables())
+
+    def _bounds_of_variables(self) -> dict[tuple[str, str], Term]:
+        found: dict[tuple[str, str], Term] = {}
+        for key, bound in self.facts.items():
+            match key:
+                case Apply(side, (Fact(Var(name, _) | Const(name, _)),)):
+                    found[side, name] = bound.bits if isinstance(bound, numbers.Wide) else bound
+        return found
 
     # -- views --------------------------------------------------------------------------------------
 
@@ -497,8 +528,8 @@ def _check_types(op: Ops, dtype: DType, src_dtypes: Sequence[DType]) -> None:
         return
     operands = src_dtypes[1:] if op is Ops.WHERE else src_dtypes
     if op is Ops.WHERE and src_dtypes[0] is not dtypes.bool:
-        raise NoMeaning("the condition of a WHERE is a bool")
+        raise IllFormed("the condition of a WHERE is a bool")
     expected = dtypes.bool if op in COMPARE else operands[0]
     if any(d is not operands[0] for d in operands) or dtype is not expected:
         names = ", ".join(d.name for d in src_dtypes)
-        raise NoMeaning(f"{op.name} of {names} as {dtype.name}")
+        raise IllFormed(f"{op.name} of {names} as {dtype.name}")

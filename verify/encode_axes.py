@@ -28,6 +28,7 @@ from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify import semantics
 from proofgrad.verify.encode import Goal
 from proofgrad.verify.encode_types import Case
+from proofgrad.verify.fresh_terms import Function
 from proofgrad.verify.semantics import NoMeaning
 
 Term = Any
@@ -421,8 +422,12 @@ class PermutePicture:
 
 # -- reshapes ---------------------------------------------------------------------------------------
 
-_SHAPES = z3.DeclareSort("Shape")
-_COUNT = z3.Function("count", _SHAPES, z3.IntSort())
+
+def _shapes() -> Any:
+    return z3.DeclareSort("Shape")
+
+
+_COUNT = Function("count", _shapes, z3.IntSort)
 
 
 class ReshapePicture:
@@ -436,7 +441,7 @@ class ReshapePicture:
     def term(self, term: RuleTerm) -> Term:
         match term:
             case Var(name, _):
-                return z3.Const(f"shape({name})", _SHAPES)
+                return z3.Const(f"shape({name})", _shapes())
             case Node(op, (inner,), _, _) if op in SAME_VALUES:
                 return self.term(inner)
             case Node("RESHAPE", (inner, *_), _, arg):
@@ -460,7 +465,7 @@ class ReshapePicture:
     def value(self, expr: Expr) -> Term:
         match expr:
             case Name(name):
-                return self.args.setdefault(name, z3.Const(f"arg({name})", _SHAPES))
+                return self.args.setdefault(name, z3.Const(f"arg({name})", _shapes()))
             case Apply("shape", (Fact(term),)):
                 legal, self.legal = self.legal, []
                 shape = self.term(term)

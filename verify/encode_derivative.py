@@ -32,6 +32,7 @@ from proofgrad.verify.encode_axes import (
     family_of,
 )
 from proofgrad.verify.encode_types import Case
+from proofgrad.verify.fresh_terms import Function
 from proofgrad.verify.semantics import NoMeaning
 
 Term = Any
@@ -78,14 +79,20 @@ def _law(case: Case, rank: int | None) -> list[Goal]:
 
 # -- one value ---------------------------------------------------------------------------------------
 
-_REAL = z3.RealSort()
-_EXP2 = z3.Function("exp2", _REAL, _REAL)
-_LOG2 = z3.Function("log2", _REAL, _REAL)
-_SIN = z3.Function("sin", _REAL, _REAL)
-_COS = z3.Function("cos", _REAL, _REAL)
-_SQRT = z3.Function("sqrt", _REAL, _REAL)
-_LN2, _HALF_PI = z3.Real("ln2#"), z3.Real("half_pi#")
-_EXACT = {math.log(2): _LN2, math.pi / 2: _HALF_PI}
+_EXP2 = Function("exp2", z3.RealSort, z3.RealSort)
+_LOG2 = Function("log2", z3.RealSort, z3.RealSort)
+_SIN = Function("sin", z3.RealSort, z3.RealSort)
+_COS = Function("cos", z3.RealSort, z3.RealSort)
+_SQRT = Function("sqrt", z3.RealSort, z3.RealSort)
+_NAMED = {math.log(2): "ln2#", math.pi / 2: "half_pi#"}  # what these floats stand for
+
+
+def _ln2() -> Term:
+    return z3.Real("ln2#")
+
+
+def _half_pi() -> Term:
+    return z3.Real("half_pi#")
 
 
 def _half_at_a_tie(wins: Term, ties: Term) -> Term:
@@ -109,8 +116,8 @@ _derivative(Ops.MUL, lambda x, y: (y, x), _everywhere)
 _derivative(Ops.NEG, lambda x: (z3.RealVal(-1),), _everywhere)
 _derivative(Ops.FDIV, lambda x, y: (1 / y, -x / (y * y)), lambda x, y: y != 0)
 _derivative(Ops.SQRT, lambda x: (1 / (2 * _SQRT(x)),), lambda x: x > 0)
-_derivative(Ops.EXP2, lambda x: (_LN2 * _EXP2(x),), _everywhere)
-_derivative(Ops.LOG2, lambda x: (1 / (x * _LN2),), lambda x: x > 0)
+_derivative(Ops.EXP2, lambda x: (_ln2() * _EXP2(x),), _everywhere)
+_derivative(Ops.LOG2, lambda x: (1 / (x * _ln2()),), lambda x: x > 0)
 _derivative(Ops.SIN, lambda x: (_COS(x),), _everywhere)
 _derivative(Ops.MULACC, lambda x, y, z: (y, x, z3.RealVal(1)), _everywhere)
 _derivative(
@@ -168,7 +175,7 @@ class Reals:
     def __init__(self, case: Case) -> None:
         self.case = case
         self.g = z3.Real("g")
-        self.known: list[Term] = [_LN2 > 0, _HALF_PI > 0]
+        self.known: list[Term] = [_ln2() > 0, _half_pi() > 0]
 
     def term(self, term: RuleTerm) -> Term:
         match term:
@@ -193,7 +200,7 @@ class Reals:
                 )
                 return root
             case Ops.SIN:
-                shifted = _SIN(args[0]) == _COS(args[0] - _HALF_PI)
+                shifted = _SIN(args[0]) == _COS(args[0] - _half_pi())
                 self.known.append(shifted)
                 return _SIN(args[0])
             case Ops.CAST:
@@ -209,8 +216,8 @@ class Reals:
         if self.case.dtype(kind) is dtypes.bool:
             return z3.BoolVal(bool(value))
         number = float(value)
-        if number in _EXACT:
-            return _EXACT[number]
+        if number in _NAMED:
+            return z3.Real(_NAMED[number])
         if not math.isfinite(number):
             raise NoMeaning(f"{number} is not a real number")
         numerator, denominator = number.as_integer_ratio()

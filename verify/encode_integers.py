@@ -17,12 +17,13 @@ import z3
 from proofgrad.core.ir.dtypes import DType, Kind
 from proofgrad.core.ir.ops import Ops
 from proofgrad.verify import semantics
+from proofgrad.verify.fresh_terms import Function
 from proofgrad.verify.semantics import NoMeaning
 
 Term = Any
 
 
-QUOTIENT = z3.Function("quotient", z3.IntSort(), z3.IntSort(), z3.IntSort())
+QUOTIENT = Function("quotient", z3.IntSort, z3.IntSort, z3.IntSort)
 
 
 class Quotients(enum.Enum):

@@ -106,7 +106,7 @@ def _quotients(terms: list[Term]) -> list[Term]:
 
 
 def _is_quotient(term: Term) -> bool:
-    return bool(z3.is_app(term) and term.decl().eq(QUOTIENT))
+    return QUOTIENT.heads(term)
 
 
 class _Search:

@@ -25,7 +25,7 @@ from proofgrad.verify.encode import Bits, Encoder, Goal
 from proofgrad.verify.encode_axes import identity
 from proofgrad.verify.encode_ring import Ring
 from proofgrad.verify.encode_types import Case
-from proofgrad.verify.semantics import NoMeaning
+from proofgrad.verify.semantics import IllFormed, NoMeaning
 
 Term = Any
 _OPS = (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN)
@@ -109,7 +109,7 @@ class _LoopEncoder(Encoder):
 
     def term(self, term: RuleTerm) -> Term:
         if isinstance(term, Var | Const) and not self.inside and self._depends(term.name):
-            raise NoMeaning(f"{term.name} may depend on the loops, and is used outside of them")
+            raise IllFormed(f"{term.name} may depend on the loops, and is used outside of them")
         return super().term(term)
 
     def _depends(self, name: str) -> bool:

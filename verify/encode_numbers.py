@@ -15,6 +15,7 @@ import z3
 
 from proofgrad.core.ir.dtypes import DType, Kind
 from proofgrad.core.rewrite.functions import MOST_SHIFT
+from proofgrad.verify.fresh_terms import Function
 from proofgrad.verify.semantics import NoMeaning, floor_quotient, floor_remainder, sort_of
 
 Term = Any
@@ -349,8 +350,8 @@ def _from_wide(value: Wide, dtype: DType) -> tuple[Term, Term]:
 
 # -- unbounded integers -----------------------------------------------------------------------------
 
-_IS_POWER = z3.Function("is_power_of_two", z3.IntSort(), z3.BoolSort())
-_LOG2 = z3.Function("log2_exact", z3.IntSort(), z3.IntSort())
+_IS_POWER = Function("is_power_of_two", z3.IntSort, z3.BoolSort)
+_LOG2 = Function("log2_exact", z3.IntSort, z3.IntSort)
 
 _ON_INTS: dict[str, Callable[..., Number]] = {
     "+": lambda a, b: a + b,

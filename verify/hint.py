@@ -22,9 +22,9 @@ from proofgrad.core.rewrite.rule import Apply, Calc, Const, Expr, Fact, Name, No
 from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify.dsl.show import show_term
 from proofgrad.verify.encode_types import Case, cases
-from proofgrad.verify.portfolio import can_fire, decide
+from proofgrad.verify.portfolio import attempts
 from proofgrad.verify.prove import Result
-from proofgrad.verify.prove_laws import attempts_for
+from proofgrad.verify.prove_case import can_fire, decide
 from proofgrad.verify.sample import NotFiring, Outcome, Trial, attempt, can_sample, smallest_first
 from proofgrad.verify.solve import PROVED
 
@@ -148,17 +148,17 @@ class _Search:
     def _proves(self, repair: Repair) -> bool:
         rule = repair.of(self._rule)
         for case in cases(rule):
-            decision = decide(case, attempts_for(case))
+            decision = decide(case, attempts(case))
             if decision.outcome is not None:
                 self._choices.append(_Choice(replace(case, rule=self._rule), decision.outcome))
             if decision.verdict != PROVED:
                 return False
-        return any(can_fire(case) for case in cases(rule))
+        return any(can_fire(case, attempts(case)) for case in cases(rule))
 
 
 def _is_proved(rule: Rule) -> bool:
     every = list(cases(rule))
-    return bool(every) and all(decide(c, attempts_for(c)).verdict == PROVED for c in every)
+    return bool(every) and all(decide(c, attempts(c)).verdict == PROVED for c in every)
 
 
 def _allows(repair: Repair, choice: _Choice) -> bool:

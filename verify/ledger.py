@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from proofgrad.core.rewrite.ledger import MOST_BYTES, PROVED, entry_key, seal
+from proofgrad.core.rewrite.ledger import FORMAT, MOST_BYTES, PROVED, entry_key, seal
 from proofgrad.core.rewrite.rule import Rule, rule_to_json
 from proofgrad.verify.prove import Result
 
@@ -28,6 +28,7 @@ def entry_of(result: Result, fingerprint: str, solvers: dict[str, str]) -> Entry
         "verdict": result.verdict,
         "reason": result.reason,
         "obligations": [o.to_json() for o in result.obligations],
+        "conditions": [needed.to_json() for needed in result.conditions],
         "key": entry_key(result.rule, fingerprint, solvers),
     }
     return {**entry, "seal": seal(entry)}
@@ -54,6 +55,24 @@ def fresh_entries(
     return kept
 
 
+def old_entries(path: Path, rules: Sequence[Rule], solvers: dict[str, str]) -> dict[str, Entry]:
+    """Proved entries of a ledger by these solvers, whatever the meanings were then, by full name.
+
+    They are no evidence: only what they say of the text of a goal may be used, and of the need of
+    conditions where the rule is the same.
+    """
+    if _solvers_of(path) != solvers:
+        return {}
+    old, found = _read(path), {}
+    for rule in rules:
+        entry = old.get(rule.name)
+        if entry is None or entry.get("verdict") != PROVED or entry.get("seal") != seal(entry):
+            continue
+        if entry_key(entry["rule"], "", {}) == entry_key(rule, "", {}):
+            found[rule.full_name] = entry
+    return found
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write aside, then rename: a reader sees the old file or the new one, whatever happens."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
@@ -73,10 +92,19 @@ def _read(path: Path) -> dict[str, Entry]:
     """The entries of a ledger by name; none if there is no readable one."""
     try:
         data = path.read_bytes()
-        entries = json.loads(data)["rules"] if len(data) <= MOST_BYTES else []
+        whole = json.loads(data) if len(data) <= MOST_BYTES else {}
+        entries = whole["rules"] if whole.get("format") == FORMAT else []
         return {entry["name"]: entry for entry in entries if _is_entry(entry)}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
+
+
+def _solvers_of(path: Path) -> Any:
+    """By which solvers the entries of a ledger were proven."""
+    try:
+        return json.loads(path.read_bytes())["solvers"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 def _is_entry(entry: Any) -> bool:

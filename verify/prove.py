@@ -1,24 +1,29 @@
 """Proving rules: every case of every rule, in parallel, and one verdict a rule.
 
-Owns: which proof a domain has, the division of work over processes, verdicts. Does not own: how a
-case is decided (portfolio.py and the encode_ files), files (ledger.py), output (cli.py).
+Owns: the division of work over processes, what may be taken over from an old ledger, verdicts. Does
+not own: how a case is decided (prove_case.py, portfolio.py and the encode_ files), whether
+conditions are needed (prove_needed.py), files (ledger.py), output (cli.py).
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from proofgrad.core.rewrite.rule import Calc, Rule, RuleKind
 from proofgrad.verify.encode_types import Case, cases
-from proofgrad.verify.portfolio import Decision, can_fire, decide
-from proofgrad.verify.prove_laws import attempts_for
+from proofgrad.verify.portfolio import attempts
+from proofgrad.verify.prove_case import Decision, can_fire, decide, taken_over
+from proofgrad.verify.prove_needed import UNDECIDED, UNNEEDED, Needed, is_needed
 from proofgrad.verify.solve import OPEN, PROVED, REFUTED
 
 CASES_A_TASK = 6  # enough to keep processes busy, few enough to stop soon after a refutation
+SOLVER = "z3: "
+
+Entry = Mapping[str, Any]  # of a ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +34,28 @@ class Obligation:
     decision: Decision
 
     def to_json(self) -> dict[str, Any]:
-        """The form that the ledger stores."""
+        """The form that the ledger stores; the same on every machine."""
         return {
             "types": {name: dtype.name for name, dtype in self.case.types},
             "domain": self.case.domain,
-            "method": f"z3: {self.decision.method}",
-            "ms": self.decision.ms,
+            "method": f"{SOLVER}{self.decision.method}",
+            "goals": self.decision.goals,
+            "steps": self.decision.steps,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The verdict on a rule: "proved", "refuted" or "unknown"."""
+    """The verdict on a rule: "proved", "refuted" or "unknown".
+
+    `conditions`: what is known of the need of each condition, where all cases are proved.
+    """
 
     rule: Rule
     verdict: str
     reason: str = ""
     obligations: tuple[Obligation, ...] = field(default=())
+    conditions: tuple[Needed, ...] = field(default=())
 
     @property
     def refutation(self) -> Obligation | None:
@@ -54,25 +64,50 @@ class Result:
         return failed[0] if failed else None
 
     @property
+    def undecided(self) -> list[Needed]:
+        """The conditions of which it is not known whether they are needed."""
+        return [needed for needed in self.conditions if needed.verdict == UNDECIDED]
+
+    @property
     def seconds(self) -> float:
-        return sum(o.decision.ms for o in self.obligations) / 1000
+        return sum(o.decision.seconds for o in self.obligations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What is left to say of a rule when its cases are proved."""
+
+    fires: bool
+    conditions: tuple[Needed, ...]
 
 
 def prove_rules(
     rules: Sequence[Rule],
     processes: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    before: Mapping[str, Entry] | None = None,
 ) -> list[Result]:
-    """The verdict on each rule, in the same order. `on_progress` gets cases done, cases in all."""
+    """The verdict on each rule, in the same order. `on_progress` gets cases done, cases in all.
+
+    `before`: by full name, entries about the same rules by the same solvers. What they say of a case
+    is taken over if the text of its goals is still the same.
+    """
+    known = before or {}
     work = {rule: list(cases(rule)) for rule in rules}
-    tasks = [chunk for rule in rules for chunk in _chunks(work[rule])]
+    tasks = [
+        (chunk, _old_cases(known.get(rule.full_name)))
+        for rule in rules
+        for chunk in _chunks(work[rule])
+    ]
     found: dict[Case, Decision] = {}
-    total = sum(len(chunk) for chunk in tasks)
-    for decisions in _run(tasks, processes or process_count()):
-        found.update(decisions)
-        if on_progress is not None:
-            on_progress(len(found), total)
-    return [_verdict(rule, work[rule], found) for rule in rules]
+    total = sum(len(chunk) for chunk, _ in tasks)
+    with _Workers(processes or process_count()) as workers:
+        for decisions in workers.each(_decide_all, tasks):
+            found.update(decisions)
+            if on_progress is not None:
+                on_progress(len(found), total)
+        rest = _say_rest(workers, rules, work, found, known)
+    return [_verdict(rule, work[rule], found, rest.get(rule)) for rule in rules]
 
 
 def process_count() -> int:
@@ -85,42 +120,123 @@ def _chunks(items: list[Case]) -> Iterator[list[Case]]:
         yield items[start : start + CASES_A_TASK]
 
 
-def _run(tasks: list[list[Case]], processes: int) -> Iterable[list[tuple[Case, Decision]]]:
-    if processes == 1 or len(tasks) <= 1:
-        yield from map(_decide_all, tasks)
-        return
-    context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
-    with context.Pool(min(processes, len(tasks))) as pool:
-        yield from pool.imap_unordered(_decide_all, tasks)
+class _Workers:
+    """Processes that share the work, or this one alone."""
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+        self._pool: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.terminate()
+
+    def each(self, work: Callable[[Any], Any], tasks: list[Any]) -> Iterable[Any]:
+        """The results, as they come."""
+        if self._processes == 1 or len(tasks) <= 1:
+            return map(work, tasks)
+        if self._pool is None:
+            context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
+            self._pool = context.Pool(self._processes)
+        return self._pool.imap_unordered(work, tasks)  # type: ignore[no-any-return]
 
 
-def _decide_all(task: list[Case]) -> list[tuple[Case, Decision]]:
+# -- cases ------------------------------------------------------------------------------------------
+
+_CaseKey = tuple[str, tuple[tuple[str, str], ...]]
+_OldCases = dict[_CaseKey, Entry]
+
+
+def _old_cases(entry: Entry | None) -> _OldCases:
+    if entry is None:
+        return {}
+    return {(o["domain"], tuple(o["types"].items())): o for o in entry["obligations"]}
+
+
+def _decide_all(task: tuple[list[Case], _OldCases]) -> list[tuple[Case, Decision]]:
     """The decisions on some cases of one rule; after one that fails the others do not matter."""
     decisions = []
-    for case in task:
-        decision = decide(case, attempts_for(case))
+    for case in task[0]:
+        decision = _decided_before(case, task[1]) or decide(case, attempts(case))
         decisions.append((case, decision))
         if decision.verdict != PROVED:
             break
     return decisions
 
 
-def _verdict(rule: Rule, claimed: list[Case], found: dict[Case, Decision]) -> Result:
+def _decided_before(case: Case, old_cases: _OldCases) -> Decision | None:
+    old = old_cases.get((case.domain, tuple([(name, dtype.name) for name, dtype in case.types])))
+    if old is None:
+        return None
+    method = str(old["method"]).removeprefix(SOLVER)
+    if not taken_over(case, attempts(case), method, old["goals"]):
+        return None
+    return Decision(PROVED, method, 0.0, goals=old["goals"], steps=old["steps"], is_old=True)
+
+
+# -- rules ------------------------------------------------------------------------------------------
+
+
+def _say_rest(
+    workers: _Workers,
+    rules: Sequence[Rule],
+    work: Mapping[Rule, list[Case]],
+    found: Mapping[Case, Decision],
+    known: Mapping[str, Entry],
+) -> dict[Rule, _Rest]:
+    """Whether the rules with proved cases can fire, and need their conditions."""
+    rest: dict[Rule, _Rest] = {}
+    tasks: list[tuple[Rule, int | None]] = []
+    for rule in rules:
+        decisions = [found.get(case) for case in work[rule]]
+        if not all(d is not None and d.verdict == PROVED for d in decisions):
+            continue
+        if known.get(rule.full_name) and all(d is not None and d.is_old for d in decisions):
+            told = known[rule.full_name]["conditions"]
+            rest[rule] = _Rest(True, tuple([Needed.from_json(one) for one in told]))
+        else:
+            tasks += [(rule, None), *[(rule, place) for place in range(len(rule.where))]]
+    answers = dict(workers.each(_answer, tasks))
+    for rule, place in tasks:
+        if place is None:
+            needed = tuple([answers[rule, k] for k in range(len(rule.where))])
+            rest[rule] = _Rest(answers[rule, None], needed)
+    return rest
+
+
+def _answer(task: tuple[Rule, int | None]) -> tuple[tuple[Rule, int | None], Any]:
+    rule, place = task
+    if place is not None:
+        return task, is_needed(rule, place)
+    fires = not _has_conditions(rule) or any(can_fire(c, attempts(c)) for c in cases(rule))
+    return task, fires
+
+
+def _verdict(
+    rule: Rule, claimed: list[Case], found: Mapping[Case, Decision], rest: _Rest | None
+) -> Result:
     obligations = tuple([Obligation(case, found[case]) for case in claimed if case in found])
     if not claimed:
         return Result(rule, "unknown", "no types meet its conditions: it can never fire")
-    for obligation in obligations:
-        if obligation.decision.verdict == REFUTED:
-            reason = f"{obligation.case}: {obligation.decision.reason or 'the sides differ'}"
-            return Result(rule, "refuted", reason, obligations)
-    for obligation in obligations:
-        if obligation.decision.verdict == OPEN:
-            return Result(
-                rule, "unknown", f"{obligation.case}: {obligation.decision.reason}", obligations
-            )
-    if _has_conditions(rule) and not any(can_fire(case) for case in claimed):
+    for verdict, name in ((REFUTED, "refuted"), (OPEN, "unknown")):
+        for obligation in obligations:
+            if obligation.decision.verdict == verdict:
+                why = obligation.decision.reason or "the sides differ"
+                return Result(rule, name, f"{obligation.case}: {why}", obligations)
+    assert rest is not None
+    if not rest.fires:
         return Result(rule, "unknown", "no values were found that meet its conditions", obligations)
-    return Result(rule, "proved", "", obligations)
+    for needed in rest.conditions:
+        if needed.verdict == UNNEEDED:
+            why = (
+                f"condition `{needed.condition}` is not needed for soundness: drop it or mark it"
+                " `when`"
+            )
+            return Result(rule, "unknown", why, obligations, rest.conditions)
+    return Result(rule, "proved", "", obligations, rest.conditions)
 
 
 def _has_conditions(rule: Rule) -> bool:

@@ -1,6 +1,7 @@
 """Which proof each domain has: single values by default, laws of tensors, loops and derivatives.
 
-Owns: the choice. Does not own: the proofs (the encode_ files), how they are tried (portfolio.py).
+Owns: the choice. Does not own: the proofs (the encode_ files), how they are tried
+(prove_case.py).
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from proofgrad.core.rewrite.rule import RuleKind
 from proofgrad.verify.encode import Goal
 from proofgrad.verify.encode_axes import law_of_small_tensors, law_of_tensors
 from proofgrad.verify.encode_derivative import law_of_derivatives, law_of_small_derivatives
-from proofgrad.verify.encode_loose import law_of_reals
 from proofgrad.verify.encode_loops import law_of_loops, law_of_wrapping_loops
+from proofgrad.verify.encode_loose import law_of_reals
 from proofgrad.verify.encode_ranges import (
     law_of_a_range,
     law_of_a_short_range,
@@ -20,38 +21,38 @@ from proofgrad.verify.encode_ranges import (
     names_a_range,
 )
 from proofgrad.verify.encode_types import Case
-from proofgrad.verify.portfolio import LONG_MS, SHORT_MS, Attempt, split_bools
+from proofgrad.verify.portfolio_splits import split_bools
+from proofgrad.verify.prove_case import LONG, SHORT, Attempt
 
 
-def attempts_for(case: Case) -> Sequence[Attempt] | None:
+def attempts_at_laws(case: Case) -> Sequence[Attempt] | None:
     """The ways to prove a case that is not about single values; None for those that are."""
     if case.rule.kind is RuleKind.COTANGENT:
         return [
-            Attempt("rank 3", law_of_small_derivatives, SHORT_MS, exact=True, proves=False),
-            Attempt("derivative", law_of_derivatives, LONG_MS, exact=True),
+            Attempt("rank 3", law_of_small_derivatives, SHORT, exact=True, proves=False),
+            Attempt("derivative", law_of_derivatives, LONG, exact=True),
         ]
     match case.domain:
         case "tensor":
             return [
-                Attempt("rank 3", law_of_small_tensors, SHORT_MS, exact=True, proves=False),
-                Attempt("axis by axis", law_of_tensors, LONG_MS, exact=True),
+                Attempt("rank 3", law_of_small_tensors, SHORT, exact=True, proves=False),
+                Attempt("axis by axis", law_of_tensors, LONG, exact=True),
             ]
         case "loop" if names_a_range(case.rule):
             return [
-                Attempt("two iterations", law_of_a_short_range, SHORT_MS, exact=True, proves=False),
-                Attempt("induction on a ring", law_of_a_wrapping_range, SHORT_MS, exact=False),
-                Attempt("induction", law_of_a_range, SHORT_MS, exact=False),
-                Attempt("induction by cases", _ranges_by_cases, SHORT_MS, exact=False),
-                Attempt("induction", law_of_a_range, LONG_MS, exact=False),
+                Attempt("two iterations", law_of_a_short_range, SHORT, exact=True, proves=False),
+                Attempt("induction on a ring", law_of_a_wrapping_range, SHORT, exact=False),
+                Attempt("induction by cases", _ranges_by_cases, SHORT, exact=False),
+                Attempt("induction", law_of_a_range, LONG, exact=False),
             ]
         case "loop":
             return [
-                Attempt("induction on a ring", law_of_wrapping_loops, SHORT_MS, exact=False),
-                Attempt("induction by cases", _loops_by_cases, SHORT_MS, exact=False),
-                Attempt("induction", law_of_loops, LONG_MS, exact=False),
+                Attempt("induction on a ring", law_of_wrapping_loops, SHORT, exact=False),
+                Attempt("induction by cases", _loops_by_cases, SHORT, exact=False),
+                Attempt("induction", law_of_loops, LONG, exact=False),
             ]
         case "real":
-            return [Attempt("reals", law_of_reals, SHORT_MS, exact=True)]
+            return [Attempt("reals", law_of_reals, SHORT, exact=True)]
         case _:
             return None
 

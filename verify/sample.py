@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, as_constant, dtypes, round_float, wrap_int
@@ -77,8 +78,13 @@ def same_value(a: Value, b: Value) -> bool:
 
 def variables(rule: Rule) -> dict[str, str]:
     """The variables of the left side, and their types."""
+    return dict(_variables(rule.left))
+
+
+@lru_cache(maxsize=64)
+def _variables(left: RuleTerm) -> dict[str, str]:
     found: dict[str, str] = {}
-    terms: list[Any] = [rule.left]
+    terms: list[Any] = [left]
     while terms:
         term = terms.pop()
         if isinstance(term, Var | Const) and term.type not in ("range", "ranges"):
@@ -284,30 +290,32 @@ def _varies(term: Any, values: dict[str, Value]) -> bool:
 # -- which values to try ----------------------------------------------------------------------------
 
 
-def simple_values(dtype: DType) -> list[Value]:
+@cache
+def simple_values(dtype: DType) -> tuple[Value, ...]:
     """Values of a type, the simplest for a reader first."""
     match dtype.kind:
         case Kind.BOOL:
-            return [False, True]
+            return (False, True)
         case Kind.FLOAT:
             return _simple_floats(dtype)
         case _:
             near = [0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, 7, 8, -7, -8, 10, 12, 16]
             if dtype.lo is None or dtype.hi is None:
-                return near + [-10, 17, -16, 24, 31, -31, 32, 64, 100, -100]
+                return (*near, -10, 17, -16, 24, 31, -31, 32, 64, 100, -100)
             middle = 1 << (dtype.bits - 2)
             edges = [dtype.lo, dtype.lo + 1, dtype.hi, dtype.hi - 1, middle, middle * 2, -middle]
             edges += [1 << (dtype.bits // 2), dtype.hi // 2, dtype.bits - 1, dtype.bits]
             inside = [v for v in near + edges if dtype.lo <= v <= dtype.hi]
-            return list(dict.fromkeys(inside))
+            return tuple(dict.fromkeys(inside))
 
 
-def _simple_floats(dtype: DType) -> list[float]:
+@cache
+def _simple_floats(dtype: DType) -> tuple[float, ...]:
     near = [0.0, 1.0, -1.0, -0.0, 2.0, 0.5, -0.5, 1.5, 3.0, math.inf, -math.inf, math.nan]
     rough = [0.1, 10.0, -2.0, 1e-3, 1e3, 7.0, 255.0, 300.0, 1e10, -1e10, 1e30, 1e-30, 1e-10]
     wide = [round_float(v, dtype) for v in rough]
     smallest, largest = _FLOAT_EDGES[dtype.name]
-    return near + [v for v in wide if v not in near] + [smallest, largest]
+    return (*near, *[v for v in wide if v not in near], smallest, largest)
 
 
 _FLOAT_EDGES = {
@@ -426,7 +434,7 @@ def simplified(case: Case, known: Outcome) -> Outcome:
     return known
 
 
-def _choices(dtype: DType, looped: bool) -> list[Value]:
+def _choices(dtype: DType, looped: bool) -> Sequence[Value]:
     values = simple_values(dtype)
     if not looped:
         return values

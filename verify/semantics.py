@@ -32,6 +32,10 @@ class NoMeaning(ValueError):
     """The operation is not defined on this type, or not in this arithmetic."""
 
 
+class IllFormed(NoMeaning):
+    """There is no such term: operands of other types, or a variable out of its scope."""
+
+
 def sort_of(dtype: DType) -> Any:
     """The SMT sort of the values of a scalar type."""
     match dtype.kind:
@@ -261,14 +265,12 @@ def _uninterpreted(name: str) -> Callable[[Term], Term]:
     return apply
 
 
-_RNE = z3.RNE()
-
 _ON_FLOATS: dict[Ops, Callable[..., Term]] = {
     Ops.NEG: z3.fpNeg,
-    Ops.ADD: lambda x, y: z3.fpAdd(_RNE, x, y),
-    Ops.MUL: lambda x, y: z3.fpMul(_RNE, x, y),
-    Ops.FDIV: lambda x, y: z3.fpDiv(_RNE, x, y),
-    Ops.SQRT: lambda x: z3.fpSqrt(_RNE, x),
+    Ops.ADD: lambda x, y: z3.fpAdd(z3.RNE(), x, y),
+    Ops.MUL: lambda x, y: z3.fpMul(z3.RNE(), x, y),
+    Ops.FDIV: lambda x, y: z3.fpDiv(z3.RNE(), x, y),
+    Ops.SQRT: lambda x: z3.fpSqrt(z3.RNE(), x),
     Ops.TRUNC: lambda x: z3.fpRoundToIntegral(z3.RTZ(), x),
     Ops.EXP2: _uninterpreted("exp2"),
     Ops.LOG2: _uninterpreted("log2"),
@@ -307,12 +309,14 @@ def cast(x: Term, source: DType, target: DType) -> Term:
         case Kind.BOOL:
             return z3.If(x, constant(target, 1), constant(target, 0))
         case Kind.FLOAT:
-            return z3.fpFPToFP(_RNE, x, sort_of(target)) if target.is_float else _to_int(x, target)
+            return (
+                z3.fpFPToFP(z3.RNE(), x, sort_of(target)) if target.is_float else _to_int(x, target)
+            )
         case Kind.SIGNED | Kind.UNSIGNED:
             return _from_machine_int(x, source, target)
         case Kind.INDEX:
             if target.is_float:
-                return z3.fpToFP(_RNE, z3.ToReal(x), sort_of(target))
+                return z3.fpToFP(z3.RNE(), z3.ToReal(x), sort_of(target))
             return z3.Int2BV(x, target.bits)
         case _:
             raise NoMeaning(f"no cast from {source.name} to {target.name}")
@@ -323,7 +327,7 @@ def _from_machine_int(x: Term, source: DType, target: DType) -> Term:
     match target.kind:
         case Kind.FLOAT:
             convert = z3.fpSignedToFP if signed else z3.fpUnsignedToFP
-            return convert(_RNE, x, sort_of(target))
+            return convert(z3.RNE(), x, sort_of(target))
         case Kind.INDEX:
             return z3.BV2Int(x, is_signed=signed)
         case _:
@@ -341,8 +345,8 @@ def _to_int(x: Term, target: DType) -> Term:
     sort, bits = x.sort(), target.bits
     signed = target.kind is Kind.SIGNED
     # one above `hi` and `lo` are powers of two (or 0), so exact, or infinite in a small format
-    too_high = z3.fpGEQ(x, z3.fpToFP(_RNE, z3.RealVal(target.hi + 1), sort))
-    too_low = z3.fpLEQ(x, z3.fpToFP(_RNE, z3.RealVal(target.lo), sort))
+    too_high = z3.fpGEQ(x, z3.fpToFP(z3.RNE(), z3.RealVal(target.hi + 1), sort))
+    too_low = z3.fpLEQ(x, z3.fpToFP(z3.RNE(), z3.RealVal(target.lo), sort))
     convert = z3.fpToSBV if signed else z3.fpToUBV
     inside = convert(z3.RTZ(), x, z3.BitVecSort(bits))
     high, low = z3.BitVecVal(target.hi, bits), z3.BitVecVal(target.lo, bits)

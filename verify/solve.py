@@ -1,10 +1,15 @@
 """Asking z3 about the text of an obligation, and reading its answer.
 
-Owns: time limits, values of a model as Python values. Does not own: what to ask (prove.py).
+Owns: limits, values of a model as Python values. Does not own: what to ask (prove_case.py).
+
+A limit is a number of z3's own steps ("rlimit"), and each text is read in a context of its own: so
+the same version of z3 gives the same answer on every machine, however busy. The limit in seconds is
+for a step that never ends; no answer of the library comes near to it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,47 +21,62 @@ from proofgrad.core.ir.dtypes import DType, Kind
 from proofgrad.core.ir.evaluate import from_bits
 
 PROVED, REFUTED, OPEN = "unsat", "sat", "unknown"
+MOST_SECONDS = 600
+
+_NUMBERS = re.compile(r"\b(?:Int|Real|declare-sort)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`verdict` of the solver; the model's values by name where it found one."""
+    """`verdict` of the solver, the steps it took; the model's values by name where it found one."""
 
     verdict: str
     model: dict[str, Any]
+    steps: int = 0
 
 
-def ask(text: str, timeout_ms: int, shown: Sequence[tuple[str, Any, DType]] = ()) -> Answer:
-    """What z3 says to an SMT-LIB text within `timeout_ms`.
+Shown = Sequence[tuple[str, Any, DType]]
+
+
+def ask(text: str, most_steps: int, shown: Shown = ()) -> Answer:
+    """What z3 says to an SMT-LIB text within `most_steps`.
 
     `shown`: name, term and type of what a model is to give a value for; without it, every constant
     gets its value as text.
     """
-    return Answer(*_ask(text, timeout_ms, tuple(shown)))
-
-
-@lru_cache(maxsize=256)
-def _ask(
-    text: str, timeout_ms: int, shown: tuple[tuple[str, Any, DType], ...]
-) -> tuple[str, dict[str, Any]]:
-    """Rules that do not depend on a type have the same text at each: it is asked once."""
-    solver = z3.Solver()
-    solver.set("timeout", timeout_ms)
-    solver.from_string(text)
-    verdict = str(solver.check())
+    verdict, steps, solver = _decide(text, most_steps)
     if verdict != REFUTED:
-        return verdict, {}
+        return Answer(verdict, {}, steps)
     model = solver.model()
     if not shown:
-        return verdict, {str(d): str(model[d]) for d in model.decls() if d.arity() == 0}
-    return verdict, {name: _value(model.eval(term), dtype) for name, term, dtype in shown}
+        told = {str(d): str(model[d]) for d in model.decls() if d.arity() == 0}
+        return Answer(verdict, told, steps)
+    values = {
+        name: _value(model.eval(term.translate(model.ctx)), dtype) for name, term, dtype in shown
+    }
+    return Answer(verdict, values, steps)
 
 
-def text_of(assertions: Sequence[Any]) -> str:
-    """The assertions as an SMT-LIB text."""
-    solver = z3.Solver()
-    solver.add(*assertions)
-    return str(solver.to_smt2())
+@lru_cache(maxsize=16)
+def _decide(text: str, most_steps: int) -> tuple[str, int, Any]:
+    """Rules that do not depend on a type have the same text at each: it is asked once."""
+    solver = _solver(text)
+    solver.set("rlimit", most_steps)
+    solver.set("timeout", MOST_SECONDS * 1000)
+    solver.from_string(text)
+    verdict = str(solver.check())
+    return verdict, _steps(solver), solver
+
+
+def _solver(text: str) -> Any:
+    """What z3 has for the text. For numbers, the solver for anything tries others by the clock."""
+    context = z3.Context()
+    return z3.SimpleSolver(ctx=context) if _NUMBERS.search(text) else z3.Solver(ctx=context)
+
+
+def _steps(solver: Any) -> int:
+    statistics = solver.statistics()
+    return int(dict(zip(statistics.keys(), [v for _, v in statistics]))["rlimit count"])
 
 
 def _value(value: Any, dtype: DType) -> Any:

@@ -29,14 +29,16 @@ from proofgrad.core.rewrite.rule import (
     rule_to_json,
 )
 
-FORMAT = 1
+FORMAT = 2
 MOST_BYTES = 16 << 20
 COMMAND = "verify-rules"
 PROVED = "proved"
 VERDICTS = (PROVED, "bounded", "refuted", "unknown")
 
 _NOT_PROVEN_PARTS = frozenset({"text", "doc", "examples", "line"})
-_ENTRY_PARTS = frozenset({"name", "rule", "verdict", "reason", "obligations", "key", "seal"})
+_ENTRY_PARTS = frozenset(
+    {"name", "rule", "verdict", "reason", "obligations", "conditions", "key", "seal"}
+)
 _OTHER_MEANINGS = (
     "it was proven with other meanings of the operations (the semantics, the encoder or the"
     " functions of rules have changed since)"

@@ -1,0 +1,153 @@
+"""One case of a rule: counterexamples that count, limits in steps, texts, need of conditions."""
+
+from __future__ import annotations
+
+import pytest
+
+from proofgrad.core.rewrite.rule import Rule, rule_from_json
+from proofgrad.rules.library import fingerprint, ledger_file
+from proofgrad.verify.commands import solver_versions
+from proofgrad.verify.commands_crosscheck import library_entries
+from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.encode_types import Case, cases
+from proofgrad.verify.ledger import entry_of, old_entries
+from proofgrad.verify.obligations import case_of
+from proofgrad.verify.portfolio import attempts
+from proofgrad.verify.prove import prove_rules
+from proofgrad.verify.prove_case import Attempt, _try, decide, digest_of, texts_of
+from proofgrad.verify.prove_needed import NEEDED, UNDECIDED, UNNEEDED, is_needed
+from proofgrad.verify.solve import OPEN, PROVED, REFUTED, ask
+
+PRODUCT = """(declare-fun x () Int)(declare-fun y () Int)(declare-fun z () Int)
+(assert (and (> x 2) (> y 2) (> z 2) (= (+ (* x x x) (* y y y)) (* z z z))))"""
+
+
+def rule(text: str, domain: str = "uint8") -> Rule:
+    return parse_rules(f"ruleset t over {domain}\nrule r: {text}\n", check_order=False).rules[0]
+
+
+def case_and_attempt(text: str, method: str) -> tuple[Case, Attempt]:
+    case = next(cases(rule(text)))
+    return case, next(a for a in attempts(case) if a.method == method)
+
+
+# -- counterexamples of the solver ------------------------------------------------------------------
+
+
+def test_values_of_a_split_goal_are_numbers() -> None:
+    case, attempt = case_and_attempt(
+        "(x // c) >> d => x >> {log2_exact(c) + d + 1} where is_power_of_two(c), d >= 0",
+        "bits by cases",
+    )
+    found = _try(case, attempt)
+    assert found.verdict == REFUTED
+    assert found.outcome is not None and found.outcome.differs
+    assert {type(value) for value in found.outcome.values.values()} == {int}
+
+
+def test_bounds_of_the_solver_are_tried() -> None:
+    case, attempt = case_and_attempt("x % 4 => 0 where lo(x) + 200 < hi(x)", "integers")
+    found = _try(case, attempt)
+    assert found.verdict == REFUTED
+    assert found.outcome is not None
+    low, high = found.outcome.bounds["x"]
+    assert low + 200 < high
+
+
+# -- limits -----------------------------------------------------------------------------------------
+
+
+def test_a_limit_in_steps_ends_a_search_at_the_same_step_each_time() -> None:
+    first, second = ask(PRODUCT, 20_000), ask(PRODUCT + "\n", 20_000)
+    assert first.verdict == second.verdict == OPEN
+    assert first.steps == second.steps > 0
+
+
+def test_what_is_found_before_the_limit_does_not_depend_on_it() -> None:
+    text = "(declare-fun x () Int)(assert (> x (+ x 1)))"
+    assert ask(text, 10_000) == ask(text, 20_000)
+    assert ask(text, 10_000).verdict == PROVED
+
+
+# -- texts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ruleset", ["bounds", "divmod"])
+def test_texts_do_not_depend_on_what_was_made_before(ruleset: str) -> None:
+    entries = library_entries([ruleset])
+    for name, entry in reversed(entries):
+        law = rule_from_json(entry["rule"])
+        for obligation in entry["obligations"][-2:]:
+            case = case_of(law, obligation)
+            method = obligation["method"].removeprefix("z3: ")
+            attempt = next(a for a in attempts(case) if a.method == method)
+            assert digest_of(texts_of(case, attempt)) == obligation["goals"], name
+
+
+def test_cases_with_the_same_goals_are_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    law = rule("x % c => x where 0 <= x, x < c", "index")
+    (result,) = prove_rules([law], processes=1)
+    entry = entry_of(result, "other meanings", solver_versions())
+    monkeypatch.setattr("proofgrad.verify.prove.decide", lambda *_: pytest.fail("asked"))
+    (again,) = prove_rules([law], processes=1, before={law.full_name: entry})
+    assert again.verdict == "proved"
+    assert entry_of(again, "other meanings", solver_versions()) == entry
+
+
+def test_cases_with_other_goals_are_asked_again() -> None:
+    law = rule("x % c => x where 0 <= x, x < c", "index")
+    (result,) = prove_rules([law], processes=1)
+    entry = entry_of(result, "other meanings", solver_versions())
+    wrong = rule("x % c => 0 where 0 <= x, x < c", "index")
+    (again,) = prove_rules([wrong], processes=1, before={wrong.full_name: entry})
+    assert again.verdict == "refuted"
+
+
+def test_entries_of_other_solvers_or_with_a_broken_seal_are_not_taken_over() -> None:
+    file = ledger_file("ranges")
+    rules = [rule_from_json(entry["rule"]) for _, entry in library_entries(["ranges"])]
+    assert len(old_entries(file, rules, solver_versions())) == len(rules)
+    assert old_entries(file, rules, {"z3": "0"}) == {}
+    assert fingerprint() in file.read_text()
+
+
+# -- conditions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text, domain, verdict",
+    [
+        ("x % c => x where 0 <= x, x < c", "index", NEEDED),
+        ("x % c => x where x < c, 0 <= x, c > 0", "index", UNNEEDED),
+        ("x // c => x >> {log2_exact(c)} where is_power_of_two(c)", "int", NEEDED),
+    ],
+)
+def test_the_last_condition(text: str, domain: str, verdict: str) -> None:
+    law = rule(text, domain)
+    assert is_needed(law, len(law.where) - 1).verdict == verdict
+
+
+def test_a_rule_with_a_condition_that_it_does_not_need_is_refused() -> None:
+    (result,) = prove_rules([rule("x + 0 => x where 0 <= x", "index")], processes=1)
+    assert result.verdict == "unknown"
+    assert result.reason == (
+        "condition `0 <= lo(x)` is not needed for soundness: drop it or mark it `when`"
+    )
+
+
+def test_a_condition_of_which_nothing_is_found_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    law = rule("x % c % d => x % d where divides(d, c)", "index")
+    monkeypatch.setattr("proofgrad.verify.prove_needed.DRAWS", 0)
+    monkeypatch.setattr("proofgrad.verify.prove_needed.MORE_DRAWS", 0)
+    monkeypatch.setattr("proofgrad.verify.prove_needed.attempts", lambda _: [])
+    monkeypatch.setattr("proofgrad.verify.prove_case.DRAWS", 0)
+    assert is_needed(law, 0).verdict == UNDECIDED
+
+
+def test_relations_of_types_are_needed_for_the_types_they_exclude() -> None:
+    text = (
+        "ruleset t over cast\nrule r (A in int, B in int): cast(cast(x: A, B), A) => x where {}\n"
+    )
+    (law,) = parse_rules(text.format("lossless(A, B)")).rules
+    assert is_needed(law, 0).verdict == NEEDED
+    assert decide(next(cases(law)), attempts(next(cases(law)))).verdict == PROVED

@@ -1,0 +1,208 @@
+"""Deciding one case of a rule by the ways it is given, tried in turn: the first that answers wins.
+
+Owns: trying, limits, when a counterexample counts, taking over an old decision. Does not own: which
+ways there are (portfolio.py), encodings, sampling.
+
+Whatever is tried, a proof is only what the solver says of the text of a goal; a refutation of values
+is only a choice of values on which the reference interpreter gives two different results.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import z3
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.verify import sample
+from proofgrad.verify.encode import Goal, text_of
+from proofgrad.verify.encode_types import Case
+from proofgrad.verify.fresh_terms import fresh_terms
+from proofgrad.verify.sample import Outcome
+from proofgrad.verify.semantics import IllFormed
+from proofgrad.verify.solve import OPEN, PROVED, REFUTED, Answer, ask
+
+DRAWS = 200
+# Steps of z3. Most goals are decided in some thousands by the right way, and by a wrong way never.
+QUICK, SHORT, MIDDLE, LONG = 1_000_000, 4_000_000, 10_000_000, 80_000_000
+
+Plan = Callable[[Case], Sequence[Goal]]  # all of the goals together are the claim
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is known of one case, how, and what it cost.
+
+    `goals`: the digest of the texts that the solver decided.
+    """
+
+    verdict: str  # PROVED, REFUTED or OPEN
+    method: str
+    seconds: float
+    reason: str = ""
+    outcome: Outcome | None = None
+    goals: str = ""
+    steps: int = 0
+    is_old: bool = False  # taken over from a ledger
+    is_ill_formed: bool = False  # no way of deciding found a claim in it
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One way to decide a case.
+
+    `exact`: a model of its goal is a claim about the rule itself. `proves`: its goals are all of
+    the rule, not a part of it that is only there to be refuted.
+    """
+
+    method: str
+    plan: Plan
+    most_steps: int
+    exact: bool
+    proves: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    verdict: str
+    reason: str = ""
+    outcome: Outcome | None = None
+    goals: str = ""
+    steps: int = 0
+    refused: Exception | None = None  # the encoder found no claim to ask about
+
+
+def decide(case: Case, attempts: Iterable[Attempt]) -> Decision:
+    """Prove or refute a case, or say why neither worked."""
+    start = time.perf_counter()
+    if sample.can_sample(case.rule):
+        outcome = sample.refute_by_sampling(case, DRAWS)
+        if outcome is not None:
+            return Decision(REFUTED, "sampling", _since(start), "", outcome)
+    reasons: list[str] = []
+    refusals: list[Exception | None] = []
+    for attempt in attempts:
+        found = _try(case, attempt)
+        refusals.append(found.refused)
+        if found.verdict != OPEN:
+            return Decision(
+                found.verdict,
+                attempt.method,
+                _since(start),
+                found.reason,
+                found.outcome,
+                found.goals,
+                found.steps,
+            )
+        reasons.append(f"{attempt.method}: {found.reason}")
+    told = "; ".join(dict.fromkeys(reasons))
+    ill_formed = None not in refusals and any(isinstance(e, IllFormed) for e in refusals)
+    return Decision(OPEN, "", _since(start), told, is_ill_formed=ill_formed)
+
+
+def texts_of(case: Case, attempt: Attempt) -> list[str]:
+    """The texts of the goals of one way, which do not depend on what was asked before.
+
+    Raises: ValueError, TypeError, z3.Z3Exception if the case has no meaning there.
+    """
+    with fresh_terms():
+        return [goal.text() for goal in attempt.plan(case)]
+
+
+def digest_of(texts: Iterable[str]) -> str:
+    """By which a ledger names the texts of one case."""
+    digest = sha256()
+    for text in texts:
+        digest.update(f"{len(text)}\n{text}".encode())
+    return digest.hexdigest()[:32]
+
+
+def taken_over(case: Case, attempts: Iterable[Attempt], method: str, goals: str) -> bool:
+    """Whether the texts of `method` are still those of the digest `goals`.
+
+    If z3 of the same version decided them before, it need not be asked again.
+    """
+    for attempt in attempts:
+        if attempt.method == method and attempt.proves:
+            try:
+                return digest_of(texts_of(case, attempt)) == goals
+            except (ValueError, TypeError, z3.Z3Exception):
+                return False
+    return False
+
+
+def can_fire(case: Case, attempts: Iterable[Attempt]) -> bool:
+    """Whether some values meet the conditions: a rule that never fires proves nothing."""
+    if sample.can_sample(case.rule):
+        for values in sample.smallest_first(case, 500):
+            if sample.attempt(case, values) is not None:
+                return True
+    return any(attempt.exact and _are_met(case, attempt) for attempt in attempts)
+
+
+def _are_met(case: Case, attempt: Attempt) -> bool:
+    try:
+        with fresh_terms():
+            texts = [text_of(goal.premises) for goal in attempt.plan(case)]
+    except (ValueError, TypeError, z3.Z3Exception):
+        return False
+    return any(ask(text, SHORT).verdict == REFUTED for text in texts)
+
+
+def _since(start: float) -> float:
+    return time.perf_counter() - start
+
+
+def _try(case: Case, attempt: Attempt) -> _Tried:
+    with fresh_terms():
+        try:
+            goals = attempt.plan(case)
+            texts = [goal.text() for goal in goals]
+        except (ValueError, TypeError, z3.Z3Exception) as error:  # no terms of SMT: no claim
+            return _Tried(OPEN, str(error), refused=error)
+        steps = 0
+        for goal, text in zip(goals, texts):
+            try:
+                answer = _ask(case, goal, text, attempt)
+            except z3.Z3Exception as error:
+                return _Tried(OPEN, f"the solver refused the goal ({error})")
+            steps += answer.steps
+            if answer.verdict == REFUTED and attempt.exact:
+                return _confirm(case, goal, answer.model)
+            if answer.verdict == REFUTED:
+                return _Tried(OPEN, "does not follow")
+            if answer.verdict == OPEN:
+                return _Tried(OPEN, f"no answer in {attempt.most_steps:,} steps")
+    if not attempt.proves:
+        return _Tried(OPEN, "holds there")
+    return _Tried(PROVED, goals=digest_of(texts), steps=steps)
+
+
+def _ask(case: Case, goal: Goal, text: str, attempt: Attempt) -> Answer:
+    """The answer, with the values of the goal's variables and bounds if they explain something."""
+    if not sample.can_sample(case.rule) and case.domain != "tensor":
+        return ask(text, attempt.most_steps)
+    shown = [(name, value, dtype) for name, (value, dtype) in goal.variables.items()]
+    for (side, name), bound in goal.bounds.items():
+        shown.append((f"{side}({name})", bound, dtypes.index if z3.is_int(bound) else dtypes.int64))
+    return ask(text, attempt.most_steps, shown)
+
+
+def _confirm(case: Case, goal: Goal, model: dict[str, Any]) -> _Tried:
+    """A model of the solver refutes only if the reference interpreter agrees."""
+    if not sample.can_sample(case.rule):
+        shown = ", ".join(f"{name} = {value}" for name, value in model.items())
+        return _Tried(REFUTED, f"fails for {shown}" if shown else "fails")
+    values = {name: model[name] for name in goal.variables}
+    bounded = {name for _, name in goal.bounds}
+    bounds = {
+        n: (model.get(f"lo({n})", values[n]), model.get(f"hi({n})", values[n])) for n in bounded
+    }
+    outcome = sample.attempt(case, values, bounds)
+    if outcome is not None and outcome.differs:
+        return _Tried(REFUTED, outcome=outcome)
+    return _Tried(OPEN, f"the solver's counterexample {model} could not be reproduced")
