@@ -95,5 +95,5 @@ def _value(value: Any, dtype: DType) -> Any:
 def _float(value: Any, dtype: DType) -> float:
     if value.isNaN():
         return float("nan")
-    bits = z3.simplify(z3.fpToIEEEBV(value)).as_long()
+    bits = z3.simplify(z3.fpToIEEEBV(value, value.ctx)).as_long()
     return float(from_bits(bits, dtype))
