@@ -31,12 +31,19 @@ MADE_FOR_RULES = "test_rules_fire.py"
 _BY_USERS = "patterns.function"  # one application of a user's own PatternMatcher
 _BRINGS_RULES = "rules_from_text"
 _ALLOWED = Path(__file__).with_name("never_fired.txt")
+_NOT_AMONG_ALL = Path(__file__).with_name("not_among_all.txt")
 
 
 def allowed_not_to_fire() -> set[str]:
     """The rules that tests/never_fired.txt names."""
     lines = [line.partition("#")[0].split() for line in _ALLOWED.read_text().splitlines()]
     return {words[0] for words in lines if words}
+
+
+def not_among_all() -> set[str]:
+    """The rules that tests/not_among_all.txt names."""
+    lines = _NOT_AMONG_ALL.read_text().splitlines()
+    return {line for line in lines if not line.startswith("#")}
 
 
 def brings_rules(module: ModuleType | None) -> bool:

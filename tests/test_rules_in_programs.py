@@ -15,6 +15,7 @@ import numpy as np
 import oracle
 from instances import Instance
 from kernel_interpreter import element
+from rule_coverage import not_among_all
 from rule_kernels import RowInstance, kernel_around
 
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -171,6 +172,7 @@ class _SmoothInstance(Instance):
 
 def test_every_line_of_bounds_is_the_first_for_some_term_and_holds() -> None:
     rules = compiler().library.sets["bounds"].rules
+    rules = [rule for rule in rules if rule.full_name not in not_among_all()]
     wrong = {rule.full_name: _wrong_bounds(rule) for rule in rules}
     assert {name: why for name, why in wrong.items() if why} == {}
 
@@ -186,7 +188,8 @@ def _wrong_bounds(rule: Rule) -> str:
         low, high = facts.interval(node)
         if _line_of(node, facts) == rule.name and low is not None and high is not None:
             values = list(_values(node, random))
-            return "" if all(low <= v <= high for v in values) else f"{values} in [{low}, {high}]"
+            numbers = [v for v in values if v == v]  # bounds of floats say nothing of NaN
+            return "" if all(low <= v <= high for v in numbers) else f"{values} in [{low}, {high}]"
     return f"is not the first of {ATTEMPTS} terms"
 
 

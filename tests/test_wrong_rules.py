@@ -12,7 +12,7 @@ import pytest
 from proofgrad.core.rewrite.ledger import PROVED
 from proofgrad.rules.library import PROOFS
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.prove import prove_rules
+from proofgrad.verify.prove import Result, prove_rules
 
 SYSTEMS = ("tinygrad", "halide", "tvm", "compilers")
 NUMBERED = re.compile(r"[alhptv][0-9]{2}_")
@@ -51,7 +51,14 @@ def test_what_is_right_of_them_is_proved(system: str) -> None:
     rules = parse_rules(corrected(system).read_text(), system, check_order=False).rules
     assert {rule.name for rule in rules} <= set(names(refuted(system)))
     results = prove_rules(rules)
-    assert {r.rule.name: r.verdict for r in results if r.verdict != PROVED} == {}
+    assert {
+        r.rule.name: r.reason for r in results if r.verdict != PROVED and not _is_strict(r)
+    } == {}
+
+
+def _is_strict(result: Result) -> bool:
+    """Proved, with a condition that it does not need: these are printed as they were shipped."""
+    return "is not needed for soundness" in result.reason
 
 
 def test_a_rule_that_is_wrong_only_where_a_remainder_is_undefined_is_right_here() -> None:
