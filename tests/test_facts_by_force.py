@@ -161,7 +161,7 @@ def test_what_a_line_says_holds_of_all_values(rule: Rule) -> None:
     "line",
     [
         "ruleset w over int bounds add: x + y in [lo(x) + lo(y), hi(x) + hi(y) - 1]",
-        "ruleset w over signed bounds cast (A in unsigned): cast(x: A, T) in [0, most(T)]",
+        "ruleset w over signed bounds cast (A in unsigned): cast(x: A, T) in [0, largest(T)]",
         "ruleset w over int fact or: bits(x | y) in [ones(x), may(x)]",
         "ruleset w over int fact add: bits(x + y) in [ones(x) | ones(y), may(x) | may(y)]",
         "ruleset w over float fact add: finite(x + y) where finite(x), finite(y)",
