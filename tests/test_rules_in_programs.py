@@ -188,7 +188,7 @@ def _wrong_bounds(rule: Rule) -> str:
         low, high = facts.interval(node)
         if _line_of(node, facts) == rule.name and low is not None and high is not None:
             values = list(_values(node, random))
-            numbers = [v for v in values if v == v]  # bounds of floats say nothing of NaN
+            numbers = [v for v in values if not np.isnan(v)]  # bounds of floats say nothing of NaN
             return "" if all(low <= v <= high for v in numbers) else f"{values} in [{low}, {high}]"
     return f"is not the first of {ATTEMPTS} terms"
 
