@@ -84,7 +84,7 @@ def test_a_mutant_without_any_type_is_no_mutant() -> None:
 
 def test_what_is_not_decided_in_few_steps_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge_mutants, "STEPS_A_QUESTION", 1)
-    assert judge(mutant("(x & y) + (x | y) => y + x")).verdict == "open"
+    assert judge(mutant("(x & y) + (x | y) => y + x", "int")).verdict == "open"
     assert judge(mutant("x + x => x * 3")).verdict == "refuted"  # by samples
 
 
