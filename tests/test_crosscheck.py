@@ -12,7 +12,8 @@ from proofgrad.verify import commands_crosscheck, crosscheck, second_solver
 from proofgrad.verify.commands_crosscheck import CROSSCHECK, crosscheck_library, library_entries
 from proofgrad.verify.crosscheck import Outcome, goals_in, goals_of, read_outcomes, write_outcomes
 from proofgrad.verify.evidence import report
-from proofgrad.verify.obligations import evidence_digest, stable
+from proofgrad.verify.encode import stable
+from proofgrad.verify.obligations import evidence_digest
 from proofgrad.verify.second_solver import Second, ask_second
 from proofgrad.verify.solve import OPEN, PROVED, REFUTED
 

@@ -44,7 +44,7 @@ def test_conditions_that_are_there_stay() -> None:
 
 
 def test_a_constant_that_has_to_fit_is_a_hint() -> None:
-    line = "rule a: x // c // d => x // {wrap: c * d} where c > 0, d > 0"
+    line = "rule a: x // c // d => x // {wrap: c * d}"
     assert hint(verdict(line, "uint8")) == FOUND + "{c * d} in place of {wrap: c * d}"
     assert verdict(line.replace("wrap: ", ""), "uint8").verdict == "proved"
 

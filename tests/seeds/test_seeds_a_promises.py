@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.metadata
 import os
 import re
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from seed_lines import ROOT, differs, in_new_process, later, page, run_snippet
+
+from proofgrad.rules.procedures import lines_of
 
 FOLDERS = ("proofgrad", "core", "rules", "verify", "backends", "proofs")
 TINYGRAD_LINES = 34_259  # without what is generated, at commit a9069c17
@@ -30,18 +31,7 @@ def without_code(text: str) -> str:
 
 def code_lines(path: Path) -> int:
     """Lines with code on them: no blank lines, comments, docstrings."""
-    text = path.read_text()
-    kept = {line for node in ast.walk(ast.parse(text)) for line in _lines_of(node)}
-    return len(kept)
-
-
-def _lines_of(node: ast.AST) -> set[int]:
-    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    if is_text or not isinstance(node, ast.stmt):
-        return set()
-    simple = not hasattr(node, "body")
-    last = (node.end_lineno or node.lineno) if simple else node.lineno
-    return set(range(node.lineno, last + 1))
+    return lines_of([path])
 
 
 @pytest.fixture(scope="module")
