@@ -48,6 +48,8 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """How many rules fired, and after the whole suite which did not."""
+    if config.getoption("numprocesses", None):
+        return  # each worker counts for itself
     if (compared := sys.modules.get("op_table")) is not None and compared.COUNT.values:
         count = compared.COUNT
         terminalreporter.section("operations on edge values")
