@@ -20,6 +20,9 @@ MEANING: dict[str, str] = {
     "NOOPT": "1: NOALG and NOSCHED: one plain loop nest a kernel",
     "NOALG": "1: no rules but those that a machine needs",
     "NOSCHED": "1: no choice of axes: no merged, tiled, vector or parallel loops",
+    "CHOICES": "what to ask of every kernel, as BEAM prints it: tile=8x3x16 staged=none ...",
+    "BEAM": "n: time kernels with other tiles, vectors, ...; keep the best n of each round",
+    "BEAM_SECONDS": "how long BEAM may search for one kernel; default 5",
     "FASTMATH": "classes of float laws that are not exact to the bit, of nsz,finite,real",
     "PROVE": "1: show for each compiled kernel that its accesses are those of its tensor graph",
     "SPEC": "1: check the form after every stage",
@@ -78,6 +81,21 @@ def wants_no_rules() -> bool:
 def wants_plain_loops() -> bool:
     """No procedure that may be left out: no choice of axes."""
     return number("NOOPT") > 0 or number("NOSCHED") > 0
+
+
+def choices_text() -> str:
+    """What is asked of every kernel: see core/compile/choices.py."""
+    return os.environ.get("CHOICES", "")
+
+
+def beam_width() -> int:
+    """How many choices each round of the search for fast kernels keeps; 0: no search."""
+    return max(0, number("BEAM"))
+
+
+def beam_seconds() -> int:
+    """How long the search for one kernel may take."""
+    return number("BEAM_SECONDS", 5)
 
 
 def traces_methods() -> bool:

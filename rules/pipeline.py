@@ -45,15 +45,20 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("merge loops", Form.KERNEL, Procedure(merge_loops), optional=True),
     Stage("simplify merged", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("work items", Form.KERNEL, Procedure(share_out_work_items, ("target",))),
-    Stage("stage operands", Form.KERNEL, Procedure(stage_operands, ("target",)), optional=True),
+    # BEAM searches over what the next two procedures are asked (core/compile/choices.py).
+    Stage(
+        "stage operands",
+        Form.KERNEL,
+        Procedure(stage_operands, ("target", "asked")),
+        optional=True,
+    ),
     Stage(
         "choose axes",
         Form.KERNEL,
-        Procedure(choose_axes, ("target", "bounds")),
+        Procedure(choose_axes, ("target", "bounds", "asked")),
         optional=True,
     ),
     Stage("simplify split", Form.KERNEL, _SIMPLIFY, optional=True),
-    # Tuned tiles and operands staged into scratch go here.
     Stage("unroll", Form.KERNEL, Procedure(unroll_upcasts)),
     Stage("simplify unrolled", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage(

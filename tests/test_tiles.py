@@ -14,12 +14,12 @@ from kernel_interpreter import run_kernel
 from proofgrad import Tensor
 from proofgrad.core.compile import axes, staging
 from proofgrad.core.compile.axes import choose_axes, merge_loops, unroll_upcasts
+from proofgrad.core.compile.choices import Choices, Tile
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import (
-    Tile,
     choose_blocks,
     choose_tile,
     find_contraction,
@@ -156,8 +156,8 @@ def test_tables_are_filled_by_kernels_of_their_own() -> None:
 def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     from test_kernel_proof import planted
 
-    def wrong(kernel: UOp, target: Target) -> UOp:
-        made = stage_operands(kernel, target)
+    def wrong(kernel: UOp, target: Target, asked: Choices) -> UOp:
+        made = stage_operands(kernel, target, asked)
         if made.src[0].op is not Ops.SINK:
             return made
         first, *rest = made.src

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
+from proofgrad.core.compile.choices import NO_WISH, Choices, Tile
 from proofgrad.core.compile.index_width import Bounds
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import (
     Contraction,
-    Tile,
     choose_blocks,
     choose_tile,
     find_contraction,
@@ -202,20 +202,22 @@ class VectorChoice:
     gathers: int
 
 
-def choose_axes(kernel: UOp, target: Target, bounds: Bounds | None = None) -> UOp:
+def choose_axes(
+    kernel: UOp, target: Target, bounds: Bounds | None = None, asked: Choices = NO_WISH
+) -> UOp:
     """Choose the loops that run as vectors, threads and unrolled copies; split them."""
     if target.work_items:
         return kernel
-    contraction = find_contraction(kernel)
-    tile = None if contraction is None else choose_tile(contraction, target)
+    contraction = find_contraction(kernel, asked)
+    tile = None if contraction is None else choose_tile(contraction, target, asked)
     if contraction is not None and tile is not None:
-        return _tiled(kernel, contraction, tile, target, bounds)
-    for vector in _choose_vectors(kernel, target):
+        return _tiled(kernel, contraction, tile, target, bounds, asked)
+    for vector in _choose_vectors(kernel, target, asked):
         if vector.gathers:
             kernel = _innermost(kernel, vector)
-        kernel = _upcast(kernel, vector)
-        kernel = _vectors(kernel, vector)
-    return _choose_thread(kernel, target)
+        kernel = _upcast(kernel, vector, asked)
+        kernel = _vectors(kernel, vector, asked)
+    return _choose_thread(kernel, target, asked)
 
 
 def _innermost(kernel: UOp, vector: VectorChoice) -> UOp:
@@ -228,13 +230,14 @@ def _innermost(kernel: UOp, vector: VectorChoice) -> UOp:
     return kernel
 
 
-def _vectors(kernel: UOp, vector: VectorChoice) -> UOp:
+def _vectors(kernel: UOp, vector: VectorChoice, asked: Choices) -> UOp:
     """Split the loop into vectors; several at once where a reduction would wait for itself."""
     loop, lanes = vector.loop, vector.lanes
     free = loops_below(kernel)
     reduces = any(n.op is Ops.REDUCE and loop in free[n.src[0]] for n in toposort((kernel,)))
-    count = next((n for n in UNROLLED_VECTORS if size_of(loop) % (n * lanes) == 0), 1)
-    if not reduces or count == 1:
+    wanted = (UNROLLED_VECTORS if reduces else ()) if asked.vectors is None else (asked.vectors,)
+    count = next((n for n in wanted if size_of(loop) % (n * lanes) == 0), 1)
+    if count == 1:
         return split_loop(kernel, loop, lanes, AxisRole.VECTOR)
     kernel = split_loop(kernel, loop, count * lanes, AxisRole.UPCAST)
     (inner,) = [n for n in toposort((kernel,))
@@ -243,13 +246,18 @@ def _vectors(kernel: UOp, vector: VectorChoice) -> UOp:
 
 
 def _tiled(
-    kernel: UOp, contraction: Contraction, tile: Tile, target: Target, bounds: Bounds | None
+    kernel: UOp,
+    contraction: Contraction,
+    tile: Tile,
+    target: Target,
+    bounds: Bounds | None,
+    asked: Choices,
 ) -> UOp:
     """The loops of a contraction as items, blocks of tiles, and the parts of a tile.
 
     Within an item all tiles of a row block go by for one tile of columns, which stays in the cache.
     """
-    blocks = choose_blocks(contraction, tile, target)
+    blocks = choose_blocks(contraction, tile, target, asked)
     rows, columns = contraction.rows, contraction.columns
     number = _fresh_number(kernel)
     row_tiles, column_tiles = tiles_along(contraction, tile)
@@ -257,7 +265,7 @@ def _tiled(
     column_blocks = -(-column_tiles // blocks.column_tiles)
     items = [*contraction.others]
     sizes = [size_of(x) for x in items] + [row_blocks, column_blocks]
-    is_shared = target.threads > 1 and contraction.multiplications >= THREAD_WORTH_OPERATIONS
+    is_shared = shares_work(contraction.multiplications, target, asked)
     role = AxisRole.THREAD if is_shared else AxisRole.LOOP
     parts = _digits(_loop(prod(sizes), number, role), sizes)
     row_block, column_block = parts[-2:]
@@ -277,18 +285,31 @@ def _tiled(
         if reach > size_of(loop):
             kernel = gate_accesses(kernel, loop, UOp.index(size_of(loop)), reach, bounds)
         changes[loop] = position
-    return _unroll_depth(kernel.substitute(changes), tile)
-
-
-def _unroll_depth(kernel: UOp, tile: Tile) -> UOp:
-    """Some steps of the innermost loop of the sum at once: less counting."""
+    kernel = kernel.substitute(changes)
     (reduction,) = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
     loop = reduction.src[-1]
-    most = MOST_PRODUCTS_AT_ONCE // (tile.rows * tile.vectors)
-    if size_of(loop) <= most:
+    steps = choose_depth(loop, tile, asked)
+    if steps == size_of(loop):
         return kernel.substitute({loop: loop.replace(arg=(loop.arg[0], AxisRole.UPCAST))})
-    steps = next((n for n in (4, 2) if n <= most and size_of(loop) % n == 0), 1)
     return kernel if steps == 1 else split_loop(kernel, loop, steps, AxisRole.UPCAST)
+
+
+def choose_depth(loop: UOp, tile: Tile, asked: Choices = NO_WISH) -> int:
+    """How many steps of the innermost loop of the sum run at once: less counting."""
+    size = size_of(loop)
+    if asked.depth is not None:
+        return size if size <= asked.depth else asked.depth if size % asked.depth == 0 else 1
+    most = MOST_PRODUCTS_AT_ONCE // (tile.rows * tile.vectors)
+    if size <= most:
+        return size
+    return next((n for n in (4, 2) if n <= most and size % n == 0), 1)
+
+
+def shares_work(operations: int, target: Target, asked: Choices = NO_WISH) -> bool:
+    """Whether threads share a kernel of so many operations."""
+    if target.threads < 2 or asked.threads is not None:
+        return target.threads > 1 and bool(asked.threads)
+    return operations >= THREAD_WORTH_OPERATIONS
 
 
 def _loop(size: int, number: int, role: AxisRole = AxisRole.LOOP) -> UOp:
@@ -316,7 +337,7 @@ def share_out_work_items(kernel: UOp, target: Target) -> UOp:
     return kernel.substitute(dict(zip(loops, _digits(item, [size_of(x) for x in loops]))))
 
 
-def _choose_vectors(kernel: UOp, target: Target) -> list[VectorChoice]:
+def _choose_vectors(kernel: UOp, target: Target, asked: Choices) -> list[VectorChoice]:
     """Loops along which most accesses are contiguous, no two of which any value depends on.
 
     The output's own loop comes first on a tie; each reduction beside it may have one of its own.
@@ -324,8 +345,8 @@ def _choose_vectors(kernel: UOp, target: Target) -> list[VectorChoice]:
     nodes = toposort((kernel,))
     widest = max((n.dtype for n in nodes if n.op in (Ops.LOAD, Ops.REDUCE)),
                  key=lambda d: d.itemsize, default=kernel.src[0].src[1].dtype)  # fmt: skip
-    lanes = target.lanes(widest)
-    if lanes < 2:
+    lanes = target.lanes(widest) if asked.lanes is None else asked.lanes
+    if lanes < 2 or target.vector_bytes == 0:
         return []
     outputs = output_loops(kernel)
     stores = [n.src[0].src[1] for n in nodes if n.op is Ops.STORE]
@@ -335,7 +356,9 @@ def _choose_vectors(kernel: UOp, target: Target) -> list[VectorChoice]:
     choices = [c for loop in candidates if (c := _vector_choice(nodes, loop, lanes)) is not None]
     chosen: list[VectorChoice] = []
     free = loops_below(kernel)
-    for choice in sorted(choices, key=lambda c: (c.gathers, -c.lanes)):
+    choices.sort(key=lambda c: (c.gathers, -c.lanes))
+    first = min(asked.along or 0, max(0, len(choices) - 1))
+    for choice in (*choices[first:], *choices[:first]):
         apart = [not any(choice.loop in free[n] and other.loop in free[n] for n in nodes)
                  for other in chosen]  # fmt: skip
         if all(apart):
@@ -360,7 +383,7 @@ def _vector_choice(nodes: list[UOp], loop: UOp, lanes: int) -> VectorChoice | No
     return VectorChoice(loop, fitting, gathers)
 
 
-def _upcast(kernel: UOp, vector: VectorChoice) -> UOp:
+def _upcast(kernel: UOp, vector: VectorChoice, asked: Choices) -> UOp:
     """Unroll an output loop whose copies share a load inside a reduction."""
     nodes = toposort((kernel,))
     if not any(n.op is Ops.REDUCE for n in nodes):
@@ -372,15 +395,15 @@ def _upcast(kernel: UOp, vector: VectorChoice) -> UOp:
             continue
         if all(loop in free[n] for n in loads):
             continue
-        for count in UPCAST_SIZES:
-            if size_of(loop) % count == 0:
+        for count in UPCAST_SIZES if asked.copies is None else (asked.copies,):
+            if count > 1 and size_of(loop) % count == 0:
                 return split_loop(kernel, loop, count, AxisRole.UPCAST)
     return kernel
 
 
-def _choose_thread(kernel: UOp, target: Target) -> UOp:
+def _choose_thread(kernel: UOp, target: Target, asked: Choices) -> UOp:
     outputs = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.LOOP]
-    if target.threads < 2 or operations(kernel) < THREAD_WORTH_OPERATIONS:
+    if not shares_work(operations(kernel), target, asked):
         return kernel
     loop = next((x for x in outputs if size_of(x) >= target.threads), None)
     if loop is None:

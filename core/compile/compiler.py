@@ -315,6 +315,7 @@ def _settings() -> tuple[Any, ...]:
         settings.wants_plain_loops(),
         settings.proves_kernels(),
         settings.fastmath(),
+        settings.choices_text(),
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proofgrad.core import settings
+from proofgrad.core.compile.choices import Choices, forced_choices
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
@@ -33,7 +34,7 @@ class Procedure:
     """A step that is not a rule: needs memory, a loop or a choice. Each has a validation test."""
 
     function: Callable[..., UOp]
-    needs: tuple[str, ...] = ()  # of "target", "native", "bounds": passed by name
+    needs: tuple[str, ...] = ()  # of "target", "native", "bounds", "asked": passed by name
 
     @property
     def name(self) -> str:
@@ -114,14 +115,19 @@ def run_stages(
     library: Library,
     target: Target | None = None,
     observe: Observer | None = None,
+    asked: Choices | None = None,
 ) -> UOp:
-    """`root` after every stage. Raises: FormError where a check is asked for and fails."""
-    runner = _Runner(library, target, observe)
+    """`root` after every stage; None is asked: what the environment asks.
+
+    Raises: FormError where a check is asked for and fails.
+    """
+    asked = forced_choices() if asked is None else asked
+    runner = _Runner(library, target, observe, asked)
     for position, stage in enumerate(stages):
         root = runner.run(stage, root)
         if _is_several(root):
             rest = stages[position + 1 :]
-            parts = [run_stages(rest, part, library, target, observe) for part in root.src]
+            parts = [run_stages(rest, part, library, target, observe, asked) for part in root.src]
             return UOp.sink(*parts)
     return root
 
@@ -134,8 +140,10 @@ def _is_several(root: UOp) -> bool:
 class _Runner:
     """Runs stages one by one."""
 
-    def __init__(self, library: Library, target: Target | None, observe: Observer | None) -> None:
-        self.library, self.target, self.observe = library, target, observe
+    def __init__(
+        self, library: Library, target: Target | None, observe: Observer | None, asked: Choices
+    ) -> None:
+        self.library, self.target, self.observe, self.asked = library, target, observe, asked
         self.no_rules = settings.wants_no_rules()
         self.plain = settings.wants_plain_loops()
         self.checked = settings.checks_forms()
@@ -154,6 +162,7 @@ class _Runner:
                 root = self.rewriters[names].rewrite(root)
             case Procedure(function, needs):
                 given: dict[str, Any] = {"target": self.target, "bounds": self.facts}
+                given["asked"] = self.asked
                 given["native"] = frozenset() if self.target is None else self.target.native
                 root = function(root, **{name: given[name] for name in needs})
         if self.checked:

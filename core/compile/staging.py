@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from math import prod
 
 from proofgrad.core.compile.axes import gate_accesses
+from proofgrad.core.compile.choices import NO_WISH, Choices, Staged, Tile
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import (
     Contraction,
-    Tile,
     choose_blocks,
     choose_tile,
     find_contraction,
@@ -40,6 +40,8 @@ UNSTAGED_ROWS = 6
 LARGEST_GROWTH = 2
 # Steps between the elements of a vector up to which memory is copied apart: as convolutions stride.
 LARGEST_STEP = 4
+# Where a table is asked for, it may have so many elements at most.
+LARGEST_TABLE = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +72,31 @@ class Table:
         return position * self.size + inside
 
 
-def stage_operands(kernel: UOp, target: Target) -> UOp:
+def stage_operands(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp:
     """Copy operands of a contraction into tables laid out for its tile; the kernels, in order."""
-    contraction = find_contraction(kernel)
+    contraction = find_contraction(kernel, asked)
     if contraction is None or target.work_items:
         return kernel
-    tile = choose_tile(contraction, target)
-    if tile is None or contraction.multiplications < WORTH_MULTIPLICATIONS:
+    tile = choose_tile(contraction, target, asked)
+    if tile is None or not _may_stage(contraction, asked):
         return kernel
     filling: list[UOp] = []
     kernel = _with_neighbours(kernel, contraction, filling)
-    contraction = find_contraction(kernel)
+    contraction = find_contraction(kernel, asked)
     assert contraction is not None
-    blocks = choose_blocks(contraction, tile, target)
+    blocks = choose_blocks(contraction, tile, target, asked)
     row_tiles, column_tiles = tiles_along(contraction, tile)
     groups = {
         contraction.rows: -(-row_tiles // blocks.row_tiles) * blocks.row_tiles,
         contraction.columns: -(-column_tiles // blocks.column_tiles) * blocks.column_tiles,
     }
-    for factor, loop, size in _worth_staging(kernel, contraction, tile):
+    staged = choose_staged(contraction, tile, asked)
+    operands: list[tuple[UOp, UOp, int]] = []
+    if staged.rows:
+        operands.append((contraction.row_factor, contraction.rows, tile.rows))
+    if staged.columns:
+        operands.append((contraction.column_factor, contraction.columns, tile.columns))
+    for factor, loop, size in operands:
         table = _layout(kernel, contraction, factor, loop, size, groups[loop])
         slot = _free_slot(kernel)
         memory = UOp(Ops.PARAM, factor.dtype, (), (slot, table.length))
@@ -97,16 +105,24 @@ def stage_operands(kernel: UOp, target: Target) -> UOp:
     return UOp.sink(*filling, kernel) if filling else kernel
 
 
-def _worth_staging(kernel: UOp, contraction: Contraction, tile: Tile) -> list[tuple[UOp, UOp, int]]:
-    """(operand, its loop in the tile, that loop's part of the tile) of each operand to copy."""
-    found: list[tuple[UOp, UOp, int]] = []
+def _may_stage(contraction: Contraction, asked: Choices) -> bool:
+    if asked.staged is not None:
+        return asked.staged.rows or asked.staged.columns
+    return contraction.multiplications >= WORTH_MULTIPLICATIONS
+
+
+def choose_staged(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH) -> Staged:
+    """Which operands are read often enough by the tiles, and are not much longer as a table."""
     one, other = contraction.row_factor, contraction.column_factor
+    if (wish := asked.staged) is not None:
+        short = [_elements(factor) <= LARGEST_TABLE for factor in (one, other)]
+        return Staged(wish.rows and short[0], wish.columns and short[1])
     is_apart = tile.rows > UNSTAGED_ROWS or not _along_depth(contraction)
-    if is_apart and _tiles_that_read(one, contraction, contraction.columns, tile.columns) >= 2:
-        found.append((one, contraction.rows, tile.rows))
-    if _tiles_that_read(other, contraction, contraction.rows, tile.rows) >= 2:
-        found.append((other, contraction.columns, tile.columns))
-    return [entry for entry in found if _growth(kernel, contraction, entry[0]) <= LARGEST_GROWTH]
+    rows = is_apart and _tiles_that_read(one, contraction, contraction.columns, tile.columns) >= 2
+    columns = _tiles_that_read(other, contraction, contraction.rows, tile.rows) >= 2
+    return Staged(
+        rows and _growth(one) <= LARGEST_GROWTH, columns and _growth(other) <= LARGEST_GROWTH
+    )
 
 
 def _tiles_that_read(factor: UOp, contraction: Contraction, across: UOp, size: int) -> int:
@@ -123,13 +139,14 @@ def _along_depth(contraction: Contraction) -> bool:
     return all(coefficient(n.src[0].src[1], innermost) == 1 for n in loads)
 
 
-def _growth(kernel: UOp, contraction: Contraction, factor: UOp) -> float:
+def _growth(factor: UOp) -> float:
     """How many times longer the table is than the memory that it is filled from."""
-    length = 1
-    for loop in loops_below(factor)[factor]:
-        length *= size_of(loop)
     memory = {n.src[0].src[0] for n in toposort((factor,)) if n.op is Ops.LOAD}
-    return length / max(1, sum(parameter.arg[1] for parameter in memory))
+    return _elements(factor) / max(1, sum(parameter.arg[1] for parameter in memory))
+
+
+def _elements(factor: UOp) -> int:
+    return prod(size_of(loop) for loop in loops_below(factor)[factor])
 
 
 def _layout(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from proofgrad.core.compile.choices import NO_WISH, Blocks, Choices, Tile
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import DType
@@ -55,19 +56,6 @@ class Contraction:
         return outputs * self.depth
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """`rows` x (`vectors` x `lanes`) elements, held in registers."""
-
-    rows: int
-    vectors: int
-    lanes: int
-
-    @property
-    def columns(self) -> int:
-        return self.vectors * self.lanes
-
-
 def size_of(loop: UOp) -> int:
     """The number of iterations of a RANGE; of one that a variable bounds, at most."""
     bound = loop.src[0]
@@ -86,8 +74,10 @@ def output_loops(kernel: UOp) -> list[UOp]:
     return sorted(free, key=lambda loop: loop.arg[0])
 
 
-def find_contraction(kernel: UOp) -> Contraction | None:
+def find_contraction(kernel: UOp, asked: Choices = NO_WISH) -> Contraction | None:
     """The one sum of products of a kernel with one store; None where there is none to tile."""
+    if asked.tiled is False:
+        return None
     nodes = toposort((kernel,))
     if not all(is_fixed(n) for n in nodes if n.op is Ops.RANGE):
         return None
@@ -110,11 +100,14 @@ def find_contraction(kernel: UOp) -> Contraction | None:
             row, column = max(rows, key=size_of), columns[0]
             others = tuple([x for x in outputs if x is not row and x is not column])
             found.append(Contraction(reduction, row, column, one, other, others))
-    return next((c for c in found if c.multiplications >= WORTH_MULTIPLICATIONS), None)
+    least = 1 if asked.tiled else WORTH_MULTIPLICATIONS
+    return next((c for c in found if c.multiplications >= least), None)
 
 
-def choose_tile(contraction: Contraction, target: Target) -> Tile | None:
+def choose_tile(contraction: Contraction, target: Target, asked: Choices = NO_WISH) -> Tile | None:
     """The tile with the least work for the machine, per useful product; None: no vectors."""
+    if asked.tile is not None:
+        return asked.tile
     lanes = _lanes(size_of(contraction.columns), target, contraction.reduction.dtype)
     if lanes < 2:
         return None
@@ -143,17 +136,13 @@ def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
     return tiles * step
 
 
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """How many tiles a work item has along each side."""
-
-    row_tiles: int
-    column_tiles: int
-
-
-def choose_blocks(contraction: Contraction, tile: Tile, target: Target) -> Blocks:
+def choose_blocks(
+    contraction: Contraction, tile: Tile, target: Target, asked: Choices = NO_WISH
+) -> Blocks:
     """Rows of an item fit half of the second cache; enough items for every thread."""
     row_tiles, column_tiles = tiles_along(contraction, tile)
+    if (wish := asked.blocks) is not None:
+        return Blocks(min(wish.row_tiles, row_tiles), min(wish.column_tiles, column_tiles))
     others = prod(size_of(x) for x in contraction.others)
     row_bytes = tile.rows * contraction.depth * contraction.reduction.dtype.itemsize
     height = _block(row_tiles, max(1, target.cache_bytes // 2 // max(1, row_bytes)))

@@ -1,0 +1,132 @@
+"""The choices of a kernel as a value: their text, and that no choice changes a result."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from kernel_interpreter import run_kernel
+from programs import Program, programs
+from test_procedures import EXACT, oracle_of, same, stored, sums_floats
+from test_tiles import kernel_of, matmul
+
+from proofgrad import Context, Tensor
+from proofgrad.core.compile.axes import choose_axes, merge_loops, unroll_upcasts
+from proofgrad.core.compile.choices import Blocks, Choices, Staged, Tile, read_choices
+from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.staging import stage_operands
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+CPU = Target("test-cpu", vector_bytes=16, threads=2, cache_bytes=256)
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def perhaps(values: st.SearchStrategy) -> st.SearchStrategy:
+    return st.none() | values
+
+
+SMALL = st.sampled_from([1, 2, 3, 4])
+CHOICES = st.builds(
+    Choices,
+    tiled=perhaps(st.booleans()),
+    tile=perhaps(st.builds(Tile, SMALL, SMALL, st.sampled_from([1, 2, 4, 8]))),
+    blocks=perhaps(st.builds(Blocks, SMALL, SMALL)),
+    staged=perhaps(st.builds(Staged, st.booleans(), st.booleans())),
+    depth=perhaps(SMALL),
+    lanes=perhaps(st.sampled_from([1, 2, 4, 8])),
+    vectors=perhaps(SMALL),
+    copies=perhaps(SMALL),
+    along=perhaps(st.integers(0, 3)),
+    threads=perhaps(st.booleans()),
+)
+
+
+@given(CHOICES)
+def test_choices_are_read_as_they_are_written(choices: Choices) -> None:
+    assert read_choices(str(choices)) == choices
+
+
+def test_text_of_choices_names_what_is_asked_only() -> None:
+    choices = Choices(tile=Tile(8, 3, 16), staged=Staged(True, False), threads=False)
+    assert str(choices) == "tile=8x3x16 staged=rows threads=off"
+    assert read_choices("") == Choices()
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("tile=8x3", "tile must be ROWSxVECTORSxLANES"),
+        ("tile=8x3x15", "LANES a power of two"),
+        ("tile=99x9x16", "ROWS \\* VECTORS <= 64, not '99x9x16'"),
+        ("lanes=0", "lanes must be a power of two"),
+        ("threads=1", "threads must be on or off"),
+        ("titles=2", "there is no choice 'titles'; there are tiled, tile"),
+    ],
+)
+def test_text_that_is_no_choice_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_choices(text)
+
+
+@QUICK
+@given(
+    sizes=st.tuples(*[st.integers(1, 9)] * 3, st.integers(1, 2)),
+    turned=st.tuples(st.booleans(), st.booleans()),
+    asked=CHOICES,
+)
+def test_any_choice_keeps_the_values_of_any_matmul(
+    sizes: tuple[int, int, int, int], turned: tuple[bool, bool], asked: Choices
+) -> None:
+    rows, depth, columns, batch = sizes
+    kernel = kernel_of(matmul(rows, depth, columns, turned, batch))
+    rng = np.random.default_rng(0)
+    one = rng.integers(-9, 9, batch * rows * depth).tolist()
+    other = rng.integers(-9, 9, depth * columns).tolist()
+    staged = stage_operands(kernel, CPU, asked)
+    parts = list(staged.src) if staged.src[0].op is Ops.SINK else [staged]
+    chosen = UOp.sink(*[unroll_upcasts(choose_axes(part, CPU, None, asked)) for part in parts])
+    for part in chosen.src:
+        check_form(Form.KERNEL, part)
+    memory = {1: one, 2: other}
+    assert run_kernel(chosen, memory)[0] == run_kernel(kernel, memory)[0]
+
+
+@QUICK
+@given(programs(dtypes_used=EXACT), CHOICES)
+def test_any_choice_keeps_the_values_of_any_program(program: Program, asked: Choices) -> None:
+    assume(not sums_floats(program))
+    kernel = merge_loops(lower_movement(UOp.sink(program.value)))
+    chosen = unroll_upcasts(choose_axes(kernel, CPU, None, asked))
+    check_form(Form.KERNEL, chosen)
+    assert same(stored(chosen, program), oracle_of(program))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["tiled=off", "tile=2x1x8", "tile=5x3x4 staged=rows+columns", "staged=columns depth=1",
+     "tiled=on blocks=1x1 threads=on", "lanes=4 vectors=1 tiled=off"],
+)  # fmt: skip
+def test_what_the_environment_asks_is_done(text: str) -> None:
+    rng = np.random.default_rng(1)
+    one, other = (rng.standard_normal((37, 37)).astype(np.float32) for _ in range(2))
+    with Context(CHOICES=text):
+        got = (Tensor(one) @ Tensor(other)).relu().numpy()
+    np.testing.assert_allclose(got, np.maximum(one @ other, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_a_tile_that_is_asked_for_is_seen_in_the_kernel() -> None:
+    from proofgrad.core.tensor.realize import compiler, graph_to_run
+
+    def sizes(text: str) -> set[int]:
+        x = Tensor.ones(32, 32).contiguous().realize()
+        graph = compiler().kernel_graph(graph_to_run([(x @ x).uop], x.device))
+        with Context(CHOICES=text):
+            linears = compiler().linears(graph.src[-1].src[0], "CPU")
+        return {n.dtype.lanes for n in linears[-1].src if n.op is Ops.LOAD}
+
+    assert 4 in sizes("tile=2x2x4") and 8 not in sizes("tile=2x2x4")
+    assert 8 in sizes("tile=2x2x8")
