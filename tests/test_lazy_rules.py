@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite import index_code, index_terms
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.index_terms import index_program
@@ -15,6 +17,7 @@ from proofgrad.core.rewrite.ledger import LazyRules, open_ledger, read_ledger
 from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.rewrite.rule import Var
 from proofgrad.rules.library import (
+    ROOT,
     fingerprint,
     ledger_file,
     library_names,
@@ -78,6 +81,44 @@ def test_code_made_from_rules_is_kept_between_processes(folder: Path) -> None:
         results.append((made.code.co_code, made.tried, made.left_over, made.collector))
         assert Rewriter(sets, Facts(library["bounds"])).rewrite(term) is UOp.range(7, 1) // 4
     assert results[0] == results[1]
+
+
+def imported_by(path: Path) -> set[Path]:
+    """The files of the package that a file imports, and those that they import."""
+    found, waiting = {path}, [path]
+    while waiting:
+        for node in ast.walk(ast.parse(waiting.pop().read_text())):
+            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("proof"):
+                continue
+            assert node.module is not None
+            base = ROOT.joinpath(*node.module.split(".")[1:])
+            for file in [base.with_suffix(".py"), *[base / f"{n.name}.py" for n in node.names]]:
+                if file.exists() and file not in found:
+                    found.add(file)
+                    waiting.append(file)
+    return found
+
+
+def test_all_that_makes_the_code_is_part_of_its_key() -> None:
+    needed = imported_by(Path(index_code.__file__)) | {Path(index_terms.__file__)}
+    assert {file.name for file in needed} >= {"forms.py", "views.py", "rule.py", "ops.py"}
+    assert needed <= {Path(file) for file in index_terms.generator_files()}
+
+
+def test_a_change_of_any_file_that_makes_the_code_makes_it_anew(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = tmp_path / "core"
+    copies.mkdir()
+    for file in ("forms.py", "views.py"):
+        (copies / file).write_bytes(Path(index_terms.__file__).with_name(file).read_bytes())
+    monkeypatch.setattr(index_terms, "GENERATOR", (copies,))
+    sets = [load_library()[name] for name in SIMPLIFY]
+    for count, file in enumerate(("", "forms.py", "views.py"), 1):
+        if file:
+            (copies / file).write_text((copies / file).read_text() + "\n")
+        index_program(sets)
+        assert len(kept_files(folder)) == count
 
 
 def test_damaged_code_is_made_again(folder: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from os import listdir
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -139,15 +140,19 @@ def _made(rulesets: Sequence[RuleSet]) -> IndexProgram | None:
 
 # -- between processes ---------------------------------------------------------------------------
 
-# What the program depends on beside the rules.
-_GENERATOR = (
-    "expression_code",
-    "functions",
-    "index_code",
-    "index_terms",
-    "linear_laws",
-    "searches",
-)
+# Whatever the program is made by lies in these folders: their files are part of its key.
+_CORE = Path(__file__).resolve().parent.parent
+GENERATOR = (_CORE, _CORE / "ir", _CORE / "rewrite")
+
+
+def generator_files() -> list[str]:
+    """The files that decide, beside the rules, what the program of index terms is."""
+    return [
+        f"{folder}/{name}"
+        for folder in GENERATOR
+        for name in sorted(listdir(folder))
+        if name.endswith(".py")
+    ]
 
 
 def _key(rulesets: Sequence[RuleSet]) -> str | None:
@@ -155,8 +160,9 @@ def _key(rulesets: Sequence[RuleSet]) -> str | None:
     if not all([s.proven and s.digest is not None for s in rulesets]):
         return None
     digest = sha256(importlib.util.MAGIC_NUMBER)
-    for name in _GENERATOR:
-        digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
+    for file in generator_files():
+        with open(file, "rb") as source:
+            digest.update(sha256(source.read()).digest())
     digest.update(repr([(s.name, s.digest) for s in rulesets]).encode())
     return digest.hexdigest()
 
