@@ -117,7 +117,7 @@ def ledger_text(
     return (body + _digest_line(body)).decode()
 
 
-def _digest_line(body: bytes) -> bytes:
+def _digest_line(body: bytes | memoryview) -> bytes:
     return _DIGEST_PART + sha256(body).hexdigest().encode() + b'"\n}\n'
 
 
@@ -151,35 +151,47 @@ class LazyRules:
     """The rules of a ledger that is as it was written, each decoded when it is first asked for."""
 
     def __init__(self, ledger: bytes) -> None:
-        self._lines = [line for line in ledger.split(b"\n") if line.startswith(_ENTRY_START)]
+        self._ledger = ledger
         self._decoded: dict[int, Rule] = {}
         self.digest = ledger[ledger.rfind(_DIGEST_PART) :].decode()
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._entries)
 
     def __iter__(self) -> Iterator[Rule]:
-        return iter([self._rule(k) for k in range(len(self._lines))])
+        return iter([self._rule(k) for k in range(len(self))])
 
     def of_ops(self, names: Collection[str]) -> list[Rule]:
         """In their order, the rules whose left side is one of these operations, or any term."""
         return [self._rule(k) for k, op in enumerate(self._ops) if op is None or op in names]
 
     @cached_property
+    def _entries(self) -> list[tuple[int, int]]:
+        """Where the line of each rule begins and ends: not copied, for most are never decoded."""
+        ledger = self._ledger
+        found = []
+        end = 0
+        while (start := ledger.find(_ENTRY_START, end) + 1) > 0:
+            end = ledger.find(b"\n", start)
+            found.append((start, end))
+        return found
+
+    @cached_property
     def _ops(self) -> list[str | None]:
         """The operation of each left side; None: a variable."""
-        found = [_LEFT.search(line) for line in self._lines]
+        found = [_LEFT.search(self._ledger, start, end) for start, end in self._entries]
         return [m[1].decode() if m is not None and m[1] else None for m in found]
 
     def _rule(self, number: int) -> Rule:
         rule = self._decoded.get(number)
         if rule is None:
-            rule = self._decoded[number] = _decode(self._lines[number])
+            start, end = self._entries[number]
+            rule = self._decoded[number] = _decode(self._ledger[start:end])
         return rule
 
 
 # A quote within a string of JSON stands behind a backslash, so that neither is part of a string.
-_ENTRY_START = b'{"name":'
+_ENTRY_START = b'\n{"name":'
 _RULE_START, _RULE_END = b',"rule":', b',"verdict":'
 _LEFT = re.compile(rb'"left":\{(?:"Node":\["(\w+)"|"Var":)')
 
@@ -200,7 +212,7 @@ def _is_as_written(ruleset: str, source: bytes, ledger: bytes, fingerprint: str)
     start, end = ledger.find(_RULES_PART), ledger.rfind(_DIGEST_PART)
     if len(ledger) > MOST_BYTES or not 0 <= start < end:
         return False
-    if ledger[end:] != _digest_line(ledger[:end]):
+    if ledger[end:] != _digest_line(memoryview(ledger)[:end]):
         return False
     head = _parse(ledger[:start].rstrip().removesuffix(b",") + b"}")
     if not isinstance(head, dict):

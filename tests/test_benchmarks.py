@@ -1,0 +1,48 @@
+"""Every program in benchmarks/ runs, on little work, and prints what it is for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "benchmarks"
+
+# Arguments for little work, and a word of the output.
+SMALL = {
+    "index_corpus.py": ("--terms 3", "3 terms, 0 of them not equal to brute force"),
+    "load_rules.py": ("--rounds 1 --rules 700", "gate ms"),
+    "resnet_rewrite.py": ("--rounds 1", "us per node"),
+    "sizes.py": ("", "lines of code"),
+    "startup.py": ("--rounds 1", "first call, cold"),
+}
+ON_A_PAGE = ("fit_polynomials.py", "ulp_check.py")  # docs/numerics.md, run by tests/test_docs.py
+PARTS = ("index_terms.py", "tinygrad_terms.py")  # of index_corpus.py
+
+
+def printed(script: str, arguments: str) -> str:
+    """The output of a benchmark that ends well."""
+    command = [sys.executable, str(FOLDER / script), *arguments.split()]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("script", SMALL)
+def test_it_runs(script: str) -> None:
+    arguments, expected = SMALL[script]
+    assert expected in printed(script, arguments)
+
+
+def test_it_runs_beside_a_peer() -> None:
+    pytest.importorskip("tinygrad")
+    assert "times as fast" in printed("index_corpus.py", "--terms 3 --peer tinygrad --lost 1")
+
+
+def test_no_program_is_left_out() -> None:
+    page = (ROOT / "docs" / "numerics.md").read_text()
+    assert all([f"$ python benchmarks/{script}" in page for script in ON_A_PAGE])
+    assert {path.name for path in FOLDER.glob("*.py")} == {*SMALL, *ON_A_PAGE, *PARTS}
