@@ -11,8 +11,8 @@ from proofgrad.rules.library import library_names
 from proofgrad.verify import commands_crosscheck, crosscheck, second_solver
 from proofgrad.verify.commands_crosscheck import CROSSCHECK, crosscheck_library, library_entries
 from proofgrad.verify.crosscheck import Outcome, goals_in, goals_of, read_outcomes, write_outcomes
-from proofgrad.verify.evidence import report
 from proofgrad.verify.encode import stable
+from proofgrad.verify.evidence import report
 from proofgrad.verify.obligations import evidence_digest
 from proofgrad.verify.second_solver import Second, ask_second
 from proofgrad.verify.solve import OPEN, PROVED, REFUTED
@@ -89,7 +89,7 @@ def test_a_refuting_solver_is_a_disagreement_and_a_silent_one_is_not_agreement(
     for verdict in (REFUTED, OPEN):
         answer = Second(verdict, "cvc5", "no answer")
         monkeypatch.setattr(crosscheck, "ask_second", lambda _, answer=answer: answer)
-        outcome = crosscheck._crosscheck_rule(name, entry, {})
+        outcome = crosscheck._crosscheck_rule((name, entry, {}))
         assert not outcome.agreed
         assert bool(outcome.disagreed) == (verdict == REFUTED)
         assert bool(outcome.not_checked) == (verdict == OPEN)
@@ -101,7 +101,7 @@ def test_agreement_with_another_version_is_asked_again(tmp_path: Path) -> None:
     write_outcomes(path, {"a.b": outcome.to_json()}, {"cvc5": "1", "bitwuzla": "1"})
     data = read_outcomes(path)
     now = {"cvc5": "2", "bitwuzla": "1"}
-    assert crosscheck.agreed_before(data, now) == {"2": "bitwuzla"}
+    assert crosscheck.agreed_before(data, now) == {"a.b": {"2": "bitwuzla"}}
     assert json.loads(path.read_bytes())["rules"]["a.b"]["agreed"]["cvc5"] == ["1"]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from proofgrad.core.rewrite.ledger import find_problems
 from proofgrad.rules.library import fingerprint, ledger_file, library_names, rule_file
+from proofgrad.verify.workers import WorkerDied
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,6 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped; ledgers that were not finished are as they were", file=sys.stderr)
         return 130
+    except WorkerDied as error:
+        print(f"{error}; ledgers are as they were", file=sys.stderr)
+        return 1
 
 
 def check() -> int:

@@ -23,7 +23,8 @@ from proofgrad.verify.hint import hint
 from proofgrad.verify.judge_mutants import VERDICTS, Judged, counts, judge_rules, write_report
 from proofgrad.verify.ledger import Entry, entry_of, fresh_entries, old_entries, write_whole
 from proofgrad.verify.progress import Progress
-from proofgrad.verify.prove import Result, process_count, prove_rules
+from proofgrad.verify.prove import Result, prove_rules
+from proofgrad.verify.workers import process_count
 
 REFUTED_RULES = PROOFS / "refuted"
 MUTANTS = PROOFS / "mutants.json"

@@ -26,8 +26,8 @@ from proofgrad.verify.crosscheck import (
 )
 from proofgrad.verify.ledger import entry_of
 from proofgrad.verify.progress import Progress
-from proofgrad.verify.prove import process_count
 from proofgrad.verify.second_solver import NoSecondSolver, second_versions
+from proofgrad.verify.workers import process_count
 
 CROSSCHECK = PROOFS / "crosscheck.json"
 Entries = list[tuple[str, Mapping[str, Any]]]

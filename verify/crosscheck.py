@@ -1,16 +1,13 @@
 """Deciding again, by another solver, every goal that z3 decided; proofs/crosscheck.json.
 
-Owns: the division of work over processes, the outcome for each rule, the file. Does not own: texts
-(obligations.py), the other solvers (second_solver.py), output (commands_crosscheck.py).
+Owns: the outcome for each rule, the file. Does not own: texts (obligations.py), the other solvers
+(second_solver.py), processes (workers.py), output (commands_crosscheck.py).
 """
 
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ from proofgrad.verify.ledger import write_whole
 from proofgrad.verify.obligations import case_of, digest, evidence_digest, texts_of
 from proofgrad.verify.second_solver import ask_second
 from proofgrad.verify.solve import PROVED, REFUTED
+from proofgrad.verify.workers import Workers
 
 FORMAT = 1
 Entry = Mapping[str, Any]
@@ -58,40 +56,35 @@ class Outcome:
 
 def crosscheck(
     entries: Sequence[tuple[str, Entry]],
-    known: Known,
+    known: Mapping[str, Known],
     processes: int,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[Outcome]:
     """The outcome for each full name and entry of a ledger, in their order.
 
-    `known`: goals on which a solver of the same version agreed before; they are not asked again.
+    `known`: by full name, goals on which a solver of the same version agreed before; they are not
+    asked again.
+
+    Raises: WorkerDied.
     """
     found: dict[str, Outcome] = {}
-    tasks = [(name, entry, known) for name, entry in entries]
-    for outcome in _shared(_crosscheck_rule, tasks, processes):
-        found[outcome.name] = outcome
-        if on_progress is not None:
-            on_progress(len(found), len(entries))
+    tasks = [(name, entry, known.get(name, {})) for name, entry in entries]
+    with Workers(processes) as workers:
+        for outcome in workers.each(_crosscheck_rule, tasks, lambda task: task[0]):
+            found[outcome.name] = outcome
+            if on_progress is not None:
+                on_progress(len(found), len(entries))
     return [found[name] for name, _ in entries]
 
 
 def goals_of(entries: Sequence[tuple[str, Entry]], processes: int) -> dict[str, set[str]]:
     """The digests of the goals of each rule, without asking anyone."""
-    return dict(_shared(_digests, [(name, entry) for name, entry in entries], processes))
+    with Workers(processes) as workers:
+        return dict(workers.each(_digests, entries, lambda named: named[0]))
 
 
-def _shared(
-    work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], processes: int
-) -> Iterator[Any]:
-    """The results as they come; a process that dies raises BrokenProcessPool."""
-    context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        futures = [pool.submit(work, *task) for task in tasks]
-        for future in as_completed(futures):
-            yield future.result()
-
-
-def _digests(name: str, entry: Entry) -> tuple[str, set[str]]:
+def _digests(named: tuple[str, Entry]) -> tuple[str, set[str]]:
+    name, entry = named
     return name, {digest(text) for _, text in _texts(entry)}
 
 
@@ -104,7 +97,8 @@ def _texts(entry: Entry) -> Iterator[tuple[str, str]]:
             yield case, text
 
 
-def _crosscheck_rule(name: str, entry: Entry, known: Known) -> Outcome:
+def _crosscheck_rule(task: tuple[str, Entry, Known]) -> Outcome:
+    name, entry, known = task
     outcome = Outcome(name, evidence_digest(entry))
     for case, text in _texts(entry):
         goal = digest(text)
@@ -144,14 +138,16 @@ def read_outcomes(path: Path) -> dict[str, Any]:
     return data if data.get("format") == FORMAT else {"solvers": {}, "rules": {}}
 
 
-def agreed_before(data: Mapping[str, Any], solvers: Mapping[str, str]) -> dict[str, str]:
-    """Goals on which solvers of these very versions agreed."""
+def agreed_before(data: Mapping[str, Any], solvers: Mapping[str, str]) -> dict[str, Known]:
+    """By full name, the goals on which solvers of these very versions agreed."""
     return {
-        goal: solver
-        for told in data["rules"].values()
-        for solver, goals in told["agreed"].items()
-        if data["solvers"].get(solver) == solvers.get(solver)
-        for goal in goals
+        name: {
+            goal: solver
+            for solver, goals in told["agreed"].items()
+            if data["solvers"].get(solver) == solvers.get(solver)
+            for goal in goals
+        }
+        for name, told in data["rules"].items()
     }
 
 

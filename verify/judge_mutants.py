@@ -10,10 +10,8 @@ made another true rule. "idle" is an equal one that can never fire. What is neit
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ from proofgrad.verify.portfolio import attempts
 from proofgrad.verify.prove_case import DRAWS, Attempt, can_fire, decide
 from proofgrad.verify.prove_needed import is_well_formed
 from proofgrad.verify.solve import OPEN, REFUTED
+from proofgrad.verify.workers import Workers
 
 STEPS_A_QUESTION = 2_000_000
 MOST_OPEN = 4  # cases; after so many without an answer no more are asked
@@ -52,28 +51,28 @@ def judge_rules(
     processes: int,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[Judged]:
-    """The verdict on each mutant of `rules` that means something, in their order."""
+    """The verdict on each mutant of `rules` that means something, in their order.
+
+    Raises: WorkerDied.
+    """
     made = [mutant for rule in rules for mutant in mutants(rule)]
     judged: dict[int, Judged] = {}
-    for place, one in _judge_all(made, processes):
-        judged[place] = one
-        if on_progress is not None:
-            on_progress(len(judged), len(made))
+    with Workers(processes) as workers:
+        for place, one in workers.each(_judge_numbered, list(enumerate(made)), _told):
+            judged[place] = one
+            if on_progress is not None:
+                on_progress(len(judged), len(made))
     return [judged[place] for place in sorted(judged) if judged[place].verdict]
-
-
-def _judge_all(made: Sequence[Mutant], processes: int) -> Iterable[tuple[int, Judged]]:
-    if processes == 1:
-        yield from map(_judge_numbered, enumerate(made))
-        return
-    context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
-    with context.Pool(processes) as pool:
-        yield from pool.imap_unordered(_judge_numbered, enumerate(made), chunksize=4)
 
 
 def _judge_numbered(numbered: tuple[int, Mutant]) -> tuple[int, Judged]:
     place, mutant = numbered
     return place, judge(mutant)
+
+
+def _told(numbered: tuple[int, Mutant]) -> str:
+    mutant = numbered[1]
+    return f"{mutant.original.full_name} ({mutant.change})"
 
 
 def judge(mutant: Mutant) -> Judged:

@@ -1,17 +1,15 @@
 """Proving rules: every case of every rule, in parallel, and one verdict a rule.
 
-Owns: the division of work over processes, what may be taken over from an old ledger, verdicts. Does
-not own: how a case is decided (prove_case.py, portfolio.py and the encode_ files), whether
-conditions are needed (prove_needed.py), files (ledger.py), output (cli.py).
+Owns: the division of work, what may be taken over from an old ledger, verdicts. Does not own: how a
+case is decided (prove_case.py, portfolio.py and the encode_ files), whether conditions are needed
+(prove_needed.py), processes (workers.py), files (ledger.py), output (cli.py).
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from proofgrad.core.rewrite.rule import Calc, Rule, RuleKind
 from proofgrad.verify.encode_types import Case, cases
@@ -19,6 +17,7 @@ from proofgrad.verify.portfolio import attempts
 from proofgrad.verify.prove_case import Decision, can_fire, decide, taken_over
 from proofgrad.verify.prove_needed import UNDECIDED, UNNEEDED, Needed, is_needed
 from proofgrad.verify.solve import OPEN, PROVED, REFUTED
+from proofgrad.verify.workers import Workers, process_count
 
 CASES_A_TASK = 6  # enough to keep processes busy, few enough to stop soon after a refutation
 SOLVER = "z3: "
@@ -91,6 +90,8 @@ def prove_rules(
 
     `before`: by full name, entries about the same rules by the same solvers. What they say of a case
     is taken over if the text of its goals is still the same.
+
+    Raises: WorkerDied.
     """
     known = before or {}
     work = {rule: list(cases(rule)) for rule in rules}
@@ -101,8 +102,8 @@ def prove_rules(
     ]
     found: dict[Case, Decision] = {}
     total = sum(len(chunk) for chunk, _ in tasks)
-    with _Workers(processes or process_count()) as workers:
-        for decisions in workers.each(_decide_all, tasks):
+    with Workers(processes or process_count()) as workers:
+        for decisions in workers.each(_decide_all, tasks, _chunk_told):
             found.update(decisions)
             if on_progress is not None:
                 on_progress(len(found), total)
@@ -110,38 +111,9 @@ def prove_rules(
     return [_verdict(rule, work[rule], found, rest.get(rule)) for rule in rules]
 
 
-def process_count() -> int:
-    """Processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _chunks(items: list[Case]) -> Iterator[list[Case]]:
     for start in range(0, len(items), CASES_A_TASK):
         yield items[start : start + CASES_A_TASK]
-
-
-class _Workers:
-    """Processes that share the work, or this one alone."""
-
-    def __init__(self, processes: int) -> None:
-        self._processes = processes
-        self._pool: Any = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.terminate()
-
-    def each(self, work: Callable[[Any], Any], tasks: list[Any]) -> Iterable[Any]:
-        """The results, as they come."""
-        if self._processes == 1 or len(tasks) <= 1:
-            return map(work, tasks)
-        if self._pool is None:
-            context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
-            self._pool = context.Pool(self._processes)
-        return self._pool.imap_unordered(work, tasks)  # type: ignore[no-any-return]
 
 
 # -- cases ------------------------------------------------------------------------------------------
@@ -154,6 +126,11 @@ def _old_cases(entry: Entry | None) -> _OldCases:
     if entry is None:
         return {}
     return {(o["domain"], tuple(o["types"].items())): o for o in entry["obligations"]}
+
+
+def _chunk_told(task: tuple[list[Case], _OldCases]) -> str:
+    first, *others = task[0]
+    return f"{first} and {len(others)} more cases" if others else str(first)
 
 
 def _decide_all(task: tuple[list[Case], _OldCases]) -> list[tuple[Case, Decision]]:
@@ -181,7 +158,7 @@ def _decided_before(case: Case, old_cases: _OldCases) -> Decision | None:
 
 
 def _say_rest(
-    workers: _Workers,
+    workers: Workers,
     rules: Sequence[Rule],
     work: Mapping[Rule, list[Case]],
     found: Mapping[Case, Decision],
@@ -199,12 +176,18 @@ def _say_rest(
             rest[rule] = _Rest(True, tuple([Needed.from_json(one) for one in told]))
         else:
             tasks += [(rule, None), *[(rule, place) for place in range(len(rule.where))]]
-    answers = dict(workers.each(_answer, tasks))
+    answers = dict(workers.each(_answer, tasks, _question_told))
     for rule, place in tasks:
         if place is None:
             needed = tuple([answers[rule, k] for k in range(len(rule.where))])
             rest[rule] = _Rest(answers[rule, None], needed)
     return rest
+
+
+def _question_told(task: tuple[Rule, int | None]) -> str:
+    rule, place = task
+    what = "whether it can fire" if place is None else f"whether condition {place + 1} is needed"
+    return f"{rule.full_name} ({what})"
 
 
 def _answer(task: tuple[Rule, int | None]) -> tuple[tuple[Rule, int | None], Any]:

@@ -1,0 +1,95 @@
+"""Processes that share work: every result arrives, and a death or Ctrl-C ends all with a word."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from proofgrad.core.rewrite.rule import Rule
+from proofgrad.verify import prove
+from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.encode_types import Case
+from proofgrad.verify.prove import prove_rules
+from proofgrad.verify.prove_case import Decision, decide
+from proofgrad.verify.workers import WorkerDied, Workers
+
+RULES = "ruleset t over int\nrule one: x + 0 => x\nrule two: x * 1 => x\n"
+
+
+def rules() -> tuple[Rule, ...]:
+    return parse_rules(RULES).rules
+
+
+def die_at_four(number: int) -> int:
+    if number == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def fail_at_four(number: int) -> int:
+    if number == 4:
+        raise ValueError("four")
+    return number
+
+
+def die_at_two(case: Case, *rest: object) -> Decision:
+    if case.rule.name == "two":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return decide(case, *rest)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_every_result_arrives_once(count: int) -> None:
+    with Workers(count) as workers:
+        for _ in range(2):
+            assert sorted(workers.each(abs, range(-9, 0), str)) == list(range(1, 10))
+
+
+def test_a_dead_process_is_an_error_that_names_its_work() -> None:
+    with pytest.raises(WorkerDied, match=r"worked on .*\b4\b.*--jobs 1"), Workers(2) as workers:
+        list(workers.each(die_at_four, range(9), str))
+
+
+def test_what_the_work_raises_is_raised() -> None:
+    with pytest.raises(ValueError, match="four"), Workers(2) as workers:
+        list(workers.each(fail_at_four, range(9), str))
+
+
+def test_a_dead_prover_names_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prove, "decide", die_at_two)
+    with pytest.raises(WorkerDied, match=r"t\.two over int \(T=int8\)"):
+        prove_rules(rules(), processes=2)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_interrupting_all_processes_of_a_run_ends_it_quietly(tmp_path: Path) -> None:
+    file = tmp_path / "slow.rules"
+    file.write_text(RULES)
+    program = (
+        "import os, sys, time; from proofgrad.verify import prove;"
+        "from proofgrad.verify.cli import main;"
+        "prove.decide = lambda *_: (os.write(1, b'go\\n'), time.sleep(60));"
+        f"sys.exit(main([{str(file)!r}, '-j', '2']))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as running:
+        assert running.stdout is not None and running.stderr is not None
+        assert running.stdout.readline() == b"go\n"
+        start = time.perf_counter()
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+        assert running.wait() == 130
+        assert time.perf_counter() - start < 10  # the work would take a minute
+        told = running.stderr.read().decode()
+        with pytest.raises(ProcessLookupError):
+            os.killpg(running.pid, 0)  # nobody is left
+    assert "stopped" in told and "Traceback" not in told

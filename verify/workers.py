@@ -1,0 +1,103 @@
+"""Processes that share work: cases to prove, mutants to judge, goals to ask other solvers about.
+
+Owns: sharing, what happens if a process dies or the user stops. Does not own: the work.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from multiprocessing.process import BaseProcess
+from typing import Self, TypeVar
+
+Task = TypeVar("Task")
+Found = TypeVar("Found")
+
+
+class WorkerDied(RuntimeError):
+    """A process ended before it had an answer. The message says what it may have worked on."""
+
+
+class Workers:
+    """Up to `count` processes, or this one alone, for use in a `with` statement.
+
+    They start with the first work. An error in the statement ends them, whatever they are doing.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._pool: ProcessPoolExecutor | None = None
+        self._processes: list[BaseProcess] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:
+            for process in self._processes:
+                process.terminate()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def each(
+        self,
+        work: Callable[[Task], Found],
+        tasks: Sequence[Task],
+        told: Callable[[Task], str],
+    ) -> Iterator[Found]:
+        """What `work` finds for each task, as it comes. `told`: a task in words, for errors.
+
+        Raises: WorkerDied, and what `work` raises.
+        """
+        if self._count == 1 or len(tasks) <= 1:
+            yield from map(work, tasks)
+            return
+        waiting, running = iter(tasks), dict[Future[Found], Task]()
+        try:
+            while True:
+                for task in islice(waiting, self._count - len(running)):
+                    running[self._submit(work, task)] = task
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield future.result()
+                    del running[future]
+        except BrokenProcessPool:
+            lost = [told(task) for future, task in running.items() if _is_lost(future)]
+            raise WorkerDied(_message(lost)) from None
+
+    def _submit(self, work: Callable[[Task], Found], task: Task) -> Future[Found]:
+        if self._pool is not None:
+            return self._pool.submit(work, task)
+        others = multiprocessing.active_children()
+        context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
+        self._pool = ProcessPoolExecutor(self._count, context, _leave_stopping_to_the_parent)
+        future = self._pool.submit(work, task)
+        self._processes = [p for p in multiprocessing.active_children() if p not in others]
+        return future
+
+
+def process_count() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _leave_stopping_to_the_parent() -> None:
+    """Ctrl-C reaches every process of a terminal; the one that asked for the work ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _is_lost(future: Future[Found]) -> bool:
+    return not future.done() or isinstance(future.exception(), BrokenProcessPool)
+
+
+def _message(lost: Sequence[str]) -> str:
+    return (
+        f"a process died while it worked on {' or on '.join(lost)}; systems end processes that take"
+        " too much memory: try again, with fewer of them (`--jobs 1`)"
+    )
