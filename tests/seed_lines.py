@@ -119,6 +119,15 @@ def debug_text(level: int, run: Callable[[], Any], **environment: str) -> str:
     return text.getvalue()
 
 
+def searched(size: int, width: int) -> str:
+    """What DEBUG=2 prints while BEAM=width looks for the kernel of a product of square matrices."""
+    from proofgrad import Tensor
+
+    one, other = (Tensor.full((size, size), k).contiguous().realize() for k in (0.5, 2.0))
+    limits = {"BEAM": str(width), "BEAM_SECONDS": "1"}
+    return debug_text(2, lambda: (one @ other).realize(), **limits)
+
+
 def in_new_process(*arguments: str, **environment: str) -> str:
     """What `python ARGUMENTS` prints, run from the root of the project. Asserts that it ends well."""
     done = subprocess.run(

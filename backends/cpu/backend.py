@@ -60,6 +60,11 @@ class CpuBackend:
             has_fma=self.dialect.has_fma,
         )
 
+    @property
+    def identity(self) -> str:
+        """Which processor and which compiler: what times of kernels depend on."""
+        return self.host.identity
+
     def emit(self, linear: UOp, name: str) -> Source:
         return emit(linear, name, self.dialect)
 

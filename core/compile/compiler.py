@@ -12,15 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from proofgrad.core import settings
+from proofgrad.core.compile.choices import Choices, forced_choices
 from proofgrad.core.compile.forms import Form
 from proofgrad.core.compile.names import kernel_name
 from proofgrad.core.compile.reuse import write_in_place
-from proofgrad.core.compile.stages import Library, RuleSets, Stage, run_stages
+from proofgrad.core.compile.stages import Library, Procedure, RuleSets, Stage, run_stages
 from proofgrad.core.compile.target import Backend, Binary, Launch, Source
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, is_plain
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import RuleSet
 
 
@@ -141,6 +143,10 @@ class Compiler:
     def use_rules(self, rules: RuleSet) -> None:
         """Let every rule stage use more rules; plans and kernels made before are dropped."""
         self.library.add(rules)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop every plan and kernel of this process."""
         self._plans.clear()
         self._kernels.clear()
 
@@ -229,20 +235,18 @@ class Compiler:
         target = self._backend(device).target
         return run_stages(stages, body, self.library, target, _observer("kernel", self.library))
 
-    def linears(self, body: UOp, device: str) -> tuple[UOp, ...]:
+    def linears(self, body: UOp, device: str, asked: Choices | None = None) -> tuple[UOp, ...]:
         """The Linear forms of a kernel body for a device: one, or those that fill its tables first."""
         target = self._backend(device).target
-        made = run_stages(
-            self.kernel_stages, body, self.library, target, _observer("kernel", self.library)
-        )
-        return made.src if made.op is Ops.SINK else (made,)
+        observe = _observer("kernel", self.library)
+        return _several(run_stages(self.kernel_stages, body, self.library, target, observe, asked))
 
     def index_terms(self, body: UOp) -> UOp:
         """A kernel body up to and with the first stage of rules: one loop an axis, terms tidied."""
         rules = [k for k, s in enumerate(self.kernel_stages) if isinstance(s.step, RuleSets)]
         return run_stages(self.kernel_stages[: rules[0] + 1], body, self.library)
 
-    def _checked(self, body: UOp, backend: Backend) -> tuple[UOp, ...] | None:
+    def _checked(self, body: UOp, backend: Backend, asked: Choices) -> tuple[UOp, ...] | None:
         """The Linear forms of a kernel body that the check has seen; None where there is no check."""
         if not all(is_plain(node.shape) for node in body.toposort()):
             _print("not proved: PROVE=1 does not cover kernels whose sizes are variables")
@@ -259,8 +263,9 @@ class Compiler:
             if shown is not None:
                 shown(stage, root)
 
-        made = run_stages(self.kernel_stages, body, self.library, backend.target, observe)
-        linears = made.src if made.op is Ops.SINK else (made,)
+        linears = _several(
+            run_stages(self.kernel_stages, body, self.library, backend.target, observe, asked)
+        )
         self.kernel_check(kernel_name(linears[-1]), body, trace)
         return linears
 
@@ -275,21 +280,45 @@ class Compiler:
 
     def _compile(self, body: UOp, device: str) -> tuple[Kernel, ...]:
         backend = self._backend(device)
+        asked = self._choices(body, device)
         linears = None
         if settings.proves_kernels():
-            linears = self._checked(body, backend)
-        linears = self.linears(body, device) if linears is None else linears
-        return tuple([self._compiled(linear, device) for linear in linears])
+            linears = self._checked(body, backend, asked)
+        linears = self.linears(body, device, asked) if linears is None else linears
+        kernels = tuple([self._compiled(linear, device) for linear in linears])
+        for kernel in kernels:
+            _show_source(kernel)
+        return kernels
+
+    def _choices(self, body: UOp, device: str) -> Choices:
+        """What is asked of a kernel: by the environment, or by a search that BEAM asks for."""
+        forced, backend = forced_choices(), self._backend(device)
+        plain = settings.beam_width() == 0 or settings.wants_plain_loops()
+        if plain or not all(is_plain(node.shape) for node in body.toposort()):
+            return forced
+        from proofgrad.core.compile.search import Search, may_search
+
+        library = self.library.with_journal(Journal())  # what is only tried does not count
+        before, after = _around_choices(self.kernel_stages)
+        kernel = run_stages(before, body, library, backend.target, asked=forced)
+        if not may_search(kernel, backend):
+            return forced
+
+        def compile_(asked: Choices) -> tuple[Kernel, ...]:
+            linears = _several(run_stages(after, kernel, library, backend.target, asked=asked))
+            return tuple([self._compiled(linear, device) for linear in linears])
+
+        search = Search(body, kernel, backend, compile_, forced)
+        found, is_old = search.found()
+        if settings.debug_level() >= 2:
+            name = search.name or kernel_name(self.linears(body, device, forced)[-1])
+            _print(found.line(name, settings.beam_width(), is_old))
+        return found.choices
 
     def _compiled(self, linear: UOp, device: str) -> Kernel:
         backend = self._backend(device)
         slots = _slots(linear)
         source = self._emit(_with_dense_slots(linear, slots), device)
-        if settings.debug_level() >= 3:
-            _print(source.text)
-        if settings.debug_level() >= 6:
-            assembly = getattr(backend, "assembly", None)
-            _print("no machine code to show" if assembly is None else assembly(source))
         names = {n.arg[0]: n.arg[2] for n in linear.src if n.op is Ops.PARAM and len(n.arg) == 3}
         size = _written(linear).arg[1]
         return Kernel(source, backend.compile(source), backend, slots, size, names)
@@ -308,6 +337,29 @@ def _peak_bytes(inputs: int, made: Sequence[BufferInfo], steps: Sequence[Step]) 
     return peak
 
 
+def _several(made: UOp) -> tuple[UOp, ...]:
+    """The Linear forms that stages gave: of one kernel, or of several in order."""
+    return made.src if made.op is Ops.SINK else (made,)
+
+
+def _around_choices(stages: Sequence[Stage]) -> tuple[Sequence[Stage], Sequence[Stage]]:
+    """The stages before and after the first choice."""
+    first = next(
+        k for k, stage in enumerate(stages)
+        if isinstance(stage.step, Procedure) and "asked" in stage.step.needs
+    )  # fmt: skip
+    return stages[:first], stages[first:]
+
+
+def _show_source(kernel: Kernel) -> None:
+    """The text of a kernel with DEBUG=3, its machine code with DEBUG=6."""
+    if settings.debug_level() >= 3:
+        _print(kernel.source.text)
+    if settings.debug_level() >= 6:
+        assembly = getattr(kernel.backend, "assembly", None)
+        _print("no machine code to show" if assembly is None else assembly(kernel.source))
+
+
 def _settings() -> tuple[Any, ...]:
     """What of the environment changes how a graph is compiled."""
     return (
@@ -316,6 +368,7 @@ def _settings() -> tuple[Any, ...]:
         settings.proves_kernels(),
         settings.fastmath(),
         settings.choices_text(),
+        settings.beam_width(),
     )
 
 

@@ -173,6 +173,11 @@ class _Runner:
         return root
 
 
+def procedures_that_choose(stages: Sequence[Stage]) -> list[str]:
+    """The names of the stages that can be asked for something."""
+    return [s.name for s in stages if isinstance(s.step, Procedure) and "asked" in s.step.needs]
+
+
 def show_stages(stages: Sequence[Stage], sizes: dict[str, int]) -> list[tuple[str, str, str, str]]:
     """Rows (form made, stage, kind, what it is) for people; `sizes`: rules in each set."""
     rows: list[tuple[str, str, str, str]] = []

@@ -105,6 +105,13 @@ def stage_operands(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp
     return UOp.sink(*filling, kernel) if filling else kernel
 
 
+def planned_staging(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH) -> Staged:
+    """Which operands of a contraction get tables."""
+    if not _may_stage(contraction, asked):
+        return Staged(False, False)
+    return choose_staged(contraction, tile, asked)
+
+
 def _may_stage(contraction: Contraction, asked: Choices) -> bool:
     if asked.staged is not None:
         return asked.staged.rows or asked.staged.columns

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from seed_lines import ROOT, Count, debug_text, later, page, run_snippet
+from seed_lines import ROOT, Count, debug_text, later, page, run_snippet, searched
 
 from proofgrad import Device, Ops, Tensor, commands, explain, gradcheck
 from proofgrad.renderer.cstyle import CStyleLanguage
@@ -218,10 +218,28 @@ def test_P4_4_training_step_is_profiled() -> None:
     assert len(rows) >= 2 and re.search(rf"\b{len(rows)} kernels?\b", text)
 
 
-@later("BEAM, the search for faster kernels")
-def test_P4_5_search_speeds_training_up() -> None:
+def test_P4_5_search_speeds_training_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """BEAM=2: does training get faster?"""
-    assert "tile" in debug_text(3, lambda: (ready(27, 27) @ ready(27, 27)).realize(), BEAM="2")
+    from proofgrad.nn.optim import SGD
+
+    x, target = ready(32, 20), ready(32, 1)
+
+    def losses(width: str) -> list[float]:
+        monkeypatch.setenv("BEAM", width)
+        w = Tensor.zeros(20, 1, requires_grad=True)
+        optimizer = SGD([w], lr=0.1)
+        found = []
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = ((x @ w) - target).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        return found
+
+    monkeypatch.setenv("BEAM_SECONDS", "1")
+    assert losses("2") == pytest.approx(losses("0"), rel=1e-5)
+    assert re.search(r"(keeps|takes) .*tile=", searched(27, 2))
 
 
 def test_P4_6_reloaded_model_answers_the_same(tmp_path: Path) -> None:
@@ -267,10 +285,12 @@ def test_P5_4_noopt_keeps_the_algebra_undone() -> None:
     assert re.search(r"\bmul\b", plain) and "51" in plain
 
 
-@later("BEAM, the search for faster kernels")
 def test_P5_5_search_on_a_big_matmul() -> None:
     """1024 x 1024: BEAM=0 against BEAM=4, the tile chosen"""
-    assert "tile" in debug_text(3, lambda: (ready(26, 26) @ ready(26, 26)).realize(), BEAM="4")
+    found = re.search(r"BEAM=4 r_\w+: (keeps|takes) tile=(\d+)x(\d+)x(\d+)", searched(256, 4))
+    assert found is not None
+    rows, vectors, lanes = (int(number) for number in found.groups()[1:])
+    assert rows * vectors >= 4 and lanes >= 4
 
 
 OWN = """\

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-from seed_lines import Count, debug_text, differs, later, page, run_snippet
+import pytest
+from seed_lines import Count, differs, later, page, run_snippet, searched
 
 from proofgrad import Tensor, commands, explain
 from proofgrad.core.ir.ops import MOVEMENT
-
-BEAM = "BEAM, the search for faster kernels"
+from proofgrad.core.tensor.realize import compiler
 
 
 def cpu_seconds(run: Callable[[], object], repeats: int = 5) -> float:
@@ -25,12 +26,12 @@ def cpu_seconds(run: Callable[[], object], repeats: int = 5) -> float:
     return min(times)
 
 
-@later(BEAM)
+@differs(
+    "D-20", "nothing is claimed in general: what wins is taken, and our own tables say of what"
+)
 def test_Q01_search_beats_the_rest() -> None:
     """BEAM=2 often outperforms PyTorch"""
-    assert "tile" in debug_text(
-        3, lambda: (Tensor.rand(25, 25) @ Tensor.rand(25, 25)).realize(), BEAM="2"
-    )
+    assert "tile=" in searched(25, 2)
 
 
 @later("tuned kernels for GPUs; nothing is claimed about one before it is measured there")
@@ -84,12 +85,16 @@ assert result.tolist() == [7, 9, 11]
     assert kernels.count == 1
 
 
-@later(BEAM)
-def test_Q06_search_is_slow_once() -> None:
+def test_Q06_search_is_slow_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """slower first, fast after"""
-    assert "tile" in debug_text(
-        3, lambda: (Tensor.rand(24, 24) @ Tensor.rand(24, 24)).realize(), BEAM="2"
-    )
+    monkeypatch.setenv("PROOFGRAD_CACHE", str(tmp_path))
+    seconds = []
+    for _ in range(2):
+        compiler().forget()
+        start = time.process_time()
+        assert "tile=" in searched(24, 2)
+        seconds.append(time.process_time() - start)
+    assert seconds[1] < seconds[0]
 
 
 def test_Q07_fusion_is_free() -> None:
@@ -110,7 +115,6 @@ def test_R01_layers() -> None:
     assert places == sorted(places)
 
 
-@later(BEAM)
 def test_R02_pipeline_of_four_stages() -> None:
     """schedule, lowering and optimisation, BEAM, code generation"""
     stages = commands.stages()

@@ -1,0 +1,121 @@
+"""What BEAM searches over: for a kernel and its choices, the choices that differ in one thing.
+
+Owns: the moves. Does not own: timing them (search.py), the heuristics that a search starts from.
+
+A tile that is too big for the registers is left out, because it spills; nothing else is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from proofgrad.core.compile.axes import choose_depth, operations, shares_work
+from proofgrad.core.compile.choices import Blocks, Choices, Staged, Tile
+from proofgrad.core.compile.staging import planned_staging
+from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.tiles import (
+    TILES,
+    Contraction,
+    choose_blocks,
+    choose_tile,
+    find_contraction,
+    tiles_along,
+)
+from proofgrad.core.ir.uop import UOp
+
+ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16)
+VECTORS = (1, 2, 3, 4, 6)
+AT_ONCE = (1, 2, 4, 8)
+LOOPS_FOR_VECTORS = 3
+# Multiply-adds of vectors in one iteration: more make code that takes long to compile.
+MOST_PRODUCTS = 128
+STAGINGS = tuple([Staged(rows, columns) for rows in (False, True) for columns in (False, True)])
+
+
+def completed(kernel: UOp, target: Target, asked: Choices) -> Choices:
+    """`asked` with what the heuristics take where nothing is asked, as far as it is one number."""
+    contraction = find_contraction(kernel, asked)
+    tile = None if contraction is None else choose_tile(contraction, target, asked)
+    if contraction is None or tile is None:
+        return replace(asked, threads=shares_work(operations(kernel), target, asked))
+    return replace(
+        asked,
+        tile=tile,
+        blocks=choose_blocks(contraction, tile, target, asked),
+        staged=planned_staging(contraction, tile, asked),
+        depth=choose_depth(contraction.reduction.src[-1], tile, asked),
+        threads=shares_work(contraction.multiplications, target, asked),
+    )
+
+
+def neighbours(kernel: UOp, target: Target, choices: Choices, forced: Choices) -> list[Choices]:
+    """Choices that differ from `choices` in one thing; nothing that is `forced` changes."""
+    whole = completed(kernel, target, choices)
+    contraction = find_contraction(kernel, whole)
+    if contraction is not None and whole.tile is not None:
+        moves = _of_contraction(contraction, target, whole, choices)
+    else:
+        moves = _of_loops(target, choices)
+    if target.threads > 1:
+        moves = [*moves, replace(choices, threads=not whole.threads)]
+    held = {
+        name: value for name in Choices.__slots__ if (value := getattr(forced, name)) is not None
+    }
+    return [move for move in dict.fromkeys([replace(m, **held) for m in moves]) if move != choices]
+
+
+def _of_contraction(
+    contraction: Contraction, target: Target, whole: Choices, choices: Choices
+) -> list[Choices]:
+    tile, blocks = whole.tile, whole.blocks
+    assert tile is not None and blocks is not None
+    # Blocks count tiles, and an unrolling fits one size of tile: other tiles choose theirs again.
+    moves = [
+        replace(choices, tile=other, blocks=None, depth=None) for other in _tiles(tile, target)
+    ]
+    moves += [replace(choices, staged=staged) for staged in STAGINGS if staged != whole.staged]
+    moves += [
+        replace(choices, depth=steps)
+        for steps in AT_ONCE
+        if steps != whole.depth and steps * tile.rows * tile.vectors <= MOST_PRODUCTS
+    ]
+    row_tiles, column_tiles = tiles_along(contraction, tile)
+    for height, width in _resized(blocks.row_tiles, blocks.column_tiles):
+        other = Blocks(min(height, row_tiles), min(width, column_tiles))
+        if other != blocks:
+            moves.append(replace(choices, blocks=other))
+    moves.append(Choices(tiled=False))
+    return moves
+
+
+def _tiles(tile: Tile, target: Target) -> Iterator[Tile]:
+    """Every tile of the heuristic, those that differ in one side, and shorter vectors."""
+    shapes = [*TILES, *[(rows, tile.vectors) for rows in ROWS], *[(tile.rows, n) for n in VECTORS]]
+    for rows, vectors in dict.fromkeys(shapes):
+        if rows * vectors + vectors + 1 <= target.vector_registers:
+            yield Tile(rows, vectors, tile.lanes)
+    if tile.lanes > 4:
+        yield Tile(tile.rows, tile.vectors, tile.lanes // 2)
+
+
+def _resized(height: int, width: int) -> Iterator[tuple[int, int]]:
+    yield from ((height * 2, width), (height, width * 2), (height * 2, max(1, width // 2)))
+    yield from ((max(1, height // 2), width), (height, max(1, width // 2)))
+    yield max(1, height // 2), width * 2
+
+
+def _of_loops(target: Target, choices: Choices) -> list[Choices]:
+    widths = [n for n in (4, 8, 16, 32) if n <= target.vector_bytes]
+    moves = [replace(choices, vectors=count) for count in AT_ONCE]
+    moves += [replace(choices, copies=count) for count in AT_ONCE]
+    moves += [replace(choices, lanes=count) for count in widths]
+    return moves + [replace(choices, along=place) for place in range(LOOPS_FOR_VECTORS)]
+
+
+def work(kernel: UOp) -> int:
+    """About how many operations one run takes."""
+    contraction = find_contraction(kernel)
+    if contraction is not None:
+        return contraction.multiplications
+    return operations(kernel)
