@@ -82,5 +82,5 @@ def _silent_rules(config: pytest.Config) -> list[str]:
 def _is_whole(config: pytest.Config) -> bool:
     """Whether nothing was left out on the command line."""
     chosen = [config.getoption(name) for name in ("keyword", "markexpr", "deselect", "ignore")]
-    chosen += [config.getoption(name) for name in ("collectonly", "lf", "maxfail")]
+    chosen += [config.getoption(name, None) for name in ("collectonly", "lf", "maxfail")]
     return bool(config.args == config.getini("testpaths")) and not any(chosen)
