@@ -11,7 +11,7 @@ import pytest
 from seed_lines import debug_text
 
 from proofgrad import Context, Tensor, TinyJit
-from proofgrad.core.compile import trial
+from proofgrad.core.compile import search, trial
 from proofgrad.core.compile.choices import Choices, Tile, read_choices
 from proofgrad.core.compile.search import Found, Search
 from proofgrad.core.compile.search_space import completed, neighbours
@@ -173,6 +173,8 @@ def test_a_choice_that_gives_something_else_is_left_out(monkeypatch: pytest.Monk
             buffers[0].view[3] ^= 0x7F  # exponent bits
 
     monkeypatch.setattr(Trial, "run", wrong)
+    monkeypatch.setattr(search, "neighbours", lambda *_: [Choices(depth=1), Choices(tiled=False)])
+    monkeypatch.setenv("BEAM_SECONDS", "60")
     one = normal(48, 48)
     with Context(BEAM=2), pytest.warns(UserWarning, match="does not give what it gives by default"):
         text = debug_text(2, lambda: (one @ one).realize())
