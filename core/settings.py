@@ -5,8 +5,10 @@ Owns: names, defaults and meanings of every variable. Does not own: what they ch
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
+from typing import Any
 
 MEANING: dict[str, str] = {
     "DEBUG": (
@@ -36,15 +38,34 @@ MEANING: dict[str, str] = {
 }
 
 
+def text(name: str) -> str:
+    """The variable as it is now; "" if it is not set.
+
+    `os.environ.get` takes a microsecond to encode the name and to raise and catch a KeyError. Each
+    replay of a recorded function asks for five names, so this looks below: changes made in
+    `os.environ` are seen at once all the same.
+    """
+    environment = os.environ
+    found = environment._data.get(_encoded(name))  # type: ignore[attr-defined]
+    return "" if found is None else environment.decodevalue(found)
+
+
+@functools.cache
+def _encoded(name: str) -> Any:
+    return os.environ.encodekey(name)
+
+
 def number(name: str, default: int = 0) -> int:
     """The variable as an integer. Raises: ValueError, naming it."""
-    text = os.environ.get(name, "")
-    if not text:
-        return default
+    asked = text(name)
+    return _as_number(name, asked) if asked else default
+
+
+def _as_number(name: str, asked: str) -> int:
     try:
-        return int(text)
+        return int(asked)
     except ValueError:
-        raise ValueError(f"{name}={text!r} must be an integer ({MEANING.get(name, '')})") from None
+        raise ValueError(f"{name}={asked!r} must be an integer ({MEANING.get(name, '')})") from None
 
 
 def debug_level() -> int:
@@ -56,11 +77,14 @@ FASTMATH_CLASSES = ("nsz", "finite", "real")
 
 def fastmath() -> tuple[str, ...]:
     """The classes of loose laws asked for, in one order. Raises: ValueError for another name."""
-    asked = {part.strip() for part in os.environ.get("FASTMATH", "").split(",")} - {"", "0"}
+    classes = text("FASTMATH")
+    if not classes:
+        return ()
+    asked = {part.strip() for part in classes.split(",")} - {"", "0"}
     unknown = asked.difference(FASTMATH_CLASSES)
     if unknown:
         raise ValueError(
-            f"FASTMATH={os.environ['FASTMATH']!r} names {', '.join(sorted(unknown))}; there are"
+            f"FASTMATH={classes!r} names {', '.join(sorted(unknown))}; there are"
             f" {', '.join(FASTMATH_CLASSES)}, with commas between"
         )
     return tuple([name for name in FASTMATH_CLASSES if name in asked])
@@ -68,9 +92,9 @@ def fastmath() -> tuple[str, ...]:
 
 def wants_colours(is_terminal: bool) -> bool:
     """Never with NO_COLOR (https://no-color.org), always with FORCE_COLOR, else on terminals."""
-    if os.environ.get("NO_COLOR"):
+    if text("NO_COLOR"):
         return False
-    return is_terminal or bool(os.environ.get("FORCE_COLOR"))
+    return is_terminal or bool(text("FORCE_COLOR"))
 
 
 def wants_no_rules() -> bool:
@@ -118,26 +142,29 @@ def proves_kernels() -> bool:
 def asked_device(names: tuple[str, ...]) -> str | None:
     """The device named by DEV=, DEVICE= or NAME=1; None if none is."""
     for variable in ("DEV", "DEVICE"):
-        if os.environ.get(variable):
-            return os.environ[variable]
-    return next((name for name in names if os.environ.get(name) == "1"), None)
+        asked = text(variable)
+        if asked:
+            return asked
+    for name in names:
+        if text(name) == "1":
+            return name
+    return None
 
 
 def cache_folder() -> Path:
     """Where compiled kernels are kept between processes."""
-    if os.environ.get("PROOFGRAD_CACHE"):
-        return Path(os.environ["PROOFGRAD_CACHE"])
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "proofgrad"
+    asked = text("PROOFGRAD_CACHE")
+    base = text("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(asked) if asked else Path(base) / "proofgrad"
 
 
 def data_folder() -> Path:
     """Where data sets are kept, and looked for before they are fetched."""
-    asked = os.environ.get("PROOFGRAD_DATA")
+    asked = text("PROOFGRAD_DATA")
     return Path(asked) if asked else cache_folder() / "data"
 
 
 def pocl_cache_folder() -> Path:
     """Where PoCL keeps compiled kernels between processes."""
-    asked = os.environ.get("POCL_CACHE_DIR")
+    asked = text("POCL_CACHE_DIR")
     return Path(asked) if asked else cache_folder() / "pocl"

@@ -14,7 +14,7 @@ from proofgrad.__main__ import main
 from proofgrad.core import settings
 
 ROOT = Path(__file__).parent.parent
-READS = re.compile(r"""(?:environ(?:\.get)?[\[(]|number\()\s*["']([A-Z][A-Z0-9_]+)["']""")
+READS = re.compile(r"""(?:environ(?:\.get)?[\[(]|(?:number|text)\()\s*["']([A-Z][A-Z0-9_]+)["']""")
 
 
 def read_by_the_code() -> set[str]:

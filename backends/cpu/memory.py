@@ -20,23 +20,35 @@ LARGE_BYTES = 1 << 18  # from here on a block is mapped: pages are made when fir
 POOL_LIMIT_BYTES = 1 << 29
 
 
+class Region:
+    """Bytes that blocks use one after the other, and where their aligned part begins."""
+
+    __slots__ = ("address", "offset", "owner", "size")
+
+    def __init__(self, size: int) -> None:
+        self.owner, self.size = _fresh(size), size
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self.owner))
+        self.address = -(-start // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        self.offset = self.address - start
+
+
 class Block:
     """A piece of memory; goes back to its pool when dropped."""
 
-    __slots__ = ("_owner", "_pool", "_size", "address", "nbytes", "view")
+    __slots__ = ("_pool", "_region", "address", "nbytes")
 
-    def __init__(self, pool: Pool, owner: Any, size: int, nbytes: int) -> None:
-        start = ctypes.addressof(ctypes.c_char.from_buffer(owner))
-        self.address = -(-start // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-        self.nbytes = nbytes
-        offset = self.address - start
-        self.view = memoryview(owner)[offset : offset + nbytes]  # of the bytes, writable
-        self._pool, self._owner, self._size = pool, owner, size
+    def __init__(self, pool: Pool, region: Region, nbytes: int) -> None:
+        self.address, self.nbytes = region.address, nbytes
+        self._pool, self._region = pool, region
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes, writable."""
+        region = self._region
+        return memoryview(region.owner)[region.offset : region.offset + self.nbytes]
 
     def __del__(self) -> None:
-        pool = getattr(self, "_pool", None)  # None: the constructor did not finish
-        if pool is not None:
-            pool.give_back(self._owner, self._size)
+        self._pool.give_back(self._region)
 
 
 class Adopted(Borrowed):
@@ -55,7 +67,7 @@ class Pool:
     def __init__(self, limit_bytes: int = POOL_LIMIT_BYTES) -> None:
         self.limit_bytes = limit_bytes
         self.free_bytes = 0
-        self._free: dict[int, list[Any]] = {}
+        self._free: dict[int, list[Region]] = {}
         self._lock = threading.RLock()  # a block may be dropped by the collector inside of `take`
 
     def take(self, nbytes: int) -> Block:
@@ -63,15 +75,16 @@ class Pool:
         size = _rounded(nbytes)
         with self._lock:
             waiting = self._free.get(size)
-            owner = waiting.pop() if waiting else None
-            if owner is not None:
+            region = waiting.pop() if waiting else None
+            if region is not None:
                 self.free_bytes -= size
-        return Block(self, _fresh(size) if owner is None else owner, size, nbytes)
+        return Block(self, region or Region(size), nbytes)
 
-    def give_back(self, owner: Any, size: int) -> None:
+    def give_back(self, region: Region) -> None:
+        size = region.size
         with self._lock:
             if self.free_bytes + size <= self.limit_bytes:
-                self._free.setdefault(size, []).append(owner)
+                self._free.setdefault(size, []).append(region)
                 self.free_bytes += size
 
     def clear(self) -> None:

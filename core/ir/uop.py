@@ -9,7 +9,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import ref
+
+from _weakref import _remove_dead_weakref
 
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
@@ -46,22 +48,21 @@ class UOp:
     def __new__(
         cls, op: Ops, dtype: DType = dtypes.void, src: tuple[UOp, ...] = (), arg: Any = None
     ) -> UOp:
-        key_arg = _key(arg) if op is Ops.CONST else arg
-        key = (op, dtype, src, key_arg)
-        known = _LIVE.get(key)  # the references in _NODES, without a call in between
+        key = (op, dtype, src, _key(arg) if op is Ops.CONST else arg)
+        known = _NODES.get(key)
         if known is not None:
             node = known()
             if node is not None:
                 return node
-        node = object.__new__(cls)
-        set_field = object.__setattr__
-        set_field(node, "op", op)
-        set_field(node, "dtype", dtype)
-        set_field(node, "src", src)
-        set_field(node, "arg", arg)
-        set_field(node, "shape", _shape(op, src, arg))
-        _NODES[key] = node
-        return node
+        return _enter(key, op, dtype, src, arg, _shape(op, src, arg))
+
+    @staticmethod
+    def fresh(op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any, shape: Shape) -> UOp:
+        """A node that cannot exist yet, for it has a number or a source that was just made.
+
+        The caller says the shape, and has checked what the constructor checks.
+        """
+        return _enter((op, dtype, src, arg), op, dtype, src, arg, shape)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a UOp is immutable; cannot set {name}")
@@ -232,8 +233,41 @@ class UOp:
         return done[self]
 
 
-_NODES: WeakValueDictionary[tuple[Any, ...], UOp] = WeakValueDictionary()
-_LIVE: dict[tuple[Any, ...], Callable[[], UOp | None]] = _NODES.data  # type: ignore[assignment]
+class _Reference(ref[UOp]):
+    """To a live node, with its key. What WeakValueDictionary does in Python, C does here."""
+
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
+
+
+_NODES: dict[tuple[Any, ...], _Reference] = {}
+
+
+def _enter(
+    key: tuple[Any, ...], op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any, shape: Shape
+) -> UOp:
+    """A new node, in the table; the one of another thread, if that was faster."""
+    node = object.__new__(UOp)
+    set_field = object.__setattr__
+    set_field(node, "op", op)
+    set_field(node, "dtype", dtype)
+    set_field(node, "src", src)
+    set_field(node, "arg", arg)
+    set_field(node, "shape", shape)
+    reference = _Reference(node, _forget)
+    reference.key = key
+    while True:
+        known = _NODES.setdefault(key, reference)
+        if known is reference:
+            return node
+        other = known()
+        if other is not None:
+            return other
+        _remove_dead_weakref(_NODES, key)
+
+
+def _forget(reference: _Reference) -> None:
+    _remove_dead_weakref(_NODES, reference.key)  # unless the key has a live node again
 
 
 def toposort(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None = None) -> list[UOp]:

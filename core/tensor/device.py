@@ -41,6 +41,10 @@ class _Device:
         self._chosen = self.canonical(name)
 
     def __getitem__(self, name: str) -> Backend:
+        opened = self._devices.get(name)  # most often this is all, and `canonical` is slow
+        if opened is not None and name not in self._aliases and not isinstance(opened, type):
+            found: Backend = opened
+            return found
         name = self.canonical(name)
         if name not in self._devices:
             maker = self._makers.get(name)
@@ -85,15 +89,16 @@ class _Device:
         """The one name of a device. Raises: DeviceError, with what exists and near names."""
         if name is None:
             return self.DEFAULT
-        known = (*self.names(), HOST)
         upper = str(name).upper().partition(":")[0]
         upper = self._aliases.get(upper, upper)
-        if upper in known or upper in _entry_points():
+        if upper in self._makers or upper in self._devices or upper == HOST:
+            return upper
+        if upper in _entry_points():
             return upper
         provided = ", ".join(self.names())
         if upper in self._elsewhere:
             raise DeviceError(f"device {name!r} is not built here; provided: {provided}")
-        near = difflib.get_close_matches(upper, [*known, *self._aliases], n=1)
+        near = difflib.get_close_matches(upper, [*self.names(), HOST, *self._aliases], n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise DeviceError(f"unknown device {name!r}{hint} provided: {provided}")
 

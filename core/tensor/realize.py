@@ -163,8 +163,9 @@ def watch_writes() -> Iterator[list[Any]]:
 
 def new_buffer(dtype: DType, size: int, device: str, memory: Any) -> UOp:
     """A BUFFER of `size` elements that owns `memory`, a handle of the device's backend."""
-    unique = UOp(Ops.UNIQUE, dtypes.void, (), next(_SERIAL))
-    buffer = UOp(Ops.BUFFER, dtype, (unique, UOp(Ops.DEVICE, dtypes.void, (), device)), size)
+    unique = UOp.fresh(Ops.UNIQUE, dtypes.void, (), next(_SERIAL), ())
+    where = UOp(Ops.DEVICE, dtypes.void, (), device)
+    buffer = UOp.fresh(Ops.BUFFER, dtype, (unique, where), size, (size,))
     _MEMORY[buffer] = memory
     return buffer
 
