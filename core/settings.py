@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -139,16 +140,15 @@ def proves_kernels() -> bool:
     return number("PROVE") > 0
 
 
-def asked_device(names: tuple[str, ...]) -> str | None:
+def asked_device(names: Iterable[str]) -> str | None:
     """The device named by DEV=, DEVICE= or NAME=1; None if none is."""
     for variable in ("DEV", "DEVICE"):
         asked = text(variable)
         if asked:
             return asked
-    for name in names:
-        if text(name) == "1":
-            return name
-    return None
+    environment = os.environ._data  # type: ignore[attr-defined]  (as `text` does)
+    set_ones = [name for name in names if _encoded(name) in environment]
+    return next((name for name in set_ones if text(name) == "1"), None)
 
 
 def cache_folder() -> Path:

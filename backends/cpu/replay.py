@@ -63,7 +63,7 @@ class Replay:
         self._threads = backend.threads
         self._shares = any(shares for _, _, shares in kernels)
         flat = [slot for own in slots for slot in own]
-        self._addresses = (ctypes.c_void_p * max(1, len(flat)))()
+        self._addresses = (ctypes.c_uint64 * max(1, len(flat)))()
         self._places: dict[int, list[int]] = {}
         for place, slot in enumerate(flat):
             self._places.setdefault(slot, []).append(place)

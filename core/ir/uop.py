@@ -7,11 +7,10 @@ which graphs are legal (forms.py), values (evaluate.py), text (text.py), rewriti
 from __future__ import annotations
 
 import enum
+from _weakref import _remove_dead_weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from weakref import ref
-
-from _weakref import _remove_dead_weakref
 
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
@@ -32,18 +31,24 @@ class AxisRole(enum.Enum):
         return f"AxisRole.{self.name}"
 
 
-class UOp:
-    """A node. `UOp(op, dtype, src, arg)` twice with the same parts is the same object.
+class _Parts:
+    """A node while it is made: its fields can be set. Then it becomes a UOp."""
 
-    `shape` is the shape of a tensor node; scalars and kernel-level nodes have the shape ().
-    """
-
-    __slots__ = ("op", "dtype", "src", "arg", "shape", "__weakref__")
+    __slots__ = ("__weakref__", "arg", "dtype", "op", "shape", "src")
     op: Ops
     dtype: DType
     src: tuple[UOp, ...]
     arg: Any
     shape: Shape
+
+
+class UOp(_Parts):
+    """A node. `UOp(op, dtype, src, arg)` twice with the same parts is the same object.
+
+    `shape` is the shape of a tensor node; scalars and kernel-level nodes have the shape ().
+    """
+
+    __slots__ = ()
 
     def __new__(
         cls, op: Ops, dtype: DType = dtypes.void, src: tuple[UOp, ...] = (), arg: Any = None
@@ -54,15 +59,7 @@ class UOp:
             node = known()
             if node is not None:
                 return node
-        return _enter(key, op, dtype, src, arg, _shape(op, src, arg))
-
-    @staticmethod
-    def fresh(op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any, shape: Shape) -> UOp:
-        """A node that cannot exist yet, for it has a number or a source that was just made.
-
-        The caller says the shape, and has checked what the constructor checks.
-        """
-        return _enter((op, dtype, src, arg), op, dtype, src, arg, shape)
+        return fresh_node(op, dtype, src, arg, _shape(op, src, arg), key)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a UOp is immutable; cannot set {name}")
@@ -243,17 +240,25 @@ class _Reference(ref[UOp]):
 _NODES: dict[tuple[Any, ...], _Reference] = {}
 
 
-def _enter(
-    key: tuple[Any, ...], op: Ops, dtype: DType, src: tuple[UOp, ...], arg: Any, shape: Shape
+def fresh_node(
+    op: Ops,
+    dtype: DType,
+    src: tuple[UOp, ...],
+    arg: Any,
+    shape: Shape,
+    key: tuple[Any, ...] | None = None,
 ) -> UOp:
-    """A new node, in the table; the one of another thread, if that was faster."""
-    node = object.__new__(UOp)
-    set_field = object.__setattr__
-    set_field(node, "op", op)
-    set_field(node, "dtype", dtype)
-    set_field(node, "src", src)
-    set_field(node, "arg", arg)
-    set_field(node, "shape", shape)
+    """A node that is not there yet, for its number or a source of it was just made.
+
+    The caller says the shape, and has checked what the constructor checks. Another thread may be
+    faster: then it is its node.
+    """
+    parts = _Parts()
+    parts.op, parts.dtype, parts.src, parts.arg, parts.shape = op, dtype, src, arg, shape
+    parts.__class__ = UOp  # type: ignore[assignment]
+    node: UOp = parts  # type: ignore[assignment]
+    if key is None:
+        key = (op, dtype, src, arg)
     reference = _Reference(node, _forget)
     reference.key = key
     while True:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
+from itertools import chain
 from typing import Any
 
 from proofgrad.core import settings
@@ -33,7 +34,7 @@ class _Device:
         """The device of new tensors: as assigned, else from the environment, else the first one."""
         if self._chosen is not None:
             return self._chosen
-        asked = settings.asked_device((*self.names(), *self._aliases))
+        asked = settings.asked_device(chain(self._makers, self._devices, self._aliases))
         return self.names()[0] if asked is None else self.canonical(asked)
 
     @DEFAULT.setter
@@ -49,7 +50,9 @@ class _Device:
         if name not in self._devices:
             maker = self._makers.get(name)
             self._devices[name] = maker() if maker else _entry_points()[name].load()()
-        if isinstance(self._devices[name], type):  # `_devices["MY"] = MyDevice`: made when first used
+        if isinstance(
+            self._devices[name], type
+        ):  # `_devices["MY"] = MyDevice`: made when first used
             self._devices[name] = self._devices[name](name)
         backend: Backend = self._devices[name]
         return backend

@@ -33,6 +33,11 @@ class _Listener:
 LISTENER = _Listener()
 
 
+def is_watched() -> bool:
+    """Does anybody want to know of each kernel that runs?"""
+    return settings.debug_level() >= 1 or LISTENER.add is not None or settings.stops_at_nans()
+
+
 def execute(
     plan: Plan,
     given: Sequence[Any],

@@ -1,8 +1,8 @@
 """TinyJit: a function of Tensors recorded once and replayed after, without its Python.
 
-Owns: the three lives of a jitted function (run, record, replay), what its arguments and results are
-made of, the checks that a replay means the same as the function. Does not own: the recorded program
-(replay.py), who holds which Tensor (holders.py).
+Owns: the three lives of a jitted function (run, record, replay), the checks that a replay means the
+same as the function. Does not own: what arguments and results are made of (nested.py), the recorded
+program (replay.py), who holds which Tensor (holders.py).
 
 The first call runs as ever. The second runs too, but nothing is computed before it returns: then
 everything that it gives, writes or leaves in `.grad` is one graph, whose plan is kept. Later calls
@@ -13,18 +13,26 @@ up again at each replay; so a Tensor that was written to in between is not forgo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core import settings
-from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import is_plain, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.errors import JitError
 from proofgrad.core.tensor.holders import Holders
+from proofgrad.core.tensor.nested import (
+    Hole,
+    Leaf,
+    collect,
+    difference,
+    filled,
+    leaves,
+    pattern,
+    template,
+)
 from proofgrad.core.tensor.replay import Replay, Target
 from proofgrad.core.tensor.tensor import Tensor
 
@@ -60,7 +68,7 @@ class TinyJit(Generic[Result]):
         """Forget what was recorded; the next two calls run and record again."""
         self.cnt = 0
         self.captured: Replay | None = None
-        self._signature: list[Leaf] = []
+        self._expected: tuple[Any, Any] = ((), {})  # patterns of args and kwargs
         self._result: Any = None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -85,10 +93,9 @@ class TinyJit(Generic[Result]):
     def __call__(self, *args: Any, **kwargs: Any) -> Result:
         if settings.number("JIT", 1) == 0 or machine.recorder() is not None:
             return self.fxn(*args, **kwargs)
-        leaves = [*_leaves(args), *_leaves(kwargs)]
         if self.captured is not None:
-            return self._replay(leaves)
-        result = self._record(args, kwargs, leaves) if self.cnt else self._run(args, kwargs)
+            return self._replay(self.captured, args, kwargs)
+        result = self._record(args, kwargs) if self.cnt else self._run(args, kwargs)
         self.cnt += 1
         return result
 
@@ -96,131 +103,35 @@ class TinyJit(Generic[Result]):
         """The plain function; what it gives and writes is computed, so that it can be recorded."""
         with machine.watch_writes() as written:
             result: Result = self.fxn(*args, **kwargs)
-        tensors = [leaf.value for leaf in _leaves(result) if isinstance(leaf.value, Tensor)]
+        tensors = [leaf.value for leaf in leaves(result) if isinstance(leaf.value, Tensor)]
         Tensor.realize(*tensors, *written) if tensors or written else None
         return result
 
-    def _record(self, args: Any, kwargs: Any, leaves: list[Leaf]) -> Result:
-        recording = _Recording(self.__name__, leaves)
+    def _record(self, args: Any, kwargs: Any) -> Result:
+        recording = _Recording(self.__name__, [*leaves(args), *leaves(kwargs)])
+        expected = (pattern(args), pattern(kwargs))
         result: Result = recording.run(self.fxn, args, kwargs)
         self.captured = recording.finish(result)
         if self.captured is not None:
-            self._signature = [leaf.described() for leaf in leaves]
-            self._result = _template(result, recording)
+            self._expected = expected
+            self._result = template(result, recording.hole)
         return result
 
-    def _replay(self, leaves: list[Leaf]) -> Result:
-        assert self.captured is not None
-        if len(leaves) != len(self._signature):
-            raise JitError(self._other(f"{len(self._signature)} arguments", f"{len(leaves)}"))
-        for leaf, recorded in zip(leaves, self._signature):
-            if not leaf.is_like(recorded):
-                raise JitError(self._other(recorded.text(), leaf.text()))
-        arguments = [leaf.value for leaf in leaves if isinstance(leaf.value, Tensor)]
-        results = self.captured.run(arguments, _values(leaves))
-        return _filled(self._result, results, arguments)  # type: ignore[no-any-return]
-
-    def _other(self, expected: str, got: str) -> str:
-        return (
-            f"{self.__name__} was recorded with {expected}, and now gets {got}; make a TinyJit for"
-            f" each kind of arguments, or call reset() to record again"
-        )
-
-
-def _values(leaves: list[Leaf]) -> dict[str, int]:
-    """The values of the variables among the arguments."""
-    bound = [leaf.value for leaf in leaves if isinstance(leaf.value, UOp)]
-    return {node.src[0].arg[0]: node.src[1].arg for node in bound if node.op is Ops.BIND}
-
-
-# -- arguments and results --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A Tensor or plain value in the arguments or results, and the way to it."""
-
-    path: str
-    value: Any
-
-    def described(self) -> Leaf:
-        """This leaf with a description in place of a Tensor, so that it holds no memory."""
-        return Leaf(self.path, _Kind.of(self.value)) if isinstance(self.value, Tensor) else self
-
-    def is_like(self, recorded: Leaf) -> bool:
-        if self.path != recorded.path:
-            return False
-        known, value = recorded.value, self.value
-        if isinstance(known, UOp) and known.op is Ops.BIND:  # another value is another size
-            return isinstance(value, UOp) and value.src[:1] == known.src[:1]
-        if isinstance(known, _Kind):
-            return isinstance(value, Tensor) and known.fits(value)
-        return value is known or (type(value) is type(known) and bool(value == known))
-
-    def text(self) -> str:
-        kind = _Kind.of(self.value) if isinstance(self.value, Tensor) else self.value
-        return f"argument {self.path}: {kind!r}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    shape: Any
-    dtype: Any
-    device: str
-
-    @staticmethod
-    def of(tensor: Tensor) -> _Kind:
-        return _Kind(tensor.shape, tensor.dtype, tensor.device)
-
-    def fits(self, tensor: Tensor) -> bool:
-        node = tensor._uop
-        return (
-            node.shape == self.shape and node.dtype is self.dtype and tensor.device == self.device
-        )
-
-    def __repr__(self) -> str:
-        return f"a Tensor of shape {show(self.shape)}, {self.dtype!r}, on {self.device}"
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[Leaf]:
-    """All parts of nested tuples, lists and dicts that are none of those."""
-    if isinstance(value, (tuple, list)):
-        for k, part in enumerate(value):
-            yield from _leaves(part, f"{path}[{k}]" if path else f"{k}")
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield from _leaves(part, f"{path}[{key!r}]" if path else f"{key}")
-    else:
-        yield Leaf(path, value)
-
-
-@dataclass(frozen=True, slots=True)
-class _Hole:
-    """Where a result is put into the nested structure: its number, or an argument's."""
-
-    number: int
-    is_argument: bool = False
-
-
-def _template(value: Any, recording: _Recording) -> Any:
-    """The structure of a result with holes for Tensors."""
-    if isinstance(value, (tuple, list)):
-        parts = [_template(part, recording) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    if isinstance(value, dict):
-        return {key: _template(part, recording) for key, part in value.items()}
-    return recording.hole(value) if isinstance(value, Tensor) else value
-
-
-def _filled(template: Any, results: list[Any], arguments: list[Any]) -> Any:
-    if isinstance(template, _Hole):
-        return (arguments if template.is_argument else results)[template.number]
-    if isinstance(template, (tuple, list)):
-        parts = [_filled(part, results, arguments) for part in template]
-        return type(template)(*parts) if hasattr(template, "_fields") else type(template)(parts)
-    if isinstance(template, dict):
-        return {key: _filled(part, results, arguments) for key, part in template.items()}
-    return template
+    def _replay(self, recorded: Replay, args: Any, kwargs: Any) -> Result:
+        arguments: list[Tensor] = []
+        values: dict[str, int] = {}
+        of_args, of_kwargs = self._expected
+        if not (
+            collect(args, of_args, arguments, values)
+            and collect(kwargs, of_kwargs, arguments, values)
+        ):
+            expected, got = difference((args, kwargs), self._expected)
+            raise JitError(
+                f"{self.__name__} was recorded with {expected}, and now gets {got}; make a TinyJit for"
+                f" each kind of arguments, or call reset() to record again"
+            )
+        results = recorded.run(arguments, values)
+        return filled(self._result, results, arguments)  # type: ignore[no-any-return]
 
 
 # -- recording --------------------------------------------------------------------------------------
@@ -229,9 +140,9 @@ def _filled(template: Any, results: list[Any], arguments: list[Any]) -> Any:
 class _Recording:
     """One call of the function with everything that it wants computed put off to the end."""
 
-    def __init__(self, name: str, leaves: list[Leaf]) -> None:
+    def __init__(self, name: str, given: list[Leaf]) -> None:
         self.name = name
-        self.leaves = [leaf for leaf in leaves if isinstance(leaf.value, Tensor)]
+        self.leaves = [leaf for leaf in given if isinstance(leaf.value, Tensor)]
         self.arguments: list[Tensor] = [leaf.value for leaf in self.leaves]
         self.places: list[UOp] = []
         self.random: dict[UOp, Callable[[], bytes]] = {}
@@ -308,7 +219,7 @@ class _Recording:
         """Every Tensor that a replay has to compute, each once, and what becomes of it."""
         targets: dict[int, Target] = {}
         existing = self.holders
-        for leaf in _leaves(result):
+        for leaf in leaves(result):
             value = leaf.value
             if isinstance(value, Tensor):
                 if not existing.knows(value):
@@ -332,7 +243,7 @@ class _Recording:
     def hole(self, value: Tensor) -> Any:
         for k, argument in enumerate(self.arguments):
             if argument is value:
-                return _Hole(k, is_argument=True)
+                return Hole(k, is_argument=True)
         if id(value) in self.numbers and self.numbers[id(value)] in self.results:
-            return _Hole(self.numbers[id(value)])
+            return Hole(self.numbers[id(value)])
         return value  # a Tensor that was there before: it is written to, or stays

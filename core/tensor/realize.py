@@ -22,13 +22,13 @@ from proofgrad.core.compile.target import Borrowed
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, sizes
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import UOp, fresh_node, toposort
 from proofgrad.core.tensor.counters import GlobalCounters
 from proofgrad.core.tensor.device import HOST, Device
 from proofgrad.core.tensor.execute import execute
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.compiler import Compiler, Plan
+    from proofgrad.core.compile.compiler import BufferInfo, Compiler, Plan
 
 
 class Recorder(Protocol):
@@ -163,11 +163,19 @@ def watch_writes() -> Iterator[list[Any]]:
 
 def new_buffer(dtype: DType, size: int, device: str, memory: Any) -> UOp:
     """A BUFFER of `size` elements that owns `memory`, a handle of the device's backend."""
-    unique = UOp.fresh(Ops.UNIQUE, dtypes.void, (), next(_SERIAL), ())
+    unique = fresh_node(Ops.UNIQUE, dtypes.void, (), next(_SERIAL), ())
     where = UOp(Ops.DEVICE, dtypes.void, (), device)
-    buffer = UOp.fresh(Ops.BUFFER, dtype, (unique, where), size, (size,))
+    buffer = fresh_node(Ops.BUFFER, dtype, (unique, where), size, (size,))
     _MEMORY[buffer] = memory
     return buffer
+
+
+def new_value(info: BufferInfo, shape: Shape, memory: Any) -> UOp:
+    """A new BUFFER that owns `memory`, in this shape."""
+    buffer = new_buffer(info.dtype, info.size, info.device, memory)
+    if len(shape) == 1 or not is_plain(shape):
+        return in_shape(buffer, shape)
+    return fresh_node(Ops.RESHAPE, info.dtype, (buffer,), shape, shape)
 
 
 def host_buffer(data: bytes, dtype: DType, device: str) -> UOp:
@@ -194,6 +202,14 @@ def flat_buffer(uop: UOp, device: str) -> UOp:
         return found
     found = UOp(Ops.CONTIGUOUS, found.dtype, (found,)) if is_view(found) else found
     return realize([found], device)[0]
+
+
+def flat_memory(uop: UOp, device: str) -> Any:
+    """The memory that has exactly the elements of `uop` in order; computed if need be."""
+    buffer = uop.src[0] if uop.op is Ops.RESHAPE else uop
+    if buffer.op is not Ops.BUFFER or buffer.src[1].arg == HOST:
+        buffer = buffer_of(flat_buffer(uop, device))
+    return memory_of(buffer)
 
 
 def memory_of(buffer: UOp | None) -> Any:
@@ -429,14 +445,22 @@ def _results(
         if buffer is None:
             made = slot >= plan.inputs
             info = plan.made[slot - plan.inputs] if made else plan.reused[slot]
-            buffer = new_buffer(info.dtype, info.size, info.device, handle)
+            result = new_value(info, shape, handle)
+            buffer = _buffer_below(result)
+        else:
+            result = in_shape(buffer, shape)
         buffers[slot] = buffer
-        result = in_shape(buffer, shape)
         node = root()
         if node is not None and node is not result:
             _COMPUTED[node] = result
         found.append(result)
     return found
+
+
+def _buffer_below(node: UOp) -> UOp:
+    while node.op is not Ops.BUFFER:
+        node = node.src[0]
+    return node
 
 
 def _buffers(graph: UOp) -> list[UOp]:

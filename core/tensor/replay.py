@@ -1,22 +1,23 @@
 """A recorded plan, run again on other memory with little Python.
 
-Owns: where each input of the plan comes from at a replay, memory for what lies between, the table of
-launches, what becomes of results. Does not own: what is recorded (jit.py).
+Owns: where each input of the plan comes from at a replay, memory for what lies between, what becomes
+of results. Does not own: what is recorded (jit.py), launching (launches.py).
 
-Memory between is the replay's own, shared by what does not live at the same time. Results get fresh
-memory at every replay. A Tensor that the plan writes over in place keeps its buffer, unless somebody
+Memory between is the replay's own, shared by what does not live at the same time. Results get memory
+at every replay that nobody else holds. A Tensor that the plan writes over in place keeps its buffer, unless somebody
 else holds that buffer: then that one keeps the old memory and the plan works on a copy.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from weakref import ref
+from weakref import WeakSet, ref
 
-from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, is_plain, show, sizes
@@ -25,8 +26,16 @@ from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.counters import GlobalCounters
 from proofgrad.core.tensor.device import HOST, Device
 from proofgrad.core.tensor.errors import JitError
-from proofgrad.core.tensor.execute import LISTENER, execute, memory_of_variables, run_step
+from proofgrad.core.tensor.execute import (
+    allocate,
+    execute,
+    is_watched,
+    memory_of_variables,
+    run_step,
+)
 from proofgrad.core.tensor.holders import Source
+from proofgrad.core.tensor.launches import Launches
+from proofgrad.core.tensor.spares import SPARE_BYTES, SPARES, Spare
 from proofgrad.core.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -67,6 +76,33 @@ class _Made:
     source: Source | None
     gradient_of: Source | None
     read: _Read | None = None  # of one that is written in place
+    is_plain: bool = True
+    may_spare: bool = False
+    spares: list[Spare] = field(default_factory=list)
+    again: Spare | None = None  # that this replay uses
+
+    def __post_init__(self) -> None:
+        self.is_plain = is_plain(self.shape)
+        is_given = self.source is None and self.gradient_of is None and self.read is None
+        self.may_spare = is_given and self.is_plain and self.info.nbytes <= SPARE_BYTES
+
+    def make_room(self) -> Any:
+        """Memory for this replay's result: fresh, or that of an earlier one that nobody holds."""
+        for spare in self.spares:
+            if spare.is_free():
+                self.again = spare
+                return spare.handle
+        self.again = None
+        return allocate(self.info)
+
+    def node(self, shape: Shape, handle: Any) -> UOp:
+        """The node of this replay's result, over the memory that `make_room` gave."""
+        if self.again is not None:
+            return self.again.node
+        node = machine.new_value(self.info, shape, handle)
+        if self.may_spare and len(self.spares) < SPARES:
+            self.spares.append(Spare(node, machine.buffer_of(node), handle))
+        return node
 
 
 @dataclass(slots=True)
@@ -175,14 +211,16 @@ class Replay:
         self._check_in_place()
         steps = self._without_constant_copies(plan.steps)
         self._share_memory(steps)
-        self.program = _Program(steps, self.memory, self.where, self.backend)
+        self.program = Launches(steps, self.memory, self.where, self.backend)
         self.kernel_count = sum(step.kernel is not None for step in steps)
         self._flops = sum([s.kernel.source.cost_flops for s in steps if s.kernel is not None])
         self._nbytes = sum([s.nbytes for s in steps if s.kernel is not None])
-        for slot, _ in self.arguments:
+        made_anew = [made.slot for made in self.made if made.read is None]
+        self._passing = [*[slot for slot, _ in self.arguments], *made_anew]
+        for slot in [*self._passing, *[read.slot for read in self.reads]]:
             self.memory[slot] = None
-        for read in self.reads:
-            self.memory[read.slot] = None
+        self._lock = threading.Lock()  # the tables of memory are for one run at a time
+        _REPLAYS.add(self)
 
     def _results(self, targets: list[Target]) -> list[_Made]:
         reads = {read.slot: read for read in self.reads if read.in_place}
@@ -196,6 +234,10 @@ class Replay:
                     target.gradient_of, reads.get(slot),
                 )
             )  # fmt: skip
+        slots = [made.slot for made in found]
+        for made in found:
+            if slots.count(made.slot) > 1:  # Tensors that share memory
+                made.may_spare = False
         return found
 
     def _check_in_place(self) -> None:
@@ -213,14 +255,11 @@ class Replay:
             is_constant = step.kernel is None and self.where[source] == HOST
             if is_constant and source not in self.random and step.slots[0] not in results:
                 made = self.plan.made[step.slots[0] - self.plan.inputs]
-                self.memory[step.slots[0]] = self._allocate(made)
+                self.memory[step.slots[0]] = allocate(made)
                 run_step(step, self.memory, self.where)
             else:
                 left.append(step)
         return left
-
-    def _allocate(self, made: BufferInfo) -> Any:
-        return Device[made.device].alloc(max(made.size, 1) * made.dtype.itemsize)
 
     def _share_memory(self, steps: Sequence[Step]) -> None:
         """Memory for what lies between, used again after its last reader."""
@@ -237,7 +276,7 @@ class Replay:
                     for k, (m, device) in enumerate(free)
                     if device == made.device and nbytes <= sizes[id(m)] <= 2 * nbytes + 4096
                 ]
-                memory = free.pop(min(fitting)[1])[0] if fitting else self._allocate(made)
+                memory = free.pop(min(fitting)[1])[0] if fitting else allocate(made)
                 sizes.setdefault(id(memory), nbytes)
                 self.memory[out] = memory
             for slot in step.free_after:
@@ -245,7 +284,7 @@ class Replay:
                     free.append((self.memory[slot], self.where[slot]))
         for slot, made in enumerate(self.plan.made, self.plan.inputs):
             if made.size == 0 and slot not in results:
-                self.memory[slot] = self._allocate(made)
+                self.memory[slot] = allocate(made)
 
     # -- a replay -----------------------------------------------------------------------------------
 
@@ -254,33 +293,33 @@ class Replay:
 
         `values` are those of the variables among the arguments.
         """
-        memory, program = self.memory, self.program
-        self._check_gradients(arguments)
+        with self._lock:
+            if self.accumulated:
+                self._check_gradients(arguments)
+            self._find_inputs(arguments)
+            for made in self.made:
+                if made.read is None:
+                    self._use(made.slot, made.make_room())
+            if self.plan.variables:
+                self._set_variables(values)
+            self._launch()
+            results = [self._give(made, arguments) for made in self.made]
+            for slot in self._passing:
+                self.memory[slot] = None
+            return results
+
+    def _find_inputs(self, arguments: Sequence[Tensor]) -> None:
+        memory, changed = self.memory, self.program.changed
         taken: set[int] = set()
         for slot, k in self.arguments:
-            buffer = machine.buffer_of(machine.flat_buffer(arguments[k]._uop, self.device))
-            handle = machine.memory_of(buffer)
+            handle = machine.flat_memory(arguments[k]._uop, self.device)
             memory[slot] = handle
             taken.add(id(handle))
-            program.changed(slot)
+            changed(slot, handle)
         for read in self.reads:
             self._look_up(read, arguments, taken)
-        for made in self.made:
-            if made.read is None:
-                memory[made.slot] = self._allocate(made.info)
-                program.changed(made.slot)
-        if self.plan.variables:
-            self._set_variables(values)
         for slot, fresh in self.random.items():
             memory[slot] = fresh()
-        self._launch()
-        results = [self._give(made, arguments) for made in self.made]
-        for slot, _ in self.arguments:
-            memory[slot] = None
-        for made in self.made:
-            if made.read is None:
-                memory[made.slot] = None
-        return results
 
     def _set_variables(self, values: dict[str, int]) -> None:
         self.values = self.values | values
@@ -332,7 +371,7 @@ class Replay:
     def _use(self, slot: int, handle: Any) -> None:
         if self.memory[slot] is not handle:
             self.memory[slot] = handle
-            self.program.changed(slot)
+            self.program.changed(slot, handle)
 
     def _copied(self, handle: Any, tensor: Tensor) -> Any:
         data = bytearray(tensor.nbytes())
@@ -342,33 +381,24 @@ class Replay:
         return fresh
 
     def _launch(self) -> None:
-        if self._is_watched():
+        if is_watched():
             count = self.plan.inputs
             found = execute(self.plan, self.memory[:count], self.where[:count], self.values)
             for made, handle in zip(self.made, found):
-                self.memory[made.slot] = handle
+                self.memory[made.slot], made.again = handle, None
             return
         self.program.run()
         GlobalCounters.kernel_count += self.kernel_count
         GlobalCounters.global_ops += self._flops
         GlobalCounters.global_mem += self._nbytes
 
-    def _is_watched(self) -> bool:
-        return settings.debug_level() >= 1 or LISTENER.add is not None or settings.stops_at_nans()
-
-    def _shape_now(self, shape: Shape) -> Shape:
-        """A shape of the recording with the values that variables have now."""
-        return shape if is_plain(shape) else tuple(sizes().bound(shape, self.values))
-
     def _give(self, made: _Made, arguments: Sequence[Tensor]) -> Tensor | None:
         """What becomes of one result."""
         target = None if made.source is None else made.source.get(arguments)
         if made.read is not None and target is not None and target._uop is not machine.PENDING:
             return None  # written in place: its buffer is the same
-        node = machine.new_buffer(
-            made.info.dtype, made.info.size, made.info.device, self.memory[made.slot]
-        )
-        node = machine.in_shape(node, self._shape_now(made.shape))
+        shape = made.shape if made.is_plain else tuple(sizes().bound(made.shape, self.values))
+        node = made.node(shape, self.memory[made.slot])
         if made.source is not None:
             if target is not None:
                 target._uop = node
@@ -422,40 +452,12 @@ def _check_kept(recording: _Recording, tensors: Sequence[Tensor]) -> None:
         )
 
 
-# -- launches ---------------------------------------------------------------------------------------
+def _after_fork() -> None:
+    """A thread that is no more in a child may have been in the middle of a run."""
+    for replay in _REPLAYS:
+        replay._lock = threading.Lock()
 
 
-class _Program:
-    """The steps of a replay: one native call where the backend has such, else one by one."""
-
-    def __init__(
-        self, steps: Sequence[Step], memory: list[Any], where: Sequence[str], backend: Any
-    ) -> None:
-        self.memory, self.where = memory, where
-        self.copies = [step for step in steps if step.kernel is None]
-        first = [step.kernel is None for step in steps]
-        self.steps = list(steps)
-        self._native: Any = None
-        make = getattr(backend, "sequence", None)
-        leading = first == sorted(first, reverse=True)
-        if make is not None and leading:
-            kernels = [step for step in steps if step.kernel is not None]
-            launches = [(step.kernel.ready(), step.slots) for step in kernels]  # type: ignore[union-attr]
-            self._native = make(launches, memory)
-
-    def changed(self, slot: int) -> None:
-        """Memory of a slot is another one."""
-        if self._native is not None:
-            self._native.point(slot, self.memory[slot])
-
-    def run(self) -> None:
-        if self._native is None:
-            for step in self.steps:
-                if step.kernel is None:
-                    run_step(step, self.memory, self.where)
-                else:
-                    step.kernel.launch([self.memory[slot] for slot in step.slots])
-            return
-        for step in self.copies:
-            run_step(step, self.memory, self.where)
-        self._native.run()
+_REPLAYS: WeakSet[Replay] = WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
