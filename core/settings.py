@@ -51,6 +51,12 @@ def text(name: str) -> str:
     return "" if found is None else environment.decodevalue(found)
 
 
+def stored(names: tuple[str, ...]) -> tuple[Any, ...]:
+    """The variables as the environment stores them: equal as long as nobody changed one."""
+    get = os.environ._data.get  # type: ignore[attr-defined]  (as `text` does)
+    return tuple([get(_encoded(name)) for name in names])
+
+
 @functools.cache
 def _encoded(name: str) -> Any:
     return os.environ.encodekey(name)
@@ -110,7 +116,7 @@ def wants_plain_loops() -> bool:
 
 def choices_text() -> str:
     """What is asked of every kernel: see core/compile/choices.py."""
-    return os.environ.get("CHOICES", "")
+    return text("CHOICES")
 
 
 def beam_width() -> int:

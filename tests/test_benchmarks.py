@@ -14,6 +14,7 @@ FOLDER = ROOT / "benchmarks"
 # Arguments for little work, and a word of the output.
 SMALL = {
     "index_corpus.py": ("--terms 3", "3 terms, 0 of them not equal to brute force"),
+    "launch.py": ("--rounds 1", "jitted chain of ten"),
     "load_rules.py": ("--rounds 1 --rules 700", "gate ms"),
     "resnet_rewrite.py": ("--rounds 1", "us per node"),
     "sizes.py": ("", "lines of code"),

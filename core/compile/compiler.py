@@ -6,6 +6,7 @@ Owns: plans (the launches that fill the roots of a graph) and their caches. Does
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -360,8 +361,17 @@ def _show_source(kernel: Kernel) -> None:
         _print("no machine code to show" if assembly is None else assembly(kernel.source))
 
 
+_READ_BY_STAGES = ("NOOPT", "NOALG", "NOSCHED", "PROVE", "FASTMATH", "CHOICES", "BEAM")
+
+
 def _settings() -> tuple[Any, ...]:
     """What of the environment changes how a graph is compiled."""
+    return _settings_of(settings.stored(_READ_BY_STAGES))
+
+
+@functools.lru_cache(maxsize=64)
+def _settings_of(stored: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The settings of an environment that stores this; reading them takes longer than a launch."""
     return (
         settings.wants_no_rules(),
         settings.wants_plain_loops(),

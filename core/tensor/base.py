@@ -65,6 +65,7 @@ class TensorBase:
     _grad_off: ClassVar[bool] = False  # within `no_grad`
     _traced: ClassVar[bool] = False  # remember which methods make nodes: with DEBUG=2
     _leaves: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
+    _parameters: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
 
     @classmethod
     def _new(cls, uop: UOp, device: str) -> Self:
@@ -87,8 +88,11 @@ class TensorBase:
     def _become_leaf(self, requires_grad: bool | None, own: bool = True) -> None:
         TensorBase._traced = settings.traces_methods()
         self._requires_grad = requires_grad
-        if requires_grad and own:
-            self._uop = own_value(self._uop)
+        if requires_grad:
+            self._uop = own_value(self._uop) if own else self._uop
+            TensorBase._parameters[id(self)] = self
+        else:
+            TensorBase._parameters.pop(id(self), None)
         if requires_grad is not False:
             TensorBase._leaves[id(self)] = self
 
@@ -213,7 +217,12 @@ def own_value(uop: UOp) -> UOp:
 
     Equal specifications are one node: two unrealised zeros would share their gradients.
     """
-    return uop if owns_value(uop) else UOp(Ops.CONTIGUOUS, uop.dtype, (uop,), next(_SERIAL))
+    return uop if owns_value(uop) else own_copy(uop)
+
+
+def own_copy(uop: UOp) -> UOp:
+    """The same value in a buffer of its own, as a node unlike every other."""
+    return UOp(Ops.CONTIGUOUS, uop.dtype, (uop,), next(_SERIAL))
 
 
 def owns_value(uop: UOp) -> bool:

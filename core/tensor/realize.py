@@ -376,7 +376,7 @@ def _run(
     kept = [ref(buffer) for buffer in inputs]
     numbers = range(len(inputs))
     if witness is not None:
-        witness.before(set(toposort(wanted, lambda n: n not in _COMPUTED)), inputs)
+        witness.before(set(toposort(wanted, _is_not_computed)), inputs)
     if release is not None:
         release()
     wanted.clear()
@@ -494,8 +494,9 @@ def _numbered(
     inputs: list[UOp] = []
     if _SHOWN:
         roots = _without_kernels(roots)
-    for node in toposort(roots, lambda n: n not in _COMPUTED):
-        known = _COMPUTED.get(node)
+    some = len(_COMPUTED) > 0  # most often not: then no node is looked up
+    for node in toposort(roots, _is_not_computed if some else None):
+        known = _COMPUTED.get(node) if some else None
         if known is not None:
             for part in known.toposort():
                 if part not in done:
@@ -504,6 +505,10 @@ def _numbered(
         elif node not in done:
             done[node] = _renumber(node, done, inputs, values)
     return UOp(Ops.SINK, dtypes.void, tuple([done[root] for root in roots]), device), inputs
+
+
+def _is_not_computed(node: UOp) -> bool:
+    return node not in _COMPUTED
 
 
 def _without_kernels(roots: list[UOp]) -> list[UOp]:

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.base import own_copy
 from proofgrad.core.tensor.counters import GlobalCounters
 from proofgrad.core.tensor.device import HOST, Device
 from proofgrad.core.tensor.errors import JitError
@@ -160,7 +160,7 @@ class Replay:
         if not targets:
             raise JitError(f"{recording.name} gives no Tensor and writes to none")
         inputs = _Inputs(recording)
-        roots = [_own_memory(target) for target in targets]
+        roots = _roots(targets)
 
         def release() -> None:
             for tensor in tensors:
@@ -425,12 +425,16 @@ def inputs_device(plan: Plan, k: int, device: str, inputs: _Inputs) -> str:
     return HOST if k in inputs.random else device
 
 
-def _own_memory(target: Target) -> UOp:
-    """The node of a target; a view of other memory is copied, for replays would share it."""
-    node = target.tensor._uop
-    if machine.is_view(machine.computed(node)):
-        return UOp(Ops.CONTIGUOUS, node.dtype, (node,))
-    return node
+def _roots(targets: Sequence[Target]) -> list[UOp]:
+    """A node for each target, unlike all others: Tensors of one value get memory of their own."""
+    roots: dict[UOp, None] = {}
+    for target in targets:
+        root = target.tensor._uop
+        is_view = machine.is_view(machine.computed(root))  # replays would share its memory
+        while is_view or root in roots:
+            root, is_view = own_copy(root), False
+        roots[root] = None
+    return list(roots)
 
 
 def _check_devices(recording: _Recording, tensors: Sequence[Tensor]) -> None:

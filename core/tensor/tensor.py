@@ -71,11 +71,11 @@ class Tensor(Assignment):
         Then the graph is kept, so that `backward` works after `realize`. All other graphs are
         dropped, so that a loop of realised steps does not grow without end.
         """
-        if self._uop.op in (Ops.DETACH, Ops.BUFFER) or id(self) in TensorBase._leaves:
+        if self._uop.op in (Ops.DETACH, Ops.BUFFER) or not TensorBase._parameters:
             return False
-        parameters = {t._uop for t in list(TensorBase._leaves.values()) if t._requires_grad}
-        if not parameters:
+        if id(self) in TensorBase._leaves:
             return False
+        parameters = {tensor._uop for tensor in list(TensorBase._parameters.values())}
         reached = nodes_reached(self._uop.toposort())
         return not parameters.isdisjoint(reached) or any(
             machine.computed(node) in parameters for node in reached

@@ -1,0 +1,67 @@
+"""What a launch costs: eager and jitted calls of tiny kernels, in microseconds, beside their bars.
+
+Usage: python benchmarks/launch.py [--rounds 400]
+
+Each figure is the least of many short rounds, so that other work on the machine does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+from proofgrad import Device, Tensor, TinyJit
+
+CALLS = 10
+
+
+def microseconds(call: Callable[[], object], rounds: int) -> float:
+    """The least time of one call in rounds of CALLS calls."""
+    for _ in range(5):
+        call()
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        best = min(best, time.perf_counter() - start)
+    return best / CALLS * 1e6
+
+
+def jitted(function: Callable[[Tensor], Tensor], x: Tensor) -> Callable[[], None]:
+    """A call of the recorded function that waits for its result."""
+    recorded = TinyJit(lambda x: function(x).realize())
+
+    def call() -> None:
+        recorded(x)
+        Device[Device.DEFAULT].synchronize()
+
+    return call
+
+
+def ten_products(x: Tensor) -> Tensor:
+    """Ten kernels, each of which reads the result of the one before."""
+    for _ in range(10):
+        x = (x @ x).contiguous()
+    return x
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=400)
+    rounds = parser.parse_args().rounds
+    x = Tensor([[float(k % 7) / 8 for k in range(16)] for _ in range(16)]).realize()
+    rows = [
+        ("eager x + 1 of 16x16, known graph", 150, lambda: (x + 1).realize()),
+        ("jitted ((x + 1) * 2).relu()", 15, jitted(lambda x: ((x + 1) * 2).relu(), x)),
+        ("jitted chain of ten 16x16 products", 40, jitted(ten_products, x)),
+    ]
+    print(f"{'microseconds a call':<36} {'time':>8} {'bar':>6}")
+    for name, bar, call in rows:
+        found = microseconds(call, rounds)
+        print(f"{name:<36} {found:8.1f} {bar:6} {'' if found <= bar else '  OVER'}")
+
+
+if __name__ == "__main__":
+    main()
