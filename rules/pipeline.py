@@ -31,7 +31,7 @@ COTANGENTS = "cotangent"
 
 _TIDY = RuleSets(("movement", "reduce"))
 _SIMPLIFY = RuleSets(("algebra", "compare", "where", "cast", "divmod", "ranges", "reduce"))
-_LEGALISE = RuleSets(("legalise", "algebra", "compare", "where", "cast"))
+_LEGALISE = RuleSets(("fp8", "legalise", "algebra", "compare", "where", "cast"))
 
 GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("tidy", Form.TENSOR_GRAPH, _TIDY, optional=True),

@@ -95,16 +95,16 @@ def prove_rules(
     """
     known = before or {}
     work = {rule: list(cases(rule)) for rule in rules}
+    chunks = [(rule, chunk) for rule in rules for chunk in _chunks(work[rule])]
     tasks = [
-        (chunk, _old_cases(known.get(rule.full_name)))
-        for rule in rules
-        for chunk in _chunks(work[rule])
+        _Chunk(place, chunk, _old_cases(known.get(rule.full_name)))
+        for place, (rule, chunk) in enumerate(chunks)
     ]
     found: dict[Case, Decision] = {}
-    total = sum(len(chunk) for chunk, _ in tasks)
+    total = sum(len(chunk) for _, chunk in chunks)
     with Workers(processes or process_count()) as workers:
-        for decisions in workers.each(_decide_all, tasks, _chunk_told):
-            found.update(decisions)
+        for place, decisions in workers.each(_decide_all, tasks, _chunk_told):
+            found.update(zip(tasks[place].cases, decisions))
             if on_progress is not None:
                 on_progress(len(found), total)
         rest = _say_rest(workers, rules, work, found, known)
@@ -128,20 +128,32 @@ def _old_cases(entry: Entry | None) -> _OldCases:
     return {(o["domain"], tuple(o["types"].items())): o for o in entry["obligations"]}
 
 
-def _chunk_told(task: tuple[list[Case], _OldCases]) -> str:
-    first, *others = task[0]
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Cases of one rule to decide. Answers come with the place of their task.
+
+    A rule that another process sends back would not do: with a NaN in it, it is not equal to ours.
+    """
+
+    place: int
+    cases: list[Case]
+    before: _OldCases
+
+
+def _chunk_told(task: _Chunk) -> str:
+    first, *others = task.cases
     return f"{first} and {len(others)} more cases" if others else str(first)
 
 
-def _decide_all(task: tuple[list[Case], _OldCases]) -> list[tuple[Case, Decision]]:
+def _decide_all(task: _Chunk) -> tuple[int, list[Decision]]:
     """The decisions on some cases of one rule; after one that fails the others do not matter."""
     decisions = []
-    for case in task[0]:
-        decision = _decided_before(case, task[1]) or decide(case, attempts(case))
-        decisions.append((case, decision))
+    for case in task.cases:
+        decision = _decided_before(case, task.before) or decide(case, attempts(case))
+        decisions.append(decision)
         if decision.verdict != PROVED:
             break
-    return decisions
+    return task.place, decisions
 
 
 def _decided_before(case: Case, old_cases: _OldCases) -> Decision | None:
@@ -166,7 +178,7 @@ def _say_rest(
 ) -> dict[Rule, _Rest]:
     """Whether the rules with proved cases can fire, and need their conditions."""
     rest: dict[Rule, _Rest] = {}
-    tasks: list[tuple[Rule, int | None]] = []
+    tasks: list[_Question] = []
     for rule in rules:
         decisions = [found.get(case) for case in work[rule]]
         if not all(d is not None and d.verdict == PROVED for d in decisions):
@@ -175,27 +187,38 @@ def _say_rest(
             told = known[rule.full_name]["conditions"]
             rest[rule] = _Rest(True, tuple([Needed.from_json(one) for one in told]))
         else:
-            tasks += [(rule, None), *[(rule, place) for place in range(len(rule.where))]]
+            tasks.append(_Question(len(tasks), rule, None))
+            tasks += [_Question(len(tasks) + k, rule, k) for k in range(len(rule.where))]
     answers = dict(workers.each(_answer, tasks, _question_told))
-    for rule, place in tasks:
-        if place is None:
-            needed = tuple([answers[rule, k] for k in range(len(rule.where))])
-            rest[rule] = _Rest(answers[rule, None], needed)
+    for task in tasks:
+        if task.condition is None:
+            needed = tuple([answers[task.place + 1 + k] for k in range(len(task.rule.where))])
+            rest[task.rule] = _Rest(answers[task.place], needed)
     return rest
 
 
-def _question_told(task: tuple[Rule, int | None]) -> str:
-    rule, place = task
-    what = "whether it can fire" if place is None else f"whether condition {place + 1} is needed"
-    return f"{rule.full_name} ({what})"
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Whether a rule can fire, or needs the condition of that number."""
+
+    place: int
+    rule: Rule
+    condition: int | None
 
 
-def _answer(task: tuple[Rule, int | None]) -> tuple[tuple[Rule, int | None], Any]:
-    rule, place = task
-    if place is not None:
-        return task, is_needed(rule, place)
+def _question_told(task: _Question) -> str:
+    what = "it can fire"
+    if task.condition is not None:
+        what = f"condition {task.condition + 1} is needed"
+    return f"{task.rule.full_name} (whether {what})"
+
+
+def _answer(task: _Question) -> tuple[int, Any]:
+    rule, condition = task.rule, task.condition
+    if condition is not None:
+        return task.place, is_needed(rule, condition)
     fires = not _has_conditions(rule) or any(can_fire(c, attempts(c)) for c in cases(rule))
-    return task, fires
+    return task.place, fires
 
 
 def _verdict(

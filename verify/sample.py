@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, as_constant, dtypes, round_float, wrap_int
-from proofgrad.core.ir.evaluate import evaluate, identity
+from proofgrad.core.ir.evaluate import evaluate, from_bits, identity
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from proofgrad.core.rewrite.functions import NUMBER_FUNCTIONS, TYPE_NUMBERS, TYPED_OPS
 from proofgrad.core.rewrite.rule import (
@@ -298,6 +298,8 @@ def simple_values(dtype: DType) -> tuple[Value, ...]:
             return (False, True)
         case Kind.FLOAT:
             return _simple_floats(dtype)
+        case Kind.CODE:
+            return tuple([from_bits(code, dtype) for code in range(256)])
         case _:
             near = [0, 1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, 7, 8, -7, -8, 10, 12, 16]
             if dtype.lo is None or dtype.hi is None:
@@ -334,6 +336,8 @@ def random_value(dtype: DType, source: random.Random) -> Value:
             if source.random() < 0.4:
                 return source.choice(_simple_floats(dtype))
             return round_float(math.ldexp(source.uniform(-2, 2), source.randint(-30, 30)), dtype)
+        case Kind.CODE:
+            return source.choice(simple_values(dtype))
         case Kind.INDEX:
             return source.choice([source.randint(-9, 9), source.randint(-1000, 1000)])
         case _:

@@ -86,6 +86,8 @@ def _value(value: Any, dtype: DType) -> Any:
             return z3.is_true(value)
         case Kind.FLOAT:
             return _float(value, dtype) if z3.is_fp_value(value) else 0.0
+        case Kind.CODE:
+            return from_bits(value.as_long(), dtype) if z3.is_bv_value(value) else 0.0
         case Kind.SIGNED if z3.is_bv_value(value):
             return value.as_signed_long()
         case _:

@@ -32,7 +32,7 @@ def _scalar_type(dtype: DType) -> str:
     match dtype.kind:
         case Kind.BOOL:
             return "i1"
-        case Kind.SIGNED | Kind.UNSIGNED:
+        case Kind.SIGNED | Kind.UNSIGNED | Kind.CODE:
             return f"i{dtype.bits}"
         case Kind.FLOAT:
             return _FLOATS[dtype.scalar.name]
@@ -67,8 +67,8 @@ def _scalar_literal(value: Any, dtype: DType) -> str:
     match dtype.scalar:
         case dtypes.bool:
             return "true" if value else "false"
-        case dtypes.bfloat16:
-            return str(to_bits(value, dtypes.bfloat16))
+        case dtypes.bfloat16 | dtypes.fp8e4m3 | dtypes.fp8e5m2:
+            return str(to_bits(value, dtype.scalar))
         case dtypes.float16:
             return f"0xH{to_bits(value, dtypes.float16):04X}"
         case dtypes.float32 | dtypes.float64:  # LLVM writes a float by the bits of its double

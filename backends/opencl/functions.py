@@ -33,6 +33,8 @@ _TYPES: dict[DType, str] = {
     dtypes.uint64: "ulong",
     dtypes.float16: "ushort",
     dtypes.bfloat16: "ushort",
+    dtypes.fp8e4m3: "uchar",
+    dtypes.fp8e5m2: "uchar",
     dtypes.float32: "float",
     dtypes.float64: "double",
 }
@@ -55,7 +57,7 @@ def constant(value: float, dtype: DType) -> str:
     """A constant as OpenCL C that means exactly `value`."""
     if dtype is dtypes.bool:
         return "true" if value else "false"
-    if dtype in _SMALL_FLOATS:
+    if dtype in _SMALL_FLOATS or dtype.is_code:
         return f"0x{to_bits(value, dtype):04x}"
     if dtype.is_float:
         return _float_constant(float(value), dtype)

@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from proofgrad.core.compile.program_facts import launch_size, operation_count, parameter_types
-from proofgrad.core.compile.target import ALL_TYPES, Binary, CompileError, Launch, Source, Target
+from proofgrad.core.compile.target import (
+    COMPUTED_TYPES,
+    Binary,
+    CompileError,
+    Launch,
+    Source,
+    Target,
+)
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.evaluate import evaluate, evaluate_lanes, from_bits, to_bits
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
@@ -26,7 +33,7 @@ class ReferenceBackend:
     """See core/compile/target.py: Backend."""
 
     name = "REFERENCE"
-    target = Target(name, arithmetic=ALL_TYPES, native=_NATIVE)
+    target = Target(name, arithmetic=COMPUTED_TYPES, native=_NATIVE)
 
     def emit(self, linear: UOp, name: str) -> Source:
         return Source(

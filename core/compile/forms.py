@@ -81,6 +81,8 @@ def _check_types(form: Form, node: UOp) -> None:
     values = src[1:] if op is Ops.WHERE else src
     if any(s.dtype is not values[0].dtype for s in values):
         raise FormError(form, node, f"operands of types {[s.dtype for s in values]}")
+    if op is not Ops.WHERE and values[0].dtype.is_code:
+        raise FormError(form, node, f"{values[0].dtype} is only stored; it must be cast first")
     if op is Ops.WHERE and src[0].dtype.scalar is not dtypes.bool:
         raise FormError(form, node, f"condition of type {src[0].dtype}")
     expected = dtypes.bool.vec(values[0].dtype.lanes) if op in COMPARE else values[0].dtype

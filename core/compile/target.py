@@ -14,8 +14,9 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
-ALL_TYPES = frozenset(dtypes.all)
-WIDE_TYPES = ALL_TYPES - {dtypes.float16, dtypes.bfloat16}
+COMPUTED_TYPES = frozenset(dtypes.all)
+ALL_TYPES = COMPUTED_TYPES | frozenset(dtypes.fp8s)
+WIDE_TYPES = COMPUTED_TYPES - {dtypes.float16, dtypes.bfloat16}
 
 
 class DeviceError(RuntimeError):

@@ -23,6 +23,7 @@ class Kind(enum.Enum):
     UNSIGNED = "unsigned"
     INDEX = "index"  # mathematical integers with known bounds; given a width before code is printed
     FLOAT = "float"
+    CODE = "code"  # a float that is only stored: cast it to compute with it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +55,13 @@ class DType:
 
     @property
     def is_float(self) -> bool:
+        """A float that is computed with; not one that is only stored (`is_code`)."""
         return self.kind is Kind.FLOAT
+
+    @property
+    def is_code(self) -> bool:
+        """An 8-bit float, which is stored, moved, selected and cast, and not computed with."""
+        return self.kind is Kind.CODE
 
     @property
     def is_int(self) -> bool:
@@ -154,18 +161,22 @@ class dtypes:  # noqa: N801  (the name users write)
     bfloat16 = _scalar("bfloat16", Kind.FLOAT, 16)
     float32 = _scalar("float32", Kind.FLOAT, 32)
     float64 = _scalar("float64", Kind.FLOAT, 64)
+    fp8e4m3 = _scalar("fp8e4m3", Kind.CODE, 8)
+    fp8e5m2 = _scalar("fp8e5m2", Kind.CODE, 8)
     char, uchar, short, ushort = int8, uint8, int16, uint16
     int, uint, long, ulong = int32, uint32, int64, uint64
     half, float, double = float16, float32, float64
     ints = (int8, uint8, int16, uint16, int32, uint32, int64, uint64)
     floats = (float16, bfloat16, float32, float64)
-    all = (bool, *ints, *floats)
+    fp8s = (fp8e4m3, fp8e5m2)
+    all = (bool, *ints, *floats)  # those that are computed with
     default_int = int32
     default_float = float32
 
     @staticmethod
     def is_float(dtype: DType) -> Any:
-        return dtype.is_float
+        """Whether it is a float, stored ones among them."""
+        return dtype.is_float or dtype.is_code
 
     @staticmethod
     def is_int(dtype: DType) -> Any:
@@ -177,13 +188,34 @@ class dtypes:  # noqa: N801  (the name users write)
 
     @staticmethod
     def min(dtype: DType) -> Any:
-        """Smallest value of the type; -inf for floats."""
-        return -math.inf if dtype.is_float else dtype.lo
+        """Smallest value of the type; -inf for floats that have it."""
+        return -dtypes.max(dtype) if dtypes.is_float(dtype) else dtype.lo
 
     @staticmethod
     def max(dtype: DType) -> Any:
-        """Largest value of the type; inf for floats."""
-        return math.inf if dtype.is_float else dtype.hi
+        """Largest value of the type; inf for floats that have it."""
+        if dtype is dtypes.fp8e4m3:
+            return LARGEST_E4M3
+        return math.inf if dtypes.is_float(dtype) else dtype.hi
+
+    @staticmethod
+    def finfo(dtype: DType) -> Any:
+        """The bits of the exponent and of the fraction of a float. Raises: ValueError.
+
+        Example:
+            dtypes.finfo(dtypes.bfloat16)  # (8, 7)
+        """
+        if not dtypes.is_float(dtype):
+            raise ValueError(f"{dtype} is no float; of integers see dtypes.min and dtypes.max")
+        return _EXPONENT_AND_FRACTION[dtype.scalar]
+
+
+# Source: OCP 8-bit Floating Point Specification (OFP8), 1.0, 2023, tables 1 and 2.
+LARGEST_E4M3 = 448.0  # there are no infinities, and one NaN of each sign above it
+_EXPONENT_AND_FRACTION = {
+    dtypes.fp8e4m3: (4, 3), dtypes.fp8e5m2: (5, 2), dtypes.float16: (5, 10),
+    dtypes.bfloat16: (8, 7), dtypes.float32: (8, 23), dtypes.float64: (11, 52),
+}  # fmt: skip
 
 
 def dtype_named(name: str) -> DType:
@@ -193,13 +225,17 @@ def dtype_named(name: str) -> DType:
         return found
     import difflib
 
-    near = difflib.get_close_matches(name, [d.name for d in dtypes.all], n=2)
+    known = [d.name for d in (*dtypes.all, *dtypes.fp8s)]
+    near = difflib.get_close_matches(name, known, n=2)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    raise ValueError(f"unknown dtype {name!r}{hint} known: {', '.join(d.name for d in dtypes.all)}")
+    raise ValueError(f"unknown dtype {name!r}{hint} known: {', '.join(known)}")
 
 
 def round_float(value: float, dtype: DType) -> float:
-    """`value` (a double) rounded to nearest even in the float format `dtype`."""
+    """`value` (a double) rounded to nearest even in the float format `dtype`.
+
+    Beyond the largest number it is infinite; NaN in fp8e4m3, which has no infinity.
+    """
     match dtype.name:
         case "float64":
             return value
@@ -209,6 +245,11 @@ def round_float(value: float, dtype: DType) -> float:
             return _through("<e", value)
         case "bfloat16":
             return _round_to_precision(value, precision=8, exponent_min=-126, exponent_max=127)
+        case "fp8e5m2":
+            return _round_to_precision(value, precision=3, exponent_min=-14, exponent_max=15)
+        case "fp8e4m3":
+            rounded = _round_to_precision(value, precision=4, exponent_min=-6, exponent_max=8)
+            return rounded if abs(rounded) <= LARGEST_E4M3 else math.nan
         case _:
             raise ValueError(f"{dtype} is not a float type")
 
@@ -240,7 +281,7 @@ def as_constant(value: Any, dtype: DType) -> int | float | bool:
     match dtype.kind:
         case Kind.BOOL:
             return bool(value)
-        case Kind.FLOAT:
+        case Kind.FLOAT | Kind.CODE:
             return round_float(float(value), dtype)
         case Kind.INDEX:
             return int(value)

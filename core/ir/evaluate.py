@@ -94,9 +94,9 @@ def cast(value: Value, dtype: DType) -> Value:
     match dtype.kind:
         case Kind.BOOL:
             return value != 0
-        case Kind.FLOAT if isinstance(value, float):
+        case Kind.FLOAT | Kind.CODE if isinstance(value, float):
             return round_float(value, dtype)
-        case Kind.FLOAT:
+        case Kind.FLOAT | Kind.CODE:
             return _int_to_float(int(value), dtype)
         case Kind.SIGNED | Kind.UNSIGNED if isinstance(value, float):
             return _saturate(value, dtype)
@@ -136,6 +136,7 @@ def _saturate(value: float, dtype: DType) -> int:
     return min(max(math.trunc(value), dtype.lo), dtype.hi)
 
 
+_NAN_CODE = 0x7F  # of both 8-bit floats, which have others
 _FLOAT_CODES = {"float16": ("<e", "<H"), "float32": ("<f", "<I"), "float64": ("<d", "<Q")}
 
 
@@ -143,6 +144,8 @@ def to_bits(value: Value, dtype: DType) -> int:
     """The bits of a value of the scalar type `dtype`, as a number of 0 or more."""
     if dtype is dtypes.bfloat16:
         return to_bits(float(value), dtypes.float32) >> 16
+    if dtype.is_code:
+        return _code(float(value), dtype)
     if dtype.is_float:
         as_float, as_int = _FLOAT_CODES[dtype.name]
         return int(struct.unpack(as_int, struct.pack(as_float, value))[0])
@@ -153,10 +156,40 @@ def from_bits(bits: int, dtype: DType) -> Value:
     """The value of the scalar type `dtype` that has these bits."""
     if dtype is dtypes.bfloat16:
         return from_bits(bits << 16, dtypes.float32)
+    if dtype.is_code:
+        return _decoded(bits, dtype)
     if dtype.is_float:
         as_float, as_int = _FLOAT_CODES[dtype.name]
         return float(struct.unpack(as_float, struct.pack(as_int, bits))[0])
     return bits != 0 if dtype.is_bool else wrap_int(bits, dtype)
+
+
+def _code(value: float, dtype: DType) -> int:
+    """The 8 bits of a value of an 8-bit float: sign, exponent with its bias, fraction."""
+    sign = 0x80 if math.copysign(1.0, value) < 0.0 else 0
+    exponent_bits, fraction_bits = dtypes.finfo(dtype)
+    bias = (1 << (exponent_bits - 1)) - 1
+    if math.isnan(value):
+        return _NAN_CODE
+    if math.isinf(value):
+        return sign | ((1 << exponent_bits) - 1) << fraction_bits
+    exponent = max(math.frexp(value)[1] - 1, 1 - bias) if value else 1 - bias
+    digits = int(math.ldexp(abs(value), fraction_bits - exponent))  # with the leading one, if any
+    return sign | (((exponent + bias - 1) << fraction_bits) + digits)
+
+
+def _decoded(bits: int, dtype: DType) -> float:
+    exponent_bits, fraction_bits = dtypes.finfo(dtype)
+    size, ones = bits & 0x7F, (1 << fraction_bits) - 1
+    exponent, fraction = size >> fraction_bits, size & ones
+    sign = -1.0 if bits & 0x80 else 1.0
+    if dtype is dtypes.fp8e4m3 and size == _NAN_CODE:
+        return math.nan
+    if dtype is dtypes.fp8e5m2 and exponent == (1 << exponent_bits) - 1:
+        return math.nan if fraction else sign * math.inf
+    digits = fraction + (ones + 1 if exponent else 0)
+    bias = (1 << (exponent_bits - 1)) - 1
+    return math.copysign(math.ldexp(digits, max(exponent, 1) - bias - fraction_bits), sign)
 
 
 # -- floats -----------------------------------------------------------------------------------------

@@ -126,7 +126,9 @@ MEANING: dict[Ops, str] = {
     Ops.CAST: (
         "The value in another type. To bool: x != 0 (NaN is true). Int to int: modulo 2**bits. Int"
         " to float and float to float: rounded to nearest even. Float to int: towards zero,"
-        " saturating at the ends of the type, NaN gives 0. Bool to number: 0 or 1."
+        " saturating at the ends of the type, NaN gives 0. Bool to number: 0 or 1. To fp8e4m3, which"
+        " has no infinity: NaN for what rounds to more than 448. To fp8e5m2: infinity for what rounds"
+        " to more than 57344."
     ),
     Ops.BITCAST: "The same bits read as another type of the same width.",
     Ops.ADD: "Ints: modulo 2**bits. Floats: IEEE, to nearest even. Not on bools.",

@@ -204,7 +204,7 @@ DOMAIN_TYPES: dict[str, tuple[DType, ...]] = {
 # zero; finite: where no value of the left side is infinite or NaN; real: of real numbers.
 LOOSE_CLASSES = ("nsz", "finite", "real")
 DOMAIN_TYPES.update({loose: TYPE_CLASSES["float"] for loose in LOOSE_CLASSES})
-for _d in dtypes.all:
+for _d in (*dtypes.all, *dtypes.fp8s):
     TYPE_CLASSES.setdefault(_d.name, (_d,))
     DOMAIN_TYPES.setdefault(_d.name, (_d,))
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from weakref import WeakValueDictionary, ref
 
 from proofgrad.core import settings
-from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.origin import note_origin
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, sizes
@@ -189,7 +189,7 @@ class TensorBase:
 
     def is_floating_point(self) -> bool:
         """Is the type a float?"""
-        return self.dtype.is_float
+        return bool(dtypes.is_float(self.dtype))
 
     def __hash__(self) -> int:
         return id(self)

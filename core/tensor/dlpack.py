@@ -20,7 +20,7 @@ CPU = 1  # kDLCPU
 VERSION = (1, 1)
 _IS_COPIED = 2  # a flag of versioned capsules
 _CODES = {Kind.SIGNED: 0, Kind.UNSIGNED: 1, Kind.FLOAT: 2, Kind.BOOL: 6}
-_BFLOAT = 4
+_CODES_OF_TYPES = {dtypes.bfloat16: 4, dtypes.fp8e4m3: 10, dtypes.fp8e5m2: 12}
 _OLD, _NEW = b"dltensor", b"dltensor_versioned"
 _USED = {_OLD: b"used_dltensor", _NEW: b"used_dltensor_versioned"}  # a capsule keeps no copy of it
 
@@ -108,7 +108,7 @@ def export(
     """A capsule for row-major elements at `address`; `keep` stays alive as long as it is used."""
     sizes = (ctypes.c_int64 * max(1, len(shape)))(*shape)
     strides = (ctypes.c_int64 * max(1, len(shape)))(*row_major_strides(shape))
-    code = _BFLOAT if dtype is dtypes.bfloat16 else _CODES[dtype.kind]
+    code = _code_of(dtype)
     array = _Array(
         address, _Device(CPU, 0), len(shape), _Type(code, dtype.itemsize * 8, 1), sizes, strides, 0
     )
@@ -171,10 +171,14 @@ def consume(capsule: Any) -> Foreign:
     )
 
 
+def _code_of(dtype: DType) -> int:
+    """DLPack's number of a type, apart from its width."""
+    return _CODES_OF_TYPES[dtype] if dtype in _CODES_OF_TYPES else _CODES[dtype.kind]
+
+
 def _dtype_of(kind: _Type) -> DType:
-    for dtype in dtypes.all:
-        code = _BFLOAT if dtype is dtypes.bfloat16 else _CODES[dtype.kind]
-        if (kind.code, kind.bits, kind.lanes) == (code, dtype.itemsize * 8, 1):
+    for dtype in (*dtypes.all, *dtypes.fp8s):
+        if (kind.code, kind.bits, kind.lanes) == (_code_of(dtype), dtype.itemsize * 8, 1):
             return dtype
     raise BufferError(
         f"no dtype for DLPack's type code {kind.code} of {kind.bits} bits and {kind.lanes} lanes"

@@ -176,7 +176,7 @@ class Elementwise(Operands):
 
     def bitwise_not(self) -> Self:
         """`~self`: every bit flipped; of bools the logical not."""
-        if self.dtype.is_float:
+        if self.is_floating_point():
             raise DtypeError(f"~ takes bools and integers, not {self.dtype}")
         return self._unary(Ops.NOT)
 
@@ -282,7 +282,7 @@ class Elementwise(Operands):
         tensor = x if isinstance(x, TensorBase) else self._as_tensor(x)
         check_same_device("where", self, tensor)
         if isinstance(y, scalars):
-            dtype = promote_scalar(tensor.dtype, y)
+            dtype = tensor.dtype if tensor.dtype.is_code else promote_scalar(tensor.dtype, y)
             return tensor._uop.cast(dtype), UOp.const(dtype, y)
         other = y if isinstance(y, TensorBase) else self._as_tensor(y)
         check_same_device("where", self, other)
@@ -332,6 +332,8 @@ class Elementwise(Operands):
         for node in nodes[op is Ops.WHERE :]:
             if node.dtype is not nodes[-1].dtype:
                 raise DtypeError(f"alu {op} of {node.dtype} and {nodes[-1].dtype}; cast one first")
+            if node.dtype.is_code and op is not Ops.WHERE:
+                raise DtypeError(f"alu {op} of {node.dtype}, which is only stored; cast it first")
         shape = broadcast_shapes("alu", *[node.shape for node in nodes])
         whole = [broadcast_node(node, shape) for node in nodes]
         return self._with(whole[0].alu(op, *whole[1:]))
@@ -386,7 +388,7 @@ class Elementwise(Operands):
 
     def trunc(self) -> Self:
         """Rounded towards 0."""
-        return self._unary(Ops.TRUNC) if self.dtype.is_float else self
+        return self._unary(Ops.TRUNC) if self.is_floating_point() else self
 
     def floor(self) -> Self:
         """Rounded towards minus infinity."""
@@ -427,7 +429,7 @@ class Elementwise(Operands):
 
     def isinf(self, detect_positive: Flag = True, detect_negative: Flag = True) -> Self:
         """Is the element infinite? Of the signs asked for."""
-        if not self.dtype.is_float or not (detect_positive or detect_negative):
+        if not self.is_floating_point() or not (detect_positive or detect_negative):
             return self.ne(self) & False
         above, below = self.eq(math.inf), self.eq(-math.inf)
         if not detect_negative:

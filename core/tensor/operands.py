@@ -18,7 +18,13 @@ from proofgrad.core.tensor.arrange import Arrange
 from proofgrad.core.tensor.base import TensorBase, check_same_device, describe
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import broadcast_node, broadcast_shapes
-from proofgrad.core.tensor.promotion import as_dtype, least_float, promote, promote_scalar
+from proofgrad.core.tensor.promotion import (
+    as_dtype,
+    computed_dtype,
+    least_float,
+    promote,
+    promote_scalar,
+)
 
 Scalar: TypeAlias = bool | int | float
 # The class below has methods of these names.
@@ -78,8 +84,8 @@ class Operands(Arrange):
         if other.device != self.device:
             check_same_device(name, self, other)
         second = other._uop
-        if node.dtype is not second.dtype:
-            dtype = promote(node.dtype, second.dtype)
+        if node.dtype is not second.dtype or node.dtype.is_code:
+            dtype = computed_dtype(promote(node.dtype, second.dtype))
             node, second = node.cast(dtype), second.cast(dtype)
         if node.shape != second.shape:
             shape = broadcast_shapes(name, node.shape, second.shape)
@@ -95,7 +101,12 @@ class Operands(Arrange):
         return self._with(UOp(op, dtypes.bool if op in COMPARE else a.dtype, src))
 
     def _unary(self, op: Ops) -> Self:
-        return self._with(UOp(op, self.dtype, (self._uop,)))
+        node = self._uop.cast(computed_dtype(self.dtype))
+        return self._with(UOp(op, node.dtype, (node,)))
+
+    def _computed(self) -> Self:
+        """In a type that is computed with."""
+        return self.cast(computed_dtype(self.dtype))
 
     def _as_float(self) -> Self:
         return self.cast(least_float(self.dtype))
@@ -108,13 +119,17 @@ class Operands(Arrange):
     # -- types ----------------------------------------------------------------------------------
 
     def cast(self, dtype: DType | str) -> Self:
-        """The values in another type: see Ops.CAST for rounding and saturation."""
+        """The values in another type, rounded to nearest even; floats saturate in integers.
+
+        The 8-bit floats fp8e4m3 and fp8e5m2 are for storage: arithmetic makes float32 of them, and no
+        gradient passes through. Beyond 448 fp8e4m3, which has no infinity, gives NaN, fp8e5m2 infinity.
+        """
         target = as_dtype(dtype)
         return self if self.dtype is target else self._with(self._uop.cast(target))
 
     def detach(self) -> Self:
         """The same values; no gradient passes."""
-        return self._unary(Ops.DETACH)
+        return self._with(UOp(Ops.DETACH, self.dtype, (self._uop,)))
 
     def bitcast(self, dtype: DType | str) -> Self:
         """The same bits read as another type of the same width."""
@@ -159,5 +174,5 @@ class Operands(Arrange):
 def _check_dtype(op: Ops, name: str, dtype: DType) -> None:
     if op in _INTS_ONLY and not dtype.is_int:
         raise DtypeError(f"{name} takes integers, not {dtype}")
-    if op in _BITWISE and dtype.is_float:
+    if op in _BITWISE and not (dtype.is_int or dtype.is_bool):
         raise DtypeError(f"{name} takes bools and integers, not {dtype}; cast with .int() first")

@@ -15,7 +15,7 @@ from proofgrad.core.ir.shapes import ShapeError, show
 from proofgrad.core.tensor.base import check_same_device, describe
 from proofgrad.core.tensor.movement import broadcast_shapes
 from proofgrad.core.tensor.operands import Flag, Operand
-from proofgrad.core.tensor.promotion import accumulation_dtype, as_dtype, promote
+from proofgrad.core.tensor.promotion import accumulation_dtype, as_dtype, computed_dtype, promote
 from proofgrad.core.tensor.random import Random
 
 _T = TypeVar("_T", bound="Products")
@@ -41,7 +41,7 @@ class Products(Random):
                 f"cannot multiply {show(self.shape)} @ {show(w.shape)}: axis -1 of the first"
                 f" has {self.shape[-1]} elements, axis {inner} of the second {w.shape[inner]}"
             )
-        result = promote(self.dtype, w.dtype) if dtype is None else as_dtype(dtype)
+        result = computed_dtype(promote(self.dtype, w.dtype)) if dtype is None else as_dtype(dtype)
         wide = accumulation_dtype(result)
         x = self.cast(wide)
         y: Self = w.cast(wide)
@@ -115,7 +115,7 @@ def _einsum(formula: str, operands: Sequence[Any], dtype: DType | str | None) ->
     for operand in operands:
         check_same_device("einsum", operands[0], operand)
         result = promote(result, operand.dtype)
-    result = result if dtype is None else as_dtype(dtype)
+    result = computed_dtype(result) if dtype is None else as_dtype(dtype)
     wide = accumulation_dtype(result)
     parts, letters = [], []
     for operand, named in zip(operands, names):

@@ -24,6 +24,8 @@ _ABOVE: dict[DType, tuple[DType, ...]] = {
     dtypes.uint32: (dtypes.int64, dtypes.uint64),
     dtypes.int64: (dtypes.float16, dtypes.bfloat16),
     dtypes.uint64: (dtypes.float16, dtypes.bfloat16),
+    dtypes.fp8e4m3: (dtypes.float16, dtypes.bfloat16),
+    dtypes.fp8e5m2: (dtypes.float16, dtypes.bfloat16),
     dtypes.float16: (dtypes.float32,),
     dtypes.bfloat16: (dtypes.float32,),
     dtypes.float32: (dtypes.float64,),
@@ -53,6 +55,7 @@ def _at_or_above(dtype: DType) -> frozenset[DType]:
 
 def promote_scalar(dtype: DType, value: bool | float) -> DType:
     """The type of a tensor of `dtype` combined with the Python scalar `value`."""
+    dtype = computed_dtype(dtype)
     if dtype.is_float or isinstance(value, bool):
         return dtype
     if isinstance(value, float):
@@ -67,6 +70,11 @@ def scalar_dtype(value: bool | float) -> DType:
     return dtypes.default_int if isinstance(value, int) else dtypes.default_float
 
 
+def computed_dtype(dtype: DType) -> DType:
+    """The type in which arithmetic sees a tensor of `dtype`: the 8-bit floats are only stored."""
+    return dtypes.default_float if dtype.is_code else dtype
+
+
 def least_float(dtype: DType) -> DType:
     """The type in which functions such as exp see a tensor of `dtype`."""
     return dtype if dtype.is_float else dtypes.default_float
@@ -74,6 +82,7 @@ def least_float(dtype: DType) -> DType:
 
 def sum_dtype(dtype: DType) -> DType:
     """The type of a sum: integers of fewer than 32 bits widen to 32, as counts would overflow."""
+    dtype = computed_dtype(dtype)
     if dtype.is_bool:
         return dtypes.int32
     if dtype.is_int and dtype.bits < 32:
@@ -83,7 +92,7 @@ def sum_dtype(dtype: DType) -> DType:
 
 def accumulation_dtype(dtype: DType) -> DType:
     """The type in which a sum of `dtype` runs before it is rounded once to `dtype`."""
-    return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
+    return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else computed_dtype(dtype)
 
 
 def as_dtype(dtype: DType | str) -> DType:

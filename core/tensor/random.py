@@ -82,6 +82,8 @@ class Random(Creation):
         `contiguous` has no effect: each call is drawn once, whoever reads it.
         """
         kind = dtypes.default_float if dtype is None else as_dtype(dtype)
+        if kind.is_code:
+            raise DtypeError(f"rand gives no {kind}, which is only stored; draw and then cast")
         if not kind.is_float:
             raise DtypeError(f"rand gives floats, not {kind}; see randint")
         sizes, where = checked_shape(as_sizes(shape)), canonical_device(device)
@@ -142,7 +144,7 @@ class Random(Creation):
         if low >= high:
             raise ValueError(f"uniform needs low < high, not {low} and {high}")
         kind = as_dtype(dtypes.default_float if dtype is None else dtype)
-        if not kind.is_float:
+        if not dtypes.is_float(kind):
             return cls.randint(*shape, low=int(low), high=int(high), dtype=kind, **kwargs)
         line = cls.rand(*shape, dtype=kind, **kwargs) * (high - low) + low
         return cls._drawn(line, requires_grad)

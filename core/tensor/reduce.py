@@ -17,7 +17,13 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.activations import Activations
 from proofgrad.core.tensor.movement import reshape_node, resolve_axes, resolve_axis
 from proofgrad.core.tensor.operands import Flag, Real, Whole
-from proofgrad.core.tensor.promotion import accumulation_dtype, as_dtype, least_float, sum_dtype
+from proofgrad.core.tensor.promotion import (
+    accumulation_dtype,
+    as_dtype,
+    computed_dtype,
+    least_float,
+    sum_dtype,
+)
 
 Axes: TypeAlias = Whole | Sequence[int] | None
 
@@ -29,7 +35,7 @@ class Reduce(Activations):
 
     def _reduce(self, op: Ops, axis: Axes, keepdim: Flag) -> Self:
         axes = resolve_axes(axis, self.ndim)
-        node = self._uop
+        node = self._computed()._uop
         if axes:
             node = UOp(Ops.REDUCE_AXIS, node.dtype, (node,), (op, axes))
         if keepdim:
@@ -42,7 +48,7 @@ class Reduce(Activations):
     ) -> Self:
         """The sum; `dtype` says in which type it is taken and given."""
         result = sum_dtype(self.dtype) if dtype is None else as_dtype(dtype)
-        wide = self.cast(accumulation_dtype(result) if dtype is None else result)
+        wide = self.cast(accumulation_dtype(result) if dtype is None else computed_dtype(result))
         return wide._reduce(Ops.ADD, axis, keepdim).cast(result)
 
     def prod(
@@ -50,7 +56,7 @@ class Reduce(Activations):
     ) -> Self:
         """The product; `dtype` as for sum."""
         result = sum_dtype(self.dtype) if dtype is None else as_dtype(dtype)
-        wide = self.cast(accumulation_dtype(result) if dtype is None else result)
+        wide = self.cast(accumulation_dtype(result) if dtype is None else computed_dtype(result))
         return wide._reduce(Ops.MUL, axis, keepdim).cast(result)
 
     def max(self, axis: Axes = None, keepdim: Flag = False) -> Self:
@@ -132,7 +138,7 @@ class Reduce(Activations):
         position = resolve_axis(axis, self.ndim)
         size = self.shape[position]
         hits = self == self.max(position, keepdim=True)
-        if self.dtype.is_float:
+        if self.is_floating_point():
             hits = hits | self.isnan()
         line = (1,) * position + (size,) + (1,) * (self.ndim - position - 1)
         back = size - self._iota(size).reshape(line)
@@ -140,7 +146,7 @@ class Reduce(Activations):
 
     def argmin(self, axis: Whole | None = None, keepdim: Flag = False) -> Self:
         """Where the smallest element (a NaN, if there is one) is first found."""
-        turned = -self if self.dtype.is_float else ~self
+        turned = -self if self.is_floating_point() else ~self
         return turned.argmax(axis, keepdim)
 
     def _iota(self, size: Whole, dtype: DType = dtypes.int32) -> Self:

@@ -90,7 +90,7 @@ class Scan(Joining):
         before = found._pad_zeros(around)
         place = self._iota(size).reshape((-1,) + (1,) * (self.ndim - position - 1))
         changed = found.ne(before)
-        if self.dtype.is_float:
+        if self.is_floating_point():
             changed = changed & ~(found.isnan() & before.isnan())
         return (changed & place.ne(0)).where(place, 0)._scan(axis, _extreme(Ops.MAX, 0))
 

@@ -67,6 +67,8 @@ class Sorting(Scatter):
         """Integers in the order of the elements: equal elements have equal keys."""
         if self.dtype.is_bool:
             return self.cast(dtypes.int8)
+        if self.dtype.is_code:
+            return self._computed()._order_keys()
         if not self.dtype.is_float:
             return self
         dtype = getattr(dtypes, f"int{self.dtype.bits}")

@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, as_constant, dtypes, round_float
+from proofgrad.core.ir.evaluate import from_bits, to_bits
 from proofgrad.core.ir.shapes import Shape, ShapeError
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.promotion import scalar_dtype
@@ -77,6 +78,8 @@ def _pack(elements: Sequence[Any], dtype: DType) -> bytes:
         return bytes(map(bool, elements))
     if dtype is dtypes.float16:
         return struct.pack(f"<{len(elements)}e", *[round_float(float(e), dtype) for e in elements])
+    if dtype.is_code:
+        return bytes([to_bits(round_float(float(e), dtype), dtype) for e in elements])
     if dtype is dtypes.bfloat16:
         singles = array.array("f", [round_float(float(e), dtype) for e in elements]).tobytes()
         return b"".join([singles[k : k + 2] for k in range(2, len(singles), 4)])
@@ -91,6 +94,8 @@ def unpack(data: bytes, dtype: DType) -> list[Any]:
         return [byte != 0 for byte in data]
     if dtype is dtypes.float16:
         return list(struct.unpack(f"<{len(data) // 2}e", data))
+    if dtype.is_code:
+        return [from_bits(code, dtype) for code in data]
     if dtype is dtypes.bfloat16:
         widened = b"".join([b"\0\0" + data[k : k + 2] for k in range(0, len(data), 2)])
         return list(memoryview(widened).cast("f"))

@@ -100,7 +100,7 @@ class Tensor(Assignment):
         return machine.read(self._uop, self.device)
 
     def data(self) -> Any:
-        """The elements as a memoryview of this shape (bfloat16: of its bytes)."""
+        """The elements as a memoryview of this shape (bfloat16 and 8-bit floats: of their bytes)."""
         raw: Any = memoryview(self._bytes())
         code = _FORMATS.get(self.dtype)
         if code is None:
@@ -110,10 +110,10 @@ class Tensor(Assignment):
         )
 
     def numpy(self) -> Any:
-        """The elements as a numpy array of its own; bfloat16 widens to float32."""
+        """The elements as a numpy array of its own; bfloat16 and the 8-bit floats widen to float32."""
         import numpy
 
-        if self.dtype is dtypes.bfloat16:
+        if self.dtype is dtypes.bfloat16 or self.dtype.is_code:
             return self.cast(dtypes.float32).numpy()
         return numpy.frombuffer(self._bytes(), self.dtype.name).reshape(
             machine.value_of_shape(self.shape)

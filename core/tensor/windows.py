@@ -17,7 +17,13 @@ from proofgrad.core.tensor.base import check_same_device
 from proofgrad.core.tensor.movement import checked_shape
 from proofgrad.core.tensor.operands import Flag, Whole, constant_node
 from proofgrad.core.tensor.products import Products, sum_of_products
-from proofgrad.core.tensor.promotion import accumulation_dtype, as_dtype, least_float, promote
+from proofgrad.core.tensor.promotion import (
+    accumulation_dtype,
+    as_dtype,
+    computed_dtype,
+    least_float,
+    promote,
+)
 
 Sizes: TypeAlias = Whole | Sequence[int]
 
@@ -100,7 +106,9 @@ class Windows(Products):
         self._check_convolution(weight, bias, groups)
         axes = self.ndim - 2
         n, channels_out = self.shape[0], weight.shape[0]
-        result = promote(self.dtype, weight.dtype) if dtype is None else as_dtype(dtype)
+        result = (
+            computed_dtype(promote(self.dtype, weight.dtype)) if dtype is None else as_dtype(dtype)
+        )
         wide = accumulation_dtype(result)
         x = self.cast(wide)._pad_zeros([(0, 0), (0, 0), *padding_pairs(padding, axes)])
         steps, holes = each(stride, axes, "stride"), each(dilation, axes, "dilation")
@@ -199,7 +207,11 @@ class Windows(Products):
         if not return_indices:
             return windows.max(inside)
         largest = windows.max(inside, keepdim=True)
-        hits = windows.eq(largest) | windows.isnan() if self.dtype.is_float else windows.eq(largest)
+        hits = (
+            windows.eq(largest) | windows.isnan()
+            if self.is_floating_point()
+            else windows.eq(largest)
+        )
         sizes = self.shape[self.ndim - pool.axes :]
         count = prod(sizes)
         back = (count - self._iota(count)).reshape(sizes)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
@@ -53,17 +54,22 @@ class Measure:
     of: Interpretation
 
 
+_LEGALISED = ("FLOORDIV", "MOD", "CAST_OF_CODE", "NUMBER_TO_CODE", "CODE_TO_CODE")
+_CODES = frozenset({dtype.name for dtype in dtypes.fp8s})
+
+
 def _loops(op: str, args: Sequence[Polynomial]) -> Polynomial:
-    """Loops of reductions, counted wherever they are copied to; legalising copies 6 times."""
-    if op in ("FLOORDIV", "MOD"):
-        return scale(add(*args), 8)
+    """Loops of reductions, counted wherever they are copied to; legalising copies 7 times."""
+    if op in _LEGALISED:
+        return scale(add(*args), 64 if op == "CODE_TO_CODE" else 8)
     return add(*args, number(1)) if op == "REDUCE_AXIS" else add(*args)
 
 
 def _division_load(op: str, args: Sequence[Polynomial]) -> Polynomial:
-    """Floor divisions and remainders, and what stands below them; legalising copies it 6 times."""
-    if op in ("FLOORDIV", "MOD"):
-        return add(scale(add(*args), 8), number(1))
+    """What legalising removes, and what stands below it, which legalising copies 7 times."""
+    if op in _LEGALISED:
+        times, more = {"CODE_TO_CODE": (64, 10), "NUMBER_TO_CODE": (8, 2)}.get(op, (8, 1))
+        return add(scale(add(*args), times), number(more))
     return add(*args)
 
 
@@ -187,10 +193,21 @@ class _Weights:
                 same = self._measure is LOOPS and not self._of(value)
                 return variable(name if same else f"{name} at any place", 0)
             case Node(op, src, kind):
-                op = "CAST_TO_INDEX" if (op, kind) == ("CAST", "index") else op
+                op = _cast_name(src[0].type, kind) if op == "CAST" else op
                 loops = [s for s in src if isinstance(s, Var) and s.type in ("range", "ranges")]
                 weight = self._measure.of(op, [self._of(s) for s in src if s not in loops])
                 return add(weight, *map(_count, loops)) if self._measure is LOOPS else weight
+
+
+def _cast_name(source: str, target: str) -> str:
+    """What the measures call a cast between two types of a rule."""
+    if target in _CODES:
+        if source in _CODES:
+            return "CODE_TO_CODE"
+        return "CAST_OF_CODE" if source in ("float32", "float64") else "NUMBER_TO_CODE"
+    if source in _CODES:
+        return "CAST_OF_CODE"
+    return "CAST_TO_INDEX" if target == "index" else "CAST"
 
 
 def _count(loops: Var) -> Polynomial:
