@@ -136,7 +136,7 @@ def _values(parameter: UOp, random: Random) -> list[Any]:
 def _value(dtype: DType, random: Random) -> Any:
     if dtype.is_bool:
         return random.random() < 0.5
-    if dtype.is_float:
+    if dtypes.is_float(dtype):
         edges = [0.0, -0.0, 1.0, -1.0, 0.5, 3.0, float("inf"), float("-inf"), float("nan")]
         return as_constant(random.choice([*edges, random.uniform(-9, 9)]), dtype)
     assert dtype.lo is not None and dtype.hi is not None

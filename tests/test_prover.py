@@ -35,6 +35,13 @@ def library_rule(full_name: str) -> Rule:
     return next(rule for rule in rules if rule.name == name)
 
 
+def test_rules_with_nan_are_told_apart_when_other_processes_prove_them() -> None:
+    """A NaN comes back from another process as one that is not equal to what was sent."""
+    text = "ruleset t over float\nrule one: nan + x => nan\nrule two: x + nan => nan"
+    results = prove_rules(parse_rules(text, check_order=False).rules, processes=2)
+    assert [result.verdict for result in results] == ["proved", "proved"]
+
+
 # -- right and wrong rules ----------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from proofgrad.core.rewrite.rule import Rule
 from proofgrad.core.tensor.realize import compiler
 from proofgrad.verify.encode_ranges import names_a_range
 
-SETS = ("algebra", "cast", "compare", "divmod", "legalise", "ranges", "reduce", "where")
+SETS = ("algebra", "cast", "compare", "divmod", "fp8", "legalise", "ranges", "reduce", "where")
 ATTEMPTS = 600
 
 
