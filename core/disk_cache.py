@@ -4,25 +4,33 @@ Owns: file names, atomic writing, what happens when a file or the folder is bad.
 the bytes mean.
 
 A file is its own checksum followed by the bytes. One that does not fit is deleted and made again.
-Where the folder cannot be used, one warning is given and everything stays in memory.
+Where the folder cannot be used, one warning is given and everything stays in memory. Files lie in 256
+folders by the beginning of their key; each writer keeps the one that it writes to below its share of
+the limit, so that nobody ever has to look at all of them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
 _CHECKSUM_BYTES = 32
+_SHARES = 256
+LIMIT_BYTES = 1 << 30
+_ASIDE = ".new-"  # how a file begins that is being written
+_GIVEN_UP_SECONDS = 3600  # one so old was left by a process that died
 
 
 class DiskCache:
-    """Bytes by key. Never raises: a cache that fails is a cache that misses."""
+    """Bytes by key, a hexadecimal digest. Never raises: a cache that fails is a cache that misses."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.folder, self.limit_bytes = folder, limit_bytes
         self._memory: dict[str, bytes] = {}
         self._warned = False
 
@@ -39,6 +47,10 @@ class DiskCache:
             return None
         data = stored[_CHECKSUM_BYTES:]
         if hashlib.sha256(data).digest() == stored[:_CHECKSUM_BYTES]:
+            with contextlib.suppress(
+                OSError
+            ):  # where only reading is allowed, nobody deletes either
+                os.utime(path)
             return data
         self._warn(f"{path} is damaged and is made again")
         self._delete(path)
@@ -49,6 +61,7 @@ class DiskCache:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._write(path, hashlib.sha256(data).digest() + data)
+            self._delete_oldest(path)
         except OSError as error:
             self._memory[key] = data
             self._warn(error)
@@ -58,7 +71,7 @@ class DiskCache:
 
     def _write(self, path: Path, data: bytes) -> None:
         """Written aside and moved into place, so that readers see all of it or nothing."""
-        descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=_ASIDE)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
@@ -66,6 +79,21 @@ class DiskCache:
         except OSError:
             self._delete(Path(aside))
             raise
+
+    def _delete_oldest(self, written: Path) -> None:
+        """Files that were not used for longest, until those beside `written` fit their share."""
+        found = []
+        for entry in os.scandir(written.parent):
+            with contextlib.suppress(FileNotFoundError):  # another process deletes as well
+                status = entry.stat()
+                found.append((status.st_mtime, status.st_size, entry.path))
+        left = sum([size for _, size, _ in found]) - self.limit_bytes // _SHARES
+        for used, size, path in sorted(found):
+            is_aside = os.path.basename(path).startswith(_ASIDE)
+            is_given_up = is_aside and used < time.time() - _GIVEN_UP_SECONDS
+            if is_given_up or (left > 0 and not is_aside and path != str(written)):
+                self._delete(Path(path))
+                left -= size
 
     def _delete(self, path: Path) -> None:
         try:

@@ -29,6 +29,7 @@ MEANING: dict[str, str] = {
     "FASTMATH": "classes of float laws that are not exact to the bit, of nsz,finite,real",
     "PROVE": "1: show for each compiled kernel that its accesses are those of its tensor graph",
     "SPEC": "1: check the form after every stage",
+    "PLANS": "0: no plans from the disk and none kept there; each process rewrites its graphs",
     "PROOFGRAD_CACHE": "folder for compiled kernels and rules; default $XDG_CACHE_HOME/proofgrad",
     "PROOFGRAD_DATA": "folder for data sets that were fetched; default data in PROOFGRAD_CACHE",
     "POCL_CACHE_DIR": "folder for kernels compiled by PoCL; default pocl in PROOFGRAD_CACHE",
@@ -144,6 +145,12 @@ def checks_forms() -> bool:
 
 def proves_kernels() -> bool:
     return number("PROVE") > 0
+
+
+def keeps_plans() -> bool:
+    """Whether plans may come from the disk: not where somebody wants to see how one is made."""
+    looks = number("DEBUG") >= 2 or checks_forms() or proves_kernels() or beam_width() > 0
+    return number("PLANS", 1) > 0 and not looks
 
 
 def asked_device(names: Iterable[str]) -> str | None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from proofgrad import Device, GlobalCounters, Tensor, nn
+from proofgrad import Context, Device, GlobalCounters, Tensor, nn
 from proofgrad.core.tensor.realize import compile_only, compiler
 from proofgrad.nn.datasets.digits import LARGEST, digit_arrays
 
@@ -214,7 +214,7 @@ def run(epochs: int = EPOCHS) -> Outcome | None:
         print(f"{Device.DEFAULT} cannot run here: {count} kernels compiled, none run (see DEBUG=3)")
         return None
     steps = epochs * (len(digits.train_images) // BATCH)
-    with progress_bar(steps) as report:
+    with Context(PLANS=0), progress_bar(steps) as report:  # it tells of the rules that fired
         outcome = train(digits, epochs, report)
     print(show(outcome))
     return outcome

@@ -6,7 +6,9 @@ Owns: the one Compiler of the process. Does not own: any of the parts.
 from __future__ import annotations
 
 from functools import partial
+from hashlib import sha256
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proofgrad.backends import BUILT_IN, ELSEWHERE
@@ -16,6 +18,16 @@ from proofgrad.core.tensor.device import Device
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.compiler import Compiler, KernelCheck
+
+_ROOT = Path(realize.__file__).resolve().parents[2]
+# Folders, and the endings of the files in them, that decide what a graph becomes.
+_DECIDE = {
+    "core": {".py"},
+    "rules": {".py", ".rules"},
+    "backends": {".py"},
+    "verify": {".py"},  # whether evidence counts
+    "proofs": {".json"},
+}
 
 
 def connect() -> None:
@@ -33,15 +45,28 @@ def _open(module: str) -> Backend:
 
 def _compiler() -> Compiler:
     from proofgrad.core.compile.compiler import Compiler
+    from proofgrad.core.compile.plan_store import PlanStore
     from proofgrad.core.compile.stages import Library
     from proofgrad.core.rewrite.journal import Journal
     from proofgrad.rules.library import load_library, load_loose
-    from proofgrad.rules.pipeline import FACTS, COTANGENTS, GRAPH_STAGES, KERNEL_STAGES
+    from proofgrad.rules.pipeline import COTANGENTS, FACTS, GRAPH_STAGES, KERNEL_STAGES
 
     def library() -> Library:
         return Library(load_library(), FACTS, COTANGENTS, Journal(), load_loose)
 
-    return Compiler(GRAPH_STAGES, KERNEL_STAGES, library, Device.__getitem__, _kernel_check)
+    store = PlanStore(_sources)
+    return Compiler(GRAPH_STAGES, KERNEL_STAGES, library, Device.__getitem__, _kernel_check, store)
+
+
+def _sources() -> str:
+    """The digest of every file that decides what a graph becomes: code, rules, evidence."""
+    digest = sha256()
+    for folder, endings in _DECIDE.items():
+        for path in sorted([p for p in (_ROOT / folder).rglob("*") if p.suffix in endings]):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(_ROOT).as_posix()} {len(content)}\n".encode())
+            digest.update(content)
+    return digest.hexdigest()
 
 
 def _kernel_check() -> KernelCheck:

@@ -13,6 +13,7 @@ FOLDER = ROOT / "benchmarks"
 
 # Arguments for little work, and a word of the output.
 SMALL = {
+    "first_call.py": ("--rounds 1 product", "product    warm"),
     "index_corpus.py": ("--terms 3", "3 terms, 0 of them not equal to brute force"),
     "launch.py": ("--rounds 1", "jitted chain of ten"),
     "load_rules.py": ("--rounds 1 --rules 700", "gate ms"),
@@ -21,7 +22,7 @@ SMALL = {
     "startup.py": ("--rounds 1", "first call, cold"),
 }
 ON_A_PAGE = ("fit_polynomials.py", "ulp_check.py")  # docs/numerics.md, run by tests/test_docs.py
-PARTS = ("index_terms.py", "tinygrad_terms.py")  # of index_corpus.py
+PARTS = ("index_terms.py", "tinygrad_terms.py", "workloads.py")  # of others
 
 
 def printed(script: str, arguments: str) -> str:

@@ -9,92 +9,25 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from proofgrad.core import settings
 from proofgrad.core.compile.choices import Choices, forced_choices
 from proofgrad.core.compile.forms import Form
 from proofgrad.core.compile.names import kernel_name
+from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step, peak_bytes, with_frees
 from proofgrad.core.compile.reuse import write_in_place
 from proofgrad.core.compile.stages import Library, Procedure, RuleSets, Stage, run_stages
-from proofgrad.core.compile.target import Backend, Binary, Launch, Source
-from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.compile.target import Backend, Source
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, is_plain
+from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import RuleSet
 
-
-@dataclass(slots=True)
-class Kernel:
-    """A compiled kernel, launched with the buffers of `slots` of its body.
-
-    It is loaded when first launched, so that kernels can be compiled for a machine that is not here.
-    """
-
-    source: Source
-    binary: Binary
-    backend: Backend
-    slots: tuple[int, ...]  # of the body; the first is the one that it writes
-    size: int  # elements of the buffer that it writes
-    variables: dict[int, str] = field(default_factory=dict)  # the slots of variables, their names
-    loaded: Launch | None = None
-
-    @property
-    def name(self) -> str:
-        return self.source.entry
-
-    def ready(self) -> Launch:
-        """The loaded kernel. Raises: DeviceError where the machine is missing."""
-        if self.loaded is None:
-            self.loaded = self.backend.load(self.binary)
-        return self.loaded
-
-    def launch(self, buffers: Sequence[Any]) -> None:
-        """Run it. Raises: DeviceError where the machine is missing."""
-        (self.loaded or self.ready())(buffers)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One line of a plan: run a kernel (None: copy slot 1 to slot 0) on these slots."""
-
-    kernel: Kernel | None
-    slots: tuple[int, ...]
-    free_after: tuple[int, ...]
-    nbytes: int = 0  # of a kernel: of all its buffers; of a copy: of the one that it fills
-    shape: Shape = ()  # of the value that is written
-    origin: tuple[str, ...] = ()  # the methods of Tensor that the kernel comes from, if known
-    ast: UOp | None = None  # the body of the kernel
-
-
-@dataclass(frozen=True, slots=True)
-class BufferInfo:
-    """A buffer that a plan makes."""
-
-    dtype: DType
-    size: int
-    device: str
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Launches in order. Slots: the inputs, then the buffers that the plan makes."""
-
-    inputs: int
-    made: tuple[BufferInfo, ...]
-    results: tuple[int, ...]
-    steps: tuple[Step, ...]
-    kernels: UOp  # the KernelGraph it is of
-    reused: dict[int, BufferInfo] = field(default_factory=dict)  # inputs that are results
-    peak_bytes: int = 0  # of the buffers that the plan makes, at most at once
-    variables: tuple[tuple[str, str], ...] = ()  # name and device; their slots are the last
+if TYPE_CHECKING:
+    from proofgrad.core.compile.plan_store import PlanStore
 
 
 class KernelCheck(Protocol):
@@ -119,12 +52,14 @@ class Compiler:
         library: Callable[[], Library],
         backend: Callable[[str], Backend],
         make_check: Callable[[], KernelCheck] | None = None,
+        store: PlanStore | None = None,
     ) -> None:
         self.graph_stages = graph_stages
         self.kernel_stages = kernel_stages
         self._load_library = library
         self._backend = backend
         self._make_check = make_check
+        self._store = store
         self._library: Library | None = None
         self._plans: dict[tuple[Any, ...], Plan] = {}
         self._kernels: dict[tuple[Any, ...], tuple[Kernel, ...]] = {}
@@ -144,6 +79,7 @@ class Compiler:
     def use_rules(self, rules: RuleSet) -> None:
         """Let every rule stage use more rules; plans and kernels made before are dropped."""
         self.library.add(rules)
+        self._store = None  # it knows plans by the rules that everybody has
         self.forget()
 
     def forget(self) -> None:
@@ -159,11 +95,24 @@ class Compiler:
         key = (root, unneeded, settings.traces_methods(), *_settings())
         known = self._plans.get(key)
         if known is None:
-            graph = self.kernel_graph(root)
-            if unneeded:
-                graph = write_in_place(graph, unneeded)
-            known = self._plans[key] = self._make_plan(graph)
+            known = self._plans[key] = self._kept_plan(root, unneeded)
         return known
+
+    def _kept_plan(self, root: UOp, unneeded: frozenset[int]) -> Plan:
+        """A plan from the disk, else a new one, which is put there."""
+        store, backend = self._store, self._backend(root.arg)
+        if store is None or not settings.keeps_plans() or not store.serves(backend):
+            return self._new_plan(root, unneeded)
+        key = store.key(root, unneeded, _settings(), backend)
+        plan = store.get(key, backend)
+        if plan is None:
+            plan = self._new_plan(root, unneeded)
+            store.put(key, plan, backend)
+        return plan
+
+    def _new_plan(self, root: UOp, unneeded: frozenset[int]) -> Plan:
+        graph = self.kernel_graph(root)
+        return self._make_plan(write_in_place(graph, unneeded) if unneeded else graph)
 
     def kernel_graph(self, root: UOp) -> UOp:
         """The KernelGraph of a TensorGraph."""
@@ -195,7 +144,7 @@ class Compiler:
             slots = [slot(b) for b in call.src[1:]]
             shape, ast = call.src[0].src[0].shape, call.src[0]
             if ast.src[0].op is Ops.COPY:
-                launches.append(Step(None, tuple(slots), (), buffers[0].nbytes, shape, ast=ast))
+                launches.append(Step(None, tuple(slots), (), buffers[0].nbytes, shape))
                 continue
             for kernel in self.kernels(ast, call.arg.device):
                 if kernel.slots[0] == len(slots):  # a table of the kernels of this call
@@ -206,21 +155,21 @@ class Compiler:
                 nbytes = sum([buffers[k].nbytes for k in kernel.slots if k < len(buffers)])
                 used = tuple([slots[k] if k < len(slots) else variable(kernel, k, call)
                               for k in kernel.slots])  # fmt: skip
-                launches.append(Step(kernel, used, (), nbytes, shape, call.arg.origin, ast))
+                launches.append(Step(kernel, used, (), nbytes, shape, call.arg.origin))
         results = tuple([slot(b) for b in graph.arg])
         behind = inputs + len(infos)
         launches = [
             replace(step, slots=tuple([behind - 1 - k if k < 0 else k for k in step.slots]))
             for step in launches
         ]
-        steps = _with_frees(launches, inputs, {*results, *range(behind, behind + len(variables))})
+        steps = with_frees(launches, inputs, {*results, *range(behind, behind + len(variables))})
         reused = {
             _number(b): BufferInfo(b.dtype, b.arg, b.src[1].arg)
             for b in graph.arg
             if slot(b) < inputs
         }
-        peak = _peak_bytes(inputs, infos, steps)
-        return Plan(inputs, tuple(infos), results, steps, graph, reused, peak, tuple(variables))
+        peak = peak_bytes(inputs, infos, steps)
+        return Plan(inputs, tuple(infos), results, steps, reused, peak, tuple(variables))
 
     def kernels(self, body: UOp, device: str) -> tuple[Kernel, ...]:
         """The compiled kernels of a body, a SINK over PARAMs: those that fill its tables first."""
@@ -325,19 +274,6 @@ class Compiler:
         return Kernel(source, backend.compile(source), backend, slots, size, names)
 
 
-def _peak_bytes(inputs: int, made: Sequence[BufferInfo], steps: Sequence[Step]) -> int:
-    """The most bytes of made buffers that are held at once."""
-    sizes = [info.nbytes for info in made]
-    held: set[int] = set()
-    peak = 0
-    for step in steps:
-        if step.slots[0] >= inputs:
-            held.add(step.slots[0])
-        peak = max(peak, sum([sizes[slot - inputs] for slot in held]))
-        held.difference_update(step.free_after)
-    return peak
-
-
 def _several(made: UOp) -> tuple[UOp, ...]:
     """The Linear forms that stages gave: of one kernel, or of several in order."""
     return made.src if made.op is Ops.SINK else (made,)
@@ -380,18 +316,6 @@ def _settings_of(stored: tuple[Any, ...]) -> tuple[Any, ...]:
         settings.choices_text(),
         settings.beam_width(),
     )
-
-
-def _with_frees(launches: Sequence[Step], inputs: int, keep: set[int]) -> tuple[Step, ...]:
-    """Each launch with the slots that are read for the last time."""
-    last_use: dict[int, int] = {}
-    for k, step in enumerate(launches):
-        last_use.update({s: k for s in step.slots if s >= inputs and s not in keep})
-    free: dict[int, list[int]] = {}
-    for slot, last in last_use.items():
-        free.setdefault(last, []).append(slot)
-    return tuple([replace(step, free_after=tuple(free.get(k, ())))
-                  for k, step in enumerate(launches)])  # fmt: skip
 
 
 def _written(linear: UOp) -> UOp:

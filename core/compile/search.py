@@ -31,7 +31,7 @@ from proofgrad.core.ir.text import show_uop
 from proofgrad.core.ir.uop import UOp
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.compiler import Kernel
+    from proofgrad.core.compile.plan import Kernel
 
 # Kernels with less to do are over before a choice matters.
 WORTH_OPERATIONS = 1 << 12

@@ -21,7 +21,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.compiler import Kernel
+    from proofgrad.core.compile.plan import Kernel
 
 # A sample of so many seconds is long against a tick of the clock and short against other work.
 SAMPLE_SECONDS = 1e-3

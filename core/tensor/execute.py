@@ -20,7 +20,7 @@ from proofgrad.core.tensor.report import kernel_line, run_line, say
 from proofgrad.core.tensor.storage import unpack
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.compiler import BufferInfo, Plan, Step
+    from proofgrad.core.compile.plan import BufferInfo, Plan, Step
 
 
 @dataclass(slots=True)

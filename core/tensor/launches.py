@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from proofgrad.core.tensor.execute import run_step
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.compiler import Step
+    from proofgrad.core.compile.plan import Step
 
 
 class Launches:

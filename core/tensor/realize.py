@@ -28,7 +28,8 @@ from proofgrad.core.tensor.device import HOST, Device
 from proofgrad.core.tensor.execute import execute
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.compiler import BufferInfo, Compiler, Plan
+    from proofgrad.core.compile.compiler import Compiler
+    from proofgrad.core.compile.plan import BufferInfo, Plan
 
 
 class Recorder(Protocol):

@@ -39,7 +39,7 @@ from proofgrad.core.tensor.spares import SPARE_BYTES, SPARES, Spare
 from proofgrad.core.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.compiler import BufferInfo, Plan, Step
+    from proofgrad.core.compile.plan import BufferInfo, Plan, Step
     from proofgrad.core.tensor.jit import _Recording
 
 

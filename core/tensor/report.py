@@ -13,7 +13,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.compiler import Kernel, Plan, Step
+    from proofgrad.core.compile.plan import Kernel, Plan, Step
 
 # How a loop runs, by colour: the legend is printed by `python -m proofgrad env`.
 COLOURS: dict[AxisRole, str] = {
