@@ -17,6 +17,7 @@ from proofgrad.core.compile.forms import Form
 from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.nested_sums import join_sums
 from proofgrad.core.compile.promote import promote_small_floats
 from proofgrad.core.compile.schedule import cut_into_kernels
 from proofgrad.core.compile.split_reductions import split_long_reductions
@@ -45,6 +46,7 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("merge loops", Form.KERNEL, Procedure(merge_loops), optional=True),
     Stage("simplify merged", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("work items", Form.KERNEL, Procedure(share_out_work_items, ("target",))),
+    Stage("join sums", Form.KERNEL, Procedure(join_sums, ("target", "bounds")), optional=True),
     # BEAM searches over what the next two procedures are asked (core/compile/choices.py).
     Stage(
         "stage operands",
@@ -67,7 +69,13 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("legalise", Form.KERNEL, _LEGALISE),
     Stage("accumulators", Form.PROGRAM, Procedure(reductions_to_accumulators)),
     Stage("vectors", Form.PROGRAM, Procedure(vectorize)),
-    Stage("promote small floats", Form.PROGRAM, Procedure(promote_small_floats)),
-    Stage("transcendentals", Form.PROGRAM, Procedure(expand_transcendentals, ("native",))),
+    Stage(
+        "promote small floats", Form.PROGRAM, Procedure(promote_small_floats, keeps_values=False)
+    ),
+    Stage(
+        "transcendentals",
+        Form.PROGRAM,
+        Procedure(expand_transcendentals, ("native",), keeps_values=False),
+    ),
     Stage("linearize", Form.LINEAR, Procedure(linearize)),
 )

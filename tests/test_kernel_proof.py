@@ -26,7 +26,9 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.core.tensor.realize import compile_only, compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
+from proofgrad.verify.kernel_match import Matcher
 from proofgrad.verify.kernel_proof import Evidence, KernelProver, ProofError, prove_kernel
+from proofgrad.verify.kernel_questions import Questions
 
 CPU = Target("test-cpu", vector_bytes=16, threads=2)
 GPU = Target("test-gpu", work_items=True)
@@ -82,7 +84,7 @@ def stages_with(stage: str, function: Callable[..., UOp] | None) -> tuple[Stage,
         return KERNEL_STAGES
     old = next(s for s in KERNEL_STAGES if s.name == stage)
     assert isinstance(old.step, Procedure)
-    new = replace(old, step=Procedure(function, old.step.needs))
+    new = replace(old, step=replace(old.step, function=function))
     return tuple([new if s is old else s for s in KERNEL_STAGES])
 
 
@@ -108,6 +110,12 @@ def planted(
 
 
 # -- what is right is proven --------------------------------------------------------------------
+
+
+def test_a_number_is_never_equal_to_a_truth() -> None:
+    place = UOp(Ops.INDEX, dtypes.int32, (UOp(Ops.PARAM, dtypes.int32, (), (1, 4)), UOp.index(0)))
+    number = UOp(Ops.LOAD, dtypes.int32, (place,))
+    assert Matcher(Questions()).value(number, number < 3) is not None
 
 
 @pytest.mark.parametrize("target", [CPU, GPU, PLAIN], ids=lambda t: t.name)

@@ -12,18 +12,14 @@ from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
 
 from proofgrad import Tensor
-from proofgrad.core.compile import axes, staging
+from proofgrad.core.compile import axes, staging, tiles
 from proofgrad.core.compile.axes import choose_axes, merge_loops, unroll_upcasts
 from proofgrad.core.compile.choices import Choices, Tile
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.tiles import (
-    choose_blocks,
-    choose_tile,
-    find_contraction,
-)
+from proofgrad.core.compile.tiles import choose_blocks, contractions, find_contraction
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -59,8 +55,27 @@ def matmul(
     return UOp.sink(UOp(Ops.REDUCE_AXIS, dtype, (product_,), (Ops.ADD, (2,))))
 
 
+def stage_everything(patch: pytest.MonkeyPatch) -> None:
+    """Tiles and tables also for what is too small to gain by them."""
+    for module, name in ((staging, "WORTH_STAGING"), (staging, "UNSTAGED_ROWS"), (tiles, "WORTH_STAGING"),
+                         (tiles, "WORTH_MULTIPLICATIONS")):  # fmt: skip
+        patch.setattr(module, name, 0)
+
+
 def kernel_of(body: UOp) -> UOp:
     return merge_loops(lower_movement(body))
+
+
+def convolution(batch: int, channels: int, filters: int, width: int, taps: int = 3) -> UOp:
+    """The body of a convolution of rows without padding: (batch, filters, width)."""
+    whole = width + taps - 1
+    image = parameter(1, batch, 1, channels, whole, 1, dtype=dtypes.float32)
+    image = moved(Ops.EXPAND, image, (batch, filters, channels, whole, taps))
+    windows = moved(Ops.SKEW, image, (3, 4, 1, width))
+    weights = parameter(2, 1, filters, channels, 1, taps, dtype=dtypes.float32)
+    weights = moved(Ops.EXPAND, weights, windows.shape)
+    return UOp.sink(UOp(Ops.REDUCE_AXIS, dtypes.float32, (UOp(Ops.MUL, dtypes.float32, (windows, weights)),),
+                        (Ops.ADD, (2, 4))))  # fmt: skip
 
 
 @QUICK
@@ -78,9 +93,7 @@ def test_tiles_and_tables_keep_the_values_of_any_matmul(
     other = rng.integers(-9, 9, depth * columns).tolist()
     expected = run_kernel(kernel, {1: one, 2: other})[0]
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("WORTH_MULTIPLICATIONS", "UNSTAGED_ROWS"):
-            patch.setattr(staging, name, 0)
-        patch.setattr("proofgrad.core.compile.tiles.WORTH_MULTIPLICATIONS", 0)
+        stage_everything(patch)
         staged = stage_operands(kernel, SMALL)
         parts = list(staged.src) if staged.src[0].op is Ops.SINK else [staged]
         chosen = UOp.sink(*[unroll_upcasts(choose_axes(part, SMALL)) for part in parts])
@@ -99,25 +112,30 @@ def test_large_matmul_is_staged_and_small_one_is_not() -> None:
 
 @pytest.mark.parametrize("target", [AVX512, AVX2], ids=lambda t: t.name)
 def test_tile_of_a_large_matmul_fits_the_registers_and_hides_latency(target: Target) -> None:
-    contraction = find_contraction(kernel_of(matmul(1000, 700, 900, dtype=dtypes.float32)))
-    assert contraction is not None
-    tile = choose_tile(contraction, target)
-    assert tile is not None
+    found = find_contraction(kernel_of(matmul(1000, 700, 900, dtype=dtypes.float32)), target)
+    assert found is not None
+    _, tile = found
     assert tile.rows * tile.vectors + tile.vectors + 2 < target.vector_registers
     assert tile.rows * tile.vectors >= 8
 
 
-def test_columns_that_lie_apart_are_no_contraction_of_vectors() -> None:
-    body = matmul(8, 8, 8)
-    turned = moved(Ops.PERMUTE, body.src[0], (0, 1, 3, 2))
-    kernel = kernel_of(UOp.sink(turned))
-    contraction = find_contraction(kernel)  # rows and columns exchange their places
-    assert contraction is None or contraction.columns in contraction.column_factor.toposort()
+def test_columns_that_lie_apart_in_memory_are_put_side_by_side() -> None:
+    """The product of an n x k and a k x m matrix, stored as m x n: vectors run along m or along n."""
+    body = matmul(64, 64, 64)
+    kernel = kernel_of(UOp.sink(moved(Ops.PERMUTE, body.src[0], (0, 1, 3, 2))))
+    stored = {(c.is_apart, axes.size_of(c.columns)) for c in contractions(kernel)}
+    assert stored == {(True, 64), (False, 64)}
+    found = find_contraction(kernel, AVX512)
+    assert found is not None and not found[0].is_apart
+
+
+def test_few_columns_are_given_up_for_many_that_are_stored_apart() -> None:
+    found = find_contraction(kernel_of(convolution(64, 64, 64, 8)), AVX512)
+    assert found is not None and found[0].is_apart and axes.size_of(found[0].columns) == 64
 
 
 def test_blocks_give_every_thread_several_items() -> None:
-    contraction = find_contraction(kernel_of(matmul(1024, 1024, 1024, dtype=dtypes.float32)))
-    assert contraction is not None
+    contraction = contractions(kernel_of(matmul(1024, 1024, 1024, dtype=dtypes.float32)))[0]
     tile = Tile(8, 3, 16)
     blocks = choose_blocks(contraction, tile, AVX512)
     items = -(-128 // blocks.row_tiles) * -(-22 // blocks.column_tiles)
@@ -175,7 +193,7 @@ def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> 
             place, value = (n.substitute({loop: short}) for n in (place, value))
         return UOp.sink(UOp.sink(store.replace(src=(place, value))), *rest)
 
-    monkeypatch.setattr(staging, "WORTH_MULTIPLICATIONS", 1)
+    stage_everything(monkeypatch)
     body = matmul(16, 6, 40, dtype=dtypes.float32)
     assert planted([body], replace(SMALL, vector_registers=32), "stage operands", wrong)
 
@@ -183,8 +201,7 @@ def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> 
 def test_the_tables_of_a_matmul_are_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     from test_kernel_proof import prove
 
-    monkeypatch.setattr(staging, "WORTH_MULTIPLICATIONS", 1)
-    monkeypatch.setattr(staging, "UNSTAGED_ROWS", 0)
+    stage_everything(monkeypatch)
     for sizes in ((16, 6, 40), (13, 5, 37)):
         body = matmul(*sizes, dtype=dtypes.float32)
         assert prove(body, replace(SMALL, vector_registers=32)).count.unknown == 0

@@ -64,7 +64,7 @@ class Matcher:
     def stores(
         self, before: list[Written], after: list[Written], strict: bool
     ) -> Difference | None:
-        """The first difference. `strict`: the stage may change loops, but no value term."""
+        """The first difference. `strict`: the stage may change loops, but no value."""
         for k, store in enumerate(after):
             likely = [before[k]] if len(before) == len(after) else []
             others = [b for b in before if b not in likely]
@@ -123,7 +123,7 @@ class Matcher:
 
     def _value(self, before: UOp, after: UOp, given: Given, strict: bool) -> Difference | None:
         difference = self.value(before, after, given)
-        if difference is None or (strict and difference.is_counterexample):
+        if difference is None or strict:
             return difference
         return self._accesses(before, after, given)
 
@@ -146,6 +146,8 @@ class Matcher:
         if before.op is Ops.REDUCE and _is_written_out(before, after):
             return self.value(_written_out(before), after, given)
         if before.op is after.op is Ops.REDUCE and before.arg is after.arg:
+            if len(before.src) < len(after.src):
+                before = _with_inner_sums(before)
             return self._reductions(before, after, given)
         difference = self._operands(before, after, given)
         if difference is None:
@@ -173,7 +175,12 @@ class Matcher:
     def _are_equal(self, before: UOp, after: UOp, given: Given) -> bool:
         """Whether integer or bool terms over memory are equal whatever the memory holds."""
         scalar = is_integer(before.dtype) or before.dtype.is_bool
-        if not scalar or len(before.toposort()) + len(after.toposort()) > LARGEST_QUESTION:
+        alike = before.dtype.is_bool == after.dtype.is_bool and not after.dtype.is_float
+        if (
+            not scalar
+            or not alike
+            or len(before.toposort()) + len(after.toposort()) > LARGEST_QUESTION
+        ):
             return False
         claim = UOp(Ops.CMPEQ, dtypes.bool, (before, after))
         return self.questions.seems(claim, given).verdict is Verdict.PROVED
@@ -360,7 +367,17 @@ class Matcher:
 
 
 def _combined_by(op: Ops, node: UOp) -> list[UOp]:
-    return [t for s in node.src for t in _combined_by(op, s)] if node.op is op else [node]
+    """What is combined; a gated sum is a sum of gated terms, as far as zeros change no sum."""
+    if node.op is op:
+        return [t for s in node.src for t in _combined_by(op, s)]
+    if op is Ops.ADD and _is_gated(node):
+        gate, value, zero = node.src
+        return [gate.where(t, zero) for t in _combined_by(op, value)]
+    return [node]
+
+
+def _is_gated(node: UOp) -> bool:
+    return node.op is Ops.WHERE and node.src[2].op is Ops.CONST and node.src[2].arg == 0
 
 
 def _is_written_out(before: UOp, after: UOp) -> bool:
@@ -381,6 +398,24 @@ def _written_out(reduction: UOp) -> UOp:
         return values[0]
     less = reduction.replace(src=(values[0], *rest))
     return _written_out(less) if any(x.arg[1] is AxisRole.UPCAST for x in rest) else less
+
+
+def _with_inner_sums(total: UOp) -> UOp:
+    """sum[a](where(p, sum[b](x), 0)) as sum[a, b](where(p, x, 0)): zeros change no sum."""
+    gates: list[UOp] = []
+    loops, value = list(total.src[1:]), total.src[0]
+    while total.arg is Ops.ADD:
+        if value.op is Ops.REDUCE and value.arg is Ops.ADD:
+            loops += value.src[1:]
+            value = value.src[0]
+        elif _is_gated(value):
+            gates.append(value.src[0])
+            value = value.src[1]
+        else:
+            break
+    if gates:
+        value = all_of(gates).where(value, UOp.const(value.dtype, 0))
+    return total.replace(src=(value, *loops))
 
 
 def _loads_below(node: UOp) -> list[UOp]:

@@ -147,16 +147,35 @@ class _Reader:
         while outer.op is Ops.CAST:
             outer = outer.src[0]
         products: list[UOp] = []
-        while outer.op is Ops.MULACC:
-            factors = tuple([self.scalar(s) for s in outer.src[:2]])
-            products.append(UOp(Ops.MUL, outer.dtype.scalar, factors))
-            if outer.src[2] is register:
+        while (found := _product(outer)) is not None:
+            factors, gates, outer = found
+            value = UOp(Ops.MUL, outer.dtype.scalar, tuple([self.scalar(s) for s in factors]))
+            for gate in gates:
+                value = self.scalar(gate).where(value, UOp.const(value.dtype, 0))
+            products.append(value)
+            if outer is register:
                 return Ops.ADD, reduce(UOp.__add__, products)
-            outer = outer.src[2]
         operands = [s for s in outer.src if _converted(s) is not register]
         if outer.op not in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN) or len(operands) != 1:
             raise NotReadable(f"a register is not combined with one value: {combined!r}")
         return outer.op, self.scalar(operands[0])
+
+
+def _product(register: UOp) -> tuple[tuple[UOp, ...], list[UOp], UOp] | None:
+    """(factors, gates, the register before) of a register that took in a product where gates hold."""
+    gates: list[UOp] = []
+    inside = register
+    while inside.op is Ops.WHERE:
+        gates.append(inside.src[0])
+        inside = inside.src[1]
+    if inside.op is not Ops.MULACC:
+        return None
+    before = inside.src[2]
+    while register is not inside:
+        if register.src[2] is not before:
+            return None
+        register = register.src[1]
+    return inside.src[:2], gates, before
 
 
 def _converted(node: UOp) -> UOp:

@@ -38,21 +38,30 @@ def _combined(op: Ops, register: UOp, value: UOp) -> UOp:
     Each register takes them in the order in which they lie in memory, so that one operand serves
     several registers at a time.
     """
-    products = _summands(value) if op is Ops.ADD else [value]
-    if op is not Ops.ADD or any(product.op is not Ops.MUL for product in products):
+    products = _products(value) if op is Ops.ADD else None
+    if products is None:
         return UOp(op, register.dtype, (register, value))
-    for product in sorted(products, key=_place) if len(products) > 1 else products:
-        register = UOp(Ops.MULACC, register.dtype, (*product.src, register))
+    for product, gates in sorted(products, key=_place) if len(products) > 1 else products:
+        before, register = register, UOp(Ops.MULACC, register.dtype, (*product.src, register))
+        for gate in gates:  # what adding 0 gives: a sum starts from 0.0, and so is never -0.0
+            register = gate.where(register, before)
     return register
 
 
-def _summands(value: UOp) -> list[UOp]:
-    if value.op is not Ops.ADD:
-        return [value]
-    return [summand for source in value.src for summand in _summands(source)]
+def _products(value: UOp) -> list[tuple[UOp, tuple[UOp, ...]]] | None:
+    """The products that `value` is the sum of, each with the gates outside of which it is 0."""
+    if value.op is Ops.MUL:
+        return [(value, ())]
+    if value.op is Ops.ADD:
+        parts = [_products(source) for source in value.src]
+        return None if None in parts else [p for part in parts for p in part or ()]
+    if value.op is Ops.WHERE and value.src[2].op is Ops.CONST and value.src[2].arg == 0:
+        inside = _products(value.src[1])
+        return inside and [(p, (*gates, value.src[0])) for p, gates in inside]
+    return None
 
 
-def _place(product: UOp) -> int:
+def _place(gated: tuple[UOp, tuple[UOp, ...]]) -> int:
     """Where the operands of a product begin in memory."""
-    loads = [n for n in toposort((product,)) if n.op is Ops.LOAD]
+    loads = [n for n in toposort((gated[0],)) if n.op is Ops.LOAD]
     return sum(at_start(load.src[0].src[1]) for load in loads)

@@ -19,7 +19,6 @@ from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import (
     Contraction,
     choose_blocks,
-    choose_tile,
     find_contraction,
     is_fixed,
     output_loops,
@@ -208,10 +207,8 @@ def choose_axes(
     """Choose the loops that run as vectors, threads and unrolled copies; split them."""
     if target.work_items:
         return kernel
-    contraction = find_contraction(kernel, asked)
-    tile = None if contraction is None else choose_tile(contraction, target, asked)
-    if contraction is not None and tile is not None:
-        return _tiled(kernel, contraction, tile, target, bounds, asked)
+    if (found := find_contraction(kernel, target, asked)) is not None:
+        return _tiled(kernel, *found, target, bounds, asked)
     for vector in _choose_vectors(kernel, target, asked):
         if vector.gathers:
             kernel = _innermost(kernel, vector)

@@ -51,7 +51,7 @@ class Staged:
 class Choices:
     """What is asked of one kernel. None: what the heuristic takes.
 
-    The first five are of contractions, the next four of other kernels.
+    The first five are of contractions, the next three of other kernels.
     """
 
     tiled: bool | None = None  # whether a contraction runs in tiles
@@ -62,7 +62,7 @@ class Choices:
     lanes: int | None = None  # of a vector; 1: none
     vectors: int | None = None  # at once
     copies: int | None = None  # of an output loop, side by side in a reduction
-    along: int | None = None  # which loop runs as vectors: 0 the best, 1 the next, ...
+    along: int | None = None  # which loops run as vectors and tiles: 0 the best, 1 the next, ...
     threads: bool | None = None  # whether threads share the outermost loop
 
     def __str__(self) -> str:

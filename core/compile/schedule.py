@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proofgrad.core import settings
-from proofgrad.core.compile.rows import reductions_by_row
+from proofgrad.core.compile.rows import is_contraction, reductions_by_row
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
@@ -174,9 +174,14 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
                 stored.add(node.src[0])
     leads_to_reduction = _leads_to_reduction(nodes, stored)
     meets = _meeting_points(nodes, consumers)
+    ends: dict[UOp, list[UOp]] = {}
     for node in nodes:
         if node.op is Ops.REDUCE_AXIS:
-            stored.add(_end_of_epilogue(node, consumers, meets, stored))
+            end = _end_of_epilogue(node, consumers, meets, stored)
+            stored.add(end)
+            ends.setdefault(end, []).append(node)
+    for reductions in ends.values():
+        stored |= _beside_a_contraction(reductions)
     leads_to_reduction -= _for_selection(nodes)
     for node in nodes:
         if node.op is Ops.EXPAND and _worth_storing(node, stored, leads_to_reduction):
@@ -248,6 +253,16 @@ def _end_of_epilogue(
             break
         end = meeting
     return end
+
+
+def _beside_a_contraction(reductions: list[UOp]) -> set[UOp]:
+    """Of the reductions of one kernel those that would keep the largest sum of products from its tiles."""
+    contractions = [r for r in reductions if is_contraction(r)]
+    if len(reductions) == 1 or not contractions:
+        return set()
+    main = max(contractions, key=lambda r: elements(r.src[0].shape))
+    below = main.toposort()
+    return {r for r in reductions if r not in below and main not in r.toposort()}
 
 
 def _none_twice(start: UOp, end: UOp, consumers: dict[UOp, list[UOp]], stored: set[UOp]) -> bool:

@@ -15,15 +15,16 @@ from proofgrad.core.compile.choices import Blocks, Choices, Staged, Tile
 from proofgrad.core.compile.staging import planned_staging
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import (
-    TILES,
     Contraction,
     choose_blocks,
-    choose_tile,
+    contractions,
     find_contraction,
     tiles_along,
 )
 from proofgrad.core.ir.uop import UOp
 
+# Rows and vectors of tiles that keep both the multipliers and the load ports busy.
+SHAPES = ((8, 3), (6, 4), (12, 2), (8, 2), (4, 4), (6, 3), (4, 3), (6, 2), (4, 2), (3, 3), (4, 1))
 ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16)
 VECTORS = (1, 2, 3, 4, 6)
 AT_ONCE = (1, 2, 4, 8)
@@ -35,10 +36,10 @@ STAGINGS = tuple([Staged(rows, columns) for rows in (False, True) for columns in
 
 def completed(kernel: UOp, target: Target, asked: Choices) -> Choices:
     """`asked` with what the heuristics take where nothing is asked, as far as it is one number."""
-    contraction = find_contraction(kernel, asked)
-    tile = None if contraction is None else choose_tile(contraction, target, asked)
-    if contraction is None or tile is None:
+    found = find_contraction(kernel, target, asked)
+    if found is None:
         return replace(asked, threads=shares_work(operations(kernel), target, asked))
+    contraction, tile = found
     return replace(
         asked,
         tile=tile,
@@ -52,9 +53,9 @@ def completed(kernel: UOp, target: Target, asked: Choices) -> Choices:
 def neighbours(kernel: UOp, target: Target, choices: Choices, forced: Choices) -> list[Choices]:
     """Choices that differ from `choices` in one thing; nothing that is `forced` changes."""
     whole = completed(kernel, target, choices)
-    contraction = find_contraction(kernel, whole)
-    if contraction is not None and whole.tile is not None:
-        moves = _of_contraction(contraction, target, whole, choices)
+    found = find_contraction(kernel, target, whole)
+    if found is not None:
+        moves = _of_contraction(found[0], target, whole, choices)
     else:
         moves = _of_loops(target, choices)
     if target.threads > 1:
@@ -85,13 +86,18 @@ def _of_contraction(
         other = Blocks(min(height, row_tiles), min(width, column_tiles))
         if other != blocks:
             moves.append(replace(choices, blocks=other))
+    moves += [
+        replace(choices, along=place, tile=None, blocks=None, depth=None)
+        for place in range(LOOPS_FOR_VECTORS)
+        if place != (choices.along or 0)
+    ]
     moves.append(Choices(tiled=False))
     return moves
 
 
 def _tiles(tile: Tile, target: Target) -> Iterator[Tile]:
-    """Every tile of the heuristic, those that differ in one side, and shorter vectors."""
-    shapes = [*TILES, *[(rows, tile.vectors) for rows in ROWS], *[(tile.rows, n) for n in VECTORS]]
+    """Tiles that often do well, those that differ in one side, and shorter vectors."""
+    shapes = [*SHAPES, *[(rows, tile.vectors) for rows in ROWS], *[(tile.rows, n) for n in VECTORS]]
     for rows, vectors in dict.fromkeys(shapes):
         if rows * vectors + vectors + 1 <= target.vector_registers:
             yield Tile(rows, vectors, tile.lanes)
@@ -115,7 +121,5 @@ def _of_loops(target: Target, choices: Choices) -> list[Choices]:
 
 def work(kernel: UOp) -> int:
     """About how many operations one run takes."""
-    contraction = find_contraction(kernel)
-    if contraction is not None:
-        return contraction.multiplications
-    return operations(kernel)
+    found = contractions(kernel)
+    return found[0].multiplications if found else operations(kernel)

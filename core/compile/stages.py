@@ -35,6 +35,9 @@ class Procedure:
 
     function: Callable[..., UOp]
     needs: tuple[str, ...] = ()  # of "target", "native", "bounds", "asked": passed by name
+    keeps_values: bool = (
+        True  # False: it computes values in another way, within bounds that docs give
+    )
 
     @property
     def name(self) -> str:

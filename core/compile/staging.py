@@ -20,26 +20,24 @@ from proofgrad.core.compile.choices import NO_WISH, Choices, Staged, Tile
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import (
+    LARGEST_GROWTH,
+    LARGEST_STEP,
+    WORTH_STAGING,
     Contraction,
     choose_blocks,
-    choose_tile,
     find_contraction,
+    growth,
     output_loops,
     size_of,
+    table_elements,
     tiles_along,
 )
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
-# A table is filled once for so many multiplications, or its own kernel costs more than it saves.
-WORTH_MULTIPLICATIONS = 1 << 18
 # Rows that a tile reads side by side from a matrix in memory before they share a set of the cache.
 UNSTAGED_ROWS = 6
-# A table may be so much longer than what it is filled from: a gathered operand is read in place.
-LARGEST_GROWTH = 2
-# Steps between the elements of a vector up to which memory is copied apart: as convolutions stride.
-LARGEST_STEP = 4
 # Where a table is asked for, it may have so many elements at most.
 LARGEST_TABLE = 1 << 26
 
@@ -74,16 +72,14 @@ class Table:
 
 def stage_operands(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp:
     """Copy operands of a contraction into tables laid out for its tile; the kernels, in order."""
-    contraction = find_contraction(kernel, asked)
-    if contraction is None or target.work_items:
-        return kernel
-    tile = choose_tile(contraction, target, asked)
-    if tile is None or not _may_stage(contraction, asked):
+    found = None if target.work_items else find_contraction(kernel, target, asked)
+    if found is None or not _may_stage(found[0], asked):
         return kernel
     filling: list[UOp] = []
-    kernel = _with_neighbours(kernel, contraction, filling)
-    contraction = find_contraction(kernel, asked)
-    assert contraction is not None
+    kernel = _with_neighbours(kernel, found[0], filling)
+    found = find_contraction(kernel, target, asked)
+    assert found is not None
+    contraction, tile = found
     blocks = choose_blocks(contraction, tile, target, asked)
     row_tiles, column_tiles = tiles_along(contraction, tile)
     groups = {
@@ -115,20 +111,20 @@ def planned_staging(contraction: Contraction, tile: Tile, asked: Choices = NO_WI
 def _may_stage(contraction: Contraction, asked: Choices) -> bool:
     if asked.staged is not None:
         return asked.staged.rows or asked.staged.columns
-    return contraction.multiplications >= WORTH_MULTIPLICATIONS
+    return contraction.multiplications >= WORTH_STAGING
 
 
 def choose_staged(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH) -> Staged:
     """Which operands are read often enough by the tiles, and are not much longer as a table."""
     one, other = contraction.row_factor, contraction.column_factor
     if (wish := asked.staged) is not None:
-        short = [_elements(factor) <= LARGEST_TABLE for factor in (one, other)]
+        short = [table_elements(factor) <= LARGEST_TABLE for factor in (one, other)]
         return Staged(wish.rows and short[0], wish.columns and short[1])
     is_apart = tile.rows > UNSTAGED_ROWS or not _along_depth(contraction)
     rows = is_apart and _tiles_that_read(one, contraction, contraction.columns, tile.columns) >= 2
     columns = _tiles_that_read(other, contraction, contraction.rows, tile.rows) >= 2
     return Staged(
-        rows and _growth(one) <= LARGEST_GROWTH, columns and _growth(other) <= LARGEST_GROWTH
+        rows and growth(one) <= LARGEST_GROWTH, columns and growth(other) <= LARGEST_GROWTH
     )
 
 
@@ -136,7 +132,7 @@ def _tiles_that_read(factor: UOp, contraction: Contraction, across: UOp, size: i
     """How many tiles read the same part of an operand."""
     free = loops_below(factor)[factor]
     others = prod(size_of(loop) for loop in contraction.others if loop not in free)
-    return others * (size_of(across) // size)
+    return others * -(-size_of(across) // size)
 
 
 def _along_depth(contraction: Contraction) -> bool:
@@ -145,15 +141,11 @@ def _along_depth(contraction: Contraction) -> bool:
     innermost = contraction.reduction.src[-1]
     return all(coefficient(n.src[0].src[1], innermost) == 1 for n in loads)
 
-
-def _growth(factor: UOp) -> float:
-    """How many times longer the table is than the memory that it is filled from."""
-    memory = {n.src[0].src[0] for n in toposort((factor,)) if n.op is Ops.LOAD}
-    return _elements(factor) / max(1, sum(parameter.arg[1] for parameter in memory))
-
-
-def _elements(factor: UOp) -> int:
-    return prod(size_of(loop) for loop in loops_below(factor)[factor])
+    rows = is_apart and _tiles_that_read(one, contraction, contraction.columns, tile.columns) >= 2
+    columns = _tiles_that_read(other, contraction, contraction.rows, tile.rows) >= 2
+    return Staged(
+        rows and growth(one) <= LARGEST_GROWTH, columns and growth(other) <= LARGEST_GROWTH
+    )
 
 
 def _layout(

@@ -12,6 +12,7 @@ one vector for each `lanes` columns, and multiplies every row with every column 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 from proofgrad.core.compile.choices import NO_WISH, Blocks, Choices, Tile
@@ -21,15 +22,23 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
-# Rows and vectors of a tile that keep both the multipliers and the load ports busy.
-TILES = ((8, 3), (6, 4), (12, 2), (8, 2), (4, 4), (6, 3), (4, 3), (6, 2), (4, 2), (3, 3), (4, 1),
-         (2, 4), (2, 2), (2, 1))  # fmt: skip
 # Registers beside the accumulators and one step's vectors: a broadcast element and room to move.
 SPARE_REGISTERS = 3
-# What the second cache gives to a loop that streams from it.
+# What the second cache, and what is behind it, gives to a loop that streams from it.
 CACHE_BYTES_A_CYCLE = 24
+MEMORY_BYTES_A_CYCLE = 6
 # Items to share out: more even out the threads, fewer count less.
 ITEMS_A_THREAD = 8
+# Cycles to store one element of a vector whose elements lie apart.
+SCATTER_CYCLES = 1.5
+# Rows and vectors of columns in a tile, at most: more vectors leave few rows to share them.
+MOST_ROWS, MOST_VECTORS = 16, 4
+# Steps between the elements of a vector up to which memory is copied apart: as convolutions stride.
+LARGEST_STEP = 4
+# A table may be so much longer than what it is filled from: a gathered operand is read in place.
+LARGEST_GROWTH = 2
+# An operand is copied into a table for so many multiplications, or filling it costs more than it saves.
+WORTH_STAGING = 1 << 18
 # Below so many multiplications a contraction is not worth a tile.
 WORTH_MULTIPLICATIONS = 1 << 9
 
@@ -44,6 +53,7 @@ class Contraction:
     row_factor: UOp  # moves with `rows`, not with `columns`
     column_factor: UOp
     others: tuple[UOp, ...]  # output loops outside of the tile
+    is_apart: bool = False  # columns do not lie side by side where they are stored
 
     @property
     def depth(self) -> int:
@@ -52,8 +62,17 @@ class Contraction:
 
     @property
     def multiplications(self) -> int:
-        outputs = prod(size_of(loop) for loop in (self.rows, self.columns, *self.others))
-        return outputs * self.depth
+        return size_of(self.rows) * size_of(self.columns) * self.other_tiles * self.depth
+
+    @property
+    def other_tiles(self) -> int:
+        return prod(size_of(loop) for loop in self.others)
+
+    @property
+    def has_gated_rows(self) -> bool:
+        """Whether the gate of a product changes from row to row."""
+        value = self.reduction.src[0]
+        return value.op is Ops.WHERE and self.rows in loops_below(value)[value.src[0]]
 
 
 def size_of(loop: UOp) -> int:
@@ -74,46 +93,83 @@ def output_loops(kernel: UOp) -> list[UOp]:
     return sorted(free, key=lambda loop: loop.arg[0])
 
 
-def find_contraction(kernel: UOp, asked: Choices = NO_WISH) -> Contraction | None:
-    """The one sum of products of a kernel with one store; None where there is none to tile."""
+def find_contraction(
+    kernel: UOp, target: Target, asked: Choices = NO_WISH
+) -> tuple[Contraction, Tile] | None:
+    """The one sum of products of a kernel with one store, and its best tile; None: nothing to tile."""
     if asked.tiled is False:
         return None
+    ways = [(contraction, min(tiles, key=lambda tile: _cost(tile, contraction, target)))
+            for contraction in contractions(kernel, asked)
+            if (tiles := _tiles(contraction, target, asked))]  # fmt: skip
+    ways.sort(key=lambda way: _cost(way[1], way[0], target))
+    return ways[min(asked.along or 0, len(ways) - 1)] if ways else None
+
+
+def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:
+    """The ways to lay tiles over the one sum of products of a kernel with one store."""
     nodes = toposort((kernel,))
     if not all(is_fixed(n) for n in nodes if n.op is Ops.RANGE):
-        return None
+        return []
     reductions = [n for n in nodes if n.op is Ops.REDUCE]
     if len(kernel.src) != 1 or len(reductions) != 1:
-        return None
+        return []
     (reduction,) = reductions
-    product = reduction.src[0]
-    if reduction.arg is not Ops.ADD or product.op is not Ops.MUL:
-        return None
+    term = _without_gate(reduction.src[0])
+    if reduction.arg is not Ops.ADD or term.op is not Ops.MUL:
+        return []
     free = loops_below(kernel)
     outputs = output_loops(kernel)
     place = kernel.src[0].src[0].src[1]
     found: list[Contraction] = []
-    for one, other in (product.src, product.src[::-1]):
+    for one, other in (term.src, term.src[::-1]):
         rows = [x for x in outputs if x in free[one] and x not in free[other]]
         columns = [x for x in outputs if x in free[other] and x not in free[one]]
-        columns = [x for x in columns if coefficient(place, x) == 1]
-        if rows and columns:
-            row, column = max(rows, key=size_of), columns[0]
+        for row, column in product(rows, columns):
             others = tuple([x for x in outputs if x is not row and x is not column])
-            found.append(Contraction(reduction, row, column, one, other, others))
+            is_apart = coefficient(place, column) != 1
+            found.append(Contraction(reduction, row, column, one, other, others, is_apart))
     least = 1 if asked.tiled else WORTH_MULTIPLICATIONS
-    return next((c for c in found if c.multiplications >= least), None)
+    return [c for c in found if c.multiplications >= least and _has_vectors(c)]
 
 
-def choose_tile(contraction: Contraction, target: Target, asked: Choices = NO_WISH) -> Tile | None:
-    """The tile with the least work for the machine, per useful product; None: no vectors."""
+def _without_gate(value: UOp) -> UOp:
+    """What is summed where its gate holds, if it is 0 elsewhere."""
+    is_gated = value.op is Ops.WHERE and value.src[2].op is Ops.CONST and value.src[2].arg == 0
+    return value.src[1] if is_gated else value
+
+
+def _has_vectors(contraction: Contraction) -> bool:
+    """Whether columns lie side by side in memory, or can be put so in a table."""
+    factor, columns = contraction.column_factor, contraction.columns
+    loads = [n for n in toposort((factor,)) if n.op is Ops.LOAD]
+    steps = [coefficient(load.src[0].src[1], columns) for load in loads]
+    return all(step in (None, 0, 1) or 0 < step <= LARGEST_STEP for step in steps) or (
+        contraction.multiplications >= WORTH_STAGING and growth(factor) <= LARGEST_GROWTH
+    )
+
+
+def growth(factor: UOp) -> float:
+    """How many times longer a table of an operand is than the memory that it is filled from."""
+    memory = {n.src[0].src[0] for n in toposort((factor,)) if n.op is Ops.LOAD}
+    return table_elements(factor) / max(1, sum(parameter.arg[1] for parameter in memory))
+
+
+def table_elements(factor: UOp) -> int:
+    """How many elements a table of an operand has."""
+    return prod(size_of(loop) for loop in loops_below(factor)[factor])
+
+
+def _tiles(contraction: Contraction, target: Target, asked: Choices) -> list[Tile]:
+    """The tiles that fit the registers, large ones first."""
     if asked.tile is not None:
-        return asked.tile
+        return [asked.tile]
     lanes = _lanes(size_of(contraction.columns), target, contraction.reduction.dtype)
     if lanes < 2:
-        return None
-    fitting = [Tile(rows, vectors, lanes) for rows, vectors in TILES
-               if rows * vectors + vectors + SPARE_REGISTERS <= target.vector_registers]  # fmt: skip
-    return min(fitting, key=lambda tile: _cost(tile, contraction, target), default=None)
+        return []
+    sizes = [(rows, vectors) for rows in range(2, MOST_ROWS + 1) for vectors in range(1, MOST_VECTORS + 1)
+             if rows * vectors + vectors + SPARE_REGISTERS <= target.vector_registers]  # fmt: skip
+    return [Tile(*size, lanes) for size in sorted(sizes, key=lambda size: -size[0] * size[1])]
 
 
 def _lanes(columns: int, target: Target, dtype: DType) -> int:
@@ -125,15 +181,19 @@ def _lanes(columns: int, target: Target, dtype: DType) -> int:
 
 
 def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
-    """Cycles of the multipliers, the load ports or the second cache, whichever is busiest."""
-    rows, columns = size_of(contraction.rows), size_of(contraction.columns)
-    tiles = -(-rows // tile.rows) * -(-columns // tile.columns)
+    """Cycles of the multipliers, the load ports or a cache, whichever is busiest; all of the kernel."""
+    depth, itemsize = contraction.depth, contraction.reduction.dtype.itemsize
+    tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
     products, loads = tile.rows * tile.vectors, tile.rows + tile.vectors
+    panel = depth * tile.columns * itemsize  # what each tile of the same columns reads again
+    rate = CACHE_BYTES_A_CYCLE if panel <= target.cache_bytes // 2 else MEMORY_BYTES_A_CYCLE
     # Two multiply-adds and two loads a cycle; a multiply-add takes 4 cycles, so fewer than 8 of them
-    # wait for each other; the vectors come from the second cache.
-    from_cache = tile.vectors * target.vector_bytes / CACHE_BYTES_A_CYCLE
-    step = max(products / 2, loads / 2, 4.0, from_cache)
-    return tiles * step
+    # wait for each other.
+    step = max(products / 2, loads / 2, 4.0, tile.columns * itemsize / rate)
+    if contraction.has_gated_rows:  # each row has a mask of its own
+        step += tile.rows
+    stores = tile.rows * tile.columns * SCATTER_CYCLES if contraction.is_apart else 0.0
+    return tiles * (step * depth + stores)
 
 
 def choose_blocks(

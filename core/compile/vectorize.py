@@ -113,5 +113,6 @@ def _result(node: UOp, update: UOp, loop: UOp) -> UOp:
 
 
 def _combiner(update: UOp) -> Ops:
-    op = update.src[1].op
+    value = update.src[1]
+    op = value.src[1].op if value.op is Ops.WHERE else value.op
     return Ops.ADD if op is Ops.MULACC else op

@@ -1,0 +1,75 @@
+"""Kernel -> Kernel: sums of gated sums of products become one gated sum, which can run in tiles.
+
+Owns: which sums are joined, and which gates of loads are then no longer needed. Does not own: tiles
+(tiles.py), and registers that skip what a gate leaves out (accumulate.py).
+
+    sum[a](where(p, sum[b](x * y), 0)) = sum[a, b](where(p, x * y, 0))
+
+Both add the same terms, and zeros; the order of a sum is not specified. The gradient of a convolution
+for its input is such a sum: of its windows, those that lie inside.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+
+from proofgrad.core.compile.index_width import Bounds
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+
+def join_sums(kernel: UOp, target: Target, bounds: Bounds) -> UOp:
+    """Join nested sums that end in a product, on machines that run such sums in tiles."""
+    if target.work_items:
+        return kernel
+    for node in reversed(toposort((kernel,))):
+        if node.op is Ops.REDUCE and (joined := _joined(node, bounds)) is not None:
+            return kernel.substitute({node: joined})
+    return kernel
+
+
+def _joined(total: UOp, bounds: Bounds) -> UOp | None:
+    """The one sum; None where nothing is gated, or no product is at the end."""
+    value, loops, gates = total, tuple[UOp, ...](), list[UOp]()
+    while True:
+        if value.op is Ops.REDUCE and value.arg is Ops.ADD:
+            loops += value.src[1:]
+            value = value.src[0]
+        elif loops and value.op is Ops.WHERE and _is_zero(value.src[2]):
+            gates.append(value.src[0])
+            value = value.src[1]
+        else:
+            break
+    if value.op is not Ops.MUL or not gates:
+        return None
+    gate = reduce(and_, gates)
+    product = _without_gates(value, _conjuncts(gate), bounds)
+    return UOp(
+        Ops.REDUCE, total.dtype, (gate.where(product, UOp.const(value.dtype, 0)), *loops), Ops.ADD
+    )
+
+
+def _is_zero(value: UOp) -> bool:
+    return value.op is Ops.CONST and value.arg == 0
+
+
+def _without_gates(product: UOp, holding: frozenset[UOp], bounds: Bounds) -> UOp:
+    """Loads that stay in their buffer anyway need no gate that is asked of their product again."""
+    changes: dict[UOp, UOp] = {}
+    for load in toposort((product,)):
+        if load.op is not Ops.LOAD or len(load.src[0].src) < 3:
+            continue
+        memory, index, gate = load.src[0].src
+        low, high = bounds.lo(index), bounds.hi(index)
+        stays = low is not None and high is not None and 0 <= low and high < memory.arg[1]
+        if stays and _conjuncts(gate) <= holding:
+            changes[load] = load.with_src((load.src[0].with_src((memory, index)),))
+    return product.substitute(changes)
+
+
+def _conjuncts(gate: UOp) -> frozenset[UOp]:
+    if gate.op is not Ops.AND:
+        return frozenset((gate,))
+    return _conjuncts(gate.src[0]) | _conjuncts(gate.src[1])
