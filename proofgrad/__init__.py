@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from proofgrad.core.ir.shapes import ShapeError
     from proofgrad.core.ir.sizes import Variable
     from proofgrad.core.ir.uop import UOp
+    from proofgrad.core.tensor.calls import function
     from proofgrad.core.tensor.counters import GlobalCounters
     from proofgrad.core.tensor.custom_vjp import custom_vjp
     from proofgrad.core.tensor.device import Device
@@ -45,6 +46,7 @@ __all__ = [
     "custom_vjp",
     "dtypes",
     "explain",
+    "function",
     "gradcheck",
     "load_rules",
     "nn",
@@ -69,6 +71,7 @@ _HOME = {
     "Variable": "proofgrad.core.ir.sizes",
     "dtypes": "proofgrad.core.ir.dtypes",
     "explain": "proofgrad.explanation",
+    "function": "proofgrad.core.tensor.calls",
     "gradcheck": "proofgrad.testing.gradients",
     "load_rules": "proofgrad.user_rules",
     "profile": "proofgrad.core.tensor.profile",

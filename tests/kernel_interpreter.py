@@ -10,7 +10,7 @@ from typing import Any
 
 from proofgrad.core.ir.evaluate import evaluate, identity
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import UOp
 
 
 def run_kernel(kernel: UOp, buffers: dict[int, list[Any]]) -> dict[int, list[Any]]:

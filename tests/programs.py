@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from oracle import numpy_dtype
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, toposort
 
 MAX_ELEMENTS = 400
 
@@ -25,6 +26,21 @@ class Program:
 
     def __repr__(self) -> str:
         return f"Program(data={self.data!r}, value={self.value!r})"
+
+
+def over_buffers(program: Program) -> tuple[UOp, dict[UOp, np.ndarray]]:
+    """The program's graph over BUFFERs in place of PARAMs, and the elements of each."""
+    buffers: dict[UOp, UOp] = {}
+    elements: dict[UOp, np.ndarray] = {}
+    for node in toposort((program.value,)):
+        if node.op is Ops.PARAM:
+            slot, size = node.arg
+            unique = UOp(Ops.UNIQUE, dtypes.void, (), slot)
+            device = UOp(Ops.DEVICE, dtypes.void, (), "TEST")
+            buffer = buffers[node] = UOp(Ops.BUFFER, node.dtype, (unique, device), size)
+            with np.errstate(all="ignore"):
+                elements[buffer] = np.array(program.data[slot]).astype(numpy_dtype(node.dtype))
+    return program.value.substitute(buffers), elements
 
 
 INT_EDGES = [0, 1, -1, 2, 3, 7, 100, -100, 127, -128]

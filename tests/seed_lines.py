@@ -9,6 +9,7 @@ tests/seeds/make_table.py.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
 import re
@@ -17,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import pytest
@@ -143,6 +145,19 @@ def in_new_process(*arguments: str, **environment: str) -> str:
     )
     assert done.returncode == 0, done.stdout
     return done.stdout
+
+
+def my_backend() -> ModuleType:
+    """examples/07_custom_backend/my_backend.py, on a machine with a C compiler."""
+    spec = importlib.util.spec_from_file_location(
+        "my_backend", ROOT / "examples/07_custom_backend/my_backend.py"
+    )
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if module.c_compiler() is None:
+        pytest.skip("needs a C compiler")
+    return module
 
 
 def page(name: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from oracle import evaluate_tensor, from_bytes, numpy_dtype, to_bytes
-from programs import Program, programs
+from programs import Program, over_buffers, programs
 
 from proofgrad import Device
 from proofgrad.backends.reference import ReferenceBackend
@@ -57,15 +57,8 @@ def run_on(device: str, program: Program) -> np.ndarray:
 
 def expected_of(program: Program) -> np.ndarray:
     """The program's elements by the oracle."""
-    buffers: dict[UOp, UOp] = {}
-    elements = {}
-    for node in toposort((program.value,)):
-        if node.op is Ops.PARAM:
-            unique = UOp(Ops.UNIQUE, dtypes.void, (), node.arg[0])
-            device = UOp(Ops.DEVICE, dtypes.void, (), "TEST")
-            buffer = buffers[node] = UOp(Ops.BUFFER, node.dtype, (unique, device), node.arg[1])
-            elements[buffer] = from_bytes(_bytes(program, node), node.dtype)
-    return evaluate_tensor(program.value.substitute(buffers), elements).ravel()
+    value, elements = over_buffers(program)
+    return evaluate_tensor(value, elements).ravel()
 
 
 def _bytes(program: Program, node: UOp) -> bytes:

@@ -97,15 +97,15 @@ def idx(array: np.ndarray) -> bytes:
 def test_mnist_example_learns_from_idx_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files are the digits of scikit-learn drawn at the size of MNIST."""
+    """The files are the digits of scikit-learn drawn at the size of MNIST: 4 of 5 to learn from."""
     pytest.importorskip("sklearn")
     train, train_labels, test, test_labels = digit_arrays()
 
-    def drawn(small: np.ndarray, count: int) -> np.ndarray:
-        large = small[:count, 0].repeat(3, axis=1).repeat(3, axis=2) * (255 / 16)
+    def drawn(small: np.ndarray) -> np.ndarray:
+        large = small[:, 0].repeat(3, axis=1).repeat(3, axis=2) * (255 / 16)
         return np.pad(large, ((0, 0), (2, 2), (2, 2))).astype(np.uint8)
 
-    parts = [drawn(train, 1280), train_labels[:1280], drawn(test, 300), test_labels[:300]]
+    parts = [drawn(train), train_labels, drawn(test), test_labels]
     files = []
     folder = tmp_path / "data" / "mnist"
     folder.mkdir(parents=True)
@@ -117,7 +117,7 @@ def test_mnist_example_learns_from_idx_files(
     monkeypatch.setattr(images, "MNIST_MIRRORS", ())
     monkeypatch.setenv("PROOFGRAD_DATA", str(tmp_path / "data"))
     saved = tmp_path / "weights.safetensors"
-    run("04_mnist.py", ["--data", "mnist", "--epochs", "1", "--save", str(saved)], monkeypatch)
+    run("04_mnist.py", ["--data", "mnist", "--epochs", "5", "--save", str(saved)], monkeypatch)
     printed = capsys.readouterr().out
     accuracy = float(re.search(r"test accuracy ([\d.]+)%", printed)[1])  # type: ignore[index]
-    assert accuracy > 80 and "same bits: True" in printed and saved.stat().st_size > 20_000
+    assert accuracy > 98 and "same bits: True" in printed and saved.stat().st_size > 20_000

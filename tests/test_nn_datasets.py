@@ -211,7 +211,9 @@ def test_cifar_reads_images_and_labels(mirrors: Mirrors, monkeypatch: pytest.Mon
     [
         (b"", "no IDX file"),
         (b"\0\0\x0d\1\0\0\0\1\0\0\0\0", "no IDX file of bytes"),
+        (b"\0\0\x08", "no IDX file"),
         (b"\0\0\x08\3\0\0\0\1", "no IDX file"),
+        (b"\0\0\x08\xff" + b"\xff" * 1020, "says it has shape"),
         (b"\0\0\x08\1\0\0\0\5abcd", r"says it has shape \(5,\), and has 4 bytes"),
         (b"\0\0\x08\2\xff\xff\xff\xff\xff\xff\xff\xffabcd", "says it has shape"),
         (idx(np.arange(9))[:-9], "cannot be unpacked"),

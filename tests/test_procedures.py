@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import HealthCheck, assume, given, settings
 from kernel_interpreter import run_kernel
 from oracle import evaluate_tensor, numpy_dtype
-from programs import Program, movement_only, programs
+from programs import Program, movement_only, over_buffers, programs
 
 from proofgrad.backends.reference import ReferenceBackend
 from proofgrad.core.compile.accumulate import reductions_to_accumulators
@@ -40,16 +40,8 @@ EXACT = (dtypes.int32, dtypes.uint8, dtypes.bool)
 
 def oracle_of(program: Program) -> list[object]:
     """The program's elements by the numpy oracle, which knows nothing of kernels."""
-    buffers: dict[UOp, UOp] = {}
-    elements = {}
-    for node in toposort((program.value,)):
-        if node.op is Ops.PARAM:
-            slot, size = node.arg
-            unique = UOp(Ops.UNIQUE, dtypes.void, (), slot)
-            device = UOp(Ops.DEVICE, dtypes.void, (), "TEST")
-            buffers[node] = UOp(Ops.BUFFER, node.dtype, (unique, device), size)
-            elements[buffers[node]] = np.array(program.data[slot], numpy_dtype(node.dtype))
-    return evaluate_tensor(program.value.substitute(buffers), elements).ravel().tolist()
+    value, elements = over_buffers(program)
+    return evaluate_tensor(value, elements).ravel().tolist()
 
 
 def stored(kernel: UOp, program: Program) -> list[object]:

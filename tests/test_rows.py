@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import evaluate_tensor
-from programs import Program, programs
+from programs import Program, over_buffers, programs
 
 from proofgrad import GlobalCounters, Tensor
 from proofgrad.core.compile import rows, split_reductions
@@ -18,8 +18,7 @@ from proofgrad.core.compile.schedule import cut_into_kernels
 from proofgrad.core.compile.split_reductions import split_long_reductions
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import UOp
 
 CPU = Target("test-cpu", vector_bytes=64, vector_registers=32, threads=2)
 GPU = Target("test-gpu", work_items=True)
@@ -98,16 +97,8 @@ def test_rows_too_long_for_the_cache_keep_their_buffer(monkeypatch: pytest.Monke
 @QUICK
 @given(programs(dtypes_used=(dtypes.int32, dtypes.uint8, dtypes.bool)), st.integers(1, 4))
 def test_splitting_reductions_keeps_the_values(program: Program, side_by_side: int) -> None:
-    buffers: dict[UOp, UOp] = {}
-    elements = {}
-    for node in toposort((program.value,)):
-        if node.op is Ops.PARAM:
-            slot, size = node.arg
-            unique = UOp(Ops.UNIQUE, dtypes.void, (), slot)
-            device = UOp(Ops.DEVICE, dtypes.void, (), "TEST")
-            buffers[node] = UOp(Ops.BUFFER, node.dtype, (unique, device), size)
-            elements[buffers[node]] = np.array(program.data[slot])
-    graph = UOp.sink(program.value.substitute(buffers))
+    value, elements = over_buffers(program)
+    graph = UOp.sink(value)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("MANY_ELEMENTS", 1), ("ROWS_SIDE_BY_SIDE", side_by_side),
                             ("FEWEST_ROWS_SIDE_BY_SIDE", 1)):  # fmt: skip

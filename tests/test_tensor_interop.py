@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proofgrad import Tensor, dtypes
+from proofgrad import JitError, Tensor, TinyJit, dtypes
 from proofgrad.core.tensor import dlpack
 
 DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
@@ -186,3 +186,46 @@ def test_wrong_random_arguments_are_refused() -> None:
         Tensor.normal(3, std=-1)
     with pytest.raises(TypeError, match="integers as bounds"):
         Tensor.randint(3, low=0.5)
+
+
+def test_numpy_reads_the_memory_of_a_tensor_without_a_copy() -> None:
+    for dtype in set(dtypes.all) - {dtypes.bfloat16}:
+        t = Tensor([[0, 1], [1, 0]], dtype=dtype)
+        array = np.asarray(t)
+        assert array.dtype.name == dtype.name and array.tolist() == t.tolist()
+        assert array.ctypes.data == np.asarray(t).ctypes.data and not array.flags.writeable
+
+
+def test_array_that_shares_memory_keeps_its_values() -> None:
+    t = Tensor(np.arange(8, dtype=np.float32)).realize()
+    array = np.asarray(t)
+    t += 1
+    t[0] = 9
+    t.realize()
+    del t
+    others = [Tensor.full((8,), 5.0).contiguous().realize() for _ in range(20)]
+    assert array.tolist() == list(range(8)) and len(others) == 20
+
+
+def test_numpy_copies_what_cannot_be_shared() -> None:
+    t = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
+    for copied in (t.T, Tensor([1.0], dtype="bfloat16"), Tensor([1.0], device="REFERENCE")):
+        assert not hasattr(copied, "__array_interface__")
+        assert np.asarray(copied).tolist() == copied.tolist() and np.asarray(copied).flags.writeable
+    with pytest.raises(ValueError, match="only copied"):
+        np.asarray(t.T, copy=False)
+
+
+def test_memory_shared_while_a_function_is_recorded_is_refused() -> None:
+    x = Tensor([1.0]).realize()
+    for share in (np.asarray, np.from_dlpack):
+        recorded = TinyJit(lambda t, share=share: t + float(share(t)[0]))
+        recorded(x)
+        with pytest.raises(JitError):
+            recorded(x)
+
+
+def test_data_of_every_type_is_a_memoryview_of_the_shape() -> None:
+    for dtype in set(dtypes.all) - {dtypes.bfloat16}:
+        view = Tensor([[0, 1, 1]], dtype=dtype).data()
+        assert view.shape == (1, 3) and np.asarray(view).tolist() == [[0, 1, 1]]

@@ -21,14 +21,14 @@ from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.base import Link, TensorBase, check_same_device, own_value
+from proofgrad.core.tensor.calls import Calls
 from proofgrad.core.tensor.errors import DtypeError, GradientError
-from proofgrad.core.tensor.interop import Interop
 from proofgrad.core.tensor.movement import broadcast_node, reshape_node
 from proofgrad.core.tensor.operands import Scalar, Whole, constant_node
 from proofgrad.core.tensor.promotion import promote
 
 
-class Assignment(Interop):
+class Assignment(Calls):
     """Writing to Tensors. Readers built before a write keep the old value."""
 
     __slots__ = ()

@@ -8,6 +8,7 @@ losses, linalg, interop, assign, tensor. Each adds methods that use only those b
 
 from __future__ import annotations
 
+import functools
 import itertools
 from math import prod
 from typing import Any, ClassVar, NamedTuple, Self
@@ -230,6 +231,13 @@ def owns_value(uop: UOp) -> bool:
     while uop.op in (Ops.RESHAPE, Ops.COPY, Ops.DETACH):
         uop = uop.src[0]
     return uop.op is Ops.BUFFER or (uop.op is Ops.CONTIGUOUS and uop.arg is not None)
+
+
+def name_of(function: Any) -> str:
+    """A function's name for messages: of the one in a partial, of the class of a callable object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def describe(value: Any) -> str:

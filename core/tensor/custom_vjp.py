@@ -13,7 +13,7 @@ from typing import Any
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import show
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.base import TensorBase
+from proofgrad.core.tensor.base import TensorBase, name_of
 from proofgrad.core.tensor.errors import GradientError
 
 Backward = Callable[..., Any]
@@ -71,6 +71,7 @@ class CustomFunction:
 
     def __init__(self, function: Callable[..., Any], backward: Backward | None = None) -> None:
         functools.update_wrapper(self, function)
+        self.__name__ = name_of(function)
         self._function, self._backward = function, backward
 
     def backward(self, function: Backward) -> Backward:

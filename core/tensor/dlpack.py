@@ -190,6 +190,13 @@ def bytes_at(address: int, size: int) -> bytes:
     return ctypes.string_at(address, size)
 
 
+def readable(address: int, size: int, keep: object) -> memoryview:
+    """The bytes at an address; `keep` stays alive as long as they are used."""
+    memory = (ctypes.c_char * size).from_address(address)
+    memory.keep = keep  # type: ignore[attr-defined]
+    return memoryview(memory).toreadonly()
+
+
 def owned(data: bytearray) -> tuple[int, object]:
     """The address of bytes, and what must be kept for it to stay valid."""
     owner = (ctypes.c_char * len(data)).from_buffer(data)

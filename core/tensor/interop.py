@@ -73,6 +73,9 @@ class Interop(LinearAlgebra):
         """The memory of this Tensor's own buffer on the CPU, computed if need be, or None."""
         if self.device != "CPU" or not self.numel():
             return None
+        recorder = machine.recorder()
+        if recorder is not None:
+            recorder.refuse_read()
         if machine.is_view(self.uop):
             node = self.uop
         else:
@@ -81,6 +84,25 @@ class Interop(LinearAlgebra):
             node = node.src[0]
         owns_all = node.op is Ops.BUFFER and node.arg == self.numel()
         return machine.memory_of(node) if owns_all else None
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """For `numpy.asarray` and others: the memory of this Tensor itself, to read.
+
+        It is computed if need be. There is no such attribute, and numpy makes a copy instead, for
+        views, Tensors on other devices and types that numpy lacks.
+        """
+        known = self.dtype in dtypes.all and self.dtype is not dtypes.bfloat16
+        shared = self._memory_to_share() if known else None
+        if shared is None:
+            raise AttributeError("the memory of this Tensor cannot be shared with numpy")
+        code = "b" if self.dtype.is_bool else self.dtype.name[0]
+        return {
+            "version": 3,
+            "shape": self.shape,
+            "typestr": f"{'<' if self.dtype.itemsize > 1 else '|'}{code}{self.dtype.itemsize}",
+            "data": dlpack.readable(shared.address, self.nbytes(), shared),
+        }
 
     @classmethod
     def from_dlpack(cls, x: Any, *, copy: Flag | None = None) -> Self:

@@ -21,6 +21,7 @@ from proofgrad.core import settings
 from proofgrad.core.ir.shapes import is_plain, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.base import name_of
 from proofgrad.core.tensor.errors import JitError
 from proofgrad.core.tensor.holders import Holders
 from proofgrad.core.tensor.nested import (
@@ -60,6 +61,7 @@ class TinyJit(Generic[Result]):
 
     def __init__(self, fxn: Callable[..., Result]) -> None:
         functools.update_wrapper(self, fxn)
+        self.__name__ = name_of(fxn)
         self.fxn = fxn
         self._of_instance: WeakKeyDictionary[Any, TinyJit[Result]] = WeakKeyDictionary()
         self.reset()

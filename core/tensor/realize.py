@@ -536,6 +536,10 @@ def _renumber(node: UOp, done: dict[UOp, UOp], inputs: list[UOp], values: dict[s
         return UOp(Ops.BUFFER, node.dtype, (unique, node.src[1]), node.arg)
     if node.op in (Ops.UNIQUE, Ops.DEVICE):
         return node
+    if node.op is Ops.PARAM:
+        raise ValueError(
+            f"parameter {node.arg[0]} of a body has no value; give it one with Tensor.call"
+        )
     if node.op in (Ops.DETACH, Ops.CONTIGUOUS):  # what only gradients look at is left out
         return UOp(node.op, node.dtype, (done[node.src[0]],))
     src = tuple([done[s] for s in node.src])

@@ -101,6 +101,8 @@ class Tensor(Assignment):
 
     def data(self) -> Any:
         """The elements as a memoryview of this shape (bfloat16 and 8-bit floats: of their bytes)."""
+        if self.dtype is dtypes.float16:  # before Python 3.12 only numpy makes a view of this format
+            return memoryview(self.numpy())
         raw: Any = memoryview(self._bytes())
         code = _FORMATS.get(self.dtype)
         if code is None:
@@ -325,7 +327,7 @@ def _realize_together(tensors: list[Tensor], device: str) -> None:
 _FORMATS = {
     dtypes.bool: "?", dtypes.int8: "b", dtypes.uint8: "B", dtypes.int16: "h", dtypes.uint16: "H",
     dtypes.int32: "i", dtypes.uint32: "I", dtypes.int64: "q", dtypes.uint64: "Q",
-    dtypes.float16: "e", dtypes.float32: "f", dtypes.float64: "d",
+    dtypes.float32: "f", dtypes.float64: "d",
 }  # fmt: skip
 
 

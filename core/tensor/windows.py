@@ -49,9 +49,12 @@ class _Pool:
         stride: Sizes | None,
         dilation: Sizes,
         padding: Sizes,
-        ceil_mode: Flag,
+        ceil_mode: Flag = False,
+        axes: Whole | None = None,
     ) -> _Pool:
-        axes = 2 if isinstance(kernel_size, int) else len(kernel_size)
+        """As the arguments of a pool say; `axes`, if not 2 or as many as there are kernel sizes."""
+        if axes is None:
+            axes = 2 if isinstance(kernel_size, int) else len(kernel_size)
         if len(shape) < axes:
             raise ShapeError(f"cannot pool over {axes} axes of a Tensor that has {len(shape)}")
         kernels = each(kernel_size, axes, "kernel_size")
@@ -233,20 +236,16 @@ class Windows(Products):
                 f"max_unpool2d of {show(self.shape)} with places {show(indices.shape)}"
             )
         sizes = self.shape[2:]
-        axes = len(sizes)
+        pool = _Pool.of(self.shape, kernel_size, stride, dilation, padding, axes=len(sizes))
         if output_size is None:
-            kernels = each(kernel_size, axes, "kernel_size")
-            steps = kernels if stride is None else each(stride, axes, "stride")
-            holes = each(dilation, axes, "dilation")
-            around = padding_pairs(padding, axes)
             wanted = [
                 (n - 1) * step - before - after + hole * (kernel - 1) + 1
                 for n, step, hole, kernel, (before, after) in zip(
-                    sizes, steps, holes, kernels, around
+                    sizes, pool.steps, pool.holes, pool.kernels, pool.asked[2:]
                 )
             ]
         else:
-            wanted = list(output_size)[-axes:]
+            wanted = list(output_size)[-pool.axes :]
         outer = self.shape[:2]
         empty = self._with(constant_node(0, self.dtype, (*outer, prod(wanted))))
         flat = empty.scatter_reduce(2, indices.flatten(2), self.flatten(2), "sum")

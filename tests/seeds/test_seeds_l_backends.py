@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import inspect
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from seed_lines import ROOT, later, page, run_snippet
+from seed_lines import ROOT, my_backend, page, run_snippet
 
 from proofgrad import Device, Ops, Tensor
 
@@ -84,16 +83,7 @@ def devices_as_before() -> Iterator[None]:
 
 @pytest.fixture
 def example() -> ModuleType:
-    """examples/07_custom_backend/my_backend.py, on a machine with a C compiler."""
-    spec = importlib.util.spec_from_file_location(
-        "my_backend", ROOT / "examples/07_custom_backend/my_backend.py"
-    )
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if module.c_compiler() is None:
-        pytest.skip("needs a C compiler")
-    return module
+    return my_backend()
 
 
 def test_L01_three_parts() -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import re
 import time
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
-from seed_lines import ROOT, Count, debug_text, later, page, run_snippet, searched
+from seed_lines import (
+    ROOT,
+    Count,
+    debug_text,
+    later,
+    my_backend,
+    page,
+    run_snippet,
+    searched,
+)
 
 from proofgrad import Device, Ops, Tensor, commands, explain, gradcheck
 from proofgrad.renderer.cstyle import CStyleLanguage
@@ -193,10 +200,10 @@ out = Net()(Tensor.randn(2, 1, 28, 28))
 
 
 def test_P4_3_cnn_is_right_98_of_100_times() -> None:
-    """five epochs of Adam: more than 98 % right (on the digits, where MNIST is not there)"""
-    text = example("04_mnist.py").read_text()
-    assert "0.98" in text or "98" in text
-    assert "04_mnist" in (ROOT / "tests/test_examples.py").read_text()
+    """five epochs of Adam: more than 98 % right (digits, small and drawn at the size of MNIST)"""
+    assert "more than 98 %" in example("04_mnist.py").read_text()
+    shown = (ROOT / "tests/test_examples.py").read_text()
+    assert "accuracy (98|99|100)" in shown and "accuracy > 98" in shown
 
 
 def test_P4_4_training_step_is_profiled() -> None:
@@ -352,19 +359,6 @@ def test_P6_5_gelu_in_one_and_in_steps() -> None:
         y = (1 + y).realize()
         (x * 0.5 * y).realize()
     assert steps.count == 4
-
-
-def my_backend() -> ModuleType:
-    """examples/07_custom_backend/my_backend.py, on a machine with a C compiler."""
-    spec = importlib.util.spec_from_file_location(
-        "my_backend", ROOT / "examples/07_custom_backend/my_backend.py"
-    )
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    if module.c_compiler() is None:
-        pytest.skip("needs a C compiler")
-    return module
 
 
 def test_P7_A_allocator_keeps_an_array() -> None:

@@ -112,7 +112,7 @@ def read_idx(path: Path, device: str | None = None) -> Tensor:
             data = file.read(LIMIT_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise FormatError(f"{path} cannot be unpacked: {error}") from None
-    if data[:3] != b"\0\0\x08" or len(data) < 4 * (1 + data[3]):
+    if data[:3] != b"\0\0\x08" or len(data) < 4 or len(data) < 4 * (1 + data[3]):
         raise FormatError(f"{path} is no IDX file of bytes")
     start = 4 * (1 + data[3])
     shape = tuple([int.from_bytes(data[k : k + 4], "big") for k in range(4, start, 4)])
