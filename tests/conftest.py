@@ -7,6 +7,7 @@ import sys
 from collections.abc import Generator
 
 import pytest
+from forced_choices import FORCED, force
 from hypothesis import settings
 from rule_coverage import MADE_FOR_RULES, Coverage, allowed_not_to_fire, brings_rules
 from rules_from_text import unproven_library
@@ -36,9 +37,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--all-rules-fire`, for runs of the whole suite."""
+    """`--all-rules-fire`, for runs of the whole suite; `--choices NAME`, of forced_choices.py."""
     text = "fail if a rule that tests/never_fired.txt does not name never fired in the whole suite"
     parser.addoption("--all-rules-fire", action="store_true", help=text)
+    text = "compile every kernel with these choices of loops, tiles and threads"
+    parser.addoption("--choices", choices=tuple(FORCED), help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With `--choices NAME` every kernel of the run is compiled so."""
+    name = config.getoption("--choices", None)
+    if name is not None:
+        force(name)
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -17,12 +17,19 @@ SMALL = {
     "index_corpus.py": ("--terms 3", "3 terms, 0 of them not equal to brute force"),
     "launch.py": ("--rounds 1", "jitted chain of ten"),
     "load_rules.py": ("--rounds 1 --rules 700", "gate ms"),
+    "machine_limits.py": ("", "GFLOP/s"),
+    "peers.py": ("--only embedding --peers numpy --rounds 1 --no-first --table", "| embedding"),
+    "random_shapes.py": ("--count 1 --kinds rows --beam 1 --seconds 1 --rounds 1", "best/default"),
     "resnet_rewrite.py": ("--rounds 1", "us per node"),
     "sizes.py": ("", "lines of code"),
     "startup.py": ("--rounds 1", "first call, cold"),
 }
 ON_A_PAGE = ("fit_polynomials.py", "ulp_check.py")  # docs/numerics.md, run by tests/test_docs.py
-PARTS = ("index_terms.py", "tinygrad_terms.py", "workloads.py")  # of others
+PARTS = (
+    *("index_terms.py", "tinygrad_terms.py", "workloads.py"),  # of others
+    *("side_by_side.py", "peer_workloads.py", "peer_jax.py", "peer_lazy.py"),  # of peers.py
+    *("peer_numpy.py", "peer_torch.py"),
+)
 
 
 def printed(script: str, arguments: str) -> str:

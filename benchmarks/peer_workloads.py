@@ -1,0 +1,159 @@
+"""The workloads that frameworks are compared on: sizes, work, and what is asked of ours.
+
+Owns: the list, and the arrays that all frameworks are given. Does not own: how each framework does it
+(peer_*.py), timing (side_by_side.py), the table (peers.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+
+class Limit(Enum):
+    """Which part of the machine a workload cannot be faster than."""
+
+    MULTIPLIERS = auto()
+    COPY = auto()  # memory read and written
+    READ = auto()
+    NONE = auto()  # calls and many kernels: no one number
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One line of the table. `sizes` are what the kind needs, in its order."""
+
+    name: str
+    kind: str
+    sizes: tuple[int, ...]
+    limit: Limit
+    bar: float  # asked ratio of the best peer's time to ours; 0: none
+    note: str  # what limits it
+    is_fresh: bool = False  # each result in memory that was not used before
+    most_ms: float = 0.0  # asked time; 0: none
+
+    @property
+    def operations(self) -> int:
+        """Floating-point operations of products, a multiplication and an addition each."""
+        match self.kind, self.sizes:
+            case "product", (rows, depth, columns):
+                return 2 * rows * depth * columns
+            case "batch", (batch, rows, depth, columns):
+                return 2 * batch * rows * depth * columns
+            case "convolution", (batch, inputs, outputs, pixels, window, stride):
+                out = (pixels + 2 * (window // 2) - window) // stride + 1
+                return 2 * batch * outputs * out * out * inputs * window * window
+        return 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that must be read and written."""
+        match self.kind, self.sizes:
+            case "product", (rows, depth, columns):
+                return 4 * (rows * depth + depth * columns + rows * columns)
+            case "embedding", (_, width, places):
+                return 4 * 2 * width * places
+            case "sum" | "sum_axis0", (rows, columns):
+                return 4 * rows * columns
+            case "elementwise" | "gelu" | "softmax" | "layernorm" | "transpose", (rows, columns):
+                return 8 * rows * columns
+        return 0
+
+
+_TABLES = "what is left is copying operands into tables before the tiles run"
+_MEMORY = "memory: each element is read and written once"
+_PAGES = "the system, which clears each new page before it is written"
+_LAUNCH = "the call from Python"
+
+SIDE = (4096, 4096)
+WORKLOADS: tuple[Workload, ...] = (
+    Workload("matmul 512", "product", (512, 512, 512), Limit.MULTIPLIERS, 0.95, _TABLES),
+    Workload("matmul 1024", "product", (1024, 1024, 1024), Limit.MULTIPLIERS, 0.95, _TABLES),
+    Workload("matmul 2048", "product", (2048, 2048, 2048), Limit.MULTIPLIERS, 0.95, _TABLES),
+    Workload("matmul 1000x700x900", "product", (1000, 700, 900), Limit.MULTIPLIERS, 0.95,
+             "as 1024, and tiles that reach over the edge"),
+    Workload("matmul 1024, A.T", "turned_a", (1024,), Limit.NONE, 0.95, _TABLES),
+    Workload("matmul 1024, B.T", "turned_b", (1024,), Limit.NONE, 0.95, _TABLES),
+    Workload("bmm 32x128", "batch", (32, 128, 128, 128), Limit.MULTIPLIERS, 0.95,
+             "tables of each small matrix are used little"),
+    Workload("gemv 4096", "product", (4096, 4096, 1), Limit.READ, 1.0, "reading the matrix once"),
+    Workload("32x4096 @ 4096x4096", "product", (32, 4096, 4096), Limit.READ, 1.4,
+             "reading the weights once, and multiplying 32 rows with them"),
+    Workload("elementwise 16M", "elementwise", SIDE, Limit.COPY, 2.0, _MEMORY),
+    Workload("gelu 16M", "gelu", SIDE, Limit.COPY, 2.0, "memory, and exp2 of each element"),
+    Workload("softmax 4096", "softmax", SIDE, Limit.COPY, 2.0, "memory, and exp2 of each element"),
+    Workload("layernorm 4096", "layernorm", SIDE, Limit.COPY, 2.0,
+             "memory, and three loops over a row that stays in the cache"),
+    Workload("transpose 4096", "transpose", SIDE, Limit.COPY, 2.0,
+             "memory, whose lines are written in parts"),
+    Workload("elementwise 16M, fresh", "elementwise", SIDE, Limit.NONE, 1.1, _PAGES, True),
+    Workload("gelu 16M, fresh", "gelu", SIDE, Limit.NONE, 1.1, _PAGES, True),
+    Workload("softmax 4096, fresh", "softmax", SIDE, Limit.NONE, 1.1, _PAGES, True),
+    Workload("layernorm 4096, fresh", "layernorm", SIDE, Limit.NONE, 1.1, _PAGES, True),
+    Workload("transpose 4096, fresh", "transpose", SIDE, Limit.NONE, 1.1, _PAGES, True),
+    Workload("sum 16M", "sum", SIDE, Limit.READ, 1.0, "reading memory once"),
+    Workload("sum axis 0", "sum_axis0", SIDE, Limit.READ, 1.3, "reading memory once"),
+    Workload("embedding 8x256", "embedding", (50257, 768, 2048), Limit.COPY, 1.0,
+             "rows that lie apart in memory"),
+    Workload("conv 3x3, 8x64x56x56", "convolution", (8, 64, 64, 56, 3, 1), Limit.MULTIPLIERS, 1.0,
+             "gathering the windows"),
+    Workload("conv 7x7/2, 4x3x224x224", "convolution", (4, 3, 64, 224, 7, 2), Limit.MULTIPLIERS,
+             1.0, "gathering windows of few channels in steps of two"),
+    Workload("conv 1x1, 8x256x14x14", "convolution", (8, 256, 1024, 14, 1, 1), Limit.MULTIPLIERS,
+             1.0, "as a matmul: tables"),
+    Workload("MLP step, batch 128", "train_mlp", (128,), Limit.NONE, 0.9,
+             "products of few rows, and Adam, which reads and writes memory"),
+    Workload("CNN step, batch 64", "train_cnn", (64,), Limit.NONE, 0.9,
+             "gradients of convolutions by their weights"),
+    Workload("GPT-2 block, 256 tokens", "block", (256,), Limit.NONE, 0.9,
+             "the products, and attention in several kernels"),
+    Workload("GPT-2 block, 1 token", "block", (1,), Limit.NONE, 1.0, "reading the weights once"),
+    Workload("eager 16x16 add", "eager", (16,), Limit.NONE, 0.0, _LAUNCH, most_ms=0.15),
+    Workload("jitted 16x16 kernel", "jitted", (16,), Limit.NONE, 0.0, _LAUNCH, most_ms=0.015),
+    Workload("ten dependent 16x16 matmuls", "ten", (16,), Limit.NONE, 0.0, _LAUNCH, most_ms=0.04),
+)  # fmt: skip
+
+
+def arrays(workload: Workload) -> list[Any]:
+    """The inputs, the same for every framework: float32, and places as int32."""
+    import numpy
+
+    rng = numpy.random.default_rng(0)
+
+    def floats(*shape: int) -> Any:
+        return rng.standard_normal(shape, numpy.float32)
+
+    match workload.kind, workload.sizes:
+        case "product", (rows, depth, columns):
+            return [floats(rows, depth), floats(depth, columns)]
+        case "turned_a" | "turned_b", (size,):
+            return [floats(size, size), floats(size, size)]
+        case "batch", (batch, rows, depth, columns):
+            return [floats(batch, rows, depth), floats(batch, depth, columns)]
+        case "convolution", (batch, inputs, outputs, pixels, window, _):
+            return [floats(batch, inputs, pixels, pixels), floats(outputs, inputs, window, window)]
+        case "embedding", (rows, width, places):
+            return [
+                floats(rows, width),
+                rng.integers(0, rows, (8, places // 8)).astype(numpy.int32),
+            ]
+        case "train_mlp", (batch,):
+            return [floats(batch, 784), rng.integers(0, 10, batch).astype(numpy.int32)]
+        case "train_cnn", (batch,):
+            return [floats(batch, 1, 28, 28), rng.integers(0, 10, batch).astype(numpy.int32)]
+        case "block", (tokens,):
+            return [floats(1, tokens, 768)]
+        case "eager" | "jitted", (size,):
+            return [floats(size, size)]
+        case "ten", (size,):  # powers of a rotation neither grow nor vanish
+            return [numpy.linalg.qr(floats(size, size))[0]]
+    return [floats(*workload.sizes)]
+
+
+def named(name: str) -> Workload:
+    """Raises: ValueError, listing what there is."""
+    for workload in WORKLOADS:
+        if workload.name == name:
+            return workload
+    raise ValueError(f"no workload {name!r}; there are {', '.join([w.name for w in WORKLOADS])}")
