@@ -13,11 +13,13 @@ FOLDER = ROOT / "benchmarks"
 
 # Arguments for little work, and a word of the output.
 SMALL = {
+    "compile_time.py": ("--rounds 1 --largest 2000", "kernels built and scheduled"),
     "first_call.py": ("--rounds 1 product", "product    warm"),
     "index_corpus.py": ("--terms 3", "3 terms, 0 of them not equal to brute force"),
     "launch.py": ("--rounds 1", "jitted chain of ten"),
     "load_rules.py": ("--rounds 1 --rules 700", "gate ms"),
     "machine_limits.py": ("", "GFLOP/s"),
+    "peak_memory.py": ("--steps 1", "proofgrad, jitted"),
     "peers.py": ("--only embedding --peers numpy --rounds 1 --no-first --table", "| embedding"),
     "random_shapes.py": ("--count 1 --kinds rows --beam 1 --seconds 1 --rounds 1", "best/default"),
     "resnet_rewrite.py": ("--rounds 1", "us per node"),

@@ -36,18 +36,18 @@ def assumed(term: UOp, truth: UOp, value: UOp) -> UOp:
 
 def _elementwise_below(term: UOp, truth: UOp) -> list[UOp] | None:
     """The elementwise nodes of `term` above and including `truth`, sources first; None: too many."""
-    inside = lambda node: node is not truth and node.op in ELEMENTWISE
     order: dict[UOp, None] = {}
+    entered: set[UOp] = set()
     stack = [term]
     for _ in range(MOST_STEPS):
         if not stack:
             return list(order)
         node = stack[-1]
-        below = [s for s in node.src if s not in order] if inside(node) else []
-        if below:
-            stack.extend(below)
-        else:
+        if node in entered or node is truth or node.op not in ELEMENTWISE:
             order[stack.pop()] = None
+        else:
+            entered.add(node)
+            stack.extend([source for source in node.src if source not in order])
     return None
 
 

@@ -35,6 +35,7 @@ from proofgrad.core.tensor.nested import (
     template,
 )
 from proofgrad.core.tensor.replay import Replay, Target
+from proofgrad.core.tensor.report import recording_line, say
 from proofgrad.core.tensor.tensor import Tensor
 
 Result = TypeVar("Result")
@@ -92,6 +93,11 @@ class TinyJit(Generic[Result]):
         """Kernels of a replay; 0 before there is a recording."""
         return 0 if self.captured is None else self.captured.kernel_count
 
+    @property
+    def arena_bytes(self) -> int:
+        """Bytes that a replay's kernels use between arguments and results; 0 before a recording."""
+        return 0 if self.captured is None else self.captured.arena.nbytes
+
     def __call__(self, *args: Any, **kwargs: Any) -> Result:
         if settings.number("JIT", 1) == 0 or machine.recorder() is not None:
             return self.fxn(*args, **kwargs)
@@ -117,6 +123,8 @@ class TinyJit(Generic[Result]):
         if self.captured is not None:
             self._expected = expected
             self._result = template(result, recording.hole)
+            if settings.debug_level() >= 1:
+                say(recording_line(self.__name__, self.kernel_count, self.captured.arena))
         return result
 
     def _replay(self, recorded: Replay, args: Any, kwargs: Any) -> Result:

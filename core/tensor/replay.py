@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.shapes import Shape, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.arena import Arena, make_arena
 from proofgrad.core.tensor.base import own_copy
 from proofgrad.core.tensor.counters import GlobalCounters
 from proofgrad.core.tensor.device import HOST, Device
@@ -210,7 +212,7 @@ class Replay:
         self.made = self._results(targets)
         self._check_in_place()
         steps = self._without_constant_copies(plan.steps)
-        self._share_memory(steps)
+        self.arena = self._between(steps)
         self.program = Launches(steps, self.memory, self.where, self.backend)
         self.kernel_count = sum(step.kernel is not None for step in steps)
         self._flops = sum([s.kernel.source.cost_flops for s in steps if s.kernel is not None])
@@ -234,9 +236,9 @@ class Replay:
                     target.gradient_of, reads.get(slot),
                 )
             )  # fmt: skip
-        slots = [made.slot for made in found]
+        uses = Counter([made.slot for made in found])
         for made in found:
-            if slots.count(made.slot) > 1:  # Tensors that share memory
+            if uses[made.slot] > 1:  # Tensors that share memory
                 made.may_spare = False
         return found
 
@@ -261,30 +263,17 @@ class Replay:
                 left.append(step)
         return left
 
-    def _share_memory(self, steps: Sequence[Step]) -> None:
-        """Memory for what lies between, used again after its last reader."""
-        results = {made.slot for made in self.made}
-        free: list[Any] = []
-        sizes: dict[int, int] = {}
-        for step in steps:
-            out = step.slots[0]
-            if out >= self.plan.inputs and out not in results and self.memory[out] is None:
-                made = self.plan.made[out - self.plan.inputs]
-                nbytes = max(made.size, 1) * made.dtype.itemsize
-                fitting = [
-                    (sizes[id(m)], k)
-                    for k, (m, device) in enumerate(free)
-                    if device == made.device and nbytes <= sizes[id(m)] <= 2 * nbytes + 4096
-                ]
-                memory = free.pop(min(fitting)[1])[0] if fitting else allocate(made)
-                sizes.setdefault(id(memory), nbytes)
-                self.memory[out] = memory
-            for slot in step.free_after:
-                if slot not in results and id(self.memory[slot]) in sizes:
-                    free.append((self.memory[slot], self.where[slot]))
-        for slot, made in enumerate(self.plan.made, self.plan.inputs):
-            if made.size == 0 and slot not in results:
-                self.memory[slot] = allocate(made)
+    def _between(self, steps: Sequence[Step]) -> Arena:
+        """Memory for what lies between, which stays with this replay."""
+        first = self.plan.inputs
+        constant = [
+            slot for slot, handle in enumerate(self.memory[first:], first) if handle is not None
+        ]
+        left_out = {*constant, *[made.slot for made in self.made]}
+        arena = make_arena(steps, self.plan.made, first, left_out)
+        for slot, handle in arena.memory.items():
+            self.memory[slot] = handle
+        return arena
 
     # -- a replay -----------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """What DEBUG=1 and DEBUG=2 print: a line for each run, and a line for each kernel and copy.
 
-Owns: those lines, their colours. Does not own: sources and graphs of stages (core/compile).
+Owns: those lines, one for each recording, their colours. Does not own: sources and graphs of stages (core/compile).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from proofgrad.core.ir.uop import AxisRole
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.plan import Kernel, Plan, Step
+    from proofgrad.core.tensor.arena import Arena
 
 # How a loop runs, by colour: the legend is printed by `python -m proofgrad env`.
 COLOURS: dict[AxisRole, str] = {
@@ -55,6 +56,14 @@ def run_line(plan: Plan, seconds: float) -> str:
     copies = len(plan.steps) - kernels
     also = f", {copies} copies" if copies else ""
     return f"{kernels} kernels, {seconds * 1e3:.1f} ms{also}, peak {size_text(plan.peak_bytes)}"
+
+
+def recording_line(name: str, kernels: int, arena: Arena) -> str:
+    """What TinyJit keeps: kernels, the bytes between, and what they would be without sharing."""
+    return (
+        f"recorded {name}: {kernels} kernels, {size_text(arena.nbytes)} between them"
+        f" ({size_text(arena.unshared_nbytes)} if none were shared)"
+    )
 
 
 def kernel_line(step: Step, device: str, seconds: float) -> str:
