@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +10,14 @@ import pytest
 from proofgrad.core.rewrite.rule import Rule
 from proofgrad.rules import library
 from proofgrad.rules.library import rule_file
-from proofgrad.verify import commands, judge_mutants
+from proofgrad.verify import commands_mutants, judge_mutants
 from proofgrad.verify.cli import main
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.judge_mutants import counts, judge, judge_rules
+from proofgrad.verify.encode_types import cases
+from proofgrad.verify.judge_mutants import judge
 from proofgrad.verify.mutants import Mutant, mutants
+from proofgrad.verify.mutants_record import digest_of_mutants, read_record
+from proofgrad.verify.sample_facts import refutes_fact
 
 
 def rule(text: str, domain: str = "int, index") -> Rule:
@@ -83,36 +85,75 @@ def test_a_mutant_without_any_type_is_no_mutant() -> None:
 
 
 def test_what_is_not_decided_in_few_steps_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge_mutants, "STEPS_A_QUESTION", 1)
+    monkeypatch.setattr(judge_mutants, "STEPS_A_QUESTION", (1, 1))
     assert judge(mutant("(x & y) + (x | y) => y + x", "int")).verdict == "open"
     assert judge(mutant("x + x => x * 3")).verdict == "refuted"  # by samples
 
 
-def test_mutants_of_a_set_are_decided() -> None:
-    rules = parse_rules(rule_file("cast").read_text()).rules
-    judged = judge_rules(rules, 1)
-    found = counts(judged)
-    assert found["open"] <= 0.05 * len(judged)
-    assert found["refuted"] > found["equal"]
+def test_a_mutant_that_claims_less_follows_from_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    proven = rule("x % c => x where 0 <= x, x < c")
+    stricter = rule("x % c => x where 1 <= x, x < c")
+    monkeypatch.setattr(judge_mutants, "decide", None)  # nothing else is asked
+    assert judge(Mutant(proven, stricter, "")).verdict == "equal"
 
 
-def test_a_report_keeps_the_other_sets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "mutants.json"
-    monkeypatch.setattr(commands, "MUTANTS", file)
+def test_a_law_that_uses_a_loop_outside_of_it_is_refuted() -> None:
+    text = "rule r (T in int): sum[r, R](x) => sum[R](x * cast({count(r)}: index, T))"
+    (law,) = parse_rules(f"ruleset t over loop\n{text}").rules
+    assert judge(Mutant(law, law, "")).verdict == "refuted"
+
+
+FACTS = ["bounds", "bits", "finite", "not_nan"]
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_values_refute_no_line_of_facts_and_most_of_its_mutants(name: str) -> None:
+    rules = parse_rules(rule_file(name).read_text()).rules[:12]
+    wrong = [case for rule in rules for case in cases(rule) if refutes_fact(case, 20)]
+    assert not wrong
+    made = [one for rule in rules[:5] for one in mutants(rule)]
+    refuted = [one for one in made if any(refutes_fact(c, 200) for c in cases(one.rule))]
+    assert len(refuted) >= len(made) / 4
+
+
+@pytest.fixture
+def own_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two sets in a folder of their own."""
+    monkeypatch.setattr(commands_mutants, "MUTANTS", tmp_path / "mutants.json")
+    monkeypatch.setattr(library, "RULES", tmp_path)
     for name in ("one", "two"):
         (tmp_path / f"{name}.rules").write_text(f"ruleset {name} over int\nrule r: x + 0 => x\n")
-    monkeypatch.setattr(library, "RULES", tmp_path)
-    assert main(["--mutants", "one", "-j", "1"]) == 0
-    assert main(["--mutants", "two", "-j", "1"]) == 0
-    sets = json.loads(file.read_text())["sets"]
-    assert sorted(sets) == ["one", "two"]
-    assert sets["one"]["counts"]["refuted"] >= 2
-    assert "100.0% decided" in capsys.readouterr().out
+    return tmp_path
 
 
-def test_no_write_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "MUTANTS", tmp_path / "mutants.json")
-    assert main(["--mutants", "ranges", "-j", "1", "--no-write"]) == 0
-    assert list(tmp_path.iterdir()) == []
+def test_verdicts_are_kept_until_the_rule_changes(
+    own_library: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def judged(*arguments: str) -> str:
+        assert main(["--mutants", *arguments, "-j", "1"]) == 0
+        return capsys.readouterr().out
+
+    assert "1 of 1 rules judged" in judged("one")
+    assert "1 of 2 rules judged" in judged()
+    record = read_record(own_library / "mutants.json")
+    assert list(record) == ["one.r", "two.r"]
+    assert record["one.r"]["refuted"] >= 2
+    file = own_library / "two.rules"
+    file.write_text(file.read_text().replace("rule r", '"A word."\nrule r'))
+    assert "0 of 2 rules judged" in judged()
+    file.write_text(file.read_text().replace("x + 0", "x | 0"))
+    assert "1 of 2 rules judged" in judged()
+    assert "2 of 2 rules judged" in judged("--all")
+    assert "100.0% decided" in judged()
+
+
+def test_the_digest_is_about_the_rule_and_its_mutants(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = rule("x + 0 => x"), rule("x | 0 => x", "int")
+    assert digest_of_mutants(first) != digest_of_mutants(second)
+    assert digest_of_mutants(first) == digest_of_mutants(replace(first, doc="Prose.", line=7))
+
+
+def test_no_write_writes_nothing(own_library: Path) -> None:
+    before = sorted(own_library.iterdir())
+    assert main(["--mutants", "one", "-j", "1", "--no-write"]) == 0
+    assert sorted(own_library.iterdir()) == before

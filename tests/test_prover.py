@@ -14,8 +14,11 @@ from proofgrad.rules.library import PROOFS, rule_file
 from proofgrad.verify import semantics
 from proofgrad.verify.counterexample import explain
 from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.encode import Goal
+from proofgrad.verify.encode_quotients import named_quotients
 from proofgrad.verify.encode_types import cases
 from proofgrad.verify.prove import Result, prove_rules
+from proofgrad.verify.solve import PROVED, REFUTED, ask
 
 REFUTED_FILES = sorted((PROOFS / "refuted").glob("*.rules"))
 
@@ -75,6 +78,42 @@ def test_right_forms_of_wrong_rules_are_proved(rule: str) -> None:
     (result,) = prove(f"ruleset right over int {rule}")
     strict = "is not needed for soundness" in result.reason
     assert result.verdict == "proved" or strict  # conditions stand as they were shipped
+
+
+@pytest.mark.parametrize(
+    "rule, verdict_of_it",
+    [
+        ("rule a: where(p, x, y) => where(p, x[p := true], y)", "proved"),
+        ("rule a: where(p, x, y) => where(p, x[p := false], y)", "refuted"),
+        # beyond samples, so that the solver's values are the ones that have to be understood
+        (
+            "rule a over int32: where(p, where(x < -1234567, y, x), y)"
+            " => where(p, where(x < -1234566, y[p := true], x), y)",
+            "refuted",
+        ),
+    ],
+)
+def test_what_is_assumed_inside_of_a_term(rule: str, verdict_of_it: str) -> None:
+    (result,) = prove(f"ruleset a over int {rule}")
+    assert result.verdict == verdict_of_it
+    assert (
+        result.verdict == "proved"
+        or "x if true = " in explain(result)
+        or "y if true" in explain(result)
+    )
+
+
+def test_a_quotient_of_reals_is_any_number_with_its_property() -> None:
+    x, y = z3.Reals("x y")
+    wrong = named_quotients(Goal([], x / y * y == x))
+    right = named_quotients(Goal([y > 0], x / y * y == x))
+    assert [ask(goal.text(), 100_000).verdict for goal in (wrong, right)] == [REFUTED, PROVED]
+
+
+def test_bounds_of_floats_are_read_from_a_model() -> None:
+    text = "rule a: max(x, y) => x where y < x"
+    (result,) = prove(f"ruleset a over float {text}")
+    assert result.verdict == "refuted" and "y = nan" in explain(result)
 
 
 def test_a_rule_that_can_never_fire_is_not_proved() -> None:

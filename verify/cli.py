@@ -31,11 +31,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             return watch(Path(arguments.watch), arguments.jobs)
         from proofgrad.verify import commands
 
-        if arguments.report:
-            from proofgrad.verify.evidence import report
+        if arguments.check_records:
+            from proofgrad.verify.complete import check_records
 
-            print(report(), end="")
-            return 0
+            return check_records()
+        if arguments.report is not None:
+            return print_page(arguments.report)
         if arguments.crosscheck is not None:
             from proofgrad.verify.commands_crosscheck import crosscheck_library
 
@@ -46,8 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.refuted:
             return commands.refute_all(arguments.jobs)
         if arguments.mutants is not None:
+            from proofgrad.verify.commands_mutants import judge_library
+
             write = not arguments.no_write
-            return commands.judge_mutants(arguments.mutants, arguments.jobs, write)
+            return judge_library(arguments.mutants, arguments.jobs, write, arguments.all)
         options = commands.Options(
             from_nothing=arguments.all,
             write=not arguments.no_write,
@@ -61,6 +64,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except WorkerDied as error:
         print(f"{error}; ledgers are as they were", file=sys.stderr)
         return 1
+
+
+def print_page(name: str) -> int:
+    """Print a page of docs/ that is made of the files in proofs/."""
+    from proofgrad.verify.evidence import report
+    from proofgrad.verify.mutants_page import mutants_report
+
+    print(report() if name == "evidence" else mutants_report(), end="")
+    return 0
 
 
 def check() -> int:
@@ -109,7 +121,18 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="ask other solvers about each goal of the library, of a set or of a file",
     )
-    parser.add_argument("--report", action="store_true", help="print docs/evidence.md")
+    parser.add_argument(
+        "--check-records",
+        action="store_true",
+        help="only say which rules other solvers or mutants say nothing about; asks no solver",
+    )
+    parser.add_argument(
+        "--report",
+        nargs="?",
+        const="evidence",
+        choices=("evidence", "mutants"),
+        help="print docs/evidence.md or docs/mutants.md",
+    )
     parser.add_argument(
         "--jobs", "-j", type=int, metavar="N", help="processes (default: all cores)"
     )

@@ -20,15 +20,11 @@ from proofgrad.rules.library import PROOFS, fingerprint, ledger_file, library_na
 from proofgrad.verify.counterexample import explain
 from proofgrad.verify.dsl.parser import parse_rules
 from proofgrad.verify.hint import hint
-from proofgrad.verify.judge_mutants import VERDICTS, Judged, counts, judge_rules, write_report
 from proofgrad.verify.ledger import Entry, entry_of, fresh_entries, old_entries, write_whole
 from proofgrad.verify.progress import Progress
 from proofgrad.verify.prove import Result, prove_rules
-from proofgrad.verify.workers import process_count
 
 REFUTED_RULES = PROOFS / "refuted"
-MUTANTS = PROOFS / "mutants.json"
-LEAST_DECIDED = 0.95  # of the mutants of all sets together
 
 
 def solver_versions() -> dict[str, str]:
@@ -120,35 +116,6 @@ def refute_all(jobs: int | None) -> int:
     seconds = time.perf_counter() - start
     print(f"{len(results) - len(wrong)} of {len(results)} wrong rules refuted ({seconds:.1f} s)")
     return 1 if wrong else 0
-
-
-def judge_mutants(names: Sequence[str], jobs: int | None, write: bool = True) -> int:
-    """Say how many mutants of the sets (no names: all) are refuted. 1 if too many are open."""
-    start = time.perf_counter()
-    judged: dict[str, list[Judged]] = {}
-    for name in names or library_names():
-        try:
-            rules = _parse(rule_file(name).read_bytes(), f"{name}.rules")
-        except (OSError, ValueError) as error:
-            print(error)
-            return 1
-        with Progress(f"mutants of {name}") as progress:
-            judged[name] = judge_rules(rules, jobs or process_count(), progress.update)
-        print(_counted(name, judged[name]), flush=True)
-        if write:
-            write_report(MUTANTS, {name: judged[name]})
-    everything = [one for ones in judged.values() for one in ones]
-    print(_counted("together", everything))
-    opened = counts(everything)["open"]
-    print(f"{opened} of {len(everything)} open ({time.perf_counter() - start:.1f} s)")
-    return 1 if opened > (1 - LEAST_DECIDED) * len(everything) else 0
-
-
-def _counted(name: str, judged: Sequence[Judged]) -> str:
-    found = counts(judged)
-    told = ", ".join([f"{found[verdict]:4} {verdict}" for verdict in VERDICTS])
-    decided = (len(judged) - found["open"]) / len(judged) if judged else 1.0
-    return f"{name:16} {len(judged):5} mutants: {told}; {decided:.1%} decided"
 
 
 def _parse(source: bytes, filename: str, check_order: bool = True) -> tuple[Rule, ...]:

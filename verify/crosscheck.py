@@ -40,7 +40,7 @@ class Outcome:
         return {*self.agreed, *self.not_checked}
 
     def to_json(self) -> dict[str, Any]:
-        """The form that the file stores."""
+        """The form that the file stores, but for the digest of it all."""
         by_solver: dict[str, list[str]] = {}
         for goal, solver in sorted(self.agreed.items()):
             by_solver.setdefault(solver, []).append(goal)
@@ -124,9 +124,21 @@ def write_outcomes(
     path: Path, outcomes: Mapping[str, Mapping[str, Any]], solvers: Mapping[str, str]
 ) -> None:
     """Write the file, a line for each rule."""
+    outcomes = {
+        name: {**told, "transcript": transcript(told, solvers)} for name, told in outcomes.items()
+    }
     head = json.dumps({"format": FORMAT, "solvers": dict(solvers)}, indent=1).removesuffix("\n}")
     lines = [f"{json.dumps(name)}: {json.dumps(told)}" for name, told in outcomes.items()]
     write_whole(path, f'{head},\n "rules": {{\n' + ",\n".join(lines) + "\n}\n}\n")
+
+
+def transcript(told: Mapping[str, Any], solvers: Mapping[str, str]) -> str:
+    """The digest of what was asked about a rule, of whom, and what they said."""
+    lines = [f"evidence {told['evidence']}"]
+    for solver, goals in sorted(told["agreed"].items()):
+        lines += [f"{solver} {solvers.get(solver)} {goal} {PROVED}" for goal in sorted(goals)]
+    lines += [f"nobody {goal}" for goal in sorted(told["not crosschecked"])]
+    return digest("\n".join(lines))
 
 
 def read_outcomes(path: Path) -> dict[str, Any]:

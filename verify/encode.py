@@ -31,7 +31,6 @@ from proofgrad.core.rewrite.rule import (
     Name,
     Node,
     Num,
-    Rule,
     RuleKind,
     Var,
     View,
@@ -40,6 +39,7 @@ from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.core.rewrite.views import CONTRACTS, NUMBER, TRUTH
 from proofgrad.verify import encode_numbers as numbers
 from proofgrad.verify import semantics
+from proofgrad.verify.encode_assumed import assumed, if_truth
 from proofgrad.verify.encode_integers import Integers
 from proofgrad.verify.encode_numbers import Number
 from proofgrad.verify.encode_ring import Ring
@@ -120,7 +120,7 @@ class Encoder:
         self.numbers: dict[str, Number] = {}
         self.facts: dict[Expr, Number] = {}
         self.premises: list[Term] = []
-        self.assumed = _assumed(case.rule)
+        self.assumed = assumed(case.rule)
 
     # -- terms --------------------------------------------------------------------------------------
 
@@ -150,8 +150,7 @@ class Encoder:
     def chosen(self, name: str, dtype: DType, truth: Term) -> Term:
         """A variable that is any function of a truth: two values, one for each."""
         ends = []
-        for end in ("true", "false"):
-            key = f"{name} if {end}"
+        for key in [if_truth(name, end) for end in (True, False)]:
             if key not in self.values:
                 self.values[key] = self.arithmetic.variable(key, dtype)
                 self.dtypes[key] = dtype
@@ -402,19 +401,6 @@ class Encoder:
                 raise NoMeaning(f"views have contracts on index terms only, not on {dtype.name}")
             return self.term(given)
         return self.number(given)
-
-
-def _assumed(rule: Rule) -> dict[str, str]:
-    """The variables for which a right side assumes something, and the truth that it is about."""
-    found: dict[str, str] = {}
-    terms = [term for term in rule.right if term is not None]
-    while terms:
-        term = terms.pop()
-        if isinstance(term, Instance):
-            found[term.name] = term.counter
-        if isinstance(term, Node):
-            terms += term.src
-    return found
 
 
 def equality(case: Case, arithmetic: Arithmetic) -> Goal:

@@ -31,6 +31,7 @@ from proofgrad.verify.encode_axes import (
     ReshapePicture,
     family_of,
 )
+from proofgrad.verify.encode_quotients import named_quotients
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.fresh_terms import Function
 from proofgrad.verify.semantics import NoMeaning
@@ -47,7 +48,7 @@ def law_of_small_derivatives(case: Case) -> list[Goal]:
 
 def law_of_derivatives(case: Case) -> list[Goal]:
     """The goals of a cotangent rule: one for each source."""
-    return _law(case, None)
+    return [named_quotients(goal) for goal in _law(case, None)]
 
 
 def _law(case: Case, rank: int | None) -> list[Goal]:

@@ -21,6 +21,7 @@ from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify import semantics
 from proofgrad.verify.encode import Encoder, Goal, equality
 from proofgrad.verify.encode_derivative import Reals
+from proofgrad.verify.encode_quotients import named_quotients
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.semantics import NoMeaning
 
@@ -56,7 +57,7 @@ def law_of_reals(case: Case) -> list[Goal]:
     conditions = [values.number(condition) for condition in case.rule.where]
     result, right_exists = values.term(right), values.exists(right)
     claim = z3.And(semantics.same(left, result), *right_exists)
-    return [Goal([*values.known, *left_exists, *conditions], claim)]
+    return [named_quotients(Goal([*values.known, *left_exists, *conditions], claim))]
 
 
 def _parts(term: RuleTerm) -> list[RuleTerm]:

@@ -41,7 +41,7 @@ from proofgrad.verify.encode import Bits, Encoder, Goal
 from proofgrad.verify.encode_axes import identity
 from proofgrad.verify.encode_ring import Ring
 from proofgrad.verify.encode_types import Case
-from proofgrad.verify.semantics import NoMeaning
+from proofgrad.verify.semantics import IllFormed, NoMeaning
 
 Term = Any
 RANGE = "range"
@@ -179,7 +179,7 @@ class _RangeEncoder(Encoder):
 
     def _at(self) -> Term:
         if self._place is None:
-            raise NoMeaning(f"what depends on {self._counter} is used outside of its loop")
+            raise IllFormed(f"what depends on {self._counter} is used outside of its loop")
         return self._place
 
     def _function(self, name: str, dtype: DType) -> Any:

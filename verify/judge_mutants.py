@@ -1,37 +1,39 @@
-"""Deciding the mutants of rules, in parallel and in a short time each.
+"""Deciding the mutants of rules, in parallel and in few steps each.
 
-Owns: the limits, the verdict on a mutant, the counts of each set, proofs/mutants.json. Does not own:
-which mutants there are (mutants.py), how a case is decided (portfolio.py).
+Owns: the limits, the verdict on a mutant. Does not own: which mutants there are (mutants.py), how a
+case is decided (portfolio.py), what is kept of verdicts (mutants_record.py).
 
-A mutant is refuted by the first case that fails, and equal if every case is proven: then the change
-made another true rule. "idle" is an equal one that can never fire. What is neither is open.
+A mutant is refuted by the first case that fails, or that claims nothing (its sides are of different
+types, or use what changes in a loop outside of it). It is equal if it is proven in its smallest
+cases, most often because it claims less than the rule: then the change made another true rule, as
+far as was looked; samples were taken of all its cases. "idle" is an equal one that can never fire.
+What is neither is open.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import z3
 
 from proofgrad.core.rewrite.rule import Rule
 from proofgrad.verify import sample
-from proofgrad.verify.dsl.show import show_rule
+from proofgrad.verify.encode import Goal
 from proofgrad.verify.encode_types import Case, cases
-from proofgrad.verify.ledger import write_whole
+from proofgrad.verify.fresh_terms import fresh_terms
 from proofgrad.verify.mutants import Mutant, mutants
 from proofgrad.verify.portfolio import attempts
 from proofgrad.verify.prove_case import DRAWS, Attempt, can_fire, decide
 from proofgrad.verify.prove_needed import is_well_formed
-from proofgrad.verify.solve import OPEN, REFUTED
+from proofgrad.verify.sample_facts import refutes_fact
+from proofgrad.verify.solve import OPEN, PROVED, REFUTED, ask
 from proofgrad.verify.workers import Workers
 
-STEPS_A_QUESTION = 2_000_000
-MOST_OPEN = 4  # cases; after so many without an answer no more are asked
+STEPS_A_QUESTION = (100_000, 1_500_000)  # most are answered in the first
+SECONDS_A_QUESTION = 3.0  # for steps without end
+MOST_CASES = 4  # that solvers are asked about
+MOST_OPEN = 2  # cases; after so many without an answer no more are asked
 MORE_DRAWS = 20_000  # where the solver did not say
 CASES_WITH_MORE = 2
 VERDICTS = ("refuted", "equal", "idle", "open")
@@ -50,29 +52,36 @@ def judge_rules(
     rules: Sequence[Rule],
     processes: int,
     on_progress: Callable[[int, int], None] | None = None,
-) -> list[Judged]:
-    """The verdict on each mutant of `rules` that means something, in their order.
+) -> Iterator[tuple[Rule, list[Judged]]]:
+    """Each rule, as soon as it is done, with the verdict on each of its mutants that means something.
 
     Raises: WorkerDied.
     """
-    made = [mutant for rule in rules for mutant in mutants(rule)]
-    judged: dict[int, Judged] = {}
+    tasks = [(rule, number) for rule in rules for number in range(len(mutants(rule)))]
+    waiting = {rule: len(mutants(rule)) for rule in rules}
+    judged: dict[Rule, dict[int, Judged]] = {rule: {} for rule in rules}
+    done = 0
     with Workers(processes) as workers:
-        for place, one in workers.each(_judge_numbered, list(enumerate(made)), _told):
-            judged[place] = one
+        for rule in [rule for rule, count in waiting.items() if not count]:
+            yield rule, []
+        for rule, number, one in workers.each(_judge_numbered, tasks, _told):
+            judged[rule][number] = one
+            done += 1
             if on_progress is not None:
-                on_progress(len(judged), len(made))
-    return [judged[place] for place in sorted(judged) if judged[place].verdict]
+                on_progress(done, len(tasks))
+            if len(judged[rule]) == waiting[rule]:
+                ones = [judged[rule][k] for k in sorted(judged[rule])]
+                yield rule, [one for one in ones if one.verdict]
 
 
-def _judge_numbered(numbered: tuple[int, Mutant]) -> tuple[int, Judged]:
-    place, mutant = numbered
-    return place, judge(mutant)
+def _judge_numbered(task: tuple[Rule, int]) -> tuple[Rule, int, Judged]:
+    rule, number = task
+    return rule, number, judge(mutants(rule)[number])
 
 
-def _told(numbered: tuple[int, Mutant]) -> str:
-    mutant = numbered[1]
-    return f"{mutant.original.full_name} ({mutant.change})"
+def _told(task: tuple[Rule, int]) -> str:
+    rule, number = task
+    return f"{rule.full_name} ({mutants(rule)[number].change})"
 
 
 def judge(mutant: Mutant) -> Judged:
@@ -82,28 +91,80 @@ def judge(mutant: Mutant) -> Judged:
         return Judged(mutant, "")
     if any(_fails_on_samples(case, DRAWS) for case in claimed):
         return Judged(mutant, "refuted")
-    opened: list[str] = []
-    for case in claimed:
-        decision = decide(case, _hurried(case))
-        if decision.verdict == REFUTED:
+    left, reason = _not_implied(mutant, claimed[:MOST_CASES]), ""
+    for steps in STEPS_A_QUESTION:
+        if left:
+            left, reason = _ask(left, steps)
+        if reason == REFUTED:
             return Judged(mutant, "refuted")
+    if not left:
+        return Judged(mutant, "idle" if _never_fires(mutant.rule, claimed) else "equal")
+    if any(_fails_on_samples(case, MORE_DRAWS) for case in claimed[:CASES_WITH_MORE]):
+        return Judged(mutant, "refuted")
+    return Judged(mutant, "open", reason)
+
+
+def _not_implied(mutant: Mutant, claimed: Sequence[Case]) -> list[Case]:
+    """The cases in which the mutant does not just claim less than its rule, which is proven there."""
+    proven = {(case.domain, case.types): case for case in cases(mutant.original)}
+    return [
+        case
+        for case in claimed
+        if (case.domain, case.types) not in proven
+        or not _follows(case, proven[case.domain, case.types])
+    ]
+
+
+def _follows(case: Case, proven: Case) -> bool:
+    """Whether the goal of `case` follows from that of a proven case, in an exact way to say both."""
+    for attempt in _hurried(proven, STEPS_A_QUESTION[0]):
+        if not (attempt.exact and attempt.proves):
+            continue
+        try:
+            with fresh_terms():
+                goals = [
+                    part
+                    for new, old in zip(attempt.plan(case), attempt.plan(proven), strict=True)
+                    for part in (
+                        Goal(new.premises, z3.And(*old.premises)),
+                        Goal([*new.premises, old.conclusion], new.conclusion),
+                    )
+                ]
+                texts = [goal.text() for goal in goals]
+        except (ValueError, TypeError, z3.Z3Exception):  # no terms of SMT in this way
+            continue
+        limits = attempt.most_steps, (), attempt.most_seconds
+        return all(ask(text, *limits).verdict == PROVED for text in texts)
+    return False
+
+
+def _ask(claimed: Sequence[Case], steps: int) -> tuple[list[Case], str]:
+    """The cases that are not proved, and why the first is not; REFUTED if one is wrong or no law."""
+    left: list[Case] = []
+    reasons: list[str] = []
+    for place, case in enumerate(claimed):
+        decision = decide(case, _hurried(case, steps))
+        if decision.verdict == REFUTED or decision.is_ill_formed:
+            return [case], REFUTED
         if decision.verdict == OPEN:
-            opened.append(f"{case}: {decision.reason}")
-        if len(opened) == MOST_OPEN:
-            break
-    if opened:
-        refuted = any(_fails_on_samples(case, MORE_DRAWS) for case in claimed[:CASES_WITH_MORE])
-        return Judged(mutant, "refuted") if refuted else Judged(mutant, "open", opened[0])
-    return Judged(mutant, "idle" if _never_fires(mutant.rule, claimed) else "equal")
+            left.append(case)
+            reasons.append(f"{case}: {decision.reason}")
+        if len(left) == MOST_OPEN:
+            return [*left, *claimed[place + 1 :]], reasons[0]
+    return left, "".join(reasons[:1])
 
 
-def _hurried(case: Case) -> Iterator[Attempt]:
+def _hurried(case: Case, steps: int) -> Iterator[Attempt]:
     for attempt in attempts(case):
-        yield replace(attempt, most_steps=min(attempt.most_steps, STEPS_A_QUESTION))
+        yield replace(
+            attempt, most_steps=min(attempt.most_steps, steps), most_seconds=SECONDS_A_QUESTION
+        )
 
 
 def _fails_on_samples(case: Case, draws: int) -> bool:
-    return sample.can_sample(case.rule) and sample.refute_by_sampling(case, draws) is not None
+    if sample.can_sample(case.rule):
+        return sample.refute_by_sampling(case, draws) is not None
+    return refutes_fact(case, draws)
 
 
 def _never_fires(rule: Rule, claimed: Sequence[Case]) -> bool:
@@ -114,44 +175,3 @@ def _never_fires(rule: Rule, claimed: Sequence[Case]) -> bool:
 
 def _size(case: Case) -> int:
     return sum(dtype.bits for _, dtype in case.types)
-
-
-# -- the report -------------------------------------------------------------------------------------
-
-
-def counts(judged: Sequence[Judged]) -> dict[str, int]:
-    """How many mutants have each verdict."""
-    found = Counter(one.verdict for one in judged)
-    return {verdict: found[verdict] for verdict in VERDICTS}
-
-
-def write_report(path: Path, judged: dict[str, list[Judged]]) -> None:
-    """Write what is known of the sets in `judged`; other sets in the file stay."""
-    known: dict[str, Any] = {}
-    if path.exists():
-        known = json.loads(path.read_text(encoding="utf-8"))["sets"]
-    known.update({name: _of_set(ones) for name, ones in judged.items()})
-    report = {
-        "solver": f"z3 {z3.get_version_string()}",
-        "steps_a_question": STEPS_A_QUESTION,
-        "most_open_cases": MOST_OPEN,
-        "sets": dict(sorted(known.items())),
-    }
-    write_whole(path, json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-
-
-def _of_set(judged: Sequence[Judged]) -> dict[str, Any]:
-    survivors = {
-        verdict: [_shown(one) for one in judged if one.verdict == verdict]
-        for verdict in ("open", "idle", "equal")
-    }
-    return {"counts": counts(judged), **survivors}
-
-
-def _shown(one: Judged) -> dict[str, str]:
-    shown = {
-        "rule": one.mutant.original.name,
-        "change": one.mutant.change,
-        "mutant": show_rule(one.mutant.rule),
-    }
-    return shown | ({"reason": one.reason} if one.reason else {})

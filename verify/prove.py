@@ -183,9 +183,9 @@ def _say_rest(
         decisions = [found.get(case) for case in work[rule]]
         if not all(d is not None and d.verdict == PROVED for d in decisions):
             continue
-        if known.get(rule.full_name) and all(d is not None and d.is_old for d in decisions):
-            told = known[rule.full_name]["conditions"]
-            rest[rule] = _Rest(True, tuple([Needed.from_json(one) for one in told]))
+        told = _conditions_told(known.get(rule.full_name))
+        if told is not None and all(d is not None and d.is_old for d in decisions):
+            rest[rule] = _Rest(True, told)
         else:
             tasks.append(_Question(len(tasks), rule, None))
             tasks += [_Question(len(tasks) + k, rule, k) for k in range(len(rule.where))]
@@ -204,6 +204,13 @@ class _Question:
     place: int
     rule: Rule
     condition: int | None
+
+
+def _conditions_told(entry: Entry | None) -> tuple[Needed, ...] | None:
+    """What an old entry says of the need of conditions; None if it does not say it of each."""
+    told = [] if entry is None else [Needed.from_json(one) for one in entry["conditions"]]
+    undecided = any(needed.verdict == UNDECIDED for needed in told)
+    return None if entry is None or undecided else tuple(told)
 
 
 def _question_told(task: _Question) -> str:

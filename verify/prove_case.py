@@ -17,14 +17,14 @@ from typing import Any
 
 import z3
 
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.verify import sample
 from proofgrad.verify.encode import Goal, text_of
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.fresh_terms import fresh_terms
 from proofgrad.verify.sample import Outcome
 from proofgrad.verify.semantics import IllFormed
-from proofgrad.verify.solve import OPEN, PROVED, REFUTED, Answer, ask
+from proofgrad.verify.solve import MOST_SECONDS, OPEN, PROVED, REFUTED, Answer, ask
 
 DRAWS = 200
 # Steps of z3. Most goals are decided in some thousands by the right way, and by a wrong way never.
@@ -64,6 +64,7 @@ class Attempt:
     most_steps: int
     exact: bool
     proves: bool = True
+    most_seconds: float = MOST_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +185,20 @@ def _try(case: Case, attempt: Attempt) -> _Tried:
 
 def _ask(case: Case, goal: Goal, text: str, attempt: Attempt) -> Answer:
     """The answer, with the values of the goal's variables and bounds if they explain something."""
-    if not sample.can_sample(case.rule) and case.domain != "tensor":
-        return ask(text, attempt.most_steps)
-    shown = [(name, value, dtype) for name, (value, dtype) in goal.variables.items()]
-    for (side, name), bound in goal.bounds.items():
-        shown.append((f"{side}({name})", bound, dtypes.index if z3.is_int(bound) else dtypes.int64))
-    return ask(text, attempt.most_steps, shown)
+    shown: list[tuple[str, Any, DType]] = []
+    if sample.can_sample(case.rule) or case.domain == "tensor":
+        shown = [(name, value, dtype) for name, (value, dtype) in goal.variables.items()]
+        shown += [_shown_bound(goal, key) for key in goal.bounds]
+    return ask(text, attempt.most_steps, shown, attempt.most_seconds)
+
+
+def _shown_bound(goal: Goal, key: tuple[str, str]) -> tuple[str, Any, DType]:
+    (side, name), bound = key, goal.bounds[key]
+    if z3.is_fp(bound):
+        dtype = goal.variables[name][1]
+    else:
+        dtype = dtypes.index if z3.is_int(bound) else dtypes.int64
+    return f"{side}({name})", bound, dtype
 
 
 def _confirm(case: Case, goal: Goal, model: dict[str, Any]) -> _Tried:
@@ -198,7 +207,7 @@ def _confirm(case: Case, goal: Goal, model: dict[str, Any]) -> _Tried:
         shown = ", ".join(f"{name} = {value}" for name, value in model.items())
         return _Tried(REFUTED, f"fails for {shown}" if shown else "fails")
     values = {name: model[name] for name in goal.variables}
-    bounded = {name for _, name in goal.bounds}
+    bounded = {name for _, name in goal.bounds if name in values}
     bounds = {
         n: (model.get(f"lo({n})", values[n]), model.get(f"hi({n})", values[n])) for n in bounded
     }

@@ -36,6 +36,7 @@ from proofgrad.core.rewrite.rule import (
     Var,
 )
 from proofgrad.core.rewrite.rule import Term as RuleTerm
+from proofgrad.verify.encode_assumed import assumed, if_truth
 from proofgrad.verify.encode_types import Case, type_condition
 
 Value = Any
@@ -77,18 +78,22 @@ def same_value(a: Value, b: Value) -> bool:
 
 
 def variables(rule: Rule) -> dict[str, str]:
-    """The variables of the left side, and their types."""
-    return dict(_variables(rule.left))
+    """What the left side is a function of, and their types: variables, and both values of a
+    variable for which the right side assumes a truth."""
+    return dict(_variables(rule))
 
 
 @lru_cache(maxsize=64)
-def _variables(left: RuleTerm) -> dict[str, str]:
+def _variables(rule: Rule) -> dict[str, str]:
+    about_truths = assumed(rule)
     found: dict[str, str] = {}
-    terms: list[Any] = [left]
+    terms: list[Any] = [rule.left]
     while terms:
         term = terms.pop()
         if isinstance(term, Var | Const) and term.type not in ("range", "ranges"):
-            found.setdefault(term.name, term.type)
+            both = [if_truth(term.name, end) for end in (True, False)]
+            for name in both if term.name in about_truths else [term.name]:
+                found.setdefault(name, term.type)
         if isinstance(term, Node):
             terms += reversed(term.src)
     return found
@@ -126,6 +131,7 @@ class Trial:
         self.bounds = bounds or {}
         names = variables(case.rule)
         self.dtypes = {name: case.dtype(kind) for name, kind in names.items()}
+        self._assumed = assumed(case.rule)
         self._iteration: int | None = None
 
     def run(self) -> Outcome:
@@ -161,8 +167,8 @@ class Trial:
                 return self._at_type(value, dtype)[0]
             case Calc(value, _, _):
                 return _exactly(self.number(value), dtype)
-            case Instance(name, _, _, _):
-                return self._value(name)  # of the functions of a truth, those that do not care
+            case Instance(name, _, _, value):
+                return self._value(if_truth(name, self.term(value)))
             case Node():
                 return self._node(term, dtype)
 
@@ -198,6 +204,8 @@ class Trial:
                 raise NotFiring
 
     def _value(self, name: str) -> Value:
+        if name in self._assumed:
+            name = if_truth(name, self._value(self._assumed[name]))
         value = self.values[name]
         if not isinstance(value, Several):
             return value

@@ -9,18 +9,23 @@ Both are optional (`pip install proofgrad[crosscheck]`) and imported when they a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from proofgrad.verify.solve import OPEN, PROVED, REFUTED
 
+Options = Mapping[str, str]
 BITWUZLA, CVC5 = "bitwuzla", "cvc5"
 SHORT_MS, LONG_MS = 5_000, 20_000
 EXTRA = "pip install 'proofgrad[crosscheck]'"
 
 # bitwuzla reads bit-vectors, floats, arrays and functions; it has no unbounded numbers.
 _NUMBERS = re.compile(r"\b(?:Int|Real|declare-sort|declare-datatypes?)\b")
+
+# For these cvc5 has another way, which it does not take by itself.
+_REAL, _FOR_ALL = re.compile(r"\bReal\b"), re.compile(r"\bforall\b")
+COVERINGS, ENUMERATION = {"nl-cov": "true"}, {"enum-inst": "true"}
 
 # cvc5 has functions of these names; in a goal each is one of which nothing is known but its premises.
 _OF_CVC5 = re.compile(r"(?<=[( ])(sqrt|sin|cos)(?=[ )])")
@@ -61,10 +66,11 @@ def ask_second(text: str, limits_ms: tuple[int, ...] = (SHORT_MS, LONG_MS)) -> S
 
 
 def _ask_longer(solver: str, text: str, limits_ms: tuple[int, ...]) -> Second:
-    """The answer within the first limit that is enough."""
+    """The answer within the first limit that is enough; the last one in another way, if there is."""
     for limit in limits_ms:
+        options = _other_way(text) if solver == CVC5 and limit == limits_ms[-1] else {}
         try:
-            verdict = _ASK[solver](text, limit)
+            verdict = _ASK[solver](text, limit, options)
         except (RuntimeError, ValueError) as error:
             return Second(OPEN, solver, f"unsupported ({_first_line(error)})")
         if verdict in (PROVED, REFUTED):
@@ -72,7 +78,13 @@ def _ask_longer(solver: str, text: str, limits_ms: tuple[int, ...]) -> Second:
     return Second(OPEN, solver, f"no answer in {limits_ms[-1] / 1000:g} s")
 
 
-def _ask_bitwuzla(text: str, limit_ms: int) -> str:
+def _other_way(text: str) -> Options:
+    if _FOR_ALL.search(text):
+        return ENUMERATION
+    return COVERINGS if _REAL.search(text) else {}
+
+
+def _ask_bitwuzla(text: str, limit_ms: int, _: Options) -> str:
     import bitwuzla
 
     options = bitwuzla.Options()
@@ -85,12 +97,14 @@ def _ask_bitwuzla(text: str, limit_ms: int) -> str:
     return str(parser.bitwuzla().check_sat()).rpartition(".")[2].lower()
 
 
-def _ask_cvc5(text: str, limit_ms: int) -> str:
+def _ask_cvc5(text: str, limit_ms: int, options: Options) -> str:
     import cvc5
 
     solver = cvc5.Solver(cvc5.TermManager())
     solver.setOption("tlimit-per", str(limit_ms))
     solver.setOption("fp-exp", "true")  # bfloat16 is none of the formats of IEEE
+    for option, value in options.items():
+        solver.setOption(option, value)
     solver.setLogic("ALL")
     parser = cvc5.InputParser(solver)
     own_names = _OF_CVC5.sub(r"\1_", text)
@@ -103,7 +117,7 @@ def _ask_cvc5(text: str, limit_ms: int) -> str:
     return told
 
 
-_ASK: dict[str, Callable[[str, int], str]] = {BITWUZLA: _ask_bitwuzla, CVC5: _ask_cvc5}
+_ASK: dict[str, Callable[[str, int, Options], str]] = {BITWUZLA: _ask_bitwuzla, CVC5: _ask_cvc5}
 
 
 def _first_line(error: Exception) -> str:

@@ -38,13 +38,15 @@ class Answer:
 Shown = Sequence[tuple[str, Any, DType]]
 
 
-def ask(text: str, most_steps: int, shown: Shown = ()) -> Answer:
+def ask(
+    text: str, most_steps: int, shown: Shown = (), most_seconds: float = MOST_SECONDS
+) -> Answer:
     """What z3 says to an SMT-LIB text within `most_steps`.
 
     `shown`: name, term and type of what a model is to give a value for; without it, every constant
     gets its value as text.
     """
-    verdict, steps, solver = _decide(text, most_steps)
+    verdict, steps, solver = _decide(text, most_steps, most_seconds)
     if verdict != REFUTED:
         return Answer(verdict, {}, steps)
     model = solver.model()
@@ -58,11 +60,11 @@ def ask(text: str, most_steps: int, shown: Shown = ()) -> Answer:
 
 
 @lru_cache(maxsize=16)
-def _decide(text: str, most_steps: int) -> tuple[str, int, Any]:
+def _decide(text: str, most_steps: int, most_seconds: float) -> tuple[str, int, Any]:
     """Rules that do not depend on a type have the same text at each: it is asked once."""
     solver = _solver(text)
     solver.set("rlimit", most_steps)
-    solver.set("timeout", MOST_SECONDS * 1000)
+    solver.set("timeout", int(most_seconds * 1000))
     solver.from_string(text)
     verdict = str(solver.check())
     return verdict, _steps(solver), solver
