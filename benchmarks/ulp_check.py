@@ -6,7 +6,8 @@ operation by operation instead; tests compare the two. Functions built from exp2
 run as a user runs them, on Tensors.
 
     python benchmarks/ulp_check.py          # every float16 and bfloat16, samples of the others
-    python benchmarks/ulp_check.py --all    # all 2**32 float32 values as well: some minutes
+    python benchmarks/ulp_check.py --all    # all 2**32 float32 values as well: minutes a function
+    python benchmarks/ulp_check.py --all --only tanh erf
 
 References: float64 for the small formats and float32, the 64-bit significands of x87 for float64
 (both from the C library, whose own error is a thousandth of the ULPs measured here).
@@ -15,6 +16,7 @@ References: float64 for the small formats and float32, the 64-bit significands o
 from __future__ import annotations
 
 import argparse
+import ctypes
 import functools
 import sys
 from collections.abc import Callable, Iterator
@@ -25,6 +27,7 @@ import numpy
 
 from proofgrad import Tensor
 from proofgrad.backends.cpu import backend as cpu_backend
+from proofgrad.backends.cpu.codegen import Host
 from proofgrad.core.compile.target import Backend, Target
 from proofgrad.core.compile.transcendental import expand_transcendentals
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -35,6 +38,7 @@ CHUNK = 1 << 15  # its arrays fit the cache
 SAMPLES = 1 << 22
 BUILT_SAMPLES = 1 << 20
 FUNCTIONS = {Ops.EXP2: numpy.exp2, Ops.LOG2: numpy.log2, Ops.SIN: numpy.sin}
+BUILT_TYPES = (dtypes.float16, dtypes.float32, dtypes.float64)
 BUILT = {
     "exp": numpy.exp,
     "log": numpy.log,
@@ -52,6 +56,7 @@ BUILT = {
     "atan": numpy.arctan,
     "asin": numpy.arcsin,
     "acos": numpy.arccos,
+    "erf": lambda x: c_function("erf", x),
 }
 
 
@@ -78,26 +83,39 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--all", action="store_true", help="all 2**32 values of float32")
     options.add_argument("--samples", type=int, default=SAMPLES, help="values of the wide formats")
+    names = [*[op.name.lower() for op in FUNCTIONS], *BUILT, "pow"]
+    options.add_argument("--only", nargs="+", choices=names, default=names, metavar="FUNCTION")
     chosen = options.parse_args()
     numpy.seterr(all="ignore")
     failures = 0
     for op in FUNCTIONS:
-        for dtype in STORAGES:
-            worst = Worst()
-            for bits in bit_patterns(dtype, chosen.all, chosen.samples):
-                x = from_bits(bits, dtype)
-                worst.add(x, *ulp_errors(op, dtype, x))
-            print(worst.line(op.name.lower(), dtype), flush=True)
-            failures += worst.wrong_specials
+        for dtype in STORAGES if op.name.lower() in chosen.only else ():
+            values = values_of(dtype, chosen.all, chosen.samples)
+            results = ((x, *ulp_errors(op, dtype, x)) for x in values)
+            failures += report(op.name.lower(), dtype, results)
     for name in BUILT:
-        for dtype in (dtypes.float16, dtypes.float32, dtypes.float64):
-            worst = Worst()
-            for bits in bit_patterns(dtype, False, min(chosen.samples, BUILT_SAMPLES)):
-                x = from_bits(bits, dtype)
-                worst.add(x, *built_ulp_errors(name, dtype, x))
-            print(worst.line(name, dtype), flush=True)
-            failures += worst.wrong_specials
+        for dtype in BUILT_TYPES if name in chosen.only else ():
+            values = values_of(dtype, chosen.all, min(chosen.samples, BUILT_SAMPLES))
+            results = ((x, *built_ulp_errors(name, dtype, x)) for x in values)
+            failures += report(name, dtype, results)
+    for dtype in BUILT_TYPES if "pow" in chosen.only else ():
+        pairs = power_pairs(dtype, min(chosen.samples, BUILT_SAMPLES))
+        failures += report("pow", dtype, ((x, *pow_ulp_errors(dtype, x, y)) for x, y in pairs))
     return 1 if failures else 0
+
+
+def values_of(dtype: DType, is_complete: bool, samples: int) -> Iterator[Any]:
+    """Values in arrays of at most CHUNK."""
+    return (from_bits(bits, dtype) for bits in bit_patterns(dtype, is_complete, samples))
+
+
+def report(name: str, dtype: DType, results: Iterator[tuple[Any, Any, Any]]) -> int:
+    """Print the largest error; how many special values were wrong."""
+    worst = Worst()
+    for x, errors, wrong in results:
+        worst.add(x, errors, wrong)
+    print(worst.line(name, dtype), flush=True)
+    return worst.wrong_specials
 
 
 class Worst:
@@ -130,6 +148,75 @@ def built_ulp_errors(name: str, dtype: DType, x: Any) -> tuple[Any, Any]:
     """Errors of a method of Tensor, and which special values are wrong."""
     exact = BUILT[name](x.astype(STORAGES[dtype].reference))
     return compare(getattr(Tensor(x), name)().numpy(), exact, dtype)
+
+
+def pow_ulp_errors(dtype: DType, x: Any, y: Any) -> tuple[Any, Any]:
+    """Errors of x ** y."""
+    wide = STORAGES[dtype].reference
+    return compare((Tensor(x) ** Tensor(y)).numpy(), c_function("pow", x.astype(wide), y), dtype)
+
+
+def power_pairs(dtype: DType, samples: int) -> Iterator[tuple[Any, Any]]:
+    """Bases with exponents of any size, and with those whose power is neither 0 nor infinite."""
+    random = numpy.random.default_rng(7)
+    storage = STORAGES[dtype]
+    for x in values_of(dtype, False, samples):
+        yield x, random.permutation(x)
+        size = numpy.log2(numpy.abs(x.astype(storage.reference)))
+        least, most = storage.smallest_exponent - storage.fraction_bits, -storage.smallest_exponent
+        yield numpy.abs(x), (random.uniform(least, most, len(x)) / size).astype(storage.values)
+
+
+@functools.cache
+def _c_loop(name: str, is_long: bool, arguments: int) -> int:
+    """The address of a loop over a function of the C library: table of result and arguments, 0, count."""
+    kind, suffix, bytes_ = ("x86_fp80", "l", 16) if is_long else ("double", "", 8)
+    lines, names = [], []
+    for k in range(arguments + 1):
+        lines.append(f"  %slot{k} = getelementptr ptr, ptr %table, i64 {k}")
+        lines.append(f"  %array{k} = load ptr, ptr %slot{k}")
+        lines.append(f"  %at{k} = getelementptr [{bytes_} x i8], ptr %array{k}, i64 %i")
+        if k:
+            lines.append(f"  %x{k} = load {kind}, ptr %at{k}")
+            names.append(f"{kind} %x{k}")
+    types = ", ".join([kind] * arguments)
+    body = "\n".join(lines)
+    ir = f"""
+declare {kind} @{name}{suffix}({types})
+define void @apply(ptr %table, i64 %first, i64 %last) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ %first, %entry ], [ %next, %loop ]
+{body}
+  %y = call {kind} @{name}{suffix}({", ".join(names)})
+  store {kind} %y, ptr %at0
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %last
+  br i1 %more, label %loop, label %end
+end:
+  ret void
+}}
+"""
+    host = Host()
+    _HOSTS.append(host)  # its code stays loaded
+    (address,) = host.link(host.object_code(ir), "apply")
+    return address
+
+
+_HOSTS: list[Host] = []
+
+
+def c_function(name: str, *arguments: Any) -> Any:
+    """A function of the C library on arrays of float64, or of long double if one is."""
+    is_long = any(x.dtype == numpy.longdouble for x in arguments)
+    kind = numpy.longdouble if is_long else numpy.float64
+    arrays = [numpy.ascontiguousarray(x, kind) for x in arguments]
+    result = numpy.empty_like(arrays[0])
+    table = (ctypes.c_void_p * (1 + len(arrays)))(*[x.ctypes.data for x in (result, *arrays)])
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    call(_c_loop(name, is_long, len(arrays)))(ctypes.addressof(table), 0, result.size)
+    return result
 
 
 def compare(got: Any, exact: Any, dtype: DType) -> tuple[Any, Any]:

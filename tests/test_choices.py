@@ -19,7 +19,7 @@ from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import AxisRole, UOp
 
 CPU = Target("test-cpu", vector_bytes=16, threads=2, cache_bytes=256)
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -130,3 +130,12 @@ def test_a_tile_that_is_asked_for_is_seen_in_the_kernel() -> None:
 
     assert 4 in sizes("tile=2x2x4") and 8 not in sizes("tile=2x2x4")
     assert 8 in sizes("tile=2x2x8")
+
+
+def test_machines_without_vectors_are_given_none_whatever_is_asked() -> None:
+    kernel = kernel_of(matmul(8, 8, 8))
+    scalars = Target("scalars")
+    asked = Choices(tiled=True, tile=Tile(2, 2, 4), lanes=4, staged=Staged(True, True))
+    assert stage_operands(kernel, scalars, asked) is kernel
+    loops = choose_axes(kernel, scalars, None, asked).toposort()
+    assert not [n for n in loops if n.op is Ops.RANGE and n.arg[1] is AxisRole.VECTOR]

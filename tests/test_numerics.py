@@ -44,7 +44,7 @@ ULP_BOUND = {
 BUILT_BOUND = {
     "exp": 2.1, "log": 1.8, "log10": 2.2, "expm1": 3.0, "log1p": 2.5, "sigmoid": 3.2, "softplus": 3.8,
     "tanh": 3.2, "sinh": 5.8, "cosh": 5.8, "asinh": 2.9, "acosh": 2.7, "atanh": 3.4, "atan": 3.1,
-    "asin": 3.9, "acos": 3.2,
+    "asin": 3.9, "acos": 3.2, "erf": 3.2,
 }  # fmt: skip
 SAMPLES = 20_000
 ROUNDED_EXACTLY = {
@@ -274,6 +274,17 @@ def test_function_of_tensor_on_sample_keeps_its_bound(name: str, dtype: DType) -
         errors, wrong = ULP_CHECK.built_ulp_errors(name, dtype, x)
     assert not wrong.any()
     assert errors.max() <= BUILT_BOUND[name]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bound"), [(dtypes.float16, 0.501), (dtypes.float32, 0.6), (dtypes.float64, 1100)]
+)
+def test_power_of_tensors_keeps_its_bound(dtype: DType, bound: float) -> None:
+    with numpy.errstate(all="ignore"):
+        for x, y in list(ULP_CHECK.power_pairs(dtype, SAMPLES))[-4:]:
+            errors, wrong = ULP_CHECK.pow_ulp_errors(dtype, x, y)
+            assert not wrong.any()
+            assert errors.max() <= bound
 
 
 @pytest.mark.parametrize("x", [0.5, 1000.0, 123456.0, 3e38])

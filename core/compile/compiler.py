@@ -297,7 +297,16 @@ def _show_source(kernel: Kernel) -> None:
         _print("no machine code to show" if assembly is None else assembly(kernel.source))
 
 
-_READ_BY_STAGES = ("NOOPT", "NOALG", "NOSCHED", "PROVE", "FASTMATH", "CHOICES", "BEAM")
+_READ_BY_STAGES = (
+    "NOOPT",
+    "NOALG",
+    "NOSCHED",
+    "PROVE",
+    "FASTMATH",
+    "CHOICES",
+    "BEAM",
+    "BEAM_SECONDS",
+)
 
 
 def _settings() -> tuple[Any, ...]:
@@ -315,6 +324,7 @@ def _settings_of(stored: tuple[Any, ...]) -> tuple[Any, ...]:
         settings.fastmath(),
         settings.choices_text(),
         settings.beam_width(),
+        settings.beam_seconds() if settings.beam_width() else 0,
     )
 
 

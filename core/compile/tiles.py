@@ -163,7 +163,7 @@ def table_elements(factor: UOp) -> int:
 def _tiles(contraction: Contraction, target: Target, asked: Choices) -> list[Tile]:
     """The tiles that fit the registers, large ones first."""
     if asked.tile is not None:
-        return [asked.tile]
+        return [asked.tile] if target.vector_bytes else []
     lanes = _lanes(size_of(contraction.columns), target, contraction.reduction.dtype)
     if lanes < 2:
         return []
