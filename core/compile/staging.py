@@ -141,12 +141,6 @@ def _along_depth(contraction: Contraction) -> bool:
     innermost = contraction.reduction.src[-1]
     return all(coefficient(n.src[0].src[1], innermost) == 1 for n in loads)
 
-    rows = is_apart and _tiles_that_read(one, contraction, contraction.columns, tile.columns) >= 2
-    columns = _tiles_that_read(other, contraction, contraction.rows, tile.rows) >= 2
-    return Staged(
-        rows and growth(one) <= LARGEST_GROWTH, columns and growth(other) <= LARGEST_GROWTH
-    )
-
 
 def _layout(
     kernel: UOp, contraction: Contraction, factor: UOp, loop: UOp, size: int, groups: int
