@@ -77,3 +77,11 @@ def test_nothing_is_assumed_in_a_term_that_is_too_large() -> None:
         large = large * Z + k
     assert assumed(small * Z, P, TRUE) is TRUE.where(X, Y) * Z
     assert assumed(large, P, TRUE) is large
+
+
+def test_a_costly_function_is_not_computed_once_for_each_branch() -> None:
+    x = UOp(Ops.CAST, dtypes.float32, (X,))
+    size = UOp(Ops.EXP2, dtypes.float32, (P.where(x, -x),))
+    assert assumed(size + 1.0, P, TRUE) is size + 1.0
+    beside = P.where(x, -x) * size  # what is cheap beside it stays too: it is shared with it
+    assert assumed(beside, P, TRUE) is beside

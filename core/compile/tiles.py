@@ -25,8 +25,9 @@ from proofgrad.core.ir.uop import UOp, toposort
 # Registers beside the accumulators and one step's vectors: a broadcast element and room to move.
 SPARE_REGISTERS = 3
 # What the second cache, and what is behind it, gives to a loop that streams from it.
-CACHE_BYTES_A_CYCLE = 24
+CACHE_BYTES_A_CYCLE = 64
 MEMORY_BYTES_A_CYCLE = 6
+FIRST_CACHE_BYTES = 48 << 10
 # Items to share out: more even out the threads, fewer count less.
 ITEMS_A_THREAD = 8
 # Cycles to store one element of a vector whose elements lie apart.
@@ -125,7 +126,7 @@ def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:
     for one, other in (term.src, term.src[::-1]):
         rows = [x for x in outputs if x in free[one] and x not in free[other]]
         columns = [x for x in outputs if x in free[other] and x not in free[one]]
-        for row, column in product(rows, columns):
+        for row, column in product(reversed(rows), columns):  # inner loops lie closer in memory
             others = tuple([x for x in outputs if x is not row and x is not column])
             is_apart = coefficient(place, column) != 1
             found.append(Contraction(reduction, row, column, one, other, others, is_apart))
@@ -186,10 +187,14 @@ def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
     tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
     products, loads = tile.rows * tile.vectors, tile.rows + tile.vectors
     panel = depth * tile.columns * itemsize  # what each tile of the same columns reads again
-    rate = CACHE_BYTES_A_CYCLE if panel <= target.cache_bytes // 2 else MEMORY_BYTES_A_CYCLE
+    moved = (tile.rows + tile.columns) * itemsize  # bytes of one step
     # Two multiply-adds and two loads a cycle; a multiply-add takes 4 cycles, so fewer than 8 of them
-    # wait for each other.
-    step = max(products / 2, loads / 2, 4.0, tile.columns * itemsize / rate)
+    # wait for each other. Loads, and what comes from the second cache, are not hidden whole.
+    step = max(products / 2, loads / 2, 4.0) + loads / 8
+    if panel > target.cache_bytes // 2:
+        step = max(step, tile.columns * itemsize / MEMORY_BYTES_A_CYCLE)
+    elif panel > FIRST_CACHE_BYTES // 2:
+        step += moved / CACHE_BYTES_A_CYCLE
     if contraction.has_gated_rows:  # each row has a mask of its own
         step += tile.rows
     stores = tile.rows * tile.columns * SCATTER_CYCLES if contraction.is_apart else 0.0
@@ -229,4 +234,4 @@ def _block(tiles: int, at_most: int) -> int:
     """Tiles a block, about as many as allowed, so that whole blocks reach little beyond the tiles."""
     at_most = min(tiles, at_most)
     sizes = range(max(1, at_most // 2), at_most + 1)
-    return min(sizes, key=lambda size: (-(-tiles // size) * size, -size))
+    return min(sizes, key=lambda size: (-(-tiles // size) * size / tiles + 1 / (8 * size), -size))

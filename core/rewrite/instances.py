@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from proofgrad.core.rewrite.facts import Facts
 
 
+COSTLY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.SQRT, Ops.FDIV})
 MOST_STEPS = 256  # of a walk through a term; in a larger one nothing is assumed
 
 
@@ -21,6 +22,7 @@ def assumed(term: UOp, truth: UOp, value: UOp) -> UOp:
     """`term` with the constant `value` for `truth`, but not inside of accesses and reductions.
 
     An access keeps its gate: both branches of a selection are computed, whatever its condition is.
+    For the same reason a costly function keeps its argument: what both branches share is computed once.
     """
     if truth.op is Ops.CONST:
         return term
@@ -30,6 +32,10 @@ def assumed(term: UOp, truth: UOp, value: UOp) -> UOp:
     done: dict[UOp, UOp] = {truth: value}
     for node in inner:
         if node not in done:
+            if node.op in COSTLY and any(
+                done.get(source, source) is not source for source in node.src
+            ):
+                return term
             done[node] = node.with_src(tuple([done.get(source, source) for source in node.src]))
     return done[term]
 
