@@ -36,6 +36,7 @@ class CpuBackend:
     """See core/compile/target.py: Backend."""
 
     name = "CPU"
+    compiles_aside = True  # `compile` may run in a thread of its own
 
     def __init__(self, host: Host | None = None) -> None:
         self.host = Host() if host is None else host

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from proofgrad.core import settings
+from proofgrad.core.compile.aside import Aside
 from proofgrad.core.compile.choices import Choices, forced_choices
 from proofgrad.core.compile.forms import Form
 from proofgrad.core.compile.names import kernel_name
@@ -112,7 +113,18 @@ class Compiler:
 
     def _new_plan(self, root: UOp, unneeded: frozenset[int]) -> Plan:
         graph = self.kernel_graph(root)
-        return self._make_plan(write_in_place(graph, unneeded) if unneeded else graph)
+        graph = write_in_place(graph, unneeded) if unneeded else graph
+        if len(graph.src) == 1:  # nothing to do meanwhile
+            return self._make_plan(graph, None)
+        try:
+            with Aside() as aside:
+                return self._make_plan(graph, aside)
+        except BaseException:
+            self._kernels = {
+                key: kernels for key, kernels in self._kernels.items()
+                if all(kernel.is_compiled for kernel in kernels)
+            }  # fmt: skip
+            raise
 
     def kernel_graph(self, root: UOp) -> UOp:
         """The KernelGraph of a TensorGraph."""
@@ -121,7 +133,7 @@ class Compiler:
             self.graph_stages, root, self.library, target, _observer("graph", self.library)
         )
 
-    def _make_plan(self, graph: UOp) -> Plan:
+    def _make_plan(self, graph: UOp, aside: Aside | None) -> Plan:
         every = [buffer for call in graph.src for buffer in call.src[1:]] + list(graph.arg)
         made = [buffer for buffer in dict.fromkeys(every) if _number(buffer) < 0]
         inputs = 1 + max([_number(buffer) for buffer in every] + [-1])
@@ -146,7 +158,7 @@ class Compiler:
             if ast.src[0].op is Ops.COPY:
                 launches.append(Step(None, tuple(slots), (), buffers[0].nbytes, shape))
                 continue
-            for kernel in self.kernels(ast, call.arg.device):
+            for kernel in self._kernels_of(ast, call.arg.device, aside):
                 if kernel.slots[0] == len(slots):  # a table of the kernels of this call
                     slots.append(inputs + len(infos))
                     table = BufferInfo(kernel.source.params[0], kernel.size, call.arg.device)
@@ -173,10 +185,13 @@ class Compiler:
 
     def kernels(self, body: UOp, device: str) -> tuple[Kernel, ...]:
         """The compiled kernels of a body, a SINK over PARAMs: those that fill its tables first."""
+        return self._kernels_of(body, device, None)
+
+    def _kernels_of(self, body: UOp, device: str, aside: Aside | None) -> tuple[Kernel, ...]:
         key = (body, device, *_settings())
         known = self._kernels.get(key)
         if known is None:
-            known = self._kernels[key] = self._compile(body, device)
+            known = self._kernels[key] = self._compile(body, device, aside)
         return known
 
     def program(self, body: UOp, device: str) -> UOp:
@@ -228,14 +243,14 @@ class Compiler:
         source = self._backend(device).emit(linear, kernel_name(linear))
         return replace(source, program=linear)
 
-    def _compile(self, body: UOp, device: str) -> tuple[Kernel, ...]:
+    def _compile(self, body: UOp, device: str, aside: Aside | None) -> tuple[Kernel, ...]:
         backend = self._backend(device)
         asked = self._choices(body, device)
         linears = None
         if settings.proves_kernels():
             linears = self._checked(body, backend, asked)
         linears = self.linears(body, device, asked) if linears is None else linears
-        kernels = tuple([self._compiled(linear, device) for linear in linears])
+        kernels = tuple([self._compiled(linear, device, aside) for linear in linears])
         for kernel in kernels:
             _show_source(kernel)
         return kernels
@@ -265,13 +280,14 @@ class Compiler:
             _print(found.line(name, settings.beam_width(), is_old))
         return found.choices
 
-    def _compiled(self, linear: UOp, device: str) -> Kernel:
+    def _compiled(self, linear: UOp, device: str, aside: Aside | None = None) -> Kernel:
         backend = self._backend(device)
         slots = _slots(linear)
         source = self._emit(_with_dense_slots(linear, slots), device)
         names = {n.arg[0]: n.arg[2] for n in linear.src if n.op is Ops.PARAM and len(n.arg) == 3}
         size = _written(linear).arg[1]
-        return Kernel(source, backend.compile(source), backend, slots, size, names)
+        compiled = backend.compile(source) if aside is None else aside.compile(backend, source)
+        return Kernel(source, compiled, backend, slots, size, names)
 
 
 def _several(made: UOp) -> tuple[UOp, ...]:

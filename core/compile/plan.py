@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proofgrad.core.compile.target import Backend, Binary, Launch, Source
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.shapes import Shape
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 @dataclass(slots=True)
@@ -23,7 +26,7 @@ class Kernel:
     """
 
     source: Source
-    binary: Binary
+    compiled: Binary | Future[Binary]
     backend: Backend
     slots: tuple[int, ...]  # of the body; the first is the one that it writes
     size: int  # elements of the buffer that it writes
@@ -33,6 +36,21 @@ class Kernel:
     @property
     def name(self) -> str:
         return self.source.entry
+
+    @property
+    def binary(self) -> Binary:
+        """What the machine loads; waits for the thread that compiles it."""
+        if isinstance(self.compiled, Binary):
+            return self.compiled
+        return self.compiled.result()
+
+    @property
+    def is_compiled(self) -> bool:
+        """Is the binary there, and was there no error?"""
+        if isinstance(self.compiled, Binary):
+            return True
+        later = self.compiled
+        return later.done() and not later.cancelled() and later.exception() is None
 
     def ready(self) -> Launch:
         """The loaded kernel. Raises: DeviceError where the machine is missing."""

@@ -1,0 +1,118 @@
+"""Kernels that another thread compiles while the next ones are made."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from proofgrad import Device, Tensor, wiring
+from proofgrad.core.compile.target import Binary, CompileError, Source
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor import realize as machine
+
+
+def tensor(scale: float = 3.0) -> Tensor:
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
+    return ((x @ x) * scale).contiguous().sum(0).contiguous().exp2()
+
+
+def graph(scale: float = 3.0) -> UOp:
+    return machine.graph_to_run([tensor(scale)._uop], "CPU")
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The threads that compiled, in order."""
+    found: list[str] = []
+    cpu = type(Device["CPU"])
+    usual = cpu.compile
+
+    def compile_(self: Any, source: Source) -> Binary:
+        found.append(threading.current_thread().name)
+        return usual(self, source)
+
+    monkeypatch.setattr(cpu, "compile", compile_)
+    return found
+
+
+def test_all_kernels_of_a_plan_are_compiled_when_it_is_given(compiled: list[str]) -> None:
+    plan = wiring._compiler().plan(graph())
+    kernels = [step.kernel for step in plan.steps if step.kernel is not None]
+    assert len(kernels) == len(compiled) == 3
+    assert all(kernel.is_compiled and kernel.binary.data for kernel in kernels)
+    assert {name.partition("_")[0] for name in compiled} == {"proofgrad-compile"}
+    alive = [thread.name for thread in threading.enumerate()]
+    assert not any(name.startswith("proofgrad-compile") for name in alive)
+
+
+def test_a_plan_of_one_kernel_starts_no_thread(compiled: list[str]) -> None:
+    x = Tensor([1.0, 2.0]).realize()
+    wiring._compiler().plan(machine.graph_to_run([(x * 7)._uop], "CPU"))
+    assert compiled == [threading.current_thread().name]
+
+
+@pytest.mark.parametrize("error", [CompileError("refused"), KeyboardInterrupt(), MemoryError()])
+def test_error_of_the_other_thread_is_raised_and_the_kernel_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    cpu = type(Device["CPU"])
+    usual, calls = cpu.compile, []
+
+    def compile_(self: Any, source: Source) -> Binary:
+        calls.append(source.entry)
+        if len(calls) == 2:
+            raise error
+        return usual(self, source)
+
+    compiler, asked = wiring._compiler(), graph(5.0)
+    monkeypatch.setattr(cpu, "compile", compile_)
+    with pytest.raises(type(error)):
+        compiler.plan(asked)
+    plan = compiler.plan(asked)
+    kernels = [step.kernel for step in plan.steps if step.kernel is not None]
+    assert all(kernel.is_compiled for kernel in kernels)
+    assert len(calls) == 4  # three, and the refused one again
+
+
+def test_error_of_a_stage_waits_for_the_other_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler, asked = wiring._compiler(), graph(6.0)
+    usual, calls = compiler._emit, []
+
+    def emit(linear: UOp, device: str) -> Source:
+        calls.append(device)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return usual(linear, device)
+
+    monkeypatch.setattr(compiler, "_emit", emit)
+    with pytest.raises(KeyboardInterrupt):
+        compiler.plan(asked)
+    assert not any(t.name.startswith("proofgrad-compile") for t in threading.enumerate())
+    monkeypatch.undo()
+    assert all(step.kernel.is_compiled for step in compiler.plan(asked).steps if step.kernel)
+
+
+def test_threads_that_compile_at_once_get_the_same_values() -> None:
+    expected = [tensor(scale).tolist() for scale in (8.0, 8.5, 9.0, 9.5)]
+    compiler = wiring._compiler()
+    graphs = [graph(scale) for scale in (8.0, 8.5, 9.0, 9.5)]
+    with ThreadPoolExecutor(4) as pool:
+        plans = list(pool.map(compiler.plan, graphs))
+    assert all(step.kernel.is_compiled for plan in plans for step in plan.steps if step.kernel)
+    assert [tensor(scale).tolist() for scale in (8.0, 8.5, 9.0, 9.5)] == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_forked_child_compiles() -> None:
+    tensor(11.0).realize()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python warns: fork with threads
+        child = os.fork()
+    if child == 0:
+        os._exit(0 if tensor(0.5).tolist() == [2.0**11, 2.0**16] else 1)
+    assert os.waitpid(child, 0)[1] == 0
