@@ -83,14 +83,15 @@ def rule_code(ruleset: str | None) -> str:
     from proofgrad.core.rewrite.division_bounds import DIVISIONS, bounds_code
     from proofgrad.core.rewrite.index_code import index_code
     from proofgrad.rules.library import load_library
-    from proofgrad.rules.pipeline import BOUNDS, KERNEL_STAGES
+    from proofgrad.rules.pipeline import FACTS, KERNEL_STAGES
 
     library = load_library()
-    if ruleset == BOUNDS:
-        return "\n".join([bounds_code(kind, library[BOUNDS].rules) for kind in DIVISIONS])
+    bounds = FACTS[0]
+    if ruleset == bounds:
+        return "\n".join([bounds_code(kind, library[bounds].rules) for kind in DIVISIONS])
     stage = next(stage.step for stage in KERNEL_STAGES if isinstance(stage.step, RuleSets))
     if ruleset is not None and ruleset not in stage.names:
-        names = ", ".join([*stage.names, BOUNDS])
+        names = ", ".join([*stage.names, bounds])
         raise ValueError(f"no code is made from {ruleset!r}; there is code of {names}")
     names = stage.names if ruleset is None else (ruleset,)
     return index_code([rule for name in names for rule in library[name].rules]).text
