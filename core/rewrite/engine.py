@@ -11,14 +11,14 @@ caught here: an endless rewrite raises RewriteError and names the rules.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from weakref import WeakMethod
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
-from proofgrad.core.rewrite.forms import MOST_TERMS, Atom, Sum
+from proofgrad.core.rewrite.forms import LINEAR, Sum, read_sum
 from proofgrad.core.rewrite.index_terms import (
     IndexProgram,
     IndexTerms,
@@ -33,10 +33,9 @@ FREE_APPLICATIONS = 20_000
 APPLICATIONS_PER_NODE = 1_000
 REMEMBERED_RULES = 8
 LEAVES = frozenset({Ops.CONST, Ops.PARAM})  # no rule has them on its left side
-LINEAR_OPS = frozenset({Ops.ADD, Ops.MUL, Ops.NEG})
 DIVISIONS = frozenset({Ops.FLOORDIV, Ops.MOD})
 DEEPEST = 40  # divisions within divisions that are settled by recursion; deeper ones by the walk
-SUM_OPS = LINEAR_OPS | {Ops.CONST, Ops.FLOORDIV, Ops.MOD}
+SUM_OPS = LINEAR | {Ops.CONST, Ops.FLOORDIV, Ops.MOD}
 SHOWN_CHARACTERS = 2_000
 
 
@@ -56,9 +55,6 @@ class NotDifferentiable(ValueError):
     """An operation with no COTANGENT rule."""
 
 
-Summands = tuple[list[tuple[UOp, int]], int]  # terms and how often each is taken; a constant
-
-
 class Rewriter:
     """Rewrites graphs to their normal form under `rulesets`; earlier sets and rules come first.
 
@@ -74,7 +70,6 @@ class Rewriter:
         self._facts = facts
         self._journal = Journal() if journal is None else journal
         self._settled: dict[UOp, UOp | Sum] = {}  # normal forms; those of scalar index terms: sums
-        self._summands: dict[UOp, Summands] = {}  # of sums some of which are not settled yet
         self._normal: dict[UOp, UOp] = {}  # normal forms as terms, where they were asked for
         self._joined = self._rulesets[0].joined(self._rulesets) if rulesets else Joined()
         self._candidates: Candidates = self._joined.candidates
@@ -198,32 +193,21 @@ class Rewriter:
 
         Divisions by numbers among its summands are settled on the way, if not nested too deeply.
         """
-        settled = self._settled
-        known = settled.get(root)
+        known = self._settled.get(root)
         if known is not None:
             return known  # type: ignore[return-value]
-        if root.op not in LINEAR_OPS and root.op is not Ops.CONST:
+        if root.op not in LINEAR:
+            if root.op is Ops.CONST:
+                self._normal[root] = root
+                self._settled[root] = number = {}, root.arg
+                return number
             return self._division_of(root, missing, depth)
-        summands = self._summands.get(root)
-        if summands is None:
-            summands = _summands_of(root, settled)
-            if summands is None:
-                return None
-            self._summands[root] = summands
-        parts, constant = summands
-        terms: dict[Atom, int] = {}
-        for node, factor in parts:
-            form = settled.get(node) or self._division_of(node, missing, depth)
-            if form is not None and not missing:
-                constant += factor * form[1]  # type: ignore[index]
-                for atom, coefficient in form[0].items():  # type: ignore[index]
-                    terms[atom] = terms.get(atom, 0) + factor * coefficient
-        if missing or len(terms) > MOST_TERMS:
+        if root.op is Ops.MUL and not any([source.op is Ops.CONST for source in root.src]):
             return None
-        if 0 in terms.values():
-            terms = {atom: factor for atom, factor in terms.items() if factor}
-        settled[root] = terms, constant
-        return terms, constant
+        found = read_sum(root, self._settled, self._division_of, missing, depth)
+        if found is not None:
+            self._settled[root] = found
+        return found
 
     def _keep(self, node: UOp) -> None:
         """`node` is its own normal form."""
@@ -257,7 +241,7 @@ class Rewriter:
         whole = self._index.whole(form)
         found = self._facts.forms.written(whole)
         if found is not node:
-            if node.op in LINEAR_OPS:
+            if node.op in LINEAR:
                 self._note(*self._program.collector)
                 if self._journal.observe is not None:
                     self._journal.observe(self._program.collector[0], node, found)
@@ -355,36 +339,6 @@ class _Applications:
             f"rewriting does not end; the last rules were {rules}; one of them must go down in the"
             f" order that rules/README.md states. At node\n{_excerpt(node)}"
         )
-
-
-def _summands_of(root: UOp, settled: Container[UOp]) -> Summands | None:
-    """`root` read as a sum of terms that are none, or are settled, or begin a part that is too long."""
-    parts: list[tuple[UOp, int]] = []
-    constant, stack = 0, [(root, 1)]
-    steps = 0
-    while stack:
-        node, factor = stack.pop()
-        op = node.op
-        steps += 1
-        if op is Ops.CONST:
-            constant += factor * node.arg
-        elif node in settled or (steps > MOST_TERMS and node is not root):
-            parts.append((node, factor))
-        elif op is Ops.ADD:
-            first, second = node.src
-            stack.append((second, factor))
-            stack.append((first, factor))
-        elif op is Ops.NEG:
-            stack.append((node.src[0], -factor))
-        elif op is Ops.MUL and node.src[1].op is Ops.CONST:
-            stack.append((node.src[0], factor * node.src[1].arg))
-        elif op is Ops.MUL and node.src[0].op is Ops.CONST:
-            stack.append((node.src[1], factor * node.src[0].arg))
-        elif node is root:
-            return None
-        else:
-            parts.append((node, factor))
-    return parts, constant
 
 
 def _program_of(joined: Joined, rulesets: tuple[RuleSet, ...]) -> IndexProgram | None:

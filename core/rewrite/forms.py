@@ -13,7 +13,7 @@ with sums only where rules of its sets state each of these laws (tests/test_form
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import proxy
 
@@ -30,6 +30,7 @@ QUOTIENT, REMAINDER, OTHER = 1, 2, 4
 MARKS = {Ops.FLOORDIV: QUOTIENT, Ops.MOD: REMAINDER, Ops.RANGE: 0}
 LOADS = {Ops.FLOORDIV: 1, Ops.MOD: 2}
 MOST_TERMS = 256  # of a sum, and steps of a walk through one term; longer sums are left alone
+LINEAR = frozenset({Ops.ADD, Ops.MUL, Ops.NEG})
 
 Bound = int | None
 
@@ -116,6 +117,62 @@ def scale(form: Sum, factor: int) -> Sum:
     return {atom: coefficient * factor for atom, coefficient in terms.items()}, constant * factor
 
 
+PartOf = Callable[[UOp, "list[UOp]", int], "Sum | None"]
+
+
+def read_sum(
+    root: UOp, known: Mapping[UOp, Any], part_of: PartOf, missing: list[UOp], depth: int
+) -> Sum | None:
+    """`root` as a sum of terms that are `known` as sums, and of others as `part_of` gives them.
+
+    None if it is too long, or if something is `missing`, which has to be known first. `part_of` says
+    so too, and is given the `depth` at which it may still ask for sums itself.
+    """
+    terms: dict[Atom, int] = {}
+    constant = steps = 0
+    stack = [(root, 1)]
+    while stack:
+        node, factor = stack.pop()
+        form = known.get(node)
+        if form is None:
+            op = node.op
+            steps += 1
+            if op is Ops.CONST:
+                constant += factor * node.arg
+                continue
+            if op in LINEAR:
+                if steps > MOST_TERMS:
+                    missing.append(node)
+                    continue
+                first = node.src[0]
+                if op is Ops.ADD:
+                    stack.append((node.src[1], factor))
+                    stack.append((first, factor))
+                    continue
+                if op is Ops.NEG:
+                    stack.append((first, -factor))
+                    continue
+                second = node.src[1]
+                if second.op is Ops.CONST:
+                    stack.append((first, factor * second.arg))
+                    continue
+                if first.op is Ops.CONST:
+                    stack.append((second, factor * first.arg))
+                    continue
+            form = part_of(node, missing, depth)
+            if form is None:
+                continue
+        atoms, more = form
+        constant += factor * more
+        for atom, coefficient in atoms.items():
+            terms[atom] = terms.get(atom, 0) + factor * coefficient
+    if missing or len(terms) > MOST_TERMS:
+        return None
+    if 0 in terms.values():
+        terms = {atom: factor for atom, factor in terms.items() if factor}
+    return terms, constant
+
+
 def interval(form: Sum) -> tuple[Bound, Bound]:
     """Bounds of a sum, from the bounds of its atoms."""
     terms, constant = form
@@ -195,53 +252,27 @@ class Forms:
         return self._read.get(node)
 
     def _read_all(self, root: UOp) -> Form:
-        read, stack = self._read, [root]
+        stack = [root]
         while stack:
             node = stack[-1]
-            dividends: list[UOp] = []
-            form = self._walk(node, dividends)
-            if dividends:
-                stack.extend(dividends)
+            missing: list[UOp] = []
+            form = read_sum(node, self._read, self._part_of, missing, 0)
+            if missing:
+                stack.extend(missing)
                 continue
-            read[node] = self.kept(form)
+            self._read[node] = self.kept(({self.wrapped(node): 1}, 0) if form is None else form)
             stack.pop()
-        return read[root]
+        return self._read[root]
 
-    def _walk(self, root: UOp, unread: list[UOp]) -> Sum:
-        """The sum that `root` is; dividends that were not read before are added to `unread`."""
-        terms: dict[Atom, int] = {}
-        constant, stack = 0, [(root, 1)]
-        for _ in range(MOST_TERMS):
-            if not stack:
-                return {atom: factor for atom, factor in terms.items() if factor}, constant
-            node, factor = stack.pop()
-            op = node.op
-            if op is Ops.CONST:
-                constant += factor * node.arg
-            elif op is Ops.ADD:
-                first, second = node.src
-                stack.append((second, factor))
-                stack.append((first, factor))
-            elif op is Ops.NEG:
-                stack.append((node.src[0], -factor))
-            elif op is Ops.MUL and node.src[1].op is Ops.CONST:
-                stack.append((node.src[0], factor * node.src[1].arg))
-            elif op is Ops.MUL and node.src[0].op is Ops.CONST:
-                stack.append((node.src[1], factor * node.src[0].arg))
-            else:
-                atom = self._atom_of(node, unread)
-                terms[atom] = terms.get(atom, 0) + factor
-        unread.clear()
-        return {self.wrapped(root): 1}, 0
-
-    def _atom_of(self, node: UOp, unread: list[UOp]) -> Atom:
-        if node.op not in (Ops.FLOORDIV, Ops.MOD) or node.src[1].op is not Ops.CONST:
-            return self.wrapped(node)
+    def _part_of(self, node: UOp, missing: list[UOp], _: int) -> Sum | None:
+        """A summand; None if it is divided, and what is divided is `missing`: not read yet."""
+        if node.op not in LOADS or node.src[1].op is not Ops.CONST:
+            return {self.wrapped(node): 1}, 0
         dividend = self._read.get(node.src[0])
-        if dividend is not None:
-            return self.divided(node.op, dividend, node.src[1].arg)
-        unread.append(node.src[0])
-        return _UNREAD
+        if dividend is None:
+            missing.append(node.src[0])
+            return None
+        return {self.divided(node.op, dividend, node.src[1].arg): 1}, 0
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -300,9 +331,6 @@ class Forms:
     def _order(self, atom: Atom) -> Any:
         assert atom.node is not None
         return self._facts.order_key(atom.node)
-
-
-_UNREAD = Atom(Ops.MOD, None, 0, None)  # stands for an atom of a walk that has to be made again
 
 
 def _scaled(node: UOp | None, coefficient: int) -> UOp:
