@@ -82,11 +82,15 @@ class Facts:
         known = self._intervals.get(node)
         if known is not None:
             return known
+        intervals = self._intervals
+        if node.op is Ops.RANGE and node.src[0].op is Ops.CONST:  # most questions are about these
+            found = intervals[node] = (0, node.src[0].arg - 1)
+            return found
         form = self.forms.known(node)
         if form is not None:
-            self._intervals[node] = (form.low, form.high)
-            return self._intervals[node]
-        intervals, stack = self._intervals, [node]
+            found = intervals[node] = (form.low, form.high)
+            return found
+        stack = [node]
         while stack:
             top = stack[-1]
             missing = [s for s in self._bounding_sources(top) if s not in intervals]

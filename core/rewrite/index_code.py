@@ -152,7 +152,11 @@ _HEAD = """def make(forms, views, tried, note, observe, normal_divisions, left_o
             total = add(total, scale(part, factor))
         return total
 """
-_TAIL = """    return quotient, remainder, whole
+_TAIL = """    def release():
+        nonlocal quotient, remainder, whole, left_over
+        quotient = remainder = whole = left_over = None
+
+    return quotient, remainder, whole, release
 """
 
 

@@ -196,7 +196,8 @@ class IndexTerms:
     """The functions of an IndexProgram over the sums of one compilation.
 
     `note(name, proven)` counts an application; `observe(name, before, after)` sees it, if given;
-    `form_of` gives the normal form of a term that a rule made.
+    `form_of` gives the normal form of a term that a rule made. Call `release` at the end: the
+    functions hold each other, and would wait for a collection.
     """
 
     def __init__(
@@ -217,7 +218,7 @@ class IndexTerms:
         self._form_of = form_of
         self._candidates: dict[Any, list[tuple[Matcher, bool]]] = {}
         self.marks, self.always = program.left_over_marks, program.left_over_always
-        self.quotient, self.remainder, self.whole = program.make(
+        self.quotient, self.remainder, self.whole, self.release = program.make(
             facts.forms,
             facts.views,
             program.tried,
@@ -226,12 +227,6 @@ class IndexTerms:
             set(),
             self,
         )
-
-    def release(self) -> None:
-        """Let go of everything. The functions hold each other, and would wait for a collection."""
-        for function in (self.quotient, self.remainder, self.whole):
-            for cell in function.__closure__ or ():
-                cell.cell_contents = None
 
     def _show(self, k: int, form: Form, op: Ops | None, number: int, after: Sum) -> None:
         before = form if op is None else ({self._forms.divided(op, form, number): 1}, 0)

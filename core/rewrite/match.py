@@ -226,7 +226,7 @@ class Matcher:
 
     def apply(self, node: UOp, facts: Facts) -> UOp | None:
         """What a REWRITE rule makes of `node`; None if it does not fire."""
-        env = self.bind(node, facts)
+        env = self._bind(node, facts, None, 0) if self._choice is None else self.bind(node, facts)
         build = self._results[0]
         if env is None or build is None:
             return None

@@ -9,6 +9,7 @@ most. Does not own: which operands may be exchanged.
 from __future__ import annotations
 
 from enum import Enum, IntEnum
+from functools import cache
 from typing import Any
 from zlib import crc32
 
@@ -23,7 +24,6 @@ class StableOrder:
 
     def __init__(self) -> None:
         self._keys: dict[UOp, OrderKey] = {}
-        self._types: dict[DType, int] = {}
 
     def key(self, node: UOp) -> OrderKey:
         known = self._keys.get(node)
@@ -39,15 +39,20 @@ class StableOrder:
                 continue
             stack.pop()
             if node not in keys:
-                digest = hash((self._local(node), *[keys[s][2] for s in node.src]))
+                parts = (int(node.op), _digest_of_type(node.dtype), _digest(node.arg))
+                digest = hash((hash(parts), *[keys[s][2] for s in node.src]))
                 keys[node] = (int(node.op), _number(node.arg), digest)
         return keys[root]
 
-    def _local(self, node: UOp) -> int:
-        dtype = self._types.get(node.dtype)
-        if dtype is None:
-            dtype = self._types[node.dtype] = crc32(node.dtype.name.encode())
-        return hash((int(node.op), dtype, _digest(node.arg)))
+
+@cache
+def _digest_of_type(dtype: DType) -> int:
+    return crc32(dtype.name.encode())
+
+
+@cache
+def _digest_of_choice(choice: Enum) -> int:
+    return crc32(str(choice.value).encode())
 
 
 def rank(node: UOp) -> tuple[int, int]:
@@ -71,6 +76,6 @@ def _digest(arg: Any) -> int:
     if type(arg) is int or isinstance(arg, IntEnum | bool):
         return hash((arg < 0, abs(int(arg))))
     if isinstance(arg, Enum):
-        return crc32(str(arg.value).encode())
+        return _digest_of_choice(arg)
     text = arg.hex() if isinstance(arg, float) else repr(arg)
     return crc32(text.encode())

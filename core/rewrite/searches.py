@@ -61,30 +61,33 @@ def residue(x: Form, c: int, forms: Forms) -> tuple[Sum, Sum] | None:
 
 def _residue_in_one_period(terms: dict[Atom, int], constant: int, c: int) -> tuple[Sum, Sum] | None:
     """Each coefficient reduced to the side of 0 where its summand spans less."""
-    near = {atom: (2 * k + c) // (2 * c) for atom, k in terms.items()}
-    for quotients in _choices(terms, near, c):
-        low = high = constant
-        for atom, k in terms.items():
-            k -= quotients[atom] * c
-            if not k:
-                continue
+    near = {}
+    low, span = constant, 0
+    for atom, k in terms.items():
+        quotient = near[atom] = (2 * k + c) // (2 * c)
+        k -= quotient * c
+        if k:
             least, most = atom.low, atom.high
             if least is None or most is None:
                 return None
-            if k > 0:
-                low += k * least
-                high += k * most
-            else:
-                low += k * most
-                high += k * least
-        if low // c == high // c:
+            low += k * (least if k > 0 else most)
+            span += abs(k) * (most - least)
+    period = low // c
+    if (low + span) // c == period:
+        return _residue(terms, near, constant, period, c)
+    if span >= c:  # the other side of a tie spans as much; that of a lone term spans more
+        return None
+    for quotients in _choices(terms, near, c):
+        low, high = interval(
+            ({atom: k - quotients[atom] * c for atom, k in terms.items()}, constant)
+        )
+        if low is not None and high is not None and low // c == high // c:
             return _residue(terms, quotients, constant, low // c, c)
     return None
 
 
 def _choices(terms: dict[Atom, int], near: dict[Atom, int], c: int) -> Iterator[dict[Atom, int]]:
-    """Quotients of the coefficients: the nearest, then the other ones for a tie or a lone term."""
-    yield near
+    """Quotients of the coefficients: other ones than the nearest, for a tie or a lone term."""
     for atom, k in terms.items():
         if len(near) == 1 or 2 * (k % c) == c:
             yield {**near, atom: near[atom] + (1 if k > near[atom] * c else -1)}
@@ -109,6 +112,8 @@ def gcd_split(x: Form, c: int, forms: Forms) -> tuple[int, Sum, Sum, int] | None
         return None
     shared = {gcd(c, k) for k in terms.values()}
     shared.discard(1)
+    if not shared:
+        return None
     if len(shared) > 1:
         shared = {gcd(a, b) for a in shared for b in shared} - {1}
     for g in sorted(shared, reverse=True):

@@ -27,6 +27,9 @@ CheckedSearch = Callable[..., "tuple[Any, ...] | None"]
 DIVISIONS = {"//": Ops.FLOORDIV, "%": Ops.MOD}
 
 
+_NEW: Any = object()  # stands for inputs that were not searched yet
+
+
 class Views:
     """Searches that are checked, with memory: what was found for the same inputs."""
 
@@ -46,8 +49,9 @@ class Views:
         forms, search, check = self._forms, SEARCHES[name], check_of(name)
 
         def checked(*given: Any) -> tuple[Any, ...] | None:
-            if given in memory:
-                return memory[given]
+            found = memory.get(given, _NEW)
+            if found is not _NEW:
+                return found
             found = search(*given, forms)
             if found is not None and not check(forms, *given, *found):
                 found = None
