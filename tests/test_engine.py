@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -382,3 +383,16 @@ def test_an_observer_sees_each_rewrite_before_and_after() -> None:
     rules = rules_from("ruleset a over index\nrule one: x * 1 => x\nrule zero: x % 1 => 0")
     Rewriter([rules], Facts(RuleSet("bounds", ())), journal).rewrite((i * 1) % 1)
     assert seen == [("a.one", i * 1, i), ("a.zero", i % 1, UOp.index(0))]
+
+
+def test_a_rewriter_that_is_done_leaves_nothing_for_the_collector() -> None:
+    sets = [unproven_library()[name] for name in ("algebra", "compare", "divmod", "ranges")]
+    term = (UOp.range(9, 0) * 12 + UOp.range(7, 1)) // 5 % 3 < UOp.range(2, 2)
+    Rewriter(sets, facts()).rewrite(term)  # matchers are made once
+    gc.collect()
+    gc.disable()
+    try:
+        Rewriter(sets, facts()).rewrite(term)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -137,3 +137,11 @@ def test_each_rule_has_a_proof_with_a_method() -> None:
     proofs = proofs_of_set("divmod")["divmod.nested"]
     assert {"index", "int"} == {proof.domain for proof in proofs}
     assert all(proof.method and proof.steps >= 0 for proof in proofs)
+
+
+@pytest.mark.parametrize(("asked", "printed"), [((), "def quotient"), (("bounds",), "def bounds")])
+def test_the_code_made_from_rules_is_printed(
+    asked: tuple[str, ...], printed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rules", *asked, "--code"]) == 0
+    assert printed in capsys.readouterr().out

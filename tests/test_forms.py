@@ -291,3 +291,20 @@ def test_a_search_that_answers_in_circles_keeps_its_rule_from_firing(
     term = UOp(Ops.MOD if "%" in rule else Ops.FLOORDIV, dtypes.index, (R1 + R0 * 4, UOp.index(4)))
     Rewriter([text, unproven_library()["algebra"]], facts(), journal).rewrite(term)
     assert "t.wrong" not in journal.applied
+
+
+def test_a_product_of_terms_is_one_summand() -> None:
+    forms = (_known := facts()).forms
+    found = forms.read(R0 * R1 * 3 + R2)
+    assert found is not None
+    assert found[0] == {forms.wrapped(R0 * R1): 3, forms.wrapped(R2): 1}
+
+
+def test_a_long_sum_of_few_terms_is_read_to_its_end() -> None:
+    term = R0
+    for _ in range(3 * MOST_TERMS):
+        term = term + R1
+    forms = (_known := facts()).forms
+    found = forms.read(term)
+    assert found is not None
+    assert found[0] == {forms.wrapped(R0): 1, forms.wrapped(R1): 3 * MOST_TERMS}

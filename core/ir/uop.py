@@ -13,6 +13,7 @@ from typing import Any
 from weakref import ref
 
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes
+from proofgrad.core.ir.op_names import CONST
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import TENSOR_SHAPES, Shape, ShapeError, show
 
@@ -53,7 +54,7 @@ class UOp(_Parts):
     def __new__(
         cls, op: Ops, dtype: DType = dtypes.void, src: tuple[UOp, ...] = (), arg: Any = None
     ) -> UOp:
-        key = (op, dtype, src, _key(arg) if op is Ops.CONST else arg)
+        key = (op, dtype, src, _key(arg) if op is CONST else arg)
         known = _NODES.get(key)
         if known is not None:
             node = known()

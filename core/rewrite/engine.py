@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from weakref import WeakMethod
 
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.op_names import CONST, FLOORDIV, MUL, RANGE, REDUCE
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
@@ -35,6 +36,7 @@ REMEMBERED_RULES = 8
 LEAVES = frozenset({Ops.CONST, Ops.PARAM})  # no rule has them on its left side
 DIVISIONS = frozenset({Ops.FLOORDIV, Ops.MOD})
 DEEPEST = 40  # divisions within divisions that are settled by recursion; deeper ones by the walk
+_INDEX = dtypes.index
 SUM_OPS = LINEAR | {Ops.CONST, Ops.FLOORDIV, Ops.MOD}
 SHOWN_CHARACTERS = 2_000
 
@@ -123,7 +125,7 @@ class Rewriter:
                 self._follow(node, becomes[node])
                 stack.pop()
                 continue
-            if node.dtype is dtypes.index and node.op in SUM_OPS and not node.shape:
+            if node.dtype is _INDEX and node.op in SUM_OPS and not node.shape:
                 missing = self._add_sum(node)
                 if missing is not None:
                     stack.extend(missing)
@@ -152,7 +154,7 @@ class Rewriter:
             return None
         missing: list[UOp] = []
         if node.op in DIVISIONS:
-            if node.src[1].op is not Ops.CONST:
+            if node.src[1].op is not CONST:
                 return None
             found = self._division_of(node, missing, DEEPEST)
         else:
@@ -162,9 +164,9 @@ class Rewriter:
     def _division_of(self, node: UOp, missing: list[UOp], depth: int) -> Sum | None:
         """A sum divided by a number, simplified, or a loop; None if something is `missing`."""
         op = node.op
-        if op is Ops.RANGE:
+        if op is RANGE:
             return self._loop(node)
-        if not depth or op not in DIVISIONS or node.src[1].op is not Ops.CONST:
+        if not depth or op not in DIVISIONS or node.src[1].op is not CONST:
             missing.append(node)
             return None
         term, number = node.src
@@ -174,7 +176,7 @@ class Rewriter:
                 missing.append(term)
             return None
         assert self._index is not None
-        divide = self._index.quotient if op is Ops.FLOORDIV else self._index.remainder
+        divide = self._index.quotient if op is FLOORDIV else self._index.remainder
         found: Sum = divide(form, number.arg)
         self._settled[node] = found
         return found
@@ -182,7 +184,7 @@ class Rewriter:
     def _loop(self, node: UOp) -> Sum:
         """The normal form of a loop's counter. Only rules about any term may match it."""
         assert self._index is not None and self._program is not None
-        if node.src[0].op is not Ops.CONST or not self._program.has_rules_of_any_term:
+        if node.src[0].op is not CONST or not self._program.has_rules_of_any_term:
             return self._form_of(node)
         found: Sum = self._index.whole(({self._facts.forms.wrapped(node): 1}, 0))
         self._settled[node] = found
@@ -197,12 +199,13 @@ class Rewriter:
         if known is not None:
             return known  # type: ignore[return-value]
         if root.op not in LINEAR:
-            if root.op is Ops.CONST:
+            if root.op is CONST:
                 self._normal[root] = root
-                self._settled[root] = number = {}, root.arg
+                number: Sum = {}, root.arg
+                self._settled[root] = number
                 return number
             return self._division_of(root, missing, depth)
-        if root.op is Ops.MUL and not any([source.op is Ops.CONST for source in root.src]):
+        if root.op is MUL and not any([source.op is CONST for source in root.src]):
             return None
         found = read_sum(root, self._settled, self._division_of, missing, depth)
         if found is not None:
@@ -212,7 +215,7 @@ class Rewriter:
     def _keep(self, node: UOp) -> None:
         """`node` is its own normal form."""
         self._normal[node] = self._settled[node] = node
-        if node.dtype is not dtypes.index or node.shape:
+        if node.dtype is not _INDEX or node.shape:
             return
         if not self._is_prepared:
             self._prepare()
@@ -263,8 +266,8 @@ class Rewriter:
             return node
         if op in COMMUTATIVE and not self._in_order(sources):
             sources = sources[::-1]
-        elif op in (Ops.REDUCE, Ops.ACCUMULATOR):
-            sources = (sources[0], *[s for s in sources[1:] if s.op is not Ops.CONST])
+        elif op in (REDUCE, Ops.ACCUMULATOR):
+            sources = (sources[0], *[s for s in sources[1:] if s.op is not CONST])
         if sources != node.src:
             return UOp(node.op, node.dtype, sources, node.arg)
         return self._first_rule(node)
@@ -354,7 +357,7 @@ def _program_of(joined: Joined, rulesets: tuple[RuleSet, ...]) -> IndexProgram |
 
 
 def _is_constant(node: UOp) -> bool:
-    return node.op in CONSTANT_OPS and (node.op is Ops.CONST or scalar_of(node) is not None)
+    return node.op in CONSTANT_OPS and (node.op is CONST or scalar_of(node) is not None)
 
 
 def _excerpt(node: UOp) -> str:

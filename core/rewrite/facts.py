@@ -15,6 +15,7 @@ from math import inf, isfinite, isnan
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, round_float
+from proofgrad.core.ir.op_names import CONST, RANGE, REDUCE, RESULT, VARIABLE, WHERE
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.forms import Forms
@@ -83,13 +84,13 @@ class Facts:
         if known is not None:
             return known
         intervals = self._intervals
-        if node.op is Ops.RANGE and node.src[0].op is Ops.CONST:  # most questions are about these
-            found = intervals[node] = (0, node.src[0].arg - 1)
-            return found
+        if node.op is RANGE and node.src[0].op is CONST:  # most questions are about these
+            intervals[node] = (0, node.src[0].arg - 1)
+            return intervals[node]
         form = self.forms.known(node)
         if form is not None:
-            found = intervals[node] = (form.low, form.high)
-            return found
+            intervals[node] = (form.low, form.high)
+            return intervals[node]
         stack = [node]
         while stack:
             top = stack[-1]
@@ -108,18 +109,18 @@ class Facts:
         if not src:
             return ()
         op = node.op
-        if op is Ops.RANGE or op in SPREAD or self._rules.candidates(node):
-            return src[1:] if op is Ops.WHERE else src
+        if op is RANGE or op in SPREAD or self._rules.candidates(node):
+            return src[1:] if op is WHERE else src
         return ()
 
     def _interval(self, node: UOp) -> Interval:
         dtype = node.dtype.scalar
         op = node.op
-        if op is Ops.CONST:
+        if op is CONST:
             return _interval_of_constant(node)
-        if op is Ops.VARIABLE:
+        if op is VARIABLE:
             return (node.arg[1], node.arg[2])
-        if op is Ops.RANGE:
+        if op is RANGE:
             size = self._intervals[node.src[0]][1]
             return (0, None if size is None else size - 1)
         if op in SPREAD:
@@ -141,7 +142,7 @@ class Facts:
     def _bits_of(self, node: UOp) -> Bits:
         """What all lines that apply say together."""
         dtype = node.dtype.scalar
-        if node.op is Ops.CONST:
+        if node.op is CONST:
             return _bits_of_constant(node)
         if node.op in SPREAD:
             return self._bits[node.src[0]]
@@ -175,7 +176,7 @@ class Facts:
         def find(part: UOp) -> bool:
             if not part.dtype.is_float:
                 return True
-            if part.op is Ops.CONST:
+            if part.op is CONST:
                 return all([is_met(value) for value in _lanes(part)])
             if part.op in _CARRIES:
                 return known[part.src[0]]
@@ -294,12 +295,12 @@ def _is_float_of(value: Any, dtype: DType) -> bool:
 
 
 def _loops_of(node: UOp, loops: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
-    found: frozenset[UOp] = frozenset({node}) if node.op is Ops.RANGE else frozenset()
+    found: frozenset[UOp] = frozenset({node}) if node.op is RANGE else frozenset()
     for source in node.src:
         if not loops[source] <= found:
             found = found | loops[source]
-    if node.op is Ops.REDUCE:
+    if node.op is REDUCE:
         return found.difference(node.src[1:])
-    if node.op is Ops.RESULT:
+    if node.op is RESULT:
         return found.difference(node.src[0].src[0].src[1:])
     return found

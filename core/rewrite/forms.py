@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import proxy
 
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.op_names import ADD, CONST, MUL, NEG
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.order import rank
@@ -30,6 +31,7 @@ QUOTIENT, REMAINDER, OTHER = 1, 2, 4
 MARKS = {Ops.FLOORDIV: QUOTIENT, Ops.MOD: REMAINDER, Ops.RANGE: 0}
 LOADS = {Ops.FLOORDIV: 1, Ops.MOD: 2}
 MOST_TERMS = 256  # of a sum, and steps of a walk through one term; longer sums are left alone
+_INDEX = dtypes.index
 LINEAR = frozenset({Ops.ADD, Ops.MUL, Ops.NEG})
 
 Bound = int | None
@@ -137,7 +139,7 @@ def read_sum(
         if form is None:
             op = node.op
             steps += 1
-            if op is Ops.CONST:
+            if op is CONST:
                 constant += factor * node.arg
                 continue
             if op in LINEAR:
@@ -145,18 +147,18 @@ def read_sum(
                     missing.append(node)
                     continue
                 first = node.src[0]
-                if op is Ops.ADD:
+                if op is ADD:
                     stack.append((node.src[1], factor))
                     stack.append((first, factor))
                     continue
-                if op is Ops.NEG:
+                if op is NEG:
                     stack.append((first, -factor))
                     continue
                 second = node.src[1]
-                if second.op is Ops.CONST:
+                if second.op is CONST:
                     stack.append((first, factor * second.arg))
                     continue
-                if first.op is Ops.CONST:
+                if first.op is CONST:
                     stack.append((second, factor * first.arg))
                     continue
             form = part_of(node, missing, depth)
@@ -243,7 +245,7 @@ class Forms:
     def read(self, node: UOp) -> Form | None:
         """`node` as a sum; None if it is not a scalar index term."""
         found = self._read.get(node)
-        if found is None and node.dtype is dtypes.index and not node.shape:
+        if found is None and node.dtype is _INDEX and not node.shape:
             found = self._read_all(node)
         return found
 
@@ -266,7 +268,7 @@ class Forms:
 
     def _part_of(self, node: UOp, missing: list[UOp], _: int) -> Sum | None:
         """A summand; None if it is divided, and what is divided is `missing`: not read yet."""
-        if node.op not in LOADS or node.src[1].op is not Ops.CONST:
+        if node.op not in LOADS or node.src[1].op is not CONST:
             return {self.wrapped(node): 1}, 0
         dividend = self._read.get(node.src[0])
         if dividend is None:
@@ -299,9 +301,9 @@ class Forms:
             stack.pop()
             if atom.node is None:
                 assert atom.kind is not None
-                divisor = UOp(Ops.CONST, dtypes.index, (), atom.number)
+                divisor = UOp(CONST, _INDEX, (), atom.number)
                 dividend = self.written(atom.form)
-                atom.node = UOp(atom.kind, dtypes.index, (dividend, divisor))
+                atom.node = UOp(atom.kind, _INDEX, (dividend, divisor))
 
     def _write(self, form: Form) -> UOp:
         terms, constant = form
@@ -313,12 +315,12 @@ class Forms:
                 total = term
             else:
                 pair = (total, term) if in_order(total, term) else (term, total)
-                total = UOp(Ops.ADD, dtypes.index, pair)
+                total = UOp(ADD, _INDEX, pair)
         if total is None:
-            return UOp(Ops.CONST, dtypes.index, (), constant)
+            return UOp(CONST, _INDEX, (), constant)
         if constant:
-            number = UOp(Ops.CONST, dtypes.index, (), constant)
-            return UOp(Ops.ADD, dtypes.index, (total, number))
+            number = UOp(CONST, _INDEX, (), constant)
+            return UOp(ADD, _INDEX, (total, number))
         return total
 
     def _sorted(self, atoms: Iterable[Atom]) -> list[Atom]:
@@ -338,6 +340,6 @@ def _scaled(node: UOp | None, coefficient: int) -> UOp:
     if coefficient == 1:
         return node
     if coefficient == -1:
-        return UOp(Ops.NEG, dtypes.index, (node,))
-    factor = UOp(Ops.CONST, dtypes.index, (), coefficient)
-    return UOp(Ops.MUL, dtypes.index, (node, factor))
+        return UOp(NEG, _INDEX, (node,))
+    factor = UOp(CONST, _INDEX, (), coefficient)
+    return UOp(MUL, _INDEX, (node, factor))

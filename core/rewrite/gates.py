@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.op_names import AND, CONST
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.forms import add, scale
@@ -61,9 +62,9 @@ def agrees(view: str, gate: UOp, counter: UOp, found: Solution, facts: Facts) ->
 
 def conjuncts(truth: UOp) -> frozenset[Any]:
     """What `&` joins in a truth; none if it is true. The sides of an equation have no order."""
-    if truth.op is Ops.AND:
+    if truth.op is AND:
         return conjuncts(truth.src[0]) | conjuncts(truth.src[1])
-    if truth.op is Ops.CONST and truth.arg is True:
+    if truth.op is CONST and truth.arg is True:
         return frozenset()
     return frozenset({_conjunct(truth)})
 
@@ -100,7 +101,7 @@ def solve(gate: UOp, counter: UOp, op: Ops, facts: Facts) -> Solution | None:
 
 
 def _parts(truth: UOp) -> list[UOp]:
-    if truth.op is not Ops.AND:
+    if truth.op is not AND:
         return [truth]
     return _parts(truth.src[0]) + _parts(truth.src[1])
 

@@ -192,7 +192,8 @@ def _whole(rules: list[str]) -> str:
     return "\n".join(
         [
             "    def whole(form):",
-            "        form = kept(form)",
+            "        if type(form) is not Form:",
+            "            form = kept(form)",
             "        found = wholes.get(form)",
             "        if found is not None:",
             "            return found",

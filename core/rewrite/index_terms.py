@@ -47,7 +47,7 @@ def without(form: Sum, atom: Atom) -> Sum:
 _NAMESPACE: dict[str, Any] = {
     **LIBRARY, "goes_down": goes_down,
     "division_goes_down": division_goes_down, "load_of": load_of, "add": add, "scale": scale, "interval": interval, "without": without,
-    "FLOORDIV": Ops.FLOORDIV, "MOD": Ops.MOD, "ADD": Ops.ADD,
+    "FLOORDIV": Ops.FLOORDIV, "MOD": Ops.MOD, "ADD": Ops.ADD, "Form": Form,
 }  # fmt: skip
 
 

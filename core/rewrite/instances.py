@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.op_names import CONST, REDUCE
+from proofgrad.core.ir.ops import ELEMENTWISE
 from proofgrad.core.ir.uop import UOp
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def assumed(term: UOp, truth: UOp, value: UOp) -> UOp:
     An access keeps its gate: both branches of a selection are computed, whatever its condition is.
     For the same reason a costly function keeps its argument: what both branches share is computed once.
     """
-    if truth.op is Ops.CONST:
+    if truth.op is CONST:
         return term
     inner = _elementwise_below(term, truth)
     if inner is None or truth not in inner:
@@ -74,7 +75,7 @@ def instance(term: UOp, counter: UOp, value: UOp, facts: Facts) -> UOp | None:
         if counter not in facts.loops(node):
             done[node] = node
             continue
-        if node.op is Ops.REDUCE and not used.isdisjoint(node.src[1:]):
+        if node.op is REDUCE and not used.isdisjoint(node.src[1:]):
             return None
         missing = [source for source in node.src if source not in done]
         if missing:

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core.ir.dtypes import DType, dtype_named
+from proofgrad.core.ir.op_names import CONST
 from proofgrad.core.ir.ops import COMPARE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.division_bounds import DIVISIONS, DivisionBounds, division_bounds
@@ -59,9 +60,7 @@ Candidates = dict[Key, "tuple[tuple[Matcher, bool], ...]"]  # bool: with evidenc
 KEYED_SOURCES = 3  # sources whose ops choose the candidates
 KEYED_NUMBERS = {-1: "-1", 0: "0", 1: "1"}  # constants that have a key of their own
 OTHER_NUMBER = "other number"
-NOT_VALUES = frozenset(
-    {Ops.PARAM, Ops.BUFFER, Ops.INDEX, Ops.SINK, Ops.STORE, Ops.CONST, Ops.UPDATE}
-)
+NOT_VALUES = frozenset({Ops.PARAM, Ops.BUFFER, Ops.INDEX, Ops.SINK, Ops.STORE, CONST, Ops.UPDATE})
 
 
 class RuleSet:
@@ -150,7 +149,7 @@ def key_of(node: UOp) -> Key:
     if len(src) == 2:
         first, second = src
         kind: Any = second.op
-        if kind is Ops.CONST and type(second.arg) is int:
+        if kind is CONST and type(second.arg) is int:
             kind = KEYED_NUMBERS.get(second.arg, OTHER_NUMBER)
         return (node.op, node.dtype, first.op, kind, first.dtype, first is second)
     if not src:
@@ -346,7 +345,7 @@ class _Pattern:
     def _wants_other_number(self, node: UOp) -> bool:
         """Whether the last source is a literal among -1, 0 and 1, and that of `node` another int."""
         left, src = self.left, node.src
-        if len(src) != 2 or src[1].op is not Ops.CONST or type(src[1].arg) is not int:
+        if len(src) != 2 or src[1].op is not CONST or type(src[1].arg) is not int:
             return False
         wanted = left.src[1] if isinstance(left, Node) and len(left.src) == 2 else None
         if not isinstance(wanted, Lit) or type(wanted.value) is not int:

@@ -57,11 +57,13 @@ def _digest_of_choice(choice: Enum) -> int:
 
 def rank(node: UOp) -> tuple[int, int]:
     """The first parts of the key of `node`, which are quick to find."""
-    return int(node.op), _number(node.arg)
+    return node.op, _number(node.arg)
 
 
 def _number(arg: Any) -> int:
     """The number of a loop, the slot of a parameter, the size of an index table."""
+    if arg is None:
+        return 0
     if isinstance(arg, tuple) and arg and type(arg[0]) is int:
         return arg[0]
     return arg if type(arg) is int else 0

@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.op_names import BROADCAST, CONST
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.rule import Apply, Const, Expr, Lit, Name, Node, Term, Var
@@ -116,9 +117,9 @@ class PatternCompiler:
         return test
 
     def _constant_of(self, node: UOp) -> UOp | None:
-        if node.op is Ops.CONST and type(node.arg) is not tuple:
+        if node.op is CONST and type(node.arg) is not tuple:
             return node
-        return None if self._strict and node.op is not Ops.BROADCAST else scalar_of(node)
+        return None if self._strict and node.op is not BROADCAST else scalar_of(node)
 
     def _node(self, term: Node) -> Test:
         scope, op = self._scope, Ops[term.op]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, dtype_named
+from proofgrad.core.ir.op_names import BROADCAST, CONST
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
@@ -95,10 +96,10 @@ def scalar_of(node: UOp) -> UOp | None:
     """The scalar CONST that `node` repeats in every lane and at every place; None if it is none."""
     while node.op in SPREAD:
         node = node.src[0]
-    if node.op is not Ops.CONST:
+    if node.op is not CONST:
         return None
     if type(node.arg) is tuple:
-        lanes = [UOp(Ops.CONST, node.dtype.scalar, (), lane) for lane in node.arg]
+        lanes = [UOp(CONST, node.dtype.scalar, (), lane) for lane in node.arg]
         return lanes[0] if all([lane is lanes[0] for lane in lanes]) else None
     return node
 
@@ -107,7 +108,7 @@ def constant(dtype: DType, value: Any, shape: Shape) -> UOp:
     """`value` in every lane of `dtype`, at every place of `shape`. Raises: OverflowError."""
     node = UOp.const(dtype.scalar, value)
     if dtype.lanes > 1:
-        node = UOp(Ops.BROADCAST, dtype, (node,))
+        node = UOp(BROADCAST, dtype, (node,))
     if not shape:
         return node
     ones = (1,) * len(shape)

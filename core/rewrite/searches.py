@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from math import gcd
 from typing import Any, NamedTuple
 
+from proofgrad.core.ir.op_names import FLOORDIV, MOD
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.rewrite.forms import (
     QUOTIENT,
@@ -110,20 +111,29 @@ def gcd_split(x: Form, c: int, forms: Forms) -> tuple[int, Sum, Sum, int] | None
     terms, constant = x
     if c <= 1:
         return None
-    shared = {gcd(c, k) for k in terms.values()}
-    shared.discard(1)
+    shared = set()
+    for k in terms.values():
+        g = gcd(c, k)
+        if g != 1:
+            shared.add(g)
     if not shared:
         return None
     if len(shared) > 1:
         shared = {gcd(a, b) for a in shared for b in shared} - {1}
     for g in sorted(shared, reverse=True):
-        rest = {atom: k for atom, k in terms.items() if k % g}
-        r = (rest, constant % g)
-        low, high = interval(r)
-        if low is None or high is None or low < 0 or high >= g:
-            continue
-        whole = {atom: k // g for atom, k in terms.items() if not k % g}
-        return g, (whole, constant // g), r, c // g
+        low = high = constant % g
+        for atom, k in terms.items():
+            if k % g:
+                least, most = (atom.low, atom.high) if k > 0 else (atom.high, atom.low)
+                if least is None or most is None:
+                    break
+                low += k * least
+                high += k * most
+        else:
+            if low >= 0 and high < g:
+                rest = {atom: k for atom, k in terms.items() if k % g}
+                whole = {atom: k // g for atom, k in terms.items() if not k % g}
+                return g, (whole, constant // g), (rest, constant % g), c // g
     return None
 
 
@@ -155,7 +165,7 @@ class Divided(NamedTuple):
 def recombine(x: Form, forms: Forms) -> tuple[Any, ...] | None:
     """A term s*(v % a) and a term s*a*(z // (e*a)), where v is z // e but for a multiple of a."""
     terms, _ = x
-    for remainder, quotient in _pairs(terms, Ops.FLOORDIV):
+    for remainder, quotient in _pairs(terms, FLOORDIV):
         v, a, s = remainder.form, remainder.number, terms[remainder]
         z, divisor = quotient.form, quotient.number
         if divisor % a:
@@ -163,7 +173,7 @@ def recombine(x: Form, forms: Forms) -> tuple[Any, ...] | None:
         for u, e, k, whole in _as_divided(v, divisor // a):
             found = _congruence(z, whole, divisor)
             if found is not None:
-                t = z if e == 1 else ({forms.divided(Ops.FLOORDIV, z, e): 1}, 0)
+                t = z if e == 1 else ({forms.divided(FLOORDIV, z, e): 1}, 0)
                 return _without(x, remainder, quotient), s, v, a, u, e, k, z, *found, t
     return None
 
@@ -171,7 +181,7 @@ def recombine(x: Form, forms: Forms) -> tuple[Any, ...] | None:
 def recombine_modulo(x: Form, forms: Forms) -> tuple[Any, ...] | None:
     """A term s*(v % a) and a term s*a*(w % b), where w is v // a but for a multiple of b."""
     terms, _ = x
-    for remainder, digit in _pairs(terms, Ops.MOD):
+    for remainder, digit in _pairs(terms, MOD):
         v, a, s = remainder.form, remainder.number, terms[remainder]
         w, b = digit.form, digit.number
         for z, divisor, lifted, _ in _quotients_in(w, a):
@@ -179,9 +189,9 @@ def recombine_modulo(x: Form, forms: Forms) -> tuple[Any, ...] | None:
                 found = _congruence(z, whole, divisor)
                 if found is not None:
                     rest = _without(x, remainder, digit)
-                    y = z if e == 1 else ({forms.divided(Ops.FLOORDIV, z, e): 1}, 0)
+                    y = z if e == 1 else ({forms.divided(FLOORDIV, z, e): 1}, 0)
                     y = add(y, scale(lifted, a))
-                    t = {forms.divided(Ops.MOD, y, a * b): 1}, 0
+                    t = {forms.divided(MOD, y, a * b): 1}, 0
                     return rest, s, v, a, b, u, e, k, w, z, lifted, *found, y, t
     return None
 
@@ -193,7 +203,7 @@ def _congruence(upper: Sum, lower: Sum, d: int) -> tuple[Sum, int, Sum, int, int
     if m is not None:
         return m, 0, ZERO, 1, 0
     for atom, p in difference[0].items():
-        if atom.kind is Ops.MOD and atom.number > 0 and not p * atom.number % d:
+        if atom.kind is MOD and atom.number > 0 and not p * atom.number % d:
             inner = add(difference, ({atom: -p}, 0))
             m = _whole_quotient(add(inner, scale(atom.form, p)), d)
             if m is not None:
@@ -215,7 +225,7 @@ def _whole_quotient(form: Sum, a: int) -> Sum | None:
 def _pairs(terms: dict[Atom, int], kind: Ops) -> Iterator[tuple[Atom, Atom]]:
     """Remainders s*(v % a), each with every term s*a*y where y is a `kind` by a number."""
     for remainder, s in terms.items():
-        if remainder.kind is Ops.MOD and remainder.number > 0:
+        if remainder.kind is MOD and remainder.number > 0:
             wanted = s * remainder.number
             for other, k in terms.items():
                 is_alike = k == wanted and other.kind is kind and other.number > 0
@@ -229,14 +239,14 @@ def _as_divided(v: Form, e: int) -> Iterator[Divided]:
         yield Divided(v, 1, ZERO, v)
         return
     for atom, factor in v[0].items():
-        if factor == 1 and atom.kind is Ops.FLOORDIV and atom.number == e:
+        if factor == 1 and atom.kind is FLOORDIV and atom.number == e:
             yield _divided(v, atom)
 
 
 def _quotients_in(w: Form, a: int) -> Iterator[Divided]:
     """Each way to read w as z // d + l for a multiple d of a."""
     for atom, factor in w[0].items():
-        if factor == 1 and atom.kind is Ops.FLOORDIV and atom.number > 0 and not atom.number % a:
+        if factor == 1 and atom.kind is FLOORDIV and atom.number > 0 and not atom.number % a:
             yield _divided(w, atom)
 
 
@@ -259,7 +269,7 @@ def remainder_in_sum(x: Form, c: int, forms: Forms) -> tuple[Sum, int, Form, int
     if not c:
         return None
     for atom, s in x[0].items():
-        if atom.kind is Ops.MOD and atom.number > 0 and not s * atom.number % c:
+        if atom.kind is MOD and atom.number > 0 and not s * atom.number % c:
             return _without(x, atom), s, atom.form, atom.number
     return None
 
@@ -267,7 +277,7 @@ def remainder_in_sum(x: Form, c: int, forms: Forms) -> tuple[Sum, int, Form, int
 def quotient_in_sum(x: Form, forms: Forms) -> tuple[Sum, Form, int] | None:
     """A summand u // a, for a number a."""
     for atom, factor in x[0].items():
-        if factor == 1 and atom.kind is Ops.FLOORDIV and atom.number > 0:
+        if factor == 1 and atom.kind is FLOORDIV and atom.number > 0:
             return _without(x, atom), atom.form, atom.number
     return None
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes, round_float
 from proofgrad.core.ir.evaluate import evaluate
+from proofgrad.core.ir.op_names import CONST
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
@@ -163,11 +164,14 @@ def _any_of(values: list[Any]) -> bool | None:
 
 
 def _bound(side: str) -> Callable[[tuple[Expr, ...], Scope], Value]:
+    end = 0 if side == "lo" else 1
+
     def compile_bound(args: tuple[Expr, ...], scope: Scope) -> Value:
+        slot = _slot_of(args[0], scope)
+        if slot is not None:
+            return lambda env: env[FACTS].interval(env[slot])[end]
         node = _fact_node(args[0], scope)
-        if side == "lo":
-            return lambda env: env[FACTS].lo(node(env))
-        return lambda env: env[FACTS].hi(node(env))
+        return lambda env: env[FACTS].interval(node(env))[end]
 
     return compile_bound
 
@@ -206,7 +210,7 @@ def _count(args: tuple[Expr, ...], scope: Scope) -> Value:
 
     def count(env: Env) -> int | None:
         size: UOp = node(env).src[0]
-        return size.arg if size.op is Ops.CONST else None
+        return size.arg if size.op is CONST else None
 
     return count
 
@@ -223,16 +227,19 @@ def _shape(args: tuple[Expr, ...], scope: Scope) -> Value:
 
 def _fact_node(expr: Expr, scope: Scope) -> Value:
     """The node (or the tuple of ranges) that a fact is about."""
-    if isinstance(expr, Name):
-        slot = scope.nodes[expr.name]
+    slot = _slot_of(expr, scope)
+    if slot is not None:
         return lambda env: env[slot]
     if not isinstance(expr, Fact):
         raise ValueError(f"a fact is about a term, not {expr!r}")
-    if isinstance(expr.term, Var | Const):
-        slot = scope.nodes[expr.term.name]
-        return lambda env: env[slot]
     build = compile_term(expr.term, scope)
     return lambda env: build(env, ())
+
+
+def _slot_of(expr: Expr, scope: Scope) -> int | None:
+    """Where the node is that a fact is about, if the rule names it."""
+    term = expr.term if isinstance(expr, Fact) else expr
+    return scope.nodes[term.name] if isinstance(term, Name | Var | Const) else None
 
 
 _FACT_FUNCTIONS: dict[str, Callable[[tuple[Expr, ...], Scope], Value]] = {

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container
 from functools import cache
 from typing import Any
 
+from proofgrad.core.ir.op_names import FLOORDIV
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.rewrite.forms import Atom, Forms, Sum
 from proofgrad.core.rewrite.gates import is_about_truth, solution
@@ -170,7 +171,7 @@ def _put_divided(
     forms: Forms, op: Ops, terms: dict[Atom, int], form: Sum, number: int, factor: int
 ) -> int:
     """As `_put`, of form // number or form % number: an atom, but for x // 1, which is x."""
-    if op is Ops.FLOORDIV and number == 1:
+    if op is FLOORDIV and number == 1:
         return _put(terms, form, factor)
     atom = forms.divided(op, form, number)
     terms[atom] = terms.get(atom, 0) + factor
