@@ -71,7 +71,7 @@ def _residue_in_one_period(terms: dict[Atom, int], constant: int, c: int) -> tup
             least, most = atom.low, atom.high
             if least is None or most is None:
                 return None
-            low += k * (least if k > 0 else most)
+            low += k * least if k > 0 else k * most
             span += abs(k) * (most - least)
     period = low // c
     if (low + span) // c == period:

@@ -50,7 +50,7 @@ class Views:
         forms, search, check = self._forms, SEARCHES[name], check_of(name)
 
         def checked(*given: Any) -> tuple[Any, ...] | None:
-            found = memory.get(given, _NEW)
+            found: tuple[Any, ...] | None = memory.get(given, _NEW)
             if found is not _NEW:
                 return found
             found = search(*given, forms)
