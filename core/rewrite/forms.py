@@ -127,8 +127,8 @@ def read_sum(
 ) -> Sum | None:
     """`root` as a sum of terms that are `known` as sums, and of others as `part_of` gives them.
 
-    None if it is too long, or if something is `missing`, which has to be known first. `part_of` says
-    so too, and is given the `depth` at which it may still ask for sums itself.
+    None if it is too long, or if something is `missing`, which has to be known first. `part_of`
+    says so too, and is given the `depth` at which it may still ask for sums itself.
     """
     terms: dict[Atom, int] = {}
     constant = steps = 0

@@ -25,7 +25,8 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.expression_code import LIBRARY
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.forms import MARKS, OTHER, Atom, Form, Sum, add, interval, scale
-from proofgrad.core.rewrite.index_code import LINEAR, index_code, ops_of_summands
+from proofgrad.core.rewrite.index_code import index_code
+from proofgrad.core.rewrite.index_text import LINEAR, ops_of_summands
 from proofgrad.core.rewrite.linear_laws import is_collector, missing_laws
 from proofgrad.core.rewrite.match import Matcher, RuleSet, key_of
 from proofgrad.core.rewrite.rule import Node
