@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proofgrad.core.ir.op_names import CONST, REDUCE
-from proofgrad.core.ir.ops import ELEMENTWISE
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 
 if TYPE_CHECKING:
