@@ -209,6 +209,21 @@ def test_a_choice_is_taken_only_if_it_wins_in_turn(samples: tuple[float, ...], g
     assert found._final([other], 1, float("inf")) == (other if gain > 1 else Choices(), gain)
 
 
+def test_a_sample_is_taken_again_when_others_had_the_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 8 seconds the caller had 2: again; of the next 2 it had all."""
+    clock = iter([0.0, 8.0, 10.0, 12.0])
+    own = iter([0.0, 2.0, 2.0, 4.0])
+    monkeypatch.setattr(trial.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(trial.time, "thread_time", lambda: next(own))
+    runs: list[int] = []
+    sample = Trial((), {}, Device["CPU"])
+    monkeypatch.setattr(Trial, "run", lambda self: runs.append(1))
+    assert sample.seconds(2) == 1.0
+    assert len(runs) == 4
+
+
 def test_interrupting_a_search_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
