@@ -70,13 +70,14 @@ def our_buffer(*shape: int, dtype: Any = None) -> Any:
 
 def run_ours() -> Run:
     from proofgrad.core.tensor import realize
+    from proofgrad.core.tensor.numbering import numbered
 
     model, buffer = model_of("proofgrad")
     compiler = realize.compiler()
 
     def run(size: int) -> Run:
         scores = model(buffer(1, 3, size, size))
-        graph, inputs = realize._numbered([scores.uop], "CPU")
+        graph, inputs = numbered([scores.uop], "CPU")
         assert len(inputs) > 100, "the weights are buffers"
         start = time.thread_time()
         calls = compiler.kernel_graph(graph).src

@@ -18,6 +18,7 @@ from proofgrad import Device, Tensor
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as running
+from proofgrad.core.tensor.numbering import COMPUTED, computed
 
 Array = np.ndarray[Any, Any]
 
@@ -52,14 +53,14 @@ def _realize_by_numpy(roots: Sequence[UOp], device: str, release: Any = None) ->
 
 
 def _computed_by_numpy(root: UOp, device: str) -> UOp:
-    if running.computed(root) is root and not running.is_view(root):
+    if computed(root) is root and not running.is_view(root):
         data = bytes(_read_by_numpy(root, device))
         size = len(data) // root.dtype.itemsize
         buffer = running.new_buffer(root.dtype, size, device, data)
         flat = root.shape == buffer.shape
         result = buffer if flat else UOp(Ops.RESHAPE, root.dtype, (buffer,), root.shape)
-        running._COMPUTED[root] = result
-    return running.computed(root)
+        COMPUTED[root] = result
+    return computed(root)
 
 
 def numbers(*shape: int, low: float = -2.0, high: float = 2.0, seed: int = 0) -> Array:

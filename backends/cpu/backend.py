@@ -7,13 +7,14 @@ Owns: the target of this host, compiling through the cache, launching. Does not 
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 from proofgrad.backends.cpu.codegen import Host
 from proofgrad.backends.cpu.memory import Adopted, Block, Pool
-from proofgrad.backends.cpu.replay import Replay
+from proofgrad.backends.cpu.replay import REPLAY_IR, Replay
 from proofgrad.backends.cpu.threads import ThreadPool, thread_count
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
@@ -82,11 +83,11 @@ class CpuBackend:
 
     def load(self, binary: Binary) -> Launch:
         source = binary.source
-        (address,) = self.host.link(binary.data, binary.entry)
+        library = self.host.link(binary.data, binary.entry)
         shares = (source.thread_size or 0) > 1 and source.cost_flops >= PARALLEL_FLOPS
         if shares and self.threads.count > 1:
-            return _ParallelLaunch(self.threads, address, source)
-        return _DirectLaunch(address, source)
+            return _ParallelLaunch(self.threads, library, source)
+        return _DirectLaunch(library, source)
 
     def alloc(self, nbytes: int) -> Block:
         return self.memory.take(nbytes)
@@ -104,8 +105,12 @@ class CpuBackend:
 
     def sequence(self, launches: Sequence[tuple[Any, Sequence[int]]], memory: list[Any]) -> Replay:
         """Launches of this backend, each with the slots of its buffers, as one native call."""
-        kernels = [(launch.address, launch.size, launch.shares) for launch, _ in launches]
-        return Replay(self, kernels, [slots for _, slots in launches], memory)
+        return Replay(self, launches, memory)
+
+    @functools.cached_property
+    def replay_library(self) -> Any:
+        """The native loop over launches."""
+        return self.host.link(self.object_code(REPLAY_IR), "replay")
 
     def assembly(self, source: Source) -> str:
         """The machine's instructions of a kernel, for people."""
@@ -116,11 +121,12 @@ class CpuBackend:
 
 
 class _DirectLaunch:
-    """Runs a kernel in the calling thread."""
+    """Runs a kernel in the calling thread. `library` is unloaded with the last launch that holds it."""
 
     shares = False
 
-    def __init__(self, address: int, source: Source) -> None:
+    def __init__(self, library: Any, source: Source) -> None:
+        self._library, address = library, library[source.entry]
         is_brief = source.cost_flops < BRIEF_FLOPS
         self._call = (ctypes.PYFUNCTYPE if is_brief else ctypes.CFUNCTYPE)(*_KERNEL)(address)
         self._table = ctypes.c_void_p * len(source.params)
@@ -135,8 +141,8 @@ class _ParallelLaunch:
 
     shares = True
 
-    def __init__(self, threads: ThreadPool, address: int, source: Source) -> None:
-        self._threads, self.address = threads, address
+    def __init__(self, threads: ThreadPool, library: Any, source: Source) -> None:
+        self._threads, self._library, self.address = threads, library, library[source.entry]
         self._table = ctypes.c_void_p * len(source.params)
         self.size = source.thread_size or 1
 

@@ -34,7 +34,6 @@ class Host:
         self.features = llvm.get_host_cpu_features()
         self.features.update(dict.fromkeys(without, False))
         self._lock = threading.Lock()
-        self._linked: list[Any] = []  # libraries stay loaded: a kernel may be called at any time
         self._numbers = itertools.count()  # the name of a library that failed is gone
 
     @property
@@ -79,16 +78,17 @@ class Host:
         with self._lock:
             return str(self._machine.emit_assembly(llvm.parse_assembly(ir)))
 
-    def link(self, code: bytes, *entries: str) -> list[int]:
-        """The addresses of `entries`. Raises: CompileError for code that cannot be linked."""
+    def link(self, code: bytes, *entries: str) -> Any:
+        """A library: `library[entry]` is an address, good as long as the library is held.
+
+        Raises: CompileError for code that cannot be linked.
+        """
         with self._lock:
             builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
             for entry in entries:
                 builder.export_symbol(entry)
             try:
-                library = builder.link(self._jit, f"{entries[0]}.{next(self._numbers)}")
+                return builder.link(self._jit, f"{entries[0]}.{next(self._numbers)}")
             except RuntimeError as error:
                 names = ", ".join(entries)
                 raise CompileError(f"object code of {names} cannot be linked: {error}") from error
-            self._linked.append(library)
-            return [int(library[entry]) for entry in entries]

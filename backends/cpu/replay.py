@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _WORDS = 4  # of a record: kernel, table, size, chunk; a chunk of 0: run by the caller alone
 
-_REPLAY_IR = """
+REPLAY_IR = """
 define void @replay(ptr %record, i64 %count, ptr %words, ptr %share) nounwind {
 entry:
   br label %look
@@ -55,32 +55,33 @@ class Replay:
     def __init__(
         self,
         backend: CpuBackend,
-        kernels: Sequence[tuple[int, int, bool]],
-        slots: Sequence[Sequence[int]],
+        launches: Sequence[tuple[Any, Sequence[int]]],
         memory: Sequence[Any],
     ) -> None:
-        """`kernels`: address, size of the THREAD range, whether it is shared out, of each."""
+        """`launches`: each with the slots of its buffers. They are held, and their code with them."""
         self._threads = backend.threads
-        self._shares = any(shares for _, _, shares in kernels)
-        flat = [slot for own in slots for slot in own]
+        self._launches = [launch for launch, _ in launches]
+        self._shares = any(launch.shares for launch in self._launches)
+        flat = [slot for _, own in launches for slot in own]
         self._addresses = (ctypes.c_uint64 * max(1, len(flat)))()
         self._places: dict[int, list[int]] = {}
         for place, slot in enumerate(flat):
             self._places.setdefault(slot, []).append(place)
-        self._records = (ctypes.c_int64 * max(1, _WORDS * len(kernels)))()
+        self._records = (ctypes.c_int64 * max(1, _WORDS * len(launches)))()
         start, done = ctypes.addressof(self._addresses), 0
-        for k, ((address, size, shares), own) in enumerate(zip(kernels, slots)):
-            chunk = self._threads.chunk(size) if shares else 0
-            self._records[_WORDS * k : _WORDS * (k + 1)] = [address, start + 8 * done, size, chunk]
+        for k, (launch, own) in enumerate(launches):
+            chunk = self._threads.chunk(launch.size) if launch.shares else 0
+            self._records[_WORDS * k : _WORDS * (k + 1)] = [
+                *(launch.address, start + 8 * done, launch.size, chunk)
+            ]
             done += len(own)
         for slot, block in enumerate(memory):
             if block is not None and slot in self._places and hasattr(block, "address"):
                 self.point(slot, block)
-        (address,) = backend.host.link(backend.object_code(_REPLAY_IR), "replay")
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         kind = ctypes.CFUNCTYPE(None, pointer, number, pointer, pointer)
-        self._call = kind(address)
-        self._count = len(kernels)
+        self._call = kind(backend.replay_library["replay"])
+        self._count = len(launches)
 
     def point(self, slot: int, block: Any) -> None:
         """The buffer of a slot is another one."""

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from proofgrad.backends.cpu.codegen import Host
 
@@ -64,8 +65,9 @@ def _quota(path: Path) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Native:
-    """The functions of `_POOL_IR`."""
+    """The functions of `_POOL_IR`, and the library that they are in."""
 
+    library: Any
     share: Callable[[int, int, int, int, int], None]
     work: Callable[[int], None]
     stop: Callable[[int], None]
@@ -100,11 +102,16 @@ class ThreadPool:
     @functools.cached_property
     def _native(self) -> _Native:
         code = self._compile_ir(_pool_ir(*_MACHINES[platform.machine()]))
-        share, work, stop = self._host.link(code, "share", "work", "stop")
+        library = self._host.link(code, "share", "work", "stop")
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         on_words = ctypes.CFUNCTYPE(None, pointer)
         sharing = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, number, number)
-        return _Native(sharing(share), on_words(work), on_words(stop))
+        return _Native(
+            library,
+            sharing(library["share"]),
+            on_words(library["work"]),
+            on_words(library["stop"]),
+        )
 
     def _start(self) -> None:
         cpus = available_cpus()

@@ -17,6 +17,7 @@ from proofgrad.core.compile.aside import Aside
 from proofgrad.core.compile.choices import Choices, forced_choices
 from proofgrad.core.compile.forms import Form
 from proofgrad.core.compile.names import kernel_name
+from proofgrad.core.compile.newest import Newest
 from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step, peak_bytes, with_frees
 from proofgrad.core.compile.reuse import write_in_place
 from proofgrad.core.compile.stages import Library, Procedure, RuleSets, Stage, run_stages
@@ -43,6 +44,11 @@ class KernelCheck(Protocol):
         ...
 
 
+# Far more than one program uses. What a loop makes anew in each step goes, and is read from the disk
+# if it is asked for again.
+MOST_PLANS = MOST_KERNELS = 4096
+
+
 class Compiler:
     """Compiles graphs. One per process; holds every cache that is not on disk."""
 
@@ -62,8 +68,8 @@ class Compiler:
         self._make_check = make_check
         self._store = store
         self._library: Library | None = None
-        self._plans: dict[tuple[Any, ...], Plan] = {}
-        self._kernels: dict[tuple[Any, ...], tuple[Kernel, ...]] = {}
+        self._plans: Newest[tuple[Any, ...], Plan] = Newest(MOST_PLANS)
+        self._kernels: Newest[tuple[Any, ...], tuple[Kernel, ...]] = Newest(MOST_KERNELS)
         self.kernel_check: KernelCheck | None = None  # made when PROVE=1 first asks for it
 
     @property

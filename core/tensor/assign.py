@@ -26,6 +26,7 @@ from proofgrad.core.tensor.errors import DtypeError, GradientError
 from proofgrad.core.tensor.movement import broadcast_node, reshape_node
 from proofgrad.core.tensor.operands import Scalar, Whole, constant_node
 from proofgrad.core.tensor.promotion import promote
+from proofgrad.core.tensor.recording import before_write
 
 
 class Assignment(Calls):
@@ -55,7 +56,7 @@ class Assignment(Calls):
         """This Tensor becomes `x`, with another shape, type and device allowed, and no view."""
         if not isinstance(x, TensorBase):
             raise TypeError(f"replace takes a Tensor, not {type(x).__name__}")
-        machine.before_write(self)
+        before_write(self)
         self._uop, self.device, self._base = x._uop, x.device, None
         return self
 
@@ -142,7 +143,7 @@ class Assignment(Calls):
     def _set_value(self, node: UOp) -> None:
         if self._requires_grad:
             node = own_value(node)
-        machine.before_write(self)
+        before_write(self)
         self._uop = node
 
     def _shows_elements_of(self, owner: Any) -> bool:

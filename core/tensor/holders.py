@@ -16,6 +16,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.device import HOST
+from proofgrad.core.tensor.numbering import computed
 from proofgrad.core.tensor.tensor import Tensor
 
 
@@ -138,6 +139,6 @@ def _live_tensors() -> list[Tensor]:
 
 def _reads_memory(node: UOp) -> bool:
     """Does the value depend on memory of a device, and is it more than a view of some?"""
-    if machine.is_view(machine.computed(node)):
+    if machine.is_view(computed(node)):
         return False
     return any(part.op is Ops.BUFFER and part.src[1].arg != HOST for part in node.toposort())

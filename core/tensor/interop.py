@@ -22,6 +22,7 @@ from proofgrad.core.tensor.linalg import LinearAlgebra
 from proofgrad.core.tensor.movement import as_sizes, checked_shape, reshape_node
 from proofgrad.core.tensor.operands import Flag, Whole
 from proofgrad.core.tensor.promotion import as_dtype
+from proofgrad.core.tensor.recording import refuse_read
 
 _SHOWN_IN_HTML = 100  # elements
 
@@ -73,9 +74,7 @@ class Interop(LinearAlgebra):
         """The memory of this Tensor's own buffer on the CPU, computed if need be, or None."""
         if self.device != "CPU" or not self.numel():
             return None
-        recorder = machine.recorder()
-        if recorder is not None:
-            recorder.refuse_read()
+        refuse_read()
         if machine.is_view(self.uop):
             node = self.uop
         else:

@@ -34,6 +34,7 @@ from proofgrad.core.tensor.nested import (
     pattern,
     template,
 )
+from proofgrad.core.tensor.recording import recorder, recording, watch_writes
 from proofgrad.core.tensor.replay import Replay, Target
 from proofgrad.core.tensor.report import recording_line, say
 from proofgrad.core.tensor.tensor import Tensor
@@ -99,7 +100,7 @@ class TinyJit(Generic[Result]):
         return 0 if self.captured is None else self.captured.arena.nbytes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Result:
-        if settings.number("JIT", 1) == 0 or machine.recorder() is not None:
+        if settings.number("JIT", 1) == 0 or recorder() is not None:
             return self.fxn(*args, **kwargs)
         if self.captured is not None:
             return self._replay(self.captured, args, kwargs)
@@ -109,7 +110,7 @@ class TinyJit(Generic[Result]):
 
     def _run(self, args: Any, kwargs: Any) -> Result:
         """The plain function; what it gives and writes is computed, so that it can be recorded."""
-        with machine.watch_writes() as written:
+        with watch_writes() as written:
             result: Result = self.fxn(*args, **kwargs)
         tensors = [leaf.value for leaf in leaves(result) if isinstance(leaf.value, Tensor)]
         Tensor.realize(*tensors, *written) if tensors or written else None
@@ -184,7 +185,7 @@ class _Recording:
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         self._stand_in()
         self.holders = Holders(self.arguments)
-        with machine.recording(self):
+        with recording(self):
             try:
                 return function(*args, **kwargs)
             except BaseException:

@@ -24,7 +24,8 @@ from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import as_sizes, broadcast_node, checked_shape
 from proofgrad.core.tensor.operands import Flag, Real, Whole, constant_node
 from proofgrad.core.tensor.promotion import as_dtype
-from proofgrad.core.tensor.realize import host_buffer, note_random
+from proofgrad.core.tensor.realize import host_buffer
+from proofgrad.core.tensor.recording import note_random
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA

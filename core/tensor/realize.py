@@ -1,8 +1,8 @@
-"""From graphs to buffers: memory behind BUFFER nodes, `realize`, `read`, results remembered.
+"""From graphs to buffers: memory behind BUFFER nodes, `realize`, `read`.
 
-Owns: which memory belongs to which BUFFER, what a graph node has been computed to, which inputs of
-a run nobody needs after it. Does not own: planning (core/compile), running plans (execute.py),
-Tensor objects (tensor.py).
+Owns: which memory belongs to which BUFFER, which inputs of a run nobody needs after it. Does not own:
+graphs as keys and what they came to (numbering.py), who is told (recording.py), planning
+(core/compile), running plans (execute.py), Tensor objects (tensor.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core.compile.target import Borrowed
@@ -26,46 +26,19 @@ from proofgrad.core.ir.uop import UOp, fresh_node, toposort
 from proofgrad.core.tensor.counters import GlobalCounters
 from proofgrad.core.tensor.device import HOST, Device
 from proofgrad.core.tensor.execute import execute
+from proofgrad.core.tensor.numbering import (
+    COMPUTED,
+    buffers_of,
+    computed,
+    is_not_computed,
+    numbered,
+    with_buffers,
+)
+from proofgrad.core.tensor.recording import Witness, recorder, refuse_read
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.compiler import Compiler
     from proofgrad.core.compile.plan import BufferInfo, Plan
-
-
-class Recorder(Protocol):
-    """Who records what is run (see jit.py)."""
-
-    def defer(self, roots: list[UOp]) -> list[UOp]:
-        """In place of computing `roots` now."""
-        ...
-
-    def before_write(self, tensor: Any) -> None:
-        """`tensor` is about to be written to."""
-        ...
-
-    def before_accumulate(self, leaf: Any) -> None:
-        """A gradient is about to be added to `leaf.grad`."""
-        ...
-
-    def refuse_read(self) -> None:
-        """Raises: JitError, for a value is wanted while there is none."""
-        ...
-
-    def note_random(self, key: UOp, fresh: Callable[[], bytes]) -> None:
-        """The host buffer `key` has to hold what `fresh` gives, anew at each replay."""
-        ...
-
-
-class Witness(Protocol):
-    """Who wants to know how something was computed (see replay.py)."""
-
-    def before(self, nodes: set[UOp], inputs: list[UOp]) -> None:
-        """All nodes of the graph that will run, and its buffers in the order of their numbers."""
-        ...
-
-    def after(self, plan: Plan, given: list[Any], values: dict[str, int]) -> None:
-        """The plan that has run, the memory of its inputs, the values of variables."""
-        ...
 
 
 @dataclass(slots=True)
@@ -75,14 +48,10 @@ class _Machine:
     make_compiler: Callable[[], Compiler] | None = None
     compiler: Compiler | None = None
     compile_only: bool = False
-    recorder: Recorder | None = None
-    written: list[Any] | None = None  # Tensors, within `watch_writes`
 
 
 _MACHINE = _Machine()
 _MEMORY: WeakKeyDictionary[UOp, Any] = WeakKeyDictionary()
-_COMPUTED: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()
-_SHOWN: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # see scheduling.py
 # Buffers of numbered graphs, which plans keep, have small numbers: no real buffer is one of those.
 _SERIAL = itertools.count(1_000_000)
 
@@ -114,51 +83,6 @@ def compile_only() -> Iterator[None]:
         _MACHINE.compile_only = before
 
 
-def before_write(tensor: Any) -> None:
-    """Tell whoever records what is run that `tensor` is about to be written to."""
-    if _MACHINE.written is not None:
-        _MACHINE.written.append(tensor)
-    if _MACHINE.recorder is not None:
-        _MACHINE.recorder.before_write(tensor)
-
-
-def before_accumulate(leaf: Any) -> None:
-    """Tell whoever records that a gradient is about to be added to `leaf.grad`."""
-    if _MACHINE.recorder is not None:
-        _MACHINE.recorder.before_accumulate(leaf)
-
-
-def note_random(key: UOp, fresh: Callable[[], bytes]) -> None:
-    """Tell whoever records that `key`, a host buffer, holds a key for random numbers."""
-    if _MACHINE.recorder is not None:
-        _MACHINE.recorder.note_random(key, fresh)
-
-
-def recorder() -> Recorder | None:
-    """Who records what is run now."""
-    return _MACHINE.recorder
-
-
-@contextmanager
-def recording(by: Recorder) -> Iterator[None]:
-    """Inside, nothing is computed: `by` is told what was to be."""
-    before, _MACHINE.recorder = _MACHINE.recorder, by
-    try:
-        yield
-    finally:
-        _MACHINE.recorder = before
-
-
-@contextmanager
-def watch_writes() -> Iterator[list[Any]]:
-    """Gives a list to which every Tensor is added that is written to inside."""
-    before, _MACHINE.written = _MACHINE.written, []
-    try:
-        yield _MACHINE.written
-    finally:
-        _MACHINE.written = before
-
-
 # -- buffers ------------------------------------------------------------------------------------
 
 
@@ -183,11 +107,6 @@ def host_buffer(data: bytes, dtype: DType, device: str) -> UOp:
     """COPY to `device` of row-major bytes on the host: what Tensor(list) is. Shape (elements,)."""
     source = new_buffer(dtype, len(data) // dtype.itemsize, HOST, data)
     return source if device == HOST else UOp(Ops.COPY, dtype, (source,), device)
-
-
-def computed(uop: UOp) -> UOp:
-    """What `uop` has been computed to, if it has; else `uop`."""
-    return _COMPUTED.get(uop, uop)
 
 
 def buffer_of(uop: UOp) -> UOp | None:
@@ -267,8 +186,7 @@ def read(uop: UOp, device: str) -> bytearray:
     """The elements of `uop` as row-major bytes, computed if need be."""
     if elements(uop.shape) == 0 or value_of_shape(uop.shape).count(0):
         return bytearray()
-    if _MACHINE.recorder is not None:
-        _MACHINE.recorder.refuse_read()
+    refuse_read()
     uop = computed(uop)
     if _flat_memory(uop) is None:
         uop = UOp(Ops.CONTIGUOUS, uop.dtype, (uop,)) if is_view(uop) else uop
@@ -301,8 +219,9 @@ def realize(
     inputs which nobody else holds can be written over. If the run fails, `roots` is filled again
     with nodes of the same values. `witness` is told how it is done.
     """
-    if _MACHINE.recorder is not None:
-        return _MACHINE.recorder.defer(roots)
+    by = recorder()
+    if by is not None:
+        return by.defer(roots)
     wanted = [root for root in dict.fromkeys(map(computed, roots)) if not is_view(root)]
     if not wanted:
         return [computed(computed(root)) for root in roots]
@@ -343,12 +262,7 @@ def graph_to_run(roots: Sequence[UOp], device: str) -> UOp:
 def graph_and_inputs(roots: Sequence[UOp], device: str) -> tuple[UOp, list[UOp]]:
     """`graph_to_run` and the buffers that its numbers stand for."""
     wanted = [root for root in dict.fromkeys(map(computed, roots)) if not is_view(root)]
-    return _numbered(wanted, device)
-
-
-def remember_graph(shown: UOp, graph: UOp) -> None:
-    """`shown`, made of ASSIGNs of kernels, stands for the value of `graph`."""
-    _SHOWN[shown] = graph
+    return numbered(wanted, device)
 
 
 @dataclass(slots=True)
@@ -367,7 +281,7 @@ def _run(
 ) -> list[UOp] | _Failure:
     """The buffer of each root, through RESHAPE. `wanted` is emptied."""
     values: dict[str, int] = {}
-    graph, inputs = _numbered(wanted, device, values)
+    graph, inputs = numbered(wanted, device, values)
     shapes = [root.shape for root in wanted]
     devices = [buffer.src[1].arg for buffer in inputs]
     given = [_MEMORY[buffer] for buffer in inputs]
@@ -377,7 +291,7 @@ def _run(
     kept = [ref(buffer) for buffer in inputs]
     numbers = range(len(inputs))
     if witness is not None:
-        witness.before(set(toposort(wanted, _is_not_computed)), inputs)
+        witness.before(set(toposort(wanted, is_not_computed)), inputs)
     if release is not None:
         release()
     wanted.clear()
@@ -389,8 +303,8 @@ def _run(
             [None] * len(shapes) if _MACHINE.compile_only else execute(plan, given, devices, values)
         )
     except BaseException as error:  # noqa: BLE001  (raised again by who called)
-        buffers = [_again(kept[k](), node, given[k]) for k, node in enumerate(_buffers(graph))]
-        return _Failure(error, _with_buffers(graph, buffers))
+        buffers = [_again(kept[k](), node, given[k]) for k, node in enumerate(buffers_of(graph))]
+        return _Failure(error, with_buffers(graph, buffers))
     if witness is not None:
         witness.after(plan, given, values)
     return _results(plan, shapes, memory, roots, kept)
@@ -453,7 +367,7 @@ def _results(
         buffers[slot] = buffer
         node = root()
         if node is not None and node is not result:
-            _COMPUTED[node] = result
+            COMPUTED[node] = result
         found.append(result)
     return found
 
@@ -464,99 +378,11 @@ def _buffer_below(node: UOp) -> UOp:
     return node
 
 
-def _buffers(graph: UOp) -> list[UOp]:
-    """The numbered buffers of a graph, in order."""
-    return sorted(
-        [node for node in graph.toposort() if node.op is Ops.BUFFER], key=lambda b: b.src[0].arg
-    )
-
-
 def _again(buffer: UOp | None, numbered: UOp, memory: Any) -> UOp:
     """A buffer that still is, or a new one for its memory."""
     if buffer is not None:
         return buffer
     return new_buffer(numbered.dtype, numbered.arg, numbered.src[1].arg, memory)
-
-
-def _with_buffers(graph: UOp, buffers: list[UOp]) -> list[UOp]:
-    """The roots of a numbered graph, over real buffers."""
-    return list(graph.substitute(dict(zip(_buffers(graph), buffers))).src)
-
-
-def _numbered(
-    roots: list[UOp], device: str, values: dict[str, int] | None = None
-) -> tuple[UOp, list[UOp]]:
-    """The graph with its buffers numbered 0, 1, ... in order: equal graphs become one object.
-
-    Variables lose their values, which go into `values`. Raises: ValueError if one has two.
-    """
-    values = {} if values is None else values
-    done: dict[UOp, UOp] = {}
-    inputs: list[UOp] = []
-    if _SHOWN:
-        roots = _without_kernels(roots)
-    some = len(_COMPUTED) > 0  # most often not: then no node is looked up
-    for node in toposort(roots, _is_not_computed if some else None):
-        known = _COMPUTED.get(node) if some else None
-        if known is not None:
-            for part in known.toposort():
-                if part not in done:
-                    done[part] = _renumber(part, done, inputs, values)
-            done[node] = done[known]
-        elif node not in done:
-            done[node] = _renumber(node, done, inputs, values)
-    return UOp(Ops.SINK, dtypes.void, tuple([done[root] for root in roots]), device), inputs
-
-
-def _is_not_computed(node: UOp) -> bool:
-    return node not in _COMPUTED
-
-
-def _without_kernels(roots: list[UOp]) -> list[UOp]:
-    """The graphs with the values that kernels were shown for in their place."""
-    nodes = toposort(roots, lambda n: n not in _COMPUTED and n not in _SHOWN)
-    if not any(node in _SHOWN for node in nodes):
-        return roots
-    done: dict[UOp, UOp] = {}
-    for node in nodes:
-        stands_for = _SHOWN.get(node)
-        if stands_for is not None:
-            done[node] = computed(stands_for)
-        elif all(source in done for source in node.src):
-            done[node] = node.with_src(tuple([done[source] for source in node.src]))
-        else:
-            done[node] = node
-    return [done[root] for root in roots]
-
-
-def _renumber(node: UOp, done: dict[UOp, UOp], inputs: list[UOp], values: dict[str, int]) -> UOp:
-    if node.op is Ops.BUFFER:
-        inputs.append(node)
-        unique = UOp(Ops.UNIQUE, dtypes.void, (), len(inputs) - 1)
-        return UOp(Ops.BUFFER, node.dtype, (unique, node.src[1]), node.arg)
-    if node.op in (Ops.UNIQUE, Ops.DEVICE):
-        return node
-    if node.op is Ops.PARAM:
-        raise ValueError(
-            f"parameter {node.arg[0]} of a body has no value; give it one with Tensor.call"
-        )
-    if node.op in (Ops.DETACH, Ops.CONTIGUOUS):  # what only gradients look at is left out
-        return UOp(node.op, node.dtype, (done[node.src[0]],))
-    src = tuple([done[s] for s in node.src])
-    if node.op in MOVEMENT and _names_variables(node.arg):
-        return UOp(node.op, node.dtype, src, sizes().unbound(node.arg, values))
-    return node.with_src(src)
-
-
-def _names_variables(arg: tuple[Any, ...]) -> bool:
-    """Is one of the sizes that a movement operation carries made of variables?"""
-    for part in arg:
-        if type(part) is tuple:
-            if type(part[0]) is UOp or type(part[1]) is UOp:
-                return True
-        elif type(part) is UOp:
-            return True
-    return False
 
 
 def _bytes_held() -> int:

@@ -37,6 +37,7 @@ from proofgrad.core.tensor.execute import (
 )
 from proofgrad.core.tensor.holders import Source
 from proofgrad.core.tensor.launches import Launches
+from proofgrad.core.tensor.numbering import computed
 from proofgrad.core.tensor.spares import SPARE_BYTES, SPARES, Spare
 from proofgrad.core.tensor.tensor import Tensor
 
@@ -128,7 +129,7 @@ class _Inputs:
         numbers = {buffer: k for k, buffer in enumerate(inputs)}
         found: dict[int, list[tuple[Source, UOp]]] = {}
         for source, node in holders.readers(nodes):
-            buffer = machine.buffer_of(machine.computed(node))
+            buffer = machine.buffer_of(computed(node))
             if buffer is not None and buffer in places:
                 continue
             if buffer is not None and buffer in numbers and buffer.src[1].arg != HOST:
@@ -337,7 +338,7 @@ class Replay:
         if not read.in_place and tensor._uop is read.node:
             if self.memory[read.slot] is None:
                 self._use(
-                    read.slot, machine.memory_of(machine.buffer_of(machine.computed(read.node)))
+                    read.slot, machine.memory_of(machine.buffer_of(computed(read.node)))
                 )
             return
         if tensor.shape != read.shape or tensor.dtype is not read.dtype:
@@ -419,7 +420,7 @@ def _roots(targets: Sequence[Target]) -> list[UOp]:
     roots: dict[UOp, None] = {}
     for target in targets:
         root = target.tensor._uop
-        is_view = machine.is_view(machine.computed(root))  # replays would share its memory
+        is_view = machine.is_view(computed(root))  # replays would share its memory
         while is_view or root in roots:
             root, is_view = own_copy(root), False
         roots[root] = None

@@ -17,6 +17,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.numbering import computed, remember_graph
 
 _KERNELIZED: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # a graph and its ASSIGN
 
@@ -87,10 +88,10 @@ def kernelize(root: UOp, device: str) -> None:
         if root.shape != found.shape:
             found = UOp(Ops.RESHAPE, root.dtype, (found,), root.shape)
         _KERNELIZED[root] = found
-        machine.remember_graph(found, root)
+        remember_graph(found, root)
 
 
 def shown(root: UOp) -> UOp:
     """What stands for `root` in a Tensor's `uop`: its buffer, its kernels, or its own graph."""
-    known = machine.computed(root)
+    known = computed(root)
     return _KERNELIZED.get(root, root) if known is root else known

@@ -22,7 +22,9 @@ from proofgrad.core.tensor.base import TensorBase, owns_value
 from proofgrad.core.tensor.custom_vjp import custom_vjp
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import broadcast_node
+from proofgrad.core.tensor.numbering import computed
 from proofgrad.core.tensor.operands import Flag, Real, Whole, constant_node
+from proofgrad.core.tensor.recording import before_accumulate
 from proofgrad.core.tensor.scheduling import ScheduleItem, kernelize, schedule_items
 from proofgrad.core.tensor.storage import nest, unpack
 from proofgrad.core.tensor.view import ViewInfo, view_info
@@ -78,7 +80,7 @@ class Tensor(Assignment):
         parameters = {tensor._uop for tensor in list(TensorBase._parameters.values())}
         reached = nodes_reached(self._uop.toposort())
         return not parameters.isdisjoint(reached) or any(
-            machine.computed(node) in parameters for node in reached
+            computed(node) in parameters for node in reached
         )
 
     def contiguous(self) -> Self:
@@ -254,7 +256,7 @@ class Tensor(Assignment):
                 " depends on no float data"
             )
         for leaf, part in zip(leaves, self._gradients(order, leaves, gradient), strict=True):
-            machine.before_accumulate(leaf)
+            before_accumulate(leaf)
             leaf.grad = part if leaf.grad is None else leaf.grad + part
         return self
 
@@ -343,9 +345,9 @@ def _places(order: Sequence[UOp], targets: Sequence[UOp]) -> list[UOp]:
     present = set(order)
     if present.issuperset(targets):
         return list(targets)
-    now = {machine.computed(node): node for node in order}
+    now = {computed(node): node for node in order}
     return [
-        target if target in present else now.get(machine.computed(target), target)
+        target if target in present else now.get(computed(target), target)
         for target in targets
     ]
 
@@ -353,7 +355,7 @@ def _places(order: Sequence[UOp], targets: Sequence[UOp]) -> list[UOp]:
 def _leaf_tensors(order: Sequence[UOp]) -> list[Tensor]:
     """The leaves that take a gradient in a graph, given sources first: see `backward`."""
     present = nodes_reached(order)
-    present |= {machine.computed(node) for node in present}
+    present |= {computed(node) for node in present}
     alive = [
         leaf
         for leaf in list(TensorBase._leaves.values())
