@@ -18,7 +18,7 @@ from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.origin import note_origin
-from proofgrad.core.ir.shapes import Shape, elements, is_plain, sizes
+from proofgrad.core.ir.shapes import Shape, elements, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.errors import DeviceError
 from proofgrad.core.tensor.scheduling import shown
@@ -178,7 +178,11 @@ class TensorBase:
 
     def size(self, dim: int | None = None) -> Shape | int:
         """The shape, or the size of one axis."""
-        return self.shape if dim is None else self.shape[dim]
+        if dim is None:
+            return self.shape
+        if not -self.ndim <= dim < self.ndim:
+            raise IndexError(f"there is no axis {dim} in the {self.ndim} axes of {show(self.shape)}")
+        return self.shape[dim]
 
     def element_size(self) -> int:
         """Bytes an element."""

@@ -296,11 +296,11 @@ class Creation(Sorting):
 
     def tril(self, diagonal: Whole = 0) -> Self:
         """Zero above the given diagonal of the last two axes."""
-        return (self._column() <= self._row() + diagonal).where(self, False)
+        return (self._row() + diagonal >= self._column()).where(self, False)
 
     def triu(self, diagonal: Whole = 0) -> Self:
         """Zero below the given diagonal of the last two axes."""
-        return (self._column() >= self._row() + diagonal).where(self, False)
+        return (self._row() + diagonal <= self._column()).where(self, False)
 
     def _row(self) -> Self:
         if self.ndim < 2:

@@ -124,6 +124,12 @@ class Elementwise(Operands):
     def __neg__(self) -> Self:
         return self.neg()
 
+    def __pos__(self) -> Self:
+        return self
+
+    def __abs__(self) -> Self:
+        return self.abs()
+
     def __add__(self, other: Operand) -> Self:
         return self._binary(Ops.ADD, "+", other)
 

@@ -29,6 +29,8 @@ class Joining(Reduce):
 
         Raises: ShapeError naming the sizes that differ.
         """
+        if isinstance(self, (list, tuple)):
+            return _first(self, "cat").cat(*self[1:], *args, dim=dim)
         parts = self._parts("cat", args)
         axis = resolve_axis(dim, self.ndim)
         for number, part in enumerate(parts):
@@ -72,6 +74,8 @@ class Joining(Reduce):
 
     def stack(self, *args: Any, dim: Whole = 0) -> Self:
         """The Tensors, all of one shape, along a new axis. Raises: ShapeError naming one."""
+        if isinstance(self, (list, tuple)):
+            return _first(self, "stack").stack(*self[1:], *args, dim=dim)
         parts = self._parts("stack", args)
         for number, part in enumerate(parts):
             if part.shape != self.shape:
@@ -206,3 +210,10 @@ class Joining(Reduce):
                 begin = 0 if in_front else size - 1
                 sizes = [count if k == axis else n for k, n in enumerate(self.shape)]
                 return self._cut(axis, begin, begin + 1).expand(sizes)
+
+
+def _first(parts: Sequence[Any], name: str) -> Any:
+    """The first of a list: `Tensor.cat([a, b])` is `a.cat(b)`."""
+    if not parts or not isinstance(parts[0], Joining):
+        raise TypeError(f"{name} takes Tensors, one or more, not {parts!r}")
+    return parts[0]

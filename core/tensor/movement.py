@@ -36,6 +36,8 @@ def resolve_axis(axis: int, rank: int) -> int:
     """A Python axis number, which may count from the end, as 0 .. rank-1. Raises: ShapeError."""
     if not isinstance(axis, int):
         raise TypeError(f"an axis is an int, not {axis!r}")
+    if not rank and axis == -1:  # a single element has the axes of a line, as in torch
+        return 0
     if not -rank <= axis < max(rank, 1):
         raise ShapeError(f"there is no axis {axis} in {rank} axes; use {-rank} to {rank - 1}")
     return axis + rank if axis < 0 else axis
@@ -232,6 +234,8 @@ class Movement(TensorBase):
         if not self.ndim:
             return self.reshape((1,))
         begin, end = resolve_axis(start_dim, self.ndim), resolve_axis(end_dim, self.ndim)
+        if begin > end:
+            raise ShapeError(f"flatten from axis {start_dim} to {end_dim} of {show(self.shape)}")
         merged = prod(self.shape[begin : end + 1])
         return self.reshape(self.shape[:begin] + (merged,) + self.shape[end + 1 :])
 
@@ -277,6 +281,8 @@ class Movement(TensorBase):
         counts = as_sizes((repeats, *args))
         if len(counts) < self.ndim:
             raise ShapeError(f"repeat {counts} has fewer entries than axes of {show(self.shape)}")
+        if any(is_plain((count,)) and count < 0 for count in counts):
+            raise ShapeError(f"repeat {counts}: each count must be 0 or more")
         sizes = (1,) * (len(counts) - self.ndim) + self.shape
         paired = [n for size in sizes for n in (1, size)]
         wide = [n for count, size in zip(counts, sizes) for n in (count, size)]
@@ -285,6 +291,8 @@ class Movement(TensorBase):
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
         """Each element `repeats` times, along `dim` (None: flattened)."""
+        if not isinstance(repeats, int) or repeats < 0:
+            raise ShapeError(f"repeat_interleave takes a number of 0 or more, not {repeats!r}")
         x, axis = (self.flatten(), 0) if dim is None else (self, resolve_axis(dim, self.ndim))
         before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
         wide = x.reshape(before + (size, 1) + after).expand(before + (size, repeats) + after)

@@ -48,6 +48,8 @@ class Random(Creation):
     @classmethod
     def manual_seed(cls, seed: Whole = 0) -> None:
         """Start the sequence of random calls that belongs to `seed`."""
+        if not isinstance(seed, int):
+            raise TypeError(f"a seed is an integer, not {describe(seed)}")
         Random._seed.value = seed & 0xFFFFFFFFFFFFFFFF
         Random._seed.calls = itertools.count()
 

@@ -136,6 +136,8 @@ class Reduce(Activations):
         if axis is None:
             return self.flatten().argmax(0)
         position = resolve_axis(axis, self.ndim)
+        if not self.ndim:
+            return self.flatten().argmax(0)
         size = self.shape[position]
         hits = self == self.max(position, keepdim=True)
         if self.is_floating_point():

@@ -60,6 +60,10 @@ class _Pool:
         kernels = each(kernel_size, axes, "kernel_size")
         steps = kernels if stride is None else each(stride, axes, "stride")
         holes = each(dilation, axes, "dilation")
+        if min((*kernels, *steps, *holes), default=1) < 1:
+            raise ShapeError(
+                f"kernel_size {kernels}, stride {steps} and dilation {holes} must be 1 or more"
+            )
         outer = [(0, 0)] * (len(shape) - axes)
         asked = padding_pairs(padding, axes)
         padded = asked
@@ -305,6 +309,8 @@ class Windows(Products):
             raise ValueError(f"mode is 'linear', 'nearest' or 'nearest-exact', not {mode!r}")
         if align_corners and mode != "linear":
             raise ValueError(f"align_corners is for mode 'linear', not {mode!r}")
+        if isinstance(size, int):
+            raise TypeError(f"interpolate takes a size for each of the last axes, not {size}")
         sizes = checked_shape(tuple(size))
         if not 0 < len(sizes) <= self.ndim or 0 in self.shape[self.ndim - len(sizes) :]:
             raise ShapeError(f"cannot interpolate {show(self.shape)} to sizes {sizes}")
@@ -342,6 +348,8 @@ def each(value: Sizes, axes: Whole, name: str) -> tuple[int, ...]:
 
 def padding_pairs(padding: Sizes, axes: Whole) -> list[tuple[int, int]]:
     """As torch: one number, one an axis, or (before, after) pairs with the last axis first."""
+    if isinstance(padding, str):
+        raise TypeError(f"padding is numbers here, not {padding!r}; nn.Conv2d takes 'same'")
     if not isinstance(padding, int) and len(padding) == 2 * axes and axes > 0:
         flat = tuple(padding)
         return [(flat[k], flat[k + 1]) for k in range(0, 2 * axes, 2)][::-1]

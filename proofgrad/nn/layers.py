@@ -20,6 +20,8 @@ class Linear:
     """x @ weight.T + bias. Shapes: (.., in_features) to (.., out_features)."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        if in_features < 1 or out_features < 0:
+            raise ShapeError(f"Linear from {in_features} to {out_features} features")
         bound = in_features**-0.5
         self.weight = Tensor.uniform(out_features, in_features, low=-bound, high=bound)
         self.bias = Tensor.uniform(out_features, low=-bound, high=bound) if bias else None

@@ -95,6 +95,9 @@ def safe_save(
     for key, value in (metadata or {}).items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError(f"metadata is text by text, not {key!r}: {value!r}")
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"safe_save takes Tensors, and {name!r} is {tensor!r}")
     if tensors:
         Tensor.realize(*tensors.values())
     specs, held = {}, []
