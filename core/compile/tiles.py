@@ -11,6 +11,7 @@ one vector for each `lanes` columns, and multiplies every row with every column 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -44,7 +45,7 @@ WORTH_STAGING = 1 << 18
 WORTH_MULTIPLICATIONS = 1 << 9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: has_gated_rows is found once, and asked for each tile
 class Contraction:
     """The sum of products of a kernel. `rows` and `columns` are the output loops of its tile."""
 
@@ -69,11 +70,11 @@ class Contraction:
     def other_tiles(self) -> int:
         return prod(size_of(loop) for loop in self.others)
 
-    @property
+    @functools.cached_property
     def has_gated_rows(self) -> bool:
         """Whether the gate of a product changes from row to row."""
         value = self.reduction.src[0]
-        return value.op is Ops.WHERE and self.rows in loops_below(value)[value.src[0]]
+        return value.op is Ops.WHERE and self.rows in loops_below(value.src[0])[value.src[0]]
 
 
 def size_of(loop: UOp) -> int:

@@ -281,14 +281,20 @@ def toposort(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None = None) -
     order: dict[UOp, None] = {}
     entered: set[UOp] = set()
     stack = list(roots)[::-1]
+    pop, push = stack.pop, stack.append
     while stack:
-        node = stack[-1]
+        node = pop()
         if node in entered:  # all its sources are done, or it was met a second time
-            order[stack.pop()] = None
+            order[node] = None
             continue
         entered.add(node)
-        if enter is None or enter(node):
-            stack.extend([source for source in node.src[::-1] if source not in entered])
+        if node.src and (enter is None or enter(node)):
+            push(node)
+            for source in reversed(node.src):
+                if source not in entered:
+                    push(source)
+        else:
+            order[node] = None
     return list(order)
 
 
