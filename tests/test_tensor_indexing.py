@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tensors import assert_close, assert_same, machine, numbers
 
 from proofgrad import DtypeError, GlobalCounters, ShapeError, Tensor, dtypes
+from proofgrad.core.tensor import scatter
 
 __all__ = ["machine"]
 
@@ -95,9 +96,16 @@ PLACES = np.array([[0, 2, 1, 1], [1, 1, 0, 2], [3, 3, 3, 0]])
 SOURCE, TARGET = numbers(3, 4), numbers(4, 5, seed=1)
 
 
+@pytest.fixture(params=["looking", "sorting"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to scatter, which only the number of places and sources chooses between."""
+    monkeypatch.setattr(scatter, "SORTED_FROM", 0 if request.param == "sorting" else 1 << 60)
+    return str(request.param)
+
+
 @pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
-def test_scatter_reduce_agrees_with_torch(reduce: str, include_self: bool) -> None:
+def test_scatter_reduce_agrees_with_torch(reduce: str, include_self: bool, way: str) -> None:
     torch = pytest.importorskip("torch")
     expected = torch.tensor(TARGET).scatter_reduce(
         0, torch.tensor(PLACES), torch.tensor(SOURCE), reduce, include_self=include_self
@@ -108,7 +116,49 @@ def test_scatter_reduce_agrees_with_torch(reduce: str, include_self: bool) -> No
     assert_close(found, expected.numpy())
 
 
-def test_scatter_writes_the_last_source_and_leaves_the_rest(machine: str) -> None:
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", None])
+def test_gradients_of_scatter_are_those_of_torch(reduce: str | None, way: str) -> None:
+    torch = pytest.importorskip("torch")
+    own, src = Tensor(TARGET), Tensor(SOURCE)
+    theirs = [torch.tensor(a, requires_grad=True) for a in (TARGET, SOURCE)]
+    places = np.array([[0, 2, 1, 1], [1, 1, 0, 2], [3, 3, 3, 0]])  # no place of a column twice
+    weights = numbers(4, 5, seed=2)
+    if reduce is None:
+        mine = own.scatter(0, Tensor(places), src)
+        other = theirs[0].scatter(0, torch.tensor(places), theirs[1])
+    else:
+        mine = own.scatter_reduce(0, Tensor(places), src, reduce)
+        other = theirs[0].scatter_reduce(0, torch.tensor(places), theirs[1], reduce)
+    (other * torch.tensor(weights)).sum().backward()
+    for found, expected in zip((mine * Tensor(weights)).sum().gradient(own, src), theirs):
+        assert_close(found, expected.grad.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "uint32", "int64"])
+def test_scatter_ignores_places_that_are_not_there(dtype: str, way: str) -> None:
+    places = Tensor([[1, 200, 0, 1]], dtype=dtype)
+    ones = Tensor([[1, 1, 1, 1]])
+    assert Tensor.zeros(2, 3, dtype="int32").scatter_reduce(1, places, ones, "sum").tolist() == [
+        [1, 2, 0],
+        [0, 0, 0],
+    ]
+    assert Tensor([[5, 6, 7]]).scatter(1, places, Tensor([[1, 2, 3, 4]])).tolist() == [[3, 4, 7]]
+    none = Tensor.zeros(1, 0, dtype=dtype)
+    assert Tensor([[5, 6]]).scatter(1, none, Tensor.zeros(1, 0, dtype="int32")).tolist() == [[5, 6]]
+
+
+def test_many_places_and_sources_are_sorted() -> None:
+    places = np.random.default_rng(7).integers(0, 20_000, 16_384)
+    values = np.arange(16_384, dtype=np.int32)
+    expected = np.zeros(20_000, np.int32)
+    np.add.at(expected, places, values)
+    found = Tensor.zeros(20_000, dtype="int32").scatter_reduce(
+        0, Tensor(places.astype(np.int32)), Tensor(values), "sum"
+    )
+    assert 20_000 * 16_384 >= scatter.SORTED_FROM and np.array_equal(found.numpy(), expected)
+
+
+def test_scatter_writes_the_last_source_and_leaves_the_rest(machine: str, way: str) -> None:
     expected = TARGET.copy()
     for row, column in np.ndindex(PLACES.shape):
         expected[PLACES[row, column], column] = SOURCE[row, column]

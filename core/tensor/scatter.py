@@ -1,22 +1,29 @@
 """Writing to places that integers in memory name, and selection by masks.
 
-Owns: scatter, scatter_reduce, masked_select, nonzero. Each place of the result looks at all sources:
-no two of them ever write to one place, so results never depend on an order of threads.
+Owns: scatter, scatter_reduce, masked_select, nonzero. Each place of the result looks at all sources, or
+at those that sorting brought together (grouping.py): no two of them ever write to one place, so
+results never depend on an order of threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import ShapeError, row_major_strides, show
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.shapes import ShapeError, is_plain, row_major_strides, show
+from proofgrad.core.tensor.autograd import node_gradients
 from proofgrad.core.tensor.base import TensorBase, check_same_device
+from proofgrad.core.tensor.custom_vjp import custom_vjp
 from proofgrad.core.tensor.errors import DtypeError
+from proofgrad.core.tensor.grouping import Groups, combined_of, groups_of, last_of
 from proofgrad.core.tensor.indexing import Indexing
 from proofgrad.core.tensor.movement import broadcast_node, resolve_axis
 from proofgrad.core.tensor.operands import Flag, Scalar, Whole, constant_node
 
+# Pairs of a place and a source: fewer are looked at in less time than some hundred kernels take.
+SORTED_FROM = 1 << 28
+_Way = Callable[[Any, Any], Any]  # of what is there and the sources
 _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
@@ -51,11 +58,40 @@ class Scatter(Indexing):
 
     def _scatter_last(self, dim: Whole, index: Self, src: Self) -> Self:
         axis = resolve_axis(dim, self.ndim)
-        hits, values = self._hits_of_places(axis, index, src)
-        count = hits.shape[-1]
-        last = hits.where(self._iota(count), -1)._reduce_last_max()
-        found = values._take_along(axis, last._axis_from_last(axis))
-        return (last >= 0)._axis_from_last(axis).where(found, self)
+        self._check_scatter(axis, index, src)
+
+        def direct(own: Self, src: Self) -> Self:
+            hits, values = own._hits_of_places(axis, index, src)
+            last = hits.where(own._iota(hits.shape[-1]), -1)._reduce_last_max()
+            found = values._take_along(axis, last._axis_from_last(axis))
+            return (last >= 0)._axis_from_last(axis).where(found, own)
+
+        def sorted_by_place(own: Self, src: Self) -> Self:
+            groups, values = own._groups_of_places(axis, index, src)
+            last = last_of(groups)
+            found = values._take_along(values.ndim - 1, last)
+            return (last >= 0).where(found, own._axis_last(axis))._axis_from_last(axis)
+
+        return self._in_the_shorter_way(axis, index, src, direct, sorted_by_place)
+
+    def _in_the_shorter_way(
+        self, axis: Whole, index: Self, src: Self, direct: _Way, sorted_by_place: _Way
+    ) -> Self:
+        """All places look at all sources, or these are sorted: the gradient is that of the first."""
+        pairs = self.shape[axis] * index.numel() if is_plain(self.shape + index.shape) else 0
+        if pairs < SORTED_FROM:
+            return direct(self, src)  # type: ignore[no-any-return]
+        if not self.dtype.is_float:
+            return sorted_by_place(self, src)  # type: ignore[no-any-return]
+
+        def backward(gradient: Self, own: Self, src: Self) -> list[Self | None]:
+            nodes = [own._uop, src._uop]
+            order = direct(own, src)._uop.toposort()
+            found = node_gradients(order, gradient._uop, nodes)
+            return [own._with(found[node]) if node in found else None for node in nodes]
+
+        result: Self = custom_vjp(sorted_by_place, backward=backward)(self, src)
+        return result
 
     def _reduce_last_max(self) -> Self:
         """The largest of the last axis; -1 of none."""
@@ -65,11 +101,7 @@ class Scatter(Indexing):
             else self._with(constant_node(-1, self.dtype, self.shape[:-1]))
         )
 
-    def _hits_of_places(self, axis: Whole, index: Self, src: Self) -> tuple[Self, Self]:
-        """Which source (last axis) goes to which place (last but one), and the sources.
-
-        The sources have the sizes of this Tensor on all other axes: those beyond index go nowhere.
-        """
+    def _check_scatter(self, axis: Whole, index: Self, src: Self) -> None:
         self._check_index("scatter", axis, index)
         check_same_device("scatter", self, src)
         if src.dtype is not self.dtype:
@@ -79,10 +111,23 @@ class Scatter(Indexing):
                 f"scatter of {show(src.shape)} by indices {show(index.shape)}: there must be a source"
                 f" for each index"
             )
-        values = src.shrink_to(index.shape)
-        around = [
-            (0, 0 if k == axis else n - m) for k, (n, m) in enumerate(zip(self.shape, index.shape))
-        ]
+
+    def _around_sources(self, axis: Whole, index: Self) -> list[tuple[int, int]]:
+        """Padding to the sizes of this Tensor on all axes but one: sources there go nowhere."""
+        sizes = enumerate(zip(self.shape, index.shape))
+        return [(0, 0 if k == axis else n - m) for k, (n, m) in sizes]
+
+    def _groups_of_places(self, axis: Whole, index: Self, src: Self) -> tuple[Groups, Self]:
+        """The sources sorted by place, and the sources, along the last axis."""
+        around = self._around_sources(axis, index)
+        signed = index.cast(dtypes.int64) if index.dtype.is_unsigned else index
+        places = signed._pad_value(around, -1)._axis_last(axis)
+        values = src.shrink_to(index.shape)._pad_zeros(around)._axis_last(axis)
+        return groups_of(places, self.shape[axis]), values  # type: ignore[arg-type]
+
+    def _hits_of_places(self, axis: Whole, index: Self, src: Self) -> tuple[Self, Self]:
+        """Which source (last axis) goes to which place (last but one), and the sources."""
+        values, around = src.shrink_to(index.shape), self._around_sources(axis, index)
         places = index._axis_last(axis).unsqueeze(-2)
         line = self._iota(self.shape[axis], index.dtype).unsqueeze(-1)
         hits = places.eq(line)
@@ -99,12 +144,21 @@ class Scatter(Indexing):
         if reduce not in _REDUCTIONS:
             raise ValueError(f"reduce is one of {_REDUCTIONS}, not {reduce!r}")
         axis = resolve_axis(dim, self.ndim)
-        hits, padded = self._hits_of_places(axis, index, src)
-        values = padded._axis_last(axis).unsqueeze(-2)
-        own = self._axis_last(axis)
-        if not include_self:
-            own = hits.any(-1).where(_neutral(reduce, self), own)
-        result: Self = _combined(reduce, own, hits, values, include_self)
+        self._check_scatter(axis, index, src)
+
+        def direct(own: Self, src: Self) -> Self:
+            hits, padded = own._hits_of_places(axis, index, src)
+            chosen = hits.where(padded._axis_last(axis).unsqueeze(-2), _neutral(reduce, own))
+            total = _reduced(reduce, chosen, own.dtype)
+            return _joined(reduce, own._axis_last(axis), total, hits.sum(-1), include_self)
+
+        def sorted_by_place(own: Self, src: Self) -> Self:
+            groups, values = own._groups_of_places(axis, index, src)
+            both = combined_of(groups, values, "sum" if reduce == "mean" else reduce)
+            total = (groups.count > 0).where(both, _neutral(reduce, own)).cast(own.dtype)
+            return _joined(reduce, own._axis_last(axis), total, groups.count, include_self)
+
+        result = self._in_the_shorter_way(axis, index, src, direct, sorted_by_place)
         return result._axis_from_last(axis)
 
     def masked_select(self, mask: Any, size: Whole | None = None, fill_value: Scalar = 0) -> Self:
@@ -171,19 +225,30 @@ def _neutral(reduce: str, tensor: Scatter) -> Scalar:
             return dtypes.max(tensor.dtype)  # type: ignore[no-any-return]
 
 
-def _combined(reduce: str, own: Any, hits: Any, values: Any, include_self: bool) -> Any:
-    """`own` with all values that hit it, over the last axis of `hits`."""
-    chosen = hits.where(values, _neutral(reduce, own))
+def _reduced(reduce: str, chosen: Any, dtype: DType) -> Any:
+    """The last axis combined."""
+    match reduce:
+        case "sum" | "mean":
+            return chosen.sum(-1, dtype=dtype)
+        case "prod":
+            return chosen.prod(-1, dtype=dtype)
+    if not chosen.shape[-1]:
+        return chosen._with(constant_node(_neutral(reduce, chosen), dtype, chosen.shape[:-1]))
+    return chosen.max(-1) if reduce == "amax" else chosen.min(-1)
+
+
+def _joined(reduce: str, own: Any, total: Any, count: Any, include_self: bool) -> Any:
+    """What is there with the `count` sources that go to each place, combined to `total`."""
+    if not include_self:
+        own = (count > 0).where(_neutral(reduce, own), own)
     match reduce:
         case "sum":
-            return own + chosen.sum(-1, dtype=own.dtype)
+            return own + total
         case "prod":
-            return own * chosen.prod(-1, dtype=own.dtype)
+            return own * total
         case "mean":
-            total = own + chosen.sum(-1, dtype=own.dtype)
-            count = hits.sum(-1) + (1 if include_self else (~hits.any(-1)).cast(dtypes.int32))
-            return total / count
+            return (own + total) / (count + (1 if include_self else count.eq(0).cast(dtypes.int32)))
         case "amax":
-            return own.maximum(chosen.max(-1)) if hits.shape[-1] else own
+            return own.maximum(total)
         case _:
-            return own.minimum(chosen.min(-1)) if hits.shape[-1] else own
+            return own.minimum(total)
