@@ -106,10 +106,17 @@ def _fresh(size: int) -> Any:
     if size < LARGE_BYTES:
         return bytearray(size + ALIGNMENT_BYTES)
     try:
-        region = mmap.mmap(-1, size)
+        return _mapped(size)
     except (OSError, ValueError, OverflowError) as error:
         raise MemoryError(f"cannot allocate {size} bytes: {error}") from error
+
+
+def _mapped(size: int) -> mmap.mmap:
+    """Pages of this process alone: a process that is forked off gets copies of what it writes."""
+    if not hasattr(mmap, "MAP_ANONYMOUS"):
+        return mmap.mmap(-1, size)
+    region = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if size >= HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without huge pages
+        with contextlib.suppress(OSError):  # an operating system without huge pages
             region.madvise(mmap.MADV_HUGEPAGE)
     return region

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from proofgrad.core.compile.axes import gate_accesses
 from proofgrad.core.compile.choices import NO_WISH, Choices, Staged, Tile
@@ -27,17 +27,23 @@ from proofgrad.core.compile.tiles import (
     choose_blocks,
     find_contraction,
     growth,
+    lies_along_depth,
     output_loops,
     size_of,
     table_elements,
     tiles_along,
+    tiles_that_read,
 )
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
-# Rows that a tile reads side by side from a matrix in memory before they share a set of the cache.
+# Rows that a tile reads from a matrix in memory, for each set of the first cache that they share, and
+# the bytes after which the sets of a cache of 12 ways and 48 KB begin again.
 UNSTAGED_ROWS = 6
+WAY_BYTES = 1 << 12
+# An operand of so many bytes, for one place of the loops outside of a tile, stays close enough as it is.
+UNSTAGED_BYTES = 1 << 17
 # Where a table is asked for, it may have so many elements at most.
 LARGEST_TABLE = 1 << 26
 
@@ -120,26 +126,39 @@ def choose_staged(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH
     if (wish := asked.staged) is not None:
         short = [table_elements(factor) <= LARGEST_TABLE for factor in (one, other)]
         return Staged(wish.rows and short[0], wish.columns and short[1])
-    is_apart = tile.rows > UNSTAGED_ROWS or not _along_depth(contraction)
-    rows = is_apart and _tiles_that_read(one, contraction, contraction.columns, tile.columns) >= 2
-    columns = _tiles_that_read(other, contraction, contraction.rows, tile.rows) >= 2
+    rows = _rows_collide(contraction, tile) or not lies_along_depth(contraction)
+    rows = rows and tiles_that_read(one, contraction, contraction.columns, tile.columns) >= 2
+    columns = _columns_are_apart(contraction) or _is_large(contraction)
+    columns = columns and tiles_that_read(other, contraction, contraction.rows, tile.rows) >= 2
     return Staged(
         rows and growth(one) <= LARGEST_GROWTH, columns and growth(other) <= LARGEST_GROWTH
     )
 
 
-def _tiles_that_read(factor: UOp, contraction: Contraction, across: UOp, size: int) -> int:
-    """How many tiles read the same part of an operand."""
-    free = loops_below(factor)[factor]
-    others = prod(size_of(loop) for loop in contraction.others if loop not in free)
-    return others * -(-size_of(across) // size)
+def _rows_collide(contraction: Contraction, tile: Tile) -> bool:
+    """Whether the rows of a tile, as they lie in memory, share too few sets of the first cache."""
+    itemsize = contraction.reduction.dtype.itemsize
+    for load in [n for n in toposort((contraction.row_factor,)) if n.op is Ops.LOAD]:
+        step = coefficient(load.src[0].src[1], contraction.rows)
+        sets = 1 if step is None else WAY_BYTES // gcd(abs(step) * itemsize, WAY_BYTES)
+        if tile.rows > UNSTAGED_ROWS * sets:
+            return True
+    return False
 
 
-def _along_depth(contraction: Contraction) -> bool:
-    """Whether the rows' factor lies in memory along the innermost loop of the sum."""
-    loads = [n for n in toposort((contraction.row_factor,)) if n.op is Ops.LOAD]
-    innermost = contraction.reduction.src[-1]
-    return all(coefficient(n.src[0].src[1], innermost) == 1 for n in loads)
+def _columns_are_apart(contraction: Contraction) -> bool:
+    """Whether a vector of columns would be gathered."""
+    loads = [n for n in toposort((contraction.column_factor,)) if n.op is Ops.LOAD]
+    steps = [coefficient(load.src[0].src[1], contraction.columns) for load in loads]
+    return any(step not in (0, 1) for step in steps)
+
+
+def _is_large(contraction: Contraction) -> bool:
+    """Whether the columns, which a tile reads in steps of a whole row, fill much of the second cache."""
+    free = loops_below(contraction.column_factor)[contraction.column_factor]
+    loops = [x for x in contraction.reduction.src[1:] if x in free]
+    elements = prod(size_of(x) for x in (contraction.columns, *loops))
+    return elements * contraction.reduction.dtype.itemsize > UNSTAGED_BYTES
 
 
 def _layout(

@@ -28,6 +28,7 @@ SPARE_REGISTERS = 3
 # What the second cache, and what is behind it, gives to a loop that streams from it.
 CACHE_BYTES_A_CYCLE = 64
 MEMORY_BYTES_A_CYCLE = 6
+STRIDE_CYCLES = 4  # to read an element, once, far from the one before
 FIRST_CACHE_BYTES = 48 << 10
 # Items to share out: more even out the threads, fewer count less.
 ITEMS_A_THREAD = 8
@@ -162,6 +163,20 @@ def table_elements(factor: UOp) -> int:
     return prod(size_of(loop) for loop in loops_below(factor)[factor])
 
 
+def tiles_that_read(factor: UOp, contraction: Contraction, across: UOp, size: int) -> int:
+    """How many tiles read the same part of an operand."""
+    free = loops_below(factor)[factor]
+    others = prod(size_of(loop) for loop in contraction.others if loop not in free)
+    return others * -(-size_of(across) // size)
+
+
+def lies_along_depth(contraction: Contraction) -> bool:
+    """Whether the rows' factor lies in memory along the innermost loop of the sum."""
+    loads = [n for n in toposort((contraction.row_factor,)) if n.op is Ops.LOAD]
+    innermost = contraction.reduction.src[-1]
+    return all(coefficient(n.src[0].src[1], innermost) == 1 for n in loads)
+
+
 def _tiles(contraction: Contraction, target: Target, asked: Choices) -> list[Tile]:
     """The tiles that fit the registers, large ones first."""
     if asked.tile is not None:
@@ -198,6 +213,9 @@ def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
         step += moved / CACHE_BYTES_A_CYCLE
     if contraction.has_gated_rows:  # each row has a mask of its own
         step += tile.rows
+    read = tiles_that_read(contraction.row_factor, contraction, contraction.columns, tile.columns)
+    if read < 2 and not lies_along_depth(contraction):  # no table, and each step far from the last
+        step += STRIDE_CYCLES * tile.rows
     stores = tile.rows * tile.columns * SCATTER_CYCLES if contraction.is_apart else 0.0
     return tiles * (step * depth + stores)
 
@@ -212,6 +230,8 @@ def choose_blocks(
     others = prod(size_of(x) for x in contraction.others)
     row_bytes = tile.rows * contraction.depth * contraction.reduction.dtype.itemsize
     height = _block(row_tiles, max(1, target.cache_bytes // 2 // max(1, row_bytes)))
+    if row_tiles * row_bytes <= target.cache_bytes * 3 // 4:
+        height = row_tiles
     width = column_tiles
     wanted = ITEMS_A_THREAD * target.threads
 
