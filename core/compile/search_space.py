@@ -71,11 +71,8 @@ def _of_contraction(
 ) -> list[Choices]:
     tile, blocks = whole.tile, whole.blocks
     assert tile is not None and blocks is not None
-    # Blocks count tiles, and an unrolling fits one size of tile: other tiles choose theirs again.
-    moves = [
-        replace(choices, tile=other, blocks=None, depth=None) for other in _tiles(tile, target)
-    ]
-    moves += [replace(choices, staged=staged) for staged in STAGINGS if staged != whole.staged]
+    # The few moves that are not tiles come first, for time may be up before the last.
+    moves = [replace(choices, staged=staged) for staged in STAGINGS if staged != whole.staged]
     moves += [
         replace(choices, depth=steps)
         for steps in AT_ONCE
@@ -90,6 +87,10 @@ def _of_contraction(
         replace(choices, along=place, tile=None, blocks=None, depth=None)
         for place in range(LOOPS_FOR_VECTORS)
         if place != (choices.along or 0)
+    ]
+    # Blocks count tiles, and an unrolling fits one size of tile: other tiles choose theirs again.
+    moves += [
+        replace(choices, tile=other, blocks=None, depth=None) for other in _tiles(tile, target)
     ]
     moves.append(Choices(tiled=False))
     return moves
