@@ -312,11 +312,10 @@ class Rewriter:
 class _Applications:
     """How many rules have fired in one rewrite, and the last of them."""
 
-    __slots__ = ("_applied", "_count", "_journal", "_last", "_root")
+    __slots__ = ("_count", "_last", "_record", "_root")
 
     def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._applied = journal.applied
+        self._record = journal.record
         self._last: deque[str] = deque(maxlen=REMEMBERED_RULES)
         self._count = 0
         self._root: UOp | None = None
@@ -328,9 +327,7 @@ class _Applications:
 
     def note(self, name: str, proven: bool) -> None:
         """A rule has fired. Raises: RewriteError if there were too many for the graph."""
-        self._applied[name] += 1
-        if not proven:
-            self._journal.unproven += 1
+        self._record(name, proven)
         self._last.append(name)
         self._count += 1
         if not self._count % FREE_APPLICATIONS and self._root is not None:
