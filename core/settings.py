@@ -54,7 +54,7 @@ def text(name: str) -> str:
 
 def stored(names: tuple[str, ...]) -> tuple[Any, ...]:
     """The variables as the environment stores them: equal as long as nobody changed one."""
-    get = os.environ._data.get  # type: ignore[attr-defined]  (as `text` does)
+    get = os.environ._data.get  # type: ignore[attr-defined]
     return tuple([get(_encoded(name)) for name in names])
 
 
@@ -159,7 +159,7 @@ def asked_device(names: Iterable[str]) -> str | None:
         asked = text(variable)
         if asked:
             return asked
-    environment = os.environ._data  # type: ignore[attr-defined]  (as `text` does)
+    environment = os.environ._data  # type: ignore[attr-defined]
     set_ones = [name for name in names if _encoded(name) in environment]
     return next((name for name in set_ones if text(name) == "1"), None)
 

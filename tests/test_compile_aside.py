@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from proofgrad import Device, Tensor, wiring
+from proofgrad.core.compile.newest import Newest
 from proofgrad.core.compile.target import Binary, CompileError, Source
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
@@ -73,6 +74,7 @@ def test_error_of_the_other_thread_is_raised_and_the_kernel_is_made_again(
     monkeypatch.setattr(cpu, "compile", compile_)
     with pytest.raises(type(error)):
         compiler.plan(asked)
+    assert isinstance(compiler._kernels, Newest)
     plan = compiler.plan(asked)
     kernels = [step.kernel for step in plan.steps if step.kernel is not None]
     assert all(kernel.is_compiled for kernel in kernels)

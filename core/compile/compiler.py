@@ -126,10 +126,9 @@ class Compiler:
             with Aside() as aside:
                 return self._make_plan(graph, aside)
         except BaseException:
-            self._kernels = {
-                key: kernels for key, kernels in self._kernels.items()
-                if all(kernel.is_compiled for kernel in kernels)
-            }  # fmt: skip
+            known = list(self._kernels.items())
+            for key in [k for k, kernels in known if not all(x.is_compiled for x in kernels)]:
+                del self._kernels[key]
             raise
 
     def kernel_graph(self, root: UOp) -> UOp:

@@ -7,7 +7,7 @@ which graphs are legal (forms.py), values (evaluate.py), text (text.py), rewriti
 from __future__ import annotations
 
 import enum
-from _weakref import _remove_dead_weakref
+from _weakref import _remove_dead_weakref  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from weakref import ref
@@ -256,7 +256,7 @@ def fresh_node(
     """
     parts = _Parts()
     parts.op, parts.dtype, parts.src, parts.arg, parts.shape = op, dtype, src, arg, shape
-    parts.__class__ = UOp  # type: ignore[assignment]
+    parts.__class__ = UOp
     node: UOp = parts  # type: ignore[assignment]
     if key is None:
         key = (op, dtype, src, arg)

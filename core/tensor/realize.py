@@ -127,9 +127,8 @@ def flat_buffer(uop: UOp, device: str) -> UOp:
 def flat_memory(uop: UOp, device: str) -> Any:
     """The memory that has exactly the elements of `uop` in order; computed if need be."""
     buffer = uop.src[0] if uop.op is Ops.RESHAPE else uop
-    if buffer.op is not Ops.BUFFER or buffer.src[1].arg == HOST:
-        buffer = buffer_of(flat_buffer(uop, device))
-    return memory_of(buffer)
+    is_there = buffer.op is Ops.BUFFER and buffer.src[1].arg != HOST
+    return memory_of(buffer if is_there else buffer_of(flat_buffer(uop, device)))
 
 
 def memory_of(buffer: UOp | None) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from proofgrad.core.ir.uop import UOp
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.compiler import Plan
+    from proofgrad.core.compile.plan import Plan
 
 
 class Recorder(Protocol):

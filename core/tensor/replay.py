@@ -104,7 +104,7 @@ class _Made:
             return self.again.node
         node = machine.new_value(self.info, shape, handle)
         if self.may_spare and len(self.spares) < SPARES:
-            self.spares.append(Spare(node, machine.buffer_of(node), handle))
+            self.spares.append(Spare(node, handle))
         return node
 
 

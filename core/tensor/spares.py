@@ -28,9 +28,10 @@ class Spare:
 
     __slots__ = ("_unheld", "buffer", "handle", "node")
 
-    def __init__(self, node: UOp, buffer: UOp, handle: Any) -> None:
-        self.node, self.buffer, self.handle = node, buffer, handle
-        self._unheld = _counts_of_nobody(node is buffer)
+    def __init__(self, node: UOp, handle: Any) -> None:
+        self.node, self.handle = node, handle
+        self.buffer = node if node.op is Ops.BUFFER else node.src[0]
+        self._unheld = _counts_of_nobody(node is self.buffer)
 
     def is_free(self) -> bool:
         """Whether no Tensor, graph, array or replay holds it, and so nobody can read it again."""
