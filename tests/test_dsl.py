@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -238,6 +239,43 @@ def test_tabs_keep_the_caret_under_its_place() -> None:
 def test_every_rewrite_rule_of_the_library_goes_down() -> None:
     rules = [r for r in library_rules() if r.kind is RuleKind.REWRITE]
     assert [r.full_name for r in rules if not goes_down(r)] == []
+
+
+# What a view finds may be as heavy as what it was given: core/rewrite/sum_order.py is asked at each use.
+TESTED_AT_EACH_USE = [
+    *("algebra.collect", "compare.less_group", "compare.less_common", "compare.common_less"),
+    *("compare.common_equals", "divmod.div_group", "divmod.mod_group", "divmod.div_split"),
+    "divmod.mod_split",
+]
+
+
+def test_rules_with_views_go_down_when_they_are_read_but_for_those_that_are_tested_at_each_use() -> (
+    None
+):
+    rules = [r for r in library_rules() if r.kind is RuleKind.REWRITE and r.views]
+    left = [r for r in rules if not goes_down(replace(r, domains=("int",)))]
+    assert [r.full_name for r in left] == TESTED_AT_EACH_USE
+    assert all(goes_down(r) and r.domains == ("index",) for r in left)
+
+
+def test_division_that_stays_by_no_power_of_two_is_refused() -> None:
+    line = (
+        "rule a (T in int): (x: T) // c => cast((cast(x, uint32) * {m}) // {p}, T)"
+        " where 0 <= x, 0 <= e, e * hi(x) < p, hi(x) * m < 4294967296"
+        " let (m, p, e) = reciprocal(c, hi(x)) when {}, not is_power_of_two(c)"
+    )
+    wrong, right = [rule_of(line.replace("{}", w), "cast") for w in ("0 < p", "is_power_of_two(p)")]
+    assert not goes_down(wrong)
+    assert goes_down(right)
+
+
+def test_view_whose_parts_are_used_twice_is_refused() -> None:
+    once = rule_of("rule a: x % c => r where 0 <= r, r < c let (q, r) = residue(x, c)", "index")
+    both = rule_of(
+        "rule a: x % c => q * 0 + r where 0 <= r, r < c let (q, r) = residue(x, c)", "index"
+    )
+    assert goes_down(replace(once, domains=("int",)))
+    assert not goes_down(replace(both, domains=("int",)))
 
 
 def test_no_rule_of_the_library_goes_down_in_both_directions() -> None:

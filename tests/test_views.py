@@ -14,8 +14,10 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite import searches, views
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.rewrite.sum_order import load_of
 from proofgrad.core.rewrite.view_check import check_of
 from proofgrad.core.rewrite.views import TERM
+from proofgrad.verify.dsl.promises import PROMISES
 
 R0, R1, R2 = UOp.range(4, 0), UOp.range(5, 1), UOp.range(6, 2)
 SPLIT = (
@@ -106,16 +108,24 @@ def test_recombine_modulo_joins_digits() -> None:
         assert agrees("recombine_modulo", (x,), outputs)
 
 
+def random_sum(rng: random.Random) -> UOp:
+    """A sum of quotients, remainders and loops, in which some belong together."""
+    atoms = [R0, R1, R2, R0 // 3, R0 % 3, (R0 + R1) % 4, (R1 + R0) // 4]
+    x = UOp.index(rng.randint(-9, 9))
+    for atom in rng.sample(atoms, 4):
+        x = x + atom * rng.randint(-12, 12)
+    if rng.random() < 0.5:
+        x = x + rng.choice([R2 % 2 + (R2 // 2) * 2, R1 % 2 * 3 + R1 // 2 % 3 * 6, R2 // 2])
+    return x
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_every_search_keeps_its_contract(seed: int) -> None:
     rng = random.Random(seed)
     known = facts()
     answers = 0
     for _ in range(200):
-        atoms = [R0, R1, R2, R0 // 3, R0 % 3, (R0 + R1) % 4, (R1 + R0) // 4]
-        x = UOp.index(rng.randint(-9, 9))
-        for atom in rng.sample(atoms, 4):
-            x = x + atom * rng.randint(-12, 12)
+        x = random_sum(rng)
         c = rng.choice([1, 2, 3, 4, 6, 12])
         for name in searches.SEARCHES:
             contract = views.CONTRACTS[name]
@@ -159,3 +169,27 @@ def test_views_are_not_used_on_machine_integers() -> None:
     term = (x * 12 + 8) // 4
     rules = rules_from(SPLIT.replace("over index", "over int"))
     assert Rewriter([rules], facts()).rewrite(term) is term
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_search_keeps_what_the_order_of_rules_takes_from_it(seed: int) -> None:
+    source = random.Random(seed)
+    tried: set[str] = set()
+    for _ in range(300):
+        known = facts()
+        x, c = random_sum(source), source.choice([2, 3, 4, 6, 8, 12])
+        form = known.forms.read(x)
+        for view, promises in PROMISES.items():
+            names = [name for name, _ in views.CONTRACTS[view].outputs]
+            inputs = [sort for _, sort in views.CONTRACTS[view].inputs]
+            if inputs[0] != TERM:
+                continue  # about conjunctions, or numbers alone
+            results = searches.SEARCHES[view](*[form, c][: len(inputs)], known.forms)
+            if results is None:
+                continue
+            tried.add(view)
+            parts = dict(zip(names, results))
+            for promise in promises:
+                weights = [load_of(parts[n]) * times for n, times in promise.times.items()]
+                assert sum(weights) + promise.less <= load_of(form), (view, x)
+    assert tried == {view for view in PROMISES if view not in ("solve", "solve_less", "reciprocal")}

@@ -5,15 +5,17 @@ that does not go down. Each measure gives every operation a polynomial that grow
 arguments, so that a step anywhere in a graph makes the measure of the whole graph smaller; the
 polynomials of commutative operations are symmetric, so that exchanging operands changes nothing.
 
-Rules with views are only looked at in the first two measures, given what the view promises: what a
-search finds is not known when a rule is read. One that is no smaller in the first is about index terms,
-and the engine tests at each use that it goes down in the order of sums (core/rewrite/sum_order.py).
+Rules with views are only looked at in the first two measures, given what the view promises
+(promises.py): what a search finds is not known when a rule is read. One that is no smaller there has
+to be about index terms: the engine tests at each use that it goes down in the order of sums
+(core/rewrite/sum_order.py). Or it turns divisions into divisions by powers of two (`only_powers`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.rewrite.rule import (
@@ -23,6 +25,7 @@ from proofgrad.core.rewrite.rule import (
     Fact,
     Instance,
     Lit,
+    Name,
     Node,
     Rule,
     RuleKind,
@@ -30,6 +33,7 @@ from proofgrad.core.rewrite.rule import (
     Var,
     View,
 )
+from proofgrad.core.rewrite.views import CONTRACTS
 from proofgrad.verify.dsl.polynomial import (
     Polynomial,
     add,
@@ -40,6 +44,7 @@ from proofgrad.verify.dsl.polynomial import (
     scale,
     variable,
 )
+from proofgrad.verify.dsl.promises import PROMISES
 
 Interpretation = Callable[[str, Sequence[Polynomial]], Polynomial]
 
@@ -106,9 +111,10 @@ def _depth_of_constants(op: str, args: Sequence[Polynomial]) -> Polynomial:
 
 
 LOOPS = Measure("loops", 0, 0, _loops)
+LOAD = Measure("division load", 0, 0, _division_load)
 MEASURES = (
     LOOPS,
-    Measure("division load", 0, 0, _division_load),
+    LOAD,
     Measure("weighted size", 2, 3, _weighted_size),
     Measure("depth of constants", 1, 2, _depth_of_constants),
 )
@@ -124,15 +130,67 @@ def check_termination(rules: Sequence[Rule]) -> tuple[Rule, str] | None:
 
 def goes_down(rule: Rule) -> bool:
     """Whether the right side of a rewrite rule is smaller than the left, for all variables."""
-    if _only_assumes(rule):
+    if _only_assumes(rule) or only_powers(rule):
         return True
-    for measure in MEASURES[:2] if rule.views else MEASURES:
+    for measure in MEASURES[:2] if _uses_views(rule) else MEASURES:
         difference = _Weights(rule, measure).difference()
         if always_positive(difference):
             return True
         if not never_negative(difference):
             return False
-    return bool(rule.views)
+    return is_tested_at_each_use(rule)
+
+
+def _uses_views(rule: Rule) -> bool:
+    """Whether the right side has terms in it that a view found."""
+    found = {name for view in rule.views for name, _ in view.outputs}
+    return bool(found & _names_in(rule.right[0]))
+
+
+def is_tested_at_each_use(rule: Rule) -> bool:
+    """Whether the rule is about sums of index terms that a view takes apart."""
+    return bool(rule.views) and rule.domains == ("index",)
+
+
+def only_powers(rule: Rule) -> bool:
+    """Whether a division by a number that is no power of two becomes divisions by powers of two.
+
+    Such divisions become fewer, which is an order for a set of such rules alone.
+    """
+    powers = {c.args[0] for c in (*rule.where, *rule.when) if _is_about_powers(c)}
+    others = {
+        c.args[0].args[0]
+        for c in (*rule.where, *rule.when)
+        if isinstance(c, Apply) and c.function == "not" and _is_about_powers(c.args[0])
+    }
+    right, left = rule.right[0], rule.left
+    if right is None or not isinstance(left, Node) or left.op not in ("FLOORDIV", "MOD"):
+        return False
+    divided, divisor = left.src
+    return (
+        isinstance(divisor, Const)
+        and Name(divisor.name) in others
+        and isinstance(divided, Var)
+        and _occurrences(divided, right) <= 1
+        and all([isinstance(d, Calc) and d.value in powers for d in _divisors(right)])
+    )
+
+
+def _is_about_powers(condition: Any) -> bool:
+    return isinstance(condition, Apply) and condition.function == "is_power_of_two"
+
+
+def _divisors(term: Term) -> list[Term]:
+    """What is divided by, in a term."""
+    if not isinstance(term, Node):
+        return []
+    own = [term.src[1]] if term.op in ("FLOORDIV", "MOD") else []
+    return own + [divisor for source in term.src for divisor in _divisors(source)]
+
+
+def _occurrences(part: Term, term: Term) -> int:
+    below = term.src if isinstance(term, Node) else ()
+    return (part == term) + sum([_occurrences(part, source) for source in below])
 
 
 def _only_assumes(rule: Rule) -> bool:
@@ -159,6 +217,7 @@ class _Weights:
         self._never_constant = _never_constant(rule)
         self._loop_free = _loop_free(rule)
         self._known: dict[Term, Polynomial] = {}
+        self._used = {Var(name, "") for name in _names_in(rule.right[0])}
         for view in rule.views:
             self._keep_promise(view)
 
@@ -169,12 +228,22 @@ class _Weights:
         return add(self._of(self._rule.left), scale(self._of(right), -1))
 
     def _keep_promise(self, view: View) -> None:
-        """What a view takes apart weighs as much as its parts together, or more."""
-        slack = variable(f"more than {view.function}", 0)
-        parts = [self._of(Var(name, "")) for name, sort in view.outputs if sort != "number"]
-        for whole in view.inputs[:1]:  # other inputs say how it is taken apart
-            if isinstance(whole, Var | Node):
-                self._known[whole] = add(slack, *parts)
+        """What a view takes apart weighs as much as what it promises of its parts, or more."""
+        whole = view.inputs[0]  # other inputs say how it is taken apart
+        if not isinstance(whole, Var | Node):
+            return
+        names = dict(zip([name for name, _ in CONTRACTS[view.function].outputs], view.outputs))
+        used = {name for name, (own, _) in names.items() if Var(own, "") in self._used}
+        for promise in PROMISES[view.function]:
+            if used <= set(promise.times):
+                slack = variable(f"more than {view.function}", 0)
+                parts = [
+                    scale(self._of(Var(names[name][0], "")), times)
+                    for name, times in promise.times.items()
+                ]
+                less = number(promise.less if self._measure is LOAD else 0)
+                self._known[whole] = add(slack, less, *parts)
+                return
 
     def _of(self, term: Term) -> Polynomial:
         if term in self._known:
@@ -208,6 +277,19 @@ def _cast_name(source: str, target: str) -> str:
     if source in _CODES:
         return "CAST_OF_CODE"
     return "CAST_TO_INDEX" if target == "index" else "CAST"
+
+
+def _names_in(term: Term | None) -> set[str]:
+    """The variables of a right side that are terms; numbers weigh nothing that a view could say."""
+    match term:
+        case Var(name, _):
+            return {name}
+        case Instance(_, _, _, value):
+            return _names_in(value)
+        case Node(_, src):
+            return {name for source in src for name in _names_in(source)}
+        case _:
+            return set()
 
 
 def _count(loops: Var) -> Polynomial:
