@@ -30,11 +30,11 @@ from proofgrad.verify.sample_facts import refutes_fact
 from proofgrad.verify.solve import OPEN, PROVED, REFUTED, ask
 from proofgrad.verify.workers import Workers
 
-STEPS_A_QUESTION = (100_000, 600_000)  # most are answered in the first
-SECONDS_A_QUESTION = 1.5  # for steps without end
-MOST_CASES = 4  # that solvers are asked about
-MOST_OPEN = 2  # cases; after so many without an answer no more are asked
-MORE_DRAWS = 20_000  # where the solver did not say
+STEPS_A_QUESTION = (100_000, 300_000)  # most are answered in the first
+SECONDS_A_QUESTION = 1.0  # for steps without end
+MOST_CASES = 3  # that solvers are asked about
+MOST_OPEN = 1  # case; after so many without an answer no more are asked
+MORE_DRAWS = 5_000  # where the solver did not say
 CASES_WITH_MORE = 2
 VERDICTS = ("refuted", "equal", "idle", "open")
 
@@ -168,7 +168,7 @@ def _fails_on_samples(case: Case, draws: int) -> bool:
 
 
 def _never_fires(rule: Rule, claimed: Sequence[Case]) -> bool:
-    if not rule.where or claimed[0].domain in ("tensor", "loop", "derivative"):
+    if not rule.where or claimed[0].domain in ("tensor", "loop", "derivative", "real"):
         return False
     return not any(can_fire(case, attempts(case)) for case in claimed)
 

@@ -9,21 +9,23 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from proofgrad.rules.library import library_names
+from proofgrad.verify.commands_crosscheck import library_entries
 from proofgrad.verify.commands_mutants import LEAST_DECIDED, MUTANTS, SURVIVORS
 from proofgrad.verify.judge_mutants import (
     MOST_CASES,
-    MOST_OPEN,
     SECONDS_A_QUESTION,
     STEPS_A_QUESTION,
     VERDICTS,
 )
 from proofgrad.verify.mutants_record import (
+    ByHand,
     Told,
     counts,
     decided,
     open_mutants,
     read_by_hand,
     read_record,
+    verdict_by_hand,
 )
 
 _HEAD = f"""# Mutants: does the prover see a small mistake?
@@ -31,11 +33,10 @@ _HEAD = f"""# Mutants: does the prover see a small mistake?
 A prover that accepts everything would also accept every rule. So each rule is broken in each small way, and the prover is
 asked again:
 
-<!-- not run: it takes minutes to hours -->
 ```sh
-verify-rules --mutants              # rules without a verdict on their mutants; writes proofs/mutants.json
-verify-rules --mutants --all where  # all rules of a set, again
-verify-rules --report mutants       # prints this page
+verify-rules --mutants              # rules without a verdict; stop it and start it again as you like
+verify-rules --mutants where --all  # all rules of a set, again
+verify-rules --report mutants       # prints this page, from proofs/mutants.json
 ```
 
 A *mutant* is a rule with one change in its data (`verify/mutants.py`): a constant is one more, one less, zero or negated; a
@@ -52,7 +53,7 @@ variable that stood twice stands once. Combinations that have no type, such as a
 
 Samples are drawn in every case of a mutant. Solvers are asked about its {MOST_CASES} smallest cases: first whether the mutant
 follows from the rule, which is proven, then as about a rule, in {STEPS_A_QUESTION[0]:,} and then {STEPS_A_QUESTION[1]:,} steps a question
-({SECONDS_A_QUESTION:g} s for steps without end), until {MOST_OPEN} cases are open. So an equal mutant is a true law in its smallest cases; that it is
+({SECONDS_A_QUESTION:g} s for steps without end), until a case is open. So an equal mutant is a true law in its smallest cases; that it is
 one in all was not asked.
 
 Only *proved* rules load, so an open mutant would be refused like a refuted one. But a prover that leaves much open shows
@@ -89,17 +90,20 @@ def mutants_report() -> str:
 
 
 def _sets(record: Mapping[str, Told]) -> str:
-    rows = [
-        _row(name, [told for full, told in record.items() if full.startswith(f"{name}.")])
-        for name in library_names()
-    ]
-    rows.append(_row("**together**", list(record.values())))
-    return _table(["set", "rules", "mutants", *VERDICTS, "decided"], rows)
+    rows, rules = [], 0
+    for name in library_names():
+        count = len(library_entries([name]))
+        of_set = [told for full, told in record.items() if full.startswith(f"{name}.")]
+        rows.append(_row(name, count, of_set))
+        rules += count
+    rows.append(_row("**together**", rules, list(record.values())))
+    text = f"Of {rules} rules, {len(record)} were judged since they or their mutants changed.\n\n"
+    return text + _table(["set", "rules", "judged", "mutants", *VERDICTS, "decided"], rows)
 
 
-def _row(name: str, every: Sequence[Told]) -> list[str]:
+def _row(name: str, rules: int, every: Sequence[Told]) -> list[str]:
     found = counts(every)
-    numbers = [len(every), sum(found.values()), *[found[verdict] for verdict in VERDICTS]]
+    numbers = [rules, len(every), sum(found.values()), *[found[verdict] for verdict in VERDICTS]]
     return [name, *map(str, numbers), f"{100 * decided(found):.1f} %"]
 
 
@@ -123,14 +127,11 @@ def _kind(change: str) -> str:
     return f"{place}: another operation or comparison"
 
 
-def _open(record: Mapping[str, Told], by_hand: Mapping[str, Mapping[str, str]]) -> str:
+def _open(record: Mapping[str, Told], by_hand: Sequence[ByHand]) -> str:
+    found = dict.fromkeys([(name, one["change"]) for name, one in open_mutants(record)])
     rows = [
-        [
-            f"`{name}`",
-            one["change"].replace("|", "\\|"),
-            by_hand.get(name, {}).get(one["change"], ""),
-        ]
-        for name, one in open_mutants(record)
+        [f"`{name}`", change.replace("|", "\\|"), verdict_by_hand(name, change, by_hand) or ""]
+        for name, change in found
     ]
     if not rows:
         return "\nNone is open.\n"

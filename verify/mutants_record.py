@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +70,28 @@ def open_mutants(record: Mapping[str, Told]) -> list[tuple[str, dict[str, str]]]
     return [(name, one) for name, told in record.items() for one in told["open"]]
 
 
-def read_by_hand(path: Path) -> dict[str, dict[str, str]]:
-    """Verdicts of people on open mutants: by full name of the rule, by change."""
-    return dict(json.loads(path.read_bytes())) if path.exists() else {}
+@dataclass(frozen=True, slots=True)
+class ByHand:
+    """What people say of open mutants: patterns as of file names, for the rule and the change."""
+
+    rule: str
+    change: str
+    verdict: str
+
+
+def read_by_hand(path: Path) -> list[ByHand]:
+    """Verdicts of people on open mutants. Raises: ValueError, TypeError for what is no such file."""
+    if not path.exists():
+        return []
+    return [ByHand(**one) for one in json.loads(path.read_bytes())]
+
+
+def verdict_by_hand(name: str, change: str, by_hand: Sequence[ByHand]) -> str | None:
+    """The first verdict that is about a rule and a change of it; None if nobody gave one."""
+    for one in by_hand:
+        if fnmatchcase(name, one.rule) and fnmatchcase(change, one.change):
+            return one.verdict
+    return None
 
 
 def read_record(path: Path) -> dict[str, Told]:
