@@ -227,7 +227,8 @@ class UOp(_Parts):
         done: dict[UOp, UOp] = dict(changes)
         for node in self.toposort(lambda n: n not in changes):
             if node not in done:
-                done[node] = node.with_src(tuple([done[s] for s in node.src]))
+                src = tuple([done[s] for s in node.src])
+                done[node] = node if src == node.src else UOp(node.op, node.dtype, src, node.arg)
         return done[self]
 
 
