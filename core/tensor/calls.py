@@ -60,7 +60,8 @@ class Calls(Interop):
         params = {node: node.arg[0] for node in body.toposort() if node.op is Ops.PARAM}
         given = {node: _argument(node, slot, arguments) for node, slot in params.items()}
         result = self._with(body.substitute(given))
-        return _with_gradient(result, arguments, body, grad_fxn, "call")
+        called: Self = _with_gradient(result, arguments, body, grad_fxn, "call")
+        return called
 
 
 def _argument(param: UOp, slot: int, arguments: Sequence[TensorBase]) -> UOp:

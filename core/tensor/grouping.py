@@ -8,25 +8,24 @@ a place that is computed; a single loop over the sources would need one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from proofgrad.core.ir.dtypes import dtypes
 
-if TYPE_CHECKING:
-    from proofgrad.core.tensor.sorting import Sorting
+Line = Any  # a Tensor, whose last axis it is about
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
     """The sources of the last axis, sorted by place. A place with none has a `last` below 0."""
 
-    order: Sorting  # (.., m): which source comes k-th; of one place, in their own order
-    places: Sorting  # (.., m): where it goes
-    last: Sorting  # (.., n): how many come up to the last of each place, less one
-    count: Sorting  # (.., n): how many go to each place
+    order: Line  # (.., m): which source comes k-th; of one place, in their own order
+    places: Line  # (.., m): where it goes
+    last: Line  # (.., n): how many come up to the last of each place, less one
+    count: Line  # (.., n): how many go to each place
 
 
-def groups_of(index: Sorting, size: int) -> Groups:
+def groups_of(index: Line, size: int) -> Groups:
     """`index`: integers of shape (.., m); `size`: the number n of places."""
     order = index.argsort(-1)._buffered()
     places = index._take_along(index.ndim - 1, order)._buffered()
@@ -37,13 +36,13 @@ def groups_of(index: Sorting, size: int) -> Groups:
     return Groups(order, places, (count > 0).where(upto - 1, -1)._buffered(), count)
 
 
-def last_of(groups: Groups) -> Sorting:
+def last_of(groups: Groups) -> Line:
     """(.., n): the number of the last source of each place; -1 of none."""
     found = groups.order._take_along(groups.order.ndim - 1, groups.last)
     return (groups.last >= 0).where(found, -1)
 
 
-def combined_of(groups: Groups, values: Sorting, reduce: str) -> Sorting:
+def combined_of(groups: Groups, values: Line, reduce: str) -> Line:
     """(.., n): the sources (.., m) of each place combined; of none, any element."""
     axis = values.ndim - 1
     total = values._take_along(axis, groups.order)._buffered()
@@ -67,7 +66,7 @@ _BOTH = {
 }
 
 
-def _count_up_to(places: Sorting, wanted: Sorting) -> Sorting:
+def _count_up_to(places: Line, wanted: Line) -> Line:
     """How many of the sorted `places` are at most `wanted`, by halving."""
     axis, size = places.ndim - 1, places.shape[-1]
     count = wanted.zeros_like(dtype=dtypes.int32)

@@ -60,29 +60,30 @@ class Scatter(Indexing):
         axis = resolve_axis(dim, self.ndim)
         self._check_scatter(axis, index, src)
 
-        def direct(own: Self, src: Self) -> Self:
+        def direct(own: Self, src: Self) -> Any:
             hits, values = own._hits_of_places(axis, index, src)
             last = hits.where(own._iota(hits.shape[-1]), -1)._reduce_last_max()
             found = values._take_along(axis, last._axis_from_last(axis))
             return (last >= 0)._axis_from_last(axis).where(found, own)
 
-        def sorted_by_place(own: Self, src: Self) -> Self:
+        def sorted_by_place(own: Self, src: Self) -> Any:
             groups, values = own._groups_of_places(axis, index, src)
             last = last_of(groups)
             found = values._take_along(values.ndim - 1, last)
             return (last >= 0).where(found, own._axis_last(axis))._axis_from_last(axis)
 
-        return self._in_the_shorter_way(axis, index, src, direct, sorted_by_place)
+        result: Self = self._in_the_shorter_way(axis, index, src, direct, sorted_by_place)
+        return result
 
     def _in_the_shorter_way(
         self, axis: Whole, index: Self, src: Self, direct: _Way, sorted_by_place: _Way
-    ) -> Self:
+    ) -> Any:
         """All places look at all sources, or these are sorted: the gradient is that of the first."""
         pairs = self.shape[axis] * index.numel() if is_plain(self.shape + index.shape) else 0
         if pairs < SORTED_FROM:
-            return direct(self, src)  # type: ignore[no-any-return]
+            return direct(self, src)
         if not self.dtype.is_float:
-            return sorted_by_place(self, src)  # type: ignore[no-any-return]
+            return sorted_by_place(self, src)
 
         def backward(gradient: Self, own: Self, src: Self) -> list[Self | None]:
             nodes = [own._uop, src._uop]
@@ -90,8 +91,7 @@ class Scatter(Indexing):
             found = node_gradients(order, gradient._uop, nodes)
             return [own._with(found[node]) if node in found else None for node in nodes]
 
-        result: Self = custom_vjp(sorted_by_place, backward=backward)(self, src)
-        return result
+        return custom_vjp(sorted_by_place, backward=backward)(self, src)
 
     def _reduce_last_max(self) -> Self:
         """The largest of the last axis; -1 of none."""
@@ -123,7 +123,7 @@ class Scatter(Indexing):
         signed = index.cast(dtypes.int64) if index.dtype.is_unsigned else index
         places = signed._pad_value(around, -1)._axis_last(axis)
         values = src.shrink_to(index.shape)._pad_zeros(around)._axis_last(axis)
-        return groups_of(places, self.shape[axis]), values  # type: ignore[arg-type]
+        return groups_of(places, self.shape[axis]), values
 
     def _hits_of_places(self, axis: Whole, index: Self, src: Self) -> tuple[Self, Self]:
         """Which source (last axis) goes to which place (last but one), and the sources."""
@@ -146,19 +146,19 @@ class Scatter(Indexing):
         axis = resolve_axis(dim, self.ndim)
         self._check_scatter(axis, index, src)
 
-        def direct(own: Self, src: Self) -> Self:
+        def direct(own: Self, src: Self) -> Any:
             hits, padded = own._hits_of_places(axis, index, src)
             chosen = hits.where(padded._axis_last(axis).unsqueeze(-2), _neutral(reduce, own))
             total = _reduced(reduce, chosen, own.dtype)
             return _joined(reduce, own._axis_last(axis), total, hits.sum(-1), include_self)
 
-        def sorted_by_place(own: Self, src: Self) -> Self:
+        def sorted_by_place(own: Self, src: Self) -> Any:
             groups, values = own._groups_of_places(axis, index, src)
             both = combined_of(groups, values, "sum" if reduce == "mean" else reduce)
             total = (groups.count > 0).where(both, _neutral(reduce, own)).cast(own.dtype)
             return _joined(reduce, own._axis_last(axis), total, groups.count, include_self)
 
-        result = self._in_the_shorter_way(axis, index, src, direct, sorted_by_place)
+        result: Self = self._in_the_shorter_way(axis, index, src, direct, sorted_by_place)
         return result._axis_from_last(axis)
 
     def masked_select(self, mask: Any, size: Whole | None = None, fill_value: Scalar = 0) -> Self:
