@@ -48,7 +48,8 @@ def measure() -> Limits:
 
 def _seconds(machine: CpuBackend, ir: str, target: object, source: object) -> float:
     """The least time of a kernel shared out over all threads."""
-    (address,) = machine.host.link(machine.object_code(ir), "limit")
+    library = machine.host.link(machine.object_code(ir), "limit")  # held until the end
+    address = int(library["limit"])
     table = (ctypes.c_void_p * 2)(target.address, source.address)  # type: ignore[attr-defined]
     best, end = float("inf"), time.perf_counter() + SECONDS
     while time.perf_counter() < end:

@@ -199,12 +199,12 @@ end:
 }}
 """
     host = Host()
-    _HOSTS.append(host)  # its code stays loaded
-    (address,) = host.link(host.object_code(ir), "apply")
-    return address
+    library = host.link(host.object_code(ir), "apply")
+    _HELD.append((host, library))  # the code stays loaded
+    return int(library["apply"])
 
 
-_HOSTS: list[Host] = []
+_HELD: list[tuple[Host, Any]] = []
 
 
 def c_function(name: str, *arguments: Any) -> Any:
