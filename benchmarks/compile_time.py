@@ -91,7 +91,7 @@ def show(name: str, rows: list[tuple[int, float]]) -> None:
         ratio = f"{time_s / rows[k - 1][1]:6.2f}" if k else ""
         print(f"{nodes:8} nodes {time_s:8.3f} s {time_s / nodes * 1e6:7.1f} us a node {ratio}")
     doublings = len(rows) - 1
-    if doublings:
+    if doublings > 0:
         mean = (rows[-1][1] / rows[0][1]) ** (1 / doublings)
         print(
             f"twice the nodes: {mean:.2f} times the time (bar {BAR}){'' if mean <= BAR else '  OVER'}"
@@ -118,7 +118,7 @@ def main() -> None:
         show(f"build and schedule: {make.__doc__}", rows)
     for make in (chain, many_kernels):
         rows = []
-        for nodes in sizes(500, options.largest // 25):
+        for nodes in sizes(500, max(500, options.largest // 25)):
             graph = graph_of(make, nodes)
 
             def plan(graph: UOp = graph) -> None:
