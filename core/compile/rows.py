@@ -37,16 +37,14 @@ def reductions_by_row(
     """
     if target.work_items:  # one output element an item: each would compute its row again
         return set()
-    found: set[UOp] = set()
+    left = set(stored)  # changed in place: a copy for each node would take square time
     for node in reversed(nodes):
         if node not in stored or node in kept or node.op in (Ops.COPY, Ops.CONTIGUOUS):
             continue
-        longest = _longest_reduction(node, stored - found)
-        if 1 < longest <= LONGEST_ROW and _runs_in_one_user(
-            node, longest, consumers, stored - found, target
-        ):
-            found.add(node)
-    return found
+        longest = _longest_reduction(node, left)
+        if 1 < longest <= LONGEST_ROW and _runs_in_one_user(node, longest, consumers, left, target):
+            left.remove(node)
+    return stored - left
 
 
 def _longest_reduction(node: UOp, stored: set[UOp]) -> int:
