@@ -20,6 +20,9 @@ from proofgrad.core.ir.uop import UOp
 LONGEST_ROW = 1 << 15
 # Without rows to share out, a kernel may do so much in one thread.
 LITTLE_WORK = 1 << 14
+# Nodes between a reduction and the end of the kernel that uses it, at most: in a chain of sums that has
+# one reduction a link, each would walk to the end.
+MOST_USERS = 256
 
 Axes = frozenset[int]
 
@@ -65,6 +68,8 @@ def _runs_in_one_user(
     moving: dict[UOp, Axes | None] = {node: _moving_axes(node)}
     stack, ends = [node], set[UOp]()
     while stack:
+        if len(moving) > MOST_USERS:
+            return False
         below = stack.pop()
         for user in consumers[below]:
             axes = _carried(user, below, moving[below])

@@ -362,6 +362,9 @@ def _excerpt(node: UOp) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + " ..."
 
 
+_NO_BOUNDS = RuleSet("bounds", ())  # one, for it compiles functions when first asked
+
+
 def cotangents(
     ruleset: RuleSet,
     node: UOp,
@@ -373,7 +376,7 @@ def cotangents(
 
     Raises: NotDifferentiable if no rule of `ruleset` says so.
     """
-    known = Facts(RuleSet("bounds", ())) if facts is None else facts
+    known = Facts(_NO_BOUNDS) if facts is None else facts
     for matcher in ruleset.candidates(node):
         found = matcher.cotangents(node, known, cotangent)
         if found is not None:
