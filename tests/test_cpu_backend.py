@@ -42,6 +42,7 @@ from proofgrad.backends import reference
 from proofgrad.backends.cpu import backend
 from proofgrad.backends.cpu.backend import CpuBackend
 from proofgrad.backends.cpu.codegen import Host
+from proofgrad.backends.cpu.memory import LARGE_BYTES
 from proofgrad.backends.cpu.memory import Pool
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
@@ -502,6 +503,21 @@ def test_launches_from_several_threads_do_not_mix(cpu: CpuBackend) -> None:
     with ThreadPoolExecutor(4) as callers:
         running = [callers.submit(check_parallel, cpu) for _ in range(20)]
     assert [r.exception() for r in running] == [None] * 20
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_forked_child_writes_into_pages_of_its_own(cpu: CpuBackend) -> None:
+    block = cpu.alloc(LARGE_BYTES)
+    block.view[:4] = b"mine"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python warns about fork with threads
+        child = os.fork()
+    if child == 0:
+        block.view[:4] = b"his!"
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert bytes(block.view[:4]) == b"mine"
+
 
 
 @pytest.mark.timeout(60)
