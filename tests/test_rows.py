@@ -18,6 +18,7 @@ from proofgrad.core.compile.schedule import cut_into_kernels
 from proofgrad.core.compile.split_reductions import split_long_reductions
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
 CPU = Target("test-cpu", vector_bytes=64, vector_registers=32, threads=2)
@@ -101,7 +102,8 @@ def test_splitting_reductions_keeps_the_values(program: Program, side_by_side: i
     graph = UOp.sink(value)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("MANY_ELEMENTS", 1), ("ROWS_SIDE_BY_SIDE", side_by_side),
-                            ("FEWEST_ROWS_SIDE_BY_SIDE", 1)):  # fmt: skip
+                            ("FEWEST_ROWS_SIDE_BY_SIDE", 1), ("SLAB_BYTES", 16 * side_by_side),
+                            ("PARTS", 0)):  # fmt: skip
             patch.setattr(split_reductions, name, value)
         split = split_long_reductions(graph)
     check_form(Form.TENSOR_GRAPH, split)
@@ -109,6 +111,23 @@ def test_splitting_reductions_keeps_the_values(program: Program, side_by_side: i
     assert after.shape == before.shape
     found, expected = (evaluate_tensor(n, elements).tolist() for n in (after, before))
     assert str(found) == str(expected)  # any NaN equals any NaN
+
+
+def test_a_weight_gradient_sums_a_few_images_at_once_and_a_square_product_does_not() -> None:
+    def slabs(value: Tensor) -> bool:
+        split = split_long_reductions(UOp.sink(value.uop))
+        return any(n.op is Ops.CONTIGUOUS for n in split.toposort())
+
+    image, above = (
+        Tensor.zeros(64, 32, 24, 24).contiguous(),
+        Tensor.zeros(64, 32, 20, 20).contiguous(),
+    )
+    weight = Tensor.zeros(32, 32, 5, 5).contiguous()
+    weight.requires_grad = True
+    Tensor.realize(image, above, weight)
+    assert slabs((image.conv2d(weight) * above).sum().gradient(weight)[0])
+    square = Tensor.zeros(512, 512).contiguous().realize()
+    assert not slabs(square @ square)
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,13 @@ def test_float_matmul_of_odd_sizes_is_right(rows: int, depth: int, columns: int)
         np.testing.assert_allclose((left @ right).numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("depth", [1, 2, 8])
+def test_a_sum_that_is_written_out_starts_from_zero(depth: int) -> None:
+    one = Tensor(np.full((64, depth), -0.0, np.float32))
+    other = Tensor(np.ones((depth, 64), np.float32))
+    assert not np.signbit((one @ other).numpy()).any()
+
+
 def test_tables_are_filled_by_kernels_of_their_own() -> None:
     from proofgrad import GlobalCounters
 

@@ -395,7 +395,8 @@ def _written_out(reduction: UOp) -> UOp:
         values = [c[0] if len(c) == 1 else c[0].alu(reduction.arg, c[1]) for c in couples]
     rest = tuple([x for x in reduction.src[1:] if x is not loop])
     if not rest:
-        return values[0]
+        is_float_sum = reduction.arg is Ops.ADD and reduction.dtype.is_float
+        return values[0] + 0.0 if is_float_sum else values[0]
     less = reduction.replace(src=(values[0], *rest))
     return _written_out(less) if any(x.arg[1] is AxisRole.UPCAST for x in rest) else less
 

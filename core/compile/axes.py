@@ -449,9 +449,14 @@ def _unroll_reductions(kernel: UOp) -> UOp:
             values = [new.src[0].substitute({loop: UOp.index(k)}) for k in range(size_of(loop))]
             rest = tuple([x for x in new.src[1:] if x is not loop])
             total = _combined(values, new.arg)
-            new = new.replace(src=(total, *rest)) if rest else total
+            new = new.replace(src=(total, *rest)) if rest else _from_start(total, new.arg)
         done[node] = new
     return done[kernel]
+
+
+def _from_start(total: UOp, op: Ops) -> UOp:
+    """A sum of floats starts from 0.0, and is never -0.0."""
+    return total + 0.0 if op is Ops.ADD and total.dtype.is_float else total
 
 
 def _upcast_of(reduction: UOp) -> UOp | None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from math import prod
 
-from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.compile.rows import is_contraction
+from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 # With fewer results than this, one thread would do most of the work ...
@@ -21,6 +22,10 @@ MANY_ELEMENTS = 1 << 16
 # go to another page.
 ROWS_SIDE_BY_SIDE = 64
 FEWEST_ROWS_SIDE_BY_SIDE = 16
+# A sum of products with few results reads so much of its operands at once: they stay in the second cache
+# while every result takes them in. The sums of the slabs must be so many times shorter than the operands.
+SLAB_BYTES = 1 << 20
+PARTS = 4
 
 
 def split_long_reductions(root: UOp) -> UOp:
@@ -41,14 +46,18 @@ def _split(node: UOp) -> UOp:
     axis = next((a for a in axes if shape[a] > 1), None)
     if axis is None:
         return node
-    if results < FEW_RESULTS:
+    if is_contraction(node):
+        size = _images_at_once(node, axis)
+    elif results < FEW_RESULTS:
         size = _divisor(shape[axis], at_most=max(1, shape[axis] // 8))
     elif shape[axis] >= 4 * ROWS_SIDE_BY_SIDE and _is_of_rows(value, axes):
         size = _divisor(shape[axis], at_most=ROWS_SIDE_BY_SIDE)
         size = size if size >= FEWEST_ROWS_SIDE_BY_SIDE else 1
     else:
         return node
-    return node if size in (1, shape[axis]) else _in_slabs(node, op, axes, axis, size)
+    if size == shape[axis] or (size == 1 and not is_contraction(node)):
+        return node
+    return _in_slabs(node, op, axes, axis, size)
 
 
 def _is_of_rows(value: UOp, axes: tuple[int, ...]) -> bool:
@@ -89,6 +98,26 @@ def _order_in_memory(node: UOp, names: tuple[int, ...]) -> tuple[int, ...] | Non
             return None
         case _:
             return names
+
+
+def _images_at_once(node: UOp, axis: int) -> int:
+    """How much of an axis a sum of products reads before its operands no longer stay in the cache.
+
+    The whole of it, for no split, if they do anyway, or if the sums of the slabs would be as long as the operands.
+    """
+    operands = [_below_expansion(factor) for factor in node.src[0].src]
+    size: int = node.src[0].shape[axis]
+    nbytes = sum(prod(operand.shape) * operand.dtype.itemsize for operand in operands)
+    at_once = _divisor(size, at_most=max(1, size * SLAB_BYTES // max(1, nbytes)))
+    partial = size // at_once * prod(node.shape) * node.dtype.itemsize
+    return at_once if nbytes > SLAB_BYTES and PARTS * partial <= nbytes else size
+
+
+def _below_expansion(node: UOp) -> UOp:
+    """What is read, each element of it several times."""
+    while node.op in MOVEMENT:
+        node = node.src[0]
+    return node
 
 
 def _divisor(size: int, at_most: int) -> int:

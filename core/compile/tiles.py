@@ -28,7 +28,8 @@ SPARE_REGISTERS = 3
 # What the second cache, and what is behind it, gives to a loop that streams from it.
 CACHE_BYTES_A_CYCLE = 64
 MEMORY_BYTES_A_CYCLE = 6
-STRIDE_CYCLES = 4  # to read an element, once, far from the one before
+LINE_CYCLES, MEMORY_LINE_CYCLES = 0.5, 40
+ELEMENTS_A_LINE = 16
 FIRST_CACHE_BYTES = 48 << 10
 # Items to share out: more even out the threads, fewer count less.
 ITEMS_A_THREAD = 8
@@ -163,6 +164,22 @@ def table_elements(factor: UOp) -> int:
     return prod(size_of(loop) for loop in loops_below(factor)[factor])
 
 
+def _cycles_of_lines(tile: Tile, contraction: Contraction) -> float:
+    """Cycles to get the lines that a step reads for the rows of a tile, where they get no table."""
+    factor, rows = contraction.row_factor, contraction.rows
+    read = tiles_that_read(factor, contraction, contraction.columns, tile.columns)
+    if read >= 2 and growth(factor) <= LARGEST_GROWTH:
+        return 0.0
+    lines = float(tile.rows)
+    if lies_along_depth(contraction):
+        lines /= min(ELEMENTS_A_LINE, size_of(contraction.reduction.src[-1]))
+    loads = [n for n in toposort((factor,)) if n.op is Ops.LOAD]
+    if all(coefficient(load.src[0].src[1], rows) == 1 for load in loads):
+        lines /= min(ELEMENTS_A_LINE, tile.rows)
+    is_far = read < 2 and not lies_along_depth(contraction)  # from memory, where nothing foresees it
+    return lines * (MEMORY_LINE_CYCLES if is_far else LINE_CYCLES)
+
+
 def tiles_that_read(factor: UOp, contraction: Contraction, across: UOp, size: int) -> int:
     """How many tiles read the same part of an operand."""
     free = loops_below(factor)[factor]
@@ -213,9 +230,7 @@ def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
         step += moved / CACHE_BYTES_A_CYCLE
     if contraction.has_gated_rows:  # each row has a mask of its own
         step += tile.rows
-    read = tiles_that_read(contraction.row_factor, contraction, contraction.columns, tile.columns)
-    if read < 2 and not lies_along_depth(contraction):  # no table, and each step far from the last
-        step += STRIDE_CYCLES * tile.rows
+    step += _cycles_of_lines(tile, contraction)
     stores = tile.rows * tile.columns * SCATTER_CYCLES if contraction.is_apart else 0.0
     return tiles * (step * depth + stores)
 
