@@ -27,7 +27,6 @@ from proofgrad.core.compile.tiles import (
     choose_blocks,
     find_contraction,
     growth,
-    lies_along_depth,
     output_loops,
     size_of,
     table_elements,
@@ -126,12 +125,12 @@ def choose_staged(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH
     if (wish := asked.staged) is not None:
         short = [table_elements(factor) <= LARGEST_TABLE for factor in (one, other)]
         return Staged(wish.rows and short[0], wish.columns and short[1])
-    rows = _rows_collide(contraction, tile) or not lies_along_depth(contraction)
+    rows = _rows_collide(contraction, tile) or not contraction.rows_lie_along_depth
     rows = rows and tiles_that_read(one, contraction, contraction.columns, tile.columns) >= 2
     columns = _columns_are_apart(contraction) or _is_large(contraction)
     columns = columns and tiles_that_read(other, contraction, contraction.rows, tile.rows) >= 2
     return Staged(
-        rows and growth(one) <= LARGEST_GROWTH, columns and growth(other) <= LARGEST_GROWTH
+        rows and contraction.rows_fit_a_table, columns and growth(other) <= LARGEST_GROWTH
     )
 
 

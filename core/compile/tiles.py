@@ -11,8 +11,8 @@ one vector for each `lanes` columns, and multiplies every row with every column 
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from math import prod
 
@@ -47,7 +47,7 @@ WORTH_STAGING = 1 << 18
 WORTH_MULTIPLICATIONS = 1 << 9
 
 
-@dataclass(frozen=True)  # without slots: has_gated_rows is found once, and asked for each tile
+@dataclass(frozen=True)  # without slots: what is found once is asked for each tile
 class Contraction:
     """The sum of products of a kernel. `rows` and `columns` are the output loops of its tile."""
 
@@ -59,7 +59,7 @@ class Contraction:
     others: tuple[UOp, ...]  # output loops outside of the tile
     is_apart: bool = False  # columns do not lie side by side where they are stored
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """Products that are summed for one element."""
         return prod(size_of(loop) for loop in self.reduction.src[1:])
@@ -68,15 +68,40 @@ class Contraction:
     def multiplications(self) -> int:
         return size_of(self.rows) * size_of(self.columns) * self.other_tiles * self.depth
 
-    @property
+    @cached_property
     def other_tiles(self) -> int:
         return prod(size_of(loop) for loop in self.others)
 
-    @functools.cached_property
+    @cached_property
     def has_gated_rows(self) -> bool:
         """Whether the gate of a product changes from row to row."""
         value = self.reduction.src[0]
         return value.op is Ops.WHERE and self.rows in loops_below(value.src[0])[value.src[0]]
+
+    @cached_property
+    def reads_of_rows(self) -> int:
+        """How often the tiles of one row and column read the same part of the rows' operand."""
+        free = loops_below(self.row_factor)[self.row_factor]
+        return prod(size_of(loop) for loop in self.others if loop not in free)
+
+    @cached_property
+    def rows_fit_a_table(self) -> bool:
+        """Whether a table of the rows' operand is not much longer than the operand."""
+        return growth(self.row_factor) <= LARGEST_GROWTH
+
+    @cached_property
+    def rows_lie_along_depth(self) -> bool:
+        """Whether the rows' operand lies in memory along the innermost loop of the sum."""
+        return self._row_steps(self.reduction.src[-1]) <= {1}
+
+    @cached_property
+    def rows_lie_side_by_side(self) -> bool:
+        """Whether one row's element of the operand lies beside the next row's."""
+        return self._row_steps(self.rows) <= {1}
+
+    def _row_steps(self, loop: UOp) -> set[int | None]:
+        loads = [n for n in toposort((self.row_factor,)) if n.op is Ops.LOAD]
+        return {coefficient(load.src[0].src[1], loop) for load in loads}
 
 
 def size_of(loop: UOp) -> int:
@@ -166,17 +191,15 @@ def table_elements(factor: UOp) -> int:
 
 def _cycles_of_lines(tile: Tile, contraction: Contraction) -> float:
     """Cycles to get the lines that a step reads for the rows of a tile, where they get no table."""
-    factor, rows = contraction.row_factor, contraction.rows
-    read = tiles_that_read(factor, contraction, contraction.columns, tile.columns)
-    if read >= 2 and growth(factor) <= LARGEST_GROWTH:
+    read = contraction.reads_of_rows * -(-size_of(contraction.columns) // tile.columns)
+    if read >= 2 and contraction.rows_fit_a_table:
         return 0.0
-    lines = float(tile.rows)
-    if lies_along_depth(contraction):
+    lines, along_depth = float(tile.rows), contraction.rows_lie_along_depth
+    if along_depth:
         lines /= min(ELEMENTS_A_LINE, size_of(contraction.reduction.src[-1]))
-    loads = [n for n in toposort((factor,)) if n.op is Ops.LOAD]
-    if all(coefficient(load.src[0].src[1], rows) == 1 for load in loads):
+    if contraction.rows_lie_side_by_side:
         lines /= min(ELEMENTS_A_LINE, tile.rows)
-    is_far = read < 2 and not lies_along_depth(contraction)  # from memory, where nothing foresees it
+    is_far = read < 2 and not along_depth  # from memory, where nothing foresees it
     return lines * (MEMORY_LINE_CYCLES if is_far else LINE_CYCLES)
 
 
@@ -185,13 +208,6 @@ def tiles_that_read(factor: UOp, contraction: Contraction, across: UOp, size: in
     free = loops_below(factor)[factor]
     others = prod(size_of(loop) for loop in contraction.others if loop not in free)
     return others * -(-size_of(across) // size)
-
-
-def lies_along_depth(contraction: Contraction) -> bool:
-    """Whether the rows' factor lies in memory along the innermost loop of the sum."""
-    loads = [n for n in toposort((contraction.row_factor,)) if n.op is Ops.LOAD]
-    innermost = contraction.reduction.src[-1]
-    return all(coefficient(n.src[0].src[1], innermost) == 1 for n in loads)
 
 
 def _tiles(contraction: Contraction, target: Target, asked: Choices) -> list[Tile]:
