@@ -37,7 +37,7 @@ UPCAST_SIZES = (4, 2)
 # Vectors that one iteration of a reduction takes at once: an addition takes 4 cycles.
 UNROLLED_VECTORS = (4, 2)
 # Multiply-adds of vectors in one iteration of a tile; more make code that takes long to compile.
-MOST_PRODUCTS_AT_ONCE = 64
+MOST_PRODUCTS_AT_ONCE = 104
 
 
 def _fresh_number(kernel: UOp) -> int:
