@@ -61,7 +61,7 @@ class Workload:
         return 0
 
 
-_TABLES = "what is left is copying operands into tables before the tiles run"
+_TABLES = "each tile streams its operands from the second cache: sums are not cut into parts that the first holds"
 _MEMORY = "memory: each element is read and written once"
 _PAGES = "the system, which clears each new page before it is written"
 _LAUNCH = "the call from Python"
@@ -76,13 +76,13 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("matmul 1024, A.T", "turned_a", (1024,), Limit.NONE, 0.95, _TABLES),
     Workload("matmul 1024, B.T", "turned_b", (1024,), Limit.NONE, 0.95, _TABLES),
     Workload("bmm 32x128", "batch", (32, 128, 128, 128), Limit.MULTIPLIERS, 0.95,
-             "tables of each small matrix are used little"),
+             "small matrices are read where they lie, and a tile of them is soon done"),
     Workload("gemv 4096", "product", (4096, 4096, 1), Limit.READ, 1.0, "reading the matrix once"),
     Workload("32x4096 @ 4096x4096", "product", (32, 4096, 4096), Limit.READ, 1.4,
-             "reading the weights once, and multiplying 32 rows with them"),
+             "weights are copied into a table first: read twice and written once, where reading them once would do"),
     Workload("elementwise 16M", "elementwise", SIDE, Limit.COPY, 2.0, _MEMORY),
     Workload("gelu 16M", "gelu", SIDE, Limit.COPY, 2.0, "memory, and exp2 of each element"),
-    Workload("softmax 4096", "softmax", SIDE, Limit.COPY, 2.0, "memory, and exp2 of each element"),
+    Workload("softmax 4096", "softmax", SIDE, Limit.COPY, 2.0, "exp2 of each element, computed for the sum and again for the result"),
     Workload("layernorm 4096", "layernorm", SIDE, Limit.COPY, 2.0,
              "memory, and three loops over a row that stays in the cache"),
     Workload("transpose 4096", "transpose", SIDE, Limit.COPY, 2.0,
@@ -99,15 +99,15 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("conv 3x3, 8x64x56x56", "convolution", (8, 64, 64, 56, 3, 1), Limit.MULTIPLIERS, 1.0,
              "gathering the windows"),
     Workload("conv 7x7/2, 4x3x224x224", "convolution", (4, 3, 64, 224, 7, 2), Limit.MULTIPLIERS,
-             1.0, "gathering windows of few channels in steps of two"),
+             1.0, "copying the image padded, and again apart by steps of two, before the tiles run"),
     Workload("conv 1x1, 8x256x14x14", "convolution", (8, 256, 1024, 14, 1, 1), Limit.MULTIPLIERS,
              1.0, "as a matmul: tables"),
     Workload("MLP step, batch 128", "train_mlp", (128,), Limit.NONE, 0.9,
              "products of few rows, and Adam, which reads and writes memory"),
     Workload("CNN step, batch 64", "train_cnn", (64,), Limit.NONE, 0.9,
-             "gradients of convolutions by their weights"),
+             "gradients by images multiply what lies outside of them too, in lanes that are turned off"),
     Workload("GPT-2 block, 256 tokens", "block", (256,), Limit.NONE, 0.9,
-             "the products, and attention in several kernels"),
+             "weights are copied into tables at each call, and products as above"),
     Workload("GPT-2 block, 1 token", "block", (1,), Limit.NONE, 1.0, "reading the weights once"),
     Workload("eager 16x16 add", "eager", (16,), Limit.NONE, 0.0, _LAUNCH, most_ms=0.15),
     Workload("jitted 16x16 kernel", "jitted", (16,), Limit.NONE, 0.0, _LAUNCH, most_ms=0.015),
