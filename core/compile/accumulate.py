@@ -6,6 +6,7 @@ Does not own: the order of the loops (linearize.py) and how registers are kept (
 from __future__ import annotations
 
 from proofgrad.core.compile.linear_terms import at_start
+from proofgrad.core.compile.sums_of_products import is_gated
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -55,7 +56,7 @@ def _products(value: UOp) -> list[tuple[UOp, tuple[UOp, ...]]] | None:
     if value.op is Ops.ADD:
         parts = [_products(source) for source in value.src]
         return None if None in parts else [p for part in parts for p in part or ()]
-    if value.op is Ops.WHERE and value.src[2].op is Ops.CONST and value.src[2].arg == 0:
+    if is_gated(value):
         inside = _products(value.src[1])
         return inside and [(p, (*gates, value.src[0])) for p, gates in inside]
     return None

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import and_
+from typing import Any
 
 from proofgrad.core.compile.index_width import Bounds
+from proofgrad.core.compile.sums_of_products import is_gated
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.rewrite.gates import conjuncts
 
 
 def join_sums(kernel: UOp, target: Target, bounds: Bounds) -> UOp:
@@ -37,7 +40,7 @@ def _joined(total: UOp, bounds: Bounds) -> UOp | None:
         if value.op is Ops.REDUCE and value.arg is Ops.ADD:
             loops += value.src[1:]
             value = value.src[0]
-        elif loops and value.op is Ops.WHERE and _is_zero(value.src[2]):
+        elif loops and is_gated(value):
             gates.append(value.src[0])
             value = value.src[1]
         else:
@@ -45,17 +48,13 @@ def _joined(total: UOp, bounds: Bounds) -> UOp | None:
     if value.op is not Ops.MUL or not gates:
         return None
     gate = reduce(and_, gates)
-    product = _without_gates(value, _conjuncts(gate), bounds)
+    product = _without_gates(value, conjuncts(gate), bounds)
     return UOp(
         Ops.REDUCE, total.dtype, (gate.where(product, UOp.const(value.dtype, 0)), *loops), Ops.ADD
     )
 
 
-def _is_zero(value: UOp) -> bool:
-    return value.op is Ops.CONST and value.arg == 0
-
-
-def _without_gates(product: UOp, holding: frozenset[UOp], bounds: Bounds) -> UOp:
+def _without_gates(product: UOp, holding: frozenset[Any], bounds: Bounds) -> UOp:
     """Loads that stay in their buffer anyway need no gate that is asked of their product again."""
     changes: dict[UOp, UOp] = {}
     for load in toposort((product,)):
@@ -64,12 +63,6 @@ def _without_gates(product: UOp, holding: frozenset[UOp], bounds: Bounds) -> UOp
         memory, index, gate = load.src[0].src
         low, high = bounds.lo(index), bounds.hi(index)
         stays = low is not None and high is not None and 0 <= low and high < memory.arg[1]
-        if stays and _conjuncts(gate) <= holding:
+        if stays and conjuncts(gate) <= holding:
             changes[load] = load.with_src((load.src[0].with_src((memory, index)),))
     return product.substitute(changes)
-
-
-def _conjuncts(gate: UOp) -> frozenset[UOp]:
-    if gate.op is not Ops.AND:
-        return frozenset((gate,))
-    return _conjuncts(gate.src[0]) | _conjuncts(gate.src[1])

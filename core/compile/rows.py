@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from proofgrad.core.compile.sums_of_products import is_contraction
 from proofgrad.core.compile.target import Target
-from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 
 # A row of so many elements stays in the cache between the loops over it.
@@ -94,25 +95,6 @@ def _runs_in_one_user(
 def _has_contraction(end: UOp, stored: set[UOp]) -> bool:
     inside = end.toposort(lambda n: n is end or n not in stored)
     return any(is_contraction(n) for n in inside if n is end or n not in stored)
-
-
-def is_contraction(node: UOp) -> bool:
-    """A sum of products whose factors are each used for many results, as in a product of matrices."""
-    if (
-        node.op is not Ops.REDUCE_AXIS
-        or node.arg[0] is not Ops.ADD
-        or node.src[0].op is not Ops.MUL
-    ):
-        return False
-    return all(_is_expanded(factor) for factor in node.src[0].src)
-
-
-def _is_expanded(node: UOp) -> bool:
-    while node.op in MOVEMENT:
-        if node.op is Ops.EXPAND and node.shape != node.src[0].shape:
-            return True
-        node = node.src[0]
-    return False
 
 
 def _moving_axes(node: UOp) -> Axes:

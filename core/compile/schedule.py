@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proofgrad.core import settings
-from proofgrad.core.compile.rows import is_contraction, reductions_by_row
+from proofgrad.core.compile.rows import reductions_by_row
+from proofgrad.core.compile.sums_of_products import is_contraction
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
@@ -25,7 +26,6 @@ _AT_MOST_ONCE = MOVEMENT - {Ops.EXPAND}
 # A reduction runs inside another one that combines at most so many of its results, as the sum over
 # a window does; a longer one would leave too few output elements to share out.
 LARGEST_OUTER_REDUCTION = 16
-_SAME = frozenset({Ops.CONTIGUOUS, Ops.DETACH})
 # A padded value is stored if a reduction reads each of its elements so often: as copies, without gates.
 READ_OFTEN = 32
 _TRANSPARENT = MOVEMENT | {Ops.DETACH}

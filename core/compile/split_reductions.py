@@ -1,4 +1,4 @@
-"""TensorGraph -> TensorGraph: a long reduction becomes two, so that threads can share it.
+"""TensorGraph -> TensorGraph: a long reduction becomes two, for threads to share or for the cache.
 
 Owns: which reductions are split, and where. Does not own: the kernels (schedule.py).
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from math import prod
 
-from proofgrad.core.compile.rows import is_contraction
-from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.compile.sums_of_products import is_contraction, operands
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 # With fewer results than this, one thread would do most of the work ...
@@ -40,24 +40,26 @@ def split_long_reductions(root: UOp) -> UOp:
 def _split(node: UOp) -> UOp:
     (value,), (op, axes) = node.src, node.arg
     shape = value.shape
-    elements, results = prod(shape), prod(node.shape)
-    if elements < MANY_ELEMENTS or value.op is Ops.CONTIGUOUS:
+    if prod(shape) < MANY_ELEMENTS or value.op is Ops.CONTIGUOUS:
         return node
     axis = next((a for a in axes if shape[a] > 1), None)
-    if axis is None:
-        return node
+    size = None if axis is None else _slab(node, axis)
+    return node if axis is None or size is None else _in_slabs(node, op, axes, axis, size)
+
+
+def _slab(node: UOp, axis: int) -> int | None:
+    """How much of an axis is reduced at once; None: all of it, in one reduction."""
+    value, axes = node.src[0], node.arg[1]
+    whole: int = value.shape[axis]
     if is_contraction(node):
-        size = _images_at_once(node, axis)
-    elif results < FEW_RESULTS:
-        size = _divisor(shape[axis], at_most=max(1, shape[axis] // 8))
-    elif shape[axis] >= 4 * ROWS_SIDE_BY_SIDE and _is_of_rows(value, axes):
-        size = _divisor(shape[axis], at_most=ROWS_SIDE_BY_SIDE)
-        size = size if size >= FEWEST_ROWS_SIDE_BY_SIDE else 1
+        return _images_at_once(node, whole)
+    if prod(node.shape) < FEW_RESULTS:
+        size, least = _divisor(whole, at_most=max(1, whole // 8)), 2
+    elif whole >= 4 * ROWS_SIDE_BY_SIDE and _is_of_rows(value, axes):
+        size, least = _divisor(whole, at_most=ROWS_SIDE_BY_SIDE), FEWEST_ROWS_SIDE_BY_SIDE
     else:
-        return node
-    if size == shape[axis] or (size == 1 and not is_contraction(node)):
-        return node
-    return _in_slabs(node, op, axes, axis, size)
+        return None
+    return size if max(2, least) <= size < whole else None
 
 
 def _is_of_rows(value: UOp, axes: tuple[int, ...]) -> bool:
@@ -100,24 +102,15 @@ def _order_in_memory(node: UOp, names: tuple[int, ...]) -> tuple[int, ...] | Non
             return names
 
 
-def _images_at_once(node: UOp, axis: int) -> int:
-    """How much of an axis a sum of products reads before its operands no longer stay in the cache.
+def _images_at_once(contraction: UOp, whole: int) -> int | None:
+    """How much of an axis is read before the operands no longer stay in the cache.
 
-    The whole of it, for no split, if they do anyway, or if the sums of the slabs would be as long as the operands.
+    None, for no split, if they do anyway, or if the sums of the slabs would be as long as the operands.
     """
-    operands = [_below_expansion(factor) for factor in node.src[0].src]
-    size: int = node.src[0].shape[axis]
-    nbytes = sum(prod(operand.shape) * operand.dtype.itemsize for operand in operands)
-    at_once = _divisor(size, at_most=max(1, size * SLAB_BYTES // max(1, nbytes)))
-    partial = size // at_once * prod(node.shape) * node.dtype.itemsize
-    return at_once if nbytes > SLAB_BYTES and PARTS * partial <= nbytes else size
-
-
-def _below_expansion(node: UOp) -> UOp:
-    """What is read, each element of it several times."""
-    while node.op in MOVEMENT:
-        node = node.src[0]
-    return node
+    nbytes = sum([prod(read.shape) * read.dtype.itemsize for read in operands(contraction)])
+    size = _divisor(whole, at_most=max(1, whole * SLAB_BYTES // max(1, nbytes)))
+    partial = whole // size * prod(contraction.shape) * contraction.dtype.itemsize
+    return size if size < whole and nbytes > SLAB_BYTES and PARTS * partial <= nbytes else None
 
 
 def _divisor(size: int, at_most: int) -> int:

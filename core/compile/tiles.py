@@ -18,6 +18,7 @@ from math import prod
 
 from proofgrad.core.compile.choices import NO_WISH, Blocks, Choices, Tile
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
+from proofgrad.core.compile.sums_of_products import is_gated
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
@@ -144,7 +145,7 @@ def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:
     if len(kernel.src) != 1 or len(reductions) != 1:
         return []
     (reduction,) = reductions
-    term = _without_gate(reduction.src[0])
+    term = reduction.src[0].src[1] if is_gated(reduction.src[0]) else reduction.src[0]
     if reduction.arg is not Ops.ADD or term.op is not Ops.MUL:
         return []
     free = loops_below(kernel)
@@ -160,12 +161,6 @@ def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:
             found.append(Contraction(reduction, row, column, one, other, others, is_apart))
     least = 1 if asked.tiled else WORTH_MULTIPLICATIONS
     return [c for c in found if c.multiplications >= least and _has_vectors(c)]
-
-
-def _without_gate(value: UOp) -> UOp:
-    """What is summed where its gate holds, if it is 0 elsewhere."""
-    is_gated = value.op is Ops.WHERE and value.src[2].op is Ops.CONST and value.src[2].arg == 0
-    return value.src[1] if is_gated else value
 
 
 def _has_vectors(contraction: Contraction) -> bool:
