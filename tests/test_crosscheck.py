@@ -6,16 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
+import z3
 
 from proofgrad.rules.library import library_names
 from proofgrad.verify import commands_crosscheck, crosscheck, second_solver
 from proofgrad.verify.commands_crosscheck import CROSSCHECK, crosscheck_library, library_entries
 from proofgrad.verify.crosscheck import Outcome, goals_in, goals_of, read_outcomes, write_outcomes
-from proofgrad.verify.encode import stable
+from proofgrad.verify.encode_text import stable, text_of
 from proofgrad.verify.evidence import report
 from proofgrad.verify.obligations import evidence_digest
 from proofgrad.verify.second_solver import Second, ask_second
-from proofgrad.verify.solve import OPEN, PROVED, REFUTED
+from proofgrad.verify.solve import OPEN, PROVED, REFUTED, ask
 
 PAGE = Path(__file__).parent.parent / "docs" / "evidence.md"
 BITS = "(declare-fun x () (_ BitVec 8))(assert (= (bvadd x #x01) {}))(check-sat)"
@@ -64,6 +65,25 @@ def test_what_no_solver_can_read_is_open_with_a_reason() -> None:
 def test_numbers_of_names_do_not_matter() -> None:
     assert stable("(let ((?x7 a) ($x9 any!3)) ?x7)") == stable("(let ((?x1 a) ($x2 any!5)) ?x1)")
     assert stable("(f ?x1 ?x2)") != stable("(f ?x1 ?x1)")
+
+
+def test_the_bits_of_a_float_are_asked_for_in_words_of_the_standard() -> None:
+    x = z3.FP("x", z3.Float32())
+    bits = z3.fpToIEEEBV(x)
+    back = text_of([z3.fpBVToFP(bits, x.sort()) != x])
+    assert "to_ieee_bv" not in back
+    assert ask(back, 10**6).verdict == PROVED
+    one = text_of([x == z3.FPVal(1.0, x.sort()), z3.fpToIEEEBV(-x) != z3.BitVecVal(0xBF800000, 32)])
+    assert ask(one, 10**6).verdict == PROVED
+
+
+def test_a_nan_may_have_any_bits_of_a_nan() -> None:
+    x = z3.FP("x", z3.Float32())
+    for nan in (0x7FC00000, 0x7F800001, 0xFFFFFFFF):
+        assert ask(text_of([z3.fpToIEEEBV(x) == z3.BitVecVal(nan, 32)]), 10**6).verdict == REFUTED
+    infinity = z3.BitVecVal(0x7F800000, 32)
+    no_nan = text_of([z3.fpIsNaN(x), z3.fpToIEEEBV(x) == infinity])
+    assert ask(no_nan, 10**6).verdict == PROVED
 
 
 def test_a_disagreement_names_the_case_and_leaves_the_goal(

@@ -1,8 +1,9 @@
 """From a rule at one choice of types to a goal: premises, and what has to follow from them.
 
-Owns: what terms, conditions, facts, computed constants and views of a rule mean in SMT, and the
-text of the obligation. Does not own: the meaning of operations (semantics.py, encode_integers.py),
-laws of tensors, loops and derivatives (the other encode_ files), solving (solve.py).
+Owns: what terms, conditions, facts, computed constants and views of a rule mean in SMT. Does not
+own: the text of the obligation (encode_text.py), the meaning of operations (semantics.py,
+encode_integers.py), laws of tensors, loops and derivatives (the other encode_ files), solving
+(solve.py).
 
 The goal holds for every value of the variables, every pair of bounds lo(x) <= x <= hi(x) within the
 type, and every result of a view that keeps its contract.
@@ -10,7 +11,6 @@ type, and every result of a view that keeps its contract.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -43,6 +43,7 @@ from proofgrad.verify.encode_assumed import assumed, if_truth
 from proofgrad.verify.encode_integers import Integers
 from proofgrad.verify.encode_numbers import Number
 from proofgrad.verify.encode_ring import Ring
+from proofgrad.verify.encode_text import text_of
 from proofgrad.verify.encode_types import Case, type_condition
 from proofgrad.verify.semantics import IllFormed, NoMeaning
 
@@ -91,22 +92,6 @@ class Goal:
     def text(self) -> str:
         """The obligation as SMT-LIB: unsatisfiable if and only if the goal holds."""
         return text_of([*self.premises, z3.Not(self.conclusion)])
-
-
-def text_of(assertions: Sequence[Term]) -> str:
-    """The assertions as an SMT-LIB text."""
-    solver = z3.Solver()
-    solver.add(*assertions)
-    return stable(str(solver.to_smt2()))
-
-
-_NUMBERED = re.compile(r"(\?x|\$x|\bany!|reduction#\w+_)\d+")
-
-
-def stable(text: str) -> str:
-    """The same text with each name that z3 numbered, numbered by its first place in the text."""
-    numbers: dict[str, str] = {}
-    return _NUMBERED.sub(lambda name: numbers.setdefault(name[0], f"{name[1]}{len(numbers)}"), text)
 
 
 class Encoder:

@@ -19,7 +19,8 @@ import z3
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.verify import sample
-from proofgrad.verify.encode import Goal, text_of
+from proofgrad.verify.encode import Goal
+from proofgrad.verify.encode_text import text_of
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.fresh_terms import fresh_terms
 from proofgrad.verify.sample import Outcome
