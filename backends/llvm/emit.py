@@ -252,6 +252,10 @@ class _Printer:
         if index.dtype.lanes == 1:
             address = write_address(self.writer, place, place.index, place.index_dtype)
             place = replace(place, address=address)
+        elif (apart := _lanes_apart(index)) is not None:
+            first, offsets = apart
+            address = write_address(self.writer, place, self._register(first), first.dtype)
+            place = replace(place, address=address, offsets=offsets)
         self.places[node] = place
 
     def load(self, node: UOp) -> None:
@@ -260,6 +264,16 @@ class _Printer:
     def store(self, node: UOp) -> None:
         place, value = node.src
         write_store(self.writer, self.places[place], value.dtype, self._register(value))
+
+
+def _lanes_apart(index: UOp) -> tuple[UOp, tuple[int, ...]] | None:
+    """A scalar, and how far behind it each lane is, if that is how the vector is made."""
+    if index.op is not Ops.ADD:
+        return None
+    for first, apart in (index.src, index.src[::-1]):
+        if first.op is Ops.BROADCAST and apart.op is Ops.CONST and isinstance(apart.arg, tuple):
+            return first.src[0], apart.arg
+    return None
 
 
 def _phi(name: str, llvm_type: str, first: str, before: str, last: str, latch: str) -> str:

@@ -18,7 +18,10 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The registers of an INDEX. With a vector index, `address` is None until it is needed."""
+    """The registers of an INDEX. With a vector index, `address` is None until it is needed.
+
+    With `offsets`, lane k is so many elements behind `address`.
+    """
 
     buffer: str
     element: DType
@@ -27,6 +30,7 @@ class Place:
     address: str | None = None
     gate: str | None = None
     gate_lanes: int = 1
+    offsets: tuple[int, ...] | None = None
 
 
 def write_address(writer: Writer, place: Place, index: str, index_dtype: DType) -> str:
@@ -95,6 +99,9 @@ def _gather(writer: Writer, place: Place, dtype: DType) -> str:
 
 
 def _lane_address(writer: Writer, place: Place, lane: int) -> str:
+    if place.offsets is not None:
+        first = f"{writer.dialect.pointer} {place.address}, i64 {place.offsets[lane]}"
+        return writer.let(f"getelementptr {memory_type(place.element)}, {first}", "at")
     index = writer.lane(place.index, place.index_dtype, lane)
     return write_address(writer, place, index, place.index_dtype.scalar)
 

@@ -155,14 +155,21 @@ def _with_split_reductions(kernel: UOp, position: UOp, parts: tuple[UOp, UOp]) -
 
 
 def gate_accesses(
-    kernel: UOp, loop: UOp, size: UOp, reach: int = 0, bounds: Bounds | None = None
+    kernel: UOp,
+    loop: UOp,
+    size: UOp,
+    reach: int = 0,
+    bounds: Bounds | None = None,
+    nearest: bool = False,
 ) -> UOp:
     """Accesses that move with `loop`, and what it reduces, only where loop < size.
 
     With `bounds`, a load that stays in its buffer for all of `reach` iterations needs no gate: what it
-    reads beyond `size` is stored nowhere.
+    reads beyond `size` is stored nowhere. For the same reason a load may read there what it reads last,
+    if `nearest`: the place is known before a loop inside begins, where a gate would be asked in each step.
     """
     inside = loop < size
+    last = {loop: UOp(Ops.MIN, loop.dtype, (loop, size - 1))}
     longer = {loop: UOp.range(reach, loop.arg[0], loop.arg[1])}
     free = loops_below(kernel)
     written = {store.src[0] for store in kernel.src}
@@ -179,7 +186,9 @@ def gate_accesses(
 
     for node in toposort((kernel,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
-        if node.op is Ops.INDEX and needs_gate(node):
+        if node.op is Ops.INDEX and needs_gate(node) and nearest and node not in written:
+            new = node.substitute(last)
+        elif node.op is Ops.INDEX and needs_gate(node):
             gate = new.src[2] & inside if len(new.src) > 2 else inside
             new = new.replace(src=(new.src[0], new.src[1], gate))
         elif node.op is Ops.REDUCE and loop in node.src[1:]:
@@ -218,9 +227,12 @@ def choose_axes(
 
 
 def _innermost(kernel: UOp, vector: VectorChoice) -> UOp:
-    """The loop along which gathered memory is contiguous runs inside: each line is read once."""
-    loads = [n.src[0].src[1] for n in toposort((kernel,)) if n.op is Ops.LOAD]
-    gathered = [index for index in loads if coefficient(index, vector.loop) not in (0, 1)]
+    """The loop along which memory is contiguous that vectors gather or scatter runs inside.
+
+    So each of its lines is read or written once.
+    """
+    places = [n.src[0].src[1] for n in toposort((kernel,)) if n.op in (Ops.LOAD, Ops.STORE)]
+    gathered = [index for index in places if coefficient(index, vector.loop) not in (0, 1)]
     for loop in output_loops(kernel)[:-1]:
         if loop is not vector.loop and all(coefficient(index, loop) == 1 for index in gathered):
             return kernel.substitute({loop: loop.replace(arg=(_fresh_number(kernel), loop.arg[1]))})
@@ -280,7 +292,8 @@ def _tiled(
         (columns, column_at, column_blocks * blocks.column_tiles * tile.columns),
     ):
         if reach > size_of(loop):
-            kernel = gate_accesses(kernel, loop, UOp.index(size_of(loop)), reach, bounds)
+            size, is_row = UOp.index(size_of(loop)), loop is rows
+            kernel = gate_accesses(kernel, loop, size, reach, bounds, nearest=is_row)
         changes[loop] = position
     kernel = kernel.substitute(changes)
     (reduction,) = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
@@ -347,7 +360,9 @@ def _choose_vectors(kernel: UOp, target: Target, asked: Choices) -> list[VectorC
         return []
     outputs = output_loops(kernel)
     stores = [n.src[0].src[1] for n in nodes if n.op is Ops.STORE]
+    loads = [n.src[0].src[1] for n in nodes if n.op is Ops.LOAD]
     candidates = [x for x in outputs if all(coefficient(s, x) == 1 for s in stores)]
+    candidates += [x for x in outputs if loads and all(coefficient(s, x) == 1 for s in loads)]
     reductions = {loop for group in _unshared_reductions(kernel) for loop in group}
     candidates += sorted(reductions, key=lambda loop: loop.arg[0])
     choices = [c for loop in candidates if (c := _vector_choice(nodes, loop, lanes)) is not None]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from math import prod
 
+from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.sums_of_products import is_contraction, operands
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -54,9 +55,9 @@ def _slab(node: UOp, axis: int) -> int | None:
     if is_contraction(node):
         return _images_at_once(node, whole)
     if prod(node.shape) < FEW_RESULTS:
-        size, least = _divisor(whole, at_most=max(1, whole // 8)), 2
+        size, least = largest_divisor(whole, at_most=max(1, whole // 8)), 2
     elif whole >= 4 * ROWS_SIDE_BY_SIDE and _is_of_rows(value, axes):
-        size, least = _divisor(whole, at_most=ROWS_SIDE_BY_SIDE), FEWEST_ROWS_SIDE_BY_SIDE
+        size, least = largest_divisor(whole, at_most=ROWS_SIDE_BY_SIDE), FEWEST_ROWS_SIDE_BY_SIDE
     else:
         return None
     return size if max(2, least) <= size < whole else None
@@ -108,13 +109,9 @@ def _images_at_once(contraction: UOp, whole: int) -> int | None:
     None, for no split, if they do anyway, or if the sums of the slabs would be as long as the operands.
     """
     nbytes = sum([prod(read.shape) * read.dtype.itemsize for read in operands(contraction)])
-    size = _divisor(whole, at_most=max(1, whole * SLAB_BYTES // max(1, nbytes)))
+    size = largest_divisor(whole, at_most=max(1, whole * SLAB_BYTES // max(1, nbytes)))
     partial = whole // size * prod(contraction.shape) * contraction.dtype.itemsize
     return size if size < whole and nbytes > SLAB_BYTES and PARTS * partial <= nbytes else None
-
-
-def _divisor(size: int, at_most: int) -> int:
-    return next(n for n in range(at_most, 0, -1) if size % n == 0)
 
 
 def _in_slabs(node: UOp, op: Ops, axes: tuple[int, ...], axis: int, size: int) -> UOp:

@@ -17,6 +17,7 @@ from math import gcd, prod
 
 from proofgrad.core.compile.axes import gate_accesses
 from proofgrad.core.compile.choices import NO_WISH, Choices, Staged, Tile
+from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import (
@@ -43,6 +44,8 @@ UNSTAGED_ROWS = 6
 WAY_BYTES = 1 << 12
 # An operand of so many bytes, for one place of the loops outside of a tile, stays close enough as it is.
 UNSTAGED_BYTES = 1 << 17
+# Steps of the sum that are copied for all rows or columns before the next ones are.
+STEPS_AT_ONCE = 16
 # Where a table is asked for, it may have so many elements at most.
 LARGEST_TABLE = 1 << 26
 
@@ -206,12 +209,21 @@ def _read(table: Table, memory: UOp) -> UOp:
 
 
 def _fill(factor: UOp, table: Table, memory: UOp) -> UOp:
-    """The kernel that writes every element of the table."""
-    sizes = [size_of(x) for x in table.outer] + [table.groups]
-    sizes += [size_of(x) for x in table.depth] + [table.size]
+    """The kernel that writes every element of the table.
+
+    Where groups lie side by side in memory, it copies some steps of the sum for all of them before the next
+    steps: it reads and writes long enough pieces of memory.
+    """
+    around, last = table.depth[:-1], prod([size_of(x) for x in table.depth[-1:]])
+    loads = [n.src[0].src[1] for n in toposort((factor,)) if n.op is Ops.LOAD]
+    side_by_side = all(coefficient(index, table.loop) in (0, 1) for index in loads)
+    at_once = largest_divisor(last, STEPS_AT_ONCE) if side_by_side else last
+    sizes = [size_of(x) for x in (*table.outer, *around)]
+    sizes += [last // at_once, table.groups, at_once, table.size]
     loops = [UOp.range(n, k, AxisRole.LOOP) if n > 1 else UOp.index(0) for k, n in enumerate(sizes)]
-    outer, group = loops[: len(table.outer)], loops[len(table.outer)]
-    depth, inside = loops[len(table.outer) + 1 : -1], loops[-1]
+    *loops, steps, group, step, inside = loops
+    outer = loops[: len(table.outer)]
+    depth = [*loops[len(table.outer) :], steps * at_once + step]
     if size_of(table.loop) < table.groups * table.size:
         factor = gate_accesses(factor, table.loop, UOp.index(size_of(table.loop)))
     changes = {table.loop: group * table.size + inside}

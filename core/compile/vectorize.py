@@ -77,11 +77,18 @@ def _spread(value: UOp, lanes: int) -> UOp:
 
 
 def _index(node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, at_first: dict[UOp, UOp]) -> UOp:
-    """The INDEX of a contiguous access names its first element; a gather has a vector of them."""
+    """The INDEX of a contiguous access names its first element; a gather has a vector of them.
+
+    One whose lanes are a number of elements apart is the first lane's plus a constant.
+    """
     gate = src[2:]
     step = coefficient(node.src[1], loop)
     if step == 1:
         return node.replace(src=(src[0], at_first[node.src[1]], *gate))
+    if step:
+        first = _spread(at_first[node.src[1]], lanes)
+        apart = UOp(Ops.CONST, first.dtype, (), tuple([step * k for k in range(lanes)]))
+        return node.replace(src=(src[0], first + apart, *gate))
     if step == 0 and gate and gate[0].dtype.lanes > 1:  # the same element, gated lane by lane
         return node.replace(src=(src[0], _spread(src[1], lanes), *gate))
     return node.replace(src=(src[0], src[1], *gate))
