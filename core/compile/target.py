@@ -17,6 +17,8 @@ from proofgrad.core.ir.uop import UOp
 COMPUTED_TYPES = frozenset(dtypes.all)
 ALL_TYPES = COMPUTED_TYPES | frozenset(dtypes.fp8s)
 WIDE_TYPES = COMPUTED_TYPES - {dtypes.float16, dtypes.bfloat16}
+# Of the second cache of a core, where the machine does not say.
+CACHE_BYTES = 1 << 20
 
 
 class DeviceError(RuntimeError):
@@ -40,7 +42,7 @@ class Target:
     name: str
     vector_bytes: int = 0  # width of a vector register; 0: the backend takes scalars only
     vector_registers: int = 16
-    cache_bytes: int = 1 << 20  # of the cache that a core has to itself
+    cache_bytes: int = CACHE_BYTES  # of the second cache, which a core has to itself
     threads: int = 1  # more than 1: an outermost THREAD range is welcome
     work_items: bool = False  # an outermost GLOBAL range is expected
     storage: frozenset[DType] = ALL_TYPES  # types of buffers, casts and bitcasts

@@ -1,0 +1,47 @@
+"""The size of the second cache, from what Linux writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proofgrad.backends.cpu.caches import second_cache_bytes
+
+
+def written(folder: Path, *caches: tuple[str, str, str, str]) -> Path:
+    """Files as under /sys/devices/system/cpu/cpu0/cache."""
+    for number, texts in enumerate(caches):
+        place = folder / f"index{number}"
+        place.mkdir()
+        for name, text in zip(("level", "type", "size", "shared_cpu_list"), texts):
+            (place / name).write_text(f"{text}\n")
+    return folder
+
+
+FIRST = (("1", "Data", "48K", "0"), ("1", "Instruction", "32K", "0"))
+
+
+@pytest.mark.parametrize(
+    ("size", "cpus", "nbytes"),
+    [("2048K", "0", 2 << 20), ("1M", "0", 1 << 20), ("512K", "0-1", 1 << 18), ("2048K", "0,4-6", 1 << 19)],
+)  # fmt: skip
+def test_it_is_shared_by_the_threads_of_a_core(
+    tmp_path: Path, size: str, cpus: str, nbytes: int
+) -> None:
+    folder = written(tmp_path, *FIRST, ("2", "Unified", size, cpus), ("3", "Unified", "32M", "0-7"))
+    assert second_cache_bytes(folder) == nbytes
+
+
+@pytest.mark.parametrize(
+    "cache", [("2", "Unified", "", "0"), ("2", "Unified", "many", "0"), ("2", "Unified", "1M", "")]
+)
+def test_what_is_not_a_number_is_not_read(tmp_path: Path, cache: tuple[str, str, str, str]) -> None:
+    assert second_cache_bytes(written(tmp_path, cache)) is None
+
+
+def test_nobody_says(tmp_path: Path) -> None:
+    assert second_cache_bytes(tmp_path) is None
+    assert second_cache_bytes(written(tmp_path, *FIRST)) is None
+    (tmp_path / "index2").mkdir()
+    assert second_cache_bytes(tmp_path) is None
