@@ -16,6 +16,7 @@ from proofgrad.core.ir.shapes import ShapeError
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.rewrite.rule import Apply, Const, Lit, Name, Node, Rule, Term, Text, Var
 from proofgrad.core.rewrite.scope import types_of_class
+from proofgrad.core.rewrite.view_check import NARROWING
 
 _FLOATS = (0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -3.0)
 _INTS = (0, 1, 2, 3, 4, 6, 8, 12, -1, -2, -6)
@@ -33,6 +34,7 @@ class Instance:
         self.nodes: dict[str, UOp] = {}
         self.args: dict[str, Any] = {}
         self.solved = {view.function for view in rule.views} & {"solve", "solve_less"}
+        self.is_narrowed = any([view.function in NARROWING for view in rule.views])
         self.loops = [UOp.range(random.choice([2, 3, 5]), k, AxisRole.REDUCE) for k in (7, 8)]
 
     def dtype(self, name: str) -> DType:
@@ -66,6 +68,8 @@ class Instance:
             return self._index(number)
         if dtype.is_bool and self.solved:
             return self._gate()
+        if dtype.is_bool and self.is_narrowed:
+            return self._clause()
         if dtype.is_float and self.random.random() < 0.6:
             return self._number(dtype, number)
         memory = UOp(Ops.PARAM, dtype, (), (number, 9))
@@ -141,9 +145,19 @@ class Instance:
         gate = ends[0].eq(ends[1]) if "solve" in self.solved else ends[0] < ends[1]
         return self.random.choice([gate, gate & (self._index(46) < 3)])
 
+    def _clause(self) -> UOp:
+        """A truth that bounds the loop of `_within`, or is about a remainder of it."""
+        loop = UOp.range(8, 47)
+        return self.random.choice([loop < 4, loop % 4 < 3, (3 < loop) & (loop < 6)])
+
+    def _within(self) -> UOp:
+        """A remainder that is none within some clauses."""
+        return UOp.range(8, 47) % 4
+
     def _place(self, dtype: DType) -> tuple[UOp, UOp]:
         """A buffer and an index into it, which may lie outside."""
-        return UOp(Ops.PARAM, dtype, (), (40, 9)), self._index(41)
+        place = self._within() if self.is_narrowed else self._index(41)
+        return UOp(Ops.PARAM, dtype, (), (40, 9)), place
 
     def _arg(self, expr: Any, op: Ops, src: tuple[UOp, ...]) -> Any:
         match expr:

@@ -68,6 +68,8 @@ class RowInstance(Instance):
     def _leaf(self, dtype: DType, number: int) -> UOp:
         if dtype is dtypes.index:
             return self._index(number)
+        if dtype.is_bool and self.is_narrowed:
+            return self._clause()
         if dtype.is_float and self.random.random() < 0.4:
             return self._load(dtypes.int8, number).cast(dtype)  # finite
         if dtype.is_int and dtype.bits > 8 and self.random.random() < 0.2:
@@ -79,6 +81,8 @@ class RowInstance(Instance):
 
     def _place(self, dtype: DType) -> tuple[UOp, UOp]:
         memory = UOp(Ops.PARAM, dtype, (), (40, 9))
+        if self.is_narrowed:
+            return memory, self._within()
         return memory, self.random.choice([UOp.range(8, 41), UOp.range(4, 42) * 2 + 1])
 
     def _load(self, dtype: DType, number: int) -> UOp:

@@ -182,8 +182,8 @@ def test_every_search_keeps_what_the_order_of_rules_takes_from_it(seed: int) -> 
         for view, promises in PROMISES.items():
             names = [name for name, _ in views.CONTRACTS[view].outputs]
             inputs = [sort for _, sort in views.CONTRACTS[view].inputs]
-            if inputs[0] != TERM:
-                continue  # about conjunctions, or numbers alone
+            if view not in searches.SEARCHES or inputs[0] != TERM:
+                continue  # about gates (test_narrowing.py), or numbers alone
             results = searches.SEARCHES[view](*[form, c][: len(inputs)], known.forms)
             if results is None:
                 continue
@@ -192,4 +192,4 @@ def test_every_search_keeps_what_the_order_of_rules_takes_from_it(seed: int) -> 
             for promise in promises:
                 weights = [load_of(parts[n]) * times for n, times in promise.times.items()]
                 assert sum(weights) + promise.less <= load_of(form), (view, x)
-    assert tried == {view for view in PROMISES if view not in ("solve", "solve_less", "reciprocal")}
+    assert tried == set(searches.SEARCHES) - {"reciprocal"}

@@ -417,13 +417,17 @@ def ring_equality(case: Case) -> Goal:
 
 
 def _same_place(encoder: Encoder, left: Node, right: RuleTerm) -> Goal:
-    """The goal of a rewrite of an INDEX: the same buffer, the same element, the same gate."""
+    """The goal of a rewrite of an INDEX: the same buffer and gate, the same element if it is open."""
     if not isinstance(right, Node) or right.op != "INDEX" or left.src[0] != right.src[0]:
         raise NoMeaning("an INDEX can only become an INDEX of the same buffer")
     gates = [encoder.term(n.src[2]) if len(n.src) > 2 else z3.BoolVal(True) for n in (left, right)]
-    same_element = encoder.term(left.src[1]) == encoder.term(right.src[1])
+    element = encoder.term(left.src[1])
+    for view in encoder.case.rule.views:
+        encoder.view(view)
+    same_element = element == encoder.term(right.src[1])
     conditions = [encoder.premise(c) for c in encoder.case.rule.where]
-    return encoder.goal(z3.And(same_element, gates[0] == gates[1]), conditions)
+    same_gate = gates[0] == gates[1]
+    return encoder.goal(z3.And(same_gate, z3.Implies(gates[0], same_element)), conditions)
 
 
 def containment(case: Case, arithmetic: Arithmetic) -> Goal:

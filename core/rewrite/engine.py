@@ -27,6 +27,7 @@ from proofgrad.core.rewrite.index_terms import (
 )
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import Candidates, Joined, Matcher, RuleSet, key_of
+from proofgrad.core.rewrite.narrowing import Narrowing
 from proofgrad.core.rewrite.scope import CONSTANT_OPS, scalar_of
 
 # An endless rewrite is noticed after this many applications, plus so many for each node given.
@@ -77,6 +78,7 @@ class Rewriter:
         self._candidates: Candidates = self._joined.candidates
         self._program: IndexProgram | None = None
         self._index: IndexTerms | None = None
+        self.narrowing: Narrowing | None = None  # for what is read within gates
         self._is_prepared = False  # for index terms; some graphs have none
         self._applications = _Applications(self._journal)
         self._note = self._applications.note
@@ -90,6 +92,10 @@ class Rewriter:
             self._index = IndexTerms(
                 self._program, self._rulesets, self._facts, note, observe, WeakMethod(self._form_of)
             )
+            if self._program.narrows:
+                normal_of = WeakMethod(self._normal_form)
+                self.narrowing = Narrowing(self._index, self._facts.forms, normal_of)
+                self._facts.narrowing = self.narrowing
 
     def __del__(self) -> None:
         if getattr(self, "_index", None) is not None:
@@ -98,6 +104,8 @@ class Rewriter:
     def rewrite(self, root: UOp) -> UOp:
         """The normal form of `root`. Raises: RewriteError if the rules do not end."""
         self._applications.begin(root)
+        outer = self._facts.narrowing
+        self._facts.narrowing = self.narrowing
         try:
             self._settle(root)
             return self._normal_of(root)
@@ -105,6 +113,8 @@ class Rewriter:
             raise self._applications.endless(error.node) from None
         except RecursionError:
             raise self._applications.endless(root) from None
+        finally:
+            self._facts.narrowing = outer
 
     # -- the walk -----------------------------------------------------------------------------------
 
@@ -258,6 +268,11 @@ class Rewriter:
         found = self._settled[node]
         assert not isinstance(found, UOp)
         return found
+
+    def _normal_form(self, node: UOp) -> UOp:
+        """The normal form of a term that a rule asks about."""
+        self._settle(node)
+        return self._normal_of(node)
 
     def _step(self, node: UOp, sources: tuple[UOp, ...]) -> UOp:
         """`node` over its normal sources, in canonical order; if it is that already, one rule."""

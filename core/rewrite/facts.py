@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf, isfinite, isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, round_float
 from proofgrad.core.ir.op_names import CONST, RANGE, REDUCE, RESULT, VARIABLE, WHERE
@@ -25,6 +25,9 @@ from proofgrad.core.rewrite.rule import Node, RuleKind
 from proofgrad.core.rewrite.scope import SPREAD
 from proofgrad.core.rewrite.terms import exact_number
 from proofgrad.core.rewrite.view_check import Views
+
+if TYPE_CHECKING:
+    from proofgrad.core.rewrite.narrowing import Narrowing
 
 Interval = tuple[Any, Any]  # ints, None where there is no end; of floats fractions and infinities
 Bits = tuple[int | None, int | None]  # bits that are set, bits that may be set
@@ -56,6 +59,7 @@ class Facts:
         self.division_bounds = bounds.division_bounds
         self.forms = Forms(self)
         self.views = Views(self.forms)
+        self.narrowing: Narrowing | None = None  # of the rewriter at work, which sets it
 
     def in_order(self, first: UOp, second: UOp) -> bool:
         """Whether `first` may stand before `second` in the one stable order of nodes."""

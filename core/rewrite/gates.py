@@ -81,7 +81,7 @@ def solve(gate: UOp, counter: UOp, op: Ops, facts: Facts) -> Solution | None:
 
     It is v == w or v < w, with v - w = s * (counter - i), s being 1 or -1, and i without the range.
     """
-    parts = _parts(gate)
+    parts = parts_of(gate)
     for place, part in enumerate(parts):
         if part.op is not op:
             continue
@@ -96,17 +96,19 @@ def solve(gate: UOp, counter: UOp, op: Ops, facts: Facts) -> Solution | None:
             continue
         i = facts.forms.written(scale((terms, constant), -sign))
         if facts.independent(i, (counter,)):
-            return i, _conjunction(parts[:place] + parts[place + 1 :]), v, w, sign
+            return i, conjunction_of(parts[:place] + parts[place + 1 :]), v, w, sign
     return None
 
 
-def _parts(truth: UOp) -> list[UOp]:
+def parts_of(truth: UOp) -> list[UOp]:
+    """What `&` joins in a truth, from left to right."""
     if truth.op is not AND:
         return [truth]
-    return _parts(truth.src[0]) + _parts(truth.src[1])
+    return parts_of(truth.src[0]) + parts_of(truth.src[1])
 
 
-def _conjunction(truths: list[UOp]) -> UOp:
+def conjunction_of(truths: list[UOp]) -> UOp:
+    """All of `truths`; true if there are none."""
     if not truths:
         return UOp.const(dtypes.bool, True)
     whole = truths[0]

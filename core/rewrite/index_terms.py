@@ -29,6 +29,7 @@ from proofgrad.core.rewrite.index_code import index_code
 from proofgrad.core.rewrite.index_text import LINEAR, ops_of_summands
 from proofgrad.core.rewrite.linear_laws import is_collector, missing_laws
 from proofgrad.core.rewrite.match import Matcher, RuleSet, key_of
+from proofgrad.core.rewrite.narrowing import states_laws
 from proofgrad.core.rewrite.rule import Node
 from proofgrad.core.rewrite.sum_order import division_goes_down, goes_down, load_of
 
@@ -69,6 +70,7 @@ class IndexProgram:
     left_over: dict[Ops, tuple[LeftOver, ...]]  # by the op of their left side; ADD: of sums
     collector: Named
     has_rules_of_any_term: bool  # all of them: none has to be matched as a term
+    narrows: bool  # the sets state what clauses of gates say (narrowing.py)
 
     @cached_property
     def make(self) -> Callable[..., Any]:
@@ -136,6 +138,7 @@ def _made(rulesets: Sequence[RuleSet]) -> IndexProgram | None:
         left_over,
         (collector, proven[collector]),
         all([isinstance(rule.left, Node) for rule in code.left_over]),
+        states_laws([rule for s in rulesets for rule in s.rules_of((Ops.WHERE,))]),
     )
 
 
@@ -176,8 +179,8 @@ def _packed(program: IndexProgram | None) -> bytes:
         for root, rules in program.left_over.items()
         for left in rules
     ]
-    has_rules = program.has_rules_of_any_term
-    return marshal.dumps((program.code, program.tried, left_over, program.collector, has_rules))
+    flags = program.has_rules_of_any_term, program.narrows
+    return marshal.dumps((program.code, program.tried, left_over, program.collector, flags))
 
 
 def _unpacked(data: bytes) -> IndexProgram | None:
@@ -185,12 +188,12 @@ def _unpacked(data: bytes) -> IndexProgram | None:
     parts = marshal.loads(data)  # noqa: S302
     if parts is None:
         return None
-    code, tried, rules, collector, has_rules = parts
+    code, tried, rules, collector, flags = parts
     left_over: dict[Ops, tuple[LeftOver, ...]] = {}
     for root, name, needed in rules:
         left = LeftOver(name, frozenset([Ops[op] for op in needed]))
         left_over[Ops[root]] = (*left_over.get(Ops[root], ()), left)
-    return IndexProgram(code, tried, left_over, collector, has_rules)
+    return IndexProgram(code, tried, left_over, collector, *flags)
 
 
 class IndexTerms:

@@ -71,7 +71,7 @@ LAWS: dict[str, tuple[Node, Term]] = {
 def missing_laws(rules: Iterable[Rule]) -> list[str]:
     """The laws of LAWS that no rule of `rules` states for index terms."""
     stated = {_shape(rule) for rule in rules if _is_plain_law(rule)}
-    return [name for name, (left, right) in LAWS.items() if _named((left, right)) not in stated]
+    return [name for name, (left, right) in LAWS.items() if unnamed((left, right)) not in stated]
 
 
 def _is_plain_law(rule: Rule) -> bool:
@@ -87,11 +87,11 @@ def _is_plain_law(rule: Rule) -> bool:
 @cache
 def _shape(rule: Rule) -> object:
     right = rule.right[0]
-    return None if right is None else _named((rule.left, right))
+    return None if right is None else unnamed((rule.left, right))
 
 
-def _named(sides: tuple[Term, Term]) -> object:
-    """Both sides with names exchanged for numbers in order of appearance."""
+def unnamed(parts: Iterable[Term | Expr]) -> object:
+    """Sides and conditions of a law with names exchanged for numbers in order of appearance."""
     names: dict[str, str] = {}
 
     def of(part: object) -> object:
@@ -111,7 +111,7 @@ def _named(sides: tuple[Term, Term]) -> object:
             case _:
                 return part
 
-    return tuple([of(side) for side in sides])
+    return tuple([of(part) for part in parts])
 
 
 def is_collector(rule: Rule) -> bool:

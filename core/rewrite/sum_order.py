@@ -8,8 +8,8 @@ ends. So a rule whose right side divides is used only where this right side is s
 
 1. The load of a sum is that of its atoms together; a quotient has 8 times the load of what it
    divides, and 1, a remainder 8 times and 2; other atoms have none. A sum with less load is smaller.
-2. Of equal load, a sum is smaller if each atom that is new in it is smaller than some atom that is
-   gone, and else if no coefficient grew and one became less or its atom is gone.
+2. Of equal load, a sum is smaller if some atoms are gone from it and each that is new in it is smaller
+   than one of them; of the same atoms, if no coefficient grew and one became less.
 3. An atom is smaller than another by load, then by its divisor, then by coefficients as in 2.
 
 Numbers are ordered 0 < 1 < 2 < ... < -1 < -2 < ..., so that -1 % 4 = 3 goes down. All of these are
@@ -29,8 +29,8 @@ def goes_down(after: Sum, before: Sum) -> bool:
     terms, terms_before = after[0], before[0]
     gone = [atom for atom in terms_before if atom not in terms]
     new = [atom for atom in terms if atom not in terms_before]
-    if new:
-        return all([any([_is_smaller(atom, old) for old in gone]) for atom in new])
+    if gone or new:
+        return bool(gone) and all([any([_is_smaller(atom, old) for old in gone]) for atom in new])
     return _has_less(after, before)
 
 

@@ -20,12 +20,22 @@ from proofgrad.core.rewrite.scope import FACTS, Env, Scope
 from proofgrad.core.rewrite.searches import SEARCHES
 from proofgrad.core.rewrite.sum_order import goes_down
 from proofgrad.core.rewrite.terms import compile_expr, compile_term
-from proofgrad.core.rewrite.views import CONTRACTS, NUMBER, TERM, TRUTH, Contract
+from proofgrad.core.rewrite.views import (
+    CONTRACTS,
+    IMPLIED,
+    NARROW,
+    NARROW_TRUTH,
+    NUMBER,
+    TERM,
+    TRUTH,
+    Contract,
+)
 
 ViewUse = Callable[[Env], bool]
 Check = Callable[..., bool]
 CheckedSearch = Callable[..., "tuple[Any, ...] | None"]
 DIVISIONS = {"//": Ops.FLOORDIV, "%": Ops.MOD}
+NARROWING = frozenset({NARROW, NARROW_TRUTH, IMPLIED})
 
 
 _NEW: Any = object()  # stands for inputs that were not searched yet
@@ -187,6 +197,8 @@ def compile_view(view: View, scope: Scope, smaller: Container[str] = ()) -> View
     Outputs named in `smaller` must also be smaller sums than the first input (sum_order.py).
     """
     contract = CONTRACTS[view.function]
+    if view.function in NARROWING:
+        return _compile_narrowing(view, contract, scope)
     if is_about_truth(contract):
         return _compile_view_of_truth(view, contract, scope)
     sorts = [sort for _, sort in contract.inputs]
@@ -228,6 +240,24 @@ def _compile_view_of_truth(view: View, contract: Contract, scope: Scope) -> View
             return False
         for slot, value in zip(slots, found):
             env[slot] = value
+        return True
+
+    return use
+
+
+def _compile_narrowing(view: View, contract: Contract, scope: Scope) -> ViewUse:
+    """As `compile_view`, of what is read within a gate: only where a rewriter at work can tell."""
+    given, gate = [_term_input(part, scope) for part in view.inputs]
+    ((slot, _),) = _output_slots(view, contract, scope)
+
+    def use(env: Env) -> bool:
+        narrowing = env[FACTS].narrowing
+        if narrowing is None:
+            return False
+        found = narrowing.find(view.function, given(env), gate(env))
+        if found is None:
+            return False
+        env[slot] = found
         return True
 
     return use

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from proofgrad.core.rewrite.rule import Apply, Expr, Name, Num
 
 TERM, NUMBER, TRUTH = "term", "number", "truth"
+# Views of a term and of a truth within a gate.
+NARROW, NARROW_TRUTH, IMPLIED = "narrow", "narrow_truth", "implied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,8 @@ class Contract:
 
     A sort is "term" (an index term), "number" or "truth" (a bool term). Claims are equations of index
     terms, linear in the atoms; `%` and `//` by a number are atoms. A claim about a truth says that
-    it is the conjunction of a comparison of index terms and another truth.
+    it is the conjunction of a comparison of index terms and another truth (gates.py), or what holds
+    where it does (narrowing.py).
     """
 
     inputs: tuple[tuple[str, str], ...]
@@ -48,6 +51,14 @@ _rest, _s, _u, _z, _a, _m = [Name(n) for n in ("rest", "s", "u", "z", "a", "m")]
 _v, _w, _t, _b, _e, _k, _l = [Name(n) for n in ("v", "w", "t", "b", "e", "k", "l")]
 _p, _n, _h = [Name(n) for n in ("p", "n", "h")]
 
+
+def _within(gate: Expr, claim: Apply) -> Apply:
+    """Where the gate holds, so does the claim."""
+    return Apply("or", (Apply("not", (gate,)), claim))
+
+
+_OF_TRUTH = Contract((("v", TRUTH), ("g", TRUTH)), (("w", TRUTH),), (_within(_g, _equal(_v, _w)),))
+
 # z == u + e*k + e*a*m + p*(g % n) - p*g, where p*n is the multiple h of e*a
 _CONGRUENCE = (("m", TERM), ("p", NUMBER), ("g", TERM), ("n", NUMBER), ("h", NUMBER))
 _CONGRUENT = (
@@ -74,9 +85,7 @@ _i = Name("i")
 # s*s == 1 and v - w == s*(r - i), so that v == w says r == i
 _SOLVED = (
     _equal(_times(_s, _s), Num(1)),
-    _equal(
-        _sum(_v, _times(Num(-1), _w)), _sum(_times(_s, _r), _times(_times(Num(-1), _s), _i))
-    ),
+    _equal(_sum(_v, _times(Num(-1), _w)), _sum(_times(_s, _r), _times(_times(Num(-1), _s), _i))),
 )
 
 CONTRACTS: dict[str, Contract] = {
@@ -98,6 +107,11 @@ CONTRACTS: dict[str, Contract] = {
         (("i", TERM), ("p", TRUTH), ("v", TERM), ("w", TERM), ("s", NUMBER)),
         (_equal(_g, Apply("and", (Apply("<", (_v, _w)), _p))), *_SOLVED),
     ),
+    # x is y wherever g holds
+    NARROW: Contract((("x", TERM), ("g", TRUTH)), (("y", TERM),), (_within(_g, _equal(_x, _y)),)),
+    # v is w wherever g holds; w has less load, or it is v without some of its conjuncts, or false
+    NARROW_TRUTH: _OF_TRUTH,
+    IMPLIED: _OF_TRUTH,
     # x == q*c + r: q takes the terms that are whole multiples of c
     "split": _DIVISION,
     # x == q*c + r: every coefficient of r is reduced to 0 <= k < c

@@ -4,7 +4,7 @@ Owns: these promises. Does not own: the order (termination.py), contracts (core/
 
 A contract is an equation, and says nothing of sizes: x == q*c + r holds for r = x + q'*c too. So the
 order rests on promises about the searches in core/rewrite/searches.py, in the measures of loops and
-of the division load. tests/test_views.py tests them; where a rule is no smaller in these measures,
+of the division load, and of one view in that of size. tests/test_views.py tests them; where a rule is no smaller in these measures,
 and at each use of a rule about sums, the engine tests the order itself (core/rewrite/sum_order.py).
 """
 
@@ -18,11 +18,13 @@ from dataclasses import dataclass
 class Promise:
     """Results that together weigh no more than the first input, each taken so many times.
 
-    `less`: by how much they have less division load, at least.
+    `less`: by how much they have less division load, at least. `less_size`: by how much they have
+    less weighted size; None if nothing is promised of that.
     """
 
     times: Mapping[str, int]
     less: int = 0
+    less_size: int | None = None
 
 
 # By view, the names of results being those of its contract. Summands that leave a sum whole go to one
@@ -39,6 +41,11 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     # u stood in a remainder, or in a quotient
     "remainder_in_sum": (Promise({"rest": 1, "u": 8}, less=1),),
     "quotient_in_sum": (Promise({"rest": 1, "u": 8}, less=1),),
+    # the engine asks for less load
+    "narrow": (Promise({"y": 1}, less=1),),
+    "narrow_truth": (Promise({"w": 1}, less=1),),
+    # a conjunction without some of its conjuncts, or false
+    "implied": (Promise({"w": 1}, less_size=1),),
     # the rest of a conjunction, and what an equation or inequality in it is solved for
     "solve": (Promise({"i": 1, "p": 1}),),
     "solve_less": (Promise({"i": 1, "p": 1}),),

@@ -44,7 +44,7 @@ from proofgrad.verify.dsl.polynomial import (
     scale,
     variable,
 )
-from proofgrad.verify.dsl.promises import PROMISES
+from proofgrad.verify.dsl.promises import PROMISES, Promise
 
 Interpretation = Callable[[str, Sequence[Polynomial]], Polynomial]
 
@@ -71,9 +71,13 @@ def _loops(op: str, args: Sequence[Polynomial]) -> Polynomial:
 
 
 def _division_load(op: str, args: Sequence[Polynomial]) -> Polynomial:
-    """What legalising removes, and what stands below it, which legalising copies 7 times."""
+    """What legalising removes, and what stands below it, which legalising copies 7 times.
+
+    Of quotients and remainders it is the load of core/rewrite/sum_order.py.
+    """
     if op in _LEGALISED:
-        times, more = {"CODE_TO_CODE": (64, 10), "NUMBER_TO_CODE": (8, 2)}.get(op, (8, 1))
+        loads = {"CODE_TO_CODE": (64, 10), "NUMBER_TO_CODE": (8, 2), "MOD": (8, 2)}
+        times, more = loads.get(op, (8, 1))
         return add(scale(add(*args), times), number(more))
     return add(*args)
 
@@ -112,10 +116,11 @@ def _depth_of_constants(op: str, args: Sequence[Polynomial]) -> Polynomial:
 
 LOOPS = Measure("loops", 0, 0, _loops)
 LOAD = Measure("division load", 0, 0, _division_load)
+SIZE = Measure("weighted size", 2, 3, _weighted_size)
 MEASURES = (
     LOOPS,
     LOAD,
-    Measure("weighted size", 2, 3, _weighted_size),
+    SIZE,
     Measure("depth of constants", 1, 2, _depth_of_constants),
 )
 
@@ -132,7 +137,7 @@ def goes_down(rule: Rule) -> bool:
     """Whether the right side of a rewrite rule is smaller than the left, for all variables."""
     if _only_assumes(rule) or only_powers(rule):
         return True
-    for measure in MEASURES[:2] if _uses_views(rule) else MEASURES:
+    for measure in _known_measures(rule):
         difference = _Weights(rule, measure).difference()
         if always_positive(difference):
             return True
@@ -141,10 +146,14 @@ def goes_down(rule: Rule) -> bool:
     return is_tested_at_each_use(rule)
 
 
-def _uses_views(rule: Rule) -> bool:
-    """Whether the right side has terms in it that a view found."""
-    found = {name for view in rule.views for name, _ in view.outputs}
-    return bool(found & _names_in(rule.right[0]))
+def _known_measures(rule: Rule) -> tuple[Measure, ...]:
+    """All measures; of terms that a view found those of which it promises something."""
+    used = _names_in(rule.right[0])
+    found = [v for v in rule.views if not used.isdisjoint([name for name, _ in v.outputs])]
+    if not found:
+        return MEASURES
+    has_sizes = all([p.less_size is not None for view in found for p in PROMISES[view.function]])
+    return MEASURES[: 3 if has_sizes else 2]
 
 
 def is_tested_at_each_use(rule: Rule) -> bool:
@@ -235,13 +244,13 @@ class _Weights:
         names = dict(zip([name for name, _ in CONTRACTS[view.function].outputs], view.outputs))
         used = {name for name, (own, _) in names.items() if Var(own, "") in self._used}
         for promise in PROMISES[view.function]:
-            if used <= set(promise.times):
+            if used and used <= set(promise.times):
                 slack = variable(f"more than {view.function}", 0)
                 parts = [
                     scale(self._of(Var(names[name][0], "")), times)
                     for name, times in promise.times.items()
                 ]
-                less = number(promise.less if self._measure is LOAD else 0)
+                less = number(_promised(promise, self._measure))
                 self._known[whole] = add(slack, less, *parts)
                 return
 
@@ -266,6 +275,14 @@ class _Weights:
                 loops = [s for s in src if isinstance(s, Var) and s.type in ("range", "ranges")]
                 weight = self._measure.of(op, [self._of(s) for s in src if s not in loops])
                 return add(weight, *map(_count, loops)) if self._measure is LOOPS else weight
+
+
+def _promised(promise: Promise, measure: Measure) -> int:
+    """By how much what a view finds is less in a measure."""
+    if measure is SIZE:
+        assert promise.less_size is not None
+        return promise.less_size
+    return promise.less if measure is LOAD else 0
 
 
 def _cast_name(source: str, target: str) -> str:

@@ -1,0 +1,169 @@
+"""Terms within gates: what clauses say is used, nothing is wrong, and promises are kept."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from rules_from_text import unproven_facts, unproven_library
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.evaluate import evaluate
+from proofgrad.core.ir.op_names import AND, CONST, RANGE
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite import narrowing
+from proofgrad.core.rewrite.engine import Rewriter
+from proofgrad.core.rewrite.match import RuleSet
+from proofgrad.core.rewrite.sum_order import load_of
+from proofgrad.rules.pipeline import KERNEL_STAGES
+
+(SIMPLIFY,) = {s.step.names for s in KERNEL_STAGES if s.name == "simplify index terms"}
+SETS = [unproven_library()[name] for name in SIMPLIFY]
+R0, R1, R2 = UOp.range(12, 0), UOp.range(5, 1), UOp.range(8, 2)
+BUFFER = UOp(Ops.PARAM, dtypes.float32, (), (1, 64))
+
+
+def access(place: UOp, gate: UOp) -> UOp:
+    return UOp(Ops.INDEX, dtypes.float32, (BUFFER, place, gate))
+
+
+def place_within(place: UOp, gate: UOp, sets: list[RuleSet] | None = None) -> UOp:
+    """The place of an access, simplified under its gate."""
+    found = Rewriter(SETS if sets is None else sets, unproven_facts()).rewrite(access(place, gate))
+    return found.src[1]
+
+
+@pytest.mark.parametrize(
+    ("place", "gate", "expected"),
+    [
+        (R0 % 4, R0 < 4, R0),
+        (R0 % 4, (3 < R0) & (R0 < 8), R0 + -4),
+        (R0 // 4, (3 < R0) & (R0 < 8), UOp.index(1)),
+        (R0 % 4 + R1, R0.eq(6), R1 + 2),
+        (((R0 * 3 + R1 * 6) % 14), R0 + R1 * 2 < 4, R1 * 6 + R0 * 3),
+        ((R2 % 4 + R0) % 5, (R2 % 4 < 2) & (R0 < 4), R0 + R2 % 4),
+    ],
+)
+def test_clauses_settle_divisions(place: UOp, gate: UOp, expected: UOp) -> None:
+    plain = Rewriter(SETS, unproven_facts()).rewrite(expected)
+    assert place_within(place, gate) is plain
+
+
+def test_a_term_outside_of_the_gate_stays() -> None:
+    term = (R0 < 4).where(R1, R0 % 4)
+    assert Rewriter(SETS, unproven_facts()).rewrite(term) is term
+
+
+def test_without_a_law_of_clauses_nothing_is_narrowed() -> None:
+    law = "max_where_above"
+    where = unproven_library()["where"]
+    fewer = RuleSet("where", [rule for rule in where.rules if rule.name != law])
+    sets = [fewer if known.name == "where" else known for known in SETS]
+    assert place_within(R0 % 4, R0 < 4, sets) is R0 % 4
+    assert narrowing.states_laws(where.rules)
+    assert not narrowing.states_laws(fewer.rules)
+
+
+def test_what_cannot_be_taken_out_again_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_in = narrowing.Narrowing._put_in
+
+    def wrong(self: narrowing.Narrowing, x: object, clauses: narrowing.Clauses) -> object:
+        terms, constant = put_in(self, x, clauses)  # type: ignore[arg-type]
+        return terms, constant + 1
+
+    assert place_within(R0 % 4, R0 < 4) is R0
+    monkeypatch.setattr(narrowing.Narrowing, "_put_in", wrong)
+    assert place_within(R0 % 4, R0 < 4) is R0 % 4
+
+
+def random_index(rng: random.Random) -> UOp:
+    """A sum of loops, quotients and remainders."""
+    x = UOp.index(rng.randint(-3, 9))
+    for loop in rng.sample([R0, R1, R2], rng.randint(1, 3)):
+        x = x + loop * rng.choice([1, 1, 2, 3, -1])
+    for _ in range(rng.randint(0, 2)):
+        number = rng.choice([2, 3, 4, 6])
+        x = x // number if rng.random() < 0.5 else x % number
+        x = x * rng.choice([1, 2]) + rng.choice([R0, R1, UOp.index(1)])
+    return x
+
+
+def random_gate(rng: random.Random, conjuncts: int) -> UOp:
+    gate = None
+    for _ in range(conjuncts):
+        term, number = random_index(rng), UOp.index(rng.randint(-2, 12))
+        part = rng.choice([term < number, number < term, term.eq(number), term < random_index(rng)])
+        gate = part if gate is None else gate & part
+    assert gate is not None
+    return gate
+
+
+def value(term: UOp, at: dict[UOp, int]) -> object:
+    """The value of an index term or truth."""
+    known: dict[UOp, object] = {}
+    for node in term.toposort():
+        if node.op is CONST:
+            known[node] = node.arg
+        elif node.op is RANGE:
+            known[node] = at[node]
+        else:
+            args = [known[source] for source in node.src]
+            known[node] = evaluate(node.op, node.dtype, args, [s.dtype for s in node.src])
+    return known[term]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_place_is_the_same_wherever_its_gate_holds(seed: int) -> None:
+    rng = random.Random(seed)
+    narrowed = 0
+    for _ in range(60):
+        place, gate = random_index(rng), random_gate(rng, rng.randint(1, 4))
+        found = Rewriter(SETS, unproven_facts()).rewrite(access(place, gate))
+        alone = Rewriter(SETS, unproven_facts()).rewrite(place)
+        narrowed += found.src[1] is not alone
+        for values in itertools.product(range(12), range(5), range(8)):
+            at = dict(zip((R0, R1, R2), values))
+            is_open = value(gate, at)
+            assert is_open == (value(found.src[2], at) if len(found.src) > 2 else True)
+            assert not is_open or value(place, at) == value(found.src[1], at)
+    assert narrowed > 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_found_keeps_the_promises_of_its_view(seed: int) -> None:
+    """Less load, or fewer conjuncts: verify/dsl/promises.py."""
+    rng = random.Random(seed)
+    known = unproven_facts()
+    at_work = Rewriter(SETS, known)
+    at_work.rewrite(R0 + 1)
+    known.narrowing = at_work.narrowing
+    assert known.narrowing is not None
+    tried = set()
+    for _ in range(300):
+        gate = at_work.rewrite(random_gate(rng, rng.randint(1, 3)))
+        truth = at_work.rewrite(random_gate(rng, rng.randint(1, 3)))
+        place = at_work.rewrite(random_index(rng))
+        found = known.narrowing.find("narrow", place, gate)
+        if found is not None:
+            tried.add("narrow")
+            assert load_of(known.forms.read(found)) < load_of(known.forms.read(place))
+        found = known.narrowing.find("narrow_truth", truth, gate)
+        if found is not None:
+            tried.add("narrow_truth")
+            assert load(found, known.forms) < load(truth, known.forms)
+        found = known.narrowing.find("implied", truth, gate)
+        if found is not None:
+            tried.add("implied")
+            assert found.op is CONST or set(conjuncts(found)) < set(conjuncts(truth))
+    assert tried == {"narrow", "narrow_truth", "implied"}
+
+
+def conjuncts(truth: UOp) -> list[UOp]:
+    return [truth] if truth.op is not AND else conjuncts(truth.src[0]) + conjuncts(truth.src[1])
+
+
+def load(truth: UOp, forms: object) -> int:
+    sums = [forms.read(side) for part in conjuncts(truth) for side in part.src]  # type: ignore[attr-defined]
+    return sum(load_of(form) for form in sums if form is not None)
