@@ -82,7 +82,7 @@ WORKLOADS: tuple[Workload, ...] = (
              "weights are copied into a table first: read twice and written once, where reading them once would do"),
     Workload("elementwise 16M", "elementwise", SIDE, Limit.COPY, 2.0, _MEMORY),
     Workload("gelu 16M", "gelu", SIDE, Limit.COPY, 2.0, "memory, and exp2 of each element"),
-    Workload("softmax 4096", "softmax", SIDE, Limit.COPY, 2.0, "exp2 of each element, computed for the sum and again for the result"),
+    Workload("softmax 4096", "softmax", SIDE, Limit.COPY, 2.0, "exp2 of each element, a division, and memory"),
     Workload("layernorm 4096", "layernorm", SIDE, Limit.COPY, 2.0,
              "memory, and three loops over a row that stays in the cache"),
     Workload("transpose 4096", "transpose", SIDE, Limit.COPY, 2.0,

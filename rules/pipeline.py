@@ -15,6 +15,7 @@ from proofgrad.core.compile.axes import (
 )
 from proofgrad.core.compile.forms import Form
 from proofgrad.core.compile.index_width import choose_index_width
+from proofgrad.core.compile.kept_rows import keep_rows
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.nested_sums import join_sums
@@ -47,6 +48,7 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("simplify merged", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("work items", Form.KERNEL, Procedure(share_out_work_items, ("target",))),
     Stage("join sums", Form.KERNEL, Procedure(join_sums, ("target", "bounds")), optional=True),
+    Stage("keep rows", Form.KERNEL, Procedure(keep_rows, ("target",)), optional=True),
     # BEAM searches over what the next two procedures are asked (core/compile/choices.py).
     Stage(
         "stage operands",

@@ -6,9 +6,10 @@ Slow and plain on purpose; shares nothing with the compiler but the values of si
 from __future__ import annotations
 
 from itertools import product
+from math import prod
 from typing import Any
 
-from proofgrad.core.ir.evaluate import evaluate, identity
+from proofgrad.core.ir.evaluate import evaluate, from_bits, identity
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -41,9 +42,10 @@ def free_loops(node: UOp) -> set[UOp]:
     if node.op is Ops.RANGE:
         return {node}
     inner: set[UOp] = set()
-    for source in node.src[:1] if node.op is Ops.REDUCE else node.src:
+    binds = node.op in (Ops.REDUCE, Ops.KEEP)
+    for source in node.src[:1] if binds else node.src:
         inner |= free_loops(source)
-    return inner - set(node.src[1:]) if node.op is Ops.REDUCE else inner
+    return inner - set(node.src[1:]) if binds else inner
 
 
 def element(node: UOp, env: dict[UOp, int], memory: dict[int, list[Any]]) -> Any:
@@ -55,8 +57,10 @@ def element(node: UOp, env: dict[UOp, int], memory: dict[int, list[Any]]) -> Any
         case Ops.LOAD:
             place = node.src[0]
             if len(place.src) == 3 and not element(place.src[2], env, memory):
-                return type(memory[place.src[0].arg[0]][0])(0)
+                return from_bits(0, node.dtype)
             index = element(place.src[1], env, memory)
+            if place.src[0].op is Ops.KEEP:
+                return kept(place.src[0], index, env, memory)
             buffer = memory[place.src[0].arg[0]]
             assert 0 <= index < len(buffer), f"index {index} is outside of {len(buffer)} elements"
             return buffer[index]
@@ -71,3 +75,14 @@ def element(node: UOp, env: dict[UOp, int], memory: dict[int, list[Any]]) -> Any
             args = [element(s, env, memory) for s in node.src]
             return evaluate(node.op, node.dtype, args, [s.dtype for s in node.src], node.arg)
     raise ValueError(f"{node.op!r} has no value in a kernel")
+
+
+def kept(node: UOp, index: int, env: dict[UOp, int], memory: dict[int, list[Any]]) -> Any:
+    """What KEEP holds at an index: its value for the loops whose row-major position it is."""
+    loops = node.src[1:]
+    assert 0 <= index < prod(loop.src[0].arg for loop in loops), f"{index} is outside of a row"
+    inner = dict(env)
+    for loop in reversed(loops):
+        inner[loop] = index % loop.src[0].arg
+        index //= loop.src[0].arg
+    return element(node.src[0], inner, memory)

@@ -14,9 +14,11 @@ from programs import Program, programs
 
 from proofgrad import Context, Tensor, demo
 from proofgrad.core.compile import axes, lower, vectorize
+from proofgrad.core.compile.accumulate import reductions_to_accumulators
 from proofgrad.core.compile.axes import output_loops, share_out_work_items, size_of
 from proofgrad.core.compile.compiler import KernelCheck
 from proofgrad.core.compile.index_width import choose_index_width
+from proofgrad.core.compile.kept_rows import keep_rows
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.stages import Procedure, Stage, run_stages
@@ -33,6 +35,7 @@ from proofgrad.verify.kernel_questions import Questions
 CPU = Target("test-cpu", vector_bytes=16, threads=2)
 GPU = Target("test-gpu", work_items=True)
 PLAIN = Target("test-plain")
+ROOM = Target("test-room", vector_bytes=16, threads=2, scratch_bytes=1 << 12)
 
 
 class Recorder:
@@ -75,6 +78,7 @@ def bodies() -> Iterator[list[UOp]]:
     with pytest.MonkeyPatch.context() as patch:
         compile_with(recorder, network(), patch)
         compile_with(recorder, Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]) + 1, patch)
+        compile_with(recorder, data(6, 20).softmax(), patch)
         yield recorder.bodies
 
 
@@ -118,7 +122,7 @@ def test_a_number_is_never_equal_to_a_truth() -> None:
     assert Matcher(Questions()).value(number, number < 3) is not None
 
 
-@pytest.mark.parametrize("target", [CPU, GPU, PLAIN], ids=lambda t: t.name)
+@pytest.mark.parametrize("target", [CPU, GPU, PLAIN, ROOM], ids=lambda t: t.name)
 @pytest.mark.parametrize("plain_loops", [0, 1], ids=["optimised", "NOOPT"])
 def test_kernels_of_a_network_are_proven(
     bodies: list[UOp], target: Target, plain_loops: int
@@ -316,6 +320,49 @@ def test_register_read_inside_of_its_loops_is_found(bodies: list[UOp]) -> None:
         return UOp(Ops.LINEAR, dtypes.void, tuple(nodes))
 
     assert "before its loops have ended" in planted(bodies, PLAIN, "linearize", wrong)
+
+
+def test_wrong_value_that_is_kept_is_found(bodies: list[UOp]) -> None:
+    def wrong(kernel: UOp, target: Target) -> UOp:
+        kernel = keep_rows(kernel, target)
+        kept = {n: n.src[1:] for n in toposort((kernel,)) if n.op is Ops.KEEP}
+        turned = {n: n.src[0].substitute({row: row * -1 + (size_of(row) - 1)})
+                  for n, (row,) in kept.items()}  # fmt: skip
+        return kernel.substitute({n: n.with_src((v, *kept[n])) for n, v in turned.items()})
+
+    assert "differs at" in planted(bodies, ROOM, "keep rows", wrong)
+
+
+def test_scratch_memory_read_before_it_is_full_is_found(bodies: list[UOp]) -> None:
+    def wrong(program: UOp) -> UOp:
+        nodes = list(linearize(program).src)
+        for kept in [n for n in nodes if n.op is Ops.KEPT]:
+            nodes.remove(kept)
+            nodes.insert(nodes.index(kept.src[0]) + 1, kept)
+        return UOp(Ops.LINEAR, dtypes.void, tuple(nodes))
+
+    assert "not filled in its loops" in planted(bodies, ROOM, "linearize", wrong)
+
+
+def test_scratch_memory_filled_twice_is_found(bodies: list[UOp]) -> None:
+    def wrong(program: UOp) -> UOp:
+        linear = linearize(program)
+        kept = [n for n in linear.src if n.op is Ops.KEPT]
+        nodes = [m for n in linear.src for m in ([n, n] if n in kept else [n])]
+        return UOp(Ops.LINEAR, dtypes.void, tuple(nodes))
+
+    assert "filled twice" in planted(bodies, ROOM, "linearize", wrong)
+
+
+def test_scratch_memory_out_of_order_is_found(bodies: list[UOp]) -> None:
+    def wrong(kernel: UOp) -> UOp:
+        program = reductions_to_accumulators(kernel)
+        places = [
+            n for n in toposort((program,)) if n.op is Ops.INDEX and n.src[0].op is Ops.SCRATCH
+        ]
+        return program.substitute({n: n.with_src((n.src[0], n.src[1] * 0)) for n in places})
+
+    assert "order of its loops" in planted(bodies, ROOM, "accumulators", wrong)
 
 
 def _shared(kernel: UOp, target: Target, fault: str) -> UOp:

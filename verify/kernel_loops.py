@@ -152,6 +152,11 @@ class LoopMap:
     partial: bool = False
 
 
+def values_at(position: UOp, loops: Sequence[UOp]) -> dict[UOp, UOp]:
+    """The value of each loop at a row-major position of all of them."""
+    return dict(zip(loops, digits(position, _strides(loops))))
+
+
 def guesses(before: Sequence[UOp], after: Sequence[UOp]) -> Iterator[LoopMap]:
     """Maps between the loops of two reductions, likely ones first."""
     same = common_loops(before, after)
@@ -165,19 +170,20 @@ def _guesses(same: dict[UOp, UOp], old: list[UOp], new: list[UOp]) -> Iterator[L
     if sizes[0] == sizes[1]:
         for order in permutations(new):
             for inner in permutations(old):
-                there = dict(zip(inner, digits(_position(order), _strides(inner))))
-                back = dict(zip(order, digits(_position(inner), _strides(order))))
+                there = dict(zip(inner, digits(row_major(order).term(), _strides(inner))))
+                back = dict(zip(order, digits(row_major(inner).term(), _strides(order))))
                 yield LoopMap({**same, **there}, back)
     elif len(old) == 1 and sizes[1] > sizes[0]:
         for order in permutations(new):
             back = dict(zip(order, digits(old[0], _strides(order))))
-            yield LoopMap({**same, old[0]: _position(order)}, back, partial=True)
+            yield LoopMap({**same, old[0]: row_major(order).term()}, back, partial=True)
 
 
 def _strides(loops: Sequence[UOp]) -> list[tuple[int, int]]:
     return [(prod(map(loop_size, loops[k + 1 :])), loop_size(x)) for k, x in enumerate(loops)]
 
 
-def _position(loops: Sequence[UOp]) -> UOp:
+def row_major(loops: Sequence[UOp]) -> Linear:
+    """The position of the values of loops, the first of which moves slowest."""
     parts = {x: stride for x, (stride, _) in zip(loops, _strides(loops))}
-    return Linear(parts, 0).term()
+    return Linear(parts, 0)

@@ -35,7 +35,7 @@ from proofgrad.verify.kernel_questions import (
     every_point,
 )
 from proofgrad.verify.kernel_readback import NotReadable, Written, stores_of
-from proofgrad.verify.kernel_tables import read_through
+from proofgrad.verify.kernel_tables import read_through, without_kept
 from proofgrad.verify.kernel_tensor import FromTensor
 from proofgrad.verify.kernel_terms import ELEMENT, loop_size, loops_of, width_limits
 from proofgrad.verify.kernel_text import show_term
@@ -155,6 +155,12 @@ class _KernelProof:
 
     def _compare(self, stage: Stage, before: list[Written], after: list[Written]) -> None:
         matcher = Matcher(self.questions)
+        try:
+            before, after = (
+                [Written(without_kept(w.store), w.loops) for w in s] for s in (before, after)
+            )
+        except NotReadable as error:
+            raise ProofError(self.name, stage.name, str(error)) from None
         strict = isinstance(stage.step, Procedure) and stage.step.keeps_values
         self._raise(stage, matcher.stores(before, after, strict))
         self.rewritten += matcher.rewritten
@@ -213,13 +219,13 @@ class _KernelProof:
         places = {n for w in stores for n in toposort((w.store,)) if n.op is Ops.INDEX}
         for place in places:
             buffer, index, *gate = place.src
-            slot, size = buffer.arg
+            size = prod(map(loop_size, buffer.src[1:])) if buffer.op is Ops.KEEP else buffer.arg[1]
             decision = self.questions.holds(~(index < 0) & (index < size), gate)
             if decision.verdict is Verdict.REFUTED:
                 raise ProofError(
                     self.name,
                     stage.name,
-                    f"an access of parameter {slot} is outside of its {size} elements at"
+                    f"an access of {show_term(buffer)} is outside of its {size} elements at"
                     f" {_point(decision.point)}\n  index   {self._valued(index, decision.point)}",
                 )
 

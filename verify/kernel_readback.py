@@ -1,4 +1,4 @@
-"""Program and Linear read back as Kernel: registers as reductions, lanes as one more loop.
+"""Program and Linear read back as Kernel: registers as reductions, scratch as KEEP, lanes as one more loop.
 
 Owns: what vectors, registers and the nesting of Linear mean, said a second time and apart from the
 procedures that make them. Does not own: comparing the result with the kernel before (kernel_match.py).
@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
+from math import prod
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.verify.kernel_loops import linear_form, row_major
 from proofgrad.verify.kernel_terms import LANE, loop_name, loop_size
 
 
@@ -31,13 +33,18 @@ class Written:
 
 def free_loops(node: UOp) -> frozenset[UOp]:
     """The loops whose value a scalar term depends on; a reduction hides its own."""
+    return free_loops_below(node)[node]
+
+
+def free_loops_below(node: UOp) -> dict[UOp, frozenset[UOp]]:
+    """The free loops of a scalar term and of everything in it."""
     found: dict[UOp, frozenset[UOp]] = {}
     for n in toposort((node,)):
         below = frozenset().union(*[found[s] for s in n.src]) if n.src else frozenset()
-        if n.op is Ops.REDUCE:
+        if n.op in (Ops.REDUCE, Ops.KEEP):
             below = found[n.src[0]] - set(n.src[1:])
         found[n] = frozenset((n,)) if n.op is Ops.RANGE else below
-    return found[node]
+    return found
 
 
 def stores_of(graph: UOp) -> list[Written]:
@@ -61,6 +68,11 @@ def _sorted(loops: frozenset[UOp]) -> tuple[UOp, ...]:
 
 
 # -- registers and lanes ------------------------------------------------------------------------
+
+
+_PARTS = frozenset(
+    {Ops.INDEX, Ops.ACCUMULATOR, Ops.UPDATE, Ops.STORE, Ops.SCRATCH, Ops.KEEP, Ops.KEPT}
+)
 
 
 class _Reader:
@@ -87,7 +99,7 @@ class _Reader:
         return self._scalar[node]
 
     def _scalar_of(self, node: UOp) -> UOp:
-        if node.op in (Ops.INDEX, Ops.ACCUMULATOR, Ops.UPDATE):
+        if node.op in _PARTS:
             return node  # read by LOAD, STORE, RESULT
         src = tuple([self._scalar[s] for s in node.src])
         match node.op:
@@ -124,7 +136,27 @@ class _Reader:
         position = self.scalar(index)
         if wide and index.dtype.lanes == 1:
             position = UOp(Ops.ADD, position.dtype, (position, self.lane))
-        return UOp(Ops.INDEX, place.dtype, (buffer, position, *[self.scalar(g) for g in gate]))
+        memory = self._memory(buffer)
+        return UOp(Ops.INDEX, place.dtype, (memory, position, *[self.scalar(g) for g in gate]))
+
+    def _memory(self, buffer: UOp) -> UOp:
+        """Scratch memory that was filled is KEEP of what the STORE puts at each place, in order."""
+        match buffer.op:
+            case Ops.KEEP:
+                return buffer.with_src((self.scalar(buffer.src[0]), *buffer.src[1:]))
+            case Ops.KEPT:
+                pass
+            case _:
+                return buffer
+        store, *loops = buffer.src
+        place, value = self.store(store).src
+        if self.lane in free_loops(UOp.sink(place, value)):
+            loops.append(self.lane)
+        size = prod(map(loop_size, loops))
+        in_order = linear_form(place.src[1]) == row_major(loops) and place.src[0].arg[1] == size
+        if len(place.src) > 2 or not in_order:
+            raise NotReadable("scratch memory is not filled in the order of its loops")
+        return UOp(Ops.KEEP, buffer.dtype, (value, *loops))
 
     def _over_lanes(self, node: UOp, value: UOp) -> UOp:
         loops: tuple[UOp, ...] = (self.lane,)
@@ -200,6 +232,7 @@ class _Nesting:
     def of_stores(self) -> dict[UOp, tuple[UOp, ...]]:
         """The open loops at each STORE. Raises: NotReadable."""
         found: dict[UOp, tuple[UOp, ...]] = {}
+        stored, filled = set[UOp](), set[UOp]()
         for place, node in enumerate(self.linear.src):
             if node.op is Ops.RANGE:
                 self.open.append(node)
@@ -210,9 +243,13 @@ class _Nesting:
             self._check(node)
             self.ran_in[node] = tuple(self.instance)
             if node.op is Ops.STORE:
-                if node in found:
+                if node in stored:
                     raise NotReadable("a STORE stands in the program twice")
-                found[node] = tuple(self.open)
+                stored.add(node)
+                if node.src[0].src[0].op is not Ops.SCRATCH:
+                    found[node] = tuple(self.open)
+            elif node.op is Ops.KEPT:
+                self._check_filled(node, filled)
         if self.open:
             raise NotReadable(f"loop {loop_name(self.open[-1])} is never closed")
         return found
@@ -234,7 +271,9 @@ class _Nesting:
             where = self.ran_in.get(source)
             if where is None:
                 raise NotReadable(f"{node.op.name} runs before its source {source.op.name}")
-            if node.op is not Ops.RESULT and where != tuple(self.instance[: len(where)]):
+            if node.op not in (Ops.RESULT, Ops.KEPT) and where != tuple(
+                self.instance[: len(where)]
+            ):
                 raise NotReadable(f"{node.op.name} reads {source.op.name} of a loop that has ended")
         if node.op is Ops.RESULT:
             self._check_register(node)
@@ -253,6 +292,17 @@ class _Nesting:
         if any(place in self.instance for place in inside[len(outside) :]):
             raise NotReadable("a register is read before its loops have ended")
 
+    def _check_filled(self, kept: UOp, filled: set[UOp]) -> None:
+        """Scratch memory is filled by one STORE, in the loops of KEPT and no others, which have ended."""
+        store = kept.src[0]
+        memory, outside, inside = store.src[0].src[0], self.instance, self.ran_in[store]
+        own = {self.linear.src[place] for place in inside[len(outside) :]}
+        if list(inside[: len(outside)]) != outside or own != set(kept.src[1:]):
+            raise NotReadable("scratch memory is not filled in its loops and no others")
+        if memory in filled:
+            raise NotReadable("scratch memory is filled twice")
+        filled.add(memory)
+
 
 def _depends(nodes: tuple[UOp, ...]) -> dict[UOp, frozenset[UOp]]:
     """The loops that must be open where each node of a Linear runs."""
@@ -265,5 +315,7 @@ def _depends(nodes: tuple[UOp, ...]) -> dict[UOp, frozenset[UOp]]:
             below = found[node.src[0]]
         elif node.op is Ops.RESULT:
             below = below - set(node.src[0].src[0].src[1:])
+        elif node.op is Ops.KEPT:
+            below = found[node.src[0]] - set(node.src[1:])
         found[node] = below
     return found

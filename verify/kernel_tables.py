@@ -1,6 +1,6 @@
-"""A kernel that was cut in two, with tables between: the tables read through.
+"""Values that a kernel keeps, and kernels that were cut in two with tables between: both read through.
 
-Owns: replacing each load of a table by the term that fills that place of it. Does not own: that every
+Owns: replacing each load of such memory by the term that fills that place of it. Does not own: that every
 place of a table is written once and that accesses stay inside, which is asked of every kernel
 (kernel_proof.py), nor comparing the result with the kernel before the cut (kernel_match.py).
 """
@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.verify.kernel_loops import map_by_position
+from proofgrad.verify.kernel_loops import map_by_position, values_at
 from proofgrad.verify.kernel_match import Difference
 from proofgrad.verify.kernel_questions import Questions, Verdict, all_of
+from proofgrad.verify.kernel_readback import NotReadable, free_loops, free_loops_below
 from proofgrad.verify.kernel_terms import loop_size
 
 
@@ -33,6 +34,41 @@ def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference
             return found
         changes[load] = found
     return last.substitute(changes)
+
+
+def without_kept(term: UOp) -> UOp:
+    """`term` with every load of KEEP replaced by the value that is kept there, where its gate holds.
+
+    The place lies inside of what is kept: that is asked of every access (kernel_proof.py).
+    """
+    done: dict[UOp, UOp] = {}
+    for node in toposort((term,)):
+        new = node.with_src(tuple([done[s] for s in node.src]))
+        if node.op is Ops.LOAD and node.src[0].src[0].op is Ops.KEEP:
+            kept, index, *gate = new.src[0].src
+            new = _instance(kept.src[0], values_at(index, kept.src[1:]))
+            for condition in gate:
+                new = condition.where(new, UOp.const(new.dtype, 0))
+        done[node] = new
+    return done[term]
+
+
+def _instance(value: UOp, terms: dict[UOp, UOp]) -> UOp:
+    """`value` with terms for loops that it depends on; loops of its own reductions are others.
+
+    Raises: NotReadable where such a loop is one that a term depends on.
+    """
+    free = free_loops_below(value)
+    used = frozenset().union(*[free_loops(term) for term in terms.values()])
+    done: dict[UOp, UOp] = dict(terms)
+    for node in toposort((value,)):
+        if node in done or free[node].isdisjoint(terms):
+            done.setdefault(node, node)
+            continue
+        if node.op is Ops.REDUCE and not used.isdisjoint(node.src[1:]):
+            raise NotReadable("a reduction in what is kept runs over a loop of its reader")
+        done[node] = node.with_src(tuple([done[s] for s in node.src]))
+    return done[value]
 
 
 def _value_at(store: UOp, index: UOp, questions: Questions) -> UOp | Difference:

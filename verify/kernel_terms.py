@@ -139,11 +139,11 @@ class Terms:
                 return _constant(node)
             case Ops.RANGE:
                 return z3.Int(loop_name(node))
-            case Ops.PARAM | Ops.INDEX:
+            case Ops.PARAM | Ops.INDEX | Ops.KEEP:
                 return None
-            case Ops.LOAD:
+            case Ops.LOAD if node.src[0].src[0].op is Ops.PARAM:
                 return self._load(node)
-            case Ops.REDUCE:
+            case Ops.LOAD | Ops.REDUCE:
                 return self._unknown(node, self._name(node), loops_of((node,)))
             case Ops.CAST if not node.dtype.is_float and not node.src[0].dtype.is_float:
                 return self._cast(node)

@@ -53,6 +53,8 @@ def _show(node: UOp, src: list[str]) -> str:
             return f"-{src[0]}"
         case Ops.CAST:
             return f"{node.dtype.name}({src[0]})"
+        case Ops.KEEP:
+            return f"kept over {', '.join(src[1:])} of {src[0]}"
         case Ops.REDUCE:
             return f"{node.arg.name.lower()} over {', '.join(src[1:])} of {src[0]}"
     if node.op in _SIGNS and len(src) == 2:

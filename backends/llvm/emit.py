@@ -16,7 +16,7 @@ from proofgrad.backends.llvm.arithmetic import write_alu, write_op
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.memory import Place, write_address, write_load, write_store
-from proofgrad.backends.llvm.text import literal, register_type
+from proofgrad.backends.llvm.text import literal, memory_type, register_type
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.program_facts import (
     launch_size,
@@ -69,6 +69,7 @@ class _Printer:
         self.loops: list[_Loop] = []
         self.carried = _carried_accumulators(linear)
         self.has_exit = False
+        self.scratch: list[str] = []  # lines that make room on the stack, once in a call
 
     def module(self) -> list[str]:
         for node in self.linear.src:
@@ -80,7 +81,8 @@ class _Printer:
             self.writer.begin_block("exit")
         slots = list(parameters(self.linear))
         zeros = self._zeros()
-        body = self.dialect.open(self.name, slots) + self.writer.lines + ["  ret void"]
+        body = self.dialect.open(self.name, slots) + self.scratch + self.writer.lines
+        body.append("  ret void")
         return [*zeros, *body, *self.dialect.close(self.name, slots)]
 
     def _zeros(self) -> list[str]:
@@ -117,6 +119,14 @@ class _Printer:
 
     def param(self, node: UOp) -> None:
         self.registers[node] = f"%buffer{node.arg[0]}"
+
+    def make_scratch(self, node: UOp) -> None:
+        number, size = node.arg
+        name = self.registers[node] = f"%scratch{number}"
+        self.scratch.append(f"  {name} = alloca [{size} x {memory_type(node.dtype)}], align 64")
+
+    def kept(self, node: UOp) -> None:
+        self.registers[node] = self._register(node.src[0].src[0].src[0])
 
     def cast(self, node: UOp) -> None:
         convert = write_cast if node.op is Ops.CAST else write_bitcast
@@ -317,5 +327,7 @@ _WRITERS: dict[Ops, Callable[[_Printer, UOp], None]] = {
     Ops.UPDATE: _Printer.update,
     Ops.RESULT: _Printer.result,
     Ops.LOAD: _Printer.load,
+    Ops.SCRATCH: _Printer.make_scratch,
+    Ops.KEPT: _Printer.kept,
     Ops.STORE: _Printer.store,
 }

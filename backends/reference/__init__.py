@@ -106,6 +106,10 @@ class _Run:
         match node.op:
             case Ops.PARAM | Ops.CONST | Ops.INDEX | Ops.END | Ops.SINK:
                 return
+            case Ops.SCRATCH:
+                self.values[node] = bytearray(_UNWRITTEN * (node.arg[1] * node.dtype.itemsize))
+            case Ops.KEPT:
+                return
             case Ops.BROADCAST:
                 self.values[node] = (self.value(source[0]),) * node.dtype.lanes
             case Ops.LOAD:
@@ -157,10 +161,13 @@ class _Run:
 
     def place(self, buffer: UOp, dtype: DType, element: int) -> tuple[str, bytearray, int]:
         """Format, memory and offset of an element. Raises: IndexError outside of the buffer."""
+        if buffer.op is Ops.KEPT:
+            buffer = buffer.src[0].src[0].src[0]
         slot, size = buffer.arg
         if not 0 <= element < size:
             raise IndexError(f"element {element} of slot {slot}, which has {size} elements")
-        return _CODES[dtype.bits], self.buffers[slot], element * dtype.itemsize
+        memory = self.values[buffer] if buffer.op is Ops.SCRATCH else self.buffers[slot]
+        return _CODES[dtype.bits], memory, element * dtype.itemsize
 
 
 def _combine(op: Ops, dtype: DType, lanes: tuple[Any, ...]) -> Any:

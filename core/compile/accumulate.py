@@ -1,4 +1,4 @@
-"""Kernel -> Program: a reduction becomes a register that its loops update.
+"""Kernel -> Program: a reduction becomes a register that its loops update, KEEP scratch memory.
 
 Does not own: the order of the loops (linearize.py) and how registers are kept (backends).
 """
@@ -7,22 +7,35 @@ from __future__ import annotations
 
 from proofgrad.core.compile.linear_terms import at_start
 from proofgrad.core.compile.sums_of_products import is_gated
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 
 def reductions_to_accumulators(kernel: UOp) -> UOp:
-    """Each reduction becomes a register that its loops update."""
+    """Each reduction becomes a register that its loops update, what is kept a store to scratch memory."""
     done: dict[UOp, UOp] = {}
     number = 0
     for node in toposort((kernel,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
-        if node.op is Ops.REDUCE:
-            new = _accumulate(new, number)
+        if node.op in (Ops.REDUCE, Ops.KEEP):
+            new = _accumulate(new, number) if node.op is Ops.REDUCE else _fill(new, number)
             number += 1
         done[node] = new
     return done[kernel]
+
+
+def _fill(keep: UOp, number: int) -> UOp:
+    """The scratch memory of KEEP, each value stored at the place that its loops count."""
+    value, *loops = keep.src
+    place, size = UOp.const(loops[0].dtype, 0), 1
+    for loop in loops:
+        place = place * loop.src[0].arg + loop
+        size *= loop.src[0].arg
+    memory = UOp(Ops.SCRATCH, keep.dtype, (), (number, size))
+    store = UOp(Ops.STORE, dtypes.void, (UOp(Ops.INDEX, keep.dtype, (memory, place)), value))
+    return UOp(Ops.KEPT, keep.dtype, (store, *loops))
 
 
 def _accumulate(reduction: UOp, number: int) -> UOp:

@@ -30,6 +30,8 @@ from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
+# Nodes that have loops of their own.
+_BINDERS = frozenset({Ops.REDUCE, Ops.KEEP})
 # Below this many operations a kernel runs on one thread: waking another costs some 40 us.
 THREAD_WORTH_OPERATIONS = 1 << 16
 # Accumulators held at once by an unrolled reduction; more would spill.
@@ -68,8 +70,8 @@ def _mergeable_pair(kernel: UOp) -> tuple[UOp, UOp] | None:
 
 
 def _unshared_reductions(kernel: UOp) -> list[list[UOp]]:
-    """Loop groups of reductions where no two different reductions share a loop."""
-    groups = {n.src[1:] for n in toposort((kernel,)) if n.op is Ops.REDUCE}
+    """Loop groups of reductions, and of what is kept, that share no loop with another one."""
+    groups = {n.src[1:] for n in toposort((kernel,)) if n.op in _BINDERS}
     groups = {group for group in groups if all(is_fixed(loop) for loop in group)}
     uses: dict[UOp, int] = {}
     for group in groups:
@@ -84,7 +86,7 @@ def _index_demands(kernel: UOp) -> list[UOp]:
     demands: dict[UOp, None] = {}
     for node in toposort((kernel,)):
         inside_sum = node.op in (Ops.ADD, Ops.MUL, Ops.NEG) and node.dtype is dtypes.index
-        sources = node.src[:1] if node.op is Ops.REDUCE else node.src
+        sources = node.src[:1] if node.op in _BINDERS else node.src
         if not inside_sum:
             demands.update({s: None for s in sources if s.dtype is dtypes.index})
         else:
@@ -117,7 +119,7 @@ def _without_constant_loops(kernel: UOp) -> UOp:
     done: dict[UOp, UOp] = {}
     for node in toposort((kernel,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
-        if new.op is Ops.REDUCE and any(s.op is not Ops.RANGE for s in new.src[1:]):
+        if new.op in _BINDERS and any(s.op is not Ops.RANGE for s in new.src[1:]):
             kept = tuple([s for s in new.src[1:] if s.op is Ops.RANGE])
             new = new.replace(src=(new.src[0], *kept))
         done[node] = new
@@ -145,7 +147,7 @@ def _with_split_reductions(kernel: UOp, position: UOp, parts: tuple[UOp, UOp]) -
     done: dict[UOp, UOp] = {}
     for node in toposort((kernel,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
-        if node.op is Ops.REDUCE and position in new.src[1:]:
+        if node.op in _BINDERS and position in new.src[1:]:
             loops: list[UOp] = []
             for s in new.src[1:]:
                 loops += [p for p in parts if p.op is Ops.RANGE] if s is position else [s]
@@ -245,6 +247,8 @@ def _vectors(kernel: UOp, vector: VectorChoice, asked: Choices) -> UOp:
     free = loops_below(kernel)
     reduces = any(n.op is Ops.REDUCE and loop in free[n.src[0]] for n in toposort((kernel,)))
     wanted = (UNROLLED_VECTORS if reduces else ()) if asked.vectors is None else (asked.vectors,)
+    if any(n.op is Ops.KEEP and loop in n.src for n in free):
+        wanted = ()  # each of its values has one place
     count = next((n for n in wanted if size_of(loop) % (n * lanes) == 0), 1)
     if count == 1:
         return split_loop(kernel, loop, lanes, AxisRole.VECTOR)
@@ -365,6 +369,7 @@ def _choose_vectors(kernel: UOp, target: Target, asked: Choices) -> list[VectorC
     candidates += [x for x in outputs if loads and all(coefficient(s, x) == 1 for s in loads)]
     reductions = {loop for group in _unshared_reductions(kernel) for loop in group}
     candidates += sorted(reductions, key=lambda loop: loop.arg[0])
+    candidates = [x for x in candidates if x not in _loops_around_kept(kernel)]
     choices = [c for loop in candidates if (c := _vector_choice(nodes, loop, lanes)) is not None]
     chosen: list[VectorChoice] = []
     free = loops_below(kernel)
@@ -395,6 +400,12 @@ def _vector_choice(nodes: list[UOp], loop: UOp, lanes: int) -> VectorChoice | No
     return VectorChoice(loop, fitting, gathers)
 
 
+def _loops_around_kept(kernel: UOp) -> frozenset[UOp]:
+    """The loops that change what is kept: one run of them at a time has the memory for it."""
+    found = [loops for n, loops in loops_below(kernel).items() if n.op is Ops.KEEP]
+    return frozenset().union(*found)
+
+
 def _upcast(kernel: UOp, vector: VectorChoice, asked: Choices) -> UOp:
     """Unroll an output loop whose copies share a load inside a reduction."""
     nodes = toposort((kernel,))
@@ -402,8 +413,10 @@ def _upcast(kernel: UOp, vector: VectorChoice, asked: Choices) -> UOp:
         return kernel
     free = loops_below(kernel)
     loads = [n for n in nodes if n.op is Ops.LOAD]
+    reduced = frozenset().union(*[free[n] for n in nodes if n.op is Ops.REDUCE])
+    reduced -= _loops_around_kept(kernel)
     for loop in reversed(output_loops(kernel)):
-        if loop.arg[1] is not AxisRole.LOOP or loop is vector.loop:
+        if loop.arg[1] is not AxisRole.LOOP or loop is vector.loop or loop not in reduced:
             continue
         if all(loop in free[n] for n in loads):
             continue
@@ -428,10 +441,10 @@ def operations(kernel: UOp) -> int:
     free = loops_below(kernel)
     total = 0
     for node in toposort((kernel,)):
-        if node.op in (Ops.REDUCE, Ops.LOAD, Ops.STORE):
+        if node.op in (Ops.REDUCE, Ops.KEEP, Ops.LOAD, Ops.STORE):
             below = (
                 free[node.src[0]]
-                if node.op is not Ops.REDUCE
+                if node.op not in _BINDERS
                 else free[node.src[0]] | set(node.src[1:])
             )
             total += prod(size_of(loop) for loop in below)

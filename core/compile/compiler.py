@@ -351,7 +351,8 @@ def _settings_of(stored: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _written(linear: UOp) -> UOp:
     """The parameter that a kernel writes."""
-    return next(n for n in linear.src if n.op is Ops.STORE).src[0].src[0]
+    memory = [n.src[0].src[0] for n in linear.src if n.op is Ops.STORE]
+    return next(m for m in memory if m.op is Ops.PARAM)
 
 
 def _slots(linear: UOp) -> tuple[int, ...]:

@@ -8,8 +8,9 @@ Does not own: how a form is made from the one before (stages.py lists that).
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from proofgrad.core.compile.linear_terms import loops_below
 from proofgrad.core.compile.linearize import sources_before
 from proofgrad.core.compile.target import Binary, Source
 from proofgrad.core.ir.dtypes import dtypes
@@ -42,13 +43,14 @@ _LEAVES = {Ops.CONST, Ops.UNIQUE, Ops.DEVICE, Ops.BUFFER, Ops.IOTA}
 _TENSOR = _LEAVES | ELEMENTWISE | MOVEMENT | {Ops.REDUCE_AXIS, Ops.CONTIGUOUS, Ops.DETACH, Ops.COPY}
 _LOOP_NODES = {Ops.CONST, Ops.PARAM, Ops.RANGE, Ops.INDEX, Ops.LOAD, Ops.STORE} | ELEMENTWISE
 _REGISTERS = {Ops.ACCUMULATOR, Ops.UPDATE, Ops.RESULT, Ops.BROADCAST, Ops.HREDUCE}
+_KEPT = {Ops.SCRATCH, Ops.KEPT}
 
 ALLOWED: dict[Form, frozenset[Ops]] = {
     Form.TENSOR_GRAPH: frozenset(_TENSOR | {Ops.SINK}),
     Form.KERNEL_GRAPH: frozenset(_TENSOR | {Ops.SINK, Ops.CALL, Ops.PARAM}),
-    Form.KERNEL: frozenset(_LOOP_NODES | {Ops.REDUCE, Ops.VARIABLE, Ops.SINK}),
-    Form.PROGRAM: frozenset(_LOOP_NODES | _REGISTERS | {Ops.SINK}),
-    Form.LINEAR: frozenset(_LOOP_NODES | _REGISTERS | {Ops.LINEAR, Ops.END}),
+    Form.KERNEL: frozenset(_LOOP_NODES | {Ops.REDUCE, Ops.KEEP, Ops.VARIABLE, Ops.SINK}),
+    Form.PROGRAM: frozenset(_LOOP_NODES | _REGISTERS | _KEPT | {Ops.SINK}),
+    Form.LINEAR: frozenset(_LOOP_NODES | _REGISTERS | _KEPT | {Ops.LINEAR, Ops.END}),
 }
 
 
@@ -117,6 +119,13 @@ def _check_kernel_graph(root: UOp) -> None:
 
 def _check_kernel(root: UOp) -> None:
     _check_sink(Form.KERNEL, root, Ops.STORE)
+    free = loops_below(root)
+    kept = [n for n in free if n.op is Ops.KEEP]
+    for reduction in [n for n in free if kept and n.op is Ops.REDUCE]:
+        for node in toposort((reduction.src[0],)):
+            if node.op is Ops.KEEP and not free[node].isdisjoint(reduction.src[1:]):
+                reason = "what is kept may not change with a loop of a reduction that reads it"
+                raise FormError(Form.KERNEL, node, reason)
 
 
 def _check_program(root: UOp) -> None:
@@ -126,6 +135,19 @@ def _check_program(root: UOp) -> None:
             raise FormError(Form.PROGRAM, node, "upcast axes must be unrolled")
         if node.dtype.scalar is dtypes.index:
             raise FormError(Form.PROGRAM, node, "index terms must have a machine width")
+    _check_scratch(Form.PROGRAM, toposort((root,)))
+
+
+def _check_scratch(form: Form, nodes: Sequence[UOp]) -> None:
+    """Scratch memory is filled by one STORE, and read as what it is filled with."""
+    for node in nodes:
+        if node.op is Ops.INDEX and node.src[0].op is Ops.SCRATCH:
+            users = [n for n in nodes if node in n.src]
+            if len(users) != 1 or users[0].op is not Ops.STORE:
+                raise FormError(form, node, "scratch memory is written here; KEPT is read")
+    filled = [n.src[0].src[0].src[0] for n in nodes if n.op is Ops.KEPT]
+    if len(set(filled)) < len(filled):
+        raise FormError(form, filled[0], "scratch memory is filled twice")
 
 
 def _check_linear(root: UOp) -> None:
@@ -147,6 +169,7 @@ def _check_linear(root: UOp) -> None:
                 raise FormError(Form.LINEAR, node, "closes a loop that is not the innermost")
     if open_loops:
         raise FormError(Form.LINEAR, open_loops[-1], "the loop is never closed")
+    _check_scratch(Form.LINEAR, root.src)
 
 
 _CHECKS: dict[Form, Callable[[UOp], None]] = {

@@ -6,7 +6,7 @@ Does not own: simplification (rules) and the linear normal form of views (core/r
 from __future__ import annotations
 
 from proofgrad.core.ir.evaluate import evaluate
-from proofgrad.core.ir.op_names import ADD, CONST, MUL, NEG, RANGE, REDUCE
+from proofgrad.core.ir.op_names import ADD, CONST, KEEP, MUL, NEG, RANGE, REDUCE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -53,7 +53,7 @@ def at_start(term: UOp) -> int:
 
 
 def loops_below(root: UOp) -> dict[UOp, frozenset[UOp]]:
-    """For each node the RANGE nodes whose value it depends on; a reduction hides its own."""
+    """For each node the RANGE nodes whose value it depends on; REDUCE and KEEP hide their own."""
     found: dict[UOp, frozenset[UOp]] = {}
     for node in toposort((root,)):
         below: frozenset[UOp] = frozenset()
@@ -62,7 +62,7 @@ def loops_below(root: UOp) -> dict[UOp, frozenset[UOp]]:
                 below = below | found[source] if below else found[source]
         if node.op is RANGE:
             below = frozenset((node,))
-        elif node.op is REDUCE:
+        elif node.op in (REDUCE, KEEP):
             below = found[node.src[0]].difference(node.src[1:])
         found[node] = below
     return found

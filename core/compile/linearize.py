@@ -42,13 +42,15 @@ def _loops_of(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
             below = frozenset((node,))
         elif node.op is Ops.RESULT:
             below = running[node.src[0]] - set(node.src[0].src[0].src[1:])
+        elif node.op is Ops.KEPT:
+            below = running[node.src[0]] - set(node.src[1:])
         running[node] = below
     for node in nodes:
         if node.op is Ops.RESULT:
             register = node.src[0].src[0]
             running[register] = running[node]
     for node in nodes:  # what reads a register runs where it is, even if it has no loop of its own
-        if node.op not in (Ops.RANGE, Ops.ACCUMULATOR, Ops.RESULT):
+        if node.op not in (Ops.RANGE, Ops.ACCUMULATOR, Ops.RESULT, Ops.KEPT):
             running[node] = frozenset().union(*[_loops_to_read(s, running) for s in node.src])
     return running
 
@@ -61,6 +63,7 @@ def _loops_to_read(source: UOp, running: dict[UOp, frozenset[UOp]]) -> frozenset
 def _block_paths(nodes: list[UOp], loops: dict[UOp, frozenset[UOp]]) -> dict[UOp, Path]:
     """For each node the nest of loops that it stands in."""
     reductions = {n.src[0].src[0].src[1:]: loops[n] for n in nodes if n.op is Ops.RESULT}
+    reductions |= {n.src[1:]: loops[n] for n in nodes if n.op is Ops.KEPT}
     own = {loop for group in reductions for loop in group}
     outputs = sorted((n for n in nodes if n.op is Ops.RANGE and n not in own), key=_nesting_key)
     path_of: dict[UOp, Path] = {loop: tuple(outputs[: k + 1]) for k, loop in enumerate(outputs)}

@@ -43,6 +43,7 @@ class Target:
     vector_bytes: int = 0  # width of a vector register; 0: the backend takes scalars only
     vector_registers: int = 16
     cache_bytes: int = CACHE_BYTES  # of the second cache, which a core has to itself
+    scratch_bytes: int = 0  # of memory that a kernel may have to itself while it runs
     threads: int = 1  # more than 1: an outermost THREAD range is welcome
     work_items: bool = False  # an outermost GLOBAL range is expected
     storage: frozenset[DType] = ALL_TYPES  # types of buffers, casts and bitcasts

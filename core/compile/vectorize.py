@@ -35,9 +35,19 @@ def _vectorize_loop(program: UOp, loop: UOp) -> UOp:
             done[node] = node.with_src(tuple([done[s] for s in node.src]))
             continue
         done[node] = _widen(node, loop, lanes, done, at_first)
-        if node.op is not Ops.RESULT or loop not in node.src[0].src[0].src[1:]:
+        if not _hides(node, loop):
             moving.add(node)
     return done[program]
+
+
+def _hides(node: UOp, loop: UOp) -> bool:
+    """Whether the loop is one of the node's own."""
+    match node.op:
+        case Ops.RESULT:
+            return loop in node.src[0].src[0].src[1:]
+        case Ops.KEPT:
+            return loop in node.src[1:]
+    return False
 
 
 def _widen(node: UOp, loop: UOp, lanes: int, done: dict[UOp, UOp], at_first: dict[UOp, UOp]) -> UOp:
@@ -60,6 +70,8 @@ def _widen(node: UOp, loop: UOp, lanes: int, done: dict[UOp, UOp], at_first: dic
             return node.with_src(src)
         case Ops.RESULT:
             return _result(node, src[0], loop)
+        case Ops.KEPT:
+            return node.with_src((src[0], *[s for s in node.src[1:] if s is not loop]))
         case Ops.SINK:
             return node.with_src(src)
     if all(s.dtype.lanes == 1 for s in src):

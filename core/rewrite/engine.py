@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from weakref import WeakMethod
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import CONST, FLOORDIV, MUL, RANGE, REDUCE
+from proofgrad.core.ir.op_names import CONST, FLOORDIV, KEEP, MUL, RANGE, REDUCE
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
@@ -281,7 +281,7 @@ class Rewriter:
             return node
         if op in COMMUTATIVE and not self._in_order(sources):
             sources = sources[::-1]
-        elif op in (REDUCE, Ops.ACCUMULATOR):
+        elif op in (REDUCE, KEEP, Ops.ACCUMULATOR):
             sources = (sources[0], *[s for s in sources[1:] if s.op is not CONST])
         if sources != node.src:
             return UOp(node.op, node.dtype, sources, node.arg)

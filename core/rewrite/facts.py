@@ -15,7 +15,7 @@ from math import inf, isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, round_float
-from proofgrad.core.ir.op_names import CONST, RANGE, REDUCE, RESULT, VARIABLE, WHERE
+from proofgrad.core.ir.op_names import CONST, KEEP, KEPT, RANGE, REDUCE, RESULT, VARIABLE, WHERE
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.forms import Forms
@@ -34,7 +34,7 @@ Bits = tuple[int | None, int | None]  # bits that are set, bits that may be set
 
 # The same values in other places, and zeros: no new infinity, no new NaN.
 _CARRIES = MOVEMENT | {Ops.BROADCAST, Ops.CONTIGUOUS, Ops.DETACH, Ops.COPY}
-_BINDS_LOOPS = frozenset({Ops.REDUCE, Ops.RESULT})
+_BINDS_LOOPS = frozenset({Ops.REDUCE, Ops.RESULT, Ops.KEEP, Ops.KEPT})
 
 
 class Facts:
@@ -303,7 +303,7 @@ def _loops_of(node: UOp, loops: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
     for source in node.src:
         if not loops[source] <= found:
             found = found | loops[source]
-    if node.op is REDUCE:
+    if node.op in (REDUCE, KEEP, KEPT):
         return found.difference(node.src[1:])
     if node.op is RESULT:
         return found.difference(node.src[0].src[0].src[1:])

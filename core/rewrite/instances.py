@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proofgrad.core.ir.op_names import CONST, REDUCE
+from proofgrad.core.ir.op_names import CONST, KEEP, REDUCE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -75,7 +75,7 @@ def instance(term: UOp, counter: UOp, value: UOp, facts: Facts) -> UOp | None:
         if counter not in facts.loops(node):
             done[node] = node
             continue
-        if node.op is REDUCE and not used.isdisjoint(node.src[1:]):
+        if node.op in (REDUCE, KEEP) and not used.isdisjoint(node.src[1:]):
             return None
         missing = [source for source in node.src if source not in done]
         if missing:

@@ -60,7 +60,9 @@ Candidates = dict[Key, "tuple[tuple[Matcher, bool], ...]"]  # bool: with evidenc
 KEYED_SOURCES = 3  # sources whose ops choose the candidates
 KEYED_NUMBERS = {-1: "-1", 0: "0", 1: "1"}  # constants that have a key of their own
 OTHER_NUMBER = "other number"
-NOT_VALUES = frozenset({Ops.PARAM, Ops.BUFFER, Ops.INDEX, Ops.SINK, Ops.STORE, CONST, Ops.UPDATE})
+NOT_VALUES = frozenset(
+    {Ops.PARAM, Ops.BUFFER, Ops.INDEX, Ops.SINK, Ops.STORE, CONST, Ops.UPDATE, Ops.KEEP}
+)
 
 
 class RuleSet:

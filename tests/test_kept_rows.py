@@ -1,0 +1,147 @@
+"""What several loops over one row compute alike is computed once, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given
+from kernel_interpreter import run_kernel
+from oracle import evaluate_tensor
+from programs import Program, over_buffers, programs
+from test_procedures import CPU, EXACT, QUICK, _Wide, run_linear, same
+
+from proofgrad import Tensor
+from proofgrad.core.compile import kept_rows
+from proofgrad.core.compile.accumulate import reductions_to_accumulators
+from proofgrad.core.compile.axes import choose_axes, merge_loops, unroll_upcasts
+from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.index_width import choose_index_width
+from proofgrad.core.compile.kept_rows import keep_rows
+from proofgrad.core.compile.linearize import linearize
+from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.schedule import cut_into_kernels
+from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.vectorize import vectorize
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+ROOM = Target("test-cpu", vector_bytes=16, threads=2, scratch_bytes=1 << 12)
+
+
+def memory(*shape: int) -> UOp:
+    """Parameter 1, integers."""
+    whole = UOp(Ops.PARAM, dtypes.int32, (), (1, prod(shape)))
+    return UOp(Ops.RESHAPE, dtypes.int32, (whole,), shape)
+
+
+def kernel_of(make: Callable[[Tensor], Tensor], *shape: int) -> UOp:
+    """The one kernel of a function of a Tensor, after its loops are merged."""
+    root = UOp.sink(make(Tensor(np.ones(shape, np.float32)).realize()).uop).replace(arg="CPU")
+    (call,) = cut_into_kernels(root, ROOM).src
+    return merge_loops(lower_movement(call.src[0]))
+
+
+def count(graph: UOp, op: Ops) -> int:
+    return sum(n.op is op for n in toposort((graph,)))
+
+
+def softmax(x: Tensor) -> Tensor:
+    return x.softmax(-1)
+
+
+def test_a_softmax_takes_each_exponential_once() -> None:
+    kernel = kernel_of(softmax, 6, 20)
+    kept = keep_rows(kernel, ROOM)
+    check_form(Form.KERNEL, kept)
+    assert (count(kernel, Ops.EXP2), count(kept, Ops.EXP2), count(kept, Ops.KEEP)) == (2, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "make, shape, target, why",
+    [
+        (softmax, (6, 20), CPU, "the target has no room"),
+        (softmax, (6, 2000), ROOM, "the row is longer than the room"),
+        (lambda x: x.layernorm(), (6, 20), ROOM, "nothing costly is computed twice"),
+        (lambda x: x.exp().sum(-1), (6, 20), ROOM, "it is computed once"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_nothing_is_kept_where(
+    make: Callable[[Tensor], Tensor], shape: tuple[int, ...], target: Target, why: str
+) -> None:
+    kernel = kernel_of(make, *shape)
+    assert keep_rows(kernel, target) is kernel, why
+
+
+ROWS: dict[str, Callable[[UOp], UOp]] = {
+    "sum": lambda x: row(x, Ops.ADD, x),
+    "shifted": lambda x: row(shifted(x), Ops.ADD, shifted(x)),
+    "two": lambda x: row(x * x, Ops.MAX, row(x, Ops.ADD, x) * x),
+}
+
+
+def row(value: UOp, op: Ops, beside: UOp) -> UOp:
+    """(x * x reduced over the last axis) + beside * beside."""
+    axis = len(value.shape) - 1
+    square = UOp(Ops.MUL, value.dtype, (value, value))
+    total = UOp(Ops.REDUCE_AXIS, value.dtype, (square,), (op, (axis,)))
+    wide = UOp(Ops.EXPAND, value.dtype, (total,), value.shape)
+    return UOp(Ops.ADD, value.dtype, (wide, UOp(Ops.MUL, value.dtype, (beside, beside))))
+
+
+def shifted(value: UOp) -> UOp:
+    largest = UOp(Ops.REDUCE_AXIS, value.dtype, (value,), (Ops.MAX, (len(value.shape) - 1,)))
+    return UOp(Ops.ADD, value.dtype, (value, UOp(Ops.EXPAND, value.dtype, (largest,), value.shape)))
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("shape", [(3, 8), (2, 37), (5, 1), (1, 70), (2, 3, 16)])
+def test_kept_rows_hold_the_values(
+    name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_rows, "COSTLY", frozenset({Ops.MUL}))
+    value = ROWS[name](memory(*shape))
+    data = np.random.default_rng(1).integers(-99, 99, shape).ravel().tolist()
+    program = Program(value, {1: data})
+    check_values(program)
+    if shape[-1] > 1:
+        kernel = merge_loops(lower_movement(UOp.sink(value)))
+        assert count(keep_rows(kernel, ROOM), Ops.KEEP)
+
+
+def test_a_row_that_is_not_inside_of_the_other_loops_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_rows, "COSTLY", frozenset({Ops.MUL}))
+    turned = UOp(Ops.PERMUTE, dtypes.int32, (ROWS["sum"](memory(3, 8)),), (1, 0))
+    kernel = lower_movement(UOp.sink(turned))
+    assert keep_rows(kernel, ROOM) is kernel
+
+
+@QUICK
+@given(programs(dtypes_used=EXACT))
+def test_keeping_rows_keeps_the_values_of_random_programs(program: Program) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept_rows, "COSTLY", frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.WHERE}))
+        check_values(program)
+
+
+def check_values(program: Program) -> None:
+    """The Kernel with kept rows by brute force, its Linear on the reference machine: the oracle's values."""
+    value, elements = over_buffers(program)
+    expected = evaluate_tensor(value, elements).ravel().tolist()
+    kernel = keep_rows(merge_loops(lower_movement(UOp.sink(program.value))), ROOM)
+    chosen = unroll_upcasts(choose_axes(kernel, ROOM))
+    for changed in (kernel, chosen):
+        check_form(Form.KERNEL, changed)
+        assert same(run_kernel(changed, dict(program.data))[0], expected)
+    scalar = reductions_to_accumulators(choose_index_width(chosen, ROOM, _Wide()))
+    vector = vectorize(scalar)
+    linear = linearize(vector)
+    for form, graph in ((Form.PROGRAM, scalar), (Form.PROGRAM, vector), (Form.LINEAR, linear)):
+        check_form(form, graph)
+    assert same(run_linear(linear, program), expected)
