@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tensors import machine
 
-from proofgrad import DtypeError, Tensor
+from proofgrad import DtypeError, GlobalCounters, Tensor, nn
 from proofgrad.core.tensor.random import threefry
 
 __all__ = ["machine"]
@@ -110,3 +110,40 @@ def test_dropout_scales_what_it_keeps_and_only_in_training(machine: str) -> None
 def test_rand_of_integers_is_refused() -> None:
     with pytest.raises(DtypeError, match="see randint"):
         Tensor.rand(3, dtype="int32")
+
+
+def test_a_held_tensor_is_drawn_in_the_first_run_that_reads_it_only() -> None:
+    x = Tensor.rand(4, 4)
+    doubled, more = x * 2, x + 1
+    values = doubled.numpy() / 2
+    GlobalCounters.reset()
+    np.testing.assert_array_equal(more.numpy(), values + 1)
+    np.testing.assert_array_equal(x.numpy(), values)
+    assert GlobalCounters.kernel_count == 1  # of `more`: x has memory
+
+
+def test_a_layer_draws_its_weights_once() -> None:
+    layer, x = nn.Linear(8, 8), Tensor.ones(2, 8).contiguous().realize()
+    first = layer(x).numpy()
+    GlobalCounters.reset()
+    np.testing.assert_array_equal(layer(x).numpy(), first)
+    assert GlobalCounters.kernel_count == 1
+    layer(x).sum().backward()
+    assert layer.weight.grad is not None and layer.weight.grad.shape == (8, 8)
+
+
+def test_a_loss_built_before_the_run_finds_its_weights_after_it() -> None:
+    weights = Tensor.uniform(3, requires_grad=True)
+    loss = (weights * 2).sum()
+    loss.realize()
+    loss.backward()
+    assert weights.grad is not None and weights.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_what_is_written_before_a_run_is_what_is_read() -> None:
+    x = Tensor.rand(3)
+    before = x + 0
+    x += 1
+    np.testing.assert_allclose(x.numpy() - before.numpy(), 1, rtol=1e-6)
+    x.assign(Tensor.zeros(3))
+    assert x.tolist() == [0, 0, 0]

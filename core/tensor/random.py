@@ -24,7 +24,7 @@ from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import as_sizes, broadcast_node, checked_shape
 from proofgrad.core.tensor.operands import Flag, Real, Whole, constant_node
 from proofgrad.core.tensor.promotion import as_dtype
-from proofgrad.core.tensor.realize import host_buffer
+from proofgrad.core.tensor.realize import draw_once, host_buffer
 from proofgrad.core.tensor.recording import note_random
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -102,7 +102,9 @@ class Random(Creation):
 
     @classmethod
     def _drawn(cls, values: Self, requires_grad: Flag | None) -> Self:
-        return cls._leaf(values._uop, values.device, requires_grad, own=False)
+        drawn = cls._leaf(values._uop, values.device, requires_grad, own=False)
+        draw_once(drawn)
+        return drawn
 
     @classmethod
     def randn(

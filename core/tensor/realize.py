@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import prod
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from proofgrad.core.compile.target import Borrowed
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -52,6 +52,8 @@ class _Machine:
 
 _MACHINE = _Machine()
 _MEMORY: WeakKeyDictionary[UOp, Any] = WeakKeyDictionary()
+# Tensors whose values are drawn at random, and may not have been yet, by the number of the object.
+_DRAWN: WeakValueDictionary[int, Any] = WeakValueDictionary()
 # Buffers of numbered graphs, which plans keep, have small numbers: no real buffer is one of those.
 _SERIAL = itertools.count(1_000_000)
 
@@ -221,7 +223,7 @@ def realize(
     by = recorder()
     if by is not None:
         return by.defer(roots)
-    wanted = [root for root in dict.fromkeys(map(computed, roots)) if not is_view(root)]
+    wanted = _to_compute(roots, device)
     if not wanted:
         return [computed(computed(root)) for root in roots]
     places = {root: k for k, root in enumerate(wanted)}
@@ -260,8 +262,27 @@ def graph_to_run(roots: Sequence[UOp], device: str) -> UOp:
 
 def graph_and_inputs(roots: Sequence[UOp], device: str) -> tuple[UOp, list[UOp]]:
     """`graph_to_run` and the buffers that its numbers stand for."""
+    return numbered(_to_compute(roots, device), device)
+
+
+def draw_once(holder: Any) -> None:
+    """The value of `holder` gets memory in the first run that reads it, while `holder` lives."""
+    _DRAWN[id(holder)] = holder
+
+
+def _to_compute(roots: Sequence[UOp], device: str) -> list[UOp]:
+    """The roots without memory; then what they read that is drawn once, and was not yet."""
     wanted = [root for root in dict.fromkeys(map(computed, roots)) if not is_view(root)]
-    return numbered(wanted, device)
+    if not wanted or not _DRAWN:
+        return wanted
+    nodes = set(toposort(wanted, is_not_computed))
+    for key, holder in list(_DRAWN.items()):
+        value = computed(holder._uop)
+        if is_view(value):
+            del _DRAWN[key]
+        elif value in nodes and value not in wanted and holder.device == device:
+            wanted.append(value)
+    return wanted
 
 
 @dataclass(slots=True)
