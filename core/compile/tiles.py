@@ -38,7 +38,7 @@ ITEMS_A_THREAD = 8
 # Cycles to store one element of a vector whose elements lie apart.
 SCATTER_CYCLES = 1.5
 # Rows and vectors of columns in a tile, at most: more vectors leave few rows to share them.
-MOST_ROWS, MOST_VECTORS = 16, 4
+MOST_ROWS, MOST_VECTORS = 16, 8
 # Steps between the elements of a vector up to which memory is copied apart: as convolutions stride.
 LARGEST_STEP = 4
 # A table may be so much longer than what it is filled from: a gathered operand is read in place.
@@ -90,6 +90,11 @@ class Contraction:
     def rows_fit_a_table(self) -> bool:
         """Whether a table of the rows' operand is not much longer than the operand."""
         return growth(self.row_factor) <= LARGEST_GROWTH
+
+    @cached_property
+    def growth_of_columns(self) -> float:
+        """How many times longer than their operand a table of the columns is."""
+        return growth(self.column_factor)
 
     @cached_property
     def rows_lie_along_depth(self) -> bool:
@@ -230,8 +235,10 @@ def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
     """Cycles of the multipliers, the load ports or a cache, whichever is busiest; all of the kernel."""
     depth, itemsize = contraction.depth, contraction.reduction.dtype.itemsize
     tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
-    products, loads = tile.rows * tile.vectors, tile.rows + tile.vectors
-    panel = depth * tile.columns * itemsize  # what each tile of the same columns reads again
+    is_windows = contraction.growth_of_columns > LARGEST_GROWTH  # whose vectors lie across lines
+    products, loads = tile.rows * tile.vectors, tile.rows + tile.vectors * (1 + is_windows)
+    # What each tile of the same columns reads again; windows over an image overlap.
+    panel = depth * tile.columns * itemsize / max(1.0, contraction.growth_of_columns)
     moved = (tile.rows + tile.columns) * itemsize  # bytes of one step
     # Two multiply-adds and two loads a cycle; a multiply-add takes 4 cycles, so fewer than 8 of them
     # wait for each other. Loads, and what comes from the second cache, are not hidden whole.
