@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rules_from_text import unproven_facts, unproven_library
 
+from proofgrad.core.compile.stages import RuleSets
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.journal import Journal
-from proofgrad.core.rewrite.linear_laws import is_collector, is_linear_law
+from proofgrad.core.rewrite.linear_laws import is_collector, is_linear_law, missing_laws
 from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.rewrite.rule import (
     Apply,
@@ -34,11 +35,13 @@ from proofgrad.core.rewrite.rule import (
     rule_to_json,
 )
 from proofgrad.rules.library import library_names, rule_file
+from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
 from proofgrad.verify.dsl import names
 from proofgrad.verify.dsl.errors import RuleError, RuleSyntaxError
 from proofgrad.verify.dsl.parser import MAX_DEPTH, MAX_FILE_BYTES, parse_rules, read_example
 from proofgrad.verify.dsl.show import show_expr, show_file, show_rule, show_term
 from proofgrad.verify.dsl.termination import goes_down
+from proofgrad.verify.dsl.termination_sums import is_tested_at_each_use
 
 WRONG_FILES = sorted((Path(__file__).parent / "golden" / "dsl_errors").glob("*.rules"))
 HEADER = "ruleset demo over int\n"
@@ -276,6 +279,39 @@ def test_view_whose_parts_are_used_twice_is_refused() -> None:
     )
     assert goes_down(replace(once, domains=("int",)))
     assert not goes_down(replace(both, domains=("int",)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(x * y) * y => max(x, y)",  # products of terms weigh what their factors weigh
+        "max(x * c1 * c2, y) => max(x * {c1 * c2}, y)",  # what is below an atom is no part as it was
+    ],
+)
+def test_rule_that_is_smaller_as_a_tree_only_is_refused_beside_sums(text: str) -> None:
+    assert not goes_down(rule_of(f"rule a: {text}", "index"))
+    assert goes_down(rule_of(f"rule a: {text}", "int"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max(x + z, y + z) => max(x, y) + z",  # parts of sums stay as they are
+        "x + z < y + z => x < y",
+        "x * c1 < c2 => x < {c2 // c1}",
+    ],
+)
+def test_rule_that_takes_parts_of_sums_goes_down_beside_them(text: str) -> None:
+    assert goes_down(rule_of(f"rule a: {text}", "index"))
+
+
+def test_stages_that_ask_for_the_order_of_sums_state_the_laws_of_sums() -> None:
+    sets = {name: [r for r in library_rules() if r.ruleset == name] for name in library_names()}
+    for stage in (*GRAPH_STAGES, *KERNEL_STAGES):
+        if isinstance(stage.step, RuleSets):
+            rules = [rule for name in stage.step.names for rule in sets[name]]
+            asks = [r for r in rules if r.kind is RuleKind.REWRITE and is_tested_at_each_use(r)]
+            assert not asks or not missing_laws(rules), stage.name
 
 
 def test_no_rule_of_the_library_goes_down_in_both_directions() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite import searches, views
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.rewrite.forms import Atom, Sum
 from proofgrad.core.rewrite.sum_order import load_of
 from proofgrad.core.rewrite.view_check import check_of
 from proofgrad.core.rewrite.views import TERM
@@ -108,6 +110,12 @@ def test_recombine_modulo_joins_digits() -> None:
         assert agrees("recombine_modulo", (x,), outputs)
 
 
+def occurrences(form: Sum) -> Counter[Atom]:
+    """How often each atom that is no quotient or remainder stands in a sum, in divisions too."""
+    inside = [Counter({a: 1}) if a.kind is None else occurrences(a.form) for a in form[0]]
+    return sum(inside, Counter())
+
+
 def random_sum(rng: random.Random) -> UOp:
     """A sum of quotients, remainders and loops, in which some belong together."""
     atoms = [R0, R1, R2, R0 // 3, R0 % 3, (R0 + R1) % 4, (R1 + R0) // 4]
@@ -192,4 +200,6 @@ def test_every_search_keeps_what_the_order_of_rules_takes_from_it(seed: int) -> 
             for promise in promises:
                 weights = [load_of(parts[n]) * times for n, times in promise.times.items()]
                 assert sum(weights) + promise.less <= load_of(form), (view, x)
+                found = sum([occurrences(parts[n]) for n in promise.times], Counter())
+                assert found <= occurrences(form), (view, x)
     assert tried == set(searches.SEARCHES) - {"reciprocal"}

@@ -45,6 +45,15 @@ from proofgrad.verify.dsl.polynomial import (
     variable,
 )
 from proofgrad.verify.dsl.promises import PROMISES, Promise
+from proofgrad.verify.dsl.termination_sums import (
+    CHOOSES,
+    READS,
+    SUM_OPS,
+    Reading,
+    is_tested_at_each_use,
+    may_weigh_the_same,
+    readings,
+)
 
 Interpretation = Callable[[str, Sequence[Polynomial]], Polynomial]
 
@@ -117,12 +126,8 @@ def _depth_of_constants(op: str, args: Sequence[Polynomial]) -> Polynomial:
 LOOPS = Measure("loops", 0, 0, _loops)
 LOAD = Measure("division load", 0, 0, _division_load)
 SIZE = Measure("weighted size", 2, 3, _weighted_size)
-MEASURES = (
-    LOOPS,
-    LOAD,
-    SIZE,
-    Measure("depth of constants", 1, 2, _depth_of_constants),
-)
+DEPTH = Measure("depth of constants", 1, 2, _depth_of_constants)
+MEASURES = (LOOPS, LOAD, SIZE, DEPTH)
 
 
 def check_termination(rules: Sequence[Rule]) -> tuple[Rule, str] | None:
@@ -134,31 +139,53 @@ def check_termination(rules: Sequence[Rule]) -> tuple[Rule, str] | None:
 
 
 def goes_down(rule: Rule) -> bool:
-    """Whether the right side of a rewrite rule is smaller than the left, for all variables."""
+    """Whether the right side of a rewrite rule is smaller than the left, for all variables.
+
+    As a tree, for sets that do not state the laws of sums, and beside sums in normal form.
+    """
     if _only_assumes(rule) or only_powers(rule):
         return True
-    for measure in _known_measures(rule):
-        difference = _Weights(rule, measure).difference()
+    return _goes_down_as_tree(rule) and all(
+        [_goes_down_beside_sums(rule, reading) for reading in readings(rule) if reading.has_sums]
+    )
+
+
+def _goes_down_as_tree(rule: Rule) -> bool:
+    smaller = _is_smaller(rule, _known_measures(rule), None)
+    return is_tested_at_each_use(rule) if smaller is None else smaller
+
+
+def _goes_down_beside_sums(rule: Rule, reading: Reading) -> bool:
+    smaller = _is_smaller(rule, MEASURES, reading)
+    if smaller is not None:
+        return smaller
+    return may_weigh_the_same(rule, reading)
+
+
+def _is_smaller(rule: Rule, measures: Sequence[Measure], reading: Reading | None) -> bool | None:
+    """Whether the right side is smaller in the first measure in which it differs; None: in none."""
+    for measure in measures:
+        difference = _Weights(rule, measure, reading).difference()
         if always_positive(difference):
             return True
         if not never_negative(difference):
             return False
-    return is_tested_at_each_use(rule)
+    return None
+
+
+def _uses(rule: Rule) -> list[View]:
+    """The views that found terms of the right side."""
+    used = _names_in(rule.right[0])
+    return [v for v in rule.views if not used.isdisjoint([name for name, _ in v.outputs])]
 
 
 def _known_measures(rule: Rule) -> tuple[Measure, ...]:
-    """All measures; of terms that a view found those of which it promises something."""
-    used = _names_in(rule.right[0])
-    found = [v for v in rule.views if not used.isdisjoint([name for name, _ in v.outputs])]
+    """All measures; of a tree that a view found those of which it promises something."""
+    found = _uses(rule)
     if not found:
         return MEASURES
     has_sizes = all([p.less_size is not None for view in found for p in PROMISES[view.function]])
     return MEASURES[: 3 if has_sizes else 2]
-
-
-def is_tested_at_each_use(rule: Rule) -> bool:
-    """Whether the rule is about sums of index terms that a view takes apart."""
-    return bool(rule.views) and rule.domains == ("index",)
 
 
 def only_powers(rule: Rule) -> bool:
@@ -220,9 +247,10 @@ def _without_assumptions(term: Term) -> Term:
 class _Weights:
     """The weights of the terms of one rule under one measure."""
 
-    def __init__(self, rule: Rule, measure: Measure) -> None:
+    def __init__(self, rule: Rule, measure: Measure, reading: Reading | None) -> None:
         self._rule = rule
         self._measure = measure
+        self._reading = reading if measure in (SIZE, DEPTH) else None
         self._never_constant = _never_constant(rule)
         self._loop_free = _loop_free(rule)
         self._known: dict[Term, Polynomial] = {}
@@ -246,18 +274,24 @@ class _Weights:
         for promise in PROMISES[view.function]:
             if used and used <= set(promise.times):
                 slack = variable(f"more than {view.function}", 0)
-                parts = [
-                    scale(self._of(Var(names[name][0], "")), times)
+                weights = [
+                    scale(self._of(Var(names[name][0], whole.type)), self._times(times))
                     for name, times in promise.times.items()
                 ]
                 less = number(_promised(promise, self._measure))
-                self._known[whole] = add(slack, less, *parts)
+                self._known[whole] = add(slack, less, *weights)
                 return
+
+    def _times(self, times: int) -> int:
+        """How often a part counts: what stood in a division is 8 times as heavy in two measures."""
+        return times if self._reading is None else 1
 
     def _of(self, term: Term) -> Polynomial:
         if term in self._known:
             return self._known[term]
         match term:
+            case _ if self._reading is not None and self._reading.is_index(term):
+                return self._of_index_term(term, self._reading)
             case Var(name, _) if self._measure is LOOPS and name in self._loop_free:
                 return {}
             case Var(name, _):
@@ -274,14 +308,33 @@ class _Weights:
                 op = _cast_name(src[0].type, kind) if op == "CAST" else op
                 loops = [s for s in src if isinstance(s, Var) and s.type in ("range", "ranges")]
                 weight = self._measure.of(op, [self._of(s) for s in src if s not in loops])
+                if self._reading is not None and self._reading.reads_index(term):
+                    weight = add(number(READS), *[self._of(s) for s in src])
                 return add(weight, *map(_count, loops)) if self._measure is LOOPS else weight
+
+    def _of_index_term(self, term: Term, reading: Reading) -> Polynomial:
+        """What an index term weighs beside sums in normal form: as a sum, what its atoms weigh."""
+        match term:
+            case _ if reading.is_number(term):
+                return {}
+            case Var(name, _):
+                return variable(name, int(name in self._never_constant | reading.never_numbers))
+            case Node(op, src, _) if op in SUM_OPS:
+                return add(*[self._of(source) for source in src])
+            case Node("MULACC", src, _):
+                return add(number(1), *[self._of(source) for source in src])
+            case Node(op, src, kind):
+                op = _cast_name(src[0].type, kind) if op == "CAST" else op
+                weight = self._measure.of(op, [self._of(source) for source in src])
+                return weight if op == "CAST_TO_INDEX" else add(number(CHOOSES), weight)
+            case _:
+                return variable(f"{term!r}", 0)
 
 
 def _promised(promise: Promise, measure: Measure) -> int:
     """By how much what a view finds is less in a measure."""
     if measure is SIZE:
-        assert promise.less_size is not None
-        return promise.less_size
+        return promise.less_size or 0
     return promise.less if measure is LOAD else 0
 
 
