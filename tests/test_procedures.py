@@ -6,12 +6,15 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
 from oracle import evaluate_tensor, numpy_dtype
 from programs import Program, movement_only, over_buffers, programs
 
 from proofgrad.backends.reference import ReferenceBackend
+from proofgrad.core.compile import axes
 from proofgrad.core.compile.accumulate import reductions_to_accumulators
 from proofgrad.core.compile.axes import (
     choose_axes,
@@ -21,6 +24,7 @@ from proofgrad.core.compile.axes import (
 )
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.index_width import choose_index_width
+from proofgrad.core.compile.linear_terms import at_start
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.stages import Procedure
@@ -84,6 +88,27 @@ def test_axis_procedures_keep_the_values(program: Program) -> None:
     ):
         check_form(Form.KERNEL, changed)
         assert same(stored(changed, program), expected)
+
+
+@QUICK
+@given(programs(dtypes_used=EXACT), st.sampled_from([1, 4, 64]))
+def test_vectors_from_stretches_apart_keep_the_values(program: Program, stretch: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(axes, "STRETCH_BYTES", stretch)
+        chosen = unroll_upcasts(
+            choose_axes(merge_loops(lower_movement(UOp.sink(program.value))), CPU)
+        )
+    check_form(Form.KERNEL, chosen)
+    assert same(stored(chosen, program), oracle_of(program))
+
+
+def test_a_long_sum_reads_eight_stretches_of_memory() -> None:
+    whole = UOp(Ops.PARAM, dtypes.float32, (), (1, 1 << 15))
+    total = UOp(Ops.REDUCE_AXIS, dtypes.float32, (whole,), (Ops.ADD, (0,)))
+    target = Target("test-cpu", vector_bytes=64, vector_registers=32)
+    kernel = unroll_upcasts(choose_axes(lower_movement(UOp.sink(total)), target))
+    loads = [n.src[0].src[1] for n in toposort((kernel,)) if n.op is Ops.LOAD]
+    assert sorted(map(at_start, loads)) == [k << 12 for k in range(8)]
 
 
 class _Wide:
