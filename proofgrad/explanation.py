@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from proofgrad.core.compile.names import kernel_name
-from proofgrad.core.compile.stages import Library, RuleSets, Stage, run_stages
+from proofgrad.core.compile.stages import Library, RuleSets, Stage, parts_of, run_stages
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.journal import Journal
@@ -56,8 +56,7 @@ class _Explanation:
         place = len(self.lines)
         target = Device[device].target
         made = run_stages(compiler().kernel_stages, body, library, target, self._stage)
-        linears = made.src if made.op is Ops.SINK else (made,)
-        names = ", ".join([kernel_name(linear) for linear in linears])
+        names = ", ".join([kernel_name(linear) for linear in parts_of(made)])
         self.lines.insert(place, f"kernel {number}: {names} on {device}")
 
     def _stage(self, stage: Stage, root: UOp) -> None:

@@ -13,6 +13,7 @@ from proofgrad.core.compile.axes import (
     share_out_work_items,
     unroll_upcasts,
 )
+from proofgrad.core.compile.by_place import reduce_by_place
 from proofgrad.core.compile.forms import Form
 from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.kept_rows import keep_rows
@@ -46,6 +47,12 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("simplify index terms", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("merge loops", Form.KERNEL, Procedure(merge_loops), optional=True),
     Stage("simplify merged", Form.KERNEL, _SIMPLIFY, optional=True),
+    Stage(
+        "combine by place",
+        Form.KERNEL,
+        Procedure(reduce_by_place, ("target", "bounds")),
+        optional=True,
+    ),
     Stage("work items", Form.KERNEL, Procedure(share_out_work_items, ("target",))),
     Stage("join sums", Form.KERNEL, Procedure(join_sums, ("target", "bounds")), optional=True),
     Stage("keep rows", Form.KERNEL, Procedure(keep_rows, ("target",)), optional=True),

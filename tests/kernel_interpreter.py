@@ -17,14 +17,15 @@ from proofgrad.core.ir.uop import UOp
 def run_kernel(kernel: UOp, buffers: dict[int, list[Any]]) -> dict[int, list[Any]]:
     """The buffers after the kernel, or each of several in order, has run.
 
-    The buffer that a kernel writes is made here and starts as all None.
+    The buffer that a kernel writes is made here and starts as all None; one that it combines with is there.
     """
     if kernel.src[0].op is Ops.SINK:
         for part in kernel.src:
             buffers = run_kernel(part, buffers)
         return buffers
     written, size = kernel.src[0].src[0].src[0].arg
-    memory = {**buffers, written: [None] * size}
+    combines = kernel.src[0].arg is not None
+    memory = {**buffers, written: list(buffers[written]) if combines else [None] * size}
     for store in kernel.src:
         loops = sorted(free_loops(store), key=lambda r: r.arg[0])
         for values in product(*[range(r.src[0].arg) for r in loops]):
@@ -33,8 +34,12 @@ def run_kernel(kernel: UOp, buffers: dict[int, list[Any]]) -> dict[int, list[Any
             if len(place.src) == 3 and not element(place.src[2], env, memory):
                 continue
             index = element(place.src[1], env, memory)
-            assert memory[written][index] is None, f"element {index} is written twice"
-            memory[written][index] = element(store.src[1], env, memory)
+            value = element(store.src[1], env, memory)
+            if combines:
+                value = evaluate(store.arg, store.src[1].dtype, (memory[written][index], value))
+            else:
+                assert memory[written][index] is None, f"element {index} is written twice"
+            memory[written][index] = value
     return memory
 
 

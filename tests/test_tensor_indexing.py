@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensors import assert_close, assert_same, machine, numbers
+from ways_of_places import set_way
 
 from proofgrad import DtypeError, GlobalCounters, ShapeError, Tensor, dtypes
-from proofgrad.core.tensor import scatter
 
 __all__ = ["machine"]
 
@@ -96,10 +96,10 @@ PLACES = np.array([[0, 2, 1, 1], [1, 1, 0, 2], [3, 3, 3, 0]])
 SOURCE, TARGET = numbers(3, 4), numbers(4, 5, seed=1)
 
 
-@pytest.fixture(params=["looking", "sorting"])
+@pytest.fixture(params=["looking", "going"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to scatter, which only the number of places and sources chooses between."""
-    monkeypatch.setattr(scatter, "SORTED_FROM", 0 if request.param == "sorting" else 1 << 60)
+    """Each place looks at all sources, or each source goes to its place: only sizes choose."""
+    set_way(monkeypatch, goes=request.param == "going")
     return str(request.param)
 
 
@@ -147,15 +147,29 @@ def test_scatter_ignores_places_that_are_not_there(dtype: str, way: str) -> None
     assert Tensor([[5, 6]]).scatter(1, none, Tensor.zeros(1, 0, dtype="int32")).tolist() == [[5, 6]]
 
 
-def test_many_places_and_sources_are_sorted() -> None:
-    places = np.random.default_rng(7).integers(0, 20_000, 16_384)
-    values = np.arange(16_384, dtype=np.int32)
-    expected = np.zeros(20_000, np.int32)
-    np.add.at(expected, places, values)
-    found = Tensor.zeros(20_000, dtype="int32").scatter_reduce(
-        0, Tensor(places.astype(np.int32)), Tensor(values), "sum"
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin", None])
+def test_scatter_does_not_let_all_places_look_at_all_sources(reduce: str | None) -> None:
+    places = Tensor(np.arange(16_384, dtype=np.int32) * 7 % 20_000)
+    own, values = Tensor.zeros(20_000).contiguous(), Tensor(numbers(16_384))
+    Tensor.realize(places, own, values)
+    GlobalCounters.reset()
+    if reduce is None:
+        own.scatter(0, places, values).realize()
+    else:
+        own.scatter_reduce(0, places, values, reduce).realize()
+    assert GlobalCounters.global_ops < 1_000_000
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_places_of_a_type_that_cannot_count_the_axis_name_one_element(dtype: str) -> None:
+    places, line = Tensor([1, 2], dtype=dtype), Tensor(np.arange(300))
+    assert line.gather(0, places).tolist() == [1, 2]
+    hit = Tensor.zeros(300, dtype="int32").scatter_reduce(0, places, Tensor([5, 6]), "sum")
+    assert [k for k, value in enumerate(hit.tolist()) if value] == [1, 2]
+    assert places.one_hot(300).sum().item() == 2
+    assert Tensor.zeros(2, 300).sparse_categorical_crossentropy(places).item() == pytest.approx(
+        np.log(300)
     )
-    assert 20_000 * 16_384 >= scatter.SORTED_FROM and np.array_equal(found.numpy(), expected)
 
 
 def test_scatter_writes_the_last_source_and_leaves_the_rest(machine: str, way: str) -> None:

@@ -75,7 +75,9 @@ class Matcher:
 
     def _store(self, candidates: list[Written], after: Written, strict: bool) -> Difference | None:
         first: Difference | None = None
-        place, value = after.store.src
+        place, value, *own = after.store.src
+        if own or any(before.own_loops for before in candidates):
+            return self._combining(candidates, after, strict)
         given = self._gate(place)
         for before in candidates:
             for terms in self._output_maps(before, after):
@@ -87,6 +89,42 @@ class Matcher:
                     return self._value(old.src[1], value, given, strict)
                 first = first or difference
         return first or Difference("the stored position", candidates[0].store.src[0], place)
+
+    def _combining(
+        self, candidates: list[Written], after: Written, strict: bool
+    ) -> Difference | None:
+        """The same iterations combine the same values with the same elements, in the same order."""
+        (before, *others), place = candidates, after.store.src[0]
+        order = common_loops(before.own_loops, after.own_loops)
+        first = Difference("the loops of a store", before.store, after.store)
+        if others or before.store.arg is not after.store.arg:
+            return first
+        if tuple(order.values()) != after.own_loops or len(order) != len(before.own_loops):
+            return first
+        for guess in guesses(before.loops, after.loops):
+            if any(guess.terms[x] is not y for x, y in order.items()):
+                continue
+            old, given = before.store.substitute(dict(guess.terms)), self._gate(place)
+            difference = self._same_position(old.src[0], place, given) or self._one_to_one(
+                guess, given
+            )
+            difference = difference or self._nothing_left_out(before, after, guess)
+            if difference is None:
+                return self._value(old.src[1], after.store.src[1], given, strict)
+            first = difference
+        return first
+
+    def _nothing_left_out(
+        self, before: Written, after: Written, guess: LoopMap
+    ) -> Difference | None:
+        """Where the gate before holds, so does the one after, in the iteration that belongs to it."""
+        there = {y: x for x, y in common_loops(before.loops, after.loops).items()}
+        for gate in self._gate(after.store.src[0]):
+            claim = gate.substitute({**there, **guess.inverse})
+            decision = self.questions.holds(claim, self._gate(before.store.src[0]))
+            if decision.verdict is Verdict.REFUTED:
+                return Difference("the gate of a store", before.store, after.store, decision.point)
+        return None
 
     def _gate(self, place: UOp) -> Given:
         return () if len(place.src) < 3 else (place.src[2],)
@@ -243,9 +281,10 @@ class Matcher:
         if len(given) > MOST_CASES:
             return Difference("a value term", before, after)
         for chooser, other, swapped in ((after, before, False), (before, after, True)):
-            if chooser.op is not Ops.WHERE:
+            choice = _choice(chooser)
+            if choice is None:
                 continue
-            condition, yes, no = chooser.src
+            condition, yes, no = choice
             for branch, holds in ((yes, condition), (no, ~condition)):
                 known = (*given, holds)
                 pair = (branch, other) if swapped else (other, branch)
@@ -374,6 +413,15 @@ def _combined_by(op: Ops, node: UOp) -> list[UOp]:
         gate, value, zero = node.src
         return [gate.where(t, zero) for t in _combined_by(op, value)]
     return [node]
+
+
+def _choice(node: UOp) -> tuple[UOp, UOp, UOp] | None:
+    """(condition, value if it is true, if it is false) of what chooses: a bool as a number is 1 or 0."""
+    if node.op is Ops.WHERE:
+        return node.src[0], node.src[1], node.src[2]
+    if node.op is Ops.CAST and node.src[0].dtype.is_bool:
+        return node.src[0], UOp.const(node.dtype, 1), UOp.const(node.dtype, 0)
+    return None
 
 
 def _is_gated(node: UOp) -> bool:

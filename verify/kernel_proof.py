@@ -6,7 +6,8 @@ values of float arithmetic, which are the rules' (proofs/) and the procedures' o
 
 Three things are shown: each stage keeps, for every output element, which elements of memory it is
 made from; every access lies inside its buffer wherever its gate holds, and no index term outgrows
-its width; every output element is written exactly once.
+its width; every output element is written exactly once. What is combined in memory, value by value, is shown to be the
+reduction that it was, and that each stage keeps its iterations and their order.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from math import prod
 
 import numpy
 
-from proofgrad.core.compile.stages import Procedure, Stage
+from proofgrad.core.compile.stages import Procedure, Stage, parts_of
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -118,16 +119,17 @@ class _KernelProof:
         stage, graph = trace[0]
         stores = self._read(stage, graph)
         self._raise(stage, FromTensor(self.questions).body(body, stores))
-        self._follow(graph, stores, trace[1:])
+        self._follow(graph, stores, trace[1:], len({stage for stage, _ in trace}) - 1)
 
-    def _follow(self, graph: UOp, stores: list[Written], trace: Trace) -> None:
-        """Every stage against the one before, and what must hold of the last."""
+    def _follow(self, graph: UOp, stores: list[Written], trace: Trace, stages: int) -> Trace:
+        """So many stages, each against the one before, and what must hold of the last; the rest of the trace."""
         stage = trace[0][0]
-        for position, (stage, changed) in enumerate(trace):
+        for position, (stage, changed) in enumerate(trace[:stages]):
             if changed is graph:
                 continue
-            if changed.op is Ops.SINK and changed.src[0].op is Ops.SINK:
-                return self._parts(stage, stores, changed, trace[position + 1 :])
+            if len(parts_of(changed)) > 1:
+                behind = trace[position + 1 :]
+                return self._parts(stage, stores, changed, behind, stages - position - 1)
             self._widths(stage, graph, changed)
             after = self._read(stage, changed)
             self._compare(stage, stores, after)
@@ -136,16 +138,21 @@ class _KernelProof:
             graph, stores = changed, after
         self._bounds(stage, stores)
         self._writers(stage, stores)
+        return trace[stages:]
 
-    def _parts(self, stage: Stage, before: list[Written], several: UOp, trace: Trace) -> None:
+    def _parts(
+        self, stage: Stage, before: list[Written], several: UOp, trace: Trace, stages: int
+    ) -> Trace:
         """A kernel became several: they are the same with their tables read through; each is followed."""
         whole = read_through(several.src, self.questions)
         if isinstance(whole, Difference):
             raise ProofError(self.name, stage.name, self._explained(whole))
         self._compare(stage, before, self._read(stage, whole))
-        length = len(trace) // len(several.src)
-        for k, part in enumerate(several.src):
-            self._follow(part, self._read(stage, part), trace[k * length : (k + 1) * length])
+        for part in several.src:
+            stores = self._read(stage, part)
+            self._writers(stage, stores)
+            trace = self._follow(part, stores, trace, stages)
+        return trace
 
     def _read(self, stage: Stage, graph: UOp) -> list[Written]:
         try:
@@ -235,6 +242,8 @@ class _KernelProof:
         if len(slots) != 1:
             raise ProofError(self.name, stage.name, "the stores do not fill one buffer")
         ((_, size),) = slots
+        if any(w.own_loops for w in stores):
+            return  # what combines is compared iteration by iteration
         if self._writes_each(stores, size):
             return
         if sum(prod(map(loop_size, w.loops)) for w in stores) > LARGEST_ENUMERATION:

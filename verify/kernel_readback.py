@@ -25,10 +25,18 @@ class NotReadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A STORE of scalars and the loops that it runs in, each value once."""
+    """A STORE of scalars and the loops that it runs in, each value once.
+
+    One that combines with what is there names the operation as its `arg`, as in a Kernel.
+    """
 
     store: UOp
     loops: tuple[UOp, ...]
+
+    @property
+    def own_loops(self) -> tuple[UOp, ...]:
+        """Those whose order counts."""
+        return self.store.src[2:]
 
 
 def free_loops(node: UOp) -> frozenset[UOp]:
@@ -59,6 +67,9 @@ def stores_of(graph: UOp) -> list[Written]:
     for store, nest in nests.items():
         scalar = reader.store(store)
         lanes = [loop for loop in free_loops(scalar) if loop.arg[0] == LANE]
+        own = scalar.src[2:]
+        if tuple([loop for loop in nest if loop in own]) != own:
+            raise NotReadable("the loops of a STORE do not run in its order")
         written.append(Written(scalar, (*nest, *lanes)))
     return written
 
@@ -87,9 +98,22 @@ class _Reader:
         self._scalar: dict[UOp, UOp] = {}
 
     def store(self, store: UOp) -> UOp:
-        place, value = store.src
+        place, value, *loops = store.src
         wide = value.dtype.lanes > 1 or any(s.dtype.lanes > 1 for s in place.src)
-        return UOp(Ops.STORE, dtypes.void, (self._place(place, wide), self.scalar(value)))
+        op = store.arg
+        if loops and op is None:
+            op, scalar = self._added(self._read_there(store), value)
+        else:
+            scalar = self.scalar(value)
+        return UOp(Ops.STORE, dtypes.void, (self._place(place, wide), scalar, *loops), op)
+
+    def _read_there(self, store: UOp) -> UOp:
+        """The one LOAD of what a STORE with loops combines with."""
+        place, value, *loops = store.src
+        again = [n for n in toposort((value,)) if n.op is Ops.LOAD and len(n.src) > 1]
+        if [load.src for load in again] != [(place, *loops)]:
+            raise NotReadable("a STORE with loops does not read the element that it writes")
+        return again[0]
 
     def scalar(self, node: UOp) -> UOp:
         """The value of `node` in the lane that the lane loop counts."""

@@ -1,21 +1,27 @@
-"""Values that a kernel keeps, and kernels that were cut in two with tables between: both read through.
+"""Values that a kernel keeps, and kernels that were cut in several with tables between: both read through.
 
-Owns: replacing each load of such memory by the term that fills that place of it. Does not own: that every
-place of a table is written once and that accesses stay inside, which is asked of every kernel
-(kernel_proof.py), nor comparing the result with the kernel before the cut (kernel_match.py).
+Owns: replacing each load of such memory by the term that fills that place of it; what is combined in a
+table, value by value, as a reduction. Does not own: that every place of a table is written once and that
+accesses stay inside, which is asked of every kernel (kernel_proof.py), nor comparing the result with the
+kernel before the cut (kernel_match.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.verify.kernel_loops import map_by_position, values_at
 from proofgrad.verify.kernel_match import Difference
 from proofgrad.verify.kernel_questions import Questions, Verdict, all_of
 from proofgrad.verify.kernel_readback import NotReadable, free_loops, free_loops_below
 from proofgrad.verify.kernel_terms import loop_size
+
+# The numbers of loops that no kernel has: of what is combined, and of the places where it goes.
+COMBINED, PLACES = 1 << 28, 1 << 29
 
 
 def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference:
@@ -24,16 +30,29 @@ def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference
     Each kernel but the last has one store. A load at index g stands for the value stored at the
     iteration that writes g; that iteration is guessed from g, and shown to be one that does.
     """
-    *filling, last = parts
-    filled = {store.src[0].src[0]: store for kernel in filling for store in kernel.src}
+    filled: dict[UOp, UOp] = {}
+    stores: list[UOp] = []
+    for number, kernel in enumerate(parts):
+        stores = []
+        for store in kernel.src:
+            found = _with_tables(store, filled, questions)
+            if not isinstance(found, Difference) and found.arg is not None:
+                found = _as_reduction(filled.get(found.src[0].src[0]), found, number, questions)
+            if isinstance(found, Difference):
+                return found
+            stores.append(found)
+        filled.update({store.src[0].src[0]: store for store in stores})
+    return UOp.sink(*stores)
+
+
+def _with_tables(store: UOp, filled: dict[UOp, UOp], questions: Questions) -> UOp | Difference:
     changes: dict[UOp, UOp] = {}
-    for load in [n for n in toposort((last,)) if n.op is Ops.LOAD and n.src[0].src[0] in filled]:
-        store = filled[load.src[0].src[0]]
-        found = _value_at(store, load.src[0].src[1], questions)
+    for load in [n for n in toposort((store,)) if n.op is Ops.LOAD and n.src[0].src[0] in filled]:
+        found = _value_at(filled[load.src[0].src[0]], load.src[0].src[1], questions)
         if isinstance(found, Difference):
             return found
         changes[load] = found
-    return last.substitute(changes)
+    return store.substitute(changes)
 
 
 def without_kept(term: UOp) -> UOp:
@@ -83,3 +102,67 @@ def _value_at(store: UOp, index: UOp, questions: Questions) -> UOp | Difference:
     if decision.verdict is Verdict.REFUTED:
         return Difference("the place in a table", place.src[1], index, decision.point)
     return value.substitute(terms)
+
+
+def _as_reduction(
+    fill: UOp | None, combine: UOp, number: int, questions: Questions
+) -> UOp | Difference:
+    """What a table holds in the end: each element with the values that go to it, as one store.
+
+    An index of the table is taken apart into what is loaded and the loops beside it. This is shown to be a
+    bijection; so the iterations that go to an element are those where the loops are its own, and
+    what is loaded is its own.
+    """
+    place, value, *own = combine.src
+    memory, index, gate = place.src
+    wrong = Difference("what is combined in memory", combine if fill is None else fill, combine)
+    if fill is None or fill.src[0].src[1].op is not Ops.RANGE or len(fill.src[0].src) > 2:
+        return wrong
+    if fill.src[1] is not UOp.const(memory.dtype, identity(combine.arg, memory.dtype)):
+        return wrong
+    element = fill.src[0].src[1]
+    loaded = {
+        node: UOp.range(high + 1, PLACES + k)
+        for k, (node, high) in enumerate(_loaded(index, questions))
+    }
+    apart = index.substitute(loaded)
+    loops = [n for n in toposort((apart,)) if n.op is Ops.RANGE]
+    digits = map_by_position(apart, element, loops)
+    if digits is None or not set(loops).isdisjoint(own):
+        return wrong
+    inside = [c for x, t in digits.items() for c in (~(t < 0), t < loop_size(x))]
+    claims: list[tuple[UOp, tuple[UOp, ...]]]
+    claims = [(all_of([apart.substitute(digits).eq(element), *inside]), ())]
+    claims += [(t.substitute({element: apart}).eq(x), ()) for x, t in digits.items()]
+    claims += [(~(n < 0) & (n < loop_size(x)), (gate,)) for n, x in loaded.items()]
+    for claim, given in claims:
+        decision = questions.holds(claim, given)
+        if decision.verdict is Verdict.REFUTED:
+            return Difference(wrong.what, fill, combine, decision.point or {"(no loops)": 0})
+    fresh = {
+        loop: UOp.range(loop_size(loop), COMBINED + (number << 8) + k, AxisRole.REDUCE)
+        for k, loop in enumerate(own)
+    }
+    others = {x: t for x, t in digits.items() if x not in loaded.values()}
+    goes_here = all_of([gate, *[n.eq(digits[x]) for n, x in loaded.items()]])
+    goes_here = goes_here.substitute({**others, **fresh})
+    term = goes_here.where(value.substitute({**others, **fresh}), fill.src[1])
+    whole = UOp(Ops.REDUCE, memory.dtype, (term, *fresh.values()), combine.arg)
+    return UOp(Ops.STORE, dtypes.void, (fill.src[0], whole))
+
+
+def _loaded(index: UOp, questions: Questions) -> list[tuple[UOp, int]]:
+    """The parts of a sum that memory decides, and the largest value of each."""
+    found: list[tuple[UOp, int]] = []
+    stack = [index]
+    while stack:
+        node = stack.pop()
+        if questions.terms.is_plain(node):
+            continue
+        if node.op in (Ops.ADD, Ops.MUL):
+            stack += node.src
+            continue
+        low, high = questions.terms.interval(node) or (0, 0)
+        if (node, high) not in found and low >= 0:
+            found.append((node, high))
+    return found

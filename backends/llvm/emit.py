@@ -272,7 +272,7 @@ class _Printer:
         self.registers[node] = write_load(self.writer, self.places[node.src[0]], node.dtype)
 
     def store(self, node: UOp) -> None:
-        place, value = node.src
+        place, value = node.src[:2]
         write_store(self.writer, self.places[place], value.dtype, self._register(value))
 
 

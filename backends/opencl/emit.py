@@ -174,7 +174,7 @@ class _Printer:
         self._declare(node, self._next_value(), text)
 
     def _store(self, node: UOp) -> None:
-        place, value = node.src
+        place, value = node.src[:2]
         gate = f"if ({_bare(self._names[place.src[2]])}) " if len(place.src) == 3 else ""
         self._line(f"{gate}{self._names[place]} = {_bare(self._names[value])};")
 

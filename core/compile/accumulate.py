@@ -1,5 +1,7 @@
 """Kernel -> Program: a reduction becomes a register that its loops update, KEEP scratch memory.
 
+A store that combines with what is there reads it first.
+
 Does not own: the order of the loops (linearize.py) and how registers are kept (backends).
 """
 
@@ -22,6 +24,8 @@ def reductions_to_accumulators(kernel: UOp) -> UOp:
         if node.op in (Ops.REDUCE, Ops.KEEP):
             new = _accumulate(new, number) if node.op is Ops.REDUCE else _fill(new, number)
             number += 1
+        elif node.op is Ops.STORE and node.arg is not None:
+            new = _read_first(new)
         done[node] = new
     return done[kernel]
 
@@ -44,6 +48,13 @@ def _accumulate(reduction: UOp, number: int) -> UOp:
     register = UOp(Ops.ACCUMULATOR, dtype, (start, *loops), number)
     combined = _combined(reduction.arg, register, value)
     return UOp(Ops.RESULT, dtype, (UOp(Ops.UPDATE, dtype, (register, combined)),))
+
+
+def _read_first(store: UOp) -> UOp:
+    """What is there is loaded, combined with the value and stored, in each iteration of the loops."""
+    place, value, *loops = store.src
+    there = UOp(Ops.LOAD, value.dtype, (place, *loops))
+    return store.replace(src=(place, UOp(store.arg, value.dtype, (there, value)), *loops), arg=None)
 
 
 def _combined(op: Ops, register: UOp, value: UOp) -> UOp:

@@ -223,12 +223,30 @@ def choose_axes(
         return kernel
     if (found := find_contraction(kernel, target, asked)) is not None:
         return _tiled(kernel, *found, target, bounds, asked)
+    if runs_in_order(kernel):
+        kernel = _shared_within_order(kernel, target, asked)
     for vector in _choose_vectors(kernel, target, asked):
         if vector.gathers:
             kernel = _innermost(kernel, vector)
         kernel = _upcast(kernel, vector, asked)
         kernel = _vectors(kernel, vector, target, asked)
     return _choose_thread(kernel, target, asked)
+
+
+def _shared_within_order(kernel: UOp, target: Target, asked: Choices) -> UOp:
+    """A thread takes a part of each row: rows come in an order that is kept, but parts of them do not.
+
+    No thread where an outer loop, which is shared out anyway, or nothing can be divided.
+    """
+    first = min([loop.arg[0] for loop in kernel.src[0].src[2:]])
+    outputs = output_loops(kernel)
+    outer = [x for x in outputs if x.arg[0] < first and size_of(x) >= target.threads]
+    inner = [x for x in outputs if x.arg[0] > first and size_of(x) % target.threads == 0]
+    if outer or not inner or not shares_work(operations(kernel), target, asked):
+        return kernel
+    kernel = split_loop(kernel, inner[0], size_of(inner[0]) // target.threads, AxisRole.LOOP)
+    (whole,) = [x for x in output_loops(kernel) if x.arg[0] == inner[0].arg[0]]
+    return kernel.substitute({whole: whole.replace(arg=(whole.arg[0], AxisRole.THREAD))})
 
 
 def _innermost(kernel: UOp, vector: VectorChoice) -> UOp:
@@ -441,12 +459,20 @@ def _upcast(kernel: UOp, vector: VectorChoice, asked: Choices) -> UOp:
 
 def _choose_thread(kernel: UOp, target: Target, asked: Choices) -> UOp:
     outputs = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.LOOP]
+    if runs_in_order(kernel):  # outside of the loops in order; their rows are shared out before
+        first = min([loop.arg[0] for loop in kernel.src[0].src[2:]])
+        outputs = [x for x in outputs if x.arg[0] < first]
     if not shares_work(operations(kernel), target, asked):
         return kernel
     loop = next((x for x in outputs if size_of(x) >= target.threads), None)
     if loop is None:
         return kernel
     return kernel.substitute({loop: loop.replace(arg=(loop.arg[0], AxisRole.THREAD))})
+
+
+def runs_in_order(kernel: UOp) -> bool:
+    """Whether a store of the kernel has loops of its own: it combines with what was stored before."""
+    return any(len(store.src) > 2 for store in kernel.src)
 
 
 def operations(kernel: UOp) -> int:

@@ -20,7 +20,7 @@ from proofgrad.core.compile.names import kernel_name
 from proofgrad.core.compile.newest import Newest
 from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step, peak_bytes, with_frees
 from proofgrad.core.compile.reuse import write_in_place
-from proofgrad.core.compile.stages import Library, Procedure, RuleSets, Stage, run_stages
+from proofgrad.core.compile.stages import Library, Procedure, RuleSets, Stage, parts_of, run_stages
 from proofgrad.core.compile.target import Backend, Source
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import is_plain
@@ -163,14 +163,17 @@ class Compiler:
             if ast.src[0].op is Ops.COPY:
                 launches.append(Step(None, tuple(slots), (), buffers[0].nbytes, shape))
                 continue
+            own = dict(enumerate(zip(slots, buffers)))
+            tables = {0}  # what the kernels of this call have written
             for kernel in self._kernels_of(ast, call.arg.device, aside):
-                if kernel.slots[0] == len(slots):  # a table of the kernels of this call
-                    slots.append(inputs + len(infos))
+                written = kernel.slots[0]
+                if written not in tables:  # behind the buffers that kernels still read
+                    tables.add(written)
                     table = BufferInfo(kernel.source.params[0], kernel.size, call.arg.device)
+                    own[written] = inputs + len(infos), table
                     infos.append(table)
-                    buffers.append(table)
-                nbytes = sum([buffers[k].nbytes for k in kernel.slots if k < len(buffers)])
-                used = tuple([slots[k] if k < len(slots) else variable(kernel, k, call)
+                nbytes = sum([own[k][1].nbytes for k in kernel.slots if k in own])
+                used = tuple([own[k][0] if k in own else variable(kernel, k, call)
                               for k in kernel.slots])  # fmt: skip
                 launches.append(Step(kernel, used, (), nbytes, shape, call.arg.origin))
         results = tuple([slot(b) for b in graph.arg])
@@ -209,7 +212,7 @@ class Compiler:
         """The Linear forms of a kernel body for a device: one, or those that fill its tables first."""
         target = self._backend(device).target
         observe = _observer("kernel", self.library)
-        return _several(run_stages(self.kernel_stages, body, self.library, target, observe, asked))
+        return parts_of(run_stages(self.kernel_stages, body, self.library, target, observe, asked))
 
     def index_terms(self, body: UOp) -> UOp:
         """A kernel body up to and with the first stage of rules: one loop an axis, terms tidied."""
@@ -233,7 +236,7 @@ class Compiler:
             if shown is not None:
                 shown(stage, root)
 
-        linears = _several(
+        linears = parts_of(
             run_stages(self.kernel_stages, body, self.library, backend.target, observe, asked)
         )
         self.kernel_check(kernel_name(linears[-1]), body, trace)
@@ -271,11 +274,11 @@ class Compiler:
         library = self.library.with_journal(Journal())  # what is only tried does not count
         before, after = _around_choices(self.kernel_stages)
         kernel = run_stages(before, body, library, backend.target, asked=forced)
-        if not may_search(kernel, backend):
+        if len(parts_of(kernel)) > 1 or not may_search(kernel, backend):
             return forced
 
         def compile_(asked: Choices) -> tuple[Kernel, ...]:
-            linears = _several(run_stages(after, kernel, library, backend.target, asked=asked))
+            linears = parts_of(run_stages(after, kernel, library, backend.target, asked=asked))
             return tuple([self._compiled(linear, device) for linear in linears])
 
         search = Search(body, kernel, backend, compile_, forced)
@@ -293,11 +296,6 @@ class Compiler:
         size = _written(linear).arg[1]
         compiled = backend.compile(source) if aside is None else aside.compile(backend, source)
         return Kernel(source, compiled, backend, slots, size, names)
-
-
-def _several(made: UOp) -> tuple[UOp, ...]:
-    """The Linear forms that stages gave: of one kernel, or of several in order."""
-    return made.src if made.op is Ops.SINK else (made,)
 
 
 def _around_choices(stages: Sequence[Stage]) -> tuple[Sequence[Stage], Sequence[Stage]]:

@@ -119,6 +119,7 @@ def _check_kernel_graph(root: UOp) -> None:
 
 def _check_kernel(root: UOp) -> None:
     _check_sink(Form.KERNEL, root, Ops.STORE)
+    _check_loops_of_stores(Form.KERNEL, root.src)
     free = loops_below(root)
     kept = [n for n in free if n.op is Ops.KEEP]
     for reduction in [n for n in free if kept and n.op is Ops.REDUCE]:
@@ -128,8 +129,24 @@ def _check_kernel(root: UOp) -> None:
                 raise FormError(Form.KERNEL, node, reason)
 
 
+def _check_loops_of_stores(form: Form, nodes: tuple[UOp, ...]) -> None:
+    """Loops of a STORE run in order; what it combines with is combined here, or loaded there."""
+    for store in [node for node in nodes if node.op is Ops.STORE]:
+        place, value, *loops = store.src
+        if any(loop.op is not Ops.RANGE or loop.arg[1] is not AxisRole.REDUCE for loop in loops):
+            raise FormError(form, store, "the loops of a STORE must be RANGEs that run in order")
+        if store.arg is not None and (form is not Form.KERNEL or not loops):
+            raise FormError(form, store, "only a STORE of a Kernel, with loops, combines")
+        for load in [n for n in toposort((value,)) if n.op is Ops.LOAD]:
+            if (load.src[0] is place and load.src[1:] == store.src[2:]) or not loops:
+                continue
+            if len(load.src) > 1 or load.src[0].src[0] is place.src[0]:
+                raise FormError(form, load, "reads elsewhere what a STORE with loops writes")
+
+
 def _check_program(root: UOp) -> None:
     _check_sink(Form.PROGRAM, root, Ops.STORE)
+    _check_loops_of_stores(Form.PROGRAM, root.src)
     for node in toposort((root,)):
         if node.op is Ops.RANGE and node.arg[1] is AxisRole.UPCAST:
             raise FormError(Form.PROGRAM, node, "upcast axes must be unrolled")
@@ -153,6 +170,7 @@ def _check_scratch(form: Form, nodes: Sequence[UOp]) -> None:
 def _check_linear(root: UOp) -> None:
     if root.op is not Ops.LINEAR:
         raise FormError(Form.LINEAR, root, "the root must be LINEAR")
+    _check_loops_of_stores(Form.LINEAR, root.src)
     seen: set[UOp] = set()
     open_loops: list[UOp] = []
     for node in root.src:

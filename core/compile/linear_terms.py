@@ -6,7 +6,7 @@ Does not own: simplification (rules) and the linear normal form of views (core/r
 from __future__ import annotations
 
 from proofgrad.core.ir.evaluate import evaluate
-from proofgrad.core.ir.op_names import ADD, CONST, KEEP, MUL, NEG, RANGE, REDUCE
+from proofgrad.core.ir.op_names import ADD, CONST, KEEP, MUL, NEG, RANGE, REDUCE, STORE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -53,7 +53,7 @@ def at_start(term: UOp) -> int:
 
 
 def loops_below(root: UOp) -> dict[UOp, frozenset[UOp]]:
-    """For each node the RANGE nodes whose value it depends on; REDUCE and KEEP hide their own."""
+    """For each node the RANGE nodes whose value it depends on; REDUCE, KEEP and STORE hide their own."""
     found: dict[UOp, frozenset[UOp]] = {}
     for node in toposort((root,)):
         below: frozenset[UOp] = frozenset()
@@ -64,5 +64,7 @@ def loops_below(root: UOp) -> dict[UOp, frozenset[UOp]]:
             below = frozenset((node,))
         elif node.op in (REDUCE, KEEP):
             below = found[node.src[0]].difference(node.src[1:])
+        elif node.op is STORE and len(node.src) > 2:
+            below = below.difference(node.src[2:])
         found[node] = below
     return found

@@ -10,5 +10,8 @@ def kernel_name(linear: UOp) -> str:
     """A C identifier such as E_256_16 or r_64_10_128."""
     bounds = [n.src[0] for n in linear.src if n.op is Ops.RANGE]
     sizes = [str(bound.arg) if bound.op is Ops.CONST else "n" for bound in bounds]
-    reduces = any(n.op in (Ops.ACCUMULATOR, Ops.HREDUCE) for n in linear.src)
+    reduces = any(
+        n.op in (Ops.ACCUMULATOR, Ops.HREDUCE) or (n.op is Ops.STORE and len(n.src) > 2)
+        for n in linear.src
+    )
     return "_".join(["r" if reduces else "E", *sizes[:8]])

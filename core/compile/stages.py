@@ -128,16 +128,17 @@ def run_stages(
     runner = _Runner(library, target, observe, asked)
     for position, stage in enumerate(stages):
         root = runner.run(stage, root)
-        if _is_several(root):
+        if len(parts_of(root)) > 1:
             rest = stages[position + 1 :]
-            parts = [run_stages(rest, part, library, target, observe, asked) for part in root.src]
-            return UOp.sink(*parts)
+            made = [run_stages(rest, part, library, target, observe, asked) for part in root.src]
+            return UOp.sink(*[part for one in made for part in parts_of(one)])
     return root
 
 
-def _is_several(root: UOp) -> bool:
-    """Whether a stage made several graphs of one, to be run in order."""
-    return root.op is Ops.SINK and bool(root.src) and root.src[0].op is Ops.SINK
+def parts_of(made: UOp) -> tuple[UOp, ...]:
+    """The graphs that a stage made of one, to be run in order; else the one graph."""
+    is_several = made.op is Ops.SINK and bool(made.src) and made.src[0].op in (Ops.SINK, Ops.LINEAR)
+    return made.src if is_several else (made,)
 
 
 class _Runner:
@@ -169,7 +170,7 @@ class _Runner:
                 given["native"] = frozenset() if self.target is None else self.target.native
                 root = function(root, **{name: given[name] for name in needs})
         if self.checked:
-            for part in root.src if _is_several(root) else (root,):
+            for part in parts_of(root):
                 check_form(stage.makes, part)
         if self.observe is not None:
             self.observe(stage, root)

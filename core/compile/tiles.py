@@ -148,7 +148,7 @@ def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:
     if not all(is_fixed(n) for n in nodes if n.op is Ops.RANGE):
         return []
     reductions = [n for n in nodes if n.op is Ops.REDUCE]
-    if len(kernel.src) != 1 or len(reductions) != 1:
+    if len(kernel.src) != 1 or len(reductions) != 1 or len(kernel.src[0].src) > 2:
         return []
     (reduction,) = reductions
     term = reduction.src[0].src[1] if is_gated(reduction.src[0]) else reduction.src[0]

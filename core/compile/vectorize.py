@@ -61,7 +61,7 @@ def _widen(node: UOp, loop: UOp, lanes: int, done: dict[UOp, UOp], at_first: dic
             return node.replace(src=src, dtype=node.dtype.vec(lanes) if moves else node.dtype)
         case Ops.STORE:
             moves = _is_vector_access(node.src[0], loop, src[0])
-            return node.with_src((src[0], _spread(src[1], lanes) if moves else src[1]))
+            return node.with_src((src[0], _spread(src[1], lanes) if moves else src[1], *src[2:]))
         case Ops.ACCUMULATOR:
             if loop in node.src[1:]:
                 kept = tuple([s for s in node.src[1:] if s is not loop])

@@ -176,8 +176,15 @@ MEANING: dict[Ops, str] = {
     Ops.DETACH: "The same values; no gradient passes.",
     Ops.COPY: "The same values on the device `arg`.",
     Ops.INDEX: "The place of element src[1] of the buffer src[0]; src[2], a bool, is its gate.",
-    Ops.LOAD: "The element at an INDEX; 0 (false) where the gate is false.",
-    Ops.STORE: "Write src[1] at the INDEX src[0]; nothing where the gate is false.",
+    Ops.LOAD: (
+        "The element at an INDEX; 0 (false) where the gate is false. With loops src[1:], which a STORE at"
+        " that INDEX has as well: as it is in each of their iterations."
+    ),
+    Ops.STORE: (
+        "Write src[1] at the INDEX src[0]; nothing where the gate is false. With loops src[2:]: for each"
+        " of their values in order, one after the other. With `arg` (ADD, MUL, MAX, MIN; Kernel only):"
+        " write what is there, combined with src[1] by `arg`."
+    ),
     Ops.REDUCE: (
         "src[0] combined by `arg` (ADD, MUL, MAX, MIN) over all values of the RANGEs src[1:]. The"
         " order is not specified. Starts from the identity of `arg` (0.0 for a float ADD)."

@@ -22,7 +22,7 @@ class AxisRole(enum.Enum):
     """How a loop runs. Chosen by a heuristic; every choice computes the same values."""
 
     LOOP = "loop"  # one after the other
-    REDUCE = "reduce"  # one after the other, feeding an accumulator
+    REDUCE = "reduce"  # one after the other, feeding an accumulator, or memory that a STORE adds to
     THREAD = "thread"  # shared out over CPU threads: the kernel gets its first and last value
     GLOBAL = "global"  # one GPU work item a value
     VECTOR = "vector"  # the lanes of vector registers

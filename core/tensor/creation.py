@@ -316,7 +316,7 @@ class Creation(Sorting):
             raise DtypeError(f"one_hot takes integers, not {self.dtype}")
         if num_classes < 0:
             raise ValueError(f"one_hot needs 0 classes or more, not {num_classes}")
-        return (self.unsqueeze(-1) == self._iota(num_classes, self.dtype)).cast(dtypes.int32)
+        return self.unsqueeze(-1)._is_place(-1, num_classes).cast(dtypes.int32)
 
     def to_(self, device: str | None) -> Self:
         """This Tensor moved to another device."""

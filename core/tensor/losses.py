@@ -33,7 +33,7 @@ class Losses(Windows):
                 f"labels {show(labels.shape)} for scores {show(self.shape)}: expected"
                 f" {show(self.shape[:-1])}, one label for each row of scores"
             )
-        return labels.unsqueeze(-1) == self._iota(self.shape[-1], labels.dtype)
+        return labels.unsqueeze(-1)._is_place(-1, self.shape[-1])
 
     def sparse_categorical_crossentropy(
         self,

@@ -155,6 +155,15 @@ class Reduce(Activations):
         """0 .. size-1 on this device."""
         return self._with(UOp(Ops.IOTA, dtype, (), size))
 
+    def _is_place(self, axis: Whole, size: Whole) -> Self:
+        """Where these integers, which have size 1 on `axis`, are the place on it: 0 .. size-1."""
+        largest = size if isinstance(size, int) else size.vmax
+        kind = dtypes.int32 if largest <= 1 << 31 else dtypes.int64
+        places = self if largest - 1 <= dtypes.max(self.dtype) else self.cast(kind)
+        after = self.ndim - 1 - axis % self.ndim
+        line = self._iota(size, places.dtype)
+        return places.eq(line.reshape((size,) + (1,) * after))
+
     def softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
         """exp(x) / sum(exp(x)), shifted by the largest so that nothing overflows."""
         x = self._as_float() if dtype is None else self.cast(dtype)

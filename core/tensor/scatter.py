@@ -1,29 +1,23 @@
 """Writing to places that integers in memory name, and selection by masks.
 
-Owns: scatter, scatter_reduce, masked_select, nonzero. Each place of the result looks at all sources, or
-at those that sorting brought together (grouping.py): no two of them ever write to one place, so
-results never depend on an order of threads.
+Owns: scatter, scatter_reduce, masked_select, nonzero. Each place of the result looks at all sources, so
+results never depend on an order of threads; the compiler sees from it that each source goes to one
+place (core/compile/by_place.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.shapes import ShapeError, is_plain, row_major_strides, show
-from proofgrad.core.tensor.autograd import node_gradients
+from proofgrad.core.ir.shapes import ShapeError, row_major_strides, show
 from proofgrad.core.tensor.base import TensorBase, check_same_device
-from proofgrad.core.tensor.custom_vjp import custom_vjp
 from proofgrad.core.tensor.errors import DtypeError
-from proofgrad.core.tensor.grouping import Groups, combined_of, groups_of, last_of
 from proofgrad.core.tensor.indexing import Indexing
 from proofgrad.core.tensor.movement import broadcast_node, resolve_axis
 from proofgrad.core.tensor.operands import Flag, Scalar, Whole, constant_node
 
-# Pairs of a place and a source: fewer are looked at in less time than some hundred kernels take.
-SORTED_FROM = 1 << 28
-_Way = Callable[[Any, Any], Any]  # of what is there and the sources
 _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
@@ -59,47 +53,13 @@ class Scatter(Indexing):
     def _scatter_last(self, dim: Whole, index: Self, src: Self) -> Self:
         axis = resolve_axis(dim, self.ndim)
         self._check_scatter(axis, index, src)
-
-        def direct(own: Self, src: Self) -> Any:
-            hits, values = own._hits_of_places(axis, index, src)
-            last = hits.where(own._iota(hits.shape[-1]), -1)._reduce_last_max()
-            found = values._take_along(axis, last._axis_from_last(axis))
-            return (last >= 0)._axis_from_last(axis).where(found, own)
-
-        def sorted_by_place(own: Self, src: Self) -> Any:
-            groups, values = own._groups_of_places(axis, index, src)
-            last = last_of(groups)
-            found = values._take_along(values.ndim - 1, last)
-            return (last >= 0).where(found, own._axis_last(axis))._axis_from_last(axis)
-
-        result: Self = self._in_the_shorter_way(axis, index, src, direct, sorted_by_place)
-        return result
-
-    def _in_the_shorter_way(
-        self, axis: Whole, index: Self, src: Self, direct: _Way, sorted_by_place: _Way
-    ) -> Any:
-        """All places look at all sources, or these are sorted: the gradient is that of the first."""
-        pairs = self.shape[axis] * index.numel() if is_plain(self.shape + index.shape) else 0
-        if pairs < SORTED_FROM:
-            return direct(self, src)
-        if not self.dtype.is_float:
-            return sorted_by_place(self, src)
-
-        def backward(gradient: Self, own: Self, src: Self) -> list[Self | None]:
-            nodes = [own._uop, src._uop]
-            order = direct(own, src)._uop.toposort()
-            found = node_gradients(order, gradient._uop, nodes)
-            return [own._with(found[node]) if node in found else None for node in nodes]
-
-        return custom_vjp(sorted_by_place, backward=backward)(self, src)
-
-    def _reduce_last_max(self) -> Self:
-        """The largest of the last axis; -1 of none."""
-        return (
-            self.max(-1)
-            if self.shape[-1]
-            else self._with(constant_node(-1, self.dtype, self.shape[:-1]))
-        )
+        hits, values = self._hits_of_places(axis, index, src)
+        if not hits.shape[-1]:
+            return self
+        sources = self._iota(hits.shape[-1])
+        last = hits.where(sources, dtypes.min(sources.dtype)).max(-1)
+        found = values._take_along(axis, last._axis_from_last(axis))
+        return (last >= 0)._axis_from_last(axis).where(found, self)
 
     def _check_scatter(self, axis: Whole, index: Self, src: Self) -> None:
         self._check_index("scatter", axis, index)
@@ -112,27 +72,17 @@ class Scatter(Indexing):
                 f" for each index"
             )
 
-    def _around_sources(self, axis: Whole, index: Self) -> list[tuple[int, int]]:
-        """Padding to the sizes of this Tensor on all axes but one: sources there go nowhere."""
-        sizes = enumerate(zip(self.shape, index.shape))
-        return [(0, 0 if k == axis else n - m) for k, (n, m) in sizes]
-
-    def _groups_of_places(self, axis: Whole, index: Self, src: Self) -> tuple[Groups, Self]:
-        """The sources sorted by place, and the sources, along the last axis."""
-        around = self._around_sources(axis, index)
-        signed = index.cast(dtypes.int64) if index.dtype.is_unsigned else index
-        places = signed._pad_value(around, -1)._axis_last(axis)
-        values = src.shrink_to(index.shape)._pad_zeros(around)._axis_last(axis)
-        return groups_of(places, self.shape[axis]), values
-
     def _hits_of_places(self, axis: Whole, index: Self, src: Self) -> tuple[Self, Self]:
-        """Which source (last axis) goes to which place (last but one), and the sources."""
-        values, around = src.shrink_to(index.shape), self._around_sources(axis, index)
+        """Which source (last axis) goes to which place (last but one), and the sources.
+
+        Both have the sizes of this Tensor on all other axes: sources beyond those of index go nowhere.
+        """
+        sizes = enumerate(zip(self.shape, index.shape))
+        around = [(0, 0 if k == axis else n - m) for k, (n, m) in sizes]
         places = index._axis_last(axis).unsqueeze(-2)
-        line = self._iota(self.shape[axis], index.dtype).unsqueeze(-1)
-        hits = places.eq(line)
+        hits = places._is_place(-2, self.shape[axis])
         padded = [pair for k, pair in enumerate(around) if k != axis] + [(0, 0), (0, 0)]
-        return hits._pad_zeros(padded), values._pad_zeros(around)
+        return hits._pad_zeros(padded), src.shrink_to(index.shape)._pad_zeros(around)
 
     def scatter_reduce(
         self, dim: Whole, index: Self, src: Self, reduce: str, include_self: Flag = True
@@ -146,19 +96,10 @@ class Scatter(Indexing):
         axis = resolve_axis(dim, self.ndim)
         self._check_scatter(axis, index, src)
 
-        def direct(own: Self, src: Self) -> Any:
-            hits, padded = own._hits_of_places(axis, index, src)
-            chosen = hits.where(padded._axis_last(axis).unsqueeze(-2), _neutral(reduce, own))
-            total = _reduced(reduce, chosen, own.dtype)
-            return _joined(reduce, own._axis_last(axis), total, hits.sum(-1), include_self)
-
-        def sorted_by_place(own: Self, src: Self) -> Any:
-            groups, values = own._groups_of_places(axis, index, src)
-            both = combined_of(groups, values, "sum" if reduce == "mean" else reduce)
-            total = (groups.count > 0).where(both, _neutral(reduce, own)).cast(own.dtype)
-            return _joined(reduce, own._axis_last(axis), total, groups.count, include_self)
-
-        result: Self = self._in_the_shorter_way(axis, index, src, direct, sorted_by_place)
+        hits, sources = self._hits_of_places(axis, index, src)
+        values = hits.where(sources._axis_last(axis).unsqueeze(-2), _neutral(reduce, self))
+        total, own = _reduced(reduce, values, self.dtype), self._axis_last(axis)
+        result: Self = _joined(reduce, own, total, hits.sum(-1), include_self)
         return result._axis_from_last(axis)
 
     def masked_select(self, mask: Any, size: Whole | None = None, fill_value: Scalar = 0) -> Self:

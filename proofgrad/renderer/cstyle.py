@@ -11,7 +11,7 @@ from proofgrad import Tensor
 from proofgrad.backends.c import TARGET
 from proofgrad.backends.c.emit import emit
 from proofgrad.core.compile.names import kernel_name
-from proofgrad.core.compile.stages import run_stages
+from proofgrad.core.compile.stages import parts_of, run_stages
 from proofgrad.core.compile.target import Source, Target
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -37,8 +37,7 @@ class CStyleLanguage:
         """The C of one kernel, a SINK; functions that fill its tables come before it."""
         stages = compiler().kernel_stages
         made = run_stages(stages, kernel, compiler().library, TARGET)
-        linears = made.src if made.op is Ops.SINK else (made,)
-        return "\n".join([emit(linear, kernel_name(linear)).text for linear in linears])
+        return "\n".join([emit(linear, kernel_name(linear)).text for linear in parts_of(made)])
 
     def render_tensor(self, *tensors: Tensor) -> str:
         """The kernels that would compute these Tensors, in running order. Nothing runs."""

@@ -1,0 +1,362 @@
+"""Sources that go to places in memory: the values of numpy's ufunc.at, bit by bit, and the procedure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernel_interpreter import run_kernel
+from ways_of_places import set_way
+
+from proofgrad import GlobalCounters, Tensor, TinyJit, dtypes
+from proofgrad.core.compile.by_place import reduce_by_place
+from proofgrad.core.compile.forms import Form, FormError, check_form
+from proofgrad.core.compile.stages import parts_of, run_stages
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.tensor.realize import compiler, graph_to_run
+from proofgrad.rules.pipeline import KERNEL_STAGES
+
+CPU = Target("test-cpu", vector_bytes=16, threads=2)
+EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 3.0e38, 1e-40, 1.0, -1.5]
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+INTS = ("int8", "uint8", "int16", "int32", "uint32", "int64", "uint64")
+
+
+@pytest.fixture(autouse=True)
+def goes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    set_way(monkeypatch, goes=True)
+    yield
+    compiler().forget()
+
+
+def same_bits(found: Tensor, expected: Any) -> None:
+    """Equal bits, any NaN being any NaN."""
+    got = found.cast("float32").numpy() if found.dtype is dtypes.bfloat16 else found.numpy()
+    want = np.asarray(expected).astype(got.dtype)
+    assert got.shape == want.shape
+    numbers = ~np.isnan(want) if want.dtype.kind == "f" else np.ones(want.shape, bool)
+    assert np.array_equal(np.isnan(got), ~numbers) if want.dtype.kind == "f" else True
+    bits = f"u{got.dtype.itemsize}"
+    assert np.array_equal(got.view(bits)[numbers], want.view(bits)[numbers])
+
+
+def zeros(*shape: int, **how: Any) -> Tensor:
+    """Zeros in memory, which a gradient can be asked of."""
+    return Tensor.zeros(*shape, **how).contiguous().realize()
+
+
+def values_of(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> Tensor:
+    if dtype in INTS:
+        kind = np.dtype(dtype)
+        info = np.iinfo(kind)
+        line = rng.integers(info.min, info.max, prod(shape), kind, endpoint=True)
+        return Tensor(line.reshape(shape), dtype=dtype)
+    line = rng.normal(size=prod(shape)).astype(np.float32)
+    where = rng.random(line.shape) < 0.2
+    line[where] = rng.choice(np.array(EDGES, np.float32), where.sum())
+    return Tensor(line.reshape(shape)).cast(dtype).realize()
+
+
+def added(places: Any, values: Tensor, size: int) -> Any:
+    """np.add.at, rounded after each addition as the type of the values says."""
+    if values.dtype is dtypes.bfloat16:
+        total = Tensor.zeros(size, *values.shape[1:], dtype="bfloat16").tolist()
+        whole = np.array(total, np.float32)
+        for place, row in zip(places, values.cast("float32").numpy()):
+            if -size <= place < size:
+                sums = Tensor(whole[place] + row).cast("bfloat16").cast("float32")
+                whole[place] = sums.numpy()
+        return whole
+    source = values.numpy()
+    whole = np.zeros((size, *source.shape[1:]), source.dtype)
+    inside = (places >= -size) & (places < size)
+    with np.errstate(all="ignore"):
+        np.add.at(whole, places[inside], source[inside])
+    return whole
+
+
+def gradient_of_choice(places: Any, values: Tensor, size: int) -> Tensor:
+    own = zeros(size, *values.shape[1:], dtype=values.dtype)
+    (found,) = (own[Tensor(places)] * values.detach()).sum().gradient(own)
+    return found
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_gradient_of_a_choice_adds_in_order(dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    for size, count, rest in [(40, 60, (16,)), (7, 50, (3, 5)), (33, 20, ()), (3, 1, (2,))]:
+        places = rng.integers(-size - 3, size + 3, count).astype(np.int32)
+        values = values_of(dtype, (count, *rest), rng)
+        same_bits(gradient_of_choice(places, values, size), added(places, values, size))
+
+
+@pytest.mark.parametrize("dtype", [*INTS, *FLOATS])
+def test_scatter_reduce_sums_in_order(dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    places = rng.integers(0, 12, 50)
+    values = values_of(dtype, (50,), rng)
+    own = Tensor.zeros(12, dtype=dtype)
+    same_bits(own.scatter_reduce(0, Tensor(places), values, "sum"), added(places, values, 12))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float32", "float64"])
+@pytest.mark.parametrize(
+    "reduce, at, start",
+    [("amax", np.maximum, "min"), ("amin", np.minimum, "max"), ("prod", np.multiply, "one")],
+)
+def test_other_reductions_go_to_places_too(dtype: str, reduce: str, at: Any, start: str) -> None:
+    rng = np.random.default_rng(5)
+    places = rng.integers(0, 12, 40)
+    source = rng.integers(1, 4, 40).astype(dtype)
+    if source.dtype.kind == "f":
+        source[::7] = np.array(EDGES, dtype)[:6]
+    own = np.ones(12, dtype)
+    want = own.copy()
+    with np.errstate(all="ignore"):
+        at.at(want, places, source)
+    found = Tensor(own).scatter_reduce(0, Tensor(places), Tensor(source), reduce)
+    same_bits(found, want)
+
+
+def test_counts_and_pairs_of_places() -> None:
+    rng = np.random.default_rng(6)
+    rows, columns = rng.integers(0, 9, 100), rng.integers(0, 11, 100)
+    hits = Tensor(rows).reshape(1, -1) == Tensor.arange(9).reshape(9, 1)
+    assert np.array_equal(hits.sum(1).numpy(), np.bincount(rows, minlength=9))
+    assert np.array_equal(hits.float().sum(1).numpy(), np.bincount(rows, minlength=9))
+    both = hits.reshape(9, 1, -1) & (
+        Tensor(columns).reshape(1, 1, -1) == Tensor.arange(11).reshape(1, 11, 1)
+    )
+    GlobalCounters.reset()
+    found = both.sum(2).numpy()
+    assert np.array_equal(found, np.histogram2d(rows, columns, (range(10), range(12)))[0])
+    assert GlobalCounters.global_ops < 9 * 11 * 100
+
+
+def test_along_an_axis_and_several_axes() -> None:
+    rng = np.random.default_rng(7)
+    values = rng.normal(size=(6, 8)).astype(np.float32)
+    for axis in (0, 1):
+        places = rng.integers(0, 10, (6, 8))
+        shape = (10, 8) if axis == 0 else (6, 10)
+        own = zeros(*shape)
+        taken = own.gather(axis, Tensor(places)) * Tensor(values)
+        want = np.zeros(shape, np.float32)
+        others = np.indices((6, 8))
+        at = (places, others[1]) if axis == 0 else (others[0], places)
+        np.add.at(want, at, values)
+        same_bits(taken.sum().gradient(own)[0], want)
+    i, j = rng.integers(-4, 4, (3, 5)), rng.integers(0, 6, 5)
+    own, weights = zeros(4, 6, 3), rng.normal(size=(3, 5, 3)).astype(np.float32)
+    (found,) = (own[Tensor(i), Tensor(j)] * Tensor(weights)).sum().gradient(own)
+    want = np.zeros((4, 6, 3), np.float32)
+    np.add.at(want, (i, np.broadcast_to(j, i.shape)), weights)
+    same_bits(found, want)
+
+
+def test_no_places_and_no_sources() -> None:
+    none = np.zeros(0, np.int32)
+    same_bits(gradient_of_choice(none, Tensor.zeros(0, 3), 4), np.zeros((4, 3), np.float32))
+    zero = Tensor.zeros(0, 3).scatter_reduce(
+        0, Tensor.zeros(0, 3, dtype="int32"), Tensor.zeros(0, 3), "sum"
+    )
+    assert zero.numpy().shape == (0, 3)
+    one = gradient_of_choice(np.array([0, 0, 1, -1]), Tensor([1.0, 2.0, 4.0, 8.0]), 1)
+    same_bits(one, np.array([11], np.float32))
+
+
+def test_what_reads_the_sum_in_its_own_kernel_reads_a_table() -> None:
+    rng = np.random.default_rng(8)
+    places, own = rng.integers(0, 20, 64), rng.normal(size=(20, 16)).astype(np.float32)
+    values = rng.normal(size=(64, 16)).astype(np.float32)
+    weight = Tensor(own).realize()
+    (slope,) = (weight[Tensor(places)] * Tensor(values)).sum().gradient(weight)
+    total = np.zeros_like(own)
+    np.add.at(total, places, values)
+    same_bits(weight - slope * 0.5, own - total * np.float32(0.5))
+    weight.assign(weight - slope * 0.5).realize()  # over the memory that it reads
+    same_bits(weight, own - total * np.float32(0.5))
+
+
+def test_a_table_does_not_take_the_memory_of_an_input_that_is_not_read() -> None:
+    places, values = Tensor([1, 1, 0]).realize(), Tensor([10, 20, 30]).realize()
+    unread = Tensor([7, 8, 9, 10]).realize()
+    hits = places.reshape(1, 3) == Tensor.arange(4).reshape(4, 1)
+    total = hits.where(values.reshape(1, 3), 0).sum(1)
+    assert (total * 2 + unread * 0).tolist() == [60, 60, 0, 0]
+    assert unread.tolist() == [7, 8, 9, 10]
+
+
+def test_gradient_of_the_gradient_is_the_choice_again() -> None:
+    rng = np.random.default_rng(9)
+    places = Tensor(rng.integers(0, 6, 10))
+    x = Tensor(rng.normal(size=(6, 4))).realize()
+    (slope,) = (x[places] ** 3).sum().gradient(x)
+    (second,) = (slope * x.detach()).sum().gradient(x)
+    expected = np.zeros((6, 4))
+    np.add.at(expected, places.numpy(), (6 * x.numpy() ** 2)[places.numpy()])
+    assert np.allclose(second.numpy(), expected, rtol=1e-12)
+
+
+def test_a_recorded_function_starts_from_nothing_each_time() -> None:
+    @TinyJit
+    def slope(x: Tensor, places: Tensor) -> Tensor:
+        return (x[places] * 2).sum().gradient(x)[0].realize()
+
+    rng = np.random.default_rng(10)
+    x = Tensor.zeros(30, 8).contiguous().realize()
+    for _ in range(4):
+        places = rng.integers(0, 30, 50)
+        found = slope(x, Tensor(places).realize()).numpy()
+        assert np.array_equal(found, np.bincount(places, minlength=30)[:, None] * 2.0 * np.ones(8))
+
+
+@pytest.mark.parametrize("device", ["CL", "REFERENCE"])
+def test_machines_agree(device: str) -> None:
+    if device == "CL":
+        pytest.importorskip("pyopencl")
+    rng = np.random.default_rng(11)
+    for dtype in ("float32", "int16", "float16"):
+        places = rng.integers(-9, 9, 30).astype(np.int32)
+        values = values_of(dtype, (30, 6), rng)
+        own = zeros(8, 6, dtype=dtype, device=device)
+        there = Tensor(places, device=device)
+        chosen = own[there] * values.to(device).detach()
+        total = chosen.sum() if dtype != "int16" else None
+        found = (
+            own.scatter_reduce(0, there.reshape(30, 1).expand(30, 6), values.to(device), "sum")
+            if total is None
+            else total.gradient(own)[0]
+        )
+        if total is None:
+            places = np.where(places < 0, 99, places)
+        same_bits(found, added(places, values, 8))
+
+
+@pytest.mark.parametrize(
+    "choice", ["lanes=1", "lanes=8", "threads=on", "threads=off", "vectors=2", "copies=2"]
+)
+def test_any_choice_gives_the_same(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHOICES", choice)
+    rng = np.random.default_rng(12)
+    places = rng.integers(0, 40, 300).astype(np.int32)
+    for rest in [(48,), (7,), (2, 24), ()]:
+        values = values_of("float32", (300, *rest), rng)
+        same_bits(gradient_of_choice(places, values, 40), added(places, values, 40))
+
+
+def test_search_leaves_sources_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BEAM", "1")
+    monkeypatch.setenv("BEAM_SECONDS", "1")
+    places = np.arange(1000, dtype=np.int32) % 300
+    values = values_of("float32", (1000, 32), np.random.default_rng(13))
+    same_bits(gradient_of_choice(places, values, 300), added(places, values, 300))
+
+
+def test_it_is_done_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setenv("PLANS", "0")
+    compiler().forget()
+    x, few, many = zeros(4, 8), Tensor([0, 3, 3]), Tensor.arange(50_000) % 7_000
+    assert len(_linears(x[few].sum().gradient(x)[0])) == 1
+    large = zeros(7_000, 8)
+    assert len(_linears((large[many] * large[many]).sum().gradient(large)[0])) == 2
+    few_places = zeros(2, 8)
+    assert len(_linears(few_places[many].sum().gradient(few_places)[0])) == 1
+
+
+def _body(value: Tensor) -> UOp:
+    graph = compiler().kernel_graph(graph_to_run([value.uop], value.device))
+    return graph.src[-1].src[0]
+
+
+def _linears(value: Tensor) -> tuple[UOp, ...]:
+    return compiler().linears(_body(value), "CPU")
+
+
+# -- the procedure --------------------------------------------------------------------------------
+
+
+def kernel_before(body: UOp) -> UOp:
+    place = next(k for k, s in enumerate(KERNEL_STAGES) if s.name == "combine by place")
+    return run_stages(KERNEL_STAGES[:place], body, compiler().library, CPU)
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> tuple[UOp, dict[int, list[Any]]]:
+    """out = what is there, op over sources of where(places == place, value, neutral)."""
+    outer, size, count, rest = [draw(st.sampled_from([1, 2, 3, 5])) for _ in range(4)]
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    places = rng.integers(-3, size + 3, (outer, count) if draw(st.booleans()) else count)
+    values = rng.integers(-100, 100, (outer, count, rest))
+    own = rng.integers(-100, 100, (outer, size, rest))
+    data = {k: [int(x) for x in a.ravel()] for k, a in enumerate((own, places, values), 1)}
+
+    def parameter(slot: int, shape: tuple[int, ...]) -> UOp:
+        memory = UOp(Ops.PARAM, dtypes.int32, (), (slot, prod(shape)))
+        return UOp(Ops.RESHAPE, dtypes.int32, (memory,), shape)
+
+    def spread(node: UOp, shape: tuple[int, ...]) -> UOp:
+        node = UOp(Ops.RESHAPE, node.dtype, (node,), shape)
+        return UOp(Ops.EXPAND, node.dtype, (node,), (outer, size, count, rest))
+
+    shape = (outer if places.ndim == 2 else 1, 1, count, 1)
+    wanted = spread(parameter(2, places.shape), shape)
+    line = UOp(Ops.IOTA, dtypes.int32, (), size)
+    op, neutral = draw(
+        st.sampled_from([(Ops.ADD, 0), (Ops.MAX, -(2**31)), (Ops.MIN, 2**31 - 1), (Ops.MUL, 1)])
+    )
+    hits = wanted.eq(spread(line, (1, size, 1, 1)))
+    none = UOp(Ops.CONST, dtypes.int32, (), neutral)
+    value = hits.where(
+        spread(parameter(3, values.shape), (outer, 1, count, rest)), spread(none, (1, 1, 1, 1))
+    )
+    total = UOp(Ops.REDUCE_AXIS, dtypes.int32, (value,), (op, (2,)))
+    total = UOp(Ops.RESHAPE, dtypes.int32, (total,), (outer, size, rest))
+    if draw(st.booleans()):
+        total = UOp(Ops.MAX, dtypes.int32, (total, parameter(1, own.shape)))
+    return UOp.sink(total), data
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(bodies())
+def test_reduce_by_place_keeps_the_values(drawn: tuple[UOp, dict[int, list[Any]]]) -> None:
+    body, data = drawn
+    kernel = kernel_before(body)
+    changed = reduce_by_place(kernel, CPU, compiler().library.facts())
+    for part in parts_of(changed):
+        check_form(Form.KERNEL, part)
+    assert run_kernel(changed, dict(data))[0] == run_kernel(kernel, dict(data))[0]
+
+
+def test_a_store_in_order_reads_only_where_it_writes() -> None:
+    memory = UOp(Ops.PARAM, dtypes.int32, (), (0, 9))
+    loop = UOp.range(4, 0, AxisRole.REDUCE)
+    place = UOp(Ops.INDEX, dtypes.int32, (memory, loop))
+    elsewhere = UOp(Ops.INDEX, dtypes.int32, (memory, loop + 1))
+    one = UOp.const(dtypes.int32, 1)
+
+    def store(value: UOp, *loops: UOp, op: Ops | None = None) -> UOp:
+        return UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value, *loops), op))
+
+    check_form(Form.KERNEL, store(one, loop, op=Ops.ADD))
+    load = UOp(Ops.LOAD, dtypes.int32, (elsewhere,))
+    for wrong in (
+        store(load, loop, op=Ops.ADD),
+        store(one, op=Ops.ADD),
+        store(one, UOp.range(4, 0, AxisRole.THREAD), op=Ops.ADD),
+    ):
+        with pytest.raises(FormError):
+            check_form(Form.KERNEL, wrong)
+    there = UOp(Ops.LOAD, dtypes.int32, (place, loop))
+    program = store(there + one, loop)
+    check_form(Form.KERNEL, program)
+    with pytest.raises(FormError, match="combines"):
+        check_form(Form.PROGRAM, store(one, loop, op=Ops.ADD))

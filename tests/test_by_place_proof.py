@@ -1,0 +1,185 @@
+"""PROVE=1 on sources that go to places in memory: proven, and an error planted in any step is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from test_kernel_proof import CPU, GPU, PLAIN, Recorder, compile_with, planted, prove
+from ways_of_places import set_way
+
+from proofgrad import Tensor
+from proofgrad.core.compile import accumulate, axes, by_place
+from proofgrad.core.compile.accumulate import reductions_to_accumulators
+from proofgrad.core.compile.by_place import reduce_by_place
+from proofgrad.core.compile.linearize import linearize
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.tensor.realize import compiler
+
+STAGE = "combine by place"
+
+
+def programs() -> list[Tensor]:
+    """Gradients of a choice, along an axis, of half floats; counts; a sum beside other work; pairs."""
+    rng = np.random.default_rng(0)
+    places = Tensor(rng.integers(-9, 9, (3, 5)).astype(np.int32)).realize()
+    line = places.flatten().contiguous().realize()
+    own, halves = [
+        Tensor.zeros(9, 16).cast(kind).contiguous().realize() for kind in ("float32", "float16")
+    ]
+    weights = Tensor(rng.normal(size=(15, 16)).astype(np.float32)).realize()
+    chosen = (own[places] * weights.reshape(3, 5, 16)).sum().gradient(own)[0]
+    small = (halves[line] * weights.cast("float16")).sum().gradient(halves)[0]
+    along = (own.gather(0, line.reshape(15, 1).expand(15, 16)[:9] % 9) * weights[:9]).sum()
+    counts = (line.reshape(1, 15) == Tensor.arange(9).reshape(9, 1)).float().sum(1)
+    wide = Tensor.zeros(9, 7).contiguous().realize()
+    joined = wide.scatter_reduce(0, line.reshape(15, 1).expand(15, 7), weights[:, :7], "sum") * 2
+    pairs = (line.reshape(1, 1, 15) == Tensor.arange(9).reshape(9, 1, 1)) & (
+        (line * 2 % 5).contiguous().reshape(1, 1, 15) == Tensor.arange(5).reshape(1, 5, 1)
+    )
+    return [chosen, small, along.gradient(own)[0], counts, joined, pairs.sum(2)]
+
+
+@pytest.fixture(scope="module")
+def bodies() -> Iterator[list[UOp]]:
+    recorder = Recorder()
+    with pytest.MonkeyPatch.context() as patch:
+        set_way(patch, goes=True)
+        for value in programs():
+            compile_with(recorder, value, patch)
+        yield [body for body in recorder.bodies if has_parts(body)]
+    compiler().forget()
+
+
+def has_parts(body: UOp) -> bool:
+    return any(node.op is Ops.REDUCE_AXIS for node in body.toposort())
+
+
+@pytest.mark.parametrize("target", [CPU, GPU, PLAIN], ids=lambda target: target.name)
+def test_what_is_combined_by_place_is_proven_to_be_the_reduction(
+    bodies: list[UOp], target: Target
+) -> None:
+    assert len(bodies) == 6
+    for body in bodies:
+        count = prove(body, target).count
+        assert count.unknown == 0
+        assert count.by_solver + count.by_enumeration >= 10
+
+
+def test_a_place_one_too_high_is_found(bodies: list[UOp], monkeypatch: pytest.MonkeyPatch) -> None:
+    right = by_place._brought_into
+    monkeypatch.setattr(by_place, "_brought_into", lambda place, size: right(place + 1, size))
+    assert planted(bodies, CPU, STAGE)
+
+
+@pytest.mark.parametrize("fault", ["no fill", "filled with 1", "a part filled"])
+def test_memory_that_is_not_filled_is_found(bodies: list[UOp], fault: str) -> None:
+    def wrong(kernel: UOp, target: Target, bounds: Any) -> UOp:
+        fill, *rest = reduce_by_place(kernel, target, bounds).src
+        place, value = fill.src[0].src[:2]
+        if fault == "no fill":
+            return UOp.sink(*rest, rest[-1])
+        if fault == "filled with 1":
+            value = UOp.const(value.dtype, 1)
+        else:
+            loop = place.src[1]
+            place = place.substitute({loop: loop.replace(src=(UOp.index(loop.src[0].arg - 1),))})
+        return UOp.sink(UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value))), *rest)
+
+    for body in bodies:
+        assert planted([body], CPU, STAGE, wrong)
+
+
+@pytest.mark.parametrize("gate", ["none", "too wide", "too narrow"])
+def test_a_wrong_gate_is_found(
+    bodies: list[UOp], monkeypatch: pytest.MonkeyPatch, gate: str
+) -> None:
+    right = by_place._by_place
+
+    def wrong(reduction: UOp, free: frozenset[UOp], bounds: Any) -> Any:
+        found = right(reduction, free, bounds)
+        if found is None:
+            return None
+        (place,) = list(found.places.values())[:1]
+        never = UOp(Ops.CONST, dtypes.bool, (), True)
+        changed = {
+            "none": never,
+            "too wide": found.gate | (place.eq(0)),
+            "too narrow": found.gate & (place < 2),
+        }
+        return type(found)(found.reduction, found.loops, found.places, changed[gate], found.value)
+
+    monkeypatch.setattr(by_place, "_by_place", wrong)
+    assert planted(bodies, CPU, STAGE)
+
+
+def test_another_operation_is_found(bodies: list[UOp]) -> None:
+    def wrong(kernel: UOp, target: Target, bounds: Any) -> UOp:
+        fill, combine, *rest = reduce_by_place(kernel, target, bounds).src
+        return UOp.sink(fill, UOp.sink(combine.src[0].replace(arg=Ops.MAX)), *rest)
+
+    assert planted(bodies, CPU, STAGE, wrong)
+
+
+def test_loops_of_a_store_that_change_their_order_are_found(bodies: list[UOp]) -> None:
+    def wrong(kernel: UOp, target: Target, bounds: Any = None, asked: Any = None) -> UOp:
+        store = kernel.src[0]
+        own = store.src[2:]
+        if len(own) < 2:
+            return axes.choose_axes(kernel, target, bounds, asked)
+        return UOp.sink(store.replace(src=(*store.src[:2], *own[::-1])))
+
+    assert "loops of a store" in planted(bodies[:1], CPU, "choose axes", wrong)
+
+
+def test_loops_of_a_store_nested_in_another_order_are_found(
+    bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from proofgrad.core.compile import linearize as module
+
+    right = module._nesting_key
+
+    def wrong(loop: UOp) -> Any:
+        return (not right(loop)[0], -loop.arg[0])
+
+    monkeypatch.setattr(module, "_nesting_key", wrong)
+    assert "do not run in its order" in planted(bodies[:1], PLAIN, "linearize", linearize)
+
+
+def test_iterations_left_out_or_done_twice_are_found(
+    bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = axes.split_loop
+
+    def twice(kernel: UOp, loop: UOp, inner_size: int, role: AxisRole) -> UOp:
+        long = loop.replace(src=(UOp.index(loop.src[0].arg * 2),))
+        return right(kernel.substitute({loop: long}), long, inner_size, role)
+
+    def short(kernel: UOp, loop: UOp, inner_size: int, role: AxisRole) -> UOp:
+        less = loop.replace(src=(UOp.index(loop.src[0].arg - 1),))
+        return right(kernel.substitute({loop: less}), less, inner_size, role)
+
+    for wrong in (twice, short):
+        monkeypatch.setattr(axes, "split_loop", wrong)
+        assert planted(bodies[:1], CPU, "choose axes")
+
+
+def test_reading_another_element_than_is_written_is_found(
+    bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def elsewhere(store: UOp) -> UOp:
+        place, value, *loops = store.src
+        other = place.replace(src=(place.src[0], place.src[1] + 0 * loops[0], *place.src[2:]))
+        there = UOp(Ops.LOAD, value.dtype, (other.replace(src=place.src[:2]), *loops))
+        return store.replace(
+            src=(place, UOp(store.arg, value.dtype, (there, value)), *loops), arg=None
+        )
+
+    monkeypatch.setattr(accumulate, "_read_first", elsewhere)
+    reason = planted(bodies[:1], PLAIN, "accumulators", reductions_to_accumulators)
+    assert "does not read the element that it writes" in reason
