@@ -52,6 +52,8 @@ def _function(workload: Workload) -> Callable[..., Any]:
             return lambda x: x.sum(0)
         case "embedding":
             return lambda x, places: x[places]
+        case "embedding_gradient":
+            return lambda x, places, slope: jax.vjp(lambda x: x[places], x)[1](slope)[0]
         case "convolution":
             *_, window, stride = workload.sizes
             padding = [(window // 2, window // 2)] * 2

@@ -87,6 +87,8 @@ class _Framework:
                 return lambda x: x.sum(axis=0)
             case "embedding":
                 return lambda x, places: x[places]
+            case "embedding_gradient":
+                return lambda x, places, slope: (x[places] * slope).sum().gradient(x)[0]
             case "convolution":
                 *_, window, stride = workload.sizes
                 return lambda x, w: x.conv2d(w, stride=stride, padding=window // 2)

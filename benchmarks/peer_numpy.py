@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from peer_workloads import Workload, arrays
 from side_by_side import Run
 
@@ -26,11 +28,20 @@ def run_of(workload: Workload) -> Run:
             return lambda: numpy.ascontiguousarray(one.T)
         case "embedding":
             return lambda: one[more[0]]
+        case "embedding_gradient":
+            return lambda: _added(numpy.zeros_like(one), *more)
         case "eager":
             return lambda: one + 1
         case "ten":
             return lambda: _ten(one)
     raise NotImplementedError(f"{workload.name} is many calls in numpy")
+
+
+def _added(rows: Any, places: Any, values: Any) -> Any:
+    import numpy
+
+    numpy.add.at(rows, places, values)
+    return rows
 
 
 def _ten(x: object) -> object:

@@ -17,7 +17,7 @@ HEADS = 12
 def run_of(workload: Workload) -> Run:
     """A call on the arrays of the workload, without gradients where none are asked."""
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    torch.set_grad_enabled(workload.kind.startswith("train"))
+    torch.set_grad_enabled(workload.kind.startswith("train") or workload.kind.endswith("gradient"))
     given = [torch.from_numpy(array) for array in arrays(workload)]
     one, other = (*given, None)[:2]
     match workload.kind:
@@ -44,6 +44,10 @@ def run_of(workload: Workload) -> Run:
         case "embedding":
             places = other.long()
             return lambda: one[places]
+        case "embedding_gradient":
+            places = other.long()
+            one.requires_grad_()
+            return lambda: torch.autograd.grad(F.embedding(places, one), one, given[2])
         case "convolution":
             *_, window, stride = workload.sizes
             return lambda: F.conv2d(one, other, stride=stride, padding=window // 2)

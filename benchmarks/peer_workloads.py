@@ -54,6 +54,8 @@ class Workload:
                 return 4 * (rows * depth + depth * columns + rows * columns)
             case "embedding", (_, width, places):
                 return 4 * 2 * width * places
+            case "embedding_gradient", (rows, width, places):
+                return 4 * (rows * width + 3 * width * places)
             case "sum" | "sum_axis0", (rows, columns):
                 return 4 * rows * columns
             case "elementwise" | "gelu" | "softmax" | "layernorm" | "transpose", (rows, columns):
@@ -96,6 +98,8 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("sum axis 0", "sum_axis0", SIDE, Limit.READ, 1.3, "reading memory once"),
     Workload("embedding 8x256", "embedding", (50257, 768, 2048), Limit.COPY, 1.0,
              "rows that lie apart in memory"),
+    Workload("embedding 8x256, gradient", "embedding_gradient", (50257, 768, 2048), Limit.COPY, 1.0,
+             "zeros for the rows that no token names"),
     Workload("conv 3x3, 8x64x56x56", "convolution", (8, 64, 64, 56, 3, 1), Limit.MULTIPLIERS, 1.0,
              "gathering the windows"),
     Workload("conv 7x7/2, 4x3x224x224", "convolution", (4, 3, 64, 224, 7, 2), Limit.MULTIPLIERS,
@@ -137,6 +141,13 @@ def arrays(workload: Workload) -> list[Any]:
             return [
                 floats(rows, width),
                 rng.integers(0, rows, (8, places // 8)).astype(numpy.int32),
+            ]
+        case "embedding_gradient", (rows, width, places):
+            shape = (8, places // 8)
+            return [
+                floats(rows, width),
+                rng.integers(0, rows, shape).astype(numpy.int32),
+                floats(*shape, width),
             ]
         case "train_mlp", (batch,):
             return [floats(batch, 784), rng.integers(0, 10, batch).astype(numpy.int32)]
