@@ -12,7 +12,7 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite import searches
-from proofgrad.core.rewrite.division_bounds import bounds_code, division_bounds
+from proofgrad.core.rewrite.division_bounds import bounds_code, division_bounds, division_code
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.forms import MOST_TERMS, add, interval, scale
@@ -113,7 +113,7 @@ def test_arithmetic_of_sums_is_that_of_integers(seed: int) -> None:
 @pytest.mark.parametrize("kind", [Ops.FLOORDIV, Ops.MOD])
 def test_bounds_of_divisions_are_those_of_the_rules(kind: Ops) -> None:
     bounds = unproven_library()["bounds"]
-    bounded = division_bounds(bounds.rules)[kind]
+    bounded = division_bounds(division_code(bounds.rules))[kind]
     rng = random.Random(int(kind))
     memory = UOp(Ops.PARAM, dtypes.index, (), (0, 1))
     leaf = UOp(Ops.LOAD, dtypes.index, (UOp(Ops.INDEX, dtypes.index, (memory, UOp.index(0))),))
@@ -133,7 +133,7 @@ def test_a_line_that_gives_no_end_leaves_it_to_the_next() -> None:
         "bounds first: x // y in [lo(x) // lo(y), hi(x) // lo(y)] where 4 < y\n"
         "bounds second: x // y in [-7, 7]\n"
     )
-    bounded = division_bounds(rules.rules)[Ops.FLOORDIV]
+    bounded = division_bounds(division_code(rules.rules))[Ops.FLOORDIV]
     assert bounded(10, None, 5) == (2, None)
     assert bounded(None, None, 5) == (-7, 7)
     assert bounded(10, 20, 2) == (-7, 7)

@@ -30,8 +30,8 @@ from proofgrad.verify.sample_facts import refutes_fact
 from proofgrad.verify.solve import OPEN, PROVED, REFUTED, ask
 from proofgrad.verify.workers import Workers
 
-STEPS_A_QUESTION = (100_000, 300_000)  # most are answered in the first
-SECONDS_A_QUESTION = 1.0  # for steps without end
+STEPS_A_QUESTION = (100_000, 300_000, 3_000_000)  # most are answered in the first
+SECONDS_A_QUESTION = 20.0  # for steps without end
 MOST_CASES = 3  # that solvers are asked about
 MOST_OPEN = 1  # case; after so many without an answer no more are asked
 MORE_DRAWS = 5_000  # where the solver did not say

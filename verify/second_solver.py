@@ -9,15 +9,19 @@ Both are optional (`pip install proofgrad[crosscheck]`) and imported when they a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from proofgrad.verify.second_steps import can_take_steps, decide_in_steps
 from proofgrad.verify.solve import OPEN, PROVED, REFUTED
 
 Options = Mapping[str, str]
 BITWUZLA, CVC5 = "bitwuzla", "cvc5"
-SHORT_MS, LONG_MS = 5_000, 20_000
+SHORT_MS, LONG_MS = 1_000, 20_000
+# The limit of cvc5 is a number of its own steps: what it answers does not depend on how busy a machine is.
+CVC5_STEPS_A_MS = 300
+LATEST = 10  # times the limit, for a step that does not end
 EXTRA = "pip install 'proofgrad[crosscheck]'"
 
 # bitwuzla reads bit-vectors, floats, arrays and functions; it has no unbounded numbers.
@@ -66,16 +70,23 @@ def ask_second(text: str, limits_ms: tuple[int, ...] = (SHORT_MS, LONG_MS)) -> S
 
 
 def _ask_longer(solver: str, text: str, limits_ms: tuple[int, ...]) -> Second:
-    """The answer within the first limit that is enough; the last one in another way, if there is."""
-    for limit in limits_ms:
-        options = _other_way(text) if solver == CVC5 and limit == limits_ms[-1] else {}
-        try:
-            verdict = _ASK[solver](text, limit, options)
-        except (RuntimeError, ValueError) as error:
-            return Second(OPEN, solver, f"unsupported ({_first_line(error)})")
-        if verdict in (PROVED, REFUTED):
-            return Second(verdict, solver)
+    """The answer within the first limit that is enough; after the first also in other ways."""
+    try:
+        for verdict in _answers(solver, text, limits_ms):
+            if verdict in (PROVED, REFUTED):
+                return Second(verdict, solver)
+    except (RuntimeError, ValueError) as error:
+        return Second(OPEN, solver, f"unsupported ({_first_line(error)})")
     return Second(OPEN, solver, f"no answer in {limits_ms[-1] / 1000:g} s")
+
+
+def _answers(solver: str, text: str, limits_ms: tuple[int, ...]) -> Iterator[str]:
+    short, *longer = limits_ms
+    yield _ASK[solver](text, short, {})
+    if solver == CVC5 and can_take_steps(text):
+        yield decide_in_steps(text, _ask_for_steps)
+    for limit in longer:
+        yield _ASK[solver](text, limit, _other_way(text) if solver == CVC5 else {})
 
 
 def _other_way(text: str) -> Options:
@@ -98,10 +109,22 @@ def _ask_bitwuzla(text: str, limit_ms: int, _: Options) -> str:
 
 
 def _ask_cvc5(text: str, limit_ms: int, options: Options) -> str:
+    return _cvc5_answers(text, limit_ms, options)[-1]
+
+
+def _ask_for_steps(text: str, is_linear: bool, limit_ms: int) -> list[str]:
+    """`is_linear`: cvc5 knows nothing of a product of variables but that it is a number."""
+    options = {"incremental": "true"} | ({"nl-ext": "none"} if is_linear else {})
+    return _cvc5_answers(text, limit_ms, options)
+
+
+def _cvc5_answers(text: str, limit_ms: int, options: Options) -> list[str]:
+    """What cvc5 says to each `check-sat`."""
     import cvc5
 
     solver = cvc5.Solver(cvc5.TermManager())
-    solver.setOption("tlimit-per", str(limit_ms))
+    solver.setOption("rlimit-per", str(limit_ms * CVC5_STEPS_A_MS))
+    solver.setOption("tlimit-per", str(limit_ms * LATEST))
     solver.setOption("fp-exp", "true")  # bfloat16 is none of the formats of IEEE
     for option, value in options.items():
         solver.setOption(option, value)
@@ -109,11 +132,12 @@ def _ask_cvc5(text: str, limit_ms: int, options: Options) -> str:
     parser = cvc5.InputParser(solver)
     own_names = _OF_CVC5.sub(r"\1_", text)
     parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, own_names, "goal")
-    told = ""
+    told = []
     while not (command := parser.nextCommand()).isNull():
-        told = str(command.invoke(solver, parser.getSymbolManager())).strip() or told
-    if told.startswith("(error"):
-        raise ValueError(told)
+        if answer := str(command.invoke(solver, parser.getSymbolManager())).strip():
+            told.append(answer)
+    if told and told[-1].startswith("(error"):
+        raise ValueError(told[-1])
     return told
 
 

@@ -7,6 +7,7 @@ gives an end. Does not own: the lines (rules/bounds.rules), bounds of other node
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import Any
 
 from proofgrad.core.ir.dtypes import dtypes
@@ -20,15 +21,24 @@ DivisionBounds = Callable[["int | None", "int | None", int], Ends]
 DIVISIONS = (Ops.FLOORDIV, Ops.MOD)
 
 
-def division_bounds(rules: Sequence[Rule]) -> dict[Ops, DivisionBounds]:
+def division_code(rules: Sequence[Rule]) -> tuple[CodeType, ...]:
+    """For each kind of division, the code of its function."""
+    return tuple(
+        [
+            compile(bounds_code(kind, rules), f"<bounds of {kind.name}>", "exec")
+            for kind in DIVISIONS
+        ]
+    )
+
+
+def division_bounds(code: Sequence[CodeType]) -> dict[Ops, DivisionBounds]:
     """For each kind of division, a function (low, high of the dividend, divisor) -> (low, high)."""
-    return {kind: _compiled(kind, rules) for kind in DIVISIONS}
+    return {kind: _function(one) for kind, one in zip(DIVISIONS, code, strict=True)}
 
 
-def _compiled(kind: Ops, rules: Sequence[Rule]) -> DivisionBounds:
+def _function(code: CodeType) -> DivisionBounds:
     namespace: dict[str, Any] = dict(LIBRARY)
-    text = bounds_code(kind, rules)
-    exec(compile(text, f"<bounds of {kind.name}>", "exec"), namespace)  # noqa: S102
+    exec(code, namespace)  # noqa: S102
     function: DivisionBounds = namespace["bounds"]
     return function
 

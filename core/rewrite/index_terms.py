@@ -6,20 +6,13 @@ Does not own: the text of the functions (index_code.py), other nodes (engine.py)
 
 from __future__ import annotations
 
-import importlib.util
-import marshal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
-from os import listdir
-from pathlib import Path
 from types import CodeType
 from typing import Any
 from weakref import WeakMethod
 
-from proofgrad.core import settings
-from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.expression_code import LIBRARY
@@ -27,6 +20,7 @@ from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.forms import MARKS, OTHER, Atom, Form, Sum, add, interval, scale
 from proofgrad.core.rewrite.index_code import index_code
 from proofgrad.core.rewrite.index_text import LINEAR, ops_of_summands
+from proofgrad.core.rewrite.kept_code import kept
 from proofgrad.core.rewrite.linear_laws import is_collector, missing_laws
 from proofgrad.core.rewrite.match import Matcher, RuleSet, key_of
 from proofgrad.core.rewrite.narrowing import states_laws
@@ -102,18 +96,10 @@ class IndexProgram:
 def index_program(rulesets: Sequence[RuleSet]) -> IndexProgram | None:
     """The program of `rulesets`; None if they do not state the laws of sums.
 
-    That of sets with evidence is kept between processes, under the digests of their ledgers.
+    That of sets with evidence is kept between processes.
     """
-    key = _key(rulesets)
-    if key is None:
-        return _made(rulesets)
-    files = DiskCache(settings.cache_folder() / "rules")
-    known = files.get(key)
-    if known is not None:
-        return _unpacked(known)
-    program = _made(rulesets)
-    files.put(key, _packed(program))
-    return program
+    ledgers = [(rules.name, rules.kept_under) for rules in rulesets]
+    return _unpacked(kept("index terms", ledgers, lambda: _packed(_made(rulesets))))
 
 
 def _made(rulesets: Sequence[RuleSet]) -> IndexProgram | None:
@@ -144,48 +130,24 @@ def _made(rulesets: Sequence[RuleSet]) -> IndexProgram | None:
 
 # -- between processes ---------------------------------------------------------------------------
 
-# Whatever the program is made by lies in these folders: their files are part of its key.
-_CORE = Path(__file__).resolve().parent.parent
-GENERATOR = (_CORE, _CORE / "ir", _CORE / "rewrite")
 
-
-def generator_files() -> list[str]:
-    """The files that decide, beside the rules, what the program of index terms is."""
-    return [
-        f"{folder}/{name}"
-        for folder in GENERATOR
-        for name in sorted(listdir(folder))
-        if name.endswith(".py")
-    ]
-
-
-def _key(rulesets: Sequence[RuleSet]) -> str | None:
-    """Of the ledgers, the files that make the program, and the version of Python."""
-    if not all([s.proven and s.digest is not None for s in rulesets]):
-        return None
-    digest = sha256(importlib.util.MAGIC_NUMBER)
-    for file in generator_files():
-        with open(file, "rb") as source:
-            digest.update(sha256(source.read()).digest())
-    digest.update(repr([(s.name, s.digest) for s in rulesets]).encode())
-    return digest.hexdigest()
-
-
-def _packed(program: IndexProgram | None) -> bytes:
+def _packed(program: IndexProgram | None) -> tuple[Any, ...] | None:
+    """The program without what only this process has."""
     if program is None:
-        return marshal.dumps(None)
-    left_over = [
-        (root.name, left.name, [op.name for op in left.needed])
-        for root, rules in program.left_over.items()
-        for left in rules
-    ]
+        return None
+    left_over = tuple(
+        [
+            (root.name, left.name, tuple([op.name for op in left.needed]))
+            for root, rules in program.left_over.items()
+            for left in rules
+        ]
+    )
     flags = program.has_rules_of_any_term, program.narrows
-    return marshal.dumps((program.code, program.tried, left_over, program.collector, flags))
+    return program.code, program.tried, left_over, program.collector, flags
 
 
-def _unpacked(data: bytes) -> IndexProgram | None:
-    """The program that `_packed` wrote: our own file, under its checksum."""
-    parts = marshal.loads(data)  # noqa: S302
+def _unpacked(parts: tuple[Any, ...] | None) -> IndexProgram | None:
+    """The program that `_packed` took apart."""
     if parts is None:
         return None
     code, tried, rules, collector, flags = parts

@@ -19,8 +19,14 @@ from proofgrad.core.ir.dtypes import DType, dtype_named
 from proofgrad.core.ir.op_names import CONST
 from proofgrad.core.ir.ops import COMPARE, Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite.division_bounds import DIVISIONS, DivisionBounds, division_bounds
+from proofgrad.core.rewrite.division_bounds import (
+    DIVISIONS,
+    DivisionBounds,
+    division_bounds,
+    division_code,
+)
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES
+from proofgrad.core.rewrite.kept_code import kept
 from proofgrad.core.rewrite.ledger import LazyRules
 from proofgrad.core.rewrite.patterns import (
     PatternCompiler,
@@ -86,6 +92,11 @@ class RuleSet:
         self._of_rule: dict[str, list[_Pattern]] = {}
         self._joined: dict[tuple[RuleSet, ...], Joined] = {}
 
+    @property
+    def kept_under(self) -> str | None:
+        """The digest under which code made from the set is kept; None without evidence."""
+        return self.digest if self.proven else None
+
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
         """The rules, first in priority first."""
@@ -104,7 +115,9 @@ class RuleSet:
     @cached_property
     def division_bounds(self) -> dict[Ops, DivisionBounds]:
         """What the BOUNDS rules of the set say of sums divided by numbers."""
-        return division_bounds(self.rules_of(DIVISIONS))
+        ledgers = [(self.name, self.kept_under)]
+        made = kept("divisions", ledgers, lambda: division_code(self.rules_of(DIVISIONS)))
+        return division_bounds(made)
 
     def candidates(self, node: UOp) -> tuple[Matcher, ...]:
         """Matchers that may match a node with the op, type and source ops of `node`, in order."""
