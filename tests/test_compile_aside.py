@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from proofgrad import Device, Tensor, wiring
+from proofgrad.core.compile.aside import LOCK_SECONDS, Aside
 from proofgrad.core.compile.newest import Newest
 from proofgrad.core.compile.target import Binary, CompileError, Source
 from proofgrad.core.ir.uop import UOp
@@ -49,6 +51,16 @@ def test_all_kernels_of_a_plan_are_compiled_when_it_is_given(compiled: list[str]
     assert {name.partition("_")[0] for name in compiled} == {"proofgrad-compile"}
     alive = [thread.name for thread in threading.enumerate()]
     assert not any(name.startswith("proofgrad-compile") for name in alive)
+
+
+def test_the_lock_of_python_is_handed_over_sooner_only_while_a_plan_is_made() -> None:
+    usual = sys.getswitchinterval()
+    with Aside(), Aside():
+        assert sys.getswitchinterval() == pytest.approx(LOCK_SECONDS)
+    assert sys.getswitchinterval() == pytest.approx(usual)
+    with pytest.raises(CompileError), Aside():
+        raise CompileError("refused")
+    assert sys.getswitchinterval() == pytest.approx(usual)
 
 
 def test_a_plan_of_one_kernel_starts_no_thread(compiled: list[str]) -> None:

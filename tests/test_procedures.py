@@ -29,6 +29,7 @@ from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.stages import Procedure
 from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.tiles import output_loops, size_of
 from proofgrad.core.compile.vectorize import vectorize
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -109,6 +110,26 @@ def test_a_long_sum_reads_eight_stretches_of_memory() -> None:
     kernel = unroll_upcasts(choose_axes(lower_movement(UOp.sink(total)), target))
     loads = [n.src[0].src[1] for n in toposort((kernel,)) if n.op is Ops.LOAD]
     assert sorted(map(at_start, loads)) == [k << 12 for k in range(8)]
+
+
+def test_loops_merge_over_places_that_are_loaded() -> None:
+    """out[i, j, k] = rows[places[i, j], k]: i and j are one loop; over places[j, i] they are two."""
+    i, j, k = UOp.range(3, 0), UOp.range(4, 1), UOp.range(5, 2)
+    data = {1: list(range(100, 135)), 2: [6, 0, 3, 3, 1, 2, 5, 4, 6, 0, 0, 2]}
+
+    def load(slot: int, size: int, place: UOp) -> UOp:
+        memory = UOp(Ops.PARAM, dtypes.int32, (), (slot, size))
+        return UOp(Ops.LOAD, dtypes.int32, (UOp(Ops.INDEX, dtypes.int32, (memory, place)),))
+
+    for place, loops in ((i * 4 + j, [12, 5]), (j * 3 + i, [3, 4, 5])):
+        row = load(2, 12, place).cast(dtypes.index)
+        out = UOp(Ops.PARAM, dtypes.int32, (), (0, 60))
+        there = UOp(Ops.INDEX, dtypes.int32, (out, i * 20 + j * 5 + k))
+        value = load(1, 35, row * 5 + k)
+        kernel = UOp.sink(UOp(Ops.STORE, dtypes.void, (there, value)))
+        merged = merge_loops(kernel)
+        assert [size_of(loop) for loop in output_loops(merged)] == loops
+        assert run_kernel(merged, data)[0] == run_kernel(kernel, data)[0]
 
 
 class _Wide:

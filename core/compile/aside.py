@@ -2,12 +2,15 @@
 
 Owns: that thread, waiting for it, its errors. Does not own: what is compiled (compiler.py).
 
-LLVM takes a third of the time of a first call and holds no lock of Python. The thread ends with the
-plan that it compiles for, so that no fork can find it at work.
+LLVM takes a third of the time of a first call and holds no lock of Python. But the thread takes that
+lock for a moment after each of some ten calls a kernel, and would wait for it as long as Python lets the
+other thread keep it: 5 ms, or a second in a hundred kernels. So Python is asked to hand it over sooner.
+The thread ends with the plan that it compiles for, so that no fork can find it at work.
 """
 
 from __future__ import annotations
 
+import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -15,6 +18,10 @@ from proofgrad.core.compile.target import Backend, Binary, Source
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
+
+
+# How long a thread keeps Python's lock while another one waits for it.
+LOCK_SECONDS = 1e-4
 
 
 class Aside:
@@ -26,8 +33,12 @@ class Aside:
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
         self._begun: list[Future[Binary]] = []
+        self._usual_seconds: float | None = None
 
     def __enter__(self) -> Self:
+        if sys.getswitchinterval() > LOCK_SECONDS:  # else another thread compiles, and gives it back
+            self._usual_seconds = sys.getswitchinterval()
+            sys.setswitchinterval(LOCK_SECONDS)
         return self
 
     def compile(self, backend: Backend, source: Source) -> Binary | Future[Binary]:
@@ -46,6 +57,8 @@ class Aside:
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=kind is not None)
+        if self._usual_seconds is not None:
+            sys.setswitchinterval(self._usual_seconds)
         if kind is None:
             for future in self._begun:
                 future.result()

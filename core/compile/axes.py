@@ -102,8 +102,9 @@ def _scaled(product: UOp) -> bool:
 
 
 def _reads_as_one(demands: Iterable[UOp], outer: UOp, inner: UOp) -> bool:
+    """Whether no index tells the loops apart; those of loads in an index are asked by themselves."""
     for term in demands:
-        a, b = coefficient(term, outer), coefficient(term, inner)
+        a, b = [coefficient(term, loop, beside_loads=True) for loop in (outer, inner)]
         if a is None or b is None or a != b * size_of(inner):
             return False
     return True

@@ -13,8 +13,11 @@ from proofgrad.core.ir.uop import UOp, toposort
 MOST_STEPS = 10_000  # of a walk through a sum, in which a term may stand several times
 
 
-def coefficient(term: UOp, loop: UOp) -> int | None:
-    """c where term = c * loop + (something without loop); None if the term is not of that kind."""
+def coefficient(term: UOp, loop: UOp, beside_loads: bool = False) -> int | None:
+    """c where term = c * loop + (something without loop); None if the term is not of that kind.
+
+    `beside_loads`: what is loaded counts as without loop, wherever it is loaded from.
+    """
     total, steps = 0, 0
     stack = [(term, 1)]
     while stack:
@@ -31,11 +34,15 @@ def coefficient(term: UOp, loop: UOp) -> int | None:
             stack.append((node.src[0], factor * node.src[1].arg))
         elif op is MUL and node.src[0].op is CONST:
             stack.append((node.src[1], factor * node.src[0].arg))
-        elif node.src and loop in toposort((node,)):
+        elif node.src and loop in toposort((node,), _is_no_load if beside_loads else None):
             return None
         if steps > MOST_STEPS:
             return None
     return total
+
+
+def _is_no_load(node: UOp) -> bool:
+    return node.op is not Ops.LOAD
 
 
 def at_start(term: UOp) -> int:
