@@ -64,6 +64,25 @@ def test_a_law_of_reals_brings_no_division_by_zero_and_no_root_of_what_may_be_ne
     assert verdict("max(x, 0.0) + x * 0.0 => max(x, sqrt(x) * 0.0)", "real").verdict == "refuted"
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("exp2(x) * exp2(y) => exp2(x + y)", True),
+        ("exp2(x) / exp2(y) => exp2(x + -y)", True),
+        ("1.0 / exp2(x) => exp2(-x)", True),
+        ("exp2(log2(x)) => x", True),
+        ("log2(exp2(x)) => x", True),
+        ("exp2(x) * exp2(y) => exp2(x * y)", False),
+        ("exp2(x) + exp2(y) => exp2(x + y)", False),
+        ("exp2(-x) => -exp2(x)", False),
+        ("log2(x) + log2(y) => log2(x + y)", False),
+        ("exp2(x) => exp2(log2(x))", False),
+    ],
+)
+def test_powers_of_reals_are_what_they_are(line: str, expected: bool) -> None:
+    assert (verdict(line, "real").verdict == "proved") == expected
+
+
 def test_a_counterexample_is_one_of_its_class() -> None:
     outcome = verdict("where(x < y, y, x) => max(x, y)", "finite").refutation
     assert outcome is not None and outcome.decision.outcome is not None
@@ -101,6 +120,38 @@ def test_a_loose_law_changes_a_result_only_with_its_class(monkeypatch: pytest.Mo
     assert str(minus_zeros().tolist()) == "[0.0, 1.0]"
     monkeypatch.delenv("FASTMATH")
     assert str(minus_zeros().tolist()) == "[0.0, 1.0]"
+
+
+@pytest.mark.parametrize(
+    ("term", "classes", "rule"),
+    [
+        ("x * y + z", "real", "contract"),
+        ("exp2(x) * exp2(y)", "real", "exp2_times_exp2"),
+        ("x / 3.0", "real", "fdiv_constant"),
+        ("x * (1.0 / y)", "real", "mul_reciprocal"),
+        ("where(x < y, y, x)", "real", "is_max"),
+        ("where(x == y, x, y)", "nsz", "equal_or_second"),
+        ("(x < y) | (x == y)", "finite", "less_or_equal"),
+    ],
+)
+def test_a_loose_law_is_named_by_explain(
+    monkeypatch: pytest.MonkeyPatch, term: str, classes: str, rule: str
+) -> None:
+    assert "no rule fires" in explain_term(f"{term} over float32")
+    ask_for(monkeypatch, classes)
+    text = explain_term(f"{term} over float32")
+    assert f"fastmath_{classes}.{rule}" in text
+    assert "LOOSE, not exact to the bit" in text
+
+
+def test_contraction_rounds_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def product_and_sum() -> float:
+        x = Tensor([1.0 + 2.0**-12])
+        return float((x * x + -(1.0 + 2.0**-11)).item())
+
+    assert product_and_sum() == 0.0
+    ask_for(monkeypatch, "real")
+    assert product_and_sum() == 2.0**-24
 
 
 def test_loose_laws_are_counted_and_marked(monkeypatch: pytest.MonkeyPatch) -> None:

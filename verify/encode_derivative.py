@@ -208,8 +208,8 @@ class Reals:
                 return (
                     z3.If(args[0], z3.RealVal(1), z3.RealVal(0)) if z3.is_bool(args[0]) else args[0]
                 )
-            case _ if op in _ON_REALS:
-                return _ON_REALS[op](*args)
+            case _ if op in ON_REALS:
+                return ON_REALS[op](*args)
             case _:
                 raise NoMeaning(f"{op.name} in a cotangent")
 
@@ -225,7 +225,7 @@ class Reals:
         return z3.RealVal(f"{numerator}/{denominator}")
 
 
-_ON_REALS: dict[Ops, Callable[..., Term]] = {
+ON_REALS: dict[Ops, Callable[..., Term]] = {
     Ops.NEG: lambda x: -x,
     Ops.ADD: lambda x, y: x + y,
     Ops.MUL: lambda x, y: x * y,

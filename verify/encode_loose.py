@@ -16,11 +16,12 @@ from typing import Any
 
 import z3
 
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.rewrite.rule import Apply, Calc, Const, Expr, Fact, Name, Node, Num, Var
 from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify import semantics
 from proofgrad.verify.encode import Encoder, Goal, equality
-from proofgrad.verify.encode_derivative import Reals
+from proofgrad.verify.encode_derivative import ON_REALS, Reals
 from proofgrad.verify.encode_quotients import named_quotients
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.semantics import NoMeaning
@@ -60,6 +61,21 @@ def law_of_reals(case: Case) -> list[Goal]:
     return [named_quotients(Goal([*values.known, *left_exists, *conditions], claim))]
 
 
+def _about_powers(op: Ops, argument: Term, value: Term) -> list[Term]:
+    """Instances of the laws of 2**x and of its inverse, for one value of either."""
+    exp2, log2 = ON_REALS[Ops.EXP2], ON_REALS[Ops.LOG2]
+    if op is Ops.LOG2:
+        return [z3.Implies(argument > 0, exp2(value) == argument)]
+    known = [value > 0, log2(value) == argument]
+    if z3.is_add(argument):
+        factors = [exp2(summand) for summand in argument.children()]
+        known.append(value == z3.Product(*factors))
+    for part in [argument, *argument.children()]:
+        if z3.is_app_of(part, z3.Z3_OP_UMINUS):
+            known.append(exp2(part) * exp2(part.arg(0)) == 1)
+    return known
+
+
 def _parts(term: RuleTerm) -> list[RuleTerm]:
     if not isinstance(term, Node):
         return [term]
@@ -96,6 +112,13 @@ class _RealTerms(Reals):
                 return self.number(value)
             case _:
                 return super().term(term)
+
+    def node(self, op: Ops, args: list[Term], term: Node) -> Term:
+        """As for gradients; of powers and logarithms what they are: a power of a sum is a product."""
+        value = super().node(op, args, term)
+        if op in (Ops.EXP2, Ops.LOG2):
+            self.known += _about_powers(op, args[0], value)
+        return value
 
     def exists(self, term: RuleTerm) -> list[Term]:
         """What has to hold for every part of a term to be a real number."""

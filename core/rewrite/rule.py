@@ -51,12 +51,21 @@ class Const:
     type: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Lit:
-    """The constant `value` of its type. The text of a float keeps its sign: -0.0 is not 0.0."""
+    """The constant `value` of its type. -0.0 is not 0.0, and NaN is NaN."""
 
     value: int | float | bool
     type: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lit) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, str]:
+        return repr(self.value), self.type
 
 
 @dataclass(frozen=True, slots=True)

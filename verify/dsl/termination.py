@@ -97,7 +97,9 @@ def _weighted_size(op: str, args: Sequence[Polynomial]) -> Polynomial:
         case "MUL":
             return multiply(*args)
         case "MULACC":
-            return add(multiply(args[0], args[1]), args[2], number(2))
+            return add(multiply(args[0], args[1]), args[2])
+        case "FDIV":
+            return add(multiply(*args), number(1))
         case "FLOORDIV":
             return add(multiply(args[0], args[0]), args[1], number(1))
         case "MOD":
