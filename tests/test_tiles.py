@@ -17,14 +17,17 @@ from proofgrad.core.compile.axes import choose_axes, merge_loops, unroll_upcasts
 from proofgrad.core.compile.choices import Choices, Tile
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.stages import run_stages
 from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import choose_blocks, contractions, find_contraction
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.realize import compiler
+from proofgrad.rules.pipeline import KERNEL_STAGES
 
-SMALL = Target("small", vector_bytes=16, threads=2, cache_bytes=256)
+SMALL = Target("small", vector_bytes=16, threads=2, cache_bytes=256, scratch_bytes=1 << 12)
 AVX512 = Target("avx512", vector_bytes=64, vector_registers=32, threads=2)
 AVX2 = Target("avx2", vector_bytes=32, vector_registers=16, threads=8)
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -55,11 +58,13 @@ def matmul(
     return UOp.sink(UOp(Ops.REDUCE_AXIS, dtype, (product_,), (Ops.ADD, (2,))))
 
 
-def stage_everything(patch: pytest.MonkeyPatch) -> None:
-    """Tiles and tables also for what is too small to gain by them."""
-    for module, name in ((staging, "WORTH_STAGING"), (staging, "UNSTAGED_ROWS"), (tiles, "WORTH_STAGING"),
-                         (tiles, "WORTH_MULTIPLICATIONS")):  # fmt: skip
+def stage_everything(patch: pytest.MonkeyPatch, keep: bool = False) -> None:
+    """Tiles and tables also for what is too small to gain by them; `keep`: in memory of the item."""
+    for module, name in ((staging, "WORTH_STAGING"), (staging, "UNSTAGED_ROWS"), (staging, "UNSTAGED_BYTES"),
+                         (tiles, "WORTH_STAGING"), (tiles, "WORTH_MULTIPLICATIONS")):  # fmt: skip
         patch.setattr(module, name, 0)
+    if keep:
+        patch.setattr(staging, "FAR_TABLE_BYTES", 0)
 
 
 def kernel_of(body: UOp) -> UOp:
@@ -82,9 +87,10 @@ def convolution(batch: int, channels: int, filters: int, width: int, taps: int =
 @given(
     sizes=st.tuples(*[st.integers(1, 9)] * 3, st.integers(1, 3)),
     turned=st.tuples(st.booleans(), st.booleans()),
+    keep=st.booleans(),
 )
 def test_tiles_and_tables_keep_the_values_of_any_matmul(
-    sizes: tuple[int, int, int, int], turned: tuple[bool, bool]
+    sizes: tuple[int, int, int, int], turned: tuple[bool, bool], keep: bool
 ) -> None:
     rows, depth, columns, batch = sizes
     kernel = kernel_of(matmul(rows, depth, columns, turned, batch))
@@ -93,7 +99,7 @@ def test_tiles_and_tables_keep_the_values_of_any_matmul(
     other = rng.integers(-9, 9, depth * columns).tolist()
     expected = run_kernel(kernel, {1: one, 2: other})[0]
     with pytest.MonkeyPatch.context() as patch:
-        stage_everything(patch)
+        stage_everything(patch, keep)
         staged = stage_operands(kernel, SMALL)
         parts = list(staged.src) if staged.src[0].op is Ops.SINK else [staged]
         chosen = UOp.sink(*[unroll_upcasts(choose_axes(part, SMALL)) for part in parts])
@@ -212,6 +218,65 @@ def test_the_tables_of_a_matmul_are_proven(monkeypatch: pytest.MonkeyPatch) -> N
     for sizes in ((16, 6, 40), (13, 5, 37)):
         body = matmul(*sizes, dtype=dtypes.float32)
         assert prove(body, replace(SMALL, vector_registers=32)).count.unknown == 0
+
+
+def kept(kernel: UOp) -> list[UOp]:
+    return [n for n in kernel.toposort() if n.op is Ops.KEEP]
+
+
+def staged(body: UOp, target: Target) -> UOp:
+    """The kernels after the stage of tables."""
+    made: dict[str, UOp] = {}
+    library = compiler().library
+    run_stages(KERNEL_STAGES, body, library, target, lambda s, root: made.setdefault(s.name, root))
+    return made["stage operands"]
+
+
+@pytest.mark.parametrize("sizes", [(6, 6, 200), (6, 5, 198), (12, 7, 390)])
+def test_a_group_of_columns_is_kept_by_the_item_that_reads_it(
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int]
+) -> None:
+    from test_kernel_proof import prove
+
+    stage_everything(monkeypatch, keep=True)
+    body = matmul(*sizes, dtype=dtypes.float32)
+    target = replace(SMALL, vector_registers=32, cache_bytes=1 << 16, threads=1)
+    assert len(kept(staged(body, target))) == 1
+    assert prove(body, target).count.unknown == 0
+    several = matmul(200, 90, 40, dtype=dtypes.float32)  # items of rows, each of which would fill it
+    assert not kept(staged(several, target))
+
+
+def test_a_group_of_columns_that_is_kept_wrongly_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from test_kernel_proof import planted
+
+    def wrong(kernel: UOp, target: Target, asked: Choices) -> UOp:
+        made = stage_operands(kernel, target, asked)
+        for memory in kept(made):
+            load = next(n for n in memory.src[0].toposort() if n.op is Ops.LOAD)
+            place = load.src[0]
+            beside = place.replace(src=(place.src[0], place.src[1] + 1, *place.src[2:]))
+            made = made.substitute({load: load.with_src((beside,))})
+        return made
+
+    stage_everything(monkeypatch, keep=True)
+    body = matmul(6, 6, 200, dtype=dtypes.float32)
+    target = replace(SMALL, vector_registers=32, cache_bytes=1 << 16, threads=1)
+    assert planted([body], target, "stage operands", wrong)
+
+
+@pytest.mark.parametrize("columns", [250, 256])
+def test_large_memory_that_is_kept_does_not_lie_on_the_stack(
+    monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setattr(staging, "FAR_TABLE_BYTES", 0)
+    monkeypatch.setenv("PLANS", "0")
+    rng = np.random.default_rng(columns)
+    one, other = rng.random((32, 1500), np.float32), rng.random((1500, columns), np.float32)
+    found = Tensor(one).realize() @ Tensor(other).realize()
+    text = "".join([item.source.text for item in found.schedule() if item.source is not None])
+    assert "@malloc" in text and text.count("call void @free") == text.count("call ptr @malloc")
+    np.testing.assert_allclose(found.numpy(), one @ other, rtol=1e-4)
 
 
 def test_an_unrolled_sum_that_takes_one_value_twice_is_found(

@@ -31,9 +31,6 @@ PARALLEL_FLOPS = 400_000
 # Below this a kernel keeps Python's lock: giving it up and taking it again costs more.
 BRIEF_FLOPS = 50_000
 
-# Scratch memory of a kernel lies on the stack of the thread that runs it.
-SCRATCH_BYTES = 1 << 16
-
 _KERNEL = (None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -57,12 +54,13 @@ class CpuBackend:
 
     def _target(self) -> Target:
         wide = self.host.has("avx512f")
+        cache_bytes = second_cache_bytes() or CACHE_BYTES
         return Target(
             name=self.name,
             vector_bytes=64 if wide else 32 if self.host.has("avx2") else 16,
             vector_registers=16 if self.host.has("sse2") and not wide else 32,
-            cache_bytes=second_cache_bytes() or CACHE_BYTES,
-            scratch_bytes=SCRATCH_BYTES,
+            cache_bytes=cache_bytes,
+            scratch_bytes=cache_bytes // 2,
             threads=self.threads.count,
             index_dtype=dtypes.int64,
             has_fma=self.dialect.has_fma,

@@ -45,6 +45,11 @@ def emit(linear: UOp, name: str, dialect: Dialect) -> Source:
     )
 
 
+# Scratch memory up to here lies on the stack of the thread that runs a kernel.
+STACK_BYTES = 1 << 16
+LINE_BYTES = 64
+
+
 @dataclass(slots=True)
 class _Loop:
     """A loop that is open. `tested_first`: it may run zero times."""
@@ -69,7 +74,8 @@ class _Printer:
         self.loops: list[_Loop] = []
         self.carried = _carried_accumulators(linear)
         self.has_exit = False
-        self.scratch: list[str] = []  # lines that make room on the stack, once in a call
+        self.scratch: list[str] = []  # lines that make room, once in a call
+        self.release: list[str] = []
 
     def module(self) -> list[str]:
         for node in self.linear.src:
@@ -82,8 +88,8 @@ class _Printer:
         slots = list(parameters(self.linear))
         zeros = self._zeros()
         body = self.dialect.open(self.name, slots) + self.scratch + self.writer.lines
-        body.append("  ret void")
-        return [*zeros, *body, *self.dialect.close(self.name, slots)]
+        body += [*self.release, "  ret void"]
+        return [*zeros, *body, *self.dialect.close(self.name, slots), *_allocator(self.release)]
 
     def _zeros(self) -> list[str]:
         size = self.writer.zero_bytes
@@ -123,7 +129,18 @@ class _Printer:
     def make_scratch(self, node: UOp) -> None:
         number, size = node.arg
         name = self.registers[node] = f"%scratch{number}"
-        self.scratch.append(f"  {name} = alloca [{size} x {memory_type(node.dtype)}], align 64")
+        if size * node.dtype.itemsize <= STACK_BYTES:
+            self.scratch.append(f"  {name} = alloca [{size} x {memory_type(node.dtype)}], align 64")
+            return
+        pointer = self.dialect.pointer
+        self.scratch += [
+            f"  {name}.all = call {pointer} @malloc(i64 {size * node.dtype.itemsize + LINE_BYTES})",
+            f"  {name}.at = ptrtoint {pointer} {name}.all to i64",
+            f"  {name}.end = add i64 {name}.at, {LINE_BYTES - 1}",
+            f"  {name}.line = and i64 {name}.end, -{LINE_BYTES}",
+            f"  {name} = inttoptr i64 {name}.line to {pointer}",
+        ]
+        self.release.append(f"  call void @free({pointer} {name}.all)")
 
     def kept(self, node: UOp) -> None:
         self.registers[node] = self._register(node.src[0].src[0].src[0])
@@ -274,6 +291,11 @@ class _Printer:
     def store(self, node: UOp) -> None:
         place, value = node.src[:2]
         write_store(self.writer, self.places[place], value.dtype, self._register(value))
+
+
+def _allocator(used: list[str]) -> list[str]:
+    """Scratch memory that is too large for the stack comes from the C library."""
+    return ["", "declare ptr @malloc(i64)", "declare void @free(ptr)"] if used else []
 
 
 def _lanes_apart(index: UOp) -> tuple[UOp, tuple[int, ...]] | None:

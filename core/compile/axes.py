@@ -188,11 +188,13 @@ def gate_accesses(
             return True
         index = place.src[1].substitute(longer)
         low, high = bounds.lo(index), bounds.hi(index)
-        return low is None or high is None or low < 0 or high >= place.src[0].arg[1]
+        return low is None or high is None or low < 0 or high >= _elements(place.src[0])
 
     for node in toposort((kernel,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
-        if node.op is Ops.INDEX and needs_gate(node) and nearest and node not in written:
+        if node.op is Ops.KEEP:
+            new = node  # whose accesses have the gates that they need
+        elif node.op is Ops.INDEX and needs_gate(node) and nearest and node not in written:
             new = node.substitute(last)
         elif node.op is Ops.INDEX and needs_gate(node):
             gate = new.src[2] & inside if len(new.src) > 2 else inside
@@ -202,6 +204,14 @@ def gate_accesses(
             new = new.replace(src=(inside.where(new.src[0], neutral), *new.src[1:]))
         done[node] = new
     return done[kernel]
+
+
+def _elements(memory: UOp) -> int:
+    """How many elements a parameter has, or what is kept."""
+    if memory.op is Ops.KEEP:
+        return prod([size_of(loop) for loop in memory.src[1:]])
+    count: int = memory.arg[1]
+    return count
 
 
 # -- choosing -----------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ WAY_BYTES = 1 << 12
 UNSTAGED_BYTES = 1 << 17
 # Steps of the sum that are copied for all rows or columns before the next ones are.
 STEPS_AT_ONCE = 16
+# A table of so many bytes does not stay in any cache between the kernel that fills it and its reader.
+FAR_TABLE_BYTES = 1 << 25
 # Where a table is asked for, it may have so many elements at most.
 LARGEST_TABLE = 1 << 26
 
@@ -102,11 +104,47 @@ def stage_operands(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp
         operands.append((contraction.column_factor, contraction.columns, tile.columns))
     for factor, loop, size in operands:
         table = _layout(kernel, contraction, factor, loop, size, groups[loop])
+        is_alone = factor is contraction.column_factor and blocks.row_tiles >= row_tiles
+        if _may_keep(contraction, table, is_alone, target):
+            kernel = kernel.substitute({factor: _kept(kernel, factor, table, tile.lanes)})
+            continue
         slot = _free_slot(kernel)
         memory = UOp(Ops.PARAM, factor.dtype, (), (slot, table.length))
         filling.append(_fill(factor, table, memory))
         kernel = kernel.substitute({factor: _read(table, memory)})
     return UOp.sink(*filling, kernel) if filling else kernel
+
+
+def _may_keep(contraction: Contraction, table: Table, is_alone: bool, target: Target) -> bool:
+    """Whether the item that reads a group of columns keeps it itself, instead of reading a large table.
+
+    `is_alone`: no item reads that group for other rows.
+    """
+    itemsize = contraction.reduction.dtype.itemsize
+    group = prod([size_of(x) for x in table.depth]) * table.size * itemsize
+    is_far = table.length * itemsize >= FAR_TABLE_BYTES and group <= target.scratch_bytes
+    is_alone = is_alone and set(contraction.others) <= set(table.outer)
+    return is_far and is_alone and _columns_are_beside(contraction)
+
+
+def _kept(kernel: UOp, factor: UOp, table: Table, lanes: int) -> UOp:
+    """A load from memory that holds the group of columns that is read, filled by vectors."""
+    number = 1 + max(n.arg[0] for n in toposort((kernel,)) if n.op is Ops.RANGE)
+    sizes = [*[size_of(x) for x in table.depth], table.size // lanes, lanes]
+    roles = [*[AxisRole.REDUCE] * (len(sizes) - 1), AxisRole.VECTOR]
+    loops = [UOp.range(n, number + k, role) if n > 1 else UOp.index(0)
+             for k, (n, role) in enumerate(zip(sizes, roles))]  # fmt: skip
+    *depth, vector, lane = loops
+    group = table.loop // table.size * table.size
+    if size_of(table.loop) < table.groups * table.size:
+        factor = gate_accesses(factor, table.loop, UOp.index(size_of(table.loop)))
+    changes = {table.loop: group + vector * lanes + lane, **dict(zip(table.depth, depth))}
+    value = factor.substitute(changes)
+    memory = UOp(Ops.KEEP, factor.dtype, (value, *[x for x in loops if x.op is Ops.RANGE]))
+    place = UOp.index(0)
+    for loop in table.depth:
+        place = place * size_of(loop) + loop
+    return _load(memory, place * table.size + table.loop % table.size)
 
 
 def planned_staging(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH) -> Staged:
@@ -146,6 +184,12 @@ def _rows_collide(contraction: Contraction, tile: Tile) -> bool:
         if tile.rows > UNSTAGED_ROWS * sets:
             return True
     return False
+
+
+def _columns_are_beside(contraction: Contraction) -> bool:
+    """Whether a vector of columns is one piece of memory."""
+    loads = [n for n in toposort((contraction.column_factor,)) if n.op is Ops.LOAD]
+    return [coefficient(load.src[0].src[1], contraction.columns) for load in loads] == [1]
 
 
 def _columns_are_apart(contraction: Contraction) -> bool:

@@ -181,7 +181,7 @@ def _has_vectors(contraction: Contraction) -> bool:
 
 def growth(factor: UOp) -> float:
     """How many times longer a table of an operand is than the memory that it is filled from."""
-    memory = {n.src[0].src[0] for n in toposort((factor,)) if n.op is Ops.LOAD}
+    memory = {n for n in toposort((factor,)) if n.op is Ops.PARAM}
     return table_elements(factor) / max(1, sum(parameter.arg[1] for parameter in memory))
 
 
