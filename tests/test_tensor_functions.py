@@ -170,3 +170,11 @@ def test_ops_by_name_take_tensors_of_one_type() -> None:
         x.alu(Ops.ADD, y.float())
     with pytest.raises(ValueError, match="alu takes an op of elements"):
         x.alu(Ops.RESHAPE)
+
+
+def test_gelu_keeps_its_digits_far_below_zero() -> None:
+    """x (1 + tanh(y)) / 2 would lose all of them: there tanh(y) is -1 but for its last digits."""
+    x = np.linspace(-9, -2, 1001).astype(np.float32)
+    wide = x.astype(np.float64)
+    y = math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3)
+    np.testing.assert_allclose(Tensor(x).gelu().numpy(), wide / (1 + np.exp(-2 * y)), rtol=3e-5)

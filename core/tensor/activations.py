@@ -84,8 +84,8 @@ class Activations(Functions):
         """
         match approximate:
             case "tanh":
-                inner = (self + self * self * self * 0.044715) * math.sqrt(2 / math.pi)
-                return self * 0.5 * (inner.tanh() + 1)
+                inner = (self + self * self * self * 0.044715) * math.sqrt(8 / math.pi)
+                return self * inner.sigmoid()  # (1 + tanh(y)) / 2 = sigmoid(2 y), without a series
             case "none":
                 return self * 0.5 * ((self * math.sqrt(0.5)).erf() + 1)
             case _:
