@@ -11,7 +11,14 @@ import z3
 from proofgrad.rules.library import library_names
 from proofgrad.verify import commands_crosscheck, crosscheck, second_solver
 from proofgrad.verify.commands_crosscheck import CROSSCHECK, crosscheck_library, library_entries
-from proofgrad.verify.crosscheck import Outcome, goals_in, goals_of, read_outcomes, write_outcomes
+from proofgrad.verify.crosscheck import (
+    Before,
+    Outcome,
+    goals_in,
+    goals_of,
+    read_outcomes,
+    write_outcomes,
+)
 from proofgrad.verify.encode_text import stable, text_of
 from proofgrad.verify.evidence import report
 from proofgrad.verify.obligations import evidence_digest
@@ -121,8 +128,32 @@ def test_agreement_with_another_version_is_asked_again(tmp_path: Path) -> None:
     write_outcomes(path, {"a.b": outcome.to_json()}, {"cvc5": "1", "bitwuzla": "1"})
     data = read_outcomes(path)
     now = {"cvc5": "2", "bitwuzla": "1"}
-    assert crosscheck.agreed_before(data, now) == {"a.b": {"2": "bitwuzla"}}
+    assert crosscheck.agreed_before(data, now) == {"a.b": Before("", {"2": "bitwuzla"})}
+    whole = {"a.b": Before("e", {"1": "cvc5", "2": "bitwuzla"})}
+    assert crosscheck.agreed_before(data, data["solvers"]) == whole
     assert json.loads(path.read_bytes())["rules"]["a.b"]["agreed"]["cvc5"] == ["1"]
+
+
+def test_the_same_evidence_is_not_asked_about_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(_: str) -> Second:
+        raise AssertionError("asked")
+
+    entries = library_entries(["ranges"])
+    ((name, entry),) = entries
+    monkeypatch.setattr(crosscheck, "ask_second", nobody)
+    before = {name: Before(evidence_digest(entry), {"1": "cvc5"})}
+    (outcome,) = crosscheck.crosscheck(entries, before, 1)
+    assert outcome.agreed == {"1": "cvc5"}
+    with pytest.raises(AssertionError, match="asked"):
+        crosscheck.crosscheck(entries, {name: Before("other", {"1": "cvc5"})}, 1)
+
+
+def test_a_record_that_was_edited_is_not_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "crosscheck.json"
+    outcome = Outcome("a.b", "e", agreed={"1": "cvc5"})
+    write_outcomes(path, {"a.b": outcome.to_json()}, {"cvc5": "1"})
+    path.write_text(path.read_text().replace('"evidence": "e"', '"evidence": "f"'))
+    assert crosscheck.agreed_before(read_outcomes(path), {"cvc5": "1"})["a.b"].evidence == ""
 
 
 def test_a_solver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,14 @@ Entry = Mapping[str, Any]
 Known = Mapping[str, str]  # digest of a text: the solver that agreed
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """Goals of a rule on which solvers agreed before; if they are all of some evidence, its digest."""
+
+    evidence: str = ""
+    agreed: Known = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Outcome:
     """What the other solvers say of the goals of one rule."""
@@ -56,24 +64,31 @@ class Outcome:
 
 def crosscheck(
     entries: Sequence[tuple[str, Entry]],
-    known: Mapping[str, Known],
+    before: Mapping[str, Before],
     processes: int,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> list[Outcome]:
     """The outcome for each full name and entry of a ledger, in their order.
 
-    `known`: by full name, goals on which a solver of the same version agreed before; they are not
-    asked again.
+    `before`: by full name, goals on which a solver of the same version agreed: they are not asked
+    again, and not even made if they were all of the same evidence.
 
     Raises: WorkerDied.
     """
     found: dict[str, Outcome] = {}
-    tasks = [(name, entry, known.get(name, {})) for name, entry in entries]
+    tasks = []
+    for name, entry in entries:
+        known = before.get(name, Before())
+        if known.evidence == evidence_digest(entry):
+            found[name] = Outcome(name, known.evidence, dict(known.agreed))
+        else:
+            tasks.append((name, entry, known.agreed))
     with Workers(processes) as workers:
-        for outcome in workers.each(_crosscheck_rule, tasks, lambda task: task[0]):
+        each = workers.each(_crosscheck_rule, tasks, lambda task: task[0])
+        for done, outcome in enumerate(each, 1):
             found[outcome.name] = outcome
             if on_progress is not None:
-                on_progress(len(found), len(entries))
+                on_progress(done, len(tasks))
     return [found[name] for name, _ in entries]
 
 
@@ -150,17 +165,20 @@ def read_outcomes(path: Path) -> dict[str, Any]:
     return data if data.get("format") == FORMAT else {"solvers": {}, "rules": {}}
 
 
-def agreed_before(data: Mapping[str, Any], solvers: Mapping[str, str]) -> dict[str, Known]:
+def agreed_before(data: Mapping[str, Any], solvers: Mapping[str, str]) -> dict[str, Before]:
     """By full name, the goals on which solvers of these very versions agreed."""
-    return {
-        name: {
+    found: dict[str, Before] = {}
+    for name, told in data["rules"].items():
+        agreed = {
             goal: solver
             for solver, goals in told["agreed"].items()
             if data["solvers"].get(solver) == solvers.get(solver)
             for goal in goals
         }
-        for name, told in data["rules"].items()
-    }
+        is_all = goals_in(told) == agreed.keys()
+        is_whole = is_all and told.get("transcript") == transcript(told, solvers)
+        found[name] = Before(told["evidence"] if is_whole else "", agreed)
+    return found
 
 
 def goals_in(told: Mapping[str, Any]) -> set[str]:
