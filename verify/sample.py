@@ -122,16 +122,31 @@ def _is_loop(term: Any) -> bool:
     return isinstance(term, Node) and term.op == "REDUCE" and isinstance(term.arg, Text)
 
 
+class About:
+    """What every choice of values for a case has in common."""
+
+    def __init__(self, case: Case) -> None:
+        self.dtypes = {name: case.dtype(kind) for name, kind in variables(case.rule).items()}
+        self.assumed = assumed(case.rule)
+        self.looped = _in_loops(case.rule)
+
+
 class Trial:
     """One choice of values for the variables of a case."""
 
-    def __init__(self, case: Case, values: dict[str, Value], bounds: Bounds | None = None) -> None:
+    def __init__(
+        self,
+        case: Case,
+        values: dict[str, Value],
+        bounds: Bounds | None = None,
+        about: About | None = None,
+    ) -> None:
         self.case = case
         self.values = values
         self.bounds = bounds or {}
-        names = variables(case.rule)
-        self.dtypes = {name: case.dtype(kind) for name, kind in names.items()}
-        self._assumed = assumed(case.rule)
+        about = about or About(case)
+        self.dtypes = about.dtypes
+        self._assumed = about.assumed
         self._iteration: int | None = None
 
     def run(self) -> Outcome:
@@ -157,10 +172,10 @@ class Trial:
 
     def term(self, term: RuleTerm) -> Value:
         """The value of a term. Raises: NotFiring."""
+        if isinstance(term, Var | Const):
+            return self._value(term.name)
         dtype = self.case.dtype(term.type)
         match term:
-            case Var(name, _) | Const(name, _):
-                return self._value(name)
             case Lit(value, _):
                 return _constant(value, dtype)
             case Calc(value, _, "wrap"):
@@ -216,9 +231,10 @@ class Trial:
     def _node(self, term: Node, dtype: DType) -> Value:
         if _is_loop(term):
             return self._loop(term, dtype)
-        args = [self.term(source) for source in term.src]
-        src_dtypes = [self.case.dtype(source.type) for source in term.src]
-        return evaluate(Ops[term.op], dtype, args, src_dtypes)
+        op, args = Ops[term.op], [self.term(source) for source in term.src]
+        if op is Ops.BITCAST:
+            return evaluate(op, dtype, args, [self.case.dtype(term.src[0].type)])
+        return evaluate(op, dtype, args)
 
     def _loop(self, term: Node, dtype: DType) -> Value:
         """A reduction in order. Over no loops at all it has one iteration."""
@@ -357,20 +373,17 @@ def random_value(dtype: DType, source: random.Random) -> Value:
 
 def refute_by_sampling(case: Case, draws: int) -> Outcome | None:
     """A failing choice among `draws` random ones (a fixed seed: the same in every run)."""
-    source = random.Random(f"{case}")
-    names = variables(case.rule)
-    looped = _in_loops(case.rule)
+    source, about = random.Random(f"{case}"), About(case)
     for _ in range(draws):
         times = source.randint(0, 2)
         values: dict[str, Value] = {}
-        for name, kind in names.items():
-            dtype = case.dtype(kind)
+        for name, dtype in about.dtypes.items():
             values[name] = (
                 Several(random_value(dtype, source) for _ in range(times))
-                if name in looped
+                if name in about.looped
                 else random_value(dtype, source)
             )
-        outcome = attempt(case, values, _loosened(case, values, source))
+        outcome = attempt(case, values, _loosened(about, values, source), about)
         if outcome is not None and outcome.differs:
             return outcome
     return None
@@ -390,13 +403,13 @@ def _in_loops(rule: Rule) -> set[str]:
     return set(variables(rule)) - free
 
 
-def _loosened(case: Case, values: dict[str, Value], source: random.Random) -> Bounds:
+def _loosened(about: About, values: dict[str, Value], source: random.Random) -> Bounds:
     """Bounds around integer values, often tight."""
     bounds: Bounds = {}
     for name, value in values.items():
         if isinstance(value, float | Several) or source.random() < 0.6:
             continue
-        dtype = case.dtype(variables(case.rule)[name])
+        dtype = about.dtypes[name]
         low, high = int(value) - source.randint(0, 3), int(value) + source.randint(0, 3)
         if dtype.lo is not None and dtype.hi is not None:
             low, high = max(low, dtype.lo), min(high, dtype.hi)
@@ -404,19 +417,24 @@ def _loosened(case: Case, values: dict[str, Value], source: random.Random) -> Bo
     return bounds
 
 
-def attempt(case: Case, values: dict[str, Value], bounds: Bounds | None = None) -> Outcome | None:
+def attempt(
+    case: Case,
+    values: dict[str, Value],
+    bounds: Bounds | None = None,
+    about: About | None = None,
+) -> Outcome | None:
     """Both sides on these values; None if the rule does not fire."""
     try:
-        return Trial(case, values, bounds).run()
+        return Trial(case, values, bounds, about).run()
     except (NotFiring, OverflowError, ValueError):
         return None
 
 
 def smallest_first(case: Case, limit: int) -> Iterator[dict[str, Value]]:
     """Choices of simple values, those with simple values everywhere first, at most `limit`."""
-    names = variables(case.rule)
-    looped = _in_loops(case.rule)
-    lists = [_choices(case.dtype(kind), name in looped) for name, kind in names.items()]
+    about = About(case)
+    names = about.dtypes
+    lists = [_choices(dtype, name in about.looped) for name, dtype in names.items()]
     deepest = max([len(values) for values in lists], default=0)
     count = 0
     for depth in range(deepest):
