@@ -28,6 +28,8 @@ from proofgrad.verify.mutants_record import (
     verdict_by_hand,
 )
 
+_STEPS = " and then ".join([f"{steps:,}" for steps in STEPS_A_QUESTION])
+
 _HEAD = f"""# Mutants: does the prover see a small mistake?
 
 A prover that accepts everything would also accept every rule. So each rule is broken in each small way, and the prover is
@@ -52,7 +54,7 @@ variable that stood twice stands once. Combinations that have no type, such as a
 | open | neither |
 
 Samples are drawn in every case of a mutant. Solvers are asked about its {MOST_CASES} smallest cases: first whether the mutant
-follows from the rule, which is proven, then as about a rule, in {', '.join([f'{steps:,}' for steps in STEPS_A_QUESTION])} steps a question
+follows from the rule, which is proven, then as about a rule, in {_STEPS} steps a question
 ({SECONDS_A_QUESTION:g} s for steps without end), until a case is open. So an equal mutant is a true law in its smallest cases; that it is
 one in all was not asked.
 
