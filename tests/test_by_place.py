@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
+from test_plan_store import plan_of, run
 from ways_of_places import set_way
 
-from proofgrad import GlobalCounters, Tensor, TinyJit, dtypes
+from proofgrad import Context, Device, GlobalCounters, Tensor, TinyJit, dtypes
 from proofgrad.core.compile.by_place import reduce_by_place
 from proofgrad.core.compile.forms import Form, FormError, check_form
 from proofgrad.core.compile.stages import parts_of, run_stages
@@ -216,6 +218,44 @@ def test_a_recorded_function_starts_from_nothing_each_time() -> None:
         places = rng.integers(0, 30, 50)
         found = slope(x, Tensor(places).realize()).numpy()
         assert np.array_equal(found, np.bincount(places, minlength=30)[:, None] * 2.0 * np.ones(8))
+
+
+def test_a_recorded_update_reads_a_table_that_is_filled_each_time() -> None:
+    rng = np.random.default_rng(14)
+    values = rng.normal(size=(50, 8)).astype(np.float32)
+    expected = rng.normal(size=(30, 8)).astype(np.float32)
+    weight, source = Tensor(expected.copy()).realize(), Tensor(values).realize()
+
+    @TinyJit
+    def update(places: Tensor) -> Tensor:
+        (slope,) = (weight[places] * source).sum().gradient(weight)
+        return weight.assign(weight - slope * 0.5).realize()
+
+    for _ in range(5):
+        places = rng.integers(0, 30, 50)
+        total = np.zeros_like(expected)
+        np.add.at(total, places, values)
+        expected = expected - total * np.float32(0.5)
+        same_bits(update(Tensor(places).realize()), expected)
+
+
+def test_a_plan_from_the_disk_fills_before_it_combines(tmp_path: Path) -> None:
+    places, values = np.array([3, 1, 3]), Tensor([[1.0, 2.0], [4.0, 8.0], [16.0, 32.0]]).realize()
+    with Context(PROOFGRAD_CACHE=str(tmp_path)):
+        slope = gradient_of_choice(places, values, 5)
+        _, made = plan_of(slope)
+        second, read = plan_of(slope)
+        assert second.kernels_compiled == 0 and len(read.steps) == len(made.steps) >= 2
+        assert run(read, slope) == [0, 0, 4, 8, 0, 0, 17, 34, 0, 0]
+
+
+def test_texts_of_graphics_cards_keep_the_order() -> None:
+    own = zeros(40, 12)
+    weights = values_of("float32", (4, 12), np.random.default_rng(15))
+    body = _body((own[Tensor([1, 1, 3, 39]).realize()] * weights).sum().gradient(own)[0])
+    _, combine = compiler().sources(body, "CUDA")
+    assert combine.global_size == 12  # one work item for each of the other results
+    assert "st.global" in Device["CUDA"].compile(combine).data.decode()
 
 
 @pytest.mark.parametrize("device", ["CL", "REFERENCE"])
