@@ -163,6 +163,14 @@ def test_along_an_axis_and_several_axes() -> None:
     same_bits(found, want)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64"])
+def test_places_count_from_where_the_axis_is_cut(dtype: str) -> None:
+    places = Tensor([1, 9, 3, 3], dtype=dtype).reshape(4, 1).expand(4, 2)
+    values = Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
+    whole = zeros(12, 2).scatter_reduce(0, places, values, "sum")
+    assert whole[2:10].tolist() == [[0, 0], [12, 14], *[[0, 0]] * 5, [3, 4]]
+
+
 def test_no_places_and_no_sources() -> None:
     none = np.zeros(0, np.int32)
     same_bits(gradient_of_choice(none, Tensor.zeros(0, 3), 4), np.zeros((4, 3), np.float32))

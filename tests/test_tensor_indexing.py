@@ -134,7 +134,16 @@ def test_gradients_of_scatter_are_those_of_torch(reduce: str | None, way: str) -
         assert_close(found, expected.grad.numpy())
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint8", "uint32", "int64"])
+def test_places_beyond_int64_are_no_places() -> None:
+    places = Tensor([1, 2**64 - 1, 2**63, 2**32 + 1, 0], dtype="uint64")
+    assert Tensor([5, 6, 7]).gather(0, places).tolist() == [6, 0, 0, 0, 5]
+    found = Tensor.zeros(3, dtype="int32").scatter_reduce(
+        0, places, Tensor([1, 2, 4, 8, 16]), "sum"
+    )
+    assert found.tolist() == [16, 1, 0]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "uint32", "int64", "uint64"])
 def test_scatter_ignores_places_that_are_not_there(dtype: str, way: str) -> None:
     places = Tensor([[1, 200, 0, 1]], dtype=dtype)
     ones = Tensor([[1, 1, 1, 1]])

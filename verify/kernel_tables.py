@@ -18,7 +18,7 @@ from proofgrad.verify.kernel_loops import map_by_position, values_at
 from proofgrad.verify.kernel_match import Difference
 from proofgrad.verify.kernel_questions import Questions, Verdict, all_of
 from proofgrad.verify.kernel_readback import NotReadable, free_loops, free_loops_below
-from proofgrad.verify.kernel_terms import loop_size
+from proofgrad.verify.kernel_terms import Interval, loop_size
 
 # The numbers of loops that no kernel has: of what is combined, and of the places where it goes.
 COMBINED, PLACES = 1 << 28, 1 << 29
@@ -121,11 +121,11 @@ def _as_reduction(
     if fill.src[1] is not UOp.const(memory.dtype, identity(combine.arg, memory.dtype)):
         return wrong
     element = fill.src[0].src[1]
-    loaded = {
-        node: UOp.range(high + 1, PLACES + k)
-        for k, (node, high) in enumerate(_loaded(index, questions))
+    loaded = {  # each part as a number from 0, and its least value
+        node: (UOp.range(high - low + 1, PLACES + k), low)
+        for k, (node, (low, high)) in enumerate(_loaded(index, questions).items())
     }
-    apart = index.substitute(loaded)
+    apart = index.substitute({node: x + low for node, (x, low) in loaded.items()})
     loops = [n for n in toposort((apart,)) if n.op is Ops.RANGE]
     digits = map_by_position(apart, element, loops)
     if digits is None or not set(loops).isdisjoint(own):
@@ -134,7 +134,7 @@ def _as_reduction(
     claims: list[tuple[UOp, tuple[UOp, ...]]]
     claims = [(all_of([apart.substitute(digits).eq(element), *inside]), ())]
     claims += [(t.substitute({element: apart}).eq(x), ()) for x, t in digits.items()]
-    claims += [(~(n < 0) & (n < loop_size(x)), (gate,)) for n, x in loaded.items()]
+    claims += [(~(n < low) & (n < low + loop_size(x)), (gate,)) for n, (x, low) in loaded.items()]
     for claim, given in claims:
         decision = questions.holds(claim, given)
         if decision.verdict is Verdict.REFUTED:
@@ -143,17 +143,17 @@ def _as_reduction(
         loop: UOp.range(loop_size(loop), COMBINED + (number << 8) + k, AxisRole.REDUCE)
         for k, loop in enumerate(own)
     }
-    others = {x: t for x, t in digits.items() if x not in loaded.values()}
-    goes_here = all_of([gate, *[n.eq(digits[x]) for n, x in loaded.items()]])
+    others = {x: t for x, t in digits.items() if x.arg[0] < PLACES}
+    goes_here = all_of([gate, *[n.eq(digits[x] + low) for n, (x, low) in loaded.items()]])
     goes_here = goes_here.substitute({**others, **fresh})
     term = goes_here.where(value.substitute({**others, **fresh}), fill.src[1])
     whole = UOp(Ops.REDUCE, memory.dtype, (term, *fresh.values()), combine.arg)
     return UOp(Ops.STORE, dtypes.void, (fill.src[0], whole))
 
 
-def _loaded(index: UOp, questions: Questions) -> list[tuple[UOp, int]]:
-    """The parts of a sum that memory decides, and the largest value of each."""
-    found: list[tuple[UOp, int]] = []
+def _loaded(index: UOp, questions: Questions) -> dict[UOp, Interval]:
+    """The parts of a sum that memory decides, and between which values each lies."""
+    found: dict[UOp, Interval] = {}
     stack = [index]
     while stack:
         node = stack.pop()
@@ -161,8 +161,6 @@ def _loaded(index: UOp, questions: Questions) -> list[tuple[UOp, int]]:
             continue
         if node.op in (Ops.ADD, Ops.MUL):
             stack += node.src
-            continue
-        low, high = questions.terms.interval(node) or (0, 0)
-        if (node, high) not in found and low >= 0:
-            found.append((node, high))
+        else:
+            found[node] = questions.terms.interval(node) or (0, 0)
     return found

@@ -112,9 +112,13 @@ def _by_place(reduction: UOp, free: frozenset[UOp], bounds: Facts) -> ByPlace | 
         if solved is None or loops_below(solved[0])[solved[0]].isdisjoint(inner):
             continue
         place, rest = solved[:2]
-        here = {loop: _brought_into(place, size_of(loop))}
+        term, offset = _without_offset(place)
+        if not _fits(term, bounds):
+            continue
+        first, last = UOp.index(-offset), UOp.index(size_of(loop) - 1 - offset)
+        here = {loop: _between(term, first, last) + offset}
         places = {x: at.substitute(here) for x, at in places.items()} | here
-        gate = rest.substitute(here) & ~(place < 0) & (place < size_of(loop))
+        gate = rest.substitute(here) & ~(term < first) & ~(last < term)
         value = value.substitute(here)
     return ByPlace(reduction, loops, places, gate, _behind(gate, value)) if places else None
 
@@ -146,10 +150,26 @@ def _behind(gate: UOp, value: UOp) -> UOp:
     return value
 
 
-def _brought_into(place: UOp, size: int) -> UOp:
-    """The place itself where it is inside of the axis, else an end of it."""
-    below = UOp(Ops.MIN, dtypes.index, (place, UOp.index(size - 1)))
-    return UOp(Ops.MAX, dtypes.index, (below, UOp.index(0)))
+def _without_offset(place: UOp) -> tuple[UOp, int]:
+    """`place` as a term and a number: a term that fits an int64 may not fit it with the number added."""
+    if place.op is Ops.ADD:
+        for term, offset in (place.src, place.src[::-1]):
+            if offset.op is Ops.CONST:
+                return term, offset.arg
+    return place, 0
+
+
+def _fits(term: UOp, bounds: Facts) -> bool:
+    """Whether a place can be asked for as it is, before it is brought into the axis."""
+    low, high, widest = bounds.lo(term), bounds.hi(term), dtypes.int64
+    assert widest.lo is not None and widest.hi is not None
+    return low is not None and high is not None and widest.lo <= low and high <= widest.hi
+
+
+def _between(term: UOp, first: UOp, last: UOp) -> UOp:
+    """The term itself where it lies from `first` to `last`, else one of them."""
+    below = UOp(Ops.MIN, dtypes.index, (term, last))
+    return UOp(Ops.MAX, dtypes.index, (below, first))
 
 
 def _kernels(found: ByPlace, memory: UOp, position: UOp) -> tuple[UOp, UOp]:

@@ -158,8 +158,9 @@ class Reduce(Activations):
     def _is_place(self, axis: Whole, size: Whole) -> Self:
         """Where these integers, which have size 1 on `axis`, are the place on it: 0 .. size-1."""
         largest = size if isinstance(size, int) else size.vmax
-        kind = dtypes.int32 if largest <= 1 << 31 else dtypes.int64
-        places = self if largest - 1 <= dtypes.max(self.dtype) else self.cast(kind)
+        kind = dtypes.int64 if largest > 1 << 31 or self.dtype.bits > 32 else dtypes.int32
+        counts = largest - 1 <= dtypes.max(self.dtype) and self.dtype is not dtypes.uint64
+        places = self if counts else self.cast(kind)  # what int64 does not hold becomes no place
         after = self.ndim - 1 - axis % self.ndim
         line = self._iota(size, places.dtype)
         return places.eq(line.reshape((size,) + (1,) * after))
