@@ -25,20 +25,25 @@ STAGE = "combine by place"
 
 
 def programs() -> list[Tensor]:
-    """Gradients of a choice, along an axis, of half floats; counts; a sum beside other work; pairs."""
+    """Gradients of a choice in two loops, along an axis, of half floats; counts; a sum beside other work; pairs."""
     rng = np.random.default_rng(0)
-    places = Tensor(rng.integers(-9, 9, (3, 5)).astype(np.int32)).realize()
+    places = Tensor(rng.integers(-9, 9, (5, 3)).astype(np.int32)).realize()
     line = places.flatten().contiguous().realize()
     own, halves = [
         Tensor.zeros(9, 16).cast(kind).contiguous().realize() for kind in ("float32", "float16")
     ]
     weights = Tensor(rng.normal(size=(15, 16)).astype(np.float32)).realize()
-    chosen = (own[places] * weights.reshape(3, 5, 16)).sum().gradient(own)[0]
+    chosen = (own[places.T] * weights.reshape(3, 5, 16)).sum().gradient(own)[0]
     small = (halves[line] * weights.cast("float16")).sum().gradient(halves)[0]
     along = (own.gather(0, line.reshape(15, 1).expand(15, 16)[:9] % 9) * weights[:9]).sum()
     counts = (line.reshape(1, 15) == Tensor.arange(9).reshape(9, 1)).float().sum(1)
     wide = Tensor.zeros(9, 7).contiguous().realize()
-    joined = wide.scatter_reduce(0, line.cast("int64").reshape(15, 1).expand(15, 7), weights[:, :7], "sum")[3:8] * 2
+    joined = (
+        wide.scatter_reduce(
+            0, line.cast("int64").reshape(15, 1).expand(15, 7), weights[:, :7], "sum"
+        )[3:8]
+        * 2
+    )
     pairs = (line.reshape(1, 1, 15) == Tensor.arange(9).reshape(9, 1, 1)) & (
         (line * 2 % 5).contiguous().reshape(1, 1, 15) == Tensor.arange(5).reshape(1, 5, 1)
     )
