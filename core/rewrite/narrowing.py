@@ -143,10 +143,10 @@ class Narrowing:
         if before is None:
             return part
         is_plain = not (before[0].marks | before[1].marks) & DIVIDED
-        if is_plain and not _may_decide(_interval_within(_difference(before), clauses)):
+        if is_plain and not _may_decide(part.op, _interval_within(_difference(before), clauses)):
             return part
         sides = self._sides_inside(part, clauses)
-        if sides is None or not _may_decide(interval(_difference(sides))):
+        if sides is None or not _may_decide(part.op, interval(_difference(sides))):
             return part
         found = self._asked(part.op, *sides)
         return found if found is _TRUE or found is _FALSE else part
@@ -317,10 +317,12 @@ def _difference(sides: tuple[Sum, Sum]) -> Sum:
     return add(sides[1], scale(sides[0], -1))
 
 
-def _may_decide(difference: tuple[Bound, Bound]) -> bool:
+def _may_decide(op: Ops, difference: tuple[Bound, Bound]) -> bool:
     """Whether a rule might tell how two terms compare, of whose difference these are the bounds."""
     low, high = difference
-    return (low is not None and low >= 0) or (high is not None and high <= 0)
+    if op is Ops.CMPLT:
+        return (low is not None and low > 0) or (high is not None and high <= 0)
+    return (low is not None and low > 0) or (high is not None and high < 0) or low == high == 0
 
 
 def _interval_within(x: Sum, clauses: Clauses) -> tuple[Bound, Bound]:
