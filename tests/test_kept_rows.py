@@ -145,3 +145,10 @@ def check_values(program: Program) -> None:
     for form, graph in ((Form.PROGRAM, scalar), (Form.PROGRAM, vector), (Form.LINEAR, linear)):
         check_form(form, graph)
     assert same(run_linear(linear, program), expected)
+
+
+def test_rows_that_share_no_load_inside_of_a_sum_are_not_written_out() -> None:
+    """The weights of a layernorm are the same in all rows, but its sums do not read them."""
+    weight, bias = (Tensor(np.ones(32, np.float32)).realize() for _ in range(2))
+    kernel = kernel_of(lambda x: x.layernorm() * weight + bias, 16, 32)
+    assert len(unroll_upcasts(choose_axes(kernel, ROOM)).src) == 1

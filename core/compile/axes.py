@@ -449,23 +449,25 @@ def _loops_around_kept(kernel: UOp) -> frozenset[UOp]:
 
 
 def _upcast(kernel: UOp, vector: VectorChoice, asked: Choices) -> UOp:
-    """Unroll an output loop whose copies share a load inside a reduction."""
-    nodes = toposort((kernel,))
-    if not any(n.op is Ops.REDUCE for n in nodes):
+    """Unroll one output loop, whose copies share a load inside a reduction."""
+    outputs, free = output_loops(kernel), loops_below(kernel)
+    if any(loop.arg[1] is AxisRole.UPCAST for loop in outputs):
         return kernel
-    free = loops_below(kernel)
-    loads = [n for n in nodes if n.op is Ops.LOAD]
-    reduced = frozenset().union(*[free[n] for n in nodes if n.op is Ops.REDUCE])
-    reduced -= _loops_around_kept(kernel)
-    for loop in reversed(output_loops(kernel)):
-        if loop.arg[1] is not AxisRole.LOOP or loop is vector.loop or loop not in reduced:
-            continue
-        if all(loop in free[n] for n in loads):
+    sharing = [_loops_that_share(n, free) for n in free if n.op is Ops.REDUCE]
+    candidates = frozenset().union(*sharing) - _loops_around_kept(kernel)
+    for loop in reversed(outputs):
+        if loop.arg[1] is not AxisRole.LOOP or loop is vector.loop or loop not in candidates:
             continue
         for count in UPCAST_SIZES if asked.copies is None else (asked.copies,):
             if count > 1 and size_of(loop) % count == 0:
                 return split_loop(kernel, loop, count, AxisRole.UPCAST)
     return kernel
+
+
+def _loops_that_share(reduction: UOp, free: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
+    """The loops that change a reduction, but not everything that it loads."""
+    loads = [free[n] for n in toposort((reduction.src[0],)) if n.op is Ops.LOAD]
+    return free[reduction] - free[reduction].intersection(*loads)
 
 
 def _choose_thread(kernel: UOp, target: Target, asked: Choices) -> UOp:
