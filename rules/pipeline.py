@@ -11,7 +11,6 @@ from proofgrad.core.compile.axes import (
     choose_axes,
     merge_loops,
     share_out_work_items,
-    unroll_upcasts,
 )
 from proofgrad.core.compile.by_place import reduce_by_place
 from proofgrad.core.compile.forms import Form
@@ -26,6 +25,7 @@ from proofgrad.core.compile.split_reductions import split_long_reductions
 from proofgrad.core.compile.stages import Procedure, RuleSets, Stage
 from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.transcendental import expand_transcendentals
+from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.compile.vectorize import vectorize
 
 # Facts about values come from these sets, bounds from the first; gradients from the other.

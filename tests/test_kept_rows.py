@@ -16,7 +16,7 @@ from test_procedures import CPU, EXACT, QUICK, _Wide, run_linear, same
 from proofgrad import Tensor
 from proofgrad.core.compile import kept_rows
 from proofgrad.core.compile.accumulate import reductions_to_accumulators
-from proofgrad.core.compile.axes import choose_axes, merge_loops, unroll_upcasts
+from proofgrad.core.compile.axes import choose_axes, merge_loops
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.kept_rows import keep_rows
@@ -24,6 +24,7 @@ from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.schedule import cut_into_kernels
 from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.compile.vectorize import vectorize
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops

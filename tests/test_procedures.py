@@ -20,7 +20,6 @@ from proofgrad.core.compile.axes import (
     choose_axes,
     merge_loops,
     share_out_work_items,
-    unroll_upcasts,
 )
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.index_width import choose_index_width
@@ -30,6 +29,7 @@ from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.stages import Procedure
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import output_loops, size_of
+from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.compile.vectorize import vectorize
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops

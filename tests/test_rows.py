@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oracle import evaluate_tensor
 from programs import Program, over_buffers, programs
 
-from proofgrad import GlobalCounters, Tensor
+from proofgrad import GlobalCounters, Tensor, nn
 from proofgrad.core.compile import rows, split_reductions
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.schedule import cut_into_kernels
@@ -137,3 +137,19 @@ def test_long_sums_and_maxima_are_right(shape: tuple[int, ...], axis: int | None
     data = np.random.default_rng(3).integers(-1000, 1000, shape).astype(np.int32)
     assert np.array_equal(Tensor(data).sum(axis).numpy(), data.sum(axis, dtype=np.int32))
     assert np.array_equal(Tensor(data).max(axis).numpy(), data.max(axis))
+
+
+def test_the_rows_of_a_norm_with_weights_are_written_out_a_few_times_only() -> None:
+    norm, x = nn.LayerNorm(768), Tensor.ones(256, 768).contiguous().realize()
+    Tensor.realize(norm.weight, norm.bias)
+    (item,) = norm(x).schedule()
+    assert item.source is not None and item.source.text.count(" = load ") < 200
+
+
+def test_the_windows_of_a_pool_have_no_loop() -> None:
+    x = Tensor(np.arange(2 * 6 * 6, dtype=np.float32).reshape(1, 2, 6, 6)).realize()
+    pooled = x.max_pool2d()
+    (item,) = pooled.schedule()
+    assert item.source is not None
+    assert item.source.text.count(" = phi i64") <= 3  # images or channels, rows, columns
+    np.testing.assert_array_equal(pooled.numpy(), x.numpy().reshape(1, 2, 3, 2, 3, 2).max((3, 5)))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
 
 from proofgrad import Device, Tensor
-from proofgrad.core.compile import axes, staging, tiles
-from proofgrad.core.compile.axes import choose_axes, merge_loops, unroll_upcasts
+from proofgrad.core.compile import axes, staging, tiles, unroll
+from proofgrad.core.compile.axes import choose_axes, merge_loops
 from proofgrad.core.compile.choices import Choices, Tile
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.lower import lower_movement
@@ -21,6 +21,7 @@ from proofgrad.core.compile.stages import run_stages
 from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import choose_blocks, contractions, find_contraction
+from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -298,7 +299,7 @@ def test_an_unrolled_sum_that_takes_one_value_twice_is_found(
 ) -> None:
     from test_kernel_proof import planted
 
-    right = axes._combined
-    monkeypatch.setattr(axes, "_combined", lambda values, op: right([*values[:-1], values[0]], op))
+    right = unroll._combined
+    monkeypatch.setattr(unroll, "_combined", lambda values, op: right([*values[:-1], values[0]], op))
     body = matmul(16, 8, 40, dtype=dtypes.float32)
     assert planted([body], replace(SMALL, vector_registers=32), "unroll")

@@ -1,7 +1,7 @@
 """Kernel -> Kernel: which loop of a kernel runs how: merged, threads, vectors, registers.
 
-Owns: the heuristic (it can only make a kernel slow, never wrong) and the three changes of the
-iteration space that it may ask for: merging two loops, splitting one, and unrolling one. Each is a
+Owns: the heuristic (it can only make a kernel slow, never wrong) and two changes of the iteration
+space that it may ask for: merging two loops, and splitting one. Each is a
 bijection of the iteration space; tests/test_procedures.py validates that no value changes. Does not
 own: the sizes of the tile of a contraction (tiles.py).
 """
@@ -41,6 +41,8 @@ UNROLLED_VECTORS = (8, 4, 2)
 # They come from stretches of memory of their own where each is so long: the processor reads ahead in a
 # page, and in several pages at a time (8 stretches take 2.7 ms where one takes 3.7, measured).
 STRETCH_BYTES = 1 << 12
+# A reduction of so few values has no loop.
+SHORT_REDUCTION = 16
 # Multiply-adds of vectors in one iteration of a tile; more make code that takes long to compile.
 MOST_PRODUCTS_AT_ONCE = 104
 
@@ -241,7 +243,18 @@ def choose_axes(
             kernel = _innermost(kernel, vector)
         kernel = _upcast(kernel, vector, asked)
         kernel = _vectors(kernel, vector, target, asked)
-    return _choose_thread(kernel, target, asked)
+    return _choose_thread(_short_reductions_at_once(kernel), target, asked)
+
+
+def _short_reductions_at_once(kernel: UOp) -> UOp:
+    """Reductions of a few values, as over the windows of a pool, are written out."""
+    kept = {loop for n in toposort((kernel,)) if n.op is Ops.KEEP for loop in n.src[1:]}
+    changes: dict[UOp, UOp] = {}
+    for loops in _unshared_reductions(kernel):
+        if 0 < prod([size_of(x) for x in loops]) <= SHORT_REDUCTION and kept.isdisjoint(loops):
+            plain = [x for x in loops if x.arg[1] is AxisRole.REDUCE]
+            changes.update({x: x.replace(arg=(x.arg[0], AxisRole.UPCAST)) for x in plain})
+    return kernel.substitute(changes) if changes else kernel
 
 
 def _shared_within_order(kernel: UOp, target: Target, asked: Choices) -> UOp:
@@ -501,51 +514,3 @@ def operations(kernel: UOp) -> int:
             )
             total += prod(size_of(loop) for loop in below)
     return total
-
-
-# -- unrolling ----------------------------------------------------------------------------------
-
-
-def unroll_upcasts(kernel: UOp) -> UOp:
-    """Each UPCAST loop is written out: copies of the stores, or of what a reduction combines."""
-    kernel = _unroll_reductions(kernel)
-    while True:
-        loops = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.UPCAST]
-        if not loops:
-            return kernel
-        loop = loops[0]
-        copies: list[UOp] = []
-        for store in kernel.src:
-            copies += [store.substitute({loop: UOp.index(k)}) for k in range(size_of(loop))]
-        kernel = UOp.sink(*copies)
-
-
-def _unroll_reductions(kernel: UOp) -> UOp:
-    """The values of an UPCAST loop of a reduction are combined in pairs, then with the other loops."""
-    done: dict[UOp, UOp] = {}
-    for node in toposort((kernel,)):
-        new = node.with_src(tuple([done[s] for s in node.src]))
-        while new.op is Ops.REDUCE and (loop := _upcast_of(new)) is not None:
-            values = [new.src[0].substitute({loop: UOp.index(k)}) for k in range(size_of(loop))]
-            rest = tuple([x for x in new.src[1:] if x is not loop])
-            total = _combined(values, new.arg)
-            new = new.replace(src=(total, *rest)) if rest else _from_start(total, new.arg)
-        done[node] = new
-    return done[kernel]
-
-
-def _from_start(total: UOp, op: Ops) -> UOp:
-    """A sum of floats starts from 0.0, and is never -0.0."""
-    return total + 0.0 if op is Ops.ADD and total.dtype.is_float else total
-
-
-def _upcast_of(reduction: UOp) -> UOp | None:
-    return next((x for x in reduction.src[1:] if x.arg[1] is AxisRole.UPCAST), None)
-
-
-def _combined(values: list[UOp], op: Ops) -> UOp:
-    """A tree, so that no operation waits for all others."""
-    while len(values) > 1:
-        pairs = [UOp(op, a.dtype, (a, b)) for a, b in zip(values[::2], values[1::2])]
-        values = pairs + values[len(pairs) * 2 :]
-    return values[0]

@@ -1,0 +1,56 @@
+"""Kernel -> Kernel: loops of the role UPCAST are written out.
+
+Owns: that change of the iteration space; tests/test_procedures.py validates that no value changes. Does
+not own: which loops (axes.py).
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.compile.tiles import output_loops, size_of
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+
+
+def unroll_upcasts(kernel: UOp) -> UOp:
+    """Each UPCAST loop is written out: copies of the stores, or of what a reduction combines."""
+    kernel = _unroll_reductions(kernel)
+    while True:
+        loops = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.UPCAST]
+        if not loops:
+            return kernel
+        loop = loops[0]
+        copies: list[UOp] = []
+        for store in kernel.src:
+            copies += [store.substitute({loop: UOp.index(k)}) for k in range(size_of(loop))]
+        kernel = UOp.sink(*copies)
+
+
+def _unroll_reductions(kernel: UOp) -> UOp:
+    """The values of an UPCAST loop of a reduction are combined in pairs, then with the other loops."""
+    done: dict[UOp, UOp] = {}
+    for node in toposort((kernel,)):
+        new = node.with_src(tuple([done[s] for s in node.src]))
+        while new.op is Ops.REDUCE and (loop := _upcast_of(new)) is not None:
+            values = [new.src[0].substitute({loop: UOp.index(k)}) for k in range(size_of(loop))]
+            rest = tuple([x for x in new.src[1:] if x is not loop])
+            total = _combined(values, new.arg)
+            new = new.replace(src=(total, *rest)) if rest else _from_start(total, new.arg)
+        done[node] = new
+    return done[kernel]
+
+
+def _from_start(total: UOp, op: Ops) -> UOp:
+    """A sum of floats starts from 0.0, and is never -0.0."""
+    return total + 0.0 if op is Ops.ADD and total.dtype.is_float else total
+
+
+def _upcast_of(reduction: UOp) -> UOp | None:
+    return next((x for x in reduction.src[1:] if x.arg[1] is AxisRole.UPCAST), None)
+
+
+def _combined(values: list[UOp], op: Ops) -> UOp:
+    """A tree, so that no operation waits for all others."""
+    while len(values) > 1:
+        pairs = [UOp(op, a.dtype, (a, b)) for a, b in zip(values[::2], values[1::2])]
+        values = pairs + values[len(pairs) * 2 :]
+    return values[0]
