@@ -153,3 +153,12 @@ def test_rows_that_share_no_load_inside_of_a_sum_are_not_written_out() -> None:
     weight, bias = (Tensor(np.ones(32, np.float32)).realize() for _ in range(2))
     kernel = kernel_of(lambda x: x.layernorm() * weight + bias, 16, 32)
     assert len(unroll_upcasts(choose_axes(kernel, ROOM)).src) == 1
+
+
+@pytest.mark.parametrize("width", [50, 33, 300])
+def test_a_row_that_vectors_do_not_fill_is_not_mixed_with_the_next(width: int) -> None:
+    data = np.random.default_rng(width).random((5, width), np.float32)
+    data += np.array([[0], [1e30], [-1e30], [3e4], [-3e4]], np.float32)
+    shifted = np.exp(data.astype(np.float64) - data.max(-1, keepdims=True))
+    expected = shifted / shifted.sum(-1, keepdims=True)
+    np.testing.assert_allclose(Tensor(data).softmax(-1).numpy(), expected, rtol=1e-5, atol=1e-7)

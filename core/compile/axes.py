@@ -194,8 +194,8 @@ def gate_accesses(
 
     for node in toposort((kernel,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
-        if node.op is Ops.KEEP:
-            new = node  # whose accesses have the gates that they need
+        if node.op is Ops.KEEP and bounds is not None:
+            new = node  # columns of a tile: their accesses have the gates that they need
         elif node.op is Ops.INDEX and needs_gate(node) and nearest and node not in written:
             new = node.substitute(last)
         elif node.op is Ops.INDEX and needs_gate(node):
