@@ -63,7 +63,7 @@ class Workload:
         return 0
 
 
-_TABLES = "each tile streams its operands from the second cache: sums are not cut into parts that the first holds"
+_TABLES = "the clock that the cores keep under vector multiply-adds; then copying operands into tables"
 _MEMORY = "memory: each element is read and written once"
 _PAGES = "the system, which clears each new page before it is written"
 _LAUNCH = "the call from Python"
@@ -81,7 +81,7 @@ WORKLOADS: tuple[Workload, ...] = (
              "small matrices are read where they lie, and a tile of them is soon done"),
     Workload("gemv 4096", "product", (4096, 4096, 1), Limit.READ, 1.0, "reading the matrix once"),
     Workload("32x4096 @ 4096x4096", "product", (32, 4096, 4096), Limit.READ, 1.4,
-             "weights are copied into a table first: read twice and written once, where reading them once would do"),
+             "reading the weights: a group of columns at a time, whose rows lie 16 KB apart"),
     Workload("elementwise 16M", "elementwise", SIDE, Limit.COPY, 2.0, _MEMORY),
     Workload("gelu 16M", "gelu", SIDE, Limit.COPY, 2.0, "memory, and exp2 of each element"),
     Workload("softmax 4096", "softmax", SIDE, Limit.COPY, 2.0, "exp2 of each element, a division, and memory"),
@@ -101,17 +101,17 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("embedding 8x256, gradient", "embedding_gradient", (50257, 768, 2048), Limit.COPY, 1.0,
              "zeros for the rows that no token names"),
     Workload("conv 3x3, 8x64x56x56", "convolution", (8, 64, 64, 56, 3, 1), Limit.MULTIPLIERS, 1.0,
-             "gathering the windows"),
+             "as a matmul, and pixels that are stored apart"),
     Workload("conv 7x7/2, 4x3x224x224", "convolution", (4, 3, 64, 224, 7, 2), Limit.MULTIPLIERS,
-             1.0, "copying the image padded, and again apart by steps of two, before the tiles run"),
+             1.0, "windows, whose vectors lie across lines of the cache"),
     Workload("conv 1x1, 8x256x14x14", "convolution", (8, 256, 1024, 14, 1, 1), Limit.MULTIPLIERS,
              1.0, "as a matmul: tables"),
     Workload("MLP step, batch 128", "train_mlp", (128,), Limit.NONE, 0.9,
              "products of few rows, and Adam, which reads and writes memory"),
     Workload("CNN step, batch 64", "train_cnn", (64,), Limit.NONE, 0.9,
-             "gradients by images multiply what lies outside of them too, in lanes that are turned off"),
+             "gradients by images multiply what lies outside of them too, in lanes that are turned off; pools"),
     Workload("GPT-2 block, 256 tokens", "block", (256,), Limit.NONE, 0.9,
-             "weights are copied into tables at each call, and products as above"),
+             "products as above, exp2 of gelu, and weights that are copied into tables at each call"),
     Workload("GPT-2 block, 1 token", "block", (1,), Limit.NONE, 1.0, "reading the weights once"),
     Workload("eager 16x16 add", "eager", (16,), Limit.NONE, 0.0, _LAUNCH, most_ms=0.15),
     Workload("jitted 16x16 kernel", "jitted", (16,), Limit.NONE, 0.0, _LAUNCH, most_ms=0.015),

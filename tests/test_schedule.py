@@ -75,8 +75,7 @@ def test_unused_branches_run_nothing(x: Tensor) -> None:
 
 
 def test_random_numbers_and_arithmetic_are_one_kernel() -> None:
-    value = Tensor.rand(4, 4) * 2 + 1
-    assert kernels_of(value) == 1
+    assert kernels_of(Tensor.rand(4, 4) * 2 + 1) == 1
 
 
 def test_cut_into_kernels_makes_a_legal_kernel_graph(x: Tensor, y: Tensor) -> None:

@@ -30,6 +30,9 @@ from proofgrad.core.tensor.recording import note_random
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 
+# So many numbers get memory where they are first read; fewer are drawn again in each kernel that reads them.
+DRAWN_ONCE = 64
+
 
 class _Seed:
     """The seed of the process and the number of the next call."""
@@ -82,7 +85,7 @@ class Random(Creation):
     ) -> Self:
         """Uniform in [0, 1): multiples of 2**-24 (float64: 2**-53), fewer bits for small floats.
 
-        `contiguous` has no effect: each call is drawn once, whoever reads it.
+        `contiguous` has no effect: a call gives the same numbers, whoever reads them.
         """
         kind = dtypes.default_float if dtype is None else as_dtype(dtype)
         if kind.is_code:
@@ -103,7 +106,8 @@ class Random(Creation):
     @classmethod
     def _drawn(cls, values: Self, requires_grad: Flag | None) -> Self:
         drawn = cls._leaf(values._uop, values.device, requires_grad, own=False)
-        draw_once(drawn)
+        if drawn.numel() >= DRAWN_ONCE:
+            draw_once(drawn)
         return drawn
 
     @classmethod
