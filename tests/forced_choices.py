@@ -46,7 +46,11 @@ TESTS = (
     "tests/test_nn_layers.py",
 )
 # About how kernels look, or about errors planted in a table or an unrolled sum, which may not be there.
-LOOKS = ("large_matmul_is_staged", "tables_are_filled_by_kernels", "is_found")
+LOOKS = (
+    *("large_matmul_is_staged", "tables_are_filled_by_kernels", "is_found"),
+    *("kept_by_the_item", "lie_on_the_stack", "written_out_a_few_times", "pool_have_no_loop"),
+    "all_places_look_at_all_sources",
+)
 
 
 def force(name: str) -> None:
