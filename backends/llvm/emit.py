@@ -30,6 +30,11 @@ from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 
+# Scratch memory up to here lies on the stack of the thread that runs a kernel.
+STACK_BYTES = 1 << 16
+LINE_BYTES = 64
+
+
 def emit(linear: UOp, name: str, dialect: Dialect) -> Source:
     """The LLVM IR of a program. Raises: CompileError for what is not legal Linear."""
     text = "\n".join(_Printer(linear, name, dialect).module()) + "\n"
@@ -43,11 +48,6 @@ def emit(linear: UOp, name: str, dialect: Dialect) -> Source:
         cost_flops=operation_count(linear),
         program=linear,
     )
-
-
-# Scratch memory up to here lies on the stack of the thread that runs a kernel.
-STACK_BYTES = 1 << 16
-LINE_BYTES = 64
 
 
 @dataclass(slots=True)

@@ -124,7 +124,8 @@ def _may_keep(contraction: Contraction, table: Table, is_alone: bool, target: Ta
     group = prod([size_of(x) for x in table.depth]) * table.size * itemsize
     is_far = table.length * itemsize >= FAR_TABLE_BYTES and group <= target.scratch_bytes
     is_alone = is_alone and set(contraction.others) <= set(table.outer)
-    return is_far and is_alone and _columns_are_beside(contraction)
+    is_one_piece = _steps(contraction.column_factor, contraction.columns) == [1]
+    return is_far and is_alone and is_one_piece
 
 
 def _kept(kernel: UOp, factor: UOp, table: Table, lanes: int) -> UOp:
@@ -136,8 +137,7 @@ def _kept(kernel: UOp, factor: UOp, table: Table, lanes: int) -> UOp:
              for k, (n, role) in enumerate(zip(sizes, roles))]  # fmt: skip
     *depth, vector, lane = loops
     group = table.loop // table.size * table.size
-    if size_of(table.loop) < table.groups * table.size:
-        factor = gate_accesses(factor, table.loop, UOp.index(size_of(table.loop)))
+    factor = _inside(factor, table)
     changes = {table.loop: group + vector * lanes + lane, **dict(zip(table.depth, depth))}
     value = factor.substitute(changes)
     memory = UOp(Ops.KEEP, factor.dtype, (value, *[x for x in loops if x.op is Ops.RANGE]))
@@ -186,17 +186,17 @@ def _rows_collide(contraction: Contraction, tile: Tile) -> bool:
     return False
 
 
-def _columns_are_beside(contraction: Contraction) -> bool:
-    """Whether a vector of columns is one piece of memory."""
-    loads = [n for n in toposort((contraction.column_factor,)) if n.op is Ops.LOAD]
-    return [coefficient(load.src[0].src[1], contraction.columns) for load in loads] == [1]
-
-
 def _columns_are_apart(contraction: Contraction) -> bool:
     """Whether a vector of columns would be gathered."""
-    loads = [n for n in toposort((contraction.column_factor,)) if n.op is Ops.LOAD]
-    steps = [coefficient(load.src[0].src[1], contraction.columns) for load in loads]
-    return any(step not in (0, 1) for step in steps)
+    return any(
+        step not in (0, 1) for step in _steps(contraction.column_factor, contraction.columns)
+    )
+
+
+def _steps(factor: UOp, loop: UOp) -> list[int | None]:
+    """How far each load of an operand moves with a loop; None: not by the same step each time."""
+    loads = [n for n in toposort((factor,)) if n.op is Ops.LOAD]
+    return [coefficient(load.src[0].src[1], loop) for load in loads]
 
 
 def _is_large(contraction: Contraction) -> bool:
@@ -252,6 +252,13 @@ def _read(table: Table, memory: UOp) -> UOp:
     return _load(memory, place)
 
 
+def _inside(factor: UOp, table: Table) -> UOp:
+    """An operand that is 0 in the places of a table beyond its loop."""
+    if size_of(table.loop) == table.groups * table.size:
+        return factor
+    return gate_accesses(factor, table.loop, UOp.index(size_of(table.loop)))
+
+
 def _fill(factor: UOp, table: Table, memory: UOp) -> UOp:
     """The kernel that writes every element of the table.
 
@@ -259,8 +266,7 @@ def _fill(factor: UOp, table: Table, memory: UOp) -> UOp:
     steps: it reads and writes long enough pieces of memory.
     """
     around, last = table.depth[:-1], prod([size_of(x) for x in table.depth[-1:]])
-    loads = [n.src[0].src[1] for n in toposort((factor,)) if n.op is Ops.LOAD]
-    side_by_side = all(coefficient(index, table.loop) in (0, 1) for index in loads)
+    side_by_side = all(step in (0, 1) for step in _steps(factor, table.loop))
     at_once = largest_divisor(last, STEPS_AT_ONCE) if side_by_side else last
     sizes = [size_of(x) for x in (*table.outer, *around)]
     sizes += [last // at_once, table.groups, at_once, table.size]
@@ -268,8 +274,7 @@ def _fill(factor: UOp, table: Table, memory: UOp) -> UOp:
     *loops, steps, group, step, inside = loops
     outer = loops[: len(table.outer)]
     depth = [*loops[len(table.outer) :], steps * at_once + step]
-    if size_of(table.loop) < table.groups * table.size:
-        factor = gate_accesses(factor, table.loop, UOp.index(size_of(table.loop)))
+    factor = _inside(factor, table)
     changes = {table.loop: group * table.size + inside}
     changes.update(zip((*table.outer, *table.depth), (*outer, *depth)))
     value = factor.substitute(changes)
