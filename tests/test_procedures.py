@@ -112,6 +112,16 @@ def test_a_long_sum_reads_eight_stretches_of_memory() -> None:
     assert sorted(map(at_start, loads)) == [k << 12 for k in range(8)]
 
 
+def test_a_short_sum_is_written_out_once_beside_a_loop_over_vectors() -> None:
+    """128 sums of 10 numbers: eight vectors at once would be eight times the code, and no faster."""
+    rows = UOp(Ops.RESHAPE, dtypes.float32, (UOp(Ops.PARAM, dtypes.float32, (), (1, 1280)),), (128, 10))
+    sums = UOp(Ops.REDUCE_AXIS, dtypes.float32, (rows,), (Ops.ADD, (1,)))
+    target = Target("test-cpu", vector_bytes=64, vector_registers=32)
+    kernel = unroll_upcasts(choose_axes(lower_movement(UOp.sink(sums)), target))
+    assert len([n for n in toposort((kernel,)) if n.op is Ops.LOAD]) == 10
+    assert len(kernel.src) == 1
+
+
 def test_loops_merge_over_places_that_are_loaded() -> None:
     """out[i, j, k] = rows[places[i, j], k]: i and j are one loop; over places[j, i] they are two."""
     i, j, k = UOp.range(3, 0), UOp.range(4, 1), UOp.range(5, 2)

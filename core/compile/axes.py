@@ -248,13 +248,17 @@ def choose_axes(
 
 def _short_reductions_at_once(kernel: UOp) -> UOp:
     """Reductions of a few values, as over the windows of a pool, are written out."""
-    kept = {loop for n in toposort((kernel,)) if n.op is Ops.KEEP for loop in n.src[1:]}
-    changes: dict[UOp, UOp] = {}
-    for loops in _unshared_reductions(kernel):
-        if 0 < prod([size_of(x) for x in loops]) <= SHORT_REDUCTION and kept.isdisjoint(loops):
-            plain = [x for x in loops if x.arg[1] is AxisRole.REDUCE]
-            changes.update({x: x.replace(arg=(x.arg[0], AxisRole.UPCAST)) for x in plain})
+    plain = [x for x in _short_reductions(kernel) if x.arg[1] is AxisRole.REDUCE]
+    changes = {x: x.replace(arg=(x.arg[0], AxisRole.UPCAST)) for x in plain}
     return kernel.substitute(changes) if changes else kernel
+
+
+def _short_reductions(kernel: UOp) -> set[UOp]:
+    """The loops of reductions of a few values."""
+    kept = {loop for n in toposort((kernel,)) if n.op is Ops.KEEP for loop in n.src[1:]}
+    groups = [set(loops) for loops in _unshared_reductions(kernel)]
+    short = [g for g in groups if 0 < prod([size_of(x) for x in g]) <= SHORT_REDUCTION]
+    return set().union(*[group for group in short if kept.isdisjoint(group)])
 
 
 def _shared_within_order(kernel: UOp, target: Target, asked: Choices) -> UOp:
@@ -287,10 +291,14 @@ def _innermost(kernel: UOp, vector: VectorChoice) -> UOp:
 
 
 def _vectors(kernel: UOp, vector: VectorChoice, target: Target, asked: Choices) -> UOp:
-    """Split the loop into vectors; several at once where a reduction would wait for itself."""
+    """Split the loop into vectors; several at once where a reduction would wait for itself.
+
+    One that is written out does not: copies of it would only be more code.
+    """
     loop, lanes = vector.loop, vector.lanes
-    free = loops_below(kernel)
-    reduces = any(n.op is Ops.REDUCE and loop in free[n.src[0]] for n in toposort((kernel,)))
+    free, short = loops_below(kernel), _short_reductions(kernel)
+    looped = [n for n in free if n.op is Ops.REDUCE and not short.issuperset(n.src[1:])]
+    reduces = any(loop in free[n.src[0]] for n in looped)
     copies = prod(size_of(x) for x in output_loops(kernel) if x.arg[1] is AxisRole.UPCAST)
     most = target.vector_registers // 2 // copies
     wanted = [n for n in UNROLLED_VECTORS if reduces and n <= most]
