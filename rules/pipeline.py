@@ -23,6 +23,7 @@ from proofgrad.core.compile.promote import promote_small_floats
 from proofgrad.core.compile.schedule import cut_into_kernels
 from proofgrad.core.compile.split_reductions import split_long_reductions
 from proofgrad.core.compile.stages import Procedure, RuleSets, Stage
+from proofgrad.core.compile.slabs import sum_in_slabs
 from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.transcendental import expand_transcendentals
 from proofgrad.core.compile.unroll import unroll_upcasts
@@ -56,7 +57,8 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("work items", Form.KERNEL, Procedure(share_out_work_items, ("target",))),
     Stage("join sums", Form.KERNEL, Procedure(join_sums, ("target", "bounds")), optional=True),
     Stage("keep rows", Form.KERNEL, Procedure(keep_rows, ("target",)), optional=True),
-    # BEAM searches over what the next two procedures are asked (core/compile/choices.py).
+    # BEAM searches over what the next three procedures are asked (core/compile/choices.py).
+    Stage("sum in slabs", Form.KERNEL, Procedure(sum_in_slabs, ("target", "asked")), optional=True),
     Stage(
         "stage operands",
         Form.KERNEL,

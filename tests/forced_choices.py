@@ -25,6 +25,7 @@ FORCED: dict[str, dict[str, str]] = {
     "odd-tiles": {"CHOICES": "tiled=on tile=3x3x2 blocks=2x3 staged=rows+columns depth=4"},
     "no-staging": {"CHOICES": "tiled=on staged=none"},
     "staging": {"CHOICES": "tiled=on staged=rows+columns"},
+    "slabs": {"CHOICES": "tiled=on slab=3"},
     "short-vectors": {"CHOICES": "tiled=off lanes=4 vectors=2 copies=2"},
     "long-vectors": {"CHOICES": "tiled=off lanes=32 vectors=4 copies=4"},
     "other-loops": {"CHOICES": "tiled=off along=1"},
@@ -48,7 +49,12 @@ TESTS = (
 # About how kernels look, or about errors planted in a table or an unrolled sum, which may not be there.
 LOOKS = (
     *("large_matmul_is_staged", "tables_are_filled_by_kernels", "is_found"),
-    *("kept_by_the_item", "lie_on_the_stack", "written_out_a_few_times", "pool_have_no_loop"),
+    *(
+        "summed_in_slabs_and_more",
+        "lie_on_the_stack",
+        "written_out_a_few_times",
+        "pool_have_no_loop",
+    ),
     "all_places_look_at_all_sources",
 )
 

@@ -37,6 +37,7 @@ CHOICES = st.builds(
     tile=perhaps(st.builds(Tile, SMALL, SMALL, st.sampled_from([1, 2, 4, 8]))),
     blocks=perhaps(st.builds(Blocks, SMALL, SMALL)),
     staged=perhaps(st.builds(Staged, st.booleans(), st.booleans())),
+    slab=perhaps(st.integers(0, 999)),
     depth=perhaps(SMALL),
     lanes=perhaps(st.sampled_from([1, 2, 4, 8])),
     vectors=perhaps(SMALL),

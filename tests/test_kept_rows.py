@@ -29,6 +29,7 @@ from proofgrad.core.compile.vectorize import vectorize
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.tensor.realize import compiler
 
 ROOM = Target("test-cpu", vector_bytes=16, threads=2, scratch_bytes=1 << 12)
 
@@ -162,3 +163,14 @@ def test_a_row_that_vectors_do_not_fill_is_not_mixed_with_the_next(width: int) -
     shifted = np.exp(data.astype(np.float64) - data.max(-1, keepdims=True))
     expected = shifted / shifted.sum(-1, keepdims=True)
     np.testing.assert_allclose(Tensor(data).softmax(-1).numpy(), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_long_rows_that_are_kept_do_not_lie_on_the_stack() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 20_000)).astype(np.float32)
+    value = Tensor(x).realize().softmax(-1)
+    (call,) = compiler().kernel_graph(UOp.sink(value.uop).replace(arg="CPU")).src
+    (source,) = compiler().sources(call.src[0], "CPU")
+    assert source.text.count("call ptr @malloc") == source.text.count("call void @free") == 1
+    expected = np.exp(x - x.max(-1, keepdims=True))
+    np.testing.assert_allclose(value.numpy(), expected / expected.sum(-1, keepdims=True), 1e-5)

@@ -11,13 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
 
-from proofgrad import Device, Tensor
+from proofgrad import Tensor
 from proofgrad.core.compile import axes, staging, tiles, unroll
 from proofgrad.core.compile.axes import choose_axes, merge_loops
 from proofgrad.core.compile.choices import Choices, Tile
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.stages import run_stages
+from proofgrad.core.compile.slabs import sum_in_slabs
+from proofgrad.core.compile.stages import parts_of
 from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import choose_blocks, contractions, find_contraction
@@ -25,8 +26,6 @@ from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.realize import compiler
-from proofgrad.rules.pipeline import KERNEL_STAGES
 
 SMALL = Target("small", vector_bytes=16, threads=2, cache_bytes=256, scratch_bytes=1 << 12)
 AVX512 = Target("avx512", vector_bytes=64, vector_registers=32, threads=2)
@@ -59,13 +58,11 @@ def matmul(
     return UOp.sink(UOp(Ops.REDUCE_AXIS, dtype, (product_,), (Ops.ADD, (2,))))
 
 
-def stage_everything(patch: pytest.MonkeyPatch, keep: bool = False) -> None:
-    """Tiles and tables also for what is too small to gain by them; `keep`: in memory of the item."""
+def stage_everything(patch: pytest.MonkeyPatch) -> None:
+    """Tiles and tables also for what is too small to gain by them."""
     for module, name in ((staging, "WORTH_STAGING"), (staging, "UNSTAGED_ROWS"), (staging, "UNSTAGED_BYTES"),
                          (tiles, "WORTH_STAGING"), (tiles, "WORTH_MULTIPLICATIONS")):  # fmt: skip
         patch.setattr(module, name, 0)
-    if keep:
-        patch.setattr(staging, "FAR_TABLE_BYTES", 0)
 
 
 def kernel_of(body: UOp) -> UOp:
@@ -88,10 +85,10 @@ def convolution(batch: int, channels: int, filters: int, width: int, taps: int =
 @given(
     sizes=st.tuples(*[st.integers(1, 9)] * 3, st.integers(1, 3)),
     turned=st.tuples(st.booleans(), st.booleans()),
-    keep=st.booleans(),
+    slab=st.integers(0, 4),
 )
-def test_tiles_and_tables_keep_the_values_of_any_matmul(
-    sizes: tuple[int, int, int, int], turned: tuple[bool, bool], keep: bool
+def test_tiles_tables_and_slabs_keep_the_values_of_any_matmul(
+    sizes: tuple[int, int, int, int], turned: tuple[bool, bool], slab: int
 ) -> None:
     rows, depth, columns, batch = sizes
     kernel = kernel_of(matmul(rows, depth, columns, turned, batch))
@@ -100,9 +97,9 @@ def test_tiles_and_tables_keep_the_values_of_any_matmul(
     other = rng.integers(-9, 9, depth * columns).tolist()
     expected = run_kernel(kernel, {1: one, 2: other})[0]
     with pytest.MonkeyPatch.context() as patch:
-        stage_everything(patch, keep)
-        staged = stage_operands(kernel, SMALL)
-        parts = list(staged.src) if staged.src[0].op is Ops.SINK else [staged]
+        stage_everything(patch)
+        summed = parts_of(sum_in_slabs(kernel, SMALL, Choices(slab=slab)))
+        parts = [part for one in summed for part in parts_of(stage_operands(one, SMALL))]
         chosen = UOp.sink(*[unroll_upcasts(choose_axes(part, SMALL)) for part in parts])
     for part in (*parts, *chosen.src):
         check_form(Form.KERNEL, part)
@@ -221,85 +218,14 @@ def test_the_tables_of_a_matmul_are_proven(monkeypatch: pytest.MonkeyPatch) -> N
         assert prove(body, replace(SMALL, vector_registers=32)).count.unknown == 0
 
 
-def kept(kernel: UOp) -> list[UOp]:
-    return [n for n in kernel.toposort() if n.op is Ops.KEEP]
-
-
-def staged(body: UOp, target: Target) -> UOp:
-    """The kernels after the stage of tables."""
-    made: dict[str, UOp] = {}
-    library = compiler().library
-    run_stages(KERNEL_STAGES, body, library, target, lambda s, root: made.setdefault(s.name, root))
-    return made["stage operands"]
-
-
-@pytest.mark.parametrize("sizes", [(6, 6, 200), (6, 5, 198), (12, 7, 390)])
-def test_a_group_of_columns_is_kept_by_the_item_that_reads_it(
-    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int]
-) -> None:
-    from test_kernel_proof import prove
-
-    stage_everything(monkeypatch, keep=True)
-    body = matmul(*sizes, dtype=dtypes.float32)
-    target = replace(SMALL, vector_registers=32, cache_bytes=1 << 16, threads=1)
-    assert len(kept(staged(body, target))) == 1
-    assert prove(body, target).count.unknown == 0
-    several = matmul(200, 90, 40, dtype=dtypes.float32)  # each item of rows would fill it again
-    assert not kept(staged(several, target))
-
-
-def test_a_group_of_columns_that_is_kept_wrongly_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from test_kernel_proof import planted
-
-    def wrong(kernel: UOp, target: Target, asked: Choices) -> UOp:
-        made = stage_operands(kernel, target, asked)
-        for memory in kept(made):
-            load = next(n for n in memory.src[0].toposort() if n.op is Ops.LOAD)
-            place = load.src[0]
-            beside = place.replace(src=(place.src[0], place.src[1] + 1, *place.src[2:]))
-            made = made.substitute({load: load.with_src((beside,))})
-        return made
-
-    stage_everything(monkeypatch, keep=True)
-    body = matmul(6, 6, 200, dtype=dtypes.float32)
-    target = replace(SMALL, vector_registers=32, cache_bytes=1 << 16, threads=1)
-    assert planted([body], target, "stage operands", wrong)
-
-
-@pytest.mark.parametrize("columns", [250, 256])
-def test_large_memory_that_is_kept_does_not_lie_on_the_stack(
-    monkeypatch: pytest.MonkeyPatch, columns: int
-) -> None:
-    monkeypatch.setattr(staging, "FAR_TABLE_BYTES", 0)
-    target = Target(
-        "room", vector_bytes=16, vector_registers=32, cache_bytes=1 << 20, scratch_bytes=1 << 19
-    )
-    body = matmul(24, 3000, columns, dtype=dtypes.float32)
-    made = run_stages(KERNEL_STAGES, body, compiler().library, target)
-    cpu = Device["CPU"]
-    sources = [
-        cpu.emit(linear, "part") for linear in (made.src if made.op is Ops.SINK else (made,))
-    ]
-    text = sources[-1].text
-    assert text.count("call ptr @malloc") == text.count("call void @free") == 1
-    rng = np.random.default_rng(columns)
-    one, other = rng.random((24, 3000), np.float32), rng.random((3000, columns), np.float32)
-    found = np.empty((24, columns), np.float32)
-    buffers = [cpu.alloc(array.nbytes) for array in (found, one, other, one)]  # the last: a table
-    for buffer, array in zip(buffers[1:], (one, other)):
-        cpu.copyin(buffer, memoryview(array))
-    for source in sources:
-        cpu.load(cpu.compile(source))(buffers[: len(source.params)])
-    cpu.copyout(memoryview(found), buffers[0])
-    np.testing.assert_allclose(found, one @ other, rtol=1e-4)
-
-
 def test_an_unrolled_sum_that_takes_one_value_twice_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from test_kernel_proof import planted
 
     right = unroll._combined
-    monkeypatch.setattr(unroll, "_combined", lambda values, op: right([*values[:-1], values[0]], op))
+    monkeypatch.setattr(
+        unroll, "_combined", lambda values, op: right([*values[:-1], values[0]], op)
+    )
     body = matmul(16, 8, 40, dtype=dtypes.float32)
     assert planted([body], replace(SMALL, vector_registers=32), "unroll")

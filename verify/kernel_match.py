@@ -51,6 +51,13 @@ class Difference:
         return bool(self.point)
 
 
+def _same_order(before: Written, after: Written) -> bool:
+    """Whether two stores combine by the same operation, in the same loops in the same order."""
+    order = common_loops(before.own_loops, after.own_loops)
+    is_whole = tuple(order.values()) == after.own_loops and len(order) == len(before.own_loops)
+    return is_whole and before.store.arg is after.store.arg
+
+
 @dataclass(slots=True)
 class Matcher:
     """Compares the terms of one stage with those of the stage before."""
@@ -77,11 +84,15 @@ class Matcher:
         first: Difference | None = None
         place, value, *own = after.store.src
         if own or any(before.own_loops for before in candidates):
-            return self._combining(candidates, after, strict)
+            if after.changes_place or any(before.changes_place for before in candidates):
+                return self._combining(candidates, after, strict)
+            if any(not _same_order(before, after) for before in candidates):
+                return Difference("the loops of a store", candidates[0].store, after.store)
         given = self._gate(place)
         for before in candidates:
-            for terms in self._output_maps(before, after):
-                old = before.store.substitute(terms)
+            order = common_loops(before.own_loops, after.own_loops)
+            for terms in self._output_maps(before.once(), after.once()):
+                old = before.store.substitute({**order, **terms})
                 difference = self._iterations(terms, given) or self._same_position(
                     old.src[0], place, given
                 )
@@ -97,9 +108,7 @@ class Matcher:
         (before, *others), place = candidates, after.store.src[0]
         order = common_loops(before.own_loops, after.own_loops)
         first = Difference("the loops of a store", before.store, after.store)
-        if others or before.store.arg is not after.store.arg:
-            return first
-        if tuple(order.values()) != after.own_loops or len(order) != len(before.own_loops):
+        if others or not _same_order(before, after):
             return first
         for guess in guesses(before.loops, after.loops):
             if any(guess.terms[x] is not y for x, y in order.items()):

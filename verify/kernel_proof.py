@@ -237,13 +237,14 @@ class _KernelProof:
                 )
 
     def _writers(self, stage: Stage, stores: list[Written]) -> None:
-        """Every output element is written exactly once."""
+        """Every output element is written exactly once, or once in each iteration of a store's own loops."""
         slots = {w.store.src[0].src[0].arg for w in stores}
         if len(slots) != 1:
             raise ProofError(self.name, stage.name, "the stores do not fill one buffer")
         ((_, size),) = slots
-        if any(w.own_loops for w in stores):
+        if any(w.changes_place for w in stores):
             return  # what combines is compared iteration by iteration
+        stores = [w.once() for w in stores]
         if self._writes_each(stores, size):
             return
         if sum(prod(map(loop_size, w.loops)) for w in stores) > LARGEST_ENUMERATION:

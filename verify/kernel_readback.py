@@ -38,6 +38,15 @@ class Written:
         """Those whose order counts."""
         return self.store.src[2:]
 
+    @property
+    def changes_place(self) -> bool:
+        """Whether an iteration of its own loops may write another element than the one before."""
+        return not free_loops(self.store.src[0]).isdisjoint(self.own_loops)
+
+    def once(self) -> Written:
+        """The store in one iteration of its own loops."""
+        return Written(self.store, tuple([x for x in self.loops if x not in self.own_loops]))
+
 
 def free_loops(node: UOp) -> frozenset[UOp]:
     """The loops whose value a scalar term depends on; a reduction hides its own."""

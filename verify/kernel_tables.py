@@ -114,7 +114,8 @@ def _as_reduction(
     what is loaded is its own.
     """
     place, value, *own = combine.src
-    memory, index, gate = place.src
+    memory, index, *gates = place.src
+    gate = all_of(gates)
     wrong = Difference("what is combined in memory", combine if fill is None else fill, combine)
     if fill is None or fill.src[0].src[1].op is not Ops.RANGE or len(fill.src[0].src) > 2:
         return wrong
@@ -146,8 +147,15 @@ def _as_reduction(
     others = {x: t for x, t in digits.items() if x.arg[0] < PLACES}
     goes_here = all_of([gate, *[n.eq(digits[x] + low) for n, (x, low) in loaded.items()]])
     goes_here = goes_here.substitute({**others, **fresh})
-    term = goes_here.where(value.substitute({**others, **fresh}), fill.src[1])
-    whole = UOp(Ops.REDUCE, memory.dtype, (term, *fresh.values()), combine.arg)
+    inner: tuple[UOp, ...] = ()
+    if (
+        value.op is Ops.REDUCE and value.arg is combine.arg
+    ):  # the order of a reduction is not specified
+        value, inner = value.src[0], value.src[1:]
+    term = value.substitute({**others, **fresh})
+    if goes_here.op is not Ops.CONST:
+        term = goes_here.where(term, fill.src[1])
+    whole = UOp(Ops.REDUCE, memory.dtype, (term, *fresh.values(), *inner), combine.arg)
     return UOp(Ops.STORE, dtypes.void, (fill.src[0], whole))
 
 

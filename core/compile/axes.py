@@ -168,16 +168,16 @@ def gate_accesses(
     size: UOp,
     reach: int = 0,
     bounds: Bounds | None = None,
-    nearest: bool = False,
+    nearest: UOp | None = None,
 ) -> UOp:
     """Accesses that move with `loop`, and what it reduces, only where loop < size.
 
     With `bounds`, a load that stays in its buffer for all of `reach` iterations needs no gate: what it
-    reads beyond `size` is stored nowhere. For the same reason a load may read there what it reads last,
-    if `nearest`: the place is known before a loop inside begins, where a gate would be asked in each step.
+    reads beyond `size` is stored nowhere. For the same reason a load may read there what it reads last, at
+    the value `nearest` of the loop: the place is known before a loop inside begins, where a gate would be
+    asked in each step.
     """
     inside = loop < size
-    last = {loop: UOp(Ops.MIN, loop.dtype, (loop, size - 1))}
     longer = {loop: UOp.range(reach, loop.arg[0], loop.arg[1])}
     free = loops_below(kernel)
     written = {store.src[0] for store in kernel.src}
@@ -194,10 +194,13 @@ def gate_accesses(
 
     for node in toposort((kernel,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
-        if node.op is Ops.KEEP and bounds is not None:
-            new = node  # columns of a tile: their accesses have the gates that they need
-        elif node.op is Ops.INDEX and needs_gate(node) and nearest and node not in written:
-            new = node.substitute(last)
+        if (
+            nearest is not None
+            and node.op is Ops.INDEX
+            and needs_gate(node)
+            and node not in written
+        ):
+            new = node.substitute({loop: nearest})
         elif node.op is Ops.INDEX and needs_gate(node):
             gate = new.src[2] & inside if len(new.src) > 2 else inside
             new = new.replace(src=(new.src[0], new.src[1], gate))
@@ -351,16 +354,19 @@ def _tiled(
     vector = _loop(tile.vectors, number + 4, AxisRole.UPCAST)
     lane = _loop(tile.lanes, number + 5, AxisRole.VECTOR)
     row_at = (row_block * blocks.row_tiles + row_tile) * tile.rows + row
-    column_at = (column_block * blocks.column_tiles + column_tile) * tile.vectors + vector
-    column_at = column_at * tile.lanes + lane
+    vector_at = (column_block * blocks.column_tiles + column_tile) * tile.vectors + vector
+    column_at = vector_at * tile.lanes + lane
     changes = dict(zip(items, parts))
-    for loop, position, reach in (
-        (rows, row_at, row_blocks * blocks.row_tiles * tile.rows),
-        (columns, column_at, column_blocks * blocks.column_tiles * tile.columns),
+    for loop, position, reach, whole, within in (
+        (rows, row_at, row_blocks * blocks.row_tiles * tile.rows, row_at, UOp.index(0)),
+        (columns, column_at, column_blocks * blocks.column_tiles * tile.columns, vector_at, lane),
     ):
-        if reach > size_of(loop):
-            size, is_row = UOp.index(size_of(loop)), loop is rows
-            kernel = gate_accesses(kernel, loop, size, reach, bounds, nearest=is_row)
+        size = size_of(loop)
+        if reach > size:
+            lanes = tile.lanes if loop is columns else 1
+            last = UOp(Ops.MIN, loop.dtype, (whole, UOp.index(size // lanes - 1))) * lanes + within
+            nearest = last if size % lanes == 0 else None
+            kernel = gate_accesses(kernel, loop, UOp.index(size), reach, bounds, nearest)
         changes[loop] = position
     kernel = kernel.substitute(changes)
     (reduction,) = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]

@@ -51,13 +51,16 @@ class Staged:
 class Choices:
     """What is asked of one kernel. None: what the heuristic takes.
 
-    The first five are of contractions, the next three of other kernels.
+    The first six are of contractions, the next three of other kernels.
     """
 
     tiled: bool | None = None  # whether a contraction runs in tiles
     tile: Tile | None = None
     blocks: Blocks | None = None
     staged: Staged | None = None
+    slab: int | None = (
+        None  # steps of a sum that are summed in memory for all rows at once; 0: the whole sum
+    )
     depth: int | None = None  # steps of the innermost loop of the sum at once
     lanes: int | None = None  # of a vector; 1: none
     vectors: int | None = None  # at once
@@ -149,6 +152,10 @@ def _copies(text: str) -> int | None:
     return numbers[0] if numbers is not None and numbers[0] <= MOST_COPIES else None
 
 
+def _slab(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\d{1,6}", text) else None
+
+
 def _place(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,3}", text) else None
 
@@ -164,6 +171,7 @@ _READERS = {
     "tile": (_tile, f"ROWSxVECTORSxLANES, LANES a power of two, ROWS * VECTORS <= {MOST_COPIES}"),
     "blocks": (_blocks, "ROWTILESxCOLUMNTILES"),
     "staged": (_staged, "none, rows, columns or rows+columns"),
+    "slab": (_slab, "a number of steps, 0 for the whole sum"),
     "depth": _COPIES,
     "lanes": (_lanes, f"a power of two up to {MOST_LANES}"),
     "vectors": _COPIES,

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from proofgrad.core.compile.axes import choose_depth, operations, shares_work
 from proofgrad.core.compile.choices import Blocks, Choices, Staged, Tile
+from proofgrad.core.compile.slabs import choose_slab
 from proofgrad.core.compile.staging import planned_staging
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import (
@@ -31,6 +32,7 @@ AT_ONCE = (1, 2, 4, 8)
 LOOPS_FOR_VECTORS = 3
 # Multiply-adds of vectors in one iteration: more make code that takes long to compile.
 MOST_PRODUCTS = 128
+SLABS = (0, 32, 64)
 STAGINGS = tuple([Staged(rows, columns) for rows in (False, True) for columns in (False, True)])
 
 
@@ -45,6 +47,7 @@ def completed(kernel: UOp, target: Target, asked: Choices) -> Choices:
         tile=tile,
         blocks=choose_blocks(contraction, tile, target, asked),
         staged=planned_staging(contraction, tile, asked),
+        slab=choose_slab(contraction, asked),
         depth=choose_depth(contraction.reduction.src[-1], tile, asked),
         threads=shares_work(contraction.multiplications, target, asked),
     )
@@ -73,6 +76,7 @@ def _of_contraction(
     assert tile is not None and blocks is not None
     # The few moves that are not tiles come first, for time may be up before the last.
     moves = [replace(choices, staged=staged) for staged in STAGINGS if staged != whole.staged]
+    moves += [replace(choices, slab=steps) for steps in SLABS if steps != whole.slab]
     moves += [
         replace(choices, depth=steps)
         for steps in AT_ONCE

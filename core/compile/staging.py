@@ -46,8 +46,6 @@ WAY_BYTES = 1 << 12
 UNSTAGED_BYTES = 1 << 17
 # Steps of the sum that are copied for all rows or columns before the next ones are.
 STEPS_AT_ONCE = 16
-# A table of so many bytes does not stay in any cache between the kernel that fills it and its reader.
-FAR_TABLE_BYTES = 1 << 25
 # Where a table is asked for, it may have so many elements at most.
 LARGEST_TABLE = 1 << 26
 
@@ -104,47 +102,11 @@ def stage_operands(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp
         operands.append((contraction.column_factor, contraction.columns, tile.columns))
     for factor, loop, size in operands:
         table = _layout(kernel, contraction, factor, loop, size, groups[loop])
-        is_alone = factor is contraction.column_factor and blocks.row_tiles >= row_tiles
-        if _may_keep(contraction, table, is_alone, target):
-            kernel = kernel.substitute({factor: _kept(kernel, factor, table, tile.lanes)})
-            continue
         slot = _free_slot(kernel)
         memory = UOp(Ops.PARAM, factor.dtype, (), (slot, table.length))
         filling.append(_fill(factor, table, memory))
         kernel = kernel.substitute({factor: _read(table, memory)})
     return UOp.sink(*filling, kernel) if filling else kernel
-
-
-def _may_keep(contraction: Contraction, table: Table, is_alone: bool, target: Target) -> bool:
-    """Whether the item that reads a group of columns keeps it itself, instead of reading a large table.
-
-    `is_alone`: no item reads that group for other rows.
-    """
-    itemsize = contraction.reduction.dtype.itemsize
-    group = prod([size_of(x) for x in table.depth]) * table.size * itemsize
-    is_far = table.length * itemsize >= FAR_TABLE_BYTES and group <= target.scratch_bytes
-    is_alone = is_alone and set(contraction.others) <= set(table.outer)
-    is_one_piece = _steps(contraction.column_factor, contraction.columns) == [1]
-    return is_far and is_alone and is_one_piece
-
-
-def _kept(kernel: UOp, factor: UOp, table: Table, lanes: int) -> UOp:
-    """A load from memory that holds the group of columns that is read, filled by vectors."""
-    number = 1 + max(n.arg[0] for n in toposort((kernel,)) if n.op is Ops.RANGE)
-    sizes = [*[size_of(x) for x in table.depth], table.size // lanes, lanes]
-    roles = [*[AxisRole.REDUCE] * (len(sizes) - 1), AxisRole.VECTOR]
-    loops = [UOp.range(n, number + k, role) if n > 1 else UOp.index(0)
-             for k, (n, role) in enumerate(zip(sizes, roles))]  # fmt: skip
-    *depth, vector, lane = loops
-    group = table.loop // table.size * table.size
-    factor = _inside(factor, table)
-    changes = {table.loop: group + vector * lanes + lane, **dict(zip(table.depth, depth))}
-    value = factor.substitute(changes)
-    memory = UOp(Ops.KEEP, factor.dtype, (value, *[x for x in loops if x.op is Ops.RANGE]))
-    place = UOp.index(0)
-    for loop in table.depth:
-        place = place * size_of(loop) + loop
-    return _load(memory, place * table.size + table.loop % table.size)
 
 
 def planned_staging(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH) -> Staged:
@@ -168,7 +130,7 @@ def choose_staged(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH
         return Staged(wish.rows and short[0], wish.columns and short[1])
     rows = _rows_collide(contraction, tile) or not contraction.rows_lie_along_depth
     rows = rows and tiles_that_read(one, contraction, contraction.columns, tile.columns) >= 2
-    columns = _columns_are_apart(contraction) or _is_large(contraction)
+    columns = _columns_are_apart(contraction) or (_is_large(contraction) and not contraction.slabs)
     columns = columns and tiles_that_read(other, contraction, contraction.rows, tile.rows) >= 2
     return Staged(
         rows and contraction.rows_fit_a_table, columns and growth(other) <= LARGEST_GROWTH
@@ -212,7 +174,7 @@ def _layout(
 ) -> Table:
     free = loops_below(factor)[factor]
     outer = tuple([x for x in output_loops(kernel) if x in free and x is not loop])
-    depth = tuple([x for x in contraction.reduction.src[1:] if x in free])
+    depth = tuple([x for x in contraction.sum_loops if x in free])
     return Table(outer, loop, size, depth, groups)
 
 

@@ -34,7 +34,7 @@ LINE_CYCLES, MEMORY_LINE_CYCLES = 0.5, 40
 ELEMENTS_A_LINE = 16
 FIRST_CACHE_BYTES = 48 << 10
 # Items to share out: more even out the threads, fewer count less.
-ITEMS_A_THREAD = 8
+ITEMS_A_THREAD, ITEMS_A_THREAD_OF_SLABS = 8, 2
 # Cycles to store one element of a vector whose elements lie apart.
 SCATTER_CYCLES = 1.5
 # Rows and vectors of columns in a tile, at most: more vectors leave few rows to share them.
@@ -60,15 +60,24 @@ class Contraction:
     column_factor: UOp
     others: tuple[UOp, ...]  # output loops outside of the tile
     is_apart: bool = False  # columns do not lie side by side where they are stored
+    slabs: tuple[
+        UOp, ...
+    ] = ()  # loops that run in order around the tiles: each adds a part of the sum
 
     @cached_property
     def depth(self) -> int:
-        """Products that are summed for one element."""
+        """Products that a tile sums for one element."""
         return prod(size_of(loop) for loop in self.reduction.src[1:])
 
     @property
+    def sum_loops(self) -> tuple[UOp, ...]:
+        """All loops of the sum, outermost first."""
+        return (*self.slabs, *self.reduction.src[1:])
+
+    @property
     def multiplications(self) -> int:
-        return size_of(self.rows) * size_of(self.columns) * self.other_tiles * self.depth
+        sums = size_of(self.rows) * size_of(self.columns) * self.other_tiles
+        return sums * prod(size_of(loop) for loop in self.sum_loops)
 
     @cached_property
     def other_tiles(self) -> int:
@@ -148,23 +157,25 @@ def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:
     if not all(is_fixed(n) for n in nodes if n.op is Ops.RANGE):
         return []
     reductions = [n for n in nodes if n.op is Ops.REDUCE]
-    if len(kernel.src) != 1 or len(reductions) != 1 or len(kernel.src[0].src) > 2:
+    if len(kernel.src) != 1 or len(reductions) != 1:
         return []
-    (reduction,) = reductions
+    (reduction,), (place, value, *slabs) = reductions, kernel.src[0].src
+    if slabs and (value is not reduction or not loops_below(place)[place].isdisjoint(slabs)):
+        return []
     term = reduction.src[0].src[1] if is_gated(reduction.src[0]) else reduction.src[0]
     if reduction.arg is not Ops.ADD or term.op is not Ops.MUL:
         return []
     free = loops_below(kernel)
     outputs = output_loops(kernel)
-    place = kernel.src[0].src[0].src[1]
     found: list[Contraction] = []
     for one, other in (term.src, term.src[::-1]):
         rows = [x for x in outputs if x in free[one] and x not in free[other]]
         columns = [x for x in outputs if x in free[other] and x not in free[one]]
         for row, column in product(reversed(rows), columns):  # inner loops lie closer in memory
             others = tuple([x for x in outputs if x is not row and x is not column])
-            is_apart = coefficient(place, column) != 1
-            found.append(Contraction(reduction, row, column, one, other, others, is_apart))
+            is_apart = coefficient(place.src[1], column) != 1
+            across = (row, column, one, other, others, is_apart, tuple(slabs))
+            found.append(Contraction(reduction, *across))
     least = 1 if asked.tiled else WORTH_MULTIPLICATIONS
     return [c for c in found if c.multiplications >= least and _has_vectors(c)]
 
@@ -261,6 +272,8 @@ def choose_blocks(
     row_tiles, column_tiles = tiles_along(contraction, tile)
     if (wish := asked.blocks) is not None:
         return Blocks(min(wish.row_tiles, row_tiles), min(wish.column_tiles, column_tiles))
+    if contraction.slabs:
+        return Blocks(row_tiles, _width_of_slabs(contraction, tile, target))
     others = prod(size_of(x) for x in contraction.others)
     row_bytes = tile.rows * contraction.depth * contraction.reduction.dtype.itemsize
     height = _block(row_tiles, max(1, target.cache_bytes // 2 // max(1, row_bytes)))
@@ -277,6 +290,19 @@ def choose_blocks(
     while height > 1 and items() < wanted:
         height = _block(row_tiles, height // 2)
     return Blocks(height, width)
+
+
+def _width_of_slabs(contraction: Contraction, tile: Tile, target: Target) -> int:
+    """Tiles of columns of an item: sums of all rows and a slab fit half of the second cache.
+
+    As wide as that, for memory is read best in long pieces.
+    """
+    row_tiles, column_tiles = tiles_along(contraction, tile)
+    bytes_a_tile = (row_tiles * tile.rows + contraction.depth) * tile.columns
+    bytes_a_tile *= contraction.reduction.dtype.itemsize
+    items = prod(size_of(x) for x in contraction.others)
+    shared = -(-ITEMS_A_THREAD_OF_SLABS * target.threads // items)
+    return max(1, min(target.cache_bytes // 2 // bytes_a_tile, -(-column_tiles // shared)))
 
 
 def tiles_along(contraction: Contraction, tile: Tile) -> tuple[int, int]:

@@ -1,0 +1,172 @@
+"""Products with few rows, summed in memory slab by slab: the same values, proven, and errors are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_kernel_proof import planted, prove
+from test_tiles import AVX512, SMALL, matmul
+
+from proofgrad import Tensor
+from proofgrad.core.compile import slabs
+from proofgrad.core.compile.choices import NO_WISH, Choices
+from proofgrad.core.compile.slabs import sum_in_slabs
+from proofgrad.core.compile.stages import parts_of, run_stages
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.realize import compiler
+from proofgrad.rules.pipeline import KERNEL_STAGES
+
+STAGE = "sum in slabs"
+WIDE = replace(SMALL, vector_registers=32, cache_bytes=1 << 12)
+
+
+@pytest.fixture
+def small_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slabs of a few steps, also for what is too small to gain by them."""
+    for name, value in (("STEPS_OF_FEW", 3), ("LEAST_STEPS", 2), ("WORTH_BYTES", 0)):
+        monkeypatch.setattr(slabs, name, value)
+
+
+def summed(body: UOp, target: Target, asked: Choices = NO_WISH) -> tuple[UOp, ...]:
+    """The kernels after the stage."""
+    last = next(k for k, stage in enumerate(KERNEL_STAGES) if stage.name == STAGE)
+    stages, library = KERNEL_STAGES[: last + 1], compiler().library
+    return parts_of(run_stages(stages, body, library, target, asked=asked))
+
+
+def slab_of(body: UOp, asked: Choices = NO_WISH) -> int:
+    """Steps of a slab of a body; 0: it is not summed so."""
+    parts = summed(body, AVX512, asked)
+    (store,) = parts[-1].src
+    return store.src[1].src[1].src[0].arg if len(parts) > 1 else 0
+
+
+def test_few_rows_of_a_long_matrix_are_summed_in_slabs_and_more_are_not() -> None:
+    assert slab_of(matmul(32, 1024, 1024, dtype=dtypes.float32)) == 64
+    assert slab_of(matmul(16, 1024, 1024, dtype=dtypes.float32)) == 32
+    assert slab_of(matmul(32, 1000, 1024, dtype=dtypes.float32)) == 50
+    more = matmul(256, 1024, 1024, dtype=dtypes.float32)
+    assert slab_of(more) == 0 and slab_of(more, Choices(slab=16)) == 16
+    assert slab_of(matmul(32, 1024, 1024, dtype=dtypes.float32), Choices(slab=0)) == 0
+    for other in (
+        matmul(32, 1024, 64, dtype=dtypes.float32),  # stays in the cache
+        matmul(32, 1021, 1024, dtype=dtypes.float32),  # a prime number of steps
+        matmul(32, 1024, 1024, (False, True), dtype=dtypes.float32),  # columns lie apart
+        matmul(32, 1024, 1024, dtype=dtypes.float16),  # memory would round the sums
+    ):
+        assert slab_of(other) == 0
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.uint64])
+@pytest.mark.parametrize(
+    "last", [lambda x: x, lambda x: x * 2 + 1, lambda x: x.sum(0)], ids=["alone", "more", "summed"]
+)
+def test_values(
+    kind: type, last: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    monkeypatch.setenv("CHOICES", "slab=8")
+    for rows, depth, columns in ((2, 16, 20), (5, 24, 37), (16, 40, 64), (33, 64, 50)):
+        one, other = [rng.integers(0, 9, s).astype(kind) for s in ((rows, depth), (depth, columns))]
+        found = last(Tensor(one) @ Tensor(other)).numpy()
+        assert np.array_equal(found, last(Tensor(one @ other)).numpy())
+
+
+def test_nan_infinities_and_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = np.ones((4, 24), np.float32), np.ones((24, 40), np.float32)
+    one[0, 20], one[1, 3], one[2], other[:, 5] = np.nan, np.inf, -0.0, -0.0
+    monkeypatch.setenv("CHOICES", "slab=8")
+    with np.errstate(invalid="ignore"):
+        expected = one @ other
+    found = (Tensor(one) @ Tensor(other)).numpy()
+    np.testing.assert_array_equal(found, expected)
+    assert not np.signbit(found[2]).any()
+
+
+@pytest.mark.usefixtures("small_slabs")
+@pytest.mark.parametrize("sizes", [(4, 12, 40), (5, 9, 37)])
+@pytest.mark.parametrize("target", [WIDE, replace(WIDE, threads=1)], ids=["threads", "one"])
+def test_they_are_proven(sizes: tuple[int, int, int], target: Target) -> None:
+    body = matmul(*sizes, dtype=dtypes.float32)
+    assert len(summed(body, target)) == 2
+    count = prove(body, target).count
+    assert count.unknown == 0 and count.by_solver + count.by_enumeration >= 10
+
+
+def wrong_store(change: Callable[[UOp], UOp]) -> Callable[..., UOp]:
+    def procedure(kernel: UOp, target: Target, asked: Choices) -> UOp:
+        fill, add = parts_of(sum_in_slabs(kernel, target, asked))
+        return UOp.sink(fill, UOp.sink(change(add.src[0])))
+
+    return procedure
+
+
+def one_slab_less(store: UOp) -> UOp:
+    (slab,) = store.src[2:]
+    return store.substitute({slab: UOp.range(slab.src[0].arg - 1, *slab.arg)})
+
+
+def overlapping(store: UOp) -> UOp:
+    (slab,) = store.src[2:]
+    place, value, _ = store.src
+    return store.with_src((place, value.substitute({slab * 3: slab * 2}), slab))
+
+
+def beside(store: UOp) -> UOp:
+    place, value, slab = store.src
+    again = place.replace(src=(place.src[0], place.src[1] // 2 * 2))
+    return store.with_src((again, value, slab))
+
+
+@pytest.mark.usefixtures("small_slabs")
+@pytest.mark.parametrize("change", [one_slab_less, overlapping, beside])
+def test_a_wrong_slab_is_found(change: Callable[[UOp], UOp]) -> None:
+    assert planted([matmul(4, 12, 40, dtype=dtypes.float32)], WIDE, STAGE, wrong_store(change))
+
+
+@pytest.mark.usefixtures("small_slabs")
+def test_memory_that_starts_from_another_number_is_found() -> None:
+    def wrong(kernel: UOp, target: Target, asked: Choices) -> UOp:
+        fill, add = parts_of(sum_in_slabs(kernel, target, asked))
+        place, zero = fill.src[0].src
+        return UOp.sink(UOp.sink(fill.src[0].with_src((place, UOp.const(zero.dtype, 1)))), add)
+
+    assert planted([matmul(4, 12, 40, dtype=dtypes.float32)], WIDE, STAGE, wrong)
+
+
+@pytest.mark.usefixtures("small_slabs")
+def test_a_tile_that_is_added_twice_in_a_slab_is_found() -> None:
+    """A later procedure that adds the last column of each tile again, in the same iteration."""
+    from proofgrad.core.compile.axes import choose_axes
+
+    def wrong(kernel: UOp, target: Target, bounds: object, asked: Choices) -> UOp:
+        made = choose_axes(kernel, target, bounds, asked)  # type: ignore[arg-type]
+        store = made.src[0]
+        if len(store.src) < 3:
+            return made
+        place = store.src[0]
+        moved = {
+            n: n % 3 for n in place.toposort() if n.op is Ops.RANGE and n.arg[1].name == "VECTOR"
+        }
+        return UOp.sink(store.with_src((place.substitute(moved), *store.src[1:])))
+
+    assert planted([matmul(4, 12, 40, dtype=dtypes.float32)], WIDE, "choose axes", wrong)
+
+
+def test_a_result_that_is_used_by_another_kernel_has_one_plan() -> None:
+    rng = np.random.default_rng(1)
+    one = rng.normal(size=(24, 1024)).astype(np.float32)
+    other = rng.normal(size=(1024, 600)).astype(np.float32)
+    found = (Tensor(one) @ Tensor(other)).relu().softmax(-1)
+    expected = np.maximum(one.astype(np.float64) @ other, 0)
+    expected = np.exp(expected - expected.max(-1, keepdims=True))
+    np.testing.assert_allclose(
+        found.numpy(), expected / expected.sum(-1, keepdims=True), 2e-4, 1e-6
+    )
+    compiler().forget()
