@@ -23,6 +23,7 @@ class Dialect:
     pointer_code = "p0"  # the same in the names of intrinsics
     constant_space = ""  # address space of module constants, as it stands before `constant`
     has_fma = True
+    has_prefetch = True
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
 
     def open(self, entry: str, slots: Iterable[int]) -> list[str]:

@@ -15,7 +15,14 @@ from dataclasses import dataclass, field, replace
 from proofgrad.backends.llvm.arithmetic import write_alu, write_op
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.dialect import Dialect
-from proofgrad.backends.llvm.memory import Place, write_address, write_load, write_store
+from proofgrad.backends.llvm.memory import (
+    Place,
+    write_address,
+    write_load,
+    write_prefetch,
+    write_store,
+)
+from proofgrad.backends.llvm.prefetch import prefetched
 from proofgrad.backends.llvm.text import literal, memory_type, register_type
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.program_facts import (
@@ -73,6 +80,7 @@ class _Printer:
         self.current: dict[UOp, str] = {}  # the register that holds each accumulator now
         self.loops: list[_Loop] = []
         self.carried = _carried_accumulators(linear)
+        self.ahead = prefetched(linear) if dialect.has_prefetch else {}
         self.has_exit = False
         self.scratch: list[str] = []  # lines that make room, once in a call
         self.release: list[str] = []
@@ -286,7 +294,10 @@ class _Printer:
         self.places[node] = place
 
     def load(self, node: UOp) -> None:
-        self.registers[node] = write_load(self.writer, self.places[node.src[0]], node.dtype)
+        place = self.places[node.src[0]]
+        self.registers[node] = write_load(self.writer, place, node.dtype)
+        if node in self.ahead:
+            write_prefetch(self.writer, place, self.ahead[node])
 
     def store(self, node: UOp) -> None:
         place, value = node.src[:2]

@@ -53,6 +53,15 @@ def write_load(writer: Writer, place: Place, dtype: DType) -> str:
     return writer.let(f"icmp ne {memory_type(dtype)} {loaded}, {zero}")
 
 
+def write_prefetch(writer: Writer, place: Place, ahead: int) -> None:
+    """Ask the first cache for the line so many elements behind the place."""
+    dialect = writer.dialect
+    element = f"{memory_type(place.element)}, {dialect.pointer} {place.address}"
+    line = writer.let(f"getelementptr {element}, i64 {ahead}", "ahead")
+    hints = "i32 0, i32 3, i32 1"  # a read, used again soon, of data
+    writer.do(f"call void @llvm.prefetch.{dialect.pointer_code}({dialect.pointer} {line}, {hints})")
+
+
 def _address_or_zeros(writer: Writer, place: Place, dtype: DType) -> str:
     assert place.address is not None
     if place.gate is None:

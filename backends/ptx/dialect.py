@@ -18,6 +18,7 @@ class PTXDialect(Dialect):
     pointer = "ptr addrspace(1)"
     pointer_code = "p1"
     constant_space = "addrspace(1)"
+    has_prefetch = False  # other threads run while one waits
 
     def open(self, entry: str, slots: Iterable[int]) -> list[str]:
         params = ", ".join([f"{self.pointer} noalias %buffer{slot}" for slot in slots])
