@@ -114,7 +114,9 @@ def test_a_long_sum_reads_eight_stretches_of_memory() -> None:
 
 def test_a_short_sum_is_written_out_once_beside_a_loop_over_vectors() -> None:
     """128 sums of 10 numbers: eight vectors at once would be eight times the code, and no faster."""
-    rows = UOp(Ops.RESHAPE, dtypes.float32, (UOp(Ops.PARAM, dtypes.float32, (), (1, 1280)),), (128, 10))
+    rows = UOp(
+        Ops.RESHAPE, dtypes.float32, (UOp(Ops.PARAM, dtypes.float32, (), (1, 1280)),), (128, 10)
+    )
     sums = UOp(Ops.REDUCE_AXIS, dtypes.float32, (rows,), (Ops.ADD, (1,)))
     target = Target("test-cpu", vector_bytes=64, vector_registers=32)
     kernel = unroll_upcasts(choose_axes(lower_movement(UOp.sink(sums)), target))
