@@ -9,21 +9,39 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import (
+    ACCUMULATOR,
+    END,
+    KEPT,
+    LINEAR,
+    MULACC,
+    RANGE,
+    RESULT,
+    SINK,
+)
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 Path = tuple[UOp, ...]  # open loops, outermost first
 
 _OUTERMOST = (AxisRole.THREAD, AxisRole.GLOBAL)
+# They do not run where a register is that they read: they are where it is decided.
+_FIXED = frozenset({RANGE, ACCUMULATOR, RESULT, KEPT})
 
 
 def linearize(program: UOp) -> UOp:
     """Put nodes in running order; open and close the loops."""
-    program = _separate_loops(program)
-    nodes = [n for n in toposort((program,)) if n.op is not Ops.SINK]
+    nodes = _nodes_of(program)
     loops = _loops_of(nodes)
+    separated = _separate_loops(program, nodes, loops)
+    if separated is not program:
+        nodes = _nodes_of(separated)
+        loops = _loops_of(nodes)
     paths = _block_paths(nodes, loops)
-    return UOp(Ops.LINEAR, dtypes.void, tuple(_emit_block((), nodes, paths)))
+    return UOp(LINEAR, dtypes.void, tuple(_emit_block((), nodes, paths)))
+
+
+def _nodes_of(program: UOp) -> list[UOp]:
+    return [n for n in toposort((program,)) if n.op is not SINK]
 
 
 # -- which loops a node runs in -----------------------------------------------------------------
@@ -35,37 +53,45 @@ def _loops_of(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
     A register is set where its result is read: inside the loops of the result, not its own.
     """
     running: dict[UOp, frozenset[UOp]] = {}
+    results: list[UOp] = []
     for node in nodes:
-        parts = [running[s] for s in node.src]
-        below = frozenset().union(*parts) if parts else frozenset()
-        if node.op is Ops.RANGE:
-            below = frozenset((node,))
-        elif node.op is Ops.RESULT:
-            below = running[node.src[0]] - set(node.src[0].src[0].src[1:])
-        elif node.op is Ops.KEPT:
-            below = running[node.src[0]] - set(node.src[1:])
-        running[node] = below
-    for node in nodes:
-        if node.op is Ops.RESULT:
-            register = node.src[0].src[0]
-            running[register] = running[node]
+        op = node.op
+        if op is RANGE:
+            running[node] = frozenset((node,))
+        elif op is RESULT:
+            running[node] = running[node.src[0]].difference(node.src[0].src[0].src[1:])
+            results.append(node)
+        elif op is KEPT:
+            running[node] = running[node.src[0]].difference(node.src[1:])
+        else:
+            running[node] = _together([running[s] for s in node.src])
+    registers = {result.src[0].src[0]: running[result] for result in results}
+    running.update(registers)
+    reads = set(registers)
     for node in nodes:  # what reads a register runs where it is, even if it has no loop of its own
-        if node.op not in (Ops.RANGE, Ops.ACCUMULATOR, Ops.RESULT, Ops.KEPT):
-            running[node] = frozenset().union(*[_loops_to_read(s, running) for s in node.src])
+        if node.op not in _FIXED and not reads.isdisjoint(node.src):
+            reads.add(node)
+            around = [running[s] for s in node.src]
+            around += [frozenset(s.src[1:]) for s in node.src if s.op is ACCUMULATOR]
+            running[node] = _together(around)
     return running
 
 
-def _loops_to_read(source: UOp, running: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
-    own = source.src[1:] if source.op is Ops.ACCUMULATOR else ()
-    return running[source].union(own)
+def _together(sets: Iterable[frozenset[UOp]]) -> frozenset[UOp]:
+    """Their union. Most are the same set, or parts of the largest one."""
+    found: frozenset[UOp] = frozenset()
+    for more in sets:
+        if more is not found and not more <= found:
+            found = found | more if found else more
+    return found
 
 
 def _block_paths(nodes: list[UOp], loops: dict[UOp, frozenset[UOp]]) -> dict[UOp, Path]:
     """For each node the nest of loops that it stands in."""
-    reductions = {n.src[0].src[0].src[1:]: loops[n] for n in nodes if n.op is Ops.RESULT}
-    reductions |= {n.src[1:]: loops[n] for n in nodes if n.op is Ops.KEPT}
+    reductions = {n.src[0].src[0].src[1:]: loops[n] for n in nodes if n.op is RESULT}
+    reductions |= {n.src[1:]: loops[n] for n in nodes if n.op is KEPT}
     own = {loop for group in reductions for loop in group}
-    outputs = sorted((n for n in nodes if n.op is Ops.RANGE and n not in own), key=_nesting_key)
+    outputs = sorted((n for n in nodes if n.op is RANGE and n not in own), key=_nesting_key)
     path_of: dict[UOp, Path] = {loop: tuple(outputs[: k + 1]) for k, loop in enumerate(outputs)}
     waiting = dict(reductions)
     while waiting:
@@ -76,7 +102,8 @@ def _block_paths(nodes: list[UOp], loops: dict[UOp, frozenset[UOp]]) -> dict[UOp
             base = _longest(path_of[loop] for loop in waiting.pop(group))
             for k, loop in enumerate(group):
                 path_of[loop] = base + group[: k + 1]
-    return {node: _longest(path_of[loop] for loop in loops[node]) for node in nodes}
+    paths = {around: _longest(path_of[loop] for loop in around) for around in set(loops.values())}
+    return {node: paths[loops[node]] for node in nodes}
 
 
 def _nesting_key(loop: UOp) -> tuple[bool, int]:
@@ -87,17 +114,18 @@ def _longest(paths: Iterable[Path]) -> Path:
     return max(paths, key=len, default=())
 
 
-def _separate_loops(program: UOp) -> UOp:
+def _separate_loops(program: UOp, nodes: list[UOp], loops: dict[UOp, frozenset[UOp]]) -> UOp:
     """Reductions that share a loop but run in different places get loops of their own.
 
     They may stay together only if their results stand in the same nest and none needs another.
     """
-    nodes = toposort((program,))
-    loops = _loops_of([n for n in nodes if n.op is not Ops.SINK])
-    next_number = 1 + max((n.arg[0] for n in nodes if n.op is Ops.RANGE), default=0)
+    results = [n for n in nodes if n.op is RESULT]
+    if len(results) < 2:
+        return program
+    next_number = 1 + max((n.arg[0] for n in nodes if n.op is RANGE), default=0)
     below = _results_below(nodes)
     groups: dict[Path, list[list[UOp]]] = {}
-    for result in (n for n in nodes if n.op is Ops.RESULT):
+    for result in results:
         own = result.src[0].src[0].src[1:]
         for members in groups.setdefault(own, []):
             together = loops[members[0]] == loops[result]
@@ -130,11 +158,11 @@ def _loops_in_several_groups(groups: dict[Path, list[list[UOp]]]) -> set[UOp]:
 
 
 def _results_below(nodes: list[UOp]) -> dict[UOp, frozenset[UOp]]:
+    """For each node the results that it needs; a result needs itself."""
     found: dict[UOp, frozenset[UOp]] = {}
     for node in nodes:
-        parts = [found[s] for s in node.src]
-        parts += [frozenset((s,)) for s in node.src if s.op is Ops.RESULT]
-        found[node] = frozenset().union(*parts) if parts else frozenset()
+        needed = _together([found[s] for s in node.src])
+        found[node] = needed | {node} if node.op is RESULT else needed
     return found
 
 
@@ -150,7 +178,7 @@ def _rename(program: UOp, changes: dict[UOp, dict[UOp, UOp]]) -> UOp:
 
 def _inner_results(result: UOp, done: dict[UOp, UOp]) -> dict[UOp, UOp]:
     """Results below `result` that were renamed before it."""
-    inner = [n for n in result.toposort() if n.op is Ops.RESULT and n is not result]
+    inner = [n for n in result.toposort() if n.op is RESULT and n is not result]
     return {n: done[n] for n in inner if done[n] is not n}
 
 
@@ -160,13 +188,11 @@ def _inner_results(result: UOp, done: dict[UOp, UOp]) -> dict[UOp, UOp]:
 def _emit_block(path: Path, nodes: list[UOp], paths: dict[UOp, Path]) -> list[UOp]:
     """The nodes of one loop body, inner loops as units, each after what it needs."""
     depth = len(path)
-    unit_of: dict[
-        UOp, UOp
-    ] = {}  # a node of this body stands for itself, an inner loop for all of it
+    unit_of: dict[UOp, UOp] = {}  # a node of this body itself, an inner loop for all of it
     members: dict[UOp, list[UOp]] = {}
     for node in nodes:
-        unit = node if len(paths[node]) == depth else paths[node][depth]
-        unit_of[node] = unit
+        around = paths[node]
+        unit = unit_of[node] = node if len(around) == depth else around[depth]
         members.setdefault(unit, []).append(node)
     order = _ordered(members, unit_of)
     out: list[UOp] = []
@@ -179,7 +205,7 @@ def _emit_block(path: Path, nodes: list[UOp], paths: dict[UOp, Path]) -> list[UO
         body = [n for n in inner if n is not unit]
         out.append(unit)
         out.extend(_emit_block(loop_path, body, paths))
-        out.append(UOp(Ops.END, dtypes.void, (unit,)))
+        out.append(UOp(END, dtypes.void, (unit,)))
     return out
 
 
@@ -213,21 +239,18 @@ def _by_step(units: Iterable[UOp]) -> list[UOp]:
     """
     step_of: dict[UOp, int] = {}
     for unit in units:
-        if unit.op is Ops.MULACC:
+        if unit.op is MULACC:
             step_of[unit] = step_of.get(unit.src[2], -1) + 1
     return sorted(step_of, key=lambda unit: step_of[unit])
 
 
 def _needs(unit: UOp, members: dict[UOp, list[UOp]], unit_of: dict[UOp, UOp]) -> list[UOp]:
-    needed: dict[UOp, None] = {}
+    needed: dict[UOp | None, None] = {}
     for member in members[unit]:
-        for source in sources_before(member):
-            other = unit_of.get(source)
-            if other is not None and other is not unit:
-                needed[other] = None
-    return list(needed)
+        needed.update([(unit_of.get(source), None) for source in sources_before(member)])
+    return [other for other in needed if other is not None and other is not unit]
 
 
 def sources_before(node: UOp) -> tuple[UOp, ...]:
     """The sources that have run before `node`: an accumulator is set before its loops open."""
-    return node.src[:1] if node.op is Ops.ACCUMULATOR else node.src
+    return node.src[:1] if node.op is ACCUMULATOR else node.src
