@@ -11,6 +11,7 @@ from proofgrad.core.compile.linear_terms import at_start
 from proofgrad.core.compile.sums_of_products import is_gated
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
+from proofgrad.core.ir.op_names import ADD, KEEP, LOAD, MUL, REDUCE, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -18,13 +19,13 @@ from proofgrad.core.ir.uop import UOp, toposort
 def reductions_to_accumulators(kernel: UOp) -> UOp:
     """Each reduction becomes a register that its loops update, what is kept a store to scratch memory."""
     done: dict[UOp, UOp] = {}
-    number = 0
+    number, places = 0, _Places()
     for node in toposort((kernel,)):
-        new = node.with_src(tuple([done[s] for s in node.src]))
-        if node.op in (Ops.REDUCE, Ops.KEEP):
-            new = _accumulate(new, number) if node.op is Ops.REDUCE else _fill(new, number)
+        op, new = node.op, node.with_src(tuple([done[s] for s in node.src]))
+        if op is REDUCE or op is KEEP:
+            new = _accumulate(new, number, places) if op is REDUCE else _fill(new, number)
             number += 1
-        elif node.op is Ops.STORE and node.arg is not None:
+        elif op is STORE and node.arg is not None:
             new = _read_first(new)
         done[node] = new
     return done[kernel]
@@ -42,11 +43,11 @@ def _fill(keep: UOp, number: int) -> UOp:
     return UOp(Ops.KEPT, keep.dtype, (store, *loops))
 
 
-def _accumulate(reduction: UOp, number: int) -> UOp:
+def _accumulate(reduction: UOp, number: int, places: _Places) -> UOp:
     value, loops, dtype = reduction.src[0], reduction.src[1:], reduction.dtype
     start = UOp.const(dtype, identity(reduction.arg, dtype))
     register = UOp(Ops.ACCUMULATOR, dtype, (start, *loops), number)
-    combined = _combined(reduction.arg, register, value)
+    combined = _combined(reduction.arg, register, value, places)
     return UOp(Ops.RESULT, dtype, (UOp(Ops.UPDATE, dtype, (register, combined)),))
 
 
@@ -57,16 +58,16 @@ def _read_first(store: UOp) -> UOp:
     return store.replace(src=(place, UOp(store.arg, value.dtype, (there, value)), *loops), arg=None)
 
 
-def _combined(op: Ops, register: UOp, value: UOp) -> UOp:
+def _combined(op: Ops, register: UOp, value: UOp, places: _Places) -> UOp:
     """The register after one iteration; products that are added go into it one by one.
 
     Each register takes them in the order in which they lie in memory, so that one operand serves
     several registers at a time.
     """
-    products = _products(value) if op is Ops.ADD else None
+    products = _products(value) if op is ADD else None
     if products is None:
         return UOp(op, register.dtype, (register, value))
-    for product, gates in sorted(products, key=_place) if len(products) > 1 else products:
+    for product, gates in sorted(products, key=places.of) if len(products) > 1 else products:
         before, register = register, UOp(Ops.MULACC, register.dtype, (*product.src, register))
         for gate in gates:  # what adding 0 gives: a sum starts from 0.0, and so is never -0.0
             register = gate.where(register, before)
@@ -75,9 +76,9 @@ def _combined(op: Ops, register: UOp, value: UOp) -> UOp:
 
 def _products(value: UOp) -> list[tuple[UOp, tuple[UOp, ...]]] | None:
     """The products that `value` is the sum of, each with the gates outside of which it is 0."""
-    if value.op is Ops.MUL:
+    if value.op is MUL:
         return [(value, ())]
-    if value.op is Ops.ADD:
+    if value.op is ADD:
         parts = [_products(source) for source in value.src]
         return None if None in parts else [p for part in parts for p in part or ()]
     if is_gated(value):
@@ -86,7 +87,26 @@ def _products(value: UOp) -> list[tuple[UOp, tuple[UOp, ...]]] | None:
     return None
 
 
-def _place(gated: tuple[UOp, tuple[UOp, ...]]) -> int:
-    """Where the operands of a product begin in memory."""
-    loads = [n for n in toposort((gated[0],)) if n.op is Ops.LOAD]
-    return sum(at_start(load.src[0].src[1]) for load in loads)
+class _Places:
+    """Where operands begin in memory. Many products of a kernel share them."""
+
+    def __init__(self) -> None:
+        self._loads: dict[UOp, frozenset[UOp]] = {}  # a load, and those that its place depends on
+        self._starts: dict[UOp, int] = {}
+
+    def of(self, gated: tuple[UOp, tuple[UOp, ...]]) -> int:
+        """The sum of the places of all that a product loads."""
+        direct = [n for n in toposort((gated[0],), _is_no_load) if n.op is LOAD]
+        loads = frozenset().union(*[self._loads_of(load) for load in direct])
+        return sum([at_start(load.src[0].src[1], self._starts) for load in loads])
+
+    def _loads_of(self, load: UOp) -> frozenset[UOp]:
+        found = self._loads.get(load)
+        if found is None:
+            found = frozenset([n for n in toposort((load,)) if n.op is LOAD])
+            self._loads[load] = found
+        return found
+
+
+def _is_no_load(node: UOp) -> bool:
+    return node.op is not LOAD

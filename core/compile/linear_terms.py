@@ -5,9 +5,11 @@ Does not own: simplification (rules) and the linear normal form of views (core/r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from proofgrad.core.ir.evaluate import evaluate
-from proofgrad.core.ir.op_names import ADD, CONST, KEEP, MUL, NEG, RANGE, REDUCE, STORE
-from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.op_names import ADD, CONST, KEEP, LOAD, MUL, NEG, RANGE, REDUCE, STORE
+from proofgrad.core.ir.ops import ELEMENTWISE
 from proofgrad.core.ir.uop import UOp, toposort
 
 MOST_STEPS = 10_000  # of a walk through a sum, in which a term may stand several times
@@ -42,36 +44,48 @@ def coefficient(term: UOp, loop: UOp, beside_loads: bool = False) -> int | None:
 
 
 def _is_no_load(node: UOp) -> bool:
-    return node.op is not Ops.LOAD
+    return node.op is not LOAD
 
 
-def at_start(term: UOp) -> int:
-    """The value of an integer term where every loop is at 0; 0 if it depends on memory."""
-    values: dict[UOp, int] = {}
-    for node in toposort((term,)):
-        known = [values[s] for s in node.src]
+def at_start(term: UOp, values: dict[UOp, int] | None = None) -> int:
+    """The value of an integer term where every loop is at 0; 0 if it depends on memory.
+
+    `values`: those of nodes that are known from other terms; more are added.
+    """
+    known = {} if values is None else values
+    for node in toposort((term,), lambda n: n.op in ELEMENTWISE and n not in known):
+        if node in known:
+            continue
         if node.op is CONST:
-            values[node] = int(node.arg)
-        elif node.op in (Ops.LOAD, RANGE) or node.op not in ELEMENTWISE:
-            values[node] = 0
+            known[node] = int(node.arg)
+        elif node.op not in ELEMENTWISE:
+            known[node] = 0
         else:
-            values[node] = int(evaluate(node.op, node.dtype, known, [s.dtype for s in node.src]))
-    return values[term]
+            below, types = [known[s] for s in node.src], [s.dtype for s in node.src]
+            known[node] = int(evaluate(node.op, node.dtype, below, types))
+    return known[term]
+
+
+def together(sets: Iterable[frozenset[UOp]]) -> frozenset[UOp]:
+    """Their union. Most are the same set, or parts of the largest one."""
+    found: frozenset[UOp] = frozenset()
+    for more in sets:
+        if more is not found and not more <= found:
+            found = found | more if found else more
+    return found
 
 
 def loops_below(root: UOp) -> dict[UOp, frozenset[UOp]]:
     """For each node the RANGE nodes whose value it depends on; REDUCE, KEEP and STORE hide their own."""
     found: dict[UOp, frozenset[UOp]] = {}
     for node in toposort((root,)):
-        below: frozenset[UOp] = frozenset()
-        for source in node.src:
-            if not found[source] <= below:
-                below = below | found[source] if below else found[source]
-        if node.op is RANGE:
-            below = frozenset((node,))
-        elif node.op in (REDUCE, KEEP):
-            below = found[node.src[0]].difference(node.src[1:])
-        elif node.op is STORE and len(node.src) > 2:
-            below = below.difference(node.src[2:])
-        found[node] = below
+        op = node.op
+        if op is RANGE:
+            found[node] = frozenset((node,))
+        elif op is REDUCE or op is KEEP:
+            found[node] = found[node.src[0]].difference(node.src[1:])
+        else:
+            below = together([found[source] for source in node.src])
+            is_loop = op is STORE and len(node.src) > 2
+            found[node] = below.difference(node.src[2:]) if is_loop else below
     return found

@@ -18,11 +18,24 @@ def unroll_upcasts(kernel: UOp) -> UOp:
         loops = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.UPCAST]
         if not loops:
             return kernel
-        loop = loops[0]
-        copies: list[UOp] = []
-        for store in kernel.src:
-            copies += [store.substitute({loop: UOp.index(k)}) for k in range(size_of(loop))]
-        kernel = UOp.sink(*copies)
+        kernel = UOp.sink(*[copy for store in kernel.src for copy in _copies(store, loops[0])])
+
+
+def _copies(term: UOp, loop: UOp) -> list[UOp]:
+    """`term` at each value of `loop`; what does not change with it is looked at once."""
+    changing: dict[UOp, None] = {loop: None}
+    for node in toposort((term,)):
+        if not changing.keys().isdisjoint(node.src):
+            changing[node] = None
+    copies: list[UOp] = []
+    for k in range(size_of(loop)):
+        at = {loop: UOp.index(k)}
+        for node in changing:
+            if node is not loop:
+                src = tuple([at.get(s, s) for s in node.src])
+                at[node] = UOp(node.op, node.dtype, src, node.arg)
+        copies.append(at.get(term, term))
+    return copies
 
 
 def _unroll_reductions(kernel: UOp) -> UOp:
@@ -31,7 +44,7 @@ def _unroll_reductions(kernel: UOp) -> UOp:
     for node in toposort((kernel,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
         while new.op is Ops.REDUCE and (loop := _upcast_of(new)) is not None:
-            values = [new.src[0].substitute({loop: UOp.index(k)}) for k in range(size_of(loop))]
+            values = _copies(new.src[0], loop)
             rest = tuple([x for x in new.src[1:] if x is not loop])
             total = _combined(values, new.arg)
             new = new.replace(src=(total, *rest)) if rest else _from_start(total, new.arg)

@@ -8,7 +8,8 @@ contiguous access; any other becomes a gather or scatter. Does not own: which lo
 from __future__ import annotations
 
 from proofgrad.core.compile.linear_terms import coefficient
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import KEPT, RESULT
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 
@@ -23,39 +24,55 @@ def vectorize(program: UOp) -> UOp:
 def _vectorize_loop(program: UOp, loop: UOp) -> UOp:
     lanes: int = loop.src[0].arg
     steps = UOp(Ops.CONST, loop.dtype.vec(lanes), (), tuple(range(lanes)))
-    first = UOp(Ops.CONST, loop.dtype, (), 0)
     done: dict[UOp, UOp] = {loop: steps}
-    at_first: dict[UOp, UOp] = {loop: first}
+    first_lane = _FirstLane(loop)
     moving = {loop}  # nodes whose value changes with the loop: other vectors are of other loops
     for node in toposort((program,)):
         if node is loop:
             continue
-        at_first[node] = node.with_src(tuple([at_first[s] for s in node.src]))
+        src = tuple([done[s] for s in node.src])
         if moving.isdisjoint(node.src):
-            done[node] = node.with_src(tuple([done[s] for s in node.src]))
+            done[node] = node.with_src(src)
             continue
-        done[node] = _widen(node, loop, lanes, done, at_first)
+        done[node] = _widen(node, src, loop, lanes, first_lane)
         if not _hides(node, loop):
             moving.add(node)
     return done[program]
 
 
+class _FirstLane:
+    """Index terms in the first lane, where the loop is at 0."""
+
+    def __init__(self, loop: UOp) -> None:
+        self._terms = {loop: UOp(Ops.CONST, loop.dtype, (), 0)}
+
+    def of(self, term: UOp) -> UOp:
+        terms = self._terms
+        for node in toposort((term,), lambda n: n not in terms):
+            if node not in terms:
+                terms[node] = node.with_src(tuple([terms[s] for s in node.src]))
+        return terms[term]
+
+
 def _hides(node: UOp, loop: UOp) -> bool:
     """Whether the loop is one of the node's own."""
-    match node.op:
-        case Ops.RESULT:
-            return loop in node.src[0].src[0].src[1:]
-        case Ops.KEPT:
-            return loop in node.src[1:]
-    return False
+    if node.op is RESULT:
+        return loop in node.src[0].src[0].src[1:]
+    return node.op is KEPT and loop in node.src[1:]
 
 
-def _widen(node: UOp, loop: UOp, lanes: int, done: dict[UOp, UOp], at_first: dict[UOp, UOp]) -> UOp:
+def _widen(
+    node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, first_lane: _FirstLane
+) -> UOp:
     """`node` with its vector sources; the node itself becomes a vector if one of them is."""
-    src = tuple([done[s] for s in node.src])
+    if node.op in ELEMENTWISE:
+        if all([s.dtype.lanes == 1 for s in src]):
+            return node.with_src(src)
+        wide = tuple([_spread(s, lanes) for s in src])
+        return UOp(node.op, node.dtype.vec(lanes), wide, node.arg)
     match node.op:
         case Ops.INDEX:
-            return _index(node, src, loop, lanes, at_first)
+            return _index(node, src, loop, lanes, first_lane)
         case Ops.LOAD:
             moves = src[0] is not node.src[0] and _is_vector_access(node.src[0], loop, src[0])
             return node.replace(src=src, dtype=node.dtype.vec(lanes) if moves else node.dtype)
@@ -76,10 +93,9 @@ def _widen(node: UOp, loop: UOp, lanes: int, done: dict[UOp, UOp], at_first: dic
             return node.with_src(src)
     if all(s.dtype.lanes == 1 for s in src):
         return node.with_src(src)
-    spread = tuple([_spread(s, lanes) for s in src])
     if node.op is Ops.UPDATE:
         return _update(node, src, lanes)
-    return UOp(node.op, node.dtype.vec(lanes), spread, node.arg)
+    return UOp(node.op, node.dtype.vec(lanes), tuple([_spread(s, lanes) for s in src]), node.arg)
 
 
 def _spread(value: UOp, lanes: int) -> UOp:
@@ -88,7 +104,9 @@ def _spread(value: UOp, lanes: int) -> UOp:
     return UOp(Ops.BROADCAST, value.dtype.vec(lanes), (value,))
 
 
-def _index(node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, at_first: dict[UOp, UOp]) -> UOp:
+def _index(
+    node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, first_lane: _FirstLane
+) -> UOp:
     """The INDEX of a contiguous access names its first element; a gather has a vector of them.
 
     One whose lanes are a number of elements apart is the first lane's plus a constant.
@@ -96,9 +114,9 @@ def _index(node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, at_first: dic
     gate = src[2:]
     step = coefficient(node.src[1], loop)
     if step == 1:
-        return node.replace(src=(src[0], at_first[node.src[1]], *gate))
+        return node.replace(src=(src[0], first_lane.of(node.src[1]), *gate))
     if step:
-        first = _spread(at_first[node.src[1]], lanes)
+        first = _spread(first_lane.of(node.src[1]), lanes)
         apart = UOp(Ops.CONST, first.dtype, (), tuple([step * k for k in range(lanes)]))
         return node.replace(src=(src[0], first + apart, *gate))
     if step == 0 and gate and gate[0].dtype.lanes > 1:  # the same element, gated lane by lane
@@ -117,9 +135,18 @@ def _update(node: UOp, src: tuple[UOp, ...], lanes: int) -> UOp:
     if register.dtype.lanes == 1:
         start = UOp(Ops.BROADCAST, register.dtype.vec(lanes), (register.src[0],))
         wide = UOp(Ops.ACCUMULATOR, start.dtype, (start, *register.src[1:]), register.arg)
-        value = src[1].substitute({_spread(register, lanes): wide})
+        value = _with_wide(src[1], _spread(register, lanes), wide)
         return UOp(Ops.UPDATE, wide.dtype, (wide, value))
     return UOp(Ops.UPDATE, register.dtype, (register, _spread(src[1], lanes)))
+
+
+def _with_wide(value: UOp, spread: UOp, wide: UOp) -> UOp:
+    """`value` with the register `wide` for the one that is spread; only vectors read that."""
+    done = {spread: wide}
+    for node in toposort((value,), lambda n: n is not spread and n.dtype.lanes > 1):
+        if node.dtype.lanes > 1 and node is not spread:
+            done[node] = node.with_src(tuple([done.get(s, s) for s in node.src]))
+    return done[value]
 
 
 def _result(node: UOp, update: UOp, loop: UOp) -> UOp:
