@@ -7,18 +7,20 @@ oversized shifts). Does not own: casts (conversions.py), loops and memory (emit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from proofgrad.backends.llvm.text import literal, register_type
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.target import CompileError
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes
+from proofgrad.core.ir.op_names import BROADCAST, CONST, WHERE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
 
 def write_alu(writer: Writer, node: UOp, operands: Sequence[str]) -> str:
     """The register that holds the value of an ALU node. Raises: CompileError."""
-    if node.op is Ops.WHERE:
+    if node.op is WHERE:
         return _where(writer, node, operands)
     return write_op(writer, node.op, node.src[0].dtype, operands, node.src)
 
@@ -29,14 +31,15 @@ def write_op(
     """`op` on operands of type `dtype`; `src`, where given, shows which of them are constants."""
     if dtype.scalar is dtypes.bfloat16:
         raise CompileError(f"{op.name} on bfloat16: it must be promoted to float32 before")
-    simple = _SIMPLE.get((op, _family(dtype)))
+    family = _family(dtype)
+    simple = _SIMPLE.get((op, family))
     if simple is not None:
         operator = f"{simple} {register_type(dtype)}"
         return writer.let(f"{operator} {', '.join(operands)}")
-    intrinsic = _INTRINSICS.get((op, _family(dtype)))
+    intrinsic = _INTRINSICS.get((op, family))
     if intrinsic is not None:
         return writer.call(intrinsic, dtype, operands)
-    special = _SPECIAL.get((op, _family(dtype)))
+    special = _SPECIAL.get((op, family))
     if special is None:
         raise CompileError(
             f"LLVM has no {op.name} on {dtype!r}; it must be rewritten before Linear"
@@ -47,15 +50,16 @@ def write_op(
 
 def constant_value(node: UOp) -> int | None:
     """The integer that `node` has in every lane, or None."""
-    if node.op is Ops.BROADCAST:
+    if node.op is BROADCAST:
         node = node.src[0]
-    if node.op is not Ops.CONST or node.dtype.is_float:
+    if node.op is not CONST or node.dtype.is_float:
         return None
     if isinstance(node.arg, tuple):
         return int(node.arg[0]) if len(set(node.arg)) == 1 else None
     return int(node.arg)
 
 
+@cache
 def _family(dtype: DType) -> str:
     match dtype.kind:
         case Kind.BOOL:

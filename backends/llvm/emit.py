@@ -33,6 +33,7 @@ from proofgrad.core.compile.program_facts import (
 )
 from proofgrad.core.compile.target import CompileError, Source
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST, END, RANGE, UPDATE
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -116,15 +117,20 @@ class _Printer:
             raise CompileError(f"{node.op.name} is no part of Linear")
 
     def _register(self, node: UOp) -> str:
-        if node.op is Ops.CONST:
-            return literal(node.arg, node.dtype)
-        if node.op is Ops.BROADCAST and node.src[0].op is Ops.CONST:
-            return literal(node.src[0].arg, node.dtype)
-        if node.op is Ops.ACCUMULATOR:
+        op = node.op
+        if op is ACCUMULATOR:
             return self.current[node]
-        if node not in self.registers:
-            raise CompileError(f"Linear of {self.name} uses a {node.op.name} before it is made")
-        return self.registers[node]
+        known = self.registers.get(node)
+        if known is not None:
+            return known
+        if op is CONST:
+            text = literal(node.arg, node.dtype)
+        elif op is BROADCAST and node.src[0].op is CONST:
+            text = literal(node.src[0].arg, node.dtype)
+        else:
+            raise CompileError(f"Linear of {self.name} uses a {op.name} before it is made")
+        self.registers[node] = text
+        return text
 
     # -- values -------------------------------------------------------------------------------------
 
@@ -329,19 +335,19 @@ def _carried_accumulators(linear: UOp) -> dict[UOp, list[UOp]]:
     depth: dict[UOp, int] = {}
     open_ranges: list[UOp] = []
     for node in linear.src:
-        match node.op:
-            case Ops.RANGE:
-                open_ranges.append(node)
-            case Ops.END:
-                open_ranges.remove(node.src[0])
-            case Ops.ACCUMULATOR:
-                depth[node] = len(open_ranges)
-            case Ops.UPDATE:
-                accumulator = node.src[0]
-                for loop in open_ranges[depth[accumulator] :]:
-                    known = carried.setdefault(loop, [])
-                    if accumulator not in known:
-                        known.append(accumulator)
+        op = node.op
+        if op is RANGE:
+            open_ranges.append(node)
+        elif op is END:
+            open_ranges.remove(node.src[0])
+        elif op is ACCUMULATOR:
+            depth[node] = len(open_ranges)
+        elif op is UPDATE:
+            accumulator = node.src[0]
+            for loop in open_ranges[depth[accumulator] :]:
+                known = carried.setdefault(loop, [])
+                if accumulator not in known:
+                    known.append(accumulator)
     return carried
 
 

@@ -9,6 +9,7 @@ bfloat conversions flush denormals on some machines and need library calls on ot
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes
@@ -18,16 +19,19 @@ _FLOATS = {"float16": "half", "bfloat16": "i16", "float32": "float", "float64": 
 _CODES = {"half": "f16", "float": "f32", "double": "f64"}
 
 
+@cache
 def register_type(dtype: DType) -> str:
     """The type of a value in a register: `i1`, `float`, `<8 x i32>`."""
     return _with_lanes(_scalar_type(dtype), dtype.lanes)
 
 
+@cache
 def memory_type(dtype: DType) -> str:
     """The type of a value in memory: as in a register, but `i8` for bools."""
     return _with_lanes("i8" if dtype.is_bool else _scalar_type(dtype), dtype.lanes)
 
 
+@cache
 def _scalar_type(dtype: DType) -> str:
     match dtype.kind:
         case Kind.BOOL:

@@ -22,6 +22,7 @@ from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step, peak_byt
 from proofgrad.core.compile.reuse import write_in_place
 from proofgrad.core.compile.stages import Library, Procedure, RuleSets, Stage, parts_of, run_stages
 from proofgrad.core.compile.target import Backend, Source
+from proofgrad.core.ir.op_names import PARAM, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp
@@ -292,7 +293,7 @@ class Compiler:
         backend = self._backend(device)
         slots = _slots(linear)
         source = self._emit(_with_dense_slots(linear, slots), device)
-        names = {n.arg[0]: n.arg[2] for n in linear.src if n.op is Ops.PARAM and len(n.arg) == 3}
+        names = {n.arg[0]: n.arg[2] for n in linear.src if n.op is PARAM and len(n.arg) == 3}
         size = _written(linear).arg[1]
         compiled = backend.compile(source) if aside is None else aside.compile(backend, source)
         return Kernel(source, compiled, backend, slots, size, names)
@@ -349,8 +350,8 @@ def _settings_of(stored: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _written(linear: UOp) -> UOp:
     """The parameter that a kernel writes."""
-    memory = [n.src[0].src[0] for n in linear.src if n.op is Ops.STORE]
-    return next(m for m in memory if m.op is Ops.PARAM)
+    memory = [n.src[0].src[0] for n in linear.src if n.op is STORE]
+    return next(m for m in memory if m.op is PARAM)
 
 
 def _slots(linear: UOp) -> tuple[int, ...]:
@@ -359,15 +360,16 @@ def _slots(linear: UOp) -> tuple[int, ...]:
     Simplification may have removed some.
     """
     written: int = _written(linear).arg[0]
-    used = {n.arg[0] for n in linear.src if n.op is Ops.PARAM}
+    used = {n.arg[0] for n in linear.src if n.op is PARAM}
     return (written, *sorted(used - {written}))
 
 
 def _with_dense_slots(linear: UOp, slots: tuple[int, ...]) -> UOp:
     """The parameters numbered 0, 1, ... without gaps."""
-    parameters = [n for n in linear.src if n.op is Ops.PARAM]
+    parameters = [n for n in linear.src if n.op is PARAM]
     changes = {n: n.replace(arg=(slots.index(n.arg[0]), n.arg[1])) for n in parameters}
-    return linear.substitute({old: new for old, new in changes.items() if old is not new})
+    changes = {old: new for old, new in changes.items() if old is not new}
+    return linear.substitute(changes) if changes else linear
 
 
 def _number(buffer: UOp) -> int:

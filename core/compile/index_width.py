@@ -10,6 +10,7 @@ from typing import Protocol
 
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.op_names import CAST, VARIABLE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -29,16 +30,17 @@ def choose_index_width(kernel: UOp, target: Target, bounds: Bounds) -> UOp:
 
     Raises: OverflowError, naming the term, if int64 is not enough.
     """
-    nodes = [n for n in toposort((kernel,)) if n.dtype is dtypes.index]
-    if all(_fits(node, target.index_dtype, bounds) for node in nodes):
-        return _with_width(kernel, target.index_dtype)
-    for node in nodes:
+    nodes = toposort((kernel,))
+    terms = [n for n in nodes if n.dtype is dtypes.index]
+    if all(_fits(term, target.index_dtype, bounds) for term in terms):
+        return _with_width(nodes, target.index_dtype)
+    for node in terms:
         if not _fits(node, dtypes.int64, bounds):
             raise OverflowError(
                 f"an index term runs from {bounds.lo(node)} to {bounds.hi(node)}, which int64 does"
                 f" not hold: {node!r}"
             )
-    return _with_width(kernel, dtypes.int64)
+    return _with_width(nodes, dtypes.int64)
 
 
 def _fits(node: UOp, dtype: DType, bounds: Bounds) -> bool:
@@ -47,23 +49,26 @@ def _fits(node: UOp, dtype: DType, bounds: Bounds) -> bool:
     return low is not None and high is not None and dtype.lo <= low and high <= dtype.hi
 
 
-def _with_width(kernel: UOp, width: DType) -> UOp:
-    done = _loads_of_variables(kernel, width)
-    for node in toposort((kernel,)):
+def _with_width(nodes: list[UOp], width: DType) -> UOp:
+    """The last of `nodes`, which are in order, with machine integers for index terms."""
+    index = dtypes.index
+    done = _loads_of_variables(nodes, width)
+    for node in nodes:
         if node in done:
             continue
-        src = tuple([done[s] for s in node.src])
-        if node.op is Ops.CAST and src[0].dtype is node.dtype:
+        src, dtype = tuple([done[s] for s in node.src]), node.dtype
+        if node.op is CAST and src[0].dtype is dtype:
             done[node] = src[0]
-            continue
-        dtype = width if node.dtype is dtypes.index else node.dtype
-        done[node] = UOp(node.op, dtype, src, node.arg)
-    return done[kernel]
+        elif dtype is index:
+            done[node] = UOp(node.op, width, src, node.arg)
+        else:
+            done[node] = node.with_src(src)
+    return done[nodes[-1]]
 
 
-def _loads_of_variables(kernel: UOp, width: DType) -> dict[UOp, UOp]:
+def _loads_of_variables(nodes: list[UOp], width: DType) -> dict[UOp, UOp]:
     """Each variable read from a parameter of one int64. Its bounds have been used by now."""
-    variables = [n for n in toposort((kernel,)) if n.op is Ops.VARIABLE]
+    variables = [n for n in nodes if n.op is VARIABLE]
     found: dict[UOp, UOp] = {}
     for k, node in enumerate(sorted(variables, key=lambda v: str(v.arg[0]))):
         memory = UOp(Ops.PARAM, dtypes.int64, (), (FIRST_VARIABLE + k, 1, node.arg[0]))

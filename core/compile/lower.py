@@ -67,17 +67,20 @@ def lower_movement(body: UOp) -> UOp:
 def _element(demand: Demand, lowering: _Lowering) -> UOp:
     """The scalar term of a demand, without recursion."""
     done: dict[Demand, UOp] = {}
+    asked: dict[Demand, list[Demand]] = {}
     stack = [demand]
     while stack:
         current = stack[-1]
         if current in done:
             stack.pop()
             continue
-        needed = _needs(current, lowering)
-        missing = [d for d in needed if d not in done]
-        if missing:
-            stack.extend(missing)
-            continue
+        needed = asked.get(current)
+        if needed is None:
+            needed = asked[current] = _needs(current, lowering)
+            missing = [d for d in needed if d not in done]
+            if missing:
+                stack.extend(missing)
+                continue
         done[current] = _combine(current, [done[d] for d in needed], lowering)
         stack.pop()
     return done[demand]

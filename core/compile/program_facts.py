@@ -7,13 +7,16 @@ Owns: these few questions. Does not own: which Linear is legal (forms.py), how i
 from __future__ import annotations
 
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.ops import ALU, CASTS, Ops
+from proofgrad.core.ir.op_names import CONST, END, HREDUCE, LOAD, PARAM, RANGE, STORE
+from proofgrad.core.ir.ops import ALU, CASTS
 from proofgrad.core.ir.uop import AxisRole, UOp
+
+_COUNTED = ALU | CASTS | {LOAD, HREDUCE}
 
 
 def parameters(linear: UOp) -> dict[int, UOp]:
     """The PARAM in each slot that the program uses, in the order of the slots."""
-    found = {node.arg[0]: node for node in linear.src if node.op is Ops.PARAM}
+    found = {node.arg[0]: node for node in linear.src if node.op is PARAM}
     return dict(sorted(found.items()))
 
 
@@ -25,7 +28,7 @@ def parameter_types(linear: UOp) -> tuple[DType, ...]:
 
 def range_of_role(linear: UOp, role: AxisRole) -> UOp | None:
     """The RANGE with this role, or None. Raises: ValueError if there are two."""
-    found = [node for node in linear.src if node.op is Ops.RANGE and node.arg[1] is role]
+    found = [node for node in linear.src if node.op is RANGE and node.arg[1] is role]
     if len(found) > 1:
         raise ValueError(f"a program has at most one {role!r} range, not {len(found)}")
     return found[0] if found else None
@@ -41,13 +44,14 @@ def operation_count(linear: UOp) -> int:
     """Elementwise operations, loads and stores of one run, counted by lane."""
     total, repeats = 0, [1]
     for node in linear.src:
-        if node.op is Ops.RANGE:
-            size = node.src[0].arg if node.src[0].op is Ops.CONST else 1
-            repeats.append(repeats[-1] * int(size))
-        elif node.op is Ops.END:
-            repeats.pop()
-        elif node.op in ALU or node.op in CASTS or node.op in (Ops.LOAD, Ops.HREDUCE):
+        op = node.op
+        if op in _COUNTED:
             total += repeats[-1] * node.dtype.lanes
-        elif node.op is Ops.STORE:
+        elif op is RANGE:
+            size = node.src[0].arg if node.src[0].op is CONST else 1
+            repeats.append(repeats[-1] * int(size))
+        elif op is END:
+            repeats.pop()
+        elif op is STORE:
             total += repeats[-1] * node.src[1].dtype.lanes
     return total

@@ -61,9 +61,7 @@ def _hides(node: UOp, loop: UOp) -> bool:
     return node.op is KEPT and loop in node.src[1:]
 
 
-def _widen(
-    node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, first_lane: _FirstLane
-) -> UOp:
+def _widen(node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, first_lane: _FirstLane) -> UOp:
     """`node` with its vector sources; the node itself becomes a vector if one of them is."""
     if node.op in ELEMENTWISE:
         if all([s.dtype.lanes == 1 for s in src]):
@@ -104,9 +102,7 @@ def _spread(value: UOp, lanes: int) -> UOp:
     return UOp(Ops.BROADCAST, value.dtype.vec(lanes), (value,))
 
 
-def _index(
-    node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, first_lane: _FirstLane
-) -> UOp:
+def _index(node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, first_lane: _FirstLane) -> UOp:
     """The INDEX of a contiguous access names its first element; a gather has a vector of them.
 
     One whose lanes are a number of elements apart is the first lane's plus a constant.
