@@ -115,9 +115,8 @@ def _atan_inverse(n: int) -> Decimal:
 
 
 def _exp2_slope(x: Decimal) -> Decimal:
-    """(2**x - 1) / x - 1/2: 2**x = 1 + (x / 2 + x * slope) is exact at 0 and rounds little."""
-    slope = ((Decimal(2).ln() * x).exp() - 1) / x if x else Decimal(2).ln()
-    return slope - Decimal("0.5")
+    """(2**x - 1) / x: 2**x = 1 + x * slope is exact at 0 and rounds little."""
+    return ((Decimal(2).ln() * x).exp() - 1) / x if x else Decimal(2).ln()
 
 
 def _exp2_weight(x: Decimal) -> Decimal:

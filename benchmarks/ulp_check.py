@@ -175,10 +175,18 @@ def power_pairs(dtype: DType, samples: int) -> Iterator[tuple[Any, Any]]:
         yield numpy.abs(x), (random.uniform(least, most, len(x)) / size).astype(storage.values)
 
 
+# Of a type of numpy: its name in LLVM, the last letter of C's functions of it, its bytes in memory.
+_C_TYPES = {
+    numpy.dtype(numpy.float32): ("float", "f", 4),
+    numpy.dtype(numpy.float64): ("double", "", 8),
+    numpy.dtype(numpy.longdouble): ("x86_fp80", "l", 16),
+}
+
+
 @functools.cache
-def _c_loop(name: str, is_long: bool, arguments: int) -> int:
+def _c_loop(name: str, dtype: Any, arguments: int) -> int:
     """The address of a loop over a function of the C library: table of result and arguments, 0, count."""
-    kind, suffix, bytes_ = ("x86_fp80", "l", 16) if is_long else ("double", "", 8)
+    kind, suffix, bytes_ = _C_TYPES[dtype]
     lines, names = [], []
     for k in range(arguments + 1):
         lines.append(f"  %slot{k} = getelementptr ptr, ptr %table, i64 {k}")
@@ -216,14 +224,14 @@ _HELD: list[tuple[Host, Any]] = []
 
 
 def c_function(name: str, *arguments: Any) -> Any:
-    """A function of the C library on arrays of float64, or of long double if one is."""
-    is_long = any(x.dtype == numpy.longdouble for x in arguments)
-    kind = numpy.longdouble if is_long else numpy.float64
-    arrays = [numpy.ascontiguousarray(x, kind) for x in arguments]
+    """A function of the C library on arrays, in the widest of their types."""
+    kind = numpy.result_type(*arguments)
+    shape = numpy.broadcast_shapes(*[numpy.shape(x) for x in arguments])
+    arrays = [numpy.ascontiguousarray(numpy.broadcast_to(x, shape), kind) for x in arguments]
     result = numpy.empty_like(arrays[0])
     table = (ctypes.c_void_p * (1 + len(arrays)))(*[x.ctypes.data for x in (result, *arrays)])
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-    call(_c_loop(name, is_long, len(arrays)))(ctypes.addressof(table), 0, result.size)
+    call(_c_loop(name, kind, len(arrays)))(ctypes.addressof(table), 0, result.size)
     return result
 
 
@@ -326,6 +334,7 @@ _NUMPY = {
     Ops.CMPLT: numpy.less,
     Ops.CMPEQ: numpy.equal,
     Ops.WHERE: numpy.where,
+    Ops.FMA: lambda *args: c_function("fma", *args),
 }
 
 

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from oracle import fma
 
 from proofgrad import Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
 
 Array = Any
 FLOATS = dtypes.floats
+WITHOUT_BFLOAT16 = (dtypes.float16, dtypes.float32, dtypes.float64)
 INTS = dtypes.ints
 NUMBERS = (*FLOATS, *INTS)
 ALL = (dtypes.bool, *NUMBERS)
@@ -298,6 +300,7 @@ OF_TWO = [
     # of float64 there is nothing wider: the error of log2 times the exponent of the result
     _binary("pow", lambda a, b: a**b, np.power, FLOATS[3:], ulp=1100),
     _binary("copysign", Tensor.copysign, np.copysign, FLOATS),
+    _binary("fma", lambda a, b: a.fma(b, a), lambda a, b: fma(a, b, a), WITHOUT_BFLOAT16),
     _binary("where", lambda a, b: (a < b).where(a, b), lambda a, b: np.where(a < b, a, b), ALL),
     _binary("logaddexp", Tensor.logaddexp, np.logaddexp, (dtypes.float32, dtypes.float64), ulp=4, absolute=4),
     _binary("isclose", Tensor.isclose, np.isclose, (dtypes.float64, *INTS[:6]), gives_bool=True),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oracle import numpy_dtype
 
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import TERNARY, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 MAX_ELEMENTS = 400
@@ -47,10 +47,10 @@ INT_EDGES = [0, 1, -1, 2, 3, 7, 100, -100, 127, -128]
 FLOAT_EDGES = [0.0, -0.0, 1.0, -1.5, 0.1, 3.0e38, -3.0e38, 1e-40, float("inf"), -float("inf"),
                float("nan"), 2.0**-126, 255.5]  # fmt: skip
 
-BINARY = {
+ARITHMETIC = {
     "int": [Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN, Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD,
             Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR],
-    "float": [Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.MIN],
+    "float": [Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.MIN, Ops.FMA],
     "bool": [Ops.AND, Ops.OR, Ops.XOR],
 }  # fmt: skip
 
@@ -68,7 +68,7 @@ def movement_only(draw: st.DrawFn) -> Program:
 @st.composite
 def programs(
     draw: st.DrawFn,
-    kinds: tuple[str, ...] = ("movement", "unary", "binary", "reduce", "compare", "cast"),
+    kinds: tuple[str, ...] = ("movement", "unary", "arithmetic", "reduce", "compare", "cast"),
     dtypes_used: tuple[DType, ...] = (dtypes.int32, dtypes.uint8, dtypes.float32, dtypes.bool),
     max_steps: int = 8,
 ) -> Program:
@@ -115,8 +115,8 @@ def step(draw: st.DrawFn, pool: list[UOp], kinds: tuple[str, ...]) -> UOp:
             return draw(movement(source))
         case "unary":
             return draw(unary(source))
-        case "binary":
-            return draw(binary(source, pool))
+        case "arithmetic":
+            return draw(arithmetic(source, pool))
         case "compare":
             return draw(choice(source, pool))
         case "cast":
@@ -150,9 +150,10 @@ def partner(draw: st.DrawFn, source: UOp, pool: list[UOp]) -> UOp:
 
 
 @st.composite
-def binary(draw: st.DrawFn, source: UOp, pool: list[UOp]) -> UOp:
-    op = draw(st.sampled_from(BINARY[family(source.dtype)]))
-    return source.alu(op, draw(partner(source, pool)))
+def arithmetic(draw: st.DrawFn, source: UOp, pool: list[UOp]) -> UOp:
+    op = draw(st.sampled_from(ARITHMETIC[family(source.dtype)]))
+    others = 2 if op in TERNARY else 1
+    return source.alu(op, *[draw(partner(source, pool)) for _ in range(others)])
 
 
 @st.composite

@@ -34,6 +34,7 @@ _INT_OPS = (
 )  # fmt: skip
 _FLOAT_OPS = (
     Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.MIN, Ops.NEG, Ops.SQRT, Ops.TRUNC, Ops.WHERE, Ops.CAST,
+    Ops.FMA,
 )  # fmt: skip
 _BOOL_OPS = (Ops.AND, Ops.OR, Ops.XOR, Ops.NOT, Ops.WHERE, Ops.CMPLT, Ops.CMPLT, Ops.CMPEQ)
 _FLOATS = (0.0, -0.0, 1.0, -1.0, 2.0, 0.5, 3.0, math.inf, -math.inf, math.nan)

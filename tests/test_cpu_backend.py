@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -215,6 +216,15 @@ def test_multiply_and_add_outside_of_mulacc_rounds_twice(cpu: CpuBackend) -> Non
     value = element * element + UOp.const(FLOAT, -1.0)
     (output,) = run(cpu, in_order(store(place(out, number(0)), value)), [pack([x], FLOAT)], [4])
     assert unpack(output, FLOAT) == [2.0**-11]  # an FMA gives 2**-11 + 2**-24
+
+
+def test_fma_is_one_instruction_where_the_machine_has_it(cpu: CpuBackend) -> None:
+    if not cpu.target.has_fma:
+        pytest.skip("this processor multiplies and adds in two steps")
+    for lanes in (1, cpu.target.lanes(FLOAT)):
+        source = cpu.emit(map_loop([(Ops.FMA, FLOAT)], (FLOAT,) * 3, 64, lanes), "fused")
+        text = cpu.assembly(source)
+        assert len(re.findall(r"\bv?fn?madd|\bfmadd|\bfmla", text)) == 1
 
 
 def test_small_float_arithmetic_is_refused(cpu: CpuBackend) -> None:

@@ -22,6 +22,7 @@ from proofgrad.core.ir.evaluate import (
     to_bits,
 )
 from proofgrad.core.ir.ops import ALU, MEANING, Ops
+from proofgrad.core.rewrite.functions import PRECISION
 
 NARROW_INTS = [dtypes.int8, dtypes.uint8]
 NUMPY_FLOATS = [dtypes.float16, dtypes.float32, dtypes.float64]
@@ -134,6 +135,42 @@ def test_float_arithmetic_is_rounded_once(dtype: DType) -> None:
         exact[Ops.FDIV] = Fraction(x) / Fraction(y)
         for op, value in exact.items():
             assert evaluate(op, dtype, (x, y)) == exactly_rounded(value, dtype), (op, x, y)
+
+
+@pytest.mark.parametrize("dtype", dtypes.floats, ids=lambda d: d.name)
+def test_fma_is_rounded_once(dtype: DType) -> None:
+    """Also where the product is beyond the type, and where the sum is next to a middle of two floats."""
+    values = [v for v in edge_values(dtype) if math.isfinite(v)]
+    close = [1.0, -(2.0**-20), from_bits(1, dtype), 3.0]
+    rows = [*itertools.product(values[::2], values[::3], values[::2]), *_near_middles(dtype)]
+    for x, y, z in [*rows, *itertools.product(close, repeat=3)]:
+        exact = Fraction(x) * Fraction(y) + Fraction(z)
+        if exact:
+            size = exactly_rounded(abs(exact), dtype)
+            got = evaluate(Ops.FMA, dtype, (x, y, z))
+            assert same(got, size if exact > 0 else -size), (x, y, z)
+
+
+def _near_middles(dtype: DType) -> list[tuple[float, float, float]]:
+    """Products in the middle between two floats, and the least that can be added."""
+    digits = PRECISION[dtype]
+    factors = [(7.0, (1 << digits) // 7 + k) for k in range(1, 9)]
+    middles = [(x, float(y)) for x, y in factors if round_float(float(y), dtype) == y]
+    tiny = from_bits(1, dtype)
+    return [(x, y, z) for x, y in middles for z in (tiny, -tiny, 0.0)]
+
+
+def test_fma_of_infinities_nan_and_zeros() -> None:
+    largest = from_bits(to_bits(INF, dtypes.float64) - 1, dtypes.float64)
+    rows = [
+        ((INF, 1.0, -INF), NAN), ((INF, 0.0, 1.0), NAN), ((1.0, NAN, 1.0), NAN), ((1.0, 1.0, NAN), NAN),
+        ((largest, 2.0, -INF), -INF), ((largest, 2.0, -largest), largest), ((largest, 2.0, 0.0), INF),
+        ((-largest, largest, largest), -INF), ((INF, -1.0, 3.0), -INF), ((2.0, 3.0, INF), INF),
+        ((0.0, -1.0, 0.0), 0.0), ((0.0, -1.0, -0.0), -0.0), ((0.0, 1.0, -0.0), 0.0),
+        ((2.0, 3.0, -6.0), 0.0), ((2.0**-600, -(2.0**-600), 0.0), -0.0),
+    ]  # fmt: skip
+    got = [(row, evaluate(Ops.FMA, dtypes.float64, row), want) for row, want in rows]
+    assert [case for case in got if not same(case[1], case[2])] == []
 
 
 @pytest.mark.parametrize("dtype", dtypes.floats, ids=lambda d: d.name)

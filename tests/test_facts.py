@@ -223,6 +223,7 @@ FULL_RANGE = {
     ("LOG2", FLOAT): "any real number, and -inf",
     ("SIN", FLOAT): "its error bound does not say that it stays within -1 and 1",
     ("MULACC", FLOAT): "one or two roundings: nothing is proven of it",
+    ("FMA", FLOAT): "any value; it stands inside of polynomials",
 }
 
 

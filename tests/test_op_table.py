@@ -203,6 +203,7 @@ DIFFERENTIABLE: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "clamp": (lambda x: x.clamp(-0.5, 1.0), [A]),
     "clip": (lambda x: x.clip(-0.5, 1.0), [A]),
     "copysign": (lambda x, y: x.copysign(y), [A, B]),
+    "fma": (lambda x, y: x.fma(y, x) + y.fma(2.0, x), [A, B]),
     "logaddexp": (lambda x, y: x.logaddexp(y), [A, B]),
     "lerp": (lambda x, y: x.lerp(y, 0.3), [A, B]),
     "where": (lambda x, y: (x > 0).where(x, y), [A, B]),

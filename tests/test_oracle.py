@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -18,7 +19,7 @@ EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-8, 6e-8, 3.0, 65504
          -math.inf, math.nan]  # fmt: skip
 INT_EDGES = [0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 64, 100, 127, 128, 255, -1, -2, -3, -7, -8,
              -100, -128, 2**31 - 1, 2**31, 2**63 - 1, -(2**31), -(2**63), 2**64 - 1]  # fmt: skip
-FLOAT_ONLY = frozenset({Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.TRUNC, Ops.FDIV})
+FLOAT_ONLY = frozenset({Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.TRUNC, Ops.FDIV, Ops.FMA})
 INT_ONLY = frozenset({Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.SHL, Ops.SHR})
 ROUNDED = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN})  # by another library: not to the last bit
 
@@ -60,14 +61,15 @@ def same(found: object, expected: object, op: Ops, dtype: DType) -> bool:
     return found == expected
 
 
-CASES = [(op, dtype) for op in sorted(UNARY | BINARY) for dtype in dtypes.all if applies(op, dtype)]
+SHOWN = sorted(UNARY | BINARY | {Ops.FMA})
+CASES = [(op, dtype) for op in SHOWN for dtype in dtypes.all if applies(op, dtype)]
 
 
 @pytest.mark.parametrize(("op", "dtype"), CASES)
 def test_elementwise_on_edge_values_agrees_with_evaluate(op: Ops, dtype: DType) -> None:
     values = values_of(dtype)
-    count = 1 if op in UNARY else 2
-    grid = [(a,) if count == 1 else (a, b) for a in values for b in (values if count == 2 else [0])]
+    count = 1 if op in UNARY else 2 if op in BINARY else 3
+    grid = list(itertools.product(values, repeat=count))
     leaf = UOp.const(dtype, 1)
     result = dtypes.bool if op in COMPARE else dtype
     columns = [array_of([row[k] for row in grid], dtype) for k in range(count)]

@@ -192,6 +192,24 @@ def test_multiply_accumulate_wraps(dtype: DType) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", dtypes.floats, ids=lambda d: d.name)
+def test_fused_multiply_add_agrees(dtype: DType) -> None:
+    values = values_of(dtype)
+    few = values[:: len(values) // 12 + 1]
+    pairs = [(y, z) for y in few for z in few]
+    constants = [[semantics.constant(dtype, v) for v in pair] for pair in pairs]
+    agree_on_rows(
+        "FMA",
+        dtype,
+        [*values[::5], -0.0, math.nan],
+        lambda x: [
+            (semantics.meaning(Ops.FMA, dtype, [x, *pair], [dtype] * 3), dtype)
+            for pair in constants
+        ],
+        lambda row: [evaluate(Ops.FMA, dtype, (row, *pair), [dtype] * 3) for pair in pairs],
+    )
+
+
 @pytest.mark.parametrize("op", INDEX_OPS, ids=lambda op: op.name)
 def test_index_operations_agree_with_python_integers(op: Ops) -> None:
     values = [*range(-9, 10), 100, -100, 2**70, -(2**70)]

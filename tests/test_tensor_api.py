@@ -26,8 +26,8 @@ ELEMENTWISE = """neg logical_not bitwise_not abs sign sqrt rsqrt reciprocal squa
 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf trunc ceil floor round isnan isinf isfinite
 isclose clamp clip lerp softsign relu relu6 leaky_relu elu celu selu silu swish mish gelu quick_gelu sigmoid
 hardsigmoid hardswish hardtanh logsigmoid softplus add sub mul div mod fmod pow maximum minimum bitwise_and
-bitwise_or bitwise_xor lshift rshift copysign logaddexp eq ne where masked_fill threefry alu usum uprod
-ufix"""
+bitwise_or bitwise_xor lshift rshift copysign fma logaddexp eq ne where masked_fill threefry alu usum
+uprod ufix"""
 MOVEMENT = """reshape view expand permute flip shrink shrink_to pad pad_to squeeze unsqueeze transpose
 flatten unflatten rearrange split chunk stack cat repeat repeat_interleave meshgrid diag diagonal roll unfold
 gather scatter scatter_reduce masked_select nonzero triu tril one_hot"""

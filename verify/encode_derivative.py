@@ -121,6 +121,7 @@ _derivative(Ops.EXP2, lambda x: (_ln2() * _EXP2(x),), _everywhere)
 _derivative(Ops.LOG2, lambda x: (1 / (x * _ln2()),), lambda x: x > 0)
 _derivative(Ops.SIN, lambda x: (_COS(x),), _everywhere)
 _derivative(Ops.MULACC, lambda x, y, z: (y, x, z3.RealVal(1)), _everywhere)
+_derivative(Ops.FMA, lambda x, y, z: (y, x, z3.RealVal(1)), _everywhere)
 _derivative(
     Ops.MAX,
     lambda x, y: (_half_at_a_tie(x > y, x == y), _half_at_a_tie(y > x, x == y)),
@@ -231,6 +232,7 @@ ON_REALS: dict[Ops, Callable[..., Term]] = {
     Ops.MUL: lambda x, y: x * y,
     Ops.FDIV: lambda x, y: x / y,
     Ops.MULACC: lambda x, y, z: x * y + z,
+    Ops.FMA: lambda x, y, z: x * y + z,
     Ops.EXP2: lambda x: _EXP2(x),
     Ops.LOG2: lambda x: _LOG2(x),
     Ops.MAX: lambda x, y: z3.If(x < y, y, x),

@@ -92,7 +92,7 @@ TYPED_NEIGHBOURS = {  # inside {wrap: ...}, where functions are operations of th
 SWAPPED_SOURCES = {
     **dict.fromkeys(("FDIV", "FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"), (1, 0)),
     **dict.fromkeys(("SHL", "SHR", "CMPLT"), (1, 0)),
-    **dict.fromkeys(("WHERE", "MULACC"), (0, 2, 1)),
+    **dict.fromkeys(("WHERE", "MULACC", "FMA"), (0, 2, 1)),
 }
 SWAPPED_ARGUMENTS = frozenset(
     {"-", "/", "//", "%", "<<", ">>", "truncdiv", "truncmod", "divides", "compose"}

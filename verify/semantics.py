@@ -274,6 +274,7 @@ _ON_FLOATS: dict[Ops, Callable[..., Term]] = {
     Ops.FDIV: lambda x, y: z3.fpDiv(z3.RNE(), x, y),
     Ops.SQRT: lambda x: z3.fpSqrt(z3.RNE(), x),
     Ops.TRUNC: lambda x: z3.fpRoundToIntegral(z3.RTZ(), x),
+    Ops.FMA: lambda x, y, z: z3.fpFMA(z3.RNE(), x, y, z),
     Ops.EXP2: _uninterpreted("exp2"),
     Ops.LOG2: _uninterpreted("log2"),
     Ops.SIN: _uninterpreted("sin"),

@@ -39,6 +39,7 @@ _FORMS: dict[Ops, str] = {
     Ops.CMPLT: "{0} < {1}",
     Ops.CMPEQ: "{0} == {1}",
     Ops.WHERE: "{0}.where({1}, {2})",
+    Ops.FMA: "{0}.fma({1}, {2})",
 }
 _OWN_NAMES = frozenset({"Tensor", "left", "right"})
 

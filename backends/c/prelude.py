@@ -9,7 +9,7 @@ import re
 
 _HEADERS = {
     "#include <stdbool.h>": r"\b(bool|true|false)\b",
-    "#include <tgmath.h>": r"\b(sqrt|trunc|fabs|copysign|ldexp|NAN|INFINITY)\b",
+    "#include <tgmath.h>": r"\b(sqrt|trunc|fma|fabs|copysign|ldexp|NAN|INFINITY)\b",
 }
 # In C, char has a sign or none, and long has 32 bits or 64. The names defined over come last.
 _TYPES = {

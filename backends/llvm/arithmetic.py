@@ -104,6 +104,7 @@ _INTRINSICS = _table(
     {
         Ops.SQRT: {"float": "sqrt"},
         Ops.TRUNC: {"float": "trunc"},
+        Ops.FMA: {"float": "fma"},  # without the instruction: a call of the C library's, one a lane
         Ops.MAX: {"float": "maximum", "signed": "smax", "unsigned": "umax"},
         Ops.MIN: {"float": "minimum", "signed": "smin", "unsigned": "umin"},
     }

@@ -214,6 +214,7 @@ _FLOAT: dict[Ops, Callable[..., str]] = {
     Ops.MUL: _infix("*"),
     Ops.FDIV: _infix("/"),
     Ops.MULACC: lambda _, x, y, z: f"fma({x}, {y}, {z})",
+    Ops.FMA: lambda _, x, y, z: f"fma({x}, {y}, {z})",
 }
 
 # -- functions ----------------------------------------------------------------------------------------

@@ -6,7 +6,9 @@ Owns: which operations are widened. Does not own: how EXP2, LOG2 and SIN are com
 Rounding the float32 result to the small format gives the bits of an operation of the small format:
 float32 has 24 >= 2 * 11 + 2 digits, so for + * / and the square root two roundings are one
 (S. Figueroa, When is double rounding innocuous?, 1995). Negation, truncation, the larger, the
-smaller and comparisons are exact.
+smaller and comparisons are exact. FMA goes through float64, where the product is exact, and the sum
+rounded to odd: the second rounding cannot tell that from the exact number (S. Boldo and G. Melquiond,
+Emulation of FMA and correctly rounded sums, 2008).
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ SMALL_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16})
 _ROUNDED = frozenset({Ops.ADD, Ops.MUL, Ops.FDIV, Ops.SQRT})
 _EXACT = frozenset({Ops.NEG, Ops.TRUNC, Ops.MAX, Ops.MIN}) | COMPARE
 _APPROXIMATE = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN})
-_WIDENED = _ROUNDED | _EXACT | _APPROXIMATE | {Ops.MULACC, Ops.HREDUCE}
+_WIDENED = _ROUNDED | _EXACT | _APPROXIMATE | {Ops.MULACC, Ops.FMA, Ops.HREDUCE}
 
 
 def promote_small_floats(root: UOp) -> UOp:
     """`root` with the arithmetic on float16 and bfloat16 done in float32, rounded each time.
 
-    MULACC becomes a product and a sum, each rounded. HREDUCE combines in float32, rounded once.
-    WHERE, casts, memory and accumulators keep their types. Doing it twice changes nothing more.
+    MULACC becomes a product and a sum, each rounded; FMA is rounded once. HREDUCE combines in float32,
+    rounded once. WHERE, casts, memory and accumulators keep their types. Doing it twice changes nothing.
     """
     done: dict[UOp, UOp] = {}
     for node in root.toposort():
@@ -41,10 +43,26 @@ def _promoted(node: UOp) -> UOp:
     if node.op is Ops.MULACC:
         x, y, z = node.src
         return _promoted(_promoted(x.alu(Ops.MUL, y)).alu(Ops.ADD, z))
+    if node.op is Ops.FMA:
+        x, y, z = [s.cast(dtypes.float64.vec(s.dtype.lanes)) for s in node.src]
+        return _sum_rounded_to_odd(x * y, z).cast(node.dtype)
     wide = tuple([s.cast(_wide(s.dtype)) for s in node.src])
     if node.op in COMPARE:
         return node.with_src(wide)
     return UOp(node.op, _wide(node.dtype), wide, node.arg).cast(node.dtype)
+
+
+def _sum_rounded_to_odd(x: UOp, y: UOp) -> UOp:
+    """x + y of float64: of the two doubles around it the odd one, where it is none itself."""
+    total = x + y
+    part = total - x
+    lost = (x - (total - part)) + (y - part)  # exact (D. Knuth, TAOCP 2, 4.2.2); NaN at infinities
+    bits = total.bitcast(dtypes.int64.vec(x.dtype.lanes))
+    is_below = (lost < 0.0) ^ (total < 0.0)
+    neighbour = bits + is_below.where(bits.const_like(-1), bits.const_like(1))
+    is_inexact = (lost < 0.0) | (lost > 0.0)
+    odd = (is_inexact & (bits & 1).eq(0)).where(neighbour, bits)
+    return odd.bitcast(x.dtype)
 
 
 def _wide(dtype: DType) -> DType:

@@ -14,7 +14,7 @@ import functools
 import itertools
 import math
 
-from proofgrad.core.compile.polynomial import floats, polynomial
+from proofgrad.core.compile.polynomial import floats, fma, polynomial
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -138,14 +138,10 @@ def _two_doubles(high: UOp, low: UOp) -> tuple[UOp, UOp]:
 
 
 def _radians(turns: UOp, turns_low: UOp) -> tuple[UOp, UOp]:
-    """The product with 2pi as a double and what it misses, by halves (Veltkamp, Dekker 1971)."""
-    clear = dtypes.uint64.vec(turns.dtype.lanes)
-    turns_1 = (turns.bitcast(clear) & (2**64 - 2**27)).bitcast(turns.dtype)
-    turns_2 = turns - turns_1
+    """The product with 2pi as a double and what it misses."""
     angle = turns * _TWO_PI
-    missed = turns_1 * _TWO_PI_1 - angle
-    missed = missed + turns_1 * _TWO_PI_2 + turns_2 * _TWO_PI_1 + turns_2 * _TWO_PI_2
-    return angle, missed + (turns * _TWO_PI_REST + turns_low * _TWO_PI)
+    missed = fma(turns, _TWO_PI, -angle)
+    return angle, fma(turns_low, _TWO_PI, fma(turns, _TWO_PI_REST, missed))
 
 
 @functools.cache
@@ -215,6 +211,3 @@ _COSINE_TAIL = floats(
     "-0x1.8fa69136a7f5fp-37",
 )
 _TWO_PI, _TWO_PI_REST = floats("0x1.921fb54442d18p+2", "0x1.1a62633145c07p-52")
-_TWO_PI_1, _TWO_PI_2 = floats(
-    "0x1.921fb50000000p+2", "0x1.110b460000000p-24"
-)  # their sum: the first

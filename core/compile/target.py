@@ -50,7 +50,7 @@ class Target:
     arithmetic: frozenset[DType] = WIDE_TYPES  # types of ALU ops; other floats go through float32
     index_dtype: DType = dtypes.int64  # preferred; int32 is taken only where the bounds fit it
     native: frozenset[Ops] = frozenset()  # of EXP2, LOG2, SIN: those the backend prints itself
-    has_fma: bool = True  # MULACC on floats costs no more than a MUL
+    has_fma: bool = True  # MULACC and FMA on floats cost no more than a MUL
     runs: bool = True  # False: kernels can be printed and compiled here; reading a value raises
 
     def lanes(self, dtype: DType) -> int:

@@ -4,8 +4,8 @@ Owns: 2**x and log2(x) of float32 and float64, and which type each function is c
 own: the sine (sine.py), the published error bounds (docs/numerics.md), how the coefficients were
 found (benchmarks/fit_polynomials.py).
 
-Because every operation used is exact or correctly rounded and none is contracted, the results are
-the same bits on every machine. There is no branch and no table: the lanes of a vector stay lanes.
+Because every operation used is exact or correctly rounded, FMA too, and none else is contracted, the
+results are the same bits on every machine. There is no branch and no table: the lanes of a vector stay lanes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proofgrad.core.compile.polynomial import floats, polynomial
+from proofgrad.core.compile.polynomial import floats, fma, polynomial
 from proofgrad.core.compile.sine import sine
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -31,9 +31,9 @@ class _Format:
     smallest_normal: float
     bits_of_two_thirds: int
     exp2_slope: tuple[float, ...]
-    log2_tail: Callable[[UOp], UOp]
-    log2_e_high: float  # few enough bits that its product with `_high_half` is exact
-    log2_e_low: float
+    log2_tail: Callable[[UOp, UOp], UOp]
+    log2_e: float
+    log2_e_rest: float  # 1 / ln 2 - log2_e
 
 
 def expand_transcendentals(root: UOp, native: frozenset[Ops] = frozenset()) -> UOp:
@@ -61,7 +61,6 @@ def exp2(x: UOp) -> UOp:
 
     The sum of x and `magic` has n + 2 * bias in its last bits, so that half of it is the exponent
     field of a float. 2**n is applied as two factors, since n may lie outside of the exponents.
-    Of the slope of 2**f, 1/2 is taken apart: f / 2 is exact, and the rest rounds less.
     """
     form = _FORMATS[x.dtype.scalar]
     lowest, highest = -float(form.bias + form.fraction_bits), float(form.bias + 1)
@@ -74,24 +73,22 @@ def exp2(x: UOp) -> UOp:
     half = bits >> 1
     first = (half << form.fraction_bits).bitcast(x.dtype)
     second = ((bits - half) << form.fraction_bits).bitcast(x.dtype)
-    near_one = f * 0.5 + f * polynomial(f, form.exp2_slope) + 1.0
-    return near_one * first * second
+    return fma(f, polynomial(f, form.exp2_slope), 1.0) * first * second
 
 
 def log2(x: UOp) -> UOp:
     """log2(x) = e + log2(1 + r), where x = 2**e * (1 + r) and 1 + r is around 1.
 
-    The two largest terms, e and r / ln 2, are added without an error: the second as an exact
-    product, the rounding of the sum recovered (Fast2Sum, Dekker 1971) and added to the small rest.
+    The two largest terms, e and r / ln 2, are added without an error: what the product and the sum
+    have rounded off is recovered (the sum's by Fast2Sum, Dekker 1971) and added to the small rest.
     """
     e, r = _exponent_and_rest(x)
     form = _FORMATS[x.dtype.scalar]
-    r_high = _high_half(r, form)
-    main = r_high * form.log2_e_high
+    main = r * form.log2_e
     total = e + main
     lost = main - (total - e)
-    rest = (r - r_high) * form.log2_e_high + r * form.log2_e_low
-    finite = total + (lost + (form.log2_tail(r) + rest))
+    rest = fma(r, form.log2_e_rest, fma(r, form.log2_e, -main))
+    finite = total + (lost + form.log2_tail(r, rest))
     known = (x < math.inf).where(finite, x)  # infinity, NaN
     known = x.eq(0.0).where(x.const_like(-math.inf), known)
     return (x < 0.0).where(x.const_like(math.nan), known)
@@ -111,51 +108,45 @@ def _exponent_and_rest(x: UOp) -> tuple[UOp, UOp]:
     return small_e.cast(x.dtype) + offset, r
 
 
-def _high_half(r: UOp, form: _Format) -> UOp:
-    """`r` with the lower half of its significand cleared."""
-    integer = form.integer.vec(r.dtype.lanes)
-    low_bits = (form.fraction_bits + 2) // 2
-    return (r.bitcast(integer) & -(1 << low_bits)).bitcast(r.dtype)
+def _log2_tail_float32(r: UOp, rest: UOp) -> UOp:
+    """(log(1 + r) - r) / ln 2, and the rest."""
+    return fma(r * r, polynomial(r, _LOG2_TAIL_FLOAT32), rest)
 
 
-def _log2_tail_float32(r: UOp) -> UOp:
-    return r * r * polynomial(r, _LOG2_TAIL_FLOAT32)
-
-
-def _log2_tail_float64(r: UOp) -> UOp:
-    """(log(1 + r) - r) / ln 2, from log(1 + r) = 2 atanh(s) = r - h + s * (h + tail(s * s)).
+def _log2_tail_float64(r: UOp, rest: UOp) -> UOp:
+    """The same, from log(1 + r) = 2 atanh(s) = r - h + s * (h + tail(s * s)).
 
     Here s = r / (2 + r) and h = r * r / 2; the series of atanh needs half as many terms.
     """
     s = r / (r + 2.0)
     z = s * s
     h = r * r * 0.5
-    return (s * (h + z * polynomial(z, _ATANH_TAIL_FLOAT64)) - h) * _LOG2_E
+    return fma(fma(s, fma(z, polynomial(z, _ATANH_TAIL_FLOAT64), h), -h), _LOG2_E, rest)
 
 
 _LOG2_E = float.fromhex("0x1.71547652b82fep+0")  # 1 / ln 2
 
 # Source of the next four: benchmarks/fit_polynomials.py, which prints them.
 _EXP2_SLOPE_FLOAT32 = floats(
-    "0x1.8b90c20000000p-3",
+    "0x1.62e4300000000p-1",
     "0x1.ebfbdc0000000p-3",
-    "0x1.c6af0e0000000p-5",
-    "0x1.3b2d8e0000000p-7",
-    "0x1.5f31000000000p-10",
-    "0x1.41c69e0000000p-13",
+    "0x1.c6af7a0000000p-5",
+    "0x1.3b2dd20000000p-7",
+    "0x1.5f094a0000000p-10",
+    "0x1.417ab80000000p-13",
 )
 _EXP2_SLOPE_FLOAT64 = floats(
-    "0x1.8b90bfbe8e7bdp-3",
-    "0x1.ebfbdff82c5a2p-3",
-    "0x1.c6b08d704a02bp-5",
-    "0x1.3b2ab6fba05a0p-7",
-    "0x1.5d87fe78c6521p-10",
-    "0x1.4309130e18c36p-13",
-    "0x1.ffcbfbbf07e83p-17",
-    "0x1.62bfc93eff9d2p-20",
-    "0x1.b5265f06648a7p-24",
-    "0x1.e618ce3453dd0p-28",
-    "0x1.e7ba5eb8114e1p-32",
+    "0x1.62e42fefa39efp-1",
+    "0x1.ebfbdff82c59cp-3",
+    "0x1.c6b08d704a0d3p-5",
+    "0x1.3b2ab6fba11f3p-7",
+    "0x1.5d87fe78b3f70p-10",
+    "0x1.4309130c01a62p-13",
+    "0x1.ffcbfbf78d23ap-17",
+    "0x1.62bfcddd26290p-20",
+    "0x1.b52610372e6a8p-24",
+    "0x1.e611a26c99db5p-28",
+    "0x1.e80b0628dc70cp-32",
 )
 _LOG2_TAIL_FLOAT32 = floats(
     "-0x1.7154760000000p-1",
@@ -188,8 +179,8 @@ _FORMATS: dict[DType, _Format] = {
         bits_of_two_thirds=0x3F2AAAAB,
         exp2_slope=_EXP2_SLOPE_FLOAT32,
         log2_tail=_log2_tail_float32,
-        log2_e_high=float.fromhex("0x1.7140000000000p+0"),
-        log2_e_low=float.fromhex("0x1.47652b82fe177p-12"),
+        log2_e=float.fromhex("0x1.7154760000000p+0"),
+        log2_e_rest=float.fromhex("0x1.4ae0c00000000p-26"),
     ),
     dtypes.float64: _Format(
         integer=dtypes.int64,
@@ -199,8 +190,8 @@ _FORMATS: dict[DType, _Format] = {
         bits_of_two_thirds=0x3FE5555555555555,
         exp2_slope=_EXP2_SLOPE_FLOAT64,
         log2_tail=_log2_tail_float64,
-        log2_e_high=float.fromhex("0x1.7154760000000p+0"),
-        log2_e_low=float.fromhex("0x1.4ae0bf85ddf44p-26"),
+        log2_e=_LOG2_E,
+        log2_e_rest=float.fromhex("0x1.777d0ffda0d24p-56"),
     ),
 }
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes, round_float, wrap_int
@@ -253,6 +254,29 @@ def _float_mulacc(dtype: DType, x: float, y: float, z: float) -> float:
     return round_float(round_float(x * y, dtype) + z, dtype)
 
 
+def _fma(dtype: DType, x: float, y: float, z: float) -> float:
+    if not math.isfinite(z) and math.isfinite(x) and math.isfinite(y):
+        return z  # the product is no infinity, even where a double holds none so large
+    if not (math.isfinite(x) and math.isfinite(y)):
+        return x * y + z
+    exact = Fraction(x) * Fraction(y) + Fraction(z)
+    # A sum of 0 is made of zeros, or of numbers whose product a double holds: it gives the sign.
+    return _round_exact(exact, dtype) if exact else x * y + z
+
+
+def _round_exact(value: Fraction, dtype: DType) -> float:
+    """`value` rounded once; for the narrower types by way of a double, rounded to odd as above."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    if dtype is dtypes.float64:
+        return nearest
+    if nearest != value and to_bits(nearest, dtypes.float64) % 2 == 0:
+        nearest = math.nextafter(nearest, math.inf if value > nearest else -math.inf)
+    return round_float(nearest, dtype)
+
+
 _FLOAT: dict[Ops, Callable[..., Any]] = {
     Ops.NEG: lambda _, x: -x,
     Ops.SQRT: _rounded(_sqrt),
@@ -268,6 +292,7 @@ _FLOAT: dict[Ops, Callable[..., Any]] = {
     Ops.CMPLT: lambda _, x, y: x < y,
     Ops.CMPEQ: lambda _, x, y: x == y,
     Ops.MULACC: _float_mulacc,
+    Ops.FMA: _fma,
 }
 
 # -- ints -------------------------------------------------------------------------------------------

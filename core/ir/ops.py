@@ -51,6 +51,7 @@ class Ops(enum.IntEnum):
     # three sources
     WHERE = enum.auto()
     MULACC = enum.auto()
+    FMA = enum.auto()
     # movement (TensorGraph)
     RESHAPE = enum.auto()
     PERMUTE = enum.auto()
@@ -101,7 +102,7 @@ BINARY = frozenset(
         Ops.MIN, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.CMPLT, Ops.CMPEQ,
     }
 )  # fmt: skip
-TERNARY = frozenset({Ops.WHERE, Ops.MULACC})
+TERNARY = frozenset({Ops.WHERE, Ops.MULACC, Ops.FMA})
 CASTS = frozenset({Ops.CAST, Ops.BITCAST})
 ALU = UNARY | BINARY | TERNARY
 ELEMENTWISE = ALU | CASTS
@@ -158,6 +159,7 @@ MEANING: dict[Ops, str] = {
         "x * y + z. Ints: modulo 2**bits. Floats: only inside a reduction, where one or two"
         " roundings are both allowed."
     ),
+    Ops.FMA: "Floats: IEEE fusedMultiplyAdd: the exact x * y + z, rounded once, to nearest even.",
     Ops.RESHAPE: "The same elements in row-major order under the shape `arg`.",
     Ops.PERMUTE: "Axis k of the result is axis arg[k] of the source.",
     Ops.EXPAND: "Axes of size 1 repeated to the sizes `arg`.",

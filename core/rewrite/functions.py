@@ -112,6 +112,7 @@ TYPED_OPS: dict[str, Ops] = {
     "not": Ops.NOT,
     "where": Ops.WHERE,
     "mulacc": Ops.MULACC,
+    "fma": Ops.FMA,
     "sqrt": Ops.SQRT,
     "exp2": Ops.EXP2,
     "log2": Ops.LOG2,

@@ -299,6 +299,18 @@ class Elementwise(Operands):
         """`value` where the mask is true."""
         return mask.where(value, self)
 
+    def fma(self, factor: Operand, term: Operand) -> Self:
+        """`self * factor + term`, rounded once: IEEE's fusedMultiplyAdd. Integers become floats.
+
+        Example:
+            Tensor([3.0]).fma(2.0, 1.0)  # [7.0]
+        """
+        x, y = self._as_float()._pair("fma", factor)
+        x, z = self._with(x)._pair("fma", term)
+        shape = broadcast_shapes("fma", x.shape, y.shape)
+        src = tuple([broadcast_node(node.cast(z.dtype), shape) for node in (x, y, z)])
+        return self._with(UOp(Ops.FMA, z.dtype, src))
+
     def copysign(self, other: Operand) -> Self:
         """The size of this with the sign of the other, that of -0.0 and of NaN included."""
         a, b = self._pair("copysign", other)

@@ -24,9 +24,9 @@ _LOG2_E = 1 / math.log(2)
 _LN_2 = math.log(2)
 _LOG10_2 = math.log10(2)
 _TAN_EIGHTH = math.sqrt(2) - 1  # tan(pi / 8): beyond, atan counts from pi / 4
-# 1 / ln 2 in two parts; products of the first with half the digits of a float are exact.
-_LOG2_E_FLOAT32 = (float.fromhex("0x1.714p+0"), float.fromhex("0x1.47652b82fe177p-12"))
-_LOG2_E_FLOAT64 = (float.fromhex("0x1.715476p+0"), float.fromhex("0x1.4ae0bf85ddf44p-26"))
+# 1 / ln 2, minus the float that is nearest to it.
+_LOG2_E_REST_FLOAT32 = float.fromhex("0x1.4ae0cp-26")
+_LOG2_E_REST_FLOAT64 = float.fromhex("0x1.777d0ffda0d24p-56")
 
 _T = TypeVar("_T", bound="Functions")
 
@@ -56,15 +56,12 @@ class Functions(Powers):
         """e ** x, as 2 ** (x / ln 2) times 1 + what the rounding of x / ln 2 has lost."""
         power = self * _LOG2_E
         lost = self.detach()._lost_in_power(power.detach())
-        return power.exp2() * (lost * _LN_2 + 1)
+        return power.exp2() * lost.fma(_LN_2, 1.0)
 
     def _lost_in_power(self, power: Self) -> Self:
-        """The exact self / ln 2, minus `power`; by products of half as many digits (Dekker 1971)."""
-        is_double = self.dtype is dtypes.float64
-        integer, low_bits = (dtypes.int64, 27) if is_double else (dtypes.int32, 12)
-        upper, lower = _LOG2_E_FLOAT64 if is_double else _LOG2_E_FLOAT32
-        high = (self.bitcast(integer) & -(1 << low_bits)).bitcast(self.dtype)
-        lost = ((high * upper - power) + (self - high) * upper) + self * lower
+        """The exact self / ln 2, minus `power`."""
+        rest = _LOG2_E_REST_FLOAT64 if self.dtype is dtypes.float64 else _LOG2_E_REST_FLOAT32
+        lost = self.fma(rest, self.fma(_LOG2_E, -power))
         return ((power < 2048) & (power > -2048)).where(lost, 0)  # beyond, 2 ** power is 0 or inf
 
     @in_float32_or_wider
@@ -230,10 +227,10 @@ class Functions(Powers):
         return (self <= size) & (self >= -size)
 
     def _polynomial(self, coefficients: Sequence[float]) -> Self:
-        """The polynomial with these coefficients, lowest power first (Horner)."""
+        """The polynomial with these coefficients, lowest power first (Horner, one rounding a step)."""
         result = self._with(constant_node(coefficients[-1], self.dtype, self.shape))
         for coefficient in reversed(coefficients[:-1]):
-            result = result * self + coefficient
+            result = result.fma(self, coefficient)
         return result
 
     def _odd_polynomial(self, coefficients: Sequence[float]) -> Self:

@@ -53,6 +53,7 @@ CALL_OPS: dict[str, tuple[str, tuple[int, ...]]] = {
     "min": ("MIN", (2,)),
     "where": ("WHERE", (3,)),
     "mulacc": ("MULACC", (3,)),
+    "fma": ("FMA", (3,)),
     "sqrt": ("SQRT", (1,)),
     "exp2": ("EXP2", (1,)),
     "log2": ("LOG2", (1,)),

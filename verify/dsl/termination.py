@@ -96,7 +96,7 @@ def _weighted_size(op: str, args: Sequence[Polynomial]) -> Polynomial:
     match op:
         case "MUL":
             return multiply(*args)
-        case "MULACC":
+        case "MULACC" | "FMA":
             return add(multiply(args[0], args[1]), args[2])
         case "FDIV":
             return add(multiply(*args), number(1))
