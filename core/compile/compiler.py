@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from proofgrad.core import settings
 from proofgrad.core.compile.aside import Aside
 from proofgrad.core.compile.choices import Choices, forced_choices
+from proofgrad.core.compile.collector import rare_collection
 from proofgrad.core.compile.forms import Form
 from proofgrad.core.compile.names import kernel_name
 from proofgrad.core.compile.newest import Newest
@@ -118,6 +119,7 @@ class Compiler:
             store.put(key, plan, backend)
         return plan
 
+    @rare_collection()
     def _new_plan(self, root: UOp, unneeded: frozenset[int]) -> Plan:
         graph = self.kernel_graph(root)
         graph = write_in_place(graph, unneeded) if unneeded else graph
