@@ -20,7 +20,7 @@ from math import prod
 from typing import Any
 
 from proofgrad.core.compile.axes import merge_loops
-from proofgrad.core.compile.linear_terms import loops_below
+from proofgrad.core.compile.linear_terms import loops_below, loops_of
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import is_fixed, output_loops, size_of
 from proofgrad.core.ir.dtypes import dtypes
@@ -109,7 +109,7 @@ def _by_place(reduction: UOp, free: frozenset[UOp], bounds: Facts) -> ByPlace | 
     places: dict[UOp, UOp] = {}
     for loop in loops:
         solved = solution("solve", gate, loop, bounds)
-        if solved is None or loops_below(solved[0])[solved[0]].isdisjoint(inner):
+        if solved is None or loops_of(solved[0]).isdisjoint(inner):
             continue
         place, rest = solved[:2]
         term, offset = _without_offset(place)

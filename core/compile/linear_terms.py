@@ -12,6 +12,8 @@ from proofgrad.core.ir.op_names import ADD, CONST, KEEP, LOAD, MUL, NEG, RANGE, 
 from proofgrad.core.ir.ops import ELEMENTWISE
 from proofgrad.core.ir.uop import UOp, toposort
 
+_NO_LOOPS: frozenset[UOp] = frozenset()
+_HIDES_LOOPS = frozenset({REDUCE, KEEP, STORE})
 MOST_STEPS = 10_000  # of a walk through a sum, in which a term may stand several times
 
 
@@ -79,13 +81,28 @@ def loops_below(root: UOp) -> dict[UOp, frozenset[UOp]]:
     """For each node the RANGE nodes whose value it depends on; REDUCE, KEEP and STORE hide their own."""
     found: dict[UOp, frozenset[UOp]] = {}
     for node in toposort((root,)):
-        op = node.op
+        op, src = node.op, node.src
         if op is RANGE:
-            found[node] = frozenset((node,))
+            below = frozenset((node,))
+        elif not src:
+            below = _NO_LOOPS
         elif op is REDUCE or op is KEEP:
-            found[node] = found[node.src[0]].difference(node.src[1:])
+            below = found[src[0]].difference(src[1:])
         else:
-            below = together([found[source] for source in node.src])
-            is_loop = op is STORE and len(node.src) > 2
-            found[node] = below.difference(node.src[2:]) if is_loop else below
+            below = found[src[0]]
+            for source in src[1:]:
+                more = found[source]
+                if more is not below and not more <= below:
+                    below = below | more
+            if op is STORE and len(src) > 2:
+                below = below.difference(src[2:])
+        found[node] = below
     return found
+
+
+def loops_of(term: UOp) -> frozenset[UOp]:
+    """The RANGE nodes whose value one node depends on."""
+    nodes = toposort((term,))
+    if any([n.op in _HIDES_LOOPS for n in nodes]):
+        return loops_below(term)[term]
+    return frozenset([n for n in nodes if n.op is RANGE])

@@ -31,8 +31,11 @@ def promote_small_floats(root: UOp) -> UOp:
     MULACC becomes a product and a sum, each rounded; FMA is rounded once. HREDUCE combines in float32,
     rounded once. WHERE, casts, memory and accumulators keep their types. Doing it twice changes nothing.
     """
+    nodes = root.toposort()
+    if not any(node.dtype.scalar in SMALL_FLOATS for node in nodes):
+        return root
     done: dict[UOp, UOp] = {}
-    for node in root.toposort():
+    for node in nodes:
         same = node.with_src(tuple([done[s] for s in node.src]))
         is_small = same.op in _WIDENED and same.src[0].dtype.scalar in SMALL_FLOATS
         done[node] = _promoted(same) if is_small else same

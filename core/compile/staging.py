@@ -18,7 +18,7 @@ from math import gcd, prod
 from proofgrad.core.compile.axes import gate_accesses
 from proofgrad.core.compile.choices import NO_WISH, Choices, Staged, Tile
 from proofgrad.core.compile.divisors import largest_divisor
-from proofgrad.core.compile.linear_terms import coefficient, loops_below
+from proofgrad.core.compile.linear_terms import coefficient, loops_of
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import (
     LARGEST_GROWTH,
@@ -163,7 +163,7 @@ def _steps(factor: UOp, loop: UOp) -> list[int | None]:
 
 def _is_large(contraction: Contraction) -> bool:
     """Whether the columns, which a tile reads in steps of a whole row, fill much of the second cache."""
-    free = loops_below(contraction.column_factor)[contraction.column_factor]
+    free = loops_of(contraction.column_factor)
     loops = [x for x in contraction.reduction.src[1:] if x in free]
     elements = prod(size_of(x) for x in (contraction.columns, *loops))
     return elements * contraction.reduction.dtype.itemsize > UNSTAGED_BYTES
@@ -172,7 +172,7 @@ def _is_large(contraction: Contraction) -> bool:
 def _layout(
     kernel: UOp, contraction: Contraction, factor: UOp, loop: UOp, size: int, groups: int
 ) -> Table:
-    free = loops_below(factor)[factor]
+    free = loops_of(factor)
     outer = tuple([x for x in output_loops(kernel) if x in free and x is not loop])
     depth = tuple([x for x in contraction.sum_loops if x in free])
     return Table(outer, loop, size, depth, groups)

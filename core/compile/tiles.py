@@ -17,10 +17,11 @@ from itertools import product
 from math import prod
 
 from proofgrad.core.compile.choices import NO_WISH, Blocks, Choices, Tile
-from proofgrad.core.compile.linear_terms import coefficient, loops_below
+from proofgrad.core.compile.linear_terms import coefficient, loops_below, loops_of
 from proofgrad.core.compile.sums_of_products import is_gated
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.op_names import CONST, LOAD, PARAM
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -87,12 +88,12 @@ class Contraction:
     def has_gated_rows(self) -> bool:
         """Whether the gate of a product changes from row to row."""
         value = self.reduction.src[0]
-        return value.op is Ops.WHERE and self.rows in loops_below(value.src[0])[value.src[0]]
+        return value.op is Ops.WHERE and self.rows in loops_of(value.src[0])
 
     @cached_property
     def reads_of_rows(self) -> int:
         """How often the tiles of one row and column read the same part of the rows' operand."""
-        free = loops_below(self.row_factor)[self.row_factor]
+        free = loops_of(self.row_factor)
         return prod(size_of(loop) for loop in self.others if loop not in free)
 
     @cached_property
@@ -116,25 +117,25 @@ class Contraction:
         return self._row_steps(self.rows) <= {1}
 
     def _row_steps(self, loop: UOp) -> set[int | None]:
-        loads = [n for n in toposort((self.row_factor,)) if n.op is Ops.LOAD]
+        loads = [n for n in toposort((self.row_factor,)) if n.op is LOAD]
         return {coefficient(load.src[0].src[1], loop) for load in loads}
 
 
 def size_of(loop: UOp) -> int:
     """The number of iterations of a RANGE; of one that a variable bounds, at most."""
     bound = loop.src[0]
-    size: int = bound.arg if bound.op is Ops.CONST else bound.vmax
+    size: int = bound.arg if bound.op is CONST else bound.vmax
     return size
 
 
 def is_fixed(loop: UOp) -> bool:
     """Is the number of iterations known to the compiler, so that the loop can be cut in parts?"""
-    return loop.src[0].op is Ops.CONST
+    return loop.src[0].op is CONST
 
 
 def output_loops(kernel: UOp) -> list[UOp]:
     """The loops of known size that run over the output's elements, in order of their numbers."""
-    free = [loop for loop in loops_below(kernel)[kernel] if is_fixed(loop)]
+    free = [loop for loop in loops_of(kernel) if is_fixed(loop)]
     return sorted(free, key=lambda loop: loop.arg[0])
 
 
@@ -183,7 +184,7 @@ def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:
 def _has_vectors(contraction: Contraction) -> bool:
     """Whether columns lie side by side in memory, or can be put so in a table."""
     factor, columns = contraction.column_factor, contraction.columns
-    loads = [n for n in toposort((factor,)) if n.op is Ops.LOAD]
+    loads = [n for n in toposort((factor,)) if n.op is LOAD]
     steps = [coefficient(load.src[0].src[1], columns) for load in loads]
     return all(step in (None, 0, 1) or 0 < step <= LARGEST_STEP for step in steps) or (
         contraction.multiplications >= WORTH_STAGING and growth(factor) <= LARGEST_GROWTH
@@ -192,13 +193,13 @@ def _has_vectors(contraction: Contraction) -> bool:
 
 def growth(factor: UOp) -> float:
     """How many times longer a table of an operand is than the memory that it is filled from."""
-    memory = {n for n in toposort((factor,)) if n.op is Ops.PARAM}
+    memory = {n for n in toposort((factor,)) if n.op is PARAM}
     return table_elements(factor) / max(1, sum(parameter.arg[1] for parameter in memory))
 
 
 def table_elements(factor: UOp) -> int:
     """How many elements a table of an operand has."""
-    return prod(size_of(loop) for loop in loops_below(factor)[factor])
+    return prod(size_of(loop) for loop in loops_of(factor))
 
 
 def _cycles_of_lines(tile: Tile, contraction: Contraction) -> float:
@@ -217,7 +218,7 @@ def _cycles_of_lines(tile: Tile, contraction: Contraction) -> float:
 
 def tiles_that_read(factor: UOp, contraction: Contraction, across: UOp, size: int) -> int:
     """How many tiles read the same part of an operand."""
-    free = loops_below(factor)[factor]
+    free = loops_of(factor)
     others = prod(size_of(loop) for loop in contraction.others if loop not in free)
     return others * -(-size_of(across) // size)
 

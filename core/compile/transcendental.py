@@ -42,10 +42,14 @@ def expand_transcendentals(root: UOp, native: frozenset[Ops] = frozenset()) -> U
     Dtypes: float32 and float64 in their own format; float16 and bfloat16 through float32.
     Works on scalars and vectors. Doing it twice changes nothing more.
     """
+    nodes = root.toposort()
+    expansions = {op: way for op, way in _EXPANSIONS.items() if op not in native}
+    if not any(node.op in expansions for node in nodes):
+        return root
     done: dict[UOp, UOp] = {}
-    for node in root.toposort():
+    for node in nodes:
         same = node.with_src(tuple([done[s] for s in node.src]))
-        expand = None if node.op in native else _EXPANSIONS.get(node.op)
+        expand = expansions.get(node.op)
         done[node] = same if expand is None else _through_float32(expand, same.src[0])
     return done[root]
 

@@ -280,22 +280,20 @@ def _forget(reference: _Reference) -> None:
 def toposort(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None = None) -> list[UOp]:
     """Every node below and including `roots`, sources first, without recursion."""
     order: dict[UOp, None] = {}
-    entered: set[UOp] = set()
-    stack = list(roots)[::-1]
+    stack: list[UOp | None] = list(roots)[::-1]
     pop, push = stack.pop, stack.append
     while stack:
         node = pop()
-        if node in entered:  # all its sources are done, or it was met a second time
-            order[node] = None
-            continue
-        entered.add(node)
-        if node.src and (enter is None or enter(node)):
-            push(node)
-            for source in reversed(node.src):
-                if source not in entered:
-                    push(source)
-        else:
-            order[node] = None
+        if node is None:  # all sources of the node below are done
+            order[pop()] = None  # type: ignore[index]
+        elif node not in order:
+            src = node.src
+            if src and (enter is None or enter(node)):
+                push(node)
+                push(None)
+                stack += src[::-1]
+            else:
+                order[node] = None
     return list(order)
 
 

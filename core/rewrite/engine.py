@@ -123,7 +123,7 @@ class Rewriter:
 
         Raises: EndlessRewriteError if a node comes up below its own replacement.
         """
-        settled = self._settled
+        settled, normal = self._settled, self._normal.get
         becomes: dict[UOp, UOp] = {}
         stack = [root]
         while stack:
@@ -140,12 +140,14 @@ class Rewriter:
                 if missing is not None:
                     stack.extend(missing)
                     continue
-            sources = node.src
-            missing = [s for s in sources if s not in settled]
-            if missing:
-                stack.extend(missing[::-1])
-                continue
-            following = self._step(node, tuple([self._normal_of(s) for s in sources]))
+            sources = tuple(map(normal, node.src))
+            if None in sources:  # not settled, or settled as a sum that is not written yet
+                missing = [s for s in node.src if s not in settled]
+                if missing:
+                    stack.extend(missing[::-1])
+                    continue
+                sources = tuple([self._normal_of(s) for s in node.src])
+            following = self._step(node, sources)
             if following is node:
                 self._keep(node)
                 stack.pop()
