@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 from proofgrad import Device, Tensor, wiring
 from proofgrad.core.compile.aside import LOCK_SECONDS, Aside
+from proofgrad.core.compile.collector import OBJECTS, rare_collection
 from proofgrad.core.compile.newest import Newest
 from proofgrad.core.compile.target import Binary, CompileError, Source
 from proofgrad.core.ir.uop import UOp
@@ -51,6 +53,32 @@ def test_all_kernels_of_a_plan_are_compiled_when_it_is_given(compiled: list[str]
     assert {name.partition("_")[0] for name in compiled} == {"proofgrad-compile"}
     alive = [thread.name for thread in threading.enumerate()]
     assert not any(name.startswith("proofgrad-compile") for name in alive)
+
+
+def test_cycles_are_looked_for_rarely_only_while_a_plan_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usual, inside = gc.get_threshold(), []
+    compiler = wiring._compiler()
+    make = compiler._make_plan
+    monkeypatch.setattr(
+        compiler, "_make_plan", lambda *a: inside.append(gc.get_threshold()) or make(*a)
+    )
+    compiler.plan(graph(7.0))
+    assert [threshold[0] for threshold in inside] == [OBJECTS]
+    assert gc.get_threshold() == usual
+
+
+@pytest.mark.parametrize("asked", [0, 10 * OBJECTS])
+def test_who_looks_for_cycles_more_rarely_is_left_alone(asked: int) -> None:
+    usual = gc.get_threshold()
+    gc.set_threshold(asked, *usual[1:])
+    try:
+        with rare_collection():
+            assert gc.get_threshold()[0] == asked
+        assert gc.get_threshold()[0] == asked
+    finally:
+        gc.set_threshold(*usual)
 
 
 def test_the_lock_of_python_is_handed_over_sooner_only_while_a_plan_is_made() -> None:

@@ -32,21 +32,26 @@ def choose_index_width(kernel: UOp, target: Target, bounds: Bounds) -> UOp:
     """
     nodes = toposort((kernel,))
     terms = [n for n in nodes if n.dtype is dtypes.index]
-    if all(_fits(term, target.index_dtype, bounds) for term in terms):
+    if not _unfit(terms, target.index_dtype, bounds):
         return _with_width(nodes, target.index_dtype)
-    for node in terms:
-        if not _fits(node, dtypes.int64, bounds):
-            raise OverflowError(
-                f"an index term runs from {bounds.lo(node)} to {bounds.hi(node)}, which int64 does"
-                f" not hold: {node!r}"
-            )
+    for node in _unfit(terms, dtypes.int64, bounds):
+        raise OverflowError(
+            f"an index term runs from {bounds.lo(node)} to {bounds.hi(node)}, which int64 does"
+            f" not hold: {node!r}"
+        )
     return _with_width(nodes, dtypes.int64)
 
 
-def _fits(node: UOp, dtype: DType, bounds: Bounds) -> bool:
-    low, high = bounds.lo(node), bounds.hi(node)
-    assert dtype.lo is not None and dtype.hi is not None
-    return low is not None and high is not None and dtype.lo <= low and high <= dtype.hi
+def _unfit(terms: list[UOp], dtype: DType, bounds: Bounds) -> list[UOp]:
+    """The terms that may have values that `dtype` has not."""
+    least, most = dtype.lo, dtype.hi
+    assert least is not None and most is not None
+    found: list[UOp] = []
+    for term in terms:
+        low, high = bounds.lo(term), bounds.hi(term)
+        if low is None or high is None or low < least or high > most:
+            found.append(term)
+    return found
 
 
 def _with_width(nodes: list[UOp], width: DType) -> UOp:

@@ -84,8 +84,8 @@ def stage_operands(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp
     if found is None or not _may_stage(found[0], asked):
         return kernel
     filling: list[UOp] = []
-    kernel = _with_neighbours(kernel, found[0], filling)
-    found = find_contraction(kernel, target, asked)
+    before, kernel = kernel, _with_neighbours(kernel, found[0], filling)
+    found = found if kernel is before else find_contraction(kernel, target, asked)
     assert found is not None
     contraction, tile = found
     blocks = choose_blocks(contraction, tile, target, asked)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from weakref import WeakMethod
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import CONST, FLOORDIV, KEEP, MUL, RANGE, REDUCE
+from proofgrad.core.ir.op_names import CONST, FLOORDIV, MUL, RANGE
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
@@ -34,6 +34,7 @@ from proofgrad.core.rewrite.scope import CONSTANT_OPS, scalar_of
 FREE_APPLICATIONS = 20_000
 APPLICATIONS_PER_NODE = 1_000
 REMEMBERED_RULES = 8
+HAVE_LOOPS = frozenset({Ops.REDUCE, Ops.KEEP, Ops.ACCUMULATOR})
 LEAVES = frozenset({Ops.CONST, Ops.PARAM})  # no rule has them on its left side
 DIVISIONS = frozenset({Ops.FLOORDIV, Ops.MOD})
 DEEPEST = 40  # divisions within divisions that are settled by recursion; deeper ones by the walk
@@ -283,7 +284,7 @@ class Rewriter:
             return node
         if op in COMMUTATIVE and not self._in_order(sources):
             sources = sources[::-1]
-        elif op in (REDUCE, KEEP, Ops.ACCUMULATOR):
+        elif op in HAVE_LOOPS:
             sources = (sources[0], *[s for s in sources[1:] if s.op is not CONST])
         if sources != node.src:
             return UOp(node.op, node.dtype, sources, node.arg)
