@@ -24,6 +24,7 @@ class Dialect:
     constant_space = ""  # address space of module constants, as it stands before `constant`
     has_fma = True
     has_prefetch = True
+    stream_bytes: int | None = None  # from here on a result is stored past the caches; None: never
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
 
     def open(self, entry: str, slots: Iterable[int]) -> list[str]:

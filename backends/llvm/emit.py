@@ -16,13 +16,16 @@ from proofgrad.backends.llvm.arithmetic import write_alu, write_op
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.memory import (
+    NONTEMPORAL,
     Place,
     write_address,
     write_load,
     write_prefetch,
     write_store,
+    write_streaming_store,
 )
 from proofgrad.backends.llvm.prefetch import prefetched
+from proofgrad.backends.llvm.streaming import LINE_BYTES, streamed
 from proofgrad.backends.llvm.text import literal, memory_type, register_type
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.program_facts import (
@@ -37,10 +40,8 @@ from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST, END, RANGE
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
-
 # Scratch memory up to here lies on the stack of the thread that runs a kernel.
 STACK_BYTES = 1 << 16
-LINE_BYTES = 64
 
 
 def emit(linear: UOp, name: str, dialect: Dialect) -> Source:
@@ -82,6 +83,7 @@ class _Printer:
         self.loops: list[_Loop] = []
         self.carried = _carried_accumulators(linear)
         self.ahead = prefetched(linear) if dialect.has_prefetch else {}
+        self.streamed = streamed(linear, dialect.stream_bytes)
         self.has_exit = False
         self.scratch: list[str] = []  # lines that make room, once in a call
         self.release: list[str] = []
@@ -97,8 +99,13 @@ class _Printer:
         slots = list(parameters(self.linear))
         zeros = self._zeros()
         body = self.dialect.open(self.name, slots) + self.scratch + self.writer.lines
-        body += [*self.release, "  ret void"]
-        return [*zeros, *body, *self.dialect.close(self.name, slots), *_allocator(self.release)]
+        body += [*self._settled(), *self.release, "  ret void"]
+        ends = [*_allocator(self.release), *(["", NONTEMPORAL] if self.streamed else [])]
+        return [*zeros, *body, *self.dialect.close(self.name, slots), *ends]
+
+    def _settled(self) -> list[str]:
+        """Stores past the caches keep no order with others until a fence."""
+        return ["  fence seq_cst"] if self.streamed else []
 
     def _zeros(self) -> list[str]:
         size = self.writer.zero_bytes
@@ -307,7 +314,8 @@ class _Printer:
 
     def store(self, node: UOp) -> None:
         place, value = node.src[:2]
-        write_store(self.writer, self.places[place], value.dtype, self._register(value))
+        write = write_streaming_store if node in self.streamed else write_store
+        write(self.writer, self.places[place], value.dtype, self._register(value))
 
 
 def _allocator(used: list[str]) -> list[str]:

@@ -3,7 +3,7 @@
 Owns: how elements move between buffers and registers. Does not own: where an address is computed
 (emit.py does that where the linearizer put the INDEX).
 
-Pointers are aligned to an element only. A load behind a false gate reads a block of zeros instead
+Pointers are aligned to an element only, but for stores past the caches. A load behind a false gate reads a block of zeros instead
 of the buffer, so it needs no branch; a store behind a scalar gate is a branch.
 """
 
@@ -11,9 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from proofgrad.backends.llvm.streaming import LINE_BYTES
 from proofgrad.backends.llvm.text import memory_type, register_type, type_code
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.ir.dtypes import DType, dtypes
+
+# What a module says that stores past the caches.
+NONTEMPORAL = "!0 = !{i32 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,12 @@ def _pointers(writer: Writer, place: Place, dtype: DType) -> str:
 
 def _pointers_code(writer: Writer, dtype: DType) -> str:
     return f"{type_code(memory_type(dtype))}.v{dtype.lanes}{writer.dialect.pointer_code}"
+
+
+def write_streaming_store(writer: Writer, place: Place, dtype: DType, value: str) -> None:
+    """Store whole lines of memory past the caches; the module has `NONTEMPORAL`."""
+    target = f"{writer.dialect.pointer} {place.address}, align {LINE_BYTES}, !nontemporal !0"
+    writer.do(f"store {memory_type(dtype)} {value}, {target}")
 
 
 def write_store(writer: Writer, place: Place, dtype: DType, value: str) -> None:

@@ -1,0 +1,57 @@
+"""Stores that go past the caches: whole lines of a result that is longer than they hold.
+
+Owns: which stores. Does not own: the instruction (memory.py), from which size on (the dialect).
+
+A line that is stored as usual is first read into the cache, to be changed there. One that is written as a
+whole, and read by nobody soon, needs neither.
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+LINE_BYTES = 64
+
+
+def streamed(linear: UOp, least_bytes: int | None) -> frozenset[UOp]:
+    """The STOREs of whole lines to buffers of so many bytes that the program does not read."""
+    if least_bytes is None:
+        return frozenset()
+    read = {node.src[0].src[0] for node in linear.src if node.op is Ops.LOAD}
+    stores = [node for node in linear.src if node.op is Ops.STORE]
+    return frozenset(
+        [
+            store
+            for store in stores
+            if store.src[0].src[0] not in read
+            and _nbytes(store.src[0].src[0]) >= least_bytes
+            and _is_whole_lines(store)
+        ]
+    )
+
+
+def _nbytes(buffer: UOp) -> int:
+    """Of a parameter; 0 of scratch memory, which is read again."""
+    return buffer.arg[1] * buffer.dtype.itemsize if buffer.op is Ops.PARAM else 0
+
+
+def _is_whole_lines(store: UOp) -> bool:
+    place, value = store.src[:2]
+    if len(place.src) > 2 or place.src[1].dtype.lanes > 1 or value.dtype.is_bool:
+        return False
+    nbytes = value.dtype.lanes * value.dtype.itemsize
+    return nbytes % LINE_BYTES == 0 and _is_multiple(place.src[1], value.dtype.lanes)
+
+
+def _is_multiple(term: UOp, size: int) -> bool:
+    """Whether the index is known to be a multiple of `size`, a power of two."""
+    match term.op:
+        case Ops.CONST:
+            return bool(term.arg % size == 0)
+        case Ops.ADD:
+            return all([_is_multiple(part, size) for part in term.src])
+        case Ops.MUL:
+            return any([_is_multiple(part, size) for part in term.src])
+        case _:
+            return False

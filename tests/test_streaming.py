@@ -1,0 +1,111 @@
+"""Results longer than the caches are stored past them: which, and that their values stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from linear_kernels import pack, run
+from loop_kernels import end, in_order, load, loop, map_loop, number, param, place, store
+
+from proofgrad import Device, Tensor
+from proofgrad.backends.cpu import backend
+from proofgrad.backends.cpu.backend import CpuBackend
+from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.emit import emit
+from proofgrad.backends.llvm.streaming import LINE_BYTES
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.realize import compiler
+
+FLOAT = dtypes.float32
+COUNT = 64
+
+
+@pytest.fixture
+def streaming() -> CpuBackend:
+    """This host, as if its caches held nothing."""
+    opened = backend()
+    opened.dialect.stream_bytes = 1
+    return opened
+
+
+def text_of(program: UOp, least_bytes: int | None = 1) -> str:
+    dialect = Dialect()
+    dialect.stream_bytes = least_bytes
+    return emit(program, "kernel", dialect).text
+
+
+def doubled(lanes: int = 16, offset: int = 0, dtype: DType = FLOAT, gate: UOp | None = None) -> UOp:
+    """out[16 i + offset ...] = in[16 i ...] + in[16 i ...], one vector an iteration."""
+    step = loop(COUNT // lanes)
+    first = step * number(lanes)
+    value = load(place(param(1, dtype, COUNT), first), lanes)
+    target = place(param(0, dtype, COUNT), first + number(offset) if offset else first)
+    if gate is not None:
+        target = UOp(Ops.INDEX, target.dtype, (*target.src, gate))
+    result = value.alu(Ops.OR if dtype.is_bool else Ops.ADD, value)
+    return in_order(store(target, result), end(step))
+
+
+def test_whole_lines_of_a_long_result_are_stored_past_the_caches() -> None:
+    text = text_of(doubled(), least_bytes=4 * COUNT)
+    assert text.count(f"align {LINE_BYTES}, !nontemporal !0") == 1
+    assert text.endswith("!0 = !{i32 1}\n")
+    assert text.count("fence seq_cst\n  ret void") == 1
+
+
+@pytest.mark.parametrize(
+    ("program", "least_bytes"),
+    [
+        (doubled(), None),
+        (doubled(), 4 * COUNT + 1),
+        (doubled(lanes=8), 1),
+        (doubled(offset=1), 1),
+        (doubled(dtype=dtypes.bool, lanes=64), 1),
+        (doubled(gate=UOp.const(dtypes.bool, True)), 1),
+    ],
+    ids=["never", "short", "half a line", "between lines", "bools", "behind a gate"],
+)
+def test_other_stores_go_to_the_cache(program: UOp, least_bytes: int | None) -> None:
+    text = text_of(program, least_bytes)
+    assert "nontemporal" not in text and "fence" not in text
+
+
+def test_what_the_kernel_reads_goes_to_the_cache() -> None:
+    step = loop(COUNT // 16)
+    here = place(param(0, FLOAT, COUNT), step * number(16))
+    value = load(here, 16)
+    assert "nontemporal" not in text_of(in_order(store(here, value + value), end(step)))
+
+
+@pytest.mark.parametrize("dtype", [FLOAT, dtypes.float64, dtypes.int8], ids=lambda d: d.name)
+def test_values_stored_past_the_caches_are_the_same(streaming: CpuBackend, dtype: DType) -> None:
+    lanes = LINE_BYTES // dtype.itemsize
+    program = map_loop([(Ops.ADD, dtype)], (dtype, dtype), 2 * lanes, lanes)
+    assert "nontemporal" in streaming.emit(program, "kernel").text
+    values = [float(k) if dtype.is_float else k for k in range(2 * lanes)]
+    inputs = [pack(values, dtype)] * 2
+    (found,) = run(streaming, program, inputs, [len(inputs[0])])
+    assert found == run(backend(), program, inputs, [len(inputs[0])])[0]
+
+
+@pytest.mark.parametrize("shape", [(33, 64), (7, 129), (256, 256), (4, 3, 80)])
+def test_tensors_stored_past_the_caches_have_the_same_values(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+) -> None:
+    x = np.random.default_rng(3).standard_normal(shape, np.float32)
+
+    def results() -> list[np.ndarray]:
+        t = Tensor(x)
+        made = (t * 2 + 1, t.softmax(-1), t.transpose(0, 1) + 0.5, t.pad(((1, 0),) * t.ndim) * 3)
+        return [each.numpy() for each in made]
+
+    compiler().forget()
+    expected = results()
+    monkeypatch.setattr(Device["CPU"].dialect, "stream_bytes", 1)
+    compiler().forget()
+    monkeypatch.setenv("PLANS", "0")
+    for found, usual in zip(results(), expected):
+        np.testing.assert_array_equal(found, usual)
+    compiler().forget()
