@@ -285,9 +285,12 @@ def test_contiguous_access_that_starts_one_too_far_is_found(
 ) -> None:
     right = vectorize._index
 
-    def wrong(node: UOp, src: Any, loop: UOp, lanes: int, at_first: dict[UOp, UOp]) -> UOp:
-        moved = {**at_first, node.src[1]: at_first[node.src[1]] + 1}
-        return right(node, src, loop, lanes, moved)
+    class Beside(vectorize._FirstLane):
+        def of(self, term: UOp) -> UOp:
+            return super().of(term) + 1
+
+    def wrong(node: UOp, src: Any, loop: UOp, lanes: int, _: Any) -> UOp:
+        return right(node, src, loop, lanes, Beside(loop))
 
     monkeypatch.setattr(vectorize, "_index", wrong)
     assert planted(bodies, CPU, "vectors")

@@ -21,6 +21,7 @@ from proofgrad.core.compile.axes import (
     merge_loops,
     share_out_work_items,
 )
+from proofgrad.core.compile.contraction import output_loops, size_of
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.linear_terms import at_start
@@ -28,7 +29,6 @@ from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.stages import Procedure
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.tiles import output_loops, size_of
 from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.compile.vectorize import vectorize
 from proofgrad.core.ir.dtypes import dtypes

@@ -11,7 +11,7 @@ from test_kernel_proof import planted, prove
 from test_tiles import AVX512, SMALL, matmul
 
 from proofgrad import Tensor
-from proofgrad.core.compile import slabs
+from proofgrad.core.compile import operands
 from proofgrad.core.compile.choices import NO_WISH, Choices
 from proofgrad.core.compile.slabs import sum_in_slabs
 from proofgrad.core.compile.stages import parts_of, run_stages
@@ -30,7 +30,7 @@ WIDE = replace(SMALL, vector_registers=32, cache_bytes=1 << 12)
 def small_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slabs of a few steps, also for what is too small to gain by them."""
     for name, value in (("STEPS_OF_FEW", 3), ("LEAST_STEPS", 2), ("WORTH_BYTES", 0)):
-        monkeypatch.setattr(slabs, name, value)
+        monkeypatch.setattr(operands, name, value)
 
 
 def summed(body: UOp, target: Target, asked: Choices = NO_WISH) -> tuple[UOp, ...]:

@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
 
 from proofgrad import Tensor
-from proofgrad.core.compile import axes, staging, tiles, unroll
+from proofgrad.core.compile import axes, contraction, operands, unroll
 from proofgrad.core.compile.axes import choose_axes, merge_loops
 from proofgrad.core.compile.choices import Choices, Tile
+from proofgrad.core.compile.contraction import contractions
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.slabs import sum_in_slabs
 from proofgrad.core.compile.stages import parts_of
 from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.tiles import choose_blocks, contractions, find_contraction
+from proofgrad.core.compile.tiles import choose_blocks, find_contraction
 from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -60,8 +61,8 @@ def matmul(
 
 def stage_everything(patch: pytest.MonkeyPatch) -> None:
     """Tiles and tables also for what is too small to gain by them."""
-    for module, name in ((staging, "WORTH_STAGING"), (staging, "UNSTAGED_ROWS"), (staging, "UNSTAGED_BYTES"),
-                         (tiles, "WORTH_STAGING"), (tiles, "WORTH_MULTIPLICATIONS")):  # fmt: skip
+    for module, name in ((operands, "WORTH_STAGING"), (operands, "UNSTAGED_ROWS"), (operands, "UNSTAGED_BYTES"),
+                         (contraction, "WORTH_STAGING"), (contraction, "WORTH_MULTIPLICATIONS")):  # fmt: skip
         patch.setattr(module, name, 0)
 
 

@@ -13,18 +13,17 @@ from dataclasses import dataclass
 from math import prod
 
 from proofgrad.core.compile.choices import NO_WISH, Choices, Tile
-from proofgrad.core.compile.index_width import Bounds
-from proofgrad.core.compile.linear_terms import coefficient, loops_below
-from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.tiles import (
+from proofgrad.core.compile.contraction import (
     Contraction,
-    choose_blocks,
-    find_contraction,
     is_fixed,
     output_loops,
     size_of,
     tiles_along,
 )
+from proofgrad.core.compile.index_width import Bounds
+from proofgrad.core.compile.linear_terms import coefficient, loops_below
+from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.tiles import choose_blocks, find_contraction
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops

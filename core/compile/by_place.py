@@ -20,9 +20,9 @@ from math import prod
 from typing import Any
 
 from proofgrad.core.compile.axes import merge_loops
+from proofgrad.core.compile.contraction import is_fixed, output_loops, size_of
 from proofgrad.core.compile.linear_terms import loops_below, loops_of
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.tiles import is_fixed, output_loops, size_of
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops

@@ -1,6 +1,6 @@
 """How one kernel shall run, as a value: heuristics choose it, a search or a person may give it.
 
-Owns: the value, and its text. Does not own: choosing (tiles.py, staging.py, axes.py), searching
+Owns: the value, and its text. Does not own: choosing (tiles.py, operands.py, axes.py), searching
 (search.py). The same procedures apply every choice, so none can be wrong: it can only be slow.
 
     tile=8x3x16 blocks=16x4 staged=rows+columns depth=2 threads=on

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from proofgrad.core.compile.contraction import is_fixed, output_loops, size_of
 from proofgrad.core.compile.linear_terms import loops_below
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.tiles import find_contraction, is_fixed, output_loops, size_of
+from proofgrad.core.compile.tiles import find_contraction
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMMUTATIVE, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort

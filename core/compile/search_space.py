@@ -12,16 +12,10 @@ from dataclasses import replace
 
 from proofgrad.core.compile.axes import choose_depth, operations, shares_work
 from proofgrad.core.compile.choices import Blocks, Choices, Staged, Tile
-from proofgrad.core.compile.slabs import choose_slab
-from proofgrad.core.compile.staging import planned_staging
+from proofgrad.core.compile.contraction import Contraction, contractions, tiles_along
+from proofgrad.core.compile.operands import choose_slab, planned_staging
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.tiles import (
-    Contraction,
-    choose_blocks,
-    contractions,
-    find_contraction,
-    tiles_along,
-)
+from proofgrad.core.compile.tiles import choose_blocks, find_contraction
 from proofgrad.core.ir.uop import UOp
 
 # Rows and vectors of tiles that keep both the multipliers and the load ports busy.

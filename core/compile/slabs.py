@@ -1,6 +1,6 @@
 """Kernel -> Kernels: a product with few rows is summed slab by slab, in memory.
 
-Owns: which contractions are, the steps of a slab, the kernels. Does not own: the tile (tiles.py), the
+Owns: the kernels. Does not own: which contractions, and how long a slab is (operands.py), the tile (tiles.py), the
 memory of a table (the plan's, compiler.py), how a store that combines runs (accumulate.py).
 
     out[m, n] = sum[k](a[m, k] * b[k, n])
@@ -15,30 +15,14 @@ from __future__ import annotations
 
 from proofgrad.core.compile.axes import merge_loops
 from proofgrad.core.compile.choices import NO_WISH, Choices
-from proofgrad.core.compile.divisors import largest_divisor
-from proofgrad.core.compile.linear_terms import coefficient
+from proofgrad.core.compile.contraction import output_loops, size_of
+from proofgrad.core.compile.operands import choose_slab
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.tiles import (
-    Contraction,
-    find_contraction,
-    output_loops,
-    size_of,
-    table_elements,
-)
+from proofgrad.core.compile.tiles import find_contraction
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-
-# Steps of the sum in a slab. Each is a row of the columns' operand, and a processor foresees the reading of 32
-# pages at a time; with more rows to use a slab for, going through the sums less often is worth more (measured).
-FEW_ROWS, STEPS_OF_FEW, STEPS_OF_MORE, LEAST_STEPS = 16, 32, 64, 16
-# With more rows, a table of the columns is read often enough.
-MOST_ROWS = 64
-# Columns of fewer bytes stay in the cache, where all rows find them.
-WORTH_BYTES = 1 << 21
-# Types of fewer bytes are summed in wider registers; memory would round them at each slab.
-LEAST_ITEMSIZE = 4
 
 
 def sum_in_slabs(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp:
@@ -57,32 +41,6 @@ def sum_in_slabs(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp:
     place = UOp(Ops.INDEX, table.dtype, (table, position))
     rest = kernel.substitute({reduction: UOp(Ops.LOAD, table.dtype, (place,))})
     return UOp.sink(*_kernels(reduction, table, position, steps), merge_loops(rest))
-
-
-def choose_slab(contraction: Contraction, asked: Choices = NO_WISH) -> int:
-    """Steps of the sum in a slab of a contraction; 0: it is not summed in slabs."""
-    loops, factor = contraction.reduction.src[1:], contraction.column_factor
-    itemsize = contraction.reduction.dtype.itemsize
-    if asked.slab == 0 or len(loops) != 1 or contraction.slabs or itemsize < LEAST_ITEMSIZE:
-        return 0
-    if asked.slab is None and asked.staged is not None and asked.staged.columns:
-        return 0
-    lies_in_rows = factor.op is Ops.LOAD and len(factor.src[0].src) == 2
-    if not lies_in_rows or coefficient(factor.src[0].src[1], contraction.columns) != 1:
-        return 0
-    if asked.slab is not None:
-        return _slab(size_of(loops[0]), asked.slab, 1)
-    rows, is_long = size_of(contraction.rows), table_elements(factor) * itemsize >= WORTH_BYTES
-    if not is_long or rows > MOST_ROWS:
-        return 0
-    steps = STEPS_OF_FEW if rows <= FEW_ROWS else STEPS_OF_MORE
-    return _slab(size_of(loops[0]), steps, LEAST_STEPS)
-
-
-def _slab(depth: int, at_most: int, at_least: int) -> int:
-    """So many steps that slabs are equally long, and more than one; 0: there are none."""
-    steps = largest_divisor(depth, at_most)
-    return steps if at_least <= steps < depth else 0
 
 
 def _kernels(reduction: UOp, memory: UOp, position: UOp, steps: int) -> tuple[UOp, UOp]:

@@ -1,7 +1,7 @@
 """Kernel -> Kernels: operands of a contraction are copied into tables, in the order of its tile.
 
-Owns: which operands are worth a table, its layout, the kernel that fills it. Does not own: the tile
-(tiles.py), the memory of a table (the plan's, compiler.py).
+Owns: the layout of a table, the kernel that fills it. Does not own: the tile (tiles.py), which operands are
+worth a table (operands.py), its memory (the plan's, compiler.py).
 
 A term that depends on the loops x, k is written once into table[g(x, k)] and read back from there,
 where g puts every (x, k) on a place of its own: so the values stay. g is the mixed radix number
@@ -13,41 +13,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd, prod
+from math import prod
 
 from proofgrad.core.compile.axes import gate_accesses
-from proofgrad.core.compile.choices import NO_WISH, Choices, Staged, Tile
-from proofgrad.core.compile.divisors import largest_divisor
-from proofgrad.core.compile.linear_terms import coefficient, loops_of
-from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.tiles import (
-    LARGEST_GROWTH,
+from proofgrad.core.compile.choices import NO_WISH, Choices
+from proofgrad.core.compile.contraction import (
     LARGEST_STEP,
-    WORTH_STAGING,
     Contraction,
-    choose_blocks,
-    find_contraction,
-    growth,
+    load_steps,
     output_loops,
     size_of,
-    table_elements,
     tiles_along,
-    tiles_that_read,
 )
+from proofgrad.core.compile.divisors import largest_divisor
+from proofgrad.core.compile.linear_terms import coefficient, loops_of
+from proofgrad.core.compile.operands import choose_staged, may_stage
+from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.tiles import choose_blocks, find_contraction
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
-# Rows that a tile reads from a matrix in memory, for each set of the first cache that they share, and
-# the bytes after which the sets of a cache of 12 ways and 48 KB begin again.
-UNSTAGED_ROWS = 6
-WAY_BYTES = 1 << 12
-# An operand of so many bytes, for one place of the loops outside of a tile, stays close enough as it is.
-UNSTAGED_BYTES = 1 << 17
 # Steps of the sum that are copied for all rows or columns before the next ones are.
 STEPS_AT_ONCE = 16
-# Where a table is asked for, it may have so many elements at most.
-LARGEST_TABLE = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +69,7 @@ class Table:
 def stage_operands(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp:
     """Copy operands of a contraction into tables laid out for its tile; the kernels, in order."""
     found = None if target.work_items else find_contraction(kernel, target, asked)
-    if found is None or not _may_stage(found[0], asked):
+    if found is None or not may_stage(found[0], asked):
         return kernel
     filling: list[UOp] = []
     before, kernel = kernel, _with_neighbours(kernel, found[0], filling)
@@ -107,66 +95,6 @@ def stage_operands(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp
         filling.append(_fill(factor, table, memory))
         kernel = kernel.substitute({factor: _read(table, memory)})
     return UOp.sink(*filling, kernel) if filling else kernel
-
-
-def planned_staging(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH) -> Staged:
-    """Which operands of a contraction get tables."""
-    if not _may_stage(contraction, asked):
-        return Staged(False, False)
-    return choose_staged(contraction, tile, asked)
-
-
-def _may_stage(contraction: Contraction, asked: Choices) -> bool:
-    if asked.staged is not None:
-        return asked.staged.rows or asked.staged.columns
-    return contraction.multiplications >= WORTH_STAGING
-
-
-def choose_staged(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH) -> Staged:
-    """Which operands are read often enough by the tiles, and are not much longer as a table."""
-    one, other = contraction.row_factor, contraction.column_factor
-    if (wish := asked.staged) is not None:
-        short = [table_elements(factor) <= LARGEST_TABLE for factor in (one, other)]
-        return Staged(wish.rows and short[0], wish.columns and short[1])
-    rows = _rows_collide(contraction, tile) or not contraction.rows_lie_along_depth
-    rows = rows and tiles_that_read(one, contraction, contraction.columns, tile.columns) >= 2
-    columns = _columns_are_apart(contraction) or (_is_large(contraction) and not contraction.slabs)
-    columns = columns and tiles_that_read(other, contraction, contraction.rows, tile.rows) >= 2
-    return Staged(
-        rows and contraction.rows_fit_a_table, columns and growth(other) <= LARGEST_GROWTH
-    )
-
-
-def _rows_collide(contraction: Contraction, tile: Tile) -> bool:
-    """Whether the rows of a tile, as they lie in memory, share too few sets of the first cache."""
-    itemsize = contraction.reduction.dtype.itemsize
-    for load in [n for n in toposort((contraction.row_factor,)) if n.op is Ops.LOAD]:
-        step = coefficient(load.src[0].src[1], contraction.rows)
-        sets = 1 if step is None else WAY_BYTES // gcd(abs(step) * itemsize, WAY_BYTES)
-        if tile.rows > UNSTAGED_ROWS * sets:
-            return True
-    return False
-
-
-def _columns_are_apart(contraction: Contraction) -> bool:
-    """Whether a vector of columns would be gathered."""
-    return any(
-        step not in (0, 1) for step in _steps(contraction.column_factor, contraction.columns)
-    )
-
-
-def _steps(factor: UOp, loop: UOp) -> list[int | None]:
-    """How far each load of an operand moves with a loop; None: not by the same step each time."""
-    loads = [n for n in toposort((factor,)) if n.op is Ops.LOAD]
-    return [coefficient(load.src[0].src[1], loop) for load in loads]
-
-
-def _is_large(contraction: Contraction) -> bool:
-    """Whether the columns, which a tile reads in steps of a whole row, fill much of the second cache."""
-    free = loops_of(contraction.column_factor)
-    loops = [x for x in contraction.reduction.src[1:] if x in free]
-    elements = prod(size_of(x) for x in (contraction.columns, *loops))
-    return elements * contraction.reduction.dtype.itemsize > UNSTAGED_BYTES
 
 
 def _layout(
@@ -228,7 +156,7 @@ def _fill(factor: UOp, table: Table, memory: UOp) -> UOp:
     steps: it reads and writes long enough pieces of memory.
     """
     around, last = table.depth[:-1], prod([size_of(x) for x in table.depth[-1:]])
-    side_by_side = all(step in (0, 1) for step in _steps(factor, table.loop))
+    side_by_side = all(step in (0, 1) for step in load_steps(factor, table.loop))
     at_once = largest_divisor(last, STEPS_AT_ONCE) if side_by_side else last
     sizes = [size_of(x) for x in (*table.outer, *around)]
     sizes += [last // at_once, table.groups, at_once, table.size]

@@ -6,7 +6,7 @@ not own: which loops (axes.py).
 
 from __future__ import annotations
 
-from proofgrad.core.compile.tiles import output_loops, size_of
+from proofgrad.core.compile.contraction import output_loops, size_of
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 

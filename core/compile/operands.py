@@ -1,0 +1,138 @@
+"""Which operands of a contraction are copied into tables, or summed with slab by slab.
+
+Owns: the choice, a heuristic, and what filling costs. Does not own: the layout of a table (staging.py), the
+kernels of slabs (slabs.py).
+"""
+
+from __future__ import annotations
+
+from math import gcd, prod
+
+from proofgrad.core.compile.choices import NO_WISH, Choices, Staged, Tile
+from proofgrad.core.compile.contraction import (
+    LARGEST_GROWTH,
+    WORTH_STAGING,
+    Contraction,
+    growth,
+    load_steps,
+    size_of,
+    table_elements,
+    tiles_that_read,
+)
+from proofgrad.core.compile.divisors import largest_divisor
+from proofgrad.core.compile.linear_terms import coefficient, loops_of
+from proofgrad.core.ir.op_names import LOAD
+from proofgrad.core.ir.uop import toposort
+
+# Rows that a tile reads from a matrix in memory, for each set of the first cache that they share, and
+# the bytes after which the sets of a cache of 12 ways and 48 KB begin again.
+UNSTAGED_ROWS = 6
+WAY_BYTES = 1 << 12
+# An operand of so many bytes, for one place of the loops outside of a tile, stays close enough as it is.
+UNSTAGED_BYTES = 1 << 17
+# Where a table is asked for, it may have so many elements at most.
+LARGEST_TABLE = 1 << 26
+# Steps of the sum in a slab. Each is a row of the columns' operand, and a processor foresees the reading of 32
+# pages at a time; with more rows to use a slab for, going through the sums less often is worth more (measured).
+FEW_ROWS, STEPS_OF_FEW, STEPS_OF_MORE, LEAST_STEPS = 16, 32, 64, 16
+# With more rows, a table of the columns is read often enough.
+MOST_ROWS = 64
+# Columns of fewer bytes stay in the cache, where all rows find them.
+WORTH_BYTES = 1 << 21
+# Cycles to copy an element into a table: from where it lies in the order of the table, or apart.
+COPY_CYCLES, APART_CYCLES = 1.5, 3.5
+# Types of fewer bytes are summed in wider registers; memory would round them at each slab.
+LEAST_ITEMSIZE = 4
+
+
+def planned_staging(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH) -> Staged:
+    """Which operands of a contraction get tables."""
+    if not may_stage(contraction, asked):
+        return Staged(False, False)
+    return choose_staged(contraction, tile, asked)
+
+
+def may_stage(contraction: Contraction, asked: Choices) -> bool:
+    """Whether there is enough to multiply, or tables are asked for."""
+    if asked.staged is not None:
+        return asked.staged.rows or asked.staged.columns
+    return contraction.multiplications >= WORTH_STAGING
+
+
+def choose_staged(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH) -> Staged:
+    """Which operands are read often enough by the tiles, and are not much longer as a table."""
+    one, other = contraction.row_factor, contraction.column_factor
+    if (wish := asked.staged) is not None:
+        short = [table_elements(factor) <= LARGEST_TABLE for factor in (one, other)]
+        return Staged(wish.rows and short[0], wish.columns and short[1])
+    rows = _rows_collide(contraction, tile) or not contraction.rows_lie_along_depth
+    rows = rows and tiles_that_read(one, contraction, contraction.columns, tile.columns) >= 2
+    columns = _columns_are_apart(contraction) or (_is_large(contraction) and not contraction.slabs)
+    columns = columns and tiles_that_read(other, contraction, contraction.rows, tile.rows) >= 2
+    return Staged(
+        rows and contraction.rows_fit_a_table, columns and growth(other) <= LARGEST_GROWTH
+    )
+
+
+def _rows_collide(contraction: Contraction, tile: Tile) -> bool:
+    """Whether the rows of a tile, as they lie in memory, share too few sets of the first cache."""
+    itemsize = contraction.reduction.dtype.itemsize
+    for load in [n for n in toposort((contraction.row_factor,)) if n.op is LOAD]:
+        step = coefficient(load.src[0].src[1], contraction.rows)
+        sets = 1 if step is None else WAY_BYTES // gcd(abs(step) * itemsize, WAY_BYTES)
+        if tile.rows > UNSTAGED_ROWS * sets:
+            return True
+    return False
+
+
+def _columns_are_apart(contraction: Contraction) -> bool:
+    """Whether a vector of columns would be gathered."""
+    return any(
+        step not in (0, 1) for step in load_steps(contraction.column_factor, contraction.columns)
+    )
+
+
+def _is_large(contraction: Contraction) -> bool:
+    """Whether the columns, which a tile reads in steps of a whole row, fill much of the second cache."""
+    free = loops_of(contraction.column_factor)
+    loops = [x for x in contraction.reduction.src[1:] if x in free]
+    elements = prod(size_of(x) for x in (contraction.columns, *loops))
+    return elements * contraction.reduction.dtype.itemsize > UNSTAGED_BYTES
+
+
+def choose_slab(contraction: Contraction, asked: Choices = NO_WISH) -> int:
+    """Steps of the sum in a slab of a contraction; 0: it is not summed in slabs."""
+    loops, factor = contraction.reduction.src[1:], contraction.column_factor
+    itemsize = contraction.reduction.dtype.itemsize
+    if asked.slab == 0 or len(loops) != 1 or contraction.slabs or itemsize < LEAST_ITEMSIZE:
+        return 0
+    if asked.slab is None and asked.staged is not None and asked.staged.columns:
+        return 0
+    lies_in_rows = factor.op is LOAD and len(factor.src[0].src) == 2
+    if not lies_in_rows or coefficient(factor.src[0].src[1], contraction.columns) != 1:
+        return 0
+    if asked.slab is not None:
+        return _slab(size_of(loops[0]), asked.slab, 1)
+    rows, is_long = size_of(contraction.rows), table_elements(factor) * itemsize >= WORTH_BYTES
+    if not is_long or rows > MOST_ROWS:
+        return 0
+    steps = STEPS_OF_FEW if rows <= FEW_ROWS else STEPS_OF_MORE
+    return _slab(size_of(loops[0]), steps, LEAST_STEPS)
+
+
+def _slab(depth: int, at_most: int, at_least: int) -> int:
+    """So many steps that slabs are equally long, and more than one; 0: there are none."""
+    steps = largest_divisor(depth, at_most)
+    return steps if at_least <= steps < depth else 0
+
+
+def filling(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH) -> float:
+    """Cycles that it takes to fill the tables of a contraction."""
+    staged, cycles = planned_staging(contraction, tile, asked), 0.0
+    if staged.rows:
+        each = COPY_CYCLES if contraction.rows_lie_side_by_side else APART_CYCLES
+        cycles += table_elements(contraction.row_factor) * each
+    if staged.columns and not choose_slab(contraction, asked):
+        each = APART_CYCLES if _columns_are_apart(contraction) else COPY_CYCLES
+        cycles += table_elements(contraction.column_factor) * each
+    return cycles
