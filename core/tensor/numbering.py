@@ -9,10 +9,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH, DEVICE, PARAM, SINK, UNIQUE
+from proofgrad.core.ir.ops import MOVEMENT
 from proofgrad.core.ir.shapes import sizes
 from proofgrad.core.ir.uop import UOp, toposort
 
+_LEAVES = frozenset({UNIQUE, DEVICE})
 COMPUTED: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # a node: a buffer, in its shape
 _SHOWN: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # see scheduling.py
 
@@ -30,7 +32,7 @@ def remember_graph(shown: UOp, graph: UOp) -> None:
 def buffers_of(graph: UOp) -> list[UOp]:
     """The numbered buffers of a graph, in order."""
     return sorted(
-        [node for node in graph.toposort() if node.op is Ops.BUFFER], key=lambda b: b.src[0].arg
+        [node for node in graph.toposort() if node.op is BUFFER], key=lambda b: b.src[0].arg
     )
 
 
@@ -61,7 +63,7 @@ def numbered(
             done[node] = done[known]
         elif node not in done:
             done[node] = _renumber(node, done, inputs, values)
-    return UOp(Ops.SINK, dtypes.void, tuple([done[root] for root in roots]), device), inputs
+    return UOp(SINK, dtypes.void, tuple([done[root] for root in roots]), device), inputs
 
 
 def is_not_computed(node: UOp) -> bool:
@@ -86,21 +88,22 @@ def _without_kernels(roots: list[UOp]) -> list[UOp]:
 
 
 def _renumber(node: UOp, done: dict[UOp, UOp], inputs: list[UOp], values: dict[str, int]) -> UOp:
-    if node.op is Ops.BUFFER:
-        inputs.append(node)
-        unique = UOp(Ops.UNIQUE, dtypes.void, (), len(inputs) - 1)
-        return UOp(Ops.BUFFER, node.dtype, (unique, node.src[1]), node.arg)
-    if node.op in (Ops.UNIQUE, Ops.DEVICE):
+    op = node.op
+    if op in _LEAVES:
         return node
-    if node.op is Ops.PARAM:
+    if op is BUFFER:
+        inputs.append(node)
+        unique = UOp(UNIQUE, dtypes.void, (), len(inputs) - 1)
+        return UOp(BUFFER, node.dtype, (unique, node.src[1]), node.arg)
+    if op is PARAM:
         raise ValueError(
             f"parameter {node.arg[0]} of a body has no value; give it one with Tensor.call"
         )
-    if node.op in (Ops.DETACH, Ops.CONTIGUOUS):  # what only gradients look at is left out
-        return UOp(node.op, node.dtype, (done[node.src[0]],))
+    if op is DETACH or op is CONTIGUOUS:  # what only gradients look at is left out
+        return UOp(op, node.dtype, (done[node.src[0]],))
     src = tuple([done[s] for s in node.src])
-    if node.op in MOVEMENT and _names_variables(node.arg):
-        return UOp(node.op, node.dtype, src, sizes().unbound(node.arg, values))
+    if op in MOVEMENT and _names_variables(node.arg):
+        return UOp(op, node.dtype, src, sizes().unbound(node.arg, values))
     return node.with_src(src)
 
 

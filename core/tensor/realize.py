@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from proofgrad.core.compile.target import Borrowed
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.op_names import BUFFER, DETACH, DEVICE, RESHAPE, UNIQUE
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, sizes
 from proofgrad.core.ir.uop import UOp, fresh_node, toposort
@@ -90,9 +91,9 @@ def compile_only() -> Iterator[None]:
 
 def new_buffer(dtype: DType, size: int, device: str, memory: Any) -> UOp:
     """A BUFFER of `size` elements that owns `memory`, a handle of the device's backend."""
-    unique = fresh_node(Ops.UNIQUE, dtypes.void, (), next(_SERIAL), ())
-    where = UOp(Ops.DEVICE, dtypes.void, (), device)
-    buffer = fresh_node(Ops.BUFFER, dtype, (unique, where), size, (size,))
+    unique = fresh_node(UNIQUE, dtypes.void, (), next(_SERIAL), ())
+    where = UOp(DEVICE, dtypes.void, (), device)
+    buffer = fresh_node(BUFFER, dtype, (unique, where), size, (size,))
     _MEMORY[buffer] = memory
     return buffer
 
@@ -102,7 +103,7 @@ def new_value(info: BufferInfo, shape: Shape, memory: Any) -> UOp:
     buffer = new_buffer(info.dtype, info.size, info.device, memory)
     if len(shape) == 1 or not is_plain(shape):
         return in_shape(buffer, shape)
-    return fresh_node(Ops.RESHAPE, info.dtype, (buffer,), shape, shape)
+    return fresh_node(RESHAPE, info.dtype, (buffer,), shape, shape)
 
 
 def host_buffer(data: bytes, dtype: DType, device: str) -> UOp:
@@ -178,9 +179,9 @@ def _alone() -> tuple[tuple[int, int], ...]:
 
 def is_view(uop: UOp) -> bool:
     """Whether `uop` is memory seen through movement operations only."""
-    while uop.op in MOVEMENT or uop.op is Ops.DETACH:
+    while uop.op in MOVEMENT or uop.op is DETACH:
         uop = uop.src[0]
-    return uop.op is Ops.BUFFER and uop.src[1].arg != HOST
+    return uop.op is BUFFER and uop.src[1].arg != HOST
 
 
 def read(uop: UOp, device: str) -> bytearray:
@@ -393,7 +394,7 @@ def _results(
 
 
 def _buffer_below(node: UOp) -> UOp:
-    while node.op is not Ops.BUFFER:
+    while node.op is not BUFFER:
         node = node.src[0]
     return node
 
