@@ -43,6 +43,23 @@ def test_short_loops_and_other_kernels_have_no_hints() -> None:
         assert not any(map(prefetched, compiler().linears(call.src[0], "CPU")))
 
 
+def softmax_hints(*shape: int) -> list[int]:
+    """How far ahead the kernels of a softmax ask, in elements."""
+    x = Tensor.empty(*shape).realize()
+    graph = compiler().kernel_graph(UOp.sink(x.softmax(-1).uop).replace(arg="CPU"))
+    parts = [part for call in graph.src for part in compiler().linears(call.src[0], "CPU")]
+    return [ahead for part in parts for ahead in prefetched(part).values()]
+
+
+def test_the_second_loop_over_a_long_row_asks_for_the_next_row() -> None:
+    assert set(softmax_hints(512, 4096)) == {4096}
+
+
+@pytest.mark.parametrize("shape", [(64, 4096), (8, 1 << 17)], ids=["few rows", "rows too long"])
+def test_rows_that_stay_in_the_cache_or_do_not_fit_have_no_hints(shape: tuple[int, ...]) -> None:
+    assert softmax_hints(*shape) == []
+
+
 def test_hints_change_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """They may name places behind the end of a buffer."""
     rng = np.random.default_rng(0)

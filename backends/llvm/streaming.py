@@ -8,7 +8,7 @@ whole, and read by nobody soon, needs neither.
 
 from __future__ import annotations
 
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.op_names import ADD, CONST, LOAD, MUL, PARAM, STORE
 from proofgrad.core.ir.uop import UOp
 
 LINE_BYTES = 64
@@ -18,22 +18,16 @@ def streamed(linear: UOp, least_bytes: int | None) -> frozenset[UOp]:
     """The STOREs of whole lines to buffers of so many bytes that the program does not read."""
     if least_bytes is None:
         return frozenset()
-    read = {node.src[0].src[0] for node in linear.src if node.op is Ops.LOAD}
-    stores = [node for node in linear.src if node.op is Ops.STORE]
-    return frozenset(
-        [
-            store
-            for store in stores
-            if store.src[0].src[0] not in read
-            and _nbytes(store.src[0].src[0]) >= least_bytes
-            and _is_whole_lines(store)
-        ]
-    )
+    long = {node for node in linear.src if node.op is PARAM and _nbytes(node) >= least_bytes}
+    if not long:
+        return frozenset()
+    long -= {node.src[0].src[0] for node in linear.src if node.op is LOAD}
+    stores = [node for node in linear.src if node.op is STORE]
+    return frozenset([s for s in stores if s.src[0].src[0] in long and _is_whole_lines(s)])
 
 
 def _nbytes(buffer: UOp) -> int:
-    """Of a parameter; 0 of scratch memory, which is read again."""
-    return buffer.arg[1] * buffer.dtype.itemsize if buffer.op is Ops.PARAM else 0
+    return int(buffer.arg[1] * buffer.dtype.itemsize)
 
 
 def _is_whole_lines(store: UOp) -> bool:
@@ -46,12 +40,8 @@ def _is_whole_lines(store: UOp) -> bool:
 
 def _is_multiple(term: UOp, size: int) -> bool:
     """Whether the index is known to be a multiple of `size`, a power of two."""
-    match term.op:
-        case Ops.CONST:
-            return bool(term.arg % size == 0)
-        case Ops.ADD:
-            return all([_is_multiple(part, size) for part in term.src])
-        case Ops.MUL:
-            return any([_is_multiple(part, size) for part in term.src])
-        case _:
-            return False
+    if term.op is CONST:
+        return bool(term.arg % size == 0)
+    if term.op is ADD:
+        return all([_is_multiple(part, size) for part in term.src])
+    return term.op is MUL and any([_is_multiple(part, size) for part in term.src])
