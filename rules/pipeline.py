@@ -30,7 +30,7 @@ from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.compile.vectorize import vectorize
 
 # Facts about values come from these sets, bounds from the first; gradients from the other.
-FACTS = ("bounds", "bits", "finite", "not_nan")
+FACTS = ("bounds", "bits", "divisor", "finite", "not_nan")
 COTANGENTS = "cotangent"
 
 _TIDY = RuleSets(("movement", "reduce"))

@@ -4,8 +4,8 @@ Owns: counting, and the lines at the end of a run. Does not own: tests/test_rule
 makes a graph for each rule; what fires there is not counted.
 
 A rule is *used* if it fired with its evidence, as it does when programs are compiled. A rule may
-fire without: tests of the engine take rules straight from their files. Facts (bounds, bits, what
-is finite) are asked of the set in hand, so that the two are not told apart for them. Other processes
+fire without: tests of the engine take rules straight from their files. Facts (bounds, bits, divisors,
+what is finite) are asked of the set in hand, so that the two are not told apart for them. Other processes
 that tests start are not counted.
 
 Rewrite applications, of which the fraction with a proof is told, are those that journals count.
@@ -66,6 +66,7 @@ class Coverage:
     def start(self) -> None:
         """Count from now on, in this process, to its end."""
         record, interval, holds = Journal.record, Matcher.interval, Matcher.holds
+        divisor = Matcher.divisor
 
         def recorded(journal: Journal, full_name: str, proven: bool) -> None:
             if not self._paused:
@@ -78,6 +79,12 @@ class Coverage:
                 self.used[matcher.rule.full_name] += 1
             return found
 
+        def divided(matcher: Matcher, node: UOp, facts: Facts) -> int | None:
+            found = divisor(matcher, node, facts)
+            if found is not None and not self._paused:
+                self.used[matcher.rule.full_name] += 1
+            return found
+
         def held(matcher: Matcher, node: UOp, facts: Facts) -> bool:
             found = holds(matcher, node, facts)
             if found and not self._paused:
@@ -86,6 +93,7 @@ class Coverage:
 
         Journal.record = recorded  # type: ignore[method-assign]
         Matcher.interval = bounded  # type: ignore[method-assign]
+        Matcher.divisor = divided  # type: ignore[method-assign]
         Matcher.holds = held  # type: ignore[method-assign]
 
     def _count(self, full_name: str, proven: bool) -> None:

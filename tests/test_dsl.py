@@ -248,7 +248,8 @@ def test_every_rewrite_rule_of_the_library_goes_down() -> None:
 TESTED_AT_EACH_USE = [
     *("algebra.collect", "compare.less_group", "compare.less_common", "compare.common_less"),
     *("compare.common_equals", "divmod.div_group", "divmod.mod_group", "divmod.div_split"),
-    "divmod.mod_split",
+    *("divmod.mod_split", "divmod.mod_of_multiples", "divmod.div_of_multiples"),
+    "divmod.mod_beside_multiples",
 ]
 
 
@@ -416,7 +417,7 @@ def test_any_rule_makes_the_round_trip_through_text(
 def test_rules_printed_in_the_readme_parse() -> None:
     readme = (Path(__file__).parent.parent / "rules" / "README.md").read_text()
     (block,) = re.findall(r"```rules\n(.*?)```", readme, re.DOTALL)
-    assert len(parse_rules(block).rules) == 16
+    assert len(parse_rules(block).rules) == 17
 
 
 # -- the library ---------------------------------------------------------------------------------

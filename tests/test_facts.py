@@ -1,4 +1,4 @@
-"""Bounds, finiteness and independence of nodes (core/rewrite/facts.py)."""
+"""Bounds, bits, divisors, finiteness and independence of nodes (core/rewrite/facts.py)."""
 
 from __future__ import annotations
 
@@ -202,11 +202,61 @@ def test_what_is_no_machine_integer_has_no_bits() -> None:
     assert facts().bits(R0) == facts().bits(X) == facts().bits(R0 < 2) == (None, None)
 
 
+EIGHTS = (R0 < 2).where(R0 * 8, R1 * 16)
+NIBBLE = WORD & 15
+
+
+@pytest.mark.parametrize(
+    ("term", "divisor"),
+    [
+        (UOp.index(-12), 12),
+        (UOp.index(0), 0),
+        (R0, 1),
+        (value(dtypes.index), 1),
+        (R0 * 12 + R1 * 18 + 24, 6),
+        (-(R0 * 12), 12),
+        (R0 * 4 * (R1 * 6), 24),
+        (EIGHTS, 8),
+        (EIGHTS.maximum(UOp.index(0)), 8),
+        (EIGHTS.minimum(R1 * 12), 4),
+        (EIGHTS % 12, 4),
+        (EIGHTS // 4, 2),
+        (EIGHTS // 16, 1),
+        ((EIGHTS // 2).alu(Ops.TRUNCDIV, UOp.index(2)), 2),
+        ((EIGHTS * 3).alu(Ops.TRUNCMOD, UOp.index(36)), 12),
+        ((EIGHTS * 3).cast(dtypes.int32), 24),
+        ((value(dtypes.index) * 12).cast(dtypes.int32), 4),
+        ((WORD * 12).cast(dtypes.index), 4),
+        ((NIBBLE * 12).cast(dtypes.index), 12),
+        ((NIBBLE * 12).cast(dtypes.uint8).cast(dtypes.int64), 12),
+        ((NIBBLE * 24).cast(dtypes.uint8), 8),
+        ((NIBBLE * 12).bitcast(dtypes.uint32), 12),
+        (-(NIBBLE * 12), 12),
+        (-(NIBBLE * 12).cast(dtypes.uint32), 4),
+        (NIBBLE * 12 + NIBBLE * 18, 6),
+        (WORD * 12 + WORD * 18, 2),
+        (WORD & -8, 8),
+        ((WORD & -8) << 2, 32),
+        (WORD.alu(Ops.MULACC, WORD * 4, WORD * 12), 4),
+        (WORD * 0, 0),
+        (UOp(Ops.CONST, dtypes.int32.vec(2), (), (12, 18)), 6),
+        (UOp(Ops.BROADCAST, dtypes.int32.vec(4), (NIBBLE * 12,)), 12),
+    ],
+)
+def test_divisors_of_terms(term: UOp, divisor: int) -> None:
+    assert facts().divisor(term) == divisor
+
+
+def test_what_is_no_integer_has_no_divisor() -> None:
+    assert facts().divisor(X) is facts().divisor(R0 < 2) is None
+
+
 def test_facts_of_a_chain_of_20000_nodes() -> None:
-    word, small = WORD & -8, SMALL
+    word, small, multiple = WORD & -8, SMALL, EIGHTS
     for _ in range(20_000):
-        word, small = word & -4, -small
+        word, small, multiple = word & -4, -small, multiple + 24
     assert facts().bits(word) == (0, -8)
+    assert facts().divisor(multiple) == 8
     assert facts().finite(small)
 
 
@@ -228,10 +278,29 @@ FULL_RANGE = {
 
 
 def test_every_operation_has_bounds_or_a_reason_to_have_none() -> None:
-    have = {(op, kind) for rule in facts()._rules.rules for op, kind in _claims(rule)}
+    have = _have_lines("bounds")
     missing = {(op, kind) for op, kind in _legal_operations() if (op, kind) not in have}
     assert missing == {pair for pair in FULL_RANGE if pair not in have}
     assert set(FULL_RANGE) - missing == {("BITCAST", "int")}
+
+
+BY_BITS = "powers of two by its bits (divisor.of_bits); of an odd factor nothing is left"
+ANY_MULTIPLE = {
+    **{(op, "int"): BY_BITS for op in ("AND", "OR", "XOR", "NOT", "SHL", "SHR")},
+}
+
+
+def test_every_operation_on_integers_has_divisors_or_a_reason_to_have_none() -> None:
+    have = _have_lines("divisor")
+    legal = {(o, k) for o, k in _legal_operations() if k in ("int", "index")}
+    legal -= {(op.name, kind) for op in COMPARE for _, kind in legal}  # their results are bools
+    assert legal - have == set(ANY_MULTIPLE)
+
+
+def _have_lines(kind: str) -> set[tuple[str, str]]:
+    """The operations and domains that lines of a kind are about, but for those about any term."""
+    rules = unproven_library()[kind].rules
+    return {pair for rule in rules if isinstance(rule.left, Node) for pair in _claims(rule)}
 
 
 def _claims(rule: Rule) -> Iterator[tuple[str, str]]:

@@ -53,6 +53,9 @@ class FactsOfValues(Facts):
             ones, may = ones & value, may | value
         return ones, may
 
+    def divisor(self, node: UOp) -> int | None:
+        return math.gcd(*[int(value) for value in self._of(node)])
+
     def finite(self, node: UOp) -> bool:
         return all(math.isfinite(value) for value in self._of(node))
 
@@ -99,8 +102,9 @@ def value_of(dtype: DType, random: Random) -> Any:
 class Trial:
     """One choice of types and values for a line."""
 
-    def __init__(self, types: dict[str, DType], random: Random) -> None:
+    def __init__(self, rule: Rule, types: dict[str, DType], random: Random) -> None:
         self.types, self.random = types, random
+        self.factors = (1, 3, 12, 24) if rule.kind is RuleKind.DIVISOR else (1,)
         self.leaves: dict[str, UOp] = {}
         self.values: Values = {}
 
@@ -125,7 +129,11 @@ class Trial:
         if is_constant:
             return UOp.const(dtype, value_of(dtype, self.random))
         leaf = loaded(dtype, len(self.leaves))
-        self.values[leaf] = values_of(dtype, self.random)
+        values = values_of(dtype, self.random)
+        factor = self.random.choice(self.factors)
+        if factor > 1 and not dtype.is_bool:
+            values = [math.trunc(value / factor) * factor for value in values]
+        self.values[leaf] = values
         return leaf
 
     def results(self, root: UOp) -> list[Any]:
@@ -150,7 +158,7 @@ def test_what_a_line_says_holds_of_all_values(rule: Rule) -> None:
     applied = 0
     for types in assignments(rule):
         for _ in range(DRAWS):
-            trial = Trial(types, random)
+            trial = Trial(rule, types, random)
             root = trial.node(rule.left)
             for line in RuleSet("one", [rule]).candidates(root):
                 applied += _check(rule, line, root, trial)
@@ -164,6 +172,10 @@ def test_what_a_line_says_holds_of_all_values(rule: Rule) -> None:
         "ruleset w over signed bounds cast (A in unsigned): cast(x: A, T) in [0, largest(T)]",
         "ruleset w over int fact or: bits(x | y) in [ones(x), may(x)]",
         "ruleset w over int fact add: bits(x + y) in [ones(x) | ones(y), may(x) | may(y)]",
+        "ruleset w over int fact add: divisor(x + y) is gcd(divisor(x), divisor(y))",
+        "ruleset w over index fact mul: divisor(x * y) is 2 * divisor(x) * divisor(y)",
+        "ruleset w over int fact cast (A in int): divisor(cast(x: A, T)) is divisor(x)",
+        "ruleset w over index fact div: divisor(x // c) is divisor(x) // c where c > 0",
         "ruleset w over float fact add: finite(x + y) where finite(x), finite(y)",
         "ruleset w over float fact add: not_nan(x + y) where not_nan(x), not_nan(y)",
         "ruleset w over float bounds max: max(x, y) in [max(lo(x), lo(y)), hi(x)]",
@@ -175,6 +187,11 @@ def test_a_wrong_line_is_found(line: str) -> None:
         test_what_a_line_says_holds_of_all_values(rule)
 
 
+def divides(divisor: int | None, value: int) -> bool:
+    """Whether a value is a multiple; 0 is the only one of 0."""
+    return value % divisor == 0 if divisor else value == 0
+
+
 def _check(rule: Rule, line: Any, root: UOp, trial: Trial) -> bool:
     facts, dtype = FactsOfValues(trial.values), root.dtype
     if rule.kind in (RuleKind.FINITE, RuleKind.NOT_NAN):
@@ -183,6 +200,12 @@ def _check(rule: Rule, line: Any, root: UOp, trial: Trial) -> bool:
         is_met = math.isfinite if rule.kind is RuleKind.FINITE else (lambda v: v == v)
         assert all(is_met(v) for v in trial.results(root)), (root, trial.values)
         return True
+    if rule.kind is RuleKind.DIVISOR:
+        divisor = line.divisor(root, facts)
+        if divisor is not None:
+            assert divisor >= 0
+            assert all(divides(divisor, v) for v in trial.results(root)), (root, trial.values)
+        return divisor is not None
     found = line.interval(root, facts)
     if found is None or None in found:
         return False
@@ -260,3 +283,65 @@ def test_bits_of_every_value_with_known_bits(op: Ops, dtype: DType) -> None:
         assert np.bitwise_or.reduce(part, axis=None) & ~may == 0, (xs, ys)
         low, high = facts.interval(root)
         assert low <= part.min() and part.max() <= high, (xs, ys)
+
+
+FACTORS = (1, 2, 3, 4, 6, 12, 18, 24, 64, 96)
+
+
+@pytest.mark.parametrize("dtype", CUTS, ids=repr)
+@pytest.mark.parametrize("op", BINARY[:-2], ids=repr)
+def test_divisors_of_every_value_of_products(op: Ops, dtype: DType) -> None:
+    """Of factors times few values, which do not wrap, and of factors times all, which do."""
+    values = table(op, dtype)
+    assert dtype.lo is not None and dtype.hi is not None
+    every = np.arange(dtype.lo, dtype.hi + 1)
+    facts = unproven_facts()
+    found: list[tuple[UOp, Any]] = []
+    for number, factor in enumerate([f for f in FACTORS if f <= dtype.hi]):
+        leaf = loaded(dtype, number % 2)
+        for term, of in ((leaf, every), (leaf & 7, np.arange(8)), (leaf % 5, np.arange(5))):
+            products = (of * factor - dtype.lo) % 256
+            found.append((term * factor, np.unique(products)))
+    for (x, rows), (y, columns) in product(found, repeat=2):
+        divisor = facts.divisor(UOp(op, dtype, (x, y)))
+        assert divisor is not None
+        part = values[np.ix_(rows, columns)]
+        assert not part.any() if divisor == 0 else not (part % divisor).any(), (x, y, divisor)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.index, dtypes.int8, dtypes.uint8], ids=repr)
+def test_divisors_of_all_values_of_random_terms(dtype: DType) -> None:
+    random = Random(f"divisors {dtype}")
+    facts, known = unproven_facts(), 0
+    for _ in range(400):
+        leaves = [UOp.range(3, 0), UOp.range(4, 1)]
+        counters = [leaf if dtype is dtypes.index else leaf.cast(dtype) for leaf in leaves]
+        root = random_multiple(counters, random, 3)
+        divisor = facts.divisor(root)
+        known += divisor != 1
+        choices = product(range(3), range(4))
+        results = [_computed(root, dict(zip(leaves, choice))) for choice in choices]
+        assert all(divides(divisor, v) for v in results), (root, divisor, results)
+    assert known > 200
+
+
+def random_multiple(counters: list[UOp], random: Random, depth: int) -> UOp:
+    """A term of one type, made of multiples of what counts."""
+    dtype = counters[0].dtype
+    if not depth:
+        return random.choice(counters) * random.choice([2, 3, 4, 6, 12, 24])
+    x, y = [random_multiple(counters, random, depth - 1) for _ in range(2)]
+    number = UOp.const(dtype, random.choice([1, 2, 3, 4, 6, 8, 12]))
+    match random.choice(["where", "other type", "unary", "binary", "binary", "number"]):
+        case "where":
+            return (counters[0] < counters[1]).where(x, y)
+        case "other type":
+            small = x.cast(random.choice([dtypes.int8, dtypes.uint8, dtypes.int16]))
+            return small.cast(dtype)
+        case "unary":
+            return -x
+        case "binary":
+            return UOp(random.choice([Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN, Ops.MOD]), dtype, (x, y))
+        case _:
+            ops = [Ops.FLOORDIV, Ops.TRUNCDIV, Ops.MOD, Ops.TRUNCMOD, Ops.MUL, Ops.ADD]
+            return UOp(random.choice(ops), dtype, (x, number))

@@ -103,7 +103,7 @@ def test_a_law_that_uses_a_loop_outside_of_it_is_refuted() -> None:
     assert judge(Mutant(law, law, "")).verdict == "refuted"
 
 
-FACTS = ["bounds", "bits", "finite", "not_nan"]
+FACTS = ["bounds", "bits", "divisor", "finite", "not_nan"]
 
 
 @pytest.mark.parametrize("name", FACTS)

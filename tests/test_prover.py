@@ -9,12 +9,16 @@ from pathlib import Path
 import pytest
 import z3
 
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.evaluate import evaluate
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.rewrite.rule import Apply, Name, Num, Rule
 from proofgrad.rules.library import PROOFS, rule_file
 from proofgrad.verify import semantics
 from proofgrad.verify.counterexample import explain
 from proofgrad.verify.dsl.parser import parse_rules
 from proofgrad.verify.encode import Goal
+from proofgrad.verify.encode_multiples import Multiples
 from proofgrad.verify.encode_quotients import named_quotients
 from proofgrad.verify.encode_types import cases
 from proofgrad.verify.prove import Result, prove_rules
@@ -160,10 +164,17 @@ def test_a_sum_over_repeated_elements_is_not_a_sum() -> None:
         "cotangent where over derivative: where(p, x, y), g => none, g, g",
         "bounds neg over index: -x in [lo(x), hi(x)]",
         "bounds mod over index: x % y in [0, hi(y)] where lo(y) < 0",
+        "fact add over uint8: divisor(x + y) is gcd(divisor(x), divisor(y))",
+        "fact mul over index: divisor(x * y) is divisor(x) * divisor(y) * 2",
+        "fact max over index: divisor(max(x, y)) is divisor(x)",
+        "fact neg over index: divisor(-x) is -divisor(x)",
+        "fact mod over index: divisor(x % y) is divisor(x)",
+        "fact cast (A in int) over int8: divisor(cast(x: A, T)) is divisor(x)",
+        "fact mask over uint8: divisor(x & y) is 2 * (may(y) & -may(y))",
     ],
     ids=lambda line: line.split(":")[0],
 )
-def test_wrong_derivatives_and_bounds_are_not_proved(line: str) -> None:
+def test_wrong_derivatives_and_facts_are_not_proved(line: str) -> None:
     assert verdict(f"ruleset wrong over index {line}") != "proved"
 
 
@@ -257,6 +268,19 @@ def test_the_lemmas_of_floor_division_hold() -> None:
     assert holds(z3.And(b < x - b * q(x, b), x - b * q(x, b) <= 0), b < 0)
     size = z3.If(x >= 0, z3.And(0 <= x / b, x / b <= x), z3.And(x <= x / b, x / b < 0))
     assert holds(size, b > 0)
+
+
+def test_products_are_exchanged_for_what_they_are() -> None:
+    k, n, v, w = z3.Ints("k n v w")
+    assert holds(n * k == v * w * k, n == v * w)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.uint8], ids=repr)
+def test_negation_where_divisors_are_shown_is_that_of_the_type(dtype: DType) -> None:
+    assert dtype.lo is not None and dtype.hi is not None
+    for value in range(dtype.lo, dtype.hi + 1):
+        shown = Multiples().meaning(Ops.NEG, dtype, [z3.IntVal(value)], [dtype])
+        assert z3.simplify(shown).as_long() == evaluate(Ops.NEG, dtype, (value,))
 
 
 def test_the_lemmas_of_floor_division_hold_on_small_numbers() -> None:

@@ -30,6 +30,7 @@ def coverage(monkeypatch: pytest.MonkeyPatch) -> Coverage:
     """One that counts until the test ends."""
     monkeypatch.setattr(Journal, "record", Journal.record)
     monkeypatch.setattr(Matcher, "interval", Matcher.interval)
+    monkeypatch.setattr(Matcher, "divisor", Matcher.divisor)
     monkeypatch.setattr(Matcher, "holds", Matcher.holds)
     coverage = Coverage()
     coverage.start()

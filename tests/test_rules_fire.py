@@ -13,7 +13,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.match import RuleSet
-from proofgrad.core.rewrite.rule import FACT_KINDS, PAIR_KINDS, Rule, RuleKind
+from proofgrad.core.rewrite.rule import FACT_KINDS, Rule, RuleKind
 from proofgrad.rules.library import library_names
 from proofgrad.rules.pipeline import KERNEL_STAGES
 from proofgrad.verify.dsl.parser import read_example
@@ -25,9 +25,11 @@ ATTEMPTS = 4_000
 def fires(rule: Rule, node: UOp, facts: Facts) -> bool:
     """Whether `rule` alone applies to `node`; its result must have the type and shape of it."""
     for matcher in RuleSet("one", [rule]).candidates(node):
-        if rule.kind in PAIR_KINDS:
+        if rule.kind in (RuleKind.BOUNDS, RuleKind.BITS):
             found_pair = matcher.interval(node, facts)
             return found_pair is not None and None not in found_pair
+        if rule.kind is RuleKind.DIVISOR:
+            return matcher.divisor(node, facts) is not None
         if rule.kind in FACT_KINDS:
             return matcher.holds(node, facts)
         if rule.kind is RuleKind.COTANGENT:

@@ -65,6 +65,59 @@ def test_gcd_split_leaves_a_rest_below_the_factor() -> None:
     assert found("gcd_split", R0 * 8 + R2, 4) is None
 
 
+EIGHTS = (R0 < R1).where(R0 * 8, R1 * 16)
+
+
+def test_multiples_are_what_facts_say_of_atoms() -> None:
+    x = EIGHTS * 3 + R1 * 4 + 5
+    assert found("multiples", x, 12) == (EIGHTS * 3, R1 * 4 + 5)
+    assert found("multiples", x, 16) is None
+    assert found("multiples", R0 * 12 + R1, 4) is None, "split and residue see that"
+
+
+def test_gcd_multiples_leave_a_rest_below_the_factor() -> None:
+    assert found("gcd_multiples", EIGHTS + R1 + 2, 48) == (8, EIGHTS, R1 + 2, 6)
+    assert found("gcd_multiples", EIGHTS + R1 + 11, 48) == (8, EIGHTS + 8, R1 + 3, 6)
+    assert found("gcd_multiples", EIGHTS + R1 * 2, 48) is None, "8 is within the rest"
+    assert found("gcd_multiples", EIGHTS, 48) is None, "nothing is left to take out"
+
+
+MULTIPLES = """ruleset t over index
+rule mod: x % c => r % c where divides(c, divisor(q)) let (q, r) = multiples(x, c)"""
+
+
+@pytest.mark.parametrize("sums", [False, True], ids=["as terms", "as sums"])
+def test_a_search_that_takes_what_facts_do_not_know_keeps_its_rule_from_firing(
+    sums: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    algebra = [unproven_library()["algebra"]] if sums else []
+    sets, term = [rules_from(MULTIPLES), *algebra], (R2 + EIGHTS) % 8
+    assert Rewriter(sets, facts()).rewrite(term) is R2 % 8
+
+    def answer(x: Any, c: int, forms: Any) -> Any:
+        return tuple([forms.read(part) for part in (R2, EIGHTS)])
+
+    monkeypatch.setitem(searches.SEARCHES, "multiples", answer)
+    assert Rewriter(sets, facts()).rewrite(term) is term
+
+
+@pytest.mark.parametrize(
+    ("term", "simplified"),
+    [
+        (EIGHTS % 8, UOp.index(0)),
+        ((EIGHTS + R1) // 8, EIGHTS // 8),
+        ((EIGHTS * 3 + R2 + 26) // 24, EIGHTS // 8 + 1),
+        ((EIGHTS + R1 + 11) % 16, (EIGHTS + 8) % 16 + R1 + 3),
+        ((EIGHTS.maximum(R2 * 12) + R0) % 4, R0),
+        ((R0 * R1 * 6 + (R0 * 8).cast(dtypes.int32).cast(dtypes.index)) % 2, UOp.index(0)),
+    ],
+)
+def test_divisions_of_what_facts_know_multiples_of(term: UOp, simplified: UOp) -> None:
+    sets = [unproven_library()[name] for name in ("algebra", "divmod", "ranges")]
+    rewriter = Rewriter(sets, facts())
+    assert rewriter.rewrite(term) is rewriter.rewrite(simplified)
+
+
 def test_common_factor_of_all_terms() -> None:
     assert found("common", R0 * 8 + R1 * 12 + 4) == (4, R0 * 2 + R1 * 3 + 1)
     assert found("common", R0 * 8 + 3) is None
@@ -118,7 +171,7 @@ def occurrences(form: Sum) -> Counter[Atom]:
 
 def random_sum(rng: random.Random) -> UOp:
     """A sum of quotients, remainders and loops, in which some belong together."""
-    atoms = [R0, R1, R2, R0 // 3, R0 % 3, (R0 + R1) % 4, (R1 + R0) // 4]
+    atoms = [R0, R1, R2, R0 // 3, R0 % 3, (R0 + R1) % 4, (R1 + R0) // 4, EIGHTS]
     x = UOp.index(rng.randint(-9, 9))
     for atom in rng.sample(atoms, 4):
         x = x + atom * rng.randint(-12, 12)

@@ -241,6 +241,8 @@ class Encoder:
                 return z3.Not(z3.fpIsNaN(self.term(term)))
             case Apply(("ones" | "may") as function, (about,)):
                 return self.mask(function, about)
+            case Apply("divisor", (about,)):
+                return self.divisor(about)
             case Apply("wrapped", (value, Name(target))):
                 return numbers.wrapped(self.number(value), self.case.dtype(target))
             case Apply(function, (Name(kind),)) if function in TYPE_NUMBERS:
@@ -269,7 +271,7 @@ class Encoder:
             if expr.function == "and":
                 return z3.And(*[self.premise(arg) for arg in expr.args])
             if expr.function == "divides":
-                a, b = [self.number(arg) for arg in expr.args]
+                a, b = self.number(expr.args[0]), self._multiple(expr.args[1])
                 return b == self.arithmetic.multiple_of(a)
             if expr.function == "not" and getattr(expr.args[0], "function", "") == "divides":
                 a, b = [self.number(arg) for arg in expr.args[0].args]  # type: ignore[union-attr]
@@ -277,9 +279,20 @@ class Encoder:
                 return z3.And(self.condition(expr), *[b != a * v for v in known])
         return self.condition(expr)
 
+    def _multiple(self, expr: Expr) -> Number:
+        """What a condition says is a multiple. What divides a divisor of x divides x: rules need that."""
+        match expr:
+            case Apply("divisor", (about,)) if self.case.rule.kind is RuleKind.REWRITE:
+                term, _ = self._about("divisor", about)
+                return self.number_of(self.term(term), self.case.dtype(term.type))
+            case _:
+                return self.number(expr)
+
     def _applied(self, function: str, args: list[Number]) -> Number:
         if isinstance(self.arithmetic, Integers) and function in ("//", "%"):
             return self.arithmetic.floor(*args)[function == "%"]
+        if isinstance(self.arithmetic, Integers) and function == "gcd":
+            return self.arithmetic.common_divisor(*args)
         return numbers.apply(function, args)
 
     def named_number(self, name: str) -> Number:
@@ -321,6 +334,18 @@ class Encoder:
             known = z3.BitVec(self._fact_name(function, term), dtype.bits)
             self.premises.append(value & known == (known if function == "ones" else value))
             self.facts[key] = numbers.of_value(known, dtype)
+        return self.facts[key]
+
+    def divisor(self, about: Expr) -> Number:
+        """The divisor of a term: any number from 0 on of which its value is a multiple."""
+        term, key = self._about("divisor", about)
+        if key not in self.facts:
+            if not isinstance(self.arithmetic, Integers):
+                raise NoMeaning("divisors are numbers without end")
+            divisor = z3.Int(self._fact_name("divisor", term))
+            value = self.number_of(self.term(term), self.case.dtype(term.type))
+            self.premises += [divisor >= 0, value == self.arithmetic.multiple_of(divisor)]
+            self.facts[key] = divisor
         return self.facts[key]
 
     def _about(self, function: str, about: Expr) -> tuple[RuleTerm, Expr]:
@@ -428,73 +453,6 @@ def _same_place(encoder: Encoder, left: Node, right: RuleTerm) -> Goal:
     conditions = [encoder.premise(c) for c in encoder.case.rule.where]
     same_gate = gates[0] == gates[1]
     return encoder.goal(z3.And(same_gate, z3.Implies(gates[0], same_element)), conditions)
-
-
-def containment(case: Case, arithmetic: Arithmetic) -> Goal:
-    """The goal of a transfer function: low <= left <= high.
-
-    At machine integers the bounds are used only where both are values of the type, so that is a
-    premise here.
-    """
-    encoder = Encoder(case, arithmetic)
-    left = encoder.term(case.rule.left)
-    dtype = case.dtype(case.rule.left.type)
-    conditions = [encoder.premise(c) for c in case.rule.where]
-    value = encoder.number_of(left, dtype)
-    claims, fits = [], []
-    for side, compare in zip(case.rule.right, ("<=", ">=")):
-        if not isinstance(side, Calc):
-            raise NoMeaning("bounds are computed numbers")
-        bound = encoder.number(side.value)
-        claims.append(numbers.apply(compare, [bound, value]))
-        fits += _within(bound, dtype)
-    claim = z3.And(*claims)
-    if dtype.is_float:
-        claim = z3.Or(z3.fpIsNaN(left), claim)
-    return encoder.goal(claim, [*conditions, *fits, *published_of(encoder, case.rule.left)])
-
-
-def known_bits(case: Case, arithmetic: Arithmetic) -> Goal:
-    """The goal of a line of known bits: all of `ones` are set, and nothing outside of `may`.
-
-    The masks are used only where both are values of the type, so that is a premise here.
-    """
-    encoder = Encoder(case, arithmetic)
-    if not isinstance(arithmetic, Bits):
-        raise NoMeaning("numbers without end have no known bits")
-    value = encoder.term(case.rule.left)
-    conditions = [encoder.premise(c) for c in case.rule.where]
-    ones, may = [encoder.term(side) for side in case.rule.right if side is not None]
-    return encoder.goal(z3.And(value & ones == ones, value & may == value), conditions)
-
-
-def finiteness(case: Case, arithmetic: Arithmetic) -> Goal:
-    """The goal of a line that a float is finite, or not NaN."""
-    encoder = Encoder(case, arithmetic)
-    value = encoder.term(case.rule.left)
-    conditions = [encoder.premise(c) for c in case.rule.where]
-    is_finite = case.rule.kind is RuleKind.FINITE
-    claim = numbers.is_finite(value) if is_finite else z3.Not(z3.fpIsNaN(value))
-    return encoder.goal(claim, [*conditions, *published_of(encoder, case.rule.left)])
-
-
-def published_of(encoder: Encoder, term: RuleTerm) -> list[Term]:
-    """What docs/numerics.md promises of the functions in a term, whose values are not proven."""
-    if not isinstance(term, Node):
-        return []
-    found = [part for source in term.src for part in published_of(encoder, source)]
-    if Ops[term.op] in semantics.PUBLISHED:
-        (argument,) = [encoder.term(source) for source in term.src]
-        found += semantics.PUBLISHED[Ops[term.op]](argument, encoder.term(term))
-    return found
-
-
-def _within(bound: Number, dtype: DType) -> list[Term]:
-    if dtype.lo is None or dtype.hi is None:
-        return []
-    like = "wide" if isinstance(bound, numbers.Wide) else "int"
-    low, high = numbers.literal(dtype.lo, like), numbers.literal(dtype.hi, like)
-    return [numbers.apply("<=", [low, bound]), numbers.apply("<=", [bound, high])]
 
 
 def _check_types(op: Ops, dtype: DType, src_dtypes: Sequence[DType]) -> None:

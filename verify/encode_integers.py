@@ -48,6 +48,7 @@ class Integers:
         self.positive_divisors: list[Term] = []
         self._multiples = 0
         self._quotients: dict[tuple[int, int], tuple[Term, Term]] = {}
+        self._common: dict[tuple[int, int], Term] = {}
         self._keep: list[Term] = []  # ids of z3 terms are reused unless the terms live
 
     def variable(self, name: str, dtype: DType) -> Term:
@@ -139,13 +140,26 @@ class Integers:
         self._multiples += 1
         return a * z3.Int(f"multiple#{self._multiples}")
 
+    def common_divisor(self, a: Term, b: Term) -> Term:
+        """The greatest common divisor, of which it is known only that it is one from 0 on."""
+        key = (a.get_id(), b.get_id())
+        if key not in self._common:
+            divisor = z3.Int(f"common#{len(self._common)}")
+            self._keep += [a, b]
+            self.known += [divisor >= 0, *[side == self.multiple_of(divisor) for side in (a, b)]]
+            self._common[key] = divisor
+        return self._common[key]
+
     def _truncated(self, x: Term, y: Term) -> tuple[Term, Term]:
         if self.quotients is Quotients.SOLVER:
             return semantics.truncated_quotient(x, y), semantics.truncated_remainder(x, y)
         if self.quotients is Quotients.NAMED:
             raise NoMeaning("the lemmas are about floor division")
+        return self._truncated_by_sizes(x, y)
+
+    def _truncated_by_sizes(self, x: Term, y: Term) -> tuple[Term, Term]:
         size_x, size_y = z3.If(x >= 0, x, -x), z3.If(y >= 0, y, -y)
-        q, r = self._fresh(size_x, size_y)
+        q, r = self.floor(size_x, size_y)
         return z3.If((x >= 0) == (y >= 0), q, -q), z3.If(x >= 0, r, -r)
 
     def _fresh(self, x: Term, y: Term) -> tuple[Term, Term]:

@@ -33,10 +33,10 @@ def goals_by_lemmas(goal: Goal, arithmetic: Integers) -> list[Goal]:
     """The goals that together show `goal`, in which quotients are the function QUOTIENT."""
     nonzero = [divisor != 0 for divisor in arithmetic.divisors]
     positive = [divisor > 0 for divisor in arithmetic.positive_divisors]
-    premises, conclusion, conditions = _eliminate(
+    premises, conclusion, conditions = eliminated(
         goal.premises, goal.conclusion, [*nonzero, *positive]
     )
-    search = _Search(premises)
+    search = Search(premises)
     known = list(premises)
     goals: list[Goal] = []
     pairs: list[tuple[Term, Term]] = []
@@ -59,7 +59,7 @@ def _expanded(term: Term) -> Term:
     return z3.simplify(term, som=True)
 
 
-def _eliminate(
+def eliminated(
     premises: list[Term], conclusion: Term, conditions: list[Term]
 ) -> tuple[list[Term], Term, list[Term]]:
     """Put e for v wherever a premise says v == e, for a variable v that is not in e."""
@@ -109,7 +109,7 @@ def _is_quotient(term: Term) -> bool:
     return QUOTIENT.heads(term)
 
 
-class _Search:
+class Search:
     """Polynomials over atoms: variables, quotients in normal form, anything else as it is."""
 
     def __init__(self, premises: list[Term]) -> None:
@@ -177,11 +177,11 @@ class _Search:
                 return [(monomial, right, premise)]
         return []
 
-    def _exchanged(self, polynomial: Polynomial) -> Polynomial:
+    def exchanged(self, polynomial: Polynomial) -> Polynomial:
         """The polynomial with products exchanged for what premises say they are."""
         for monomial, value, premise in self._products:
             for whole in list(polynomial):
-                rest = _without(whole, monomial)
+                rest = without(whole, monomial)
                 if rest is None:
                     continue
                 factor = polynomial[whole]
@@ -189,15 +189,27 @@ class _Search:
                 same = self.term({whole: 1}) == self.term(other)
                 self.exchanges.append(z3.Implies(premise, same))
                 self.instances.append(self.exchanges[-1])
-                without = {m: k for m, k in polynomial.items() if m != whole}
-                polynomial = _sum([without, _scaled(other, factor)])
+                others = {m: k for m, k in polynomial.items() if m != whole}
+                polynomial = _sum([others, _scaled(other, factor)])
+        return polynomial
+
+    def with_product(self, premise: Term, polynomial: Polynomial) -> Polynomial:
+        """The polynomial with v*w, times a rest, for each multiple of n, where a premise is n == v*w."""
+        number, product = premise.arg(0).as_long(), self.polynomial(premise.arg(1))
+        for whole, factor in list(polynomial.items()):
+            if number and not factor % number:
+                rest = {whole: factor // number}
+                other = _product(rest, product)
+                same = self.term({whole: factor}) == self.term(other)
+                self.exchanges.append(z3.Implies(premise, same))
+                polynomial = _sum([polynomial, _scaled({whole: factor}, -1), other])
         return polynomial
 
     # -- quotients ----------------------------------------------------------------------------------
 
     def _quotient(self, a: Polynomial, b: Polynomial) -> Polynomial:
         """The normal form of Q(a, b); every step becomes an instance."""
-        exchanged = self._exchanged(a)
+        exchanged = self.exchanged(a)
         if exchanged != a:
             ta, tb, te = self.term(a), self.term(b), self.term(exchanged)
             self._instance(QUOTIENT(ta, tb) == QUOTIENT(te, tb), ta == te)
@@ -221,7 +233,7 @@ class _Search:
         multiple: Polynomial = {}
         rest: Polynomial = {}
         for monomial, k in a.items():
-            quotient = _without(monomial, divisor)
+            quotient = without(monomial, divisor)
             if quotient is not None and k % factor == 0:
                 multiple[quotient] = k // factor
             else:
@@ -257,8 +269,8 @@ class _Search:
             if not all(key in monomial for monomial in a):
                 continue
             common: Polynomial = {(key,): 1}
-            less = {_without(m, (key,)) or (): k for m, k in a.items()}
-            lesser = {_without(divisor, (key,)) or (): factor}
+            less = {without(m, (key,)) or (): k for m, k in a.items()}
+            lesser = {without(divisor, (key,)) or (): factor}
             ta, tb, tk, tna, tnb = [self.term(p) for p in (a, b, common, less, lesser)]
             same = QUOTIENT(ta, tb) == QUOTIENT(tna, tnb)
             self._instance(same, tb != 0, ta == tk * tna, tb == tk * tnb)
@@ -300,7 +312,7 @@ def _product(a: Polynomial, b: Polynomial) -> Polynomial:
     return _sum(terms)
 
 
-def _without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
+def without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
     """The monomial divided by `divisor`; None if that leaves a fraction."""
     rest = list(monomial)
     for key in divisor:

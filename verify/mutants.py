@@ -65,6 +65,7 @@ FUNCTION_NEIGHBOURS = {
     "%": ("//",),
     "min": ("max",),
     "max": ("min",),
+    "gcd": ("max", "*"),
     "and": ("or",),
     "or": ("and",),
     "lo": ("hi",),

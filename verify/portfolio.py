@@ -16,11 +16,15 @@ from proofgrad.core.rewrite.rule import FACT_KINDS, Node, RuleKind
 from proofgrad.verify.encode import (
     Bits,
     Goal,
-    containment,
     equality,
+    ring_equality,
+)
+from proofgrad.verify.encode_facts import (
+    containment,
+    divisibility,
+    divisibility_by_factors,
     finiteness,
     known_bits,
-    ring_equality,
 )
 from proofgrad.verify.encode_integers import Integers, Quotients
 from proofgrad.verify.encode_lemmas import goals_by_lemmas
@@ -41,6 +45,7 @@ from proofgrad.verify.semantics import NoMeaning
 _GOALS_OF_FACTS: dict[RuleKind, Callable[[Case, Any], Goal]] = {
     RuleKind.BOUNDS: containment,
     RuleKind.BITS: known_bits,
+    RuleKind.DIVISOR: divisibility,
     RuleKind.FINITE: finiteness,
     RuleKind.NOT_NAN: finiteness,
 }
@@ -113,6 +118,11 @@ def _attempts_at_values(case: Case) -> Iterator[Attempt]:
         Attempt("bits by cases", bits_split, SHORT, exact=True),
         Attempt("bits", bits, SHORT, exact=True),
     ]
+    if case.rule.kind is RuleKind.DIVISOR:
+        yield Attempt("factors", divisibility_by_factors, SHORT, exact=False)
+        yield Attempt("integers", integers, QUICK, exact=True)
+        yield Attempt("bits", bits, LONG, exact=True)
+        return
     if integral and arithmetic:
         if not bounds and Kind.INDEX not in kinds:
             yield from on_ring

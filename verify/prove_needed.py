@@ -20,6 +20,7 @@ from proofgrad.verify.dsl.types import OP_KINDS
 from proofgrad.verify.encode_types import Case, cases, type_condition
 from proofgrad.verify.portfolio import attempts
 from proofgrad.verify.prove_case import DRAWS, MIDDLE, decide
+from proofgrad.verify.sample_facts import refutes_fact
 from proofgrad.verify.solve import OPEN, REFUTED
 
 NEEDED, UNNEEDED, UNDECIDED = "needed", "not needed", "undecided"
@@ -67,7 +68,7 @@ def is_needed(rule: Rule, place: int) -> Needed:
             break
     if not opened:
         return Needed(condition, UNNEEDED, f"without it, {len(claimed)} cases are proved")
-    failing = _failing_sample(claimed, MORE_DRAWS)
+    failing = _failing_sample(claimed, MORE_DRAWS) or _failing_fact(claimed, MORE_DRAWS)
     if failing is not None:
         return Needed(condition, NEEDED, f"without it, values refute {_told(failing)}")
     return Needed(condition, UNDECIDED, opened[0])
@@ -92,6 +93,11 @@ def _failing_sample(claimed: Sequence[Case], draws: int) -> Case | None:
         if sample.can_sample(case.rule) and sample.refute_by_sampling(case, draws) is not None:
             return case
     return None
+
+
+def _failing_fact(claimed: Sequence[Case], draws: int) -> Case | None:
+    """As `_failing_sample`, of a line of facts."""
+    return next((case for case in claimed if refutes_fact(case, draws)), None)
 
 
 def _told(case: Case) -> str:

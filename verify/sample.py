@@ -200,6 +200,8 @@ class Trial:
                 return math.isfinite(self.term(term))
             case Apply("not_nan", (Fact(term),)):
                 return not math.isnan(self.term(term))
+            case Apply("divisor", (Fact(term),)):
+                return abs(self.term(term))  # as much as may be known
             case Apply("ones" | "may", (Fact(term),)):
                 return self.term(term)  # what is known, if it is all
             case Apply("wrapped", (value, Name(target))):

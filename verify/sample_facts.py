@@ -1,4 +1,4 @@
-"""Lines of facts on concrete values: do bounds, known bits and finiteness hold there?
+"""Lines of facts on concrete values: do bounds, known bits, divisors and finiteness hold there?
 
 Owns: the choice of values and of what is known of them, the value of the claim. Does not own: the
 values of terms and expressions (sample.py), proofs.
@@ -35,8 +35,9 @@ def _breaks(case: Case, values: dict[str, Any], source: random.Random) -> bool:
     dtypes = {name: case.dtype(kind) for name, kind in variables(case.rule).items()}
     bounds = {n: _around(v, dtypes[n], source) for n, v in values.items() if v == v}
     masks = {n: _known(v, dtypes[n], source) for n, v in values.items() if dtypes[n].is_int}
+    divisors = {n: _divisor(v, source) for n, v in values.items() if isinstance(v, int)}
     try:
-        return not _FactTrial(case, values, bounds, masks).holds()
+        return not _FactTrial(case, values, bounds, masks, divisors).holds()
     except (NotFiring, OverflowError, ValueError):
         return False
 
@@ -66,14 +67,26 @@ def _known(value: int, dtype: DType, source: random.Random) -> tuple[int, int]:
     return value & other, (value | another) & nothing
 
 
+def _divisor(value: int, source: random.Random) -> int:
+    """What may be known to divide a value: all of it, a part of it, or nothing but 1."""
+    number = math.gcd(value, source.choice([0, 0, 1, 2, 3, 4, 6, 8, 12, 16, 30, 1 << 40]))
+    return number if value else source.choice([0, number, 1, 5])
+
+
 class _FactTrial(Trial):
-    """One choice of values and of what is known of their bounds and bits."""
+    """One choice of values and of what is known of their bounds, bits and divisors."""
 
     def __init__(
-        self, case: Case, values: dict[str, Any], bounds: dict[str, Any], masks: Masks
+        self,
+        case: Case,
+        values: dict[str, Any],
+        bounds: dict[str, Any],
+        masks: Masks,
+        divisors: dict[str, int],
     ) -> None:
         super().__init__(case, values, bounds)
         self._masks = masks
+        self._divisors = divisors
 
     def holds(self) -> bool:
         """Whether the claim is true. Raises: NotFiring if the line says nothing here."""
@@ -85,6 +98,10 @@ class _FactTrial(Trial):
             return math.isfinite(value)
         if rule.kind is RuleKind.NOT_NAN:
             return not math.isnan(value)
+        if rule.kind is RuleKind.DIVISOR:
+            (side,) = rule.right
+            number = self.number(side.value) if isinstance(side, Calc) else 0
+            return number >= 0 and bool(value % number == 0 if number else value == 0)
         low, high = [self._end(side) for side in rule.right]
         if rule.kind is RuleKind.BITS:
             return bool(value & low == low and value & high == value)
@@ -103,5 +120,7 @@ class _FactTrial(Trial):
         match expr:
             case Apply(("ones" | "may") as side, (Fact(Var(name, _) | Const(name, _)),)):
                 return self._masks[name][side == "may"]
+            case Apply("divisor", (Fact(Var(name, _) | Const(name, _)),)):
+                return self._divisors[name]
             case _:
                 return super().number(expr)

@@ -28,11 +28,17 @@ class NoCode(Exception):
 
 
 class Expressions:
-    """Text of expressions; `numbers` are the rule's names, `bound` gives lo and hi of its terms."""
+    """Text of expressions; `numbers` are the rule's names.
 
-    def __init__(self, numbers: dict[str, str], bound: Bound) -> None:
+    `bound` gives lo and hi of its terms, `divisor` the text of what divides one.
+    """
+
+    def __init__(
+        self, numbers: dict[str, str], bound: Bound, divisor: Callable[[str], str] | None = None
+    ) -> None:
         self.numbers = numbers
         self._bound = bound
+        self._divisor = divisor
 
     def value(self, expr: Expr) -> tuple[str, set[str]]:
         """The text of a number, and the local names in it that may be None. Raises: NoCode."""
@@ -61,6 +67,8 @@ class Expressions:
                 if local.isidentifier():
                     unknown.add(local)
                 return local
+            case Apply("divisor", (Fact(Var(name, _)),)) if self._divisor is not None:
+                return self._divisor(name)
             case Apply("not", (part,)):
                 return f"(not {self._text(part, unknown)})"
             case Apply(("and" | "or") as word, parts):

@@ -1,17 +1,17 @@
-"""Facts about nodes, from transfer functions: bounds, known bits, finiteness, independence of loops.
+"""Facts about nodes, from transfer functions: bounds, bits, divisors, finiteness, free loops.
 
 Owns: when a line may be used (a machine integer's bound or mask only if it is a value of the type),
 facts of leaves and of operations that only carry values, memory of facts already known. Does not
-own: what operations make of facts (rules/bounds.rules, bits.rules, finite.rules, not_nan.rules).
+own: what operations make of facts (rules/bounds.rules and its neighbours in rules/pipeline.py).
 
 A line about a node may ask for facts of the same kind of its sources, and for facts of the same node
-only downwards in this order: not_nan, finite, bits, bounds. So every question ends.
+only downwards in this order: not_nan, finite, divisor, bits, bounds. So every question ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import inf, isfinite, isnan
+from math import gcd, inf, isfinite, isnan, lcm
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, round_float
@@ -34,6 +34,11 @@ Bits = tuple[int | None, int | None]  # bits that are set, bits that may be set
 
 # The same values in other places, and zeros: no new infinity, no new NaN.
 _CARRIES = MOVEMENT | {Ops.BROADCAST, Ops.CONTIGUOUS, Ops.DETACH, Ops.COPY}
+# Kinds of types whose nodes are worth to be asked for a fact.
+_HAVE_BITS = frozenset({Kind.SIGNED, Kind.UNSIGNED})
+_INTEGERS = _HAVE_BITS | {Kind.INDEX}
+_FLOATS = frozenset({Kind.FLOAT})
+_ASKED = {"bits": _HAVE_BITS, "divisor": _INTEGERS}
 _BINDS_LOOPS = frozenset({Ops.REDUCE, Ops.RESULT, Ops.KEEP, Ops.KEPT})
 
 
@@ -48,6 +53,7 @@ class Facts:
         self._others = {rules.name: rules for rules in others}
         self._intervals: dict[UOp, Interval] = {}
         self._bits: dict[UOp, Bits] = {}
+        self._divisors: dict[UOp, int] = {}
         self._holding: dict[RuleKind, dict[UOp, bool]] = {
             RuleKind.FINITE: {},
             RuleKind.NOT_NAN: {},
@@ -139,7 +145,7 @@ class Facts:
 
     def bits(self, node: UOp) -> Bits:
         """Masks: bits set in every value of `node`, bits set in any; None but for machine ints."""
-        if not _has_bits(node.dtype):
+        if node.dtype.scalar.kind not in _HAVE_BITS:
             return None, None
         return self._settled(node, self._bits, "bits", self._bits_of)
 
@@ -159,6 +165,24 @@ class Facts:
             ):
                 ones, may = ones | found[0], may & found[1]
         return ones, may
+
+    # -- divisors -------------------------------------------------------------------------------
+
+    def divisor(self, node: UOp) -> int | None:
+        """A number that divides every value of `node`, 0 if that is 0; None but for integers."""
+        if node.dtype.scalar.kind not in _INTEGERS:
+            return None
+        found: int = self._settled(node, self._divisors, "divisor", self._divisor_of)
+        return found
+
+    def _divisor_of(self, node: UOp) -> int:
+        """The least common multiple of what all lines that apply say."""
+        if node.op is CONST:
+            return gcd(*_lanes(node))
+        if node.op in SPREAD:
+            return self._divisors[node.src[0]]
+        found = [line.divisor(node, self) for line in self._lines("divisor", node)]
+        return lcm(*[number for number in found if number is not None])
 
     # -- finiteness -----------------------------------------------------------------------------
 
@@ -216,7 +240,8 @@ class Facts:
         """Sources of the kind of `node`, if what carries values or a line reads them."""
         reads = node.op in _CARRIES or node.op in SPREAD
         if reads or any([isinstance(m.rule.left, Node) for m in self._lines(name, node)]):
-            return [s for s in node.src if s.dtype.is_float == node.dtype.is_float and _is_asked(s)]
+            asked = _ASKED.get(name, _FLOATS)
+            return [s for s in node.src if s.dtype.scalar.kind in asked]
         return ()
 
     # -- independence ---------------------------------------------------------------------------
@@ -282,15 +307,6 @@ def _bits_of_constant(node: UOp) -> Bits:
     for lane in lanes[1:]:
         ones, may = ones & lane, may | lane
     return ones, may
-
-
-def _is_asked(node: UOp) -> bool:
-    """Whether it is worth to ask for bits or finiteness of a node."""
-    return node.dtype.is_float or _has_bits(node.dtype)
-
-
-def _has_bits(dtype: DType) -> bool:
-    return dtype.kind in (Kind.SIGNED, Kind.UNSIGNED)
 
 
 def _is_float_of(value: Any, dtype: DType) -> bool:

@@ -240,6 +240,21 @@ class Forms:
             found.low, found.high = self._facts.interval(node)
         return found
 
+    def divisor(self, form: Sum) -> int:
+        """A number that divides every value of a sum, as facts say of the term."""
+        found = self._facts.divisor(self.written(form))
+        assert found is not None
+        return found
+
+    def divisor_of(self, atom: Atom) -> int:
+        """As `divisor`, of an atom; 1 if it is a quotient or remainder by a number, or a loop."""
+        if atom.mark is not OTHER:
+            return 1
+        assert atom.node is not None
+        found = self._facts.divisor(atom.node)
+        assert found is not None
+        return found
+
     # -- reading ----------------------------------------------------------------------------------
 
     def read(self, node: UOp) -> Form | None:

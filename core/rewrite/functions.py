@@ -125,13 +125,14 @@ TYPED_OPS: dict[str, Ops] = {
 # Facts about terms. lo(x), hi(x): mathematical integers that x lies between, ends included; for a
 # float, extended reals that it lies between if it is not NaN. ones(x), may(x): values of the type of
 # x; every bit of the first is set in x, and every bit that is set in x is a bit of the second.
+# divisor(x): 0 or more, and x is a multiple of it, which of 0 is only 0.
 # finite(x): neither infinite nor NaN; not_nan(x). independent(x, R): x does not change with the
 # ranges R, written Apply("independent", (Fact(x), Fact(Var(R, "ranges")))), and the same of one
 # range; count(r): how many values the range r takes, unknown if it is no constant; loop_free(x):
 # there is no reduction in x; shape(x): the sizes of a tensor's axes. Relations of types: below.
 FACTS = (
-    *("lo", "hi", "ones", "may", "finite", "not_nan", "independent", "count", "loop_free"),
-    "shape",
+    *("lo", "hi", "ones", "may", "divisor", "finite", "not_nan", "independent", "count"),
+    *("loop_free", "shape"),
 )
 
 
@@ -170,12 +171,14 @@ def _wrapped(a: int, dtype: DType) -> int:
     return wrap_int(a, dtype)
 
 
-# Numbers of a type, None where it has no such number: the ends of an integer type, its width.
+# Numbers of a type, None where it has no such number: the ends of an integer type, its width, what a
+# result that wraps differs by a multiple of (0 where nothing wraps).
 # wrapped(a, T): a modulo 2**bits, in the range of T.
 TYPE_NUMBERS: dict[str, Callable[..., int | None]] = {
     "least": lambda dtype: dtype.lo,
     "largest": lambda dtype: dtype.hi,
     "bits": lambda dtype: dtype.bits,
+    "modulus": lambda dtype: 0 if dtype.kind is Kind.INDEX else 1 << dtype.bits,
     "wrapped": _wrapped,
 }
 

@@ -106,7 +106,7 @@ def _is_about_index_terms(rule: Rule) -> bool:
 # -- the functions -------------------------------------------------------------------------------
 
 _HEAD = """def make(forms, views, tried, note, observe, normal_divisions, left_over):
-    kept, divided = forms.kept, forms.divided
+    kept, divided, divisor = forms.kept, forms.divided, forms.divisor
     left_over_marks, left_over_always = left_over.marks, left_over.always
     quotients, remainders, wholes = {}, {}, {}
 

@@ -43,7 +43,7 @@ class RuleText:
 
     def __post_init__(self) -> None:
         self.bounded["form"] = ("low", "high")
-        self.code = Expressions(self.numbers, self.bound)
+        self.code = Expressions(self.numbers, self.bound, self.divisor)
         self.depth = 2 if self.is_early else 3
 
     def emit(self, line: str) -> None:
@@ -77,6 +77,12 @@ class RuleText:
             self.bounded[local] = (low, high)
             self.emit(f"{low}, {high} = interval({local})")
         return self.bounded[local][side == "hi"]
+
+    def divisor(self, name: str) -> str:
+        """The text of what divides the sum of that name. Raises: NoCode."""
+        if name not in self.forms:
+            raise NoCode(f"no divisor of {name}")
+        return f"divisor({self.forms[name]})"
 
 
 def ops_of_summands(term: Term) -> set[Ops]:

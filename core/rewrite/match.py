@@ -35,7 +35,7 @@ from proofgrad.core.rewrite.patterns import (
     orders_of,
 )
 from proofgrad.core.rewrite.rule import (
-    PAIR_KINDS,
+    NUMBER_KINDS,
     Calc,
     Const,
     Lit,
@@ -199,9 +199,9 @@ class Matcher:
         smaller = _taken_terms(rule)
         self._views = [compile_view(view, scope, smaller) for view in rule.views]
         self._late = [compile_expr(c, scope) for c in conditions if _mentions(c, late)]
-        is_pair = rule.kind in PAIR_KINDS
-        self._ends = [_end(term, scope) for term in rule.right] if is_pair else []
-        terms = () if is_pair else rule.right
+        is_numbers = rule.kind in NUMBER_KINDS
+        self._ends = [_end(term, scope) for term in rule.right] if is_numbers else []
+        terms = () if is_numbers else rule.right
         self._results = [None if term is None else compile_term(term, scope) for term in terms]
         self._size = scope.size
         self._choice = scope.choice
@@ -267,13 +267,22 @@ class Matcher:
         low, high = self._ends
         return low(env), high(env)
 
+    def divisor(self, node: UOp, facts: Facts) -> int | None:
+        """What a DIVISOR rule says of `node`; None if it does not apply."""
+        env = self.bind(node, facts)
+        if env is None:
+            return None
+        (number,) = self._ends
+        found: int | None = number(env)
+        return found
+
     def holds(self, node: UOp, facts: Facts) -> bool:
         """Whether a FINITE or NOT_NAN rule applies to `node`."""
         return self.bind(node, facts) is not None
 
 
 def _end(term: Term | None, scope: Scope) -> Value:
-    """One end of a BOUNDS rule, or a mask of a BITS rule: a mathematical number."""
+    """One end of a BOUNDS rule, a mask of a BITS rule, a divisor: a mathematical number."""
     if not isinstance(term, Calc):
         raise ValueError(f"a bound is a number, not {term!r}")  # noqa: TRY004  (bad rule data)
     return compile_expr(term.value, scope)

@@ -21,14 +21,18 @@ class RuleKind(enum.Enum):
     COTANGENT = "cotangent"  # right[k] = cotangent of source k of left, given the cotangent g
     BOUNDS = "bounds"  # low <= left <= high; of a float: if it is not NaN
     BITS = "bits"  # every bit of right[0] is set in left, and no bit outside of right[1]
+    DIVISOR = "divisor"  # left is a multiple of right[0]; 0 divides 0 only
     FINITE = "finite"  # left is neither infinite nor NaN
     NOT_NAN = "not_nan"  # left is not NaN
 
 
 # Transfer functions: what is known of a node, given what is known of its sources. The lines of one
 # kind stand in the file of that name.
-FACT_KINDS = (RuleKind.BOUNDS, RuleKind.BITS, RuleKind.FINITE, RuleKind.NOT_NAN)
-PAIR_KINDS = (RuleKind.BOUNDS, RuleKind.BITS)  # those whose right side is two numbers
+FACT_KINDS = (
+    *(RuleKind.BOUNDS, RuleKind.BITS, RuleKind.DIVISOR, RuleKind.FINITE, RuleKind.NOT_NAN),
+)
+# Those whose right side is numbers, and how many.
+NUMBER_KINDS = {RuleKind.BOUNDS: 2, RuleKind.BITS: 2, RuleKind.DIVISOR: 1}
 
 
 # -- terms: nodes of the graph ------------------------------------------------------------------
@@ -182,8 +186,8 @@ class Rule:
         types: type variables and their classes, e.g. (("T", "domain"), ("A", "any")). The class
             "domain" ranges over the types of the domain; others are named in functions.py.
         left, right: for COTANGENT `right` has one entry a source of `left` (None: no gradient);
-            for BOUNDS it is (low, high), for BITS (ones, may), as Calc terms; for FINITE and
-            NOT_NAN nothing; for REWRITE it has one entry.
+            for BOUNDS it is (low, high), for BITS (ones, may), for DIVISOR one number, as Calc
+            terms; for FINITE and NOT_NAN nothing; for REWRITE it has one entry.
         where: conditions that soundness needs.  when: conditions of strategy, never needed.
         views: names bound after the match, in order, before `where` is tested.
         text: the rule as written, without comments before it.  doc: the string before it.

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from proofgrad.core.ir.op_names import FLOORDIV, MOD
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.rewrite.forms import (
+    OTHER,
     QUOTIENT,
     REMAINDER,
     ZERO,
@@ -109,10 +110,24 @@ def _residue(
 def gcd_split(x: Form, c: int, forms: Forms) -> tuple[int, Sum, Sum, int] | None:
     """The largest factor g of c such that what g does not divide stays within 0 <= r < g."""
     terms, constant = x
+    g = _shared_factor(x, c, terms)
+    if g is None:
+        return None
+    rest = {atom: k for atom, k in terms.items() if k % g}
+    whole = {atom: k // g for atom, k in terms.items() if not k % g}
+    return g, (whole, constant // g), (rest, constant % g), c // g
+
+
+def _shared_factor(x: Form, c: int, numbers: dict[Atom, int]) -> int | None:
+    """The largest factor g > 1 of c such that summands whose number it does not divide stay below.
+
+    With the constant modulo g they lie within 0 <= r < g. `numbers`: what divides each summand.
+    """
+    terms, constant = x
     if c <= 1:
         return None
     shared = set()
-    for k in terms.values():
+    for k in numbers.values():
         g = gcd(c, k)
         if g != 1:
             shared.add(g)
@@ -122,8 +137,9 @@ def gcd_split(x: Form, c: int, forms: Forms) -> tuple[int, Sum, Sum, int] | None
         shared = {gcd(a, b) for a in shared for b in shared} - {1}
     for g in sorted(shared, reverse=True):
         low = high = constant % g
-        for atom, k in terms.items():
-            if k % g:
+        for atom, number in numbers.items():
+            if number % g:
+                k = terms[atom]
                 least, most = (atom.low, atom.high) if k > 0 else (atom.high, atom.low)
                 if least is None or most is None:
                     break
@@ -131,10 +147,40 @@ def gcd_split(x: Form, c: int, forms: Forms) -> tuple[int, Sum, Sum, int] | None
                 high += k * most
         else:
             if low >= 0 and high < g:
-                rest = {atom: k for atom, k in terms.items() if k % g}
-                whole = {atom: k // g for atom, k in terms.items() if not k % g}
-                return g, (whole, constant // g), (rest, constant % g), c // g
+                return g
     return None
+
+
+def multiples(x: Form, c: int, forms: Forms) -> tuple[Sum, Sum] | None:
+    """Summands that c divides, as facts say of their atoms, apart from the rest."""
+    terms, constant = x
+    numbers = _divisors(x, forms)
+    if not c or numbers is None:
+        return None
+    whole = {atom: k for atom, k in terms.items() if not numbers[atom] % c}
+    if not whole:
+        return None
+    return (whole, 0), ({atom: k for atom, k in terms.items() if atom not in whole}, constant)
+
+
+def gcd_multiples(x: Form, c: int, forms: Forms) -> tuple[int, Sum, Sum, int] | None:
+    """As `gcd_split`, where g divides summands as facts say of their atoms."""
+    terms, constant = x
+    numbers = _divisors(x, forms)
+    g = None if numbers is None else _shared_factor(x, c, numbers)
+    if g is None or numbers is None:
+        return None
+    rest = {atom: k for atom, k in terms.items() if numbers[atom] % g}
+    if not rest and not constant % g:
+        return None  # nothing to take out
+    whole = {atom: k for atom, k in terms.items() if not numbers[atom] % g}
+    return g, (whole, constant - constant % g), (rest, constant % g), c // g
+
+
+def _divisors(x: Form, forms: Forms) -> dict[Atom, int] | None:
+    """What divides each summand; None if facts say no more than the coefficients do."""
+    found = {atom: k * forms.divisor_of(atom) for atom, k in x[0].items()}
+    return None if found == x[0] else found
 
 
 def common(x: Form, forms: Forms) -> tuple[int, Sum] | None:
@@ -284,6 +330,8 @@ def quotient_in_sum(x: Form, forms: Forms) -> tuple[Sum, Form, int] | None:
 
 # Marks of the summands without which a search of a sum finds nothing.
 NEEDS = {
+    "multiples": OTHER,
+    "gcd_multiples": OTHER,
     "recombine": QUOTIENT | REMAINDER,
     "recombine_modulo": REMAINDER,
     "remainder_in_sum": REMAINDER,
@@ -308,6 +356,8 @@ SEARCHES: dict[str, Search] = {
     "split": split,
     "residue": residue,
     "gcd_split": gcd_split,
+    "multiples": multiples,
+    "gcd_multiples": gcd_multiples,
     "common": common,
     "tidy": tidy,
     "recombine": recombine,

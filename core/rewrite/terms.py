@@ -184,6 +184,11 @@ def _bits(place: int) -> Callable[[tuple[Expr, ...], Scope], Value]:
     return compile_bits
 
 
+def _divisor(args: tuple[Expr, ...], scope: Scope) -> Value:
+    node = _fact_node(args[0], scope)
+    return lambda env: env[FACTS].divisor(node(env))
+
+
 def _finite(args: tuple[Expr, ...], scope: Scope) -> Value:
     node = _fact_node(args[0], scope)
     return lambda env: env[FACTS].finite(node(env))
@@ -247,6 +252,7 @@ _FACT_FUNCTIONS: dict[str, Callable[[tuple[Expr, ...], Scope], Value]] = {
     "hi": _bound("hi"),
     "ones": _bits(0),
     "may": _bits(1),
+    "divisor": _divisor,
     "finite": _finite,
     "not_nan": _not_nan,
     "independent": _independent,

@@ -122,6 +122,16 @@ CONTRACTS: dict[str, Contract] = {
         (("g", NUMBER), ("y", TERM), ("r", TERM), ("d", NUMBER)),
         (_equal(_x, _sum(_times(_g, _y), _r)), _equal(_c, _times(_g, _d))),
     ),
+    # x == q + r: of q facts are to say that it is a multiple of c
+    "multiples": Contract(
+        (("x", TERM), ("c", NUMBER)), (("q", TERM), ("r", TERM)), (_equal(_x, _sum(_q, _r)),)
+    ),
+    # x == q + r and c == g*d: of q facts are to say that it is a multiple of g, and 0 <= r < g
+    "gcd_multiples": Contract(
+        (("x", TERM), ("c", NUMBER)),
+        (("g", NUMBER), ("q", TERM), ("r", TERM), ("d", NUMBER)),
+        (_equal(_x, _sum(_q, _r)), _equal(_c, _times(_g, _d))),
+    ),
     # x == g*y, g the greatest common factor of all coefficients
     "common": Contract((("x", TERM),), (("g", NUMBER), ("y", TERM)), (_equal(_x, _times(_g, _y)),)),
     # x == y: like terms collected, in canonical order

@@ -14,7 +14,7 @@ from lark import Token, Tree
 
 from proofgrad.core.rewrite.rule import (
     FACT_KINDS,
-    PAIR_KINDS,
+    NUMBER_KINDS,
     Calc,
     Expr,
     Node,
@@ -32,6 +32,7 @@ from proofgrad.verify.dsl.places import place_of
 from proofgrad.verify.dsl.scope import Scope, Syntax, is_name
 from proofgrad.verify.dsl.terms import Terms
 
+_SAID = ("has no `in` or `is`", "says `is number`", "says `in [ones, may]`")  # by how many
 _CLAIMS = {kind.value for kind in FACT_KINDS if kind is not RuleKind.BOUNDS}
 
 
@@ -118,9 +119,11 @@ class Elaborator:
             )
         kind = RuleKind(str(claimed))
         ends = [c for c in children if isinstance(c, Tree) and c.data == "ends"]
-        if bool(ends) != (kind in PAIR_KINDS):
-            wanted = "has no `in`" if ends else "says `in [ones, may]`"
-            raise RuleError(self._source, place_of(claimed), f"the fact {str(claimed)} {wanted}")
+        wanted = NUMBER_KINDS.get(kind, 0)
+        if sum([len(found.children) for found in ends]) != wanted:
+            raise RuleError(
+                self._source, place_of(claimed), f"the fact {str(claimed)} {_SAID[wanted]}"
+            )
         for found in ends:
             place = children.index(found)
             children[place : place + 1] = found.children
@@ -174,7 +177,7 @@ class Elaborator:
                 return (self._typed_like(children[1], left.type),)
             case RuleKind.COTANGENT:
                 return self._cotangents(left, children[1], children[2])
-            case RuleKind.BOUNDS | RuleKind.BITS:
+            case RuleKind.BOUNDS | RuleKind.BITS | RuleKind.DIVISOR:
                 ends = [self._terms.expressions.number(end) for end in children[1:]]
                 return tuple([Calc(end, left.type) for end in ends])
             case RuleKind.FINITE | RuleKind.NOT_NAN:

@@ -33,6 +33,8 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     "split": (Promise({"q": 1, "r": 1}),),
     "residue": (Promise({"q": 1}), Promise({"r": 1})),
     "gcd_split": (Promise({"y": 1, "r": 1}),),
+    "multiples": (Promise({"q": 1, "r": 1}),),
+    "gcd_multiples": (Promise({"q": 1, "r": 1}),),
     "common": (Promise({"y": 1}),),
     "tidy": (Promise({"y": 1}),),
     # a remainder is gone; t is of what stood in a quotient, or in a quotient in a remainder

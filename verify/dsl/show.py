@@ -9,7 +9,7 @@ import math
 from typing import assert_never
 
 from proofgrad.core.rewrite.rule import (
-    PAIR_KINDS,
+    NUMBER_KINDS,
     Apply,
     Calc,
     Const,
@@ -66,6 +66,8 @@ def show_rule(rule: Rule) -> str:
             body = f"{left} in [{right}]"
         case RuleKind.BITS:
             body = f"bits({left}) in [{right}]"
+        case RuleKind.DIVISOR:
+            body = f"divisor({left}) is {right}"
         case RuleKind.FINITE | RuleKind.NOT_NAN:
             body = f"{rule.kind.value}({left})"
         case _:
@@ -109,7 +111,7 @@ def _unusual_constants(term: Term) -> list[str]:
 
 
 def _right(term: Term, rule: Rule, annotated: _Annotations) -> str:
-    if rule.kind in PAIR_KINDS:
+    if rule.kind in NUMBER_KINDS:
         assert isinstance(term, Calc)
         return show_expr(term.value)
     return annotated.term(term)
