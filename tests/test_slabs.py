@@ -48,14 +48,16 @@ def slab_of(body: UOp, asked: Choices = NO_WISH) -> int:
 
 
 def test_few_rows_of_a_long_matrix_are_summed_in_slabs_and_more_are_not() -> None:
-    assert slab_of(matmul(32, 1024, 1024, dtype=dtypes.float32)) == 64
+    assert slab_of(matmul(64, 1024, 1024, dtype=dtypes.float32)) == 64
     assert slab_of(matmul(16, 1024, 1024, dtype=dtypes.float32)) == 32
-    assert slab_of(matmul(32, 1000, 1024, dtype=dtypes.float32)) == 50
+    assert slab_of(matmul(64, 1000, 1024, dtype=dtypes.float32)) == 50
+    assert slab_of(matmul(16, 1024, 1001, dtype=dtypes.float32)) == 32
     more = matmul(256, 1024, 1024, dtype=dtypes.float32)
     assert slab_of(more) == 0 and slab_of(more, Choices(slab=16)) == 16
     assert slab_of(matmul(32, 1024, 1024, dtype=dtypes.float32), Choices(slab=0)) == 0
     for other in (
         matmul(32, 1024, 64, dtype=dtypes.float32),  # stays in the cache
+        matmul(32, 1024, 1001, dtype=dtypes.float32),  # vectors lie across lines
         matmul(32, 1021, 1024, dtype=dtypes.float32),  # a prime number of steps
         matmul(32, 1024, 1024, (False, True), dtype=dtypes.float32),  # columns lie apart
         matmul(32, 1024, 1024, dtype=dtypes.float16),  # memory would round the sums

@@ -34,9 +34,10 @@ UNSTAGED_BYTES = 1 << 17
 LARGEST_TABLE = 1 << 26
 # Steps of the sum in a slab. Each is a row of the columns' operand, and a processor foresees the reading of 32
 # pages at a time; with more rows to use a slab for, going through the sums less often is worth more (measured).
-FEW_ROWS, STEPS_OF_FEW, STEPS_OF_MORE, LEAST_STEPS = 16, 32, 64, 16
-# With more rows, a table of the columns is read often enough.
-MOST_ROWS = 64
+FEW_ROWS, STEPS_OF_FEW, STEPS_OF_MORE, LEAST_STEPS = 48, 32, 64, 16
+# With more rows, a table of the columns is read often enough; sooner where vectors of a matrix lie across lines.
+MOST_ROWS, MOST_ROWS_ACROSS_LINES = 64, 16
+LINE_BYTES = 64
 # Columns of fewer bytes stay in the cache, where all rows find them.
 WORTH_BYTES = 1 << 21
 # Cycles to copy an element into a table: from where it lies in the order of the table, or apart.
@@ -114,7 +115,9 @@ def choose_slab(contraction: Contraction, asked: Choices = NO_WISH) -> int:
     if asked.slab is not None:
         return _slab(size_of(loops[0]), asked.slab, 1)
     rows, is_long = size_of(contraction.rows), table_elements(factor) * itemsize >= WORTH_BYTES
-    if not is_long or rows > MOST_ROWS:
+    (step,) = load_steps(factor, loops[0])
+    in_lines = step is not None and step * itemsize % LINE_BYTES == 0
+    if not is_long or rows > (MOST_ROWS if in_lines else MOST_ROWS_ACROSS_LINES):
         return 0
     steps = STEPS_OF_FEW if rows <= FEW_ROWS else STEPS_OF_MORE
     return _slab(size_of(loops[0]), steps, LEAST_STEPS)
