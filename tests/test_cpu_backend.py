@@ -55,7 +55,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 
 SMALL_FLOATS = [dtypes.float16, dtypes.bfloat16]
 ARITHMETIC = [d for d in dtypes.all if d not in SMALL_FLOATS]
-WIDTHS = [1, 3, 16]
+WIDTHS = [1, 3, 8, 16]
 FLOAT, INT = dtypes.float32, dtypes.int32
 
 

@@ -53,6 +53,7 @@ class CpuBackend:
         self.dialect = Dialect()
         is_arm = self.host.triple.startswith(("aarch64", "arm64"))
         self.dialect.has_fma = is_arm or self.host.has("fma")
+        self.dialect.has_range = self.host.has("avx512f") and self.host.has("avx512dq")
         self.dialect.has_half = is_arm or self.host.has("f16c")
         self.target = self._target()
         self.dialect.stream_bytes = STREAMED_CACHES * self.target.cache_bytes

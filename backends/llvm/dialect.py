@@ -25,6 +25,7 @@ class Dialect:
     has_fma = True
     has_prefetch = True
     stream_bytes: int | None = None  # from here on a result is stored past the caches; None: never
+    has_range = False  # AVX-512 DQ's VRANGE, for the larger and the smaller of two floats
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
 
     def open(self, entry: str, slots: Iterable[int]) -> list[str]:

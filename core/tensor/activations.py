@@ -12,6 +12,8 @@ from typing import Self
 from proofgrad.core.tensor.functions import Functions, in_float32_or_wider
 from proofgrad.core.tensor.operands import Real
 
+_GELU_SLOPE = math.sqrt(8 / math.pi)
+
 
 class Activations(Functions):
     """Functions of one element between layers."""
@@ -84,7 +86,7 @@ class Activations(Functions):
         """
         match approximate:
             case "tanh":
-                inner = (self + self * self * self * 0.044715) * math.sqrt(8 / math.pi)
+                inner = self * self.square().fma(0.044715 * _GELU_SLOPE, _GELU_SLOPE)
                 return self * inner.sigmoid()  # (1 + tanh(y)) / 2 = sigmoid(2 y), without a series
             case "none":
                 return self * 0.5 * ((self * math.sqrt(0.5)).erf() + 1)
