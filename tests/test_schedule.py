@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import re
 
 import pytest
 
 from proofgrad import GlobalCounters, Ops, Tensor
 from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.schedule import cut_into_kernels
+from proofgrad.core.compile.schedule import _consumers, _meeting_points, cut_into_kernels
 from proofgrad.core.compile.target import Target
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.uop import UOp, toposort
 
 
 @pytest.fixture
@@ -82,6 +84,26 @@ def test_cut_into_kernels_makes_a_legal_kernel_graph(x: Tensor, y: Tensor) -> No
     value = ((x @ y.T).softmax(-1) + 1).sum(0)
     root = UOp.sink(value.uop).replace(arg="CPU")
     check_form(Form.KERNEL_GRAPH, cut_into_kernels(root, Target("test")))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_uses_meet_in_the_nearest_node_that_all_of_them_pass(seed: int) -> None:
+    draw = random.Random(seed)
+    made = [UOp.const(dtypes.int32, 7)]
+    for _ in range(draw.randrange(2, 60)):
+        reach = draw.choice([2, 5, 60])
+        made.append(draw.choice(made[-reach:]) + draw.choice(made[-reach:]))
+    nodes = toposort(made[-draw.randrange(1, 3) :])
+    consumers = _consumers(nodes)
+    passed: dict[UOp, set[UOp]] = {}  # by every use of a node, and the node
+    for node in reversed(nodes):
+        users = [passed[user] for user in consumers[node]]
+        passed[node] = {node} | (set.intersection(*users) if users else set())
+    nearest = {
+        node: max(passed[node] - {node}, key=lambda n: len(passed[n]), default=None)
+        for node in nodes
+    }
+    assert _meeting_points(nodes, consumers) == nearest
 
 
 def test_zero_sized_tensors_run_nothing() -> None:
