@@ -17,6 +17,9 @@ INT, BOOL = dtypes.int32, dtypes.bool
 TRUE, FALSE = UOp.const(BOOL, True), UOp.const(BOOL, False)
 
 
+FACTS = Facts(unproven_library()["bounds"])
+
+
 def loaded(slot: int, dtype: object = INT, *gate: UOp) -> UOp:
     memory = UOp(Ops.PARAM, dtype, (), (slot, 1))  # type: ignore[arg-type]
     return UOp(
@@ -66,8 +69,8 @@ def test_accesses_keep_their_gates() -> None:
 def test_nothing_is_assumed_in_reductions_and_of_constants() -> None:
     loop = UOp.range(4, 0)
     total = UOp(Ops.REDUCE, INT, (P.where(X, Y), loop), Ops.ADD)
-    assert assumed(total + 1, P, TRUE) is total + 1
-    assert assumed(TRUE.where(X, Y), TRUE, FALSE) is TRUE.where(X, Y)
+    assert assumed(total + 1, P, TRUE, FACTS) is total + 1
+    assert assumed(TRUE.where(X, Y), TRUE, FALSE, FACTS) is TRUE.where(X, Y)
 
 
 def test_nothing_is_assumed_in_a_term_that_is_too_large() -> None:
@@ -75,13 +78,13 @@ def test_nothing_is_assumed_in_a_term_that_is_too_large() -> None:
     large = small
     for k in range(MOST_STEPS):
         large = large * Z + k
-    assert assumed(small * Z, P, TRUE) is TRUE.where(X, Y) * Z
-    assert assumed(large, P, TRUE) is large
+    assert assumed(small * Z, P, TRUE, FACTS) is TRUE.where(X, Y) * Z
+    assert assumed(large, P, TRUE, FACTS) is large
 
 
 def test_a_costly_function_is_not_computed_once_for_each_branch() -> None:
     x = UOp(Ops.CAST, dtypes.float32, (X,))
     size = UOp(Ops.EXP2, dtypes.float32, (P.where(x, -x),))
-    assert assumed(size + 1.0, P, TRUE) is size + 1.0
+    assert assumed(size + 1.0, P, TRUE, FACTS) is size + 1.0
     beside = P.where(x, -x) * size  # what is cheap beside it stays too: it is shared with it
-    assert assumed(beside, P, TRUE) is beside
+    assert assumed(beside, P, TRUE, FACTS) is beside

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from proofgrad.core.ir.dtypes import DType, Kind, round_float
 from proofgrad.core.ir.op_names import CONST, KEEP, KEPT, RANGE, REDUCE, RESULT, VARIABLE, WHERE
 from proofgrad.core.ir.ops import MOVEMENT, Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.rewrite.forms import Forms
 from proofgrad.core.rewrite.match import Matcher, RuleSet
 from proofgrad.core.rewrite.order import OrderKey, StableOrder, rank
@@ -59,6 +59,7 @@ class Facts:
             RuleKind.NOT_NAN: {},
         }
         self._loops: dict[UOp, frozenset[UOp]] = {}
+        self._heights: dict[UOp, int] = {}
         self._loop_free: dict[UOp, bool] = {}
         self.order = StableOrder()
         self.order_key: Callable[[UOp], OrderKey] = self.order.key
@@ -243,6 +244,17 @@ class Facts:
             asked = _ASKED.get(name, _FLOATS)
             return [s for s in node.src if s.dtype.scalar.kind in asked]
         return ()
+
+    # -- height ---------------------------------------------------------------------------------
+
+    def height(self, node: UOp) -> int:
+        """How many nodes lie on the longest way down from `node`."""
+        known = self._heights
+        if node not in known:
+            for part in toposort((node,), lambda n: n not in known):
+                if part not in known:
+                    known[part] = 1 + max([known[s] for s in part.src], default=0)
+        return known[node]
 
     # -- independence ---------------------------------------------------------------------------
 

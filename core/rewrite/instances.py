@@ -19,7 +19,7 @@ COSTLY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.SQRT, Ops.FDIV})
 MOST_STEPS = 256  # of a walk through a term; in a larger one nothing is assumed
 
 
-def assumed(term: UOp, truth: UOp, value: UOp) -> UOp:
+def assumed(term: UOp, truth: UOp, value: UOp, facts: Facts) -> UOp:
     """`term` with the constant `value` for `truth`, but not inside of accesses and reductions.
 
     An access keeps its gate: both branches of a selection are computed, whatever its condition is.
@@ -27,7 +27,7 @@ def assumed(term: UOp, truth: UOp, value: UOp) -> UOp:
     """
     if truth.op is CONST:
         return term
-    inner = _elementwise_below(term, truth)
+    inner = _elementwise_above(term, truth, facts)
     if inner is None or truth not in inner:
         return term
     done: dict[UOp, UOp] = {truth: value}
@@ -41,8 +41,13 @@ def assumed(term: UOp, truth: UOp, value: UOp) -> UOp:
     return done[term]
 
 
-def _elementwise_below(term: UOp, truth: UOp) -> list[UOp] | None:
-    """The elementwise nodes of `term` above and including `truth`, sources first; None: too many."""
+def _elementwise_above(term: UOp, truth: UOp, facts: Facts) -> list[UOp] | None:
+    """The elementwise nodes of `term` above and including `truth`, sources first; None: too many.
+
+    None also where `term` is no higher, so that it cannot hold `truth`: most often that is made of it.
+    """
+    if facts.height(term) <= facts.height(truth) and term is not truth:
+        return None
     order: dict[UOp, None] = {}
     entered: set[UOp] = set()
     stack = [term]

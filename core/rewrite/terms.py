@@ -288,7 +288,7 @@ def _compile_instance(term: Instance, scope: Scope) -> Builder:
 
     def build_instance(env: Env, shape: Shape) -> UOp:
         if env[counter].dtype.is_bool:
-            changed = assumed(env[body], env[counter], value(env, shape))
+            changed = assumed(env[body], env[counter], value(env, shape), env[FACTS])
             if changed is env[body]:
                 raise DoesNotFit  # nothing is known that was not
             return changed
