@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 import z3
 
+from proofgrad.core.rewrite.rule import rule_from_json
+from proofgrad.rules import library
 from proofgrad.rules.library import library_names
-from proofgrad.verify import commands_crosscheck, crosscheck, second_solver
+from proofgrad.verify import commands, commands_crosscheck, crosscheck, second_solver
+from proofgrad.verify.cli import main
 from proofgrad.verify.commands_crosscheck import CROSSCHECK, crosscheck_library, library_entries
 from proofgrad.verify.crosscheck import (
     Before,
@@ -22,6 +25,7 @@ from proofgrad.verify.crosscheck import (
 from proofgrad.verify.encode_text import stable, text_of
 from proofgrad.verify.evidence import report
 from proofgrad.verify.obligations import evidence_digest
+from proofgrad.verify.prove import prove_rules
 from proofgrad.verify.second_solver import Second, ask_second
 from proofgrad.verify.solve import OPEN, PROVED, REFUTED, ask
 
@@ -120,6 +124,60 @@ def test_a_refuting_solver_is_a_disagreement_and_a_silent_one_is_not_agreement(
         assert not outcome.agreed
         assert bool(outcome.disagreed) == (verdict == REFUTED)
         assert bool(outcome.not_checked) == (verdict == OPEN)
+
+
+def test_a_witness_of_a_proof_finds_what_a_crosscheck_finds_afterwards() -> None:
+    pytest.importorskip("cvc5")
+    pytest.importorskip("bitwuzla")
+    name, entry = library_entries(["ranges"])[0]
+    law = rule_from_json(entry["rule"])
+    (result,) = prove_rules([law], processes=1, witness=crosscheck.testify)
+    told = crosscheck.outcome_of(result)
+    assert told == crosscheck._crosscheck_rule((name, entry, {}))
+    assert told.agreed and not told.disagreed
+
+
+@pytest.mark.parametrize("verdict", [REFUTED, OPEN])
+def test_what_a_witness_does_not_agree_to_is_told(
+    monkeypatch: pytest.MonkeyPatch, verdict: str
+) -> None:
+    monkeypatch.setattr(crosscheck, "_ask_once", lambda _: Second(verdict, "cvc5", "no answer"))
+    law = rule_from_json(library_entries(["ranges"])[0][1]["rule"])
+    (result,) = prove_rules([law], processes=1, witness=crosscheck.testify)
+    told = crosscheck.outcome_of(result)
+    assert not told.agreed
+    if verdict == REFUTED:
+        case, solver, text = told.disagreed[0]
+        assert (case, solver) == (str(result.obligations[0].case), "cvc5")
+        assert text.rstrip().endswith("(check-sat)")
+    else:
+        assert set(told.not_checked.values()) >= {(str(result.obligations[0].case), "no answer")}
+
+
+def test_all_with_crosscheck_proves_and_asks_in_one_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "crosscheck.json"
+    monkeypatch.setattr(library, "RULES", tmp_path)
+    monkeypatch.setattr(library, "PROOFS", tmp_path)
+    monkeypatch.setattr(commands, "REFUTED_RULES", tmp_path / "refuted")
+    monkeypatch.setattr(commands_crosscheck, "CROSSCHECK", path)
+    monkeypatch.setattr(commands_crosscheck, "second_versions", lambda: {"cvc5": "1"})
+    monkeypatch.setattr(crosscheck, "_ask_once", lambda _: Second(PROVED, "cvc5"))
+    (tmp_path / "small.rules").write_text("ruleset small over index\nrule zero: x + 0 => x\n")
+    everything = ["--all", "--crosscheck", "-j", "1"]
+    assert main([*everything, "--no-write"]) == 0
+    assert not path.exists()
+    assert main(everything) == 0
+    assert "1 rules: 1 goals agreed (cvc5 1), 0 disagreed" in capsys.readouterr().out
+    ((name, told),) = read_outcomes(path)["rules"].items()
+    ((_, entry),) = library_entries(["small"])
+    assert (name, told["evidence"]) == ("small.zero", evidence_digest(entry))
+    monkeypatch.setattr(crosscheck, "_ask_once", lambda _: Second(REFUTED, "cvc5"))
+    before = path.read_bytes()
+    assert main(everything) == 1
+    assert path.read_bytes() == before
+    assert "small.zero over index" in capsys.readouterr().out
 
 
 def test_agreement_with_another_version_is_asked_again(tmp_path: Path) -> None:

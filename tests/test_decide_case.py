@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from proofgrad.core.rewrite.rule import Rule, rule_from_json
-from proofgrad.rules.library import fingerprint, ledger_file
+from proofgrad.core.rewrite.rule import Rule, RuleKind, rule_from_json
+from proofgrad.rules.library import fingerprint, ledger_file, library_names
 from proofgrad.verify.commands import solver_versions
 from proofgrad.verify.commands_crosscheck import library_entries
 from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.encode import Bits, Goal, containment, equality
+from proofgrad.verify.encode_opaque import without_products
 from proofgrad.verify.encode_types import Case, cases
+from proofgrad.verify.fresh_terms import fresh_terms
 from proofgrad.verify.ledger import entry_of, old_entries
 from proofgrad.verify.obligations import case_of
 from proofgrad.verify.portfolio import attempts
+from proofgrad.verify.portfolio_fits import may_divide, may_hide, may_split
+from proofgrad.verify.portfolio_splits import split_values
 from proofgrad.verify.prove import prove_rules
 from proofgrad.verify.prove_case import Attempt, _try, decide, digest_of, texts_of
 from proofgrad.verify.prove_needed import NEEDED, UNDECIDED, UNNEEDED, is_needed
+from proofgrad.verify.sample import refute_by_sampling
+from proofgrad.verify.semantics import NoMeaning
 from proofgrad.verify.solve import OPEN, PROVED, REFUTED, ask
 
 PRODUCT = """(declare-fun x () Int)(declare-fun y () Int)(declare-fun z () Int)
@@ -111,6 +120,64 @@ def test_entries_of_other_solvers_or_with_a_broken_seal_are_not_taken_over() -> 
     assert fingerprint() in file.read_text()
 
 
+# -- which ways are tried ---------------------------------------------------------------------------
+
+
+def test_a_way_without_a_goal_is_not_tried_again_with_more_steps() -> None:
+    tried: list[str] = []
+
+    def plan(case: Case) -> list[Goal]:
+        tried.append("asked")
+        raise NoMeaning("no goal")
+
+    ways = [Attempt("none", plan, steps, exact=True) for steps in (10, 20)]
+    assert decide(next(cases(rule("x + 0 => x"))), ways).reason == "none: no goal"
+    assert tried == ["asked"]
+
+
+def test_values_that_few_draws_miss_are_found_when_no_way_proves() -> None:
+    case = next(cases(rule("max(x, 200) => x", "uint8")))
+    assert refute_by_sampling(case, 0) is None
+    found = decide(case, [])
+    assert (found.verdict, found.method) == (REFUTED, "sampling")
+
+
+@pytest.mark.parametrize(
+    "may, ways",
+    [
+        (may_split, {"bits by cases"}),
+        (may_divide, {"lemmas"}),
+        (may_hide, {"bits, opaque"}),
+    ],
+)
+def test_a_way_with_nothing_to_do_is_never_the_one_that_proved(
+    may: Callable[[Case], bool], ways: set[str]
+) -> None:
+    seen = set()
+    for _, entry in library_entries(library_names()):
+        law = rule_from_json(entry["rule"])
+        for obligation in entry["obligations"][:2]:
+            if obligation["method"].removeprefix("z3: ") in ways:
+                assert may(case_of(law, obligation)), case_of(law, obligation)
+                seen.add(law.full_name)
+    assert seen
+
+
+@pytest.mark.parametrize("number", range(0, 60, 3))
+def test_what_may_not_be_split_or_hidden_is_not_there(number: int) -> None:
+    entries = [e for _, e in library_entries(["bounds", "cast"]) if "z3: bits" in str(e)]
+    law = rule_from_json(entries[number]["rule"])
+    case = next(cases(law))
+    with fresh_terms():
+        goal = {RuleKind.REWRITE: equality, RuleKind.BOUNDS: containment}[law.kind](case, Bits())
+        if not may_hide(case):
+            with pytest.raises(NoMeaning, match="nothing to hide"):
+                without_products(goal)
+        if not may_split(case):
+            with pytest.raises(NoMeaning, match="nothing to split"):
+                split_values(case, goal)
+
+
 # -- conditions -------------------------------------------------------------------------------------
 
 
@@ -141,6 +208,7 @@ def test_a_condition_of_which_nothing_is_found_is_counted(monkeypatch: pytest.Mo
     monkeypatch.setattr("proofgrad.verify.prove_needed.MORE_DRAWS", 0)
     monkeypatch.setattr("proofgrad.verify.prove_needed.attempts", lambda _: [])
     monkeypatch.setattr("proofgrad.verify.prove_case.DRAWS", 0)
+    monkeypatch.setattr("proofgrad.verify.prove_case.FIRST_DRAWS", 0)
     assert is_needed(law, 0).verdict == UNDECIDED
 
 

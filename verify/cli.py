@@ -13,10 +13,14 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proofgrad.core.rewrite.ledger import find_problems
 from proofgrad.rules.library import fingerprint, ledger_file, library_names, rule_file
 from proofgrad.verify.workers import WorkerDied
+
+if TYPE_CHECKING:
+    from proofgrad.verify.commands import Options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,10 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.report is not None:
             return print_page(arguments.report)
         if arguments.crosscheck is not None:
-            from proofgrad.verify.commands_crosscheck import crosscheck_library
-
-            write = not arguments.no_write
-            return crosscheck_library(arguments.crosscheck, arguments.jobs, write, arguments.all)
+            return _crosscheck(arguments)
         if arguments.files:
             return commands.prove_files([Path(name) for name in arguments.files], arguments.jobs)
         if arguments.refuted:
@@ -51,19 +52,34 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             write = not arguments.no_write
             return judge_library(arguments.mutants, arguments.jobs, write, arguments.all)
-        options = commands.Options(
-            from_nothing=arguments.all,
-            write=not arguments.no_write,
-            verbose=arguments.verbose,
-            jobs=arguments.jobs,
-        )
-        return commands.prove_library(options)
+        return commands.prove_library(_options(arguments))
     except KeyboardInterrupt:
         print("stopped; ledgers that were not finished are as they were", file=sys.stderr)
         return 130
     except WorkerDied as error:
         print(f"{error}; ledgers are as they were", file=sys.stderr)
         return 1
+
+
+def _options(arguments: argparse.Namespace) -> Options:
+    from proofgrad.verify.commands import Options
+
+    return Options(
+        from_nothing=arguments.all,
+        write=not arguments.no_write,
+        verbose=arguments.verbose,
+        jobs=arguments.jobs,
+    )
+
+
+def _crosscheck(arguments: argparse.Namespace) -> int:
+    """Of everything from nothing, beside z3; else of goals that z3 decided before."""
+    from proofgrad.verify.commands_crosscheck import crosscheck_library, prove_with_crosscheck
+
+    if arguments.all and not arguments.crosscheck:
+        return prove_with_crosscheck(_options(arguments))
+    write = not arguments.no_write
+    return crosscheck_library(arguments.crosscheck, arguments.jobs, write, arguments.all)
 
 
 def print_page(name: str) -> int:
@@ -119,7 +135,8 @@ def _parser() -> argparse.ArgumentParser:
         "--crosscheck",
         nargs="*",
         metavar="FILE",
-        help="ask other solvers about each goal of the library, of a set or of a file",
+        help="ask other solvers about each goal of the library, of a set or of a file; with --all"
+        " and no FILE, prove everything from nothing by z3 and by them",
     )
     parser.add_argument(
         "--check-records",

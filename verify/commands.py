@@ -22,7 +22,7 @@ from proofgrad.verify.dsl.parser import parse_rules
 from proofgrad.verify.hint import hint
 from proofgrad.verify.ledger import Entry, entry_of, fresh_entries, old_entries, write_whole
 from proofgrad.verify.progress import Progress
-from proofgrad.verify.prove import Result, prove_rules
+from proofgrad.verify.prove import Result, Witness, prove_rules
 
 REFUTED_RULES = PROOFS / "refuted"
 
@@ -44,6 +44,11 @@ class Options:
 
 def prove_library(options: Options) -> int:
     """Prove what has no fresh evidence (or everything) and write the ledgers. 1 if a rule fails."""
+    return prove_with_witness(options, None)[0]
+
+
+def prove_with_witness(options: Options, witness: Witness | None) -> tuple[int, list[Result]]:
+    """As `prove_library`, with a witness to each case that is proved anew; also what was found."""
     start = time.perf_counter()
     meanings, solvers = fingerprint(), solver_versions()
     sources = {name: rule_file(name).read_bytes() for name in library_names()}
@@ -51,7 +56,7 @@ def prove_library(options: Options) -> int:
         rules = {name: _parse(source, f"{name}.rules") for name, source in sources.items()}
     except ValueError as error:
         print(error)
-        return 1
+        return 1, []
     kept: dict[str, dict[str, Entry]] = {name: {} for name in rules}
     before: dict[str, Entry] = {}
     if not options.from_nothing:
@@ -59,7 +64,7 @@ def prove_library(options: Options) -> int:
             kept[name] = fresh_entries(ledger_file(name), its_rules, meanings, solvers)
             before |= old_entries(ledger_file(name), its_rules, solvers)
     missing = [rule for name in rules for rule in rules[name] if rule.name not in kept[name]]
-    results = _prove(missing, options.jobs, before)
+    results = _prove(missing, options.jobs, before, witness)
     if options.verbose:
         _print_each(results)
     made = {r.rule.full_name: entry_of(r, meanings, solvers) for r in results}
@@ -73,9 +78,9 @@ def prove_library(options: Options) -> int:
     _print_summary(results, sum(len(k) for k in kept.values()), time.perf_counter() - start)
     if fingerprint() != meanings:
         print("a file that gives rules their meaning changed meanwhile: run verify-rules again")
-        return 1
+        return 1, results
     still_refuted = refute_all(options.jobs) if options.from_nothing else 0
-    return 1 if failed or still_refuted else 0
+    return 1 if failed or still_refuted else 0, results
 
 
 def prove_files(paths: Sequence[Path], jobs: int | None) -> int:
@@ -123,10 +128,13 @@ def _parse(source: bytes, filename: str, check_order: bool = True) -> tuple[Rule
 
 
 def _prove(
-    rules: Sequence[Rule], jobs: int | None, before: dict[str, Entry] | None = None
+    rules: Sequence[Rule],
+    jobs: int | None,
+    before: dict[str, Entry] | None = None,
+    witness: Witness | None = None,
 ) -> list[Result]:
     with Progress("proving") as progress:
-        return prove_rules(rules, jobs, progress.update, before)
+        return prove_rules(rules, jobs, progress.update, before, witness)
 
 
 def _print_each(results: Sequence[Result]) -> None:

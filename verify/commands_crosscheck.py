@@ -11,17 +11,20 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from proofgrad.core.rewrite.ledger import PROVED
 from proofgrad.rules.library import PROOFS, fingerprint, ledger_file, library_names, rule_file
-from proofgrad.verify.commands import prove_file, solver_versions
+from proofgrad.verify.commands import Options, prove_file, prove_with_witness, solver_versions
 from proofgrad.verify.crosscheck import (
     Outcome,
     agreed_before,
     crosscheck,
+    outcome_of,
     read_outcomes,
+    testify,
     write_outcomes,
 )
 from proofgrad.verify.ledger import entry_of
@@ -52,16 +55,38 @@ def crosscheck_library(
     known = {} if from_nothing else agreed_before(before, solvers)
     with Progress("crosscheck") as progress:
         outcomes = crosscheck(entries, known, jobs or process_count(), progress.update)
-    _print_open(outcomes)
-    _print_summary(outcomes, time.perf_counter() - start)
-    wrong = [outcome for outcome in outcomes if outcome.disagreed]
-    for outcome in wrong:
-        _tell_disagreements(outcome)
-    if wrong:
-        return 1
-    if write and not own:
+    agrees = _report(outcomes, time.perf_counter() - start)
+    if agrees and write and not own:
         _write(outcomes, before, solvers)
-    return 0
+    return 0 if agrees else 1
+
+
+def prove_with_crosscheck(options: Options) -> int:
+    """Prove the library from nothing, and ask other solvers about each goal as z3 has decided it.
+
+    1 if a rule is not proved, or if a solver disagrees with z3.
+    """
+    start = time.perf_counter()
+    try:
+        solvers = {**solver_versions(), **second_versions()}
+    except NoSecondSolver as error:
+        print(error)
+        return 1
+    code, results = prove_with_witness(replace(options, from_nothing=True), testify)
+    outcomes = [outcome_of(result) for result in results if result.verdict == PROVED]
+    agrees = _report(outcomes, time.perf_counter() - start)
+    if agrees and options.write:
+        _write(outcomes, read_outcomes(CROSSCHECK), solvers)
+    return code if agrees else 1
+
+
+def _report(outcomes: Sequence[Outcome], seconds: float) -> bool:
+    """Print what was found; whether nobody disagrees."""
+    _print_open(outcomes)
+    _print_summary(outcomes, seconds)
+    for outcome in outcomes:
+        _tell_disagreements(outcome)
+    return not any(outcome.disagreed for outcome in outcomes)
 
 
 def _entries(names: Sequence[str], jobs: int | None) -> tuple[Entries, bool]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from proofgrad.core.rewrite.rule import rule_from_json
 from proofgrad.verify.ledger import write_whole
 from proofgrad.verify.obligations import case_of, digest, evidence_digest, texts_of
-from proofgrad.verify.second_solver import ask_second
+from proofgrad.verify.prove import Result
+from proofgrad.verify.second_solver import Second, ask_second
 from proofgrad.verify.solve import PROVED, REFUTED
 from proofgrad.verify.workers import Workers
 
@@ -46,6 +48,15 @@ class Outcome:
     def goals(self) -> set[str]:
         """The digest of each goal."""
         return {*self.agreed, *self.not_checked}
+
+    def add(self, case: str, goal: str, text: str, answer: Second) -> None:
+        """Count what a solver said of a goal of a case."""
+        if answer.verdict == PROVED:
+            self.agreed[goal] = answer.solver
+        elif answer.verdict == REFUTED:
+            self.disagreed.append((case, answer.solver, text))
+        else:
+            self.not_checked[goal] = case, answer.reason
 
     def to_json(self) -> dict[str, Any]:
         """The form that the file stores, but for the digest of it all."""
@@ -121,14 +132,36 @@ def _crosscheck_rule(task: tuple[str, Entry, Known]) -> Outcome:
             continue
         if goal in known:
             outcome.agreed[goal] = known[goal]
-            continue
-        answer = ask_second(text)
-        if answer.verdict == PROVED:
-            outcome.agreed[goal] = answer.solver
-        elif answer.verdict == REFUTED:
-            outcome.disagreed.append((case, answer.solver, text))
         else:
-            outcome.not_checked[goal] = case, answer.reason
+            outcome.add(case, goal, text, ask_second(text))
+    return outcome
+
+
+# -- beside z3 --------------------------------------------------------------------------------------
+
+# For each text its digest, itself if it is disputed, and the answer.
+Testimony = list[tuple[str, str, Second]]
+
+
+def testify(texts: Sequence[str]) -> Testimony:
+    """What the other solvers say of the texts of a case, in the process in which z3 decided them."""
+    answers = [(text, _ask_once(text)) for text in texts]
+    return [(digest(t), t if a.verdict == REFUTED else "", a) for t, a in answers]
+
+
+@cache
+def _ask_once(text: str) -> Second:
+    """Goals that do not depend on a type have the same text at each."""
+    return ask_second(text)
+
+
+def outcome_of(result: Result) -> Outcome:
+    """The outcome for a rule whose cases `testify` was a witness of."""
+    evidence = evidence_digest({"obligations": [o.to_json() for o in result.obligations]})
+    outcome = Outcome(result.rule.full_name, evidence)
+    for obligation in result.obligations:
+        for goal, text, answer in obligation.testimony:
+            outcome.add(str(obligation.case), goal, text, answer)
     return outcome
 
 

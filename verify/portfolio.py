@@ -31,7 +31,9 @@ from proofgrad.verify.encode_lemmas import goals_by_lemmas
 from proofgrad.verify.encode_loose import equality_but_for_zeros, equality_of_finite
 from proofgrad.verify.encode_opaque import without_products
 from proofgrad.verify.encode_types import Case
+from proofgrad.verify.portfolio_fits import may_divide, may_hide, may_split
 from proofgrad.verify.portfolio_splits import (
+    has_amounts,
     split_amounts,
     split_signs,
     split_values,
@@ -68,11 +70,14 @@ def _attempts_at_values(case: Case) -> Iterator[Attempt]:
     bounds = case.rule.kind in FACT_KINDS
     goal_of = _GOALS_OF_FACTS.get(case.rule.kind, _EQUALITIES.get(case.domain, equality))
     arithmetic = bounds or bool(ops & _HARD_ON_BITS) or Kind.INDEX in kinds
+    only_bits = case.rule.kind is RuleKind.BITS or bool(ops & {Ops.SHL, Ops.SHR})
 
     def bits(case: Case) -> list[Goal]:
         return [goal_of(case, Bits())]
 
     def bits_split(case: Case) -> list[Goal]:
+        if not may_split(case):
+            raise NoMeaning("nothing to split")
         return split_values(case, goal_of(case, Bits()))
 
     def bits_by_amount(case: Case) -> list[Goal]:
@@ -85,6 +90,8 @@ def _attempts_at_values(case: Case) -> Iterator[Attempt]:
         return [goal_of(case, Integers(Quotients.FRESH))]
 
     def lemmas(case: Case) -> list[Goal]:
+        if not may_divide(case):
+            raise NoMeaning("no division")
         arithmetic = Integers(Quotients.NAMED)
         goal = goal_of(case, arithmetic)
         if not arithmetic.divisors:
@@ -101,6 +108,8 @@ def _attempts_at_values(case: Case) -> Iterator[Attempt]:
         return split_signs(goal_of(case, Integers(Quotients.FRESH)))
 
     def opaque(case: Case) -> list[Goal]:
+        if not may_hide(case):
+            raise NoMeaning("nothing to hide")
         return [without_products(goal_of(case, Bits()))]
 
     def ring(case: Case) -> list[Goal]:
@@ -114,10 +123,12 @@ def _attempts_at_values(case: Case) -> Iterator[Attempt]:
         Attempt("quotients by signs", signs, SHORT, exact=False),
     ]
     on_opaque = [Attempt("bits, opaque", opaque, QUICK, exact=False)]
-    on_bits = [
-        Attempt("bits by cases", bits_split, SHORT, exact=True),
-        Attempt("bits", bits, SHORT, exact=True),
-    ]
+    by_cases = Attempt("bits by cases", bits_split, LONG, exact=True)
+    by_amount = Attempt("bits by amount", bits_by_amount, MIDDLE, exact=True)
+    on_bits = [by_cases, Attempt("bits", bits, LONG, exact=True)]
+    if may_split(case) or has_amounts(case):
+        short = [replace(attempt, most_steps=SHORT) for attempt in on_bits]
+        on_bits = [*short, by_amount, *on_bits]
     if case.rule.kind is RuleKind.DIVISOR:
         yield Attempt("factors", divisibility_by_factors, SHORT, exact=False)
         yield Attempt("integers", integers, QUICK, exact=True)
@@ -127,15 +138,13 @@ def _attempts_at_values(case: Case) -> Iterator[Attempt]:
         if not bounds and Kind.INDEX not in kinds:
             yield from on_ring
             yield from on_opaque
-        yield from on_integers
-        yield from [replace(attempt, most_steps=MIDDLE) for attempt in on_integers[:2]]
+        if not only_bits:
+            yield from on_integers
+            yield from [replace(attempt, most_steps=MIDDLE) for attempt in on_integers[:2]]
     if Kind.INDEX not in kinds or not integral:
         if not integral:
             yield from on_opaque
         yield from on_bits
-        yield Attempt("bits by amount", bits_by_amount, MIDDLE, exact=True)
-        yield Attempt("bits by cases", bits_split, LONG, exact=True)
-        yield Attempt("bits", bits, LONG, exact=True)
     if integral:
         yield Attempt("quotients", quotients, LONG, exact=True)
         yield Attempt("integers", integers, LONG, exact=True)

@@ -26,7 +26,7 @@ MOST_SPLITS = 64
 def split_values(case: Case, goal: Goal) -> list[Goal]:
     """The goal for each value of its bools and each power of two that a condition asks for."""
     choices = _bools(goal)
-    powers = _powers_of_two(case)
+    powers = powers_of_two(case)
     for name, (value, dtype) in goal.variables.items():
         if name in powers and z3.is_bv(value):
             top = dtype.bits - (dtype.kind is Kind.SIGNED)
@@ -43,6 +43,11 @@ def split_amounts(case: Case, goal: Goal) -> list[Goal]:
         larger = with_premise(goal, z3.UGE(value, dtype.bits))
         return [*_each(goal, [[(value, numeral) for numeral in numerals]]), larger]
     raise NoMeaning("no shift by a constant")
+
+
+def has_amounts(case: Case) -> bool:
+    """Whether something is shifted by a constant."""
+    return bool(_amounts(case.rule.left))
 
 
 def _amounts(term: Any) -> list[str]:
@@ -111,7 +116,7 @@ def split_signs(goal: Goal) -> list[Goal]:
     return [Goal([*goal.premises, *choice], goal.conclusion) for choice in product(*signs)]
 
 
-def _powers_of_two(case: Case) -> set[str]:
+def powers_of_two(case: Case) -> set[str]:
     """Constants that are powers of two by a condition, so that the other values need no case."""
     return {
         name

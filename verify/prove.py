@@ -8,7 +8,7 @@ case is decided (prove_case.py, portfolio.py and the encode_ files), whether con
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proofgrad.core.rewrite.rule import Calc, Rule, RuleKind
@@ -23,14 +23,16 @@ CASES_A_TASK = 6  # enough to keep processes busy, few enough to stop soon after
 SOLVER = "z3: "
 
 Entry = Mapping[str, Any]  # of a ledger
+Witness = Callable[[Sequence[str]], Any]  # says something of the texts of a case that is proved
 
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """One case of a rule and how it was decided."""
+    """One case of a rule, how it was decided, and what a witness says of the texts."""
 
     case: Case
     decision: Decision
+    testimony: Any = None
 
     def to_json(self) -> dict[str, Any]:
         """The form that the ledger stores; the same on every machine."""
@@ -85,11 +87,13 @@ def prove_rules(
     processes: int | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     before: Mapping[str, Entry] | None = None,
+    witness: Witness | None = None,
 ) -> list[Result]:
     """The verdict on each rule, in the same order. `on_progress` gets cases done, cases in all.
 
     `before`: by full name, entries about the same rules by the same solvers. What they say of a case
     is taken over if the text of its goals is still the same.
+    `witness`: gets the texts of each case that is proved anew, in the process that proved it.
 
     Raises: WorkerDied.
     """
@@ -97,14 +101,15 @@ def prove_rules(
     work = {rule: list(cases(rule)) for rule in rules}
     chunks = [(rule, chunk) for rule in rules for chunk in _chunks(work[rule])]
     tasks = [
-        _Chunk(place, chunk, _old_cases(known.get(rule.full_name)))
+        _Chunk(place, chunk, _old_cases(known.get(rule.full_name)), witness)
         for place, (rule, chunk) in enumerate(chunks)
     ]
-    found: dict[Case, Decision] = {}
+    found: dict[Case, Obligation] = {}
     total = sum(len(chunk) for _, chunk in chunks)
     with Workers(processes or process_count()) as workers:
-        for place, decisions in workers.each(_decide_all, tasks, _chunk_told):
-            found.update(zip(tasks[place].cases, decisions))
+        for place, decided in workers.each(_decide_all, tasks, _chunk_told):
+            for case, (decision, testimony) in zip(tasks[place].cases, decided):
+                found[case] = Obligation(case, decision, testimony)
             if on_progress is not None:
                 on_progress(len(found), total)
         rest = _say_rest(workers, rules, work, found, known)
@@ -138,6 +143,7 @@ class _Chunk:
     place: int
     cases: list[Case]
     before: _OldCases
+    witness: Witness | None = None
 
 
 def _chunk_told(task: _Chunk) -> str:
@@ -145,15 +151,17 @@ def _chunk_told(task: _Chunk) -> str:
     return f"{first} and {len(others)} more cases" if others else str(first)
 
 
-def _decide_all(task: _Chunk) -> tuple[int, list[Decision]]:
-    """The decisions on some cases of one rule; after one that fails the others do not matter."""
-    decisions = []
+def _decide_all(task: _Chunk) -> tuple[int, list[tuple[Decision, Any]]]:
+    """Decisions, and what the witness says; after a case that fails the others do not matter."""
+    decided: list[tuple[Decision, Any]] = []
     for case in task.cases:
         decision = _decided_before(case, task.before) or decide(case, attempts(case))
-        decisions.append(decision)
+        is_new = decision.verdict == PROVED and not decision.is_old
+        testimony = task.witness(decision.texts) if task.witness and is_new else None
+        decided.append((replace(decision, texts=()), testimony))
         if decision.verdict != PROVED:
             break
-    return task.place, decisions
+    return task.place, decided
 
 
 def _decided_before(case: Case, old_cases: _OldCases) -> Decision | None:
@@ -173,18 +181,18 @@ def _say_rest(
     workers: Workers,
     rules: Sequence[Rule],
     work: Mapping[Rule, list[Case]],
-    found: Mapping[Case, Decision],
+    found: Mapping[Case, Obligation],
     known: Mapping[str, Entry],
 ) -> dict[Rule, _Rest]:
     """Whether the rules with proved cases can fire, and need their conditions."""
     rest: dict[Rule, _Rest] = {}
     tasks: list[_Question] = []
     for rule in rules:
-        decisions = [found.get(case) for case in work[rule]]
-        if not all(d is not None and d.verdict == PROVED for d in decisions):
+        decisions = [found[case].decision for case in work[rule] if case in found]
+        if len(decisions) < len(work[rule]) or any(d.verdict != PROVED for d in decisions):
             continue
         told = _conditions_told(known.get(rule.full_name))
-        if told is not None and all(d is not None and d.is_old for d in decisions):
+        if told is not None and all(d.is_old for d in decisions):
             rest[rule] = _Rest(True, told)
         else:
             tasks.append(_Question(len(tasks), rule, None))
@@ -229,9 +237,9 @@ def _answer(task: _Question) -> tuple[int, Any]:
 
 
 def _verdict(
-    rule: Rule, claimed: list[Case], found: Mapping[Case, Decision], rest: _Rest | None
+    rule: Rule, claimed: list[Case], found: Mapping[Case, Obligation], rest: _Rest | None
 ) -> Result:
-    obligations = tuple([Obligation(case, found[case]) for case in claimed if case in found])
+    obligations = tuple([found[case] for case in claimed if case in found])
     if not claimed:
         return Result(rule, "unknown", "no types meet its conditions: it can never fire")
     for verdict, name in ((REFUTED, "refuted"), (OPEN, "unknown")):

@@ -10,7 +10,7 @@ is only a choice of values on which the reference interpreter gives two differen
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -27,7 +27,8 @@ from proofgrad.verify.sample import Outcome
 from proofgrad.verify.semantics import IllFormed
 from proofgrad.verify.solve import MOST_SECONDS, OPEN, PROVED, REFUTED, Answer, ask
 
-DRAWS = 200
+DRAWS, FIRST_DRAWS = 200, 20
+SAMPLING = "sampling"
 # Steps of z3. Most goals are decided in some thousands by the right way, and by a wrong way never.
 QUICK, SHORT, MIDDLE, LONG = 1_000_000, 4_000_000, 10_000_000, 80_000_000
 
@@ -38,7 +39,7 @@ Plan = Callable[[Case], Sequence[Goal]]  # all of the goals together are the cla
 class Decision:
     """What is known of one case, how, and what it cost.
 
-    `goals`: the digest of the texts that the solver decided.
+    `goals`: the digest of the texts that the solver decided; `texts`: they themselves, if it was asked.
     """
 
     verdict: str  # PROVED, REFUTED or OPEN
@@ -50,6 +51,7 @@ class Decision:
     steps: int = 0
     is_old: bool = False  # taken over from a ledger
     is_ill_formed: bool = False  # no way of deciding found a claim in it
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,35 +77,59 @@ class _Tried:
     outcome: Outcome | None = None
     goals: str = ""
     steps: int = 0
+    texts: tuple[str, ...] = ()
     refused: Exception | None = None  # the encoder found no claim to ask about
 
 
 def decide(case: Case, attempts: Iterable[Attempt]) -> Decision:
     """Prove or refute a case, or say why neither worked."""
     start = time.perf_counter()
-    if sample.can_sample(case.rule):
-        outcome = sample.refute_by_sampling(case, DRAWS)
-        if outcome is not None:
-            return Decision(REFUTED, "sampling", _since(start), "", outcome)
-    reasons: list[str] = []
-    refusals: list[Exception | None] = []
-    for attempt in attempts:
-        found = _try(case, attempt)
-        refusals.append(found.refused)
-        if found.verdict != OPEN:
+    every: list[tuple[str, _Tried]] = []
+    for method, tried in _tries(case, attempts):
+        if tried.verdict != OPEN:
             return Decision(
-                found.verdict,
-                attempt.method,
+                tried.verdict,
+                method,
                 _since(start),
-                found.reason,
-                found.outcome,
-                found.goals,
-                found.steps,
+                tried.reason,
+                tried.outcome,
+                tried.goals,
+                tried.steps,
+                texts=tried.texts,
             )
-        reasons.append(f"{attempt.method}: {found.reason}")
-    told = "; ".join(dict.fromkeys(reasons))
+        if method != SAMPLING:
+            every.append((method, tried))
+    reasons = dict.fromkeys([f"{method}: {tried.reason}" for method, tried in every])
+    refusals = [tried.refused for _, tried in every]
     ill_formed = None not in refusals and any(isinstance(e, IllFormed) for e in refusals)
-    return Decision(OPEN, "", _since(start), told, is_ill_formed=ill_formed)
+    return Decision(OPEN, "", _since(start), "; ".join(reasons), is_ill_formed=ill_formed)
+
+
+def _tries(case: Case, attempts: Iterable[Attempt]) -> Iterator[tuple[str, _Tried]]:
+    """Each way and what came of it, one by one.
+
+    Most wrong rules fail on the first values. More are drawn once the solver did not prove the case.
+    """
+    yield SAMPLING, _sample(case, FIRST_DRAWS)
+    refused: set[str] = set()
+    were_drawn = False
+    for attempt in attempts:
+        if attempt.method in refused:
+            continue  # more steps give it no goal
+        tried = _try(case, attempt)
+        yield attempt.method, tried
+        if tried.refused is not None:
+            refused.add(attempt.method)
+        elif not were_drawn:
+            were_drawn = True
+            yield SAMPLING, _sample(case, DRAWS)
+    if not were_drawn:
+        yield SAMPLING, _sample(case, DRAWS)
+
+
+def _sample(case: Case, draws: int) -> _Tried:
+    outcome = sample.refute_by_sampling(case, draws) if sample.can_sample(case.rule) else None
+    return _Tried(OPEN if outcome is None else REFUTED, outcome=outcome)
 
 
 def texts_of(case: Case, attempt: Attempt) -> list[str]:
@@ -181,7 +207,7 @@ def _try(case: Case, attempt: Attempt) -> _Tried:
                 return _Tried(OPEN, f"no answer in {attempt.most_steps:,} steps")
     if not attempt.proves:
         return _Tried(OPEN, "holds there")
-    return _Tried(PROVED, goals=digest_of(texts), steps=steps)
+    return _Tried(PROVED, goals=digest_of(texts), steps=steps, texts=tuple(texts))
 
 
 def _ask(case: Case, goal: Goal, text: str, attempt: Attempt) -> Answer:

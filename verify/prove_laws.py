@@ -26,23 +26,29 @@ from proofgrad.verify.prove_case import LONG, SHORT, Attempt
 
 
 def attempts_at_laws(case: Case) -> Sequence[Attempt] | None:
-    """The ways to prove a case that is not about single values; None for those that are."""
+    """The ways to prove a case that is not about single values; None for those that are.
+
+    What only refutes comes when a short try to prove has failed, before the long one.
+    """
     if case.rule.kind is RuleKind.COTANGENT:
         return [
+            Attempt("derivative", law_of_derivatives, SHORT, exact=False),
             Attempt("rank 3", law_of_small_derivatives, SHORT, exact=True, proves=False),
             Attempt("derivative", law_of_derivatives, LONG, exact=True),
         ]
     match case.domain:
         case "tensor":
             return [
+                Attempt("axis by axis", law_of_tensors, SHORT, exact=False),
                 Attempt("rank 3", law_of_small_tensors, SHORT, exact=True, proves=False),
                 Attempt("axis by axis", law_of_tensors, LONG, exact=True),
             ]
         case "loop" if names_a_range(case.rule):
             return [
-                Attempt("two iterations", law_of_a_short_range, SHORT, exact=True, proves=False),
                 Attempt("induction on a ring", law_of_a_wrapping_range, SHORT, exact=False),
                 Attempt("induction by cases", _ranges_by_cases, SHORT, exact=False),
+                Attempt("induction", law_of_a_range, SHORT, exact=False),
+                Attempt("two iterations", law_of_a_short_range, SHORT, exact=True, proves=False),
                 Attempt("induction", law_of_a_range, LONG, exact=False),
             ]
         case "loop":

@@ -19,7 +19,7 @@ from proofgrad.verify.dsl.show import show_expr
 from proofgrad.verify.dsl.types import OP_KINDS
 from proofgrad.verify.encode_types import Case, cases, type_condition
 from proofgrad.verify.portfolio import attempts
-from proofgrad.verify.prove_case import DRAWS, MIDDLE, decide
+from proofgrad.verify.prove_case import DRAWS, MIDDLE, Attempt, decide
 from proofgrad.verify.sample_facts import refutes_fact
 from proofgrad.verify.solve import OPEN, REFUTED
 
@@ -55,9 +55,7 @@ def is_needed(rule: Rule, place: int) -> Needed:
         return Needed(condition, NEEDED, f"without it, values refute {_told(failing)}")
     opened: list[str] = []
     for case in claimed:
-        decision = decide(
-            case, [replace(a, most_steps=min(a.most_steps, MIDDLE)) for a in attempts(case)]
-        )
+        decision = decide(case, _refuting_first(case))
         if decision.verdict == REFUTED:
             return Needed(condition, NEEDED, f"without it, {decision.method} refute {_told(case)}")
         if decision.is_ill_formed:
@@ -72,6 +70,12 @@ def is_needed(rule: Rule, place: int) -> Needed:
     if failing is not None:
         return Needed(condition, NEEDED, f"without it, values refute {_told(failing)}")
     return Needed(condition, UNDECIDED, opened[0])
+
+
+def _refuting_first(case: Case) -> list[Attempt]:
+    """The ways to decide a case that most likely does not hold: only exact ones refute."""
+    hurried = [replace(a, most_steps=min(a.most_steps, MIDDLE)) for a in attempts(case)]
+    return sorted(hurried, key=lambda attempt: not attempt.exact)
 
 
 def _cases_without(rule: Rule, place: int) -> list[Case]:

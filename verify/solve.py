@@ -63,8 +63,7 @@ def ask(
 def _decide(text: str, most_steps: int, most_seconds: float) -> tuple[str, int, Any]:
     """Rules that do not depend on a type have the same text at each: it is asked once."""
     solver = _solver(text)
-    solver.set("rlimit", most_steps)
-    solver.set("timeout", int(most_seconds * 1000))
+    solver.set(rlimit=most_steps, timeout=int(most_seconds * 1000))
     solver.from_string(text)
     verdict = str(solver.check())
     return verdict, _steps(solver), solver

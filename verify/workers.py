@@ -5,6 +5,7 @@ Owns: sharing, what happens if a process dies or the user stops. Does not own: t
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -76,7 +77,7 @@ class Workers:
             return self._pool.submit(work, task)
         others = multiprocessing.active_children()
         context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
-        self._pool = ProcessPoolExecutor(self._count, context, _leave_stopping_to_the_parent)
+        self._pool = ProcessPoolExecutor(self._count, context, _begin)
         future = self._pool.submit(work, task)
         self._processes = [p for p in multiprocessing.active_children() if p not in others]
         return future
@@ -87,9 +88,13 @@ def process_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _leave_stopping_to_the_parent() -> None:
-    """Ctrl-C reaches every process of a terminal; the one that asked for the work ends the others."""
+def _begin() -> None:
+    """Ctrl-C reaches every process of a terminal; the one that asked for the work ends the others.
+
+    What lives now lives on: to look for garbage in it takes time, and copies memory that is shared.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()
 
 
 def _is_lost(future: Future[Found]) -> bool:
