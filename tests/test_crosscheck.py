@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -31,6 +32,8 @@ from proofgrad.verify.solve import OPEN, PROVED, REFUTED, ask
 
 PAGE = Path(__file__).parent.parent / "docs" / "evidence.md"
 BITS = "(declare-fun x () (_ BitVec 8))(assert (= (bvadd x #x01) {}))(check-sat)"
+FACTORS = """(declare-fun x () (_ BitVec 9))(declare-fun y () (_ BitVec 9))
+(assert (= (bvmul (concat #b000000000 x) (concat #b000000000 y)) (_ bv65537 18)))(check-sat)"""
 INTS = "(declare-fun x () Int)(assert (= (+ x 1) {}))(check-sat)"
 
 
@@ -64,6 +67,19 @@ def test_each_solver_says_yes_and_no(text: str, solver: str) -> None:
     pytest.importorskip(solver)
     assert ask_second(text.format("x")) == Second(PROVED, solver)
     assert ask_second(text.format(text.count("8") and "#x07" or "7")) == Second(REFUTED, solver)
+
+
+def test_a_limit_of_bitwuzla_is_a_number_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("bitwuzla")
+    steps = iter(range(10**9))
+    monkeypatch.setattr(second_solver, "count", lambda _: steps)
+    assert second_solver._ask_bitwuzla(FACTORS, 1, {}) == OPEN
+    taken = next(steps)
+    monkeypatch.setattr(second_solver, "count", lambda first: itertools.count(first))
+    assert second_solver._ask_bitwuzla(FACTORS, 1_000, {}) == PROVED
+    assert (
+        1 <= taken - second_solver.BITWUZLA_STEPS_A_MS <= 4
+    )  # it may ask once more on its way out
 
 
 def test_what_no_solver_can_read_is_open_with_a_reason() -> None:

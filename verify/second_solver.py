@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
 
 from proofgrad.verify.second_steps import can_take_steps, decide_in_steps
 from proofgrad.verify.solve import OPEN, PROVED, REFUTED
@@ -19,9 +20,10 @@ from proofgrad.verify.solve import OPEN, PROVED, REFUTED
 Options = Mapping[str, str]
 BITWUZLA, CVC5 = "bitwuzla", "cvc5"
 SHORT_MS, LONG_MS = 1_000, 20_000
-# The limit of cvc5 is a number of its own steps: what it answers does not depend on how busy a machine is.
-CVC5_STEPS_A_MS = 300
-LATEST = 10  # times the limit, for a step that does not end
+# Limits are numbers of steps, so that answers do not depend on how busy a machine is: of cvc5 its own, of
+# bitwuzla the times that it asks whether it is to stop.
+CVC5_STEPS_A_MS, BITWUZLA_STEPS_A_MS = 300, 20
+LATEST = 60  # times the limit, for a step that does not end
 EXTRA = "pip install 'proofgrad[crosscheck]'"
 
 # bitwuzla reads bit-vectors, floats, arrays and functions; it has no unbounded numbers.
@@ -99,13 +101,15 @@ def _ask_bitwuzla(text: str, limit_ms: int, _: Options) -> str:
     import bitwuzla
 
     options = bitwuzla.Options()
-    options.set(bitwuzla.Option.TIME_LIMIT_PER, limit_ms)
+    options.set(bitwuzla.Option.TIME_LIMIT_PER, limit_ms * LATEST)
     parser = bitwuzla.Parser(bitwuzla.TermManager(), options)
     try:
         parser.parse(text, True, False)
     except bitwuzla.BitwuzlaException as error:
         raise ValueError(str(error)) from error
-    return str(parser.bitwuzla().check_sat()).rpartition(".")[2].lower()
+    solver, steps = parser.bitwuzla(), count(1)
+    solver.configure_terminator(lambda: next(steps) > limit_ms * BITWUZLA_STEPS_A_MS)
+    return str(solver.check_sat()).rpartition(".")[2].lower()
 
 
 def _ask_cvc5(text: str, limit_ms: int, options: Options) -> str:
