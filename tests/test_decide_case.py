@@ -11,7 +11,8 @@ from proofgrad.rules.library import fingerprint, ledger_file, library_names
 from proofgrad.verify.commands import solver_versions
 from proofgrad.verify.commands_crosscheck import library_entries
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.encode import Bits, Goal, containment, equality
+from proofgrad.verify.encode import Bits, Goal, equality
+from proofgrad.verify.encode_facts import containment
 from proofgrad.verify.encode_opaque import without_products
 from proofgrad.verify.encode_types import Case, cases
 from proofgrad.verify.fresh_terms import fresh_terms
