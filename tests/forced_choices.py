@@ -55,7 +55,7 @@ LOOKS = (
         "written_out_a_few_times",
         "pool_have_no_loop",
     ),
-    "all_places_look_at_all_sources",
+    *("all_places_look_at_all_sources", "read_it_in_its_order", "asked_for_ahead"),
 )
 
 

@@ -19,7 +19,7 @@ from proofgrad.core.compile.contraction import contractions
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.slabs import sum_in_slabs
-from proofgrad.core.compile.stages import parts_of
+from proofgrad.core.compile.stages import parts_of, run_stages
 from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import choose_blocks, find_contraction
@@ -27,6 +27,8 @@ from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.realize import compiler
+from proofgrad.rules.pipeline import KERNEL_STAGES
 
 SMALL = Target("small", vector_bytes=16, threads=2, cache_bytes=256, scratch_bytes=1 << 12)
 AVX512 = Target("avx512", vector_bytes=64, vector_registers=32, threads=2)
@@ -230,3 +232,15 @@ def test_an_unrolled_sum_that_takes_one_value_twice_is_found(
     )
     body = matmul(16, 8, 40, dtype=dtypes.float32)
     assert planted([body], replace(SMALL, vector_registers=32), "unroll")
+
+
+@pytest.mark.parametrize("rows", [2, 4, 8])
+def test_few_rows_times_a_long_transposed_matrix_read_it_in_its_order(rows: int) -> None:
+    """As tokens by the weights of a layer: no vector is gathered, and no sum is cut in slabs of each line."""
+    body = matmul(rows, 1024, 4096, (False, True), dtype=dtypes.float32)
+    *_, tile = parts_of(run_stages(KERNEL_STAGES, body, compiler().library, AVX512))
+    weights = [n for n in tile.src if n.op is Ops.LOAD and n.src[0].src[0].arg[1] == 1024 * 4096]
+    assert weights and all(load.dtype.lanes == 1 for load in weights)
+    one, other = Tensor.ones(rows, 1024).realize(), Tensor.ones(4096, 1024).realize()
+    graph = UOp.sink((one @ other.T).uop).replace(arg="CPU")
+    assert len(compiler().kernel_graph(graph).src) == 1

@@ -89,6 +89,18 @@ class Contraction:
         return growth(self.column_factor)
 
     @cached_property
+    def reads_of_columns(self) -> int:
+        """How often the tiles of one row and column read the same part of the columns' operand."""
+        free = loops_of(self.column_factor)
+        return prod(size_of(loop) for loop in self.others if loop not in free)
+
+    @cached_property
+    def columns_lie_apart(self) -> bool:
+        """Whether a vector of columns would be gathered from the operand as it lies."""
+        steps = load_steps(self.column_factor, self.columns)
+        return any(step not in (0, 1) for step in steps)
+
+    @cached_property
     def rows_lie_along_depth(self) -> bool:
         """Whether the rows' operand lies in memory along the innermost loop of the sum."""
         return self._row_steps(self.reduction.src[-1]) <= {1}

@@ -68,7 +68,7 @@ def choose_staged(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH
         return Staged(wish.rows and short[0], wish.columns and short[1])
     rows = _rows_collide(contraction, tile) or not contraction.rows_lie_along_depth
     rows = rows and tiles_that_read(one, contraction, contraction.columns, tile.columns) >= 2
-    columns = _columns_are_apart(contraction) or (_is_large(contraction) and not contraction.slabs)
+    columns = contraction.columns_lie_apart or (_is_large(contraction) and not contraction.slabs)
     columns = columns and tiles_that_read(other, contraction, contraction.rows, tile.rows) >= 2
     return Staged(
         rows and contraction.rows_fit_a_table, columns and growth(other) <= LARGEST_GROWTH
@@ -84,13 +84,6 @@ def _rows_collide(contraction: Contraction, tile: Tile) -> bool:
         if tile.rows > UNSTAGED_ROWS * sets:
             return True
     return False
-
-
-def _columns_are_apart(contraction: Contraction) -> bool:
-    """Whether a vector of columns would be gathered."""
-    return any(
-        step not in (0, 1) for step in load_steps(contraction.column_factor, contraction.columns)
-    )
 
 
 def _is_large(contraction: Contraction) -> bool:
@@ -136,6 +129,6 @@ def filling(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH) -> f
         each = COPY_CYCLES if contraction.rows_lie_side_by_side else APART_CYCLES
         cycles += table_elements(contraction.row_factor) * each
     if staged.columns and not choose_slab(contraction, asked):
-        each = APART_CYCLES if _columns_are_apart(contraction) else COPY_CYCLES
+        each = APART_CYCLES if contraction.columns_lie_apart else COPY_CYCLES
         cycles += table_elements(contraction.column_factor) * each
     return cycles

@@ -23,8 +23,8 @@ MANY_ELEMENTS = 1 << 16
 # go to another page.
 ROWS_SIDE_BY_SIDE = 64
 FEWEST_ROWS_SIDE_BY_SIDE = 16
-# A sum of products with few results reads so much of its operands at once: they stay in the second cache
-# while every result takes them in. The sums of the slabs must be so many times shorter than the operands.
+# A sum of products with few results and two long operands reads so much of them at once: it stays in the second
+# cache while every result takes it in. The sums of the slabs must be so many times shorter than the operands.
 SLAB_BYTES = 1 << 20
 PARTS = 4
 
@@ -106,9 +106,12 @@ def _order_in_memory(node: UOp, names: tuple[int, ...]) -> tuple[int, ...] | Non
 def _images_at_once(contraction: UOp, whole: int) -> int | None:
     """How much of an axis is read before the operands no longer stay in the cache.
 
-    None, for no split, if they do anyway, or if the sums of the slabs would be as long as the operands.
+    None, for no split, if one of them does anyway, or if the sums of the slabs would be as long as the operands.
     """
-    nbytes = sum([prod(read.shape) * read.dtype.itemsize for read in operands(contraction)])
+    lengths = [prod(read.shape) * read.dtype.itemsize for read in operands(contraction)]
+    if min(lengths) <= SLAB_BYTES:  # it stays in the cache, while the other is read once
+        return None
+    nbytes = sum(lengths)
     size = largest_divisor(whole, at_most=max(1, whole * SLAB_BYTES // max(1, nbytes)))
     partial = whole // size * prod(contraction.shape) * contraction.dtype.itemsize
     return size if size < whole and nbytes > SLAB_BYTES and PARTS * partial <= nbytes else None

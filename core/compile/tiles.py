@@ -38,6 +38,8 @@ FIRST_CACHE_BYTES = 48 << 10
 ITEMS_A_THREAD, ITEMS_A_THREAD_OF_SLABS = 8, 2
 # Cycles to store one element of a vector whose elements lie apart.
 SCATTER_CYCLES = 1.5
+# Cycles to load one, from a line of its own, into a vector.
+GATHER_CYCLES = 1.5
 # Rows and vectors of columns in a tile, at most: more vectors leave few rows to share them.
 MOST_ROWS, MOST_VECTORS = 16, 8
 
@@ -108,8 +110,14 @@ def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
     if contraction.has_gated_rows:  # each row has a mask of its own
         step += tile.rows
     step += _cycles_of_lines(tile, contraction)
+    if contraction.columns_lie_apart and _reads_of_columns(tile, contraction) < 2:  # no table
+        step += tile.columns * GATHER_CYCLES
     stores = tile.rows * tile.columns * SCATTER_CYCLES if contraction.is_apart else 0.0
     return tiles * (step * depth + stores)
+
+
+def _reads_of_columns(tile: Tile, contraction: Contraction) -> int:
+    return contraction.reads_of_columns * -(-size_of(contraction.rows) // tile.rows)
 
 
 def choose_blocks(
