@@ -12,15 +12,18 @@ import numpy as np
 import pytest
 from rules_from_text import rules_from, unproven_facts, unproven_library
 
+from proofgrad.core.compile.stages import RuleSets
 from proofgrad.core.ir.dtypes import DType, Kind, dtype_named, dtypes, round_float
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.rewrite.rule import Const, Lit, Node, Rule, RuleKind, Term, Var
 from proofgrad.core.rewrite.scope import types_of_class
-from proofgrad.rules.pipeline import FACTS
+from proofgrad.rules.pipeline import FACTS, KERNEL_STAGES
 
 SMALL = (*(dtypes.bool, dtypes.index, dtypes.int8, dtypes.uint8, dtypes.float16, dtypes.bfloat16),)
 DRAWS = 150
@@ -345,3 +348,24 @@ def random_multiple(counters: list[UOp], random: Random, depth: int) -> UOp:
         case _:
             ops = [Ops.FLOORDIV, Ops.TRUNCDIV, Ops.MOD, Ops.TRUNCMOD, Ops.MUL, Ops.ADD]
             return UOp(random.choice(ops), dtype, (x, number))
+
+
+SIMPLIFY = next(stage.step for stage in KERNEL_STAGES if stage.name == "simplify index terms")
+
+
+def test_divisions_of_random_multiples_keep_their_values() -> None:
+    random, journal = Random("divisions of multiples"), Journal()
+    assert isinstance(SIMPLIFY, RuleSets)
+    sets = [unproven_library()[name] for name in SIMPLIFY.names]
+    counters = [UOp.range(3, 0), UOp.range(4, 1)]
+    for _ in range(150):
+        multiple = random_multiple(counters, random, 2) * random.choice([1, 2, 5])
+        total = multiple + random.choice(counters) + random.randint(-9, 9)
+        by = random.choice([2, 3, 4, 6, 12, 24, -4])
+        for root in (total // by, total % by):
+            simple = Rewriter(sets, unproven_facts(), journal).rewrite(root)
+            for choice in product(range(3), range(4)):
+                given = dict(zip(counters, choice))
+                assert _computed(simple, given) == _computed(root, given), (root, simple, given)
+    for name in ("mod_of_multiples", "div_of_multiples", "mod_beside_multiples"):
+        assert journal.applied[f"divmod.{name}"] > 5
