@@ -362,10 +362,12 @@ def test_divisions_of_random_multiples_keep_their_values() -> None:
         multiple = random_multiple(counters, random, 2) * random.choice([1, 2, 5])
         total = multiple + random.choice(counters) + random.randint(-9, 9)
         by = random.choice([2, 3, 4, 6, 12, 24, -4])
-        for root in (total // by, total % by):
+        digits = total // abs(by) % 4 * abs(by) + total % abs(by)
+        for root in (total // by, total % by, total // by * by + counters[0], digits):
             simple = Rewriter(sets, unproven_facts(), journal).rewrite(root)
             for choice in product(range(3), range(4)):
                 given = dict(zip(counters, choice))
                 assert _computed(simple, given) == _computed(root, given), (root, simple, given)
-    for name in ("mod_of_multiples", "div_of_multiples", "mod_beside_multiples"):
-        assert journal.applied[f"divmod.{name}"] > 5
+    names = ["mod_of_multiples", "div_of_multiples", "mod_beside_multiples"]
+    for name in [*names, "exact_quotient_in_sum", "exact_digit_in_sum"]:
+        assert journal.applied[f"divmod.{name}"] > 2

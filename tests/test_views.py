@@ -109,6 +109,9 @@ def test_a_search_that_takes_what_facts_do_not_know_keeps_its_rule_from_firing(
         ((EIGHTS * 3 + R2 + 26) // 24, EIGHTS // 8 + 1),
         ((EIGHTS + R1 + 11) % 16, (EIGHTS + 8) % 16 + R1 + 3),
         ((EIGHTS.maximum(R2 * 12) + R0) % 4, R0),
+        (EIGHTS // 8 * 24, EIGHTS * 3),
+        ((EIGHTS + R1) // 8 * 8 + (EIGHTS + R1) % 8, EIGHTS + R1),
+        ((EIGHTS + R1) // 8 % 4 * 8 + (EIGHTS + R1) % 8, EIGHTS % 32 + R1),
         ((R0 * R1 * 6 + (R0 * 8).cast(dtypes.int32).cast(dtypes.index)) % 2, UOp.index(0)),
     ],
 )

@@ -241,7 +241,13 @@ class Forms:
         return found
 
     def divisor(self, form: Sum) -> int:
-        """A number that divides every value of a sum, as facts say of the term."""
+        """A number that divides every value of a sum, as facts say of the term.
+
+        1 if there are only loops and divisions by numbers in it: there views see as much.
+        """
+        form = self.kept(form)
+        if not form.marks & OTHER:
+            return 1
         found = self._facts.divisor(self.written(form))
         assert found is not None
         return found

@@ -70,8 +70,11 @@ class _LeftSide:
         """A rule about a sum."""
         if self._text.op != "ADD":
             raise NoMatch
+        if left.op == "MUL":
+            self._match_sum(left, "form")
+            return
         if left.op != "ADD":
-            raise NoCode("factors of one summand are matched as terms")
+            raise NoCode("other operations are matched as terms")
         used = (*self._text.rule.right, *self._text.rule.where, *self._text.rule.when)
         both = {part.name for part in left.src if isinstance(part, Var)}
         if len(both) == 2:
