@@ -64,7 +64,8 @@ def _functions(text: str) -> list[str]:
     casts = set(re.findall(r"\bas_(\w+)\(", text)) | ({"uint", "float"} if halves else set())
     for name in sorted(casts):
         found.append(
-            f"#define as_{name}(x) (((union {{ __typeof__(x) from; {name} to; }}){{(x)}}).to)"
+            f"#define as_{name}(x) \\\n  ({{ __auto_type from_ = (x); {name} to_; "
+            "__builtin_memcpy(&to_, &from_, sizeof to_); to_; })"
         )
     for name in sorted(set(re.findall(r"\bconvert_(\w+)_sat_rtz\(", text))):
         low, high, beyond = _LIMITS[name]
