@@ -46,7 +46,8 @@ def test_each_procedure_has_its_module_and_what_it_imports() -> None:
     assert found["linearize"] == ["linearize", "linear_terms"]
     assert found["cut_into_kernels"] == ["schedule", "rows", "sums_of_products", "target"]
     assert found["expand_transcendentals"] == ["transcendental", "polynomial", "sine"]
-    assert sizes["linearize"].lines == code_lines(sizes["linearize"].modules[0].read_text())
+    lines = [code_lines(path.read_text()) for path in sizes["linearize"].modules]
+    assert sizes["linearize"].lines == sum(lines)
 
 
 def test_the_command_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
