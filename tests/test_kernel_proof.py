@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from programs import Program, programs
 
 from proofgrad import Context, Tensor, demo
-from proofgrad.core.compile import axes, lower, vectorize
+from proofgrad.core.compile import axes, lower, merging, vectorize
 from proofgrad.core.compile.accumulate import reductions_to_accumulators
 from proofgrad.core.compile.axes import output_loops, share_out_work_items, size_of
 from proofgrad.core.compile.compiler import KernelCheck
@@ -197,6 +197,16 @@ def test_gate_of_a_pad_that_is_too_wide_is_found(
     assert "PAD" in planted(bodies, CPU, "movement to index terms")
 
 
+@pytest.mark.parametrize("otherwise", [0, 1])
+def test_padding_by_nothing_leaves_a_choice_as_it_is(otherwise: int) -> None:
+    x = UOp(Ops.PARAM, dtypes.int32, (), (1, 4))
+    one = UOp(Ops.RESHAPE, x.dtype, (x.const_like(otherwise),), (1,))
+    number = UOp(Ops.EXPAND, x.dtype, (one,), (4,))
+    chosen = (x < number).where(x, number)
+    value = UOp(Ops.PAD, x.dtype, (chosen,), ((0, 0),))
+    assert prove(UOp.sink(value), CPU).count.unknown == 0
+
+
 @pytest.mark.parametrize("short", ["size", "factor"])
 def test_wrong_merge_of_loops_is_found(
     bodies: list[UOp], monkeypatch: pytest.MonkeyPatch, short: str
@@ -205,11 +215,11 @@ def test_wrong_merge_of_loops_is_found(
         total = size_of(outer) * size_of(inner)
         both = UOp.range(total - (short == "size"), outer.arg[0], outer.arg[1])
         changes = {outer: UOp.index(0), inner: both + 1 if short == "factor" else both}
-        return axes._without_constant_loops(kernel.substitute(changes))
+        return merging._without_constant_loops(kernel.substitute(changes))
 
     if short == "factor":  # a sum as a loop of a reduction is no form; output loops only
-        monkeypatch.setattr(axes, "_unshared_reductions", lambda kernel: [])
-    monkeypatch.setattr(axes, "_merge", wrong)
+        monkeypatch.setattr(merging, "unshared_reductions", lambda kernel: [])
+    monkeypatch.setattr(merging, "_merge", wrong)
     assert planted(bodies, CPU, "merge loops")
 
 

@@ -121,17 +121,23 @@ class FromTensor:
         self, node: UOp, index: tuple[UOp, ...], term: UOp, given: Given
     ) -> Difference | None:
         """Inside of the source its element, outside 0."""
+        edge = f"the edge of {node.op.name}"
         source = tuple([_tidy(i) for i in _source_index(node, index)])
         shape = node.src[0].shape
         inside = all_of([c for i, n in zip(source, shape) for c in (~(i < 0), i < n)])
-        if term.op is not Ops.WHERE:
-            wrong = self._same(f"the edge of {node.op.name}", TRUE, inside, given)
-            return wrong or self.element(node.src[0], source, term, given)
-        condition, value, zero = term.src
-        if zero.op is not Ops.CONST or zero.arg != 0:
-            return Difference(f"what lies outside of {node.op.name}", node, term)
-        wrong = self._same(f"the edge of {node.op.name}", inside, condition, given)
-        return wrong or self.element(node.src[0], source, value, (*given, inside))
+        if term.op is Ops.WHERE:
+            condition, value, zero = term.src
+            if zero.op is not Ops.CONST or zero.arg != 0:
+                wrong = Difference(f"what lies outside of {node.op.name}", node, term)
+            else:
+                wrong = self._same(edge, inside, condition, given)
+            if wrong is None:
+                return self.element(node.src[0], source, value, (*given, inside))
+            # A WHERE may be the source's own, where nothing lies outside.
+            if self.questions.seems(inside, given).verdict is not Verdict.PROVED:
+                return wrong
+        outside = self._same(edge, TRUE, inside, given)
+        return outside or self.element(node.src[0], source, term, given)
 
 
 def _unflattened(position: UOp, shape: Sequence[int]) -> tuple[UOp, ...]:
