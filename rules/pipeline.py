@@ -9,7 +9,6 @@ from __future__ import annotations
 from proofgrad.core.compile.accumulate import reductions_to_accumulators
 from proofgrad.core.compile.axes import (
     choose_axes,
-    merge_loops,
     share_out_work_items,
 )
 from proofgrad.core.compile.by_place import reduce_by_place
@@ -18,12 +17,13 @@ from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.kept_rows import keep_rows
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.nested_sums import join_sums
 from proofgrad.core.compile.promote import promote_small_floats
 from proofgrad.core.compile.schedule import cut_into_kernels
+from proofgrad.core.compile.slabs import sum_in_slabs
 from proofgrad.core.compile.split_reductions import split_long_reductions
 from proofgrad.core.compile.stages import Procedure, RuleSets, Stage
-from proofgrad.core.compile.slabs import sum_in_slabs
 from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.transcendental import expand_transcendentals
 from proofgrad.core.compile.unroll import unroll_upcasts

@@ -12,10 +12,11 @@ from test_procedures import EXACT, oracle_of, same, stored, sums_floats
 from test_tiles import kernel_of, matmul
 
 from proofgrad import Context, Tensor
-from proofgrad.core.compile.axes import choose_axes, merge_loops
+from proofgrad.core.compile.axes import choose_axes
 from proofgrad.core.compile.choices import Blocks, Choices, Staged, Tile, read_choices
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.unroll import unroll_upcasts

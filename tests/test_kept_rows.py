@@ -16,12 +16,13 @@ from test_procedures import CPU, EXACT, QUICK, _Wide, run_linear, same
 from proofgrad import Tensor
 from proofgrad.core.compile import kept_rows
 from proofgrad.core.compile.accumulate import reductions_to_accumulators
-from proofgrad.core.compile.axes import choose_axes, merge_loops
+from proofgrad.core.compile.axes import choose_axes
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.kept_rows import keep_rows
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.schedule import cut_into_kernels
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.unroll import unroll_upcasts

@@ -18,7 +18,6 @@ from proofgrad.core.compile import axes
 from proofgrad.core.compile.accumulate import reductions_to_accumulators
 from proofgrad.core.compile.axes import (
     choose_axes,
-    merge_loops,
     share_out_work_items,
 )
 from proofgrad.core.compile.contraction import output_loops, size_of
@@ -27,6 +26,7 @@ from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.linear_terms import at_start
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.stages import Procedure
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.unroll import unroll_upcasts

@@ -13,11 +13,12 @@ from kernel_interpreter import run_kernel
 
 from proofgrad import Tensor
 from proofgrad.core.compile import axes, contraction, operands, unroll
-from proofgrad.core.compile.axes import choose_axes, merge_loops
+from proofgrad.core.compile.axes import choose_axes
 from proofgrad.core.compile.choices import Choices, Tile
 from proofgrad.core.compile.contraction import contractions
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.slabs import sum_in_slabs
 from proofgrad.core.compile.stages import parts_of, run_stages
 from proofgrad.core.compile.staging import stage_operands

@@ -1,36 +1,31 @@
-"""Kernel -> Kernel: which loop of a kernel runs how: merged, threads, vectors, registers.
+"""Kernel -> Kernel: which loop of a kernel runs how: threads, vectors, registers.
 
-Owns: the heuristic (it can only make a kernel slow, never wrong) and two changes of the iteration
-space that it may ask for: merging two loops, and splitting one. Each is a
-bijection of the iteration space; tests/test_procedures.py validates that no value changes. Does not
-own: the sizes of the tile of a contraction (tiles.py).
+Owns: the heuristic (it can only make a kernel slow, never wrong) and the change of the iteration space
+that it asks for: splitting a loop, a bijection; tests/test_procedures.py validates that no value
+changes. Does not own: merging loops (merging.py), the sizes of the tile of a contraction (tiles.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
 from proofgrad.core.compile.choices import NO_WISH, Choices, Tile
 from proofgrad.core.compile.contraction import (
     Contraction,
-    is_fixed,
     output_loops,
     size_of,
     tiles_along,
 )
 from proofgrad.core.compile.index_width import Bounds
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
+from proofgrad.core.compile.merging import BINDERS, unshared_reductions
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import choose_blocks, find_contraction
-from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
-# Nodes that have loops of their own.
-_BINDERS = frozenset({Ops.REDUCE, Ops.KEEP})
 # Below this many operations a kernel runs on one thread: waking another costs some 40 us.
 THREAD_WORTH_OPERATIONS = 1 << 16
 # Accumulators held at once by an unrolled reduction; more would spill.
@@ -49,86 +44,6 @@ MOST_PRODUCTS_AT_ONCE = 104
 def _fresh_number(kernel: UOp) -> int:
     numbers = [n.arg[0] for n in toposort((kernel,)) if n.op is Ops.RANGE]
     return max(numbers, default=-1) + 1
-
-
-# -- merging ------------------------------------------------------------------------------------
-
-
-def merge_loops(kernel: UOp) -> UOp:
-    """Two loops a, b become one where every index needs only a * size(b) + b."""
-    while (pair := _mergeable_pair(kernel)) is not None:
-        kernel = _merge(kernel, *pair)
-    return kernel
-
-
-def _mergeable_pair(kernel: UOp) -> tuple[UOp, UOp] | None:
-    groups = [output_loops(kernel)]
-    groups += _unshared_reductions(kernel)
-    demands = _index_demands(kernel)
-    for group in groups:
-        for outer in group:
-            for inner in group:
-                if outer is not inner and _reads_as_one(demands, outer, inner):
-                    return outer, inner
-    return None
-
-
-def _unshared_reductions(kernel: UOp) -> list[list[UOp]]:
-    """Loop groups of reductions, and of what is kept, that share no loop with another one."""
-    groups = {n.src[1:] for n in toposort((kernel,)) if n.op in _BINDERS}
-    groups = {group for group in groups if all(is_fixed(loop) for loop in group)}
-    uses: dict[UOp, int] = {}
-    for group in groups:
-        for loop in group:
-            uses[loop] = uses.get(loop, 0) + 1
-    unshared = [g for g in groups if all(uses[loop] == 1 for loop in g)]
-    return [list(g) for g in sorted(unshared, key=lambda g: [loop.arg[0] for loop in g])]
-
-
-def _index_demands(kernel: UOp) -> list[UOp]:
-    """The largest sums of index terms: what is asked of the loops, from where it is used."""
-    demands: dict[UOp, None] = {}
-    for node in toposort((kernel,)):
-        inside_sum = node.op in (Ops.ADD, Ops.MUL, Ops.NEG) and node.dtype is dtypes.index
-        sources = node.src[:1] if node.op in _BINDERS else node.src
-        if not inside_sum:
-            demands.update({s: None for s in sources if s.dtype is dtypes.index})
-        else:
-            demands.update({s: None for s in sources if node.op is Ops.MUL and not _scaled(node)})
-    return list(demands)
-
-
-def _scaled(product: UOp) -> bool:
-    return any(s.op is Ops.CONST for s in product.src)
-
-
-def _reads_as_one(demands: Iterable[UOp], outer: UOp, inner: UOp) -> bool:
-    """Whether no index tells the loops apart; those of loads in an index are asked by themselves."""
-    for term in demands:
-        a, b = [coefficient(term, loop, beside_loads=True) for loop in (outer, inner)]
-        if a is None or b is None or a != b * size_of(inner):
-            return False
-    return True
-
-
-def _merge(kernel: UOp, outer: UOp, inner: UOp) -> UOp:
-    """outer * size(inner) + inner runs over 0 .. size(outer) * size(inner) - 1, each once."""
-    both = UOp.range(size_of(outer) * size_of(inner), outer.arg[0], outer.arg[1])
-    changes = {outer: UOp.index(0), inner: both}
-    merged = kernel.substitute(changes)
-    return _without_constant_loops(merged)
-
-
-def _without_constant_loops(kernel: UOp) -> UOp:
-    """REDUCE over a loop that became a constant no longer names it."""
-    done: dict[UOp, UOp] = {}
-    for node in toposort((kernel,)):
-        new = node.with_src(tuple([done[s] for s in node.src]))
-        if new.op in _BINDERS and any(s.op is not Ops.RANGE for s in new.src[1:]):
-            kept = tuple([s for s in new.src[1:] if s.op is Ops.RANGE])
-            new = new.replace(src=(new.src[0], *kept))
-        done[node] = new
-    return done[kernel]
 
 
 # -- splitting ----------------------------------------------------------------------------------
@@ -152,7 +67,7 @@ def _with_split_reductions(kernel: UOp, position: UOp, parts: tuple[UOp, UOp]) -
     done: dict[UOp, UOp] = {}
     for node in toposort((kernel,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
-        if node.op in _BINDERS and position in new.src[1:]:
+        if node.op in BINDERS and position in new.src[1:]:
             loops: list[UOp] = []
             for s in new.src[1:]:
                 loops += [p for p in parts if p.op is Ops.RANGE] if s is position else [s]
@@ -258,7 +173,7 @@ def _short_reductions_at_once(kernel: UOp) -> UOp:
 def _short_reductions(kernel: UOp) -> set[UOp]:
     """The loops of reductions of a few values."""
     kept = {loop for n in toposort((kernel,)) if n.op is Ops.KEEP for loop in n.src[1:]}
-    groups = [set(loops) for loops in _unshared_reductions(kernel)]
+    groups = [set(loops) for loops in unshared_reductions(kernel)]
     short = [g for g in groups if 0 < prod([size_of(x) for x in g]) <= SHORT_REDUCTION]
     return set().union(*[group for group in short if kept.isdisjoint(group)])
 
@@ -435,7 +350,7 @@ def _choose_vectors(kernel: UOp, target: Target, asked: Choices) -> list[VectorC
     loads = [n.src[0].src[1] for n in nodes if n.op is Ops.LOAD]
     candidates = [x for x in outputs if all(coefficient(s, x) == 1 for s in stores)]
     candidates += [x for x in outputs if loads and all(coefficient(s, x) == 1 for s in loads)]
-    reductions = {loop for group in _unshared_reductions(kernel) for loop in group}
+    reductions = {loop for group in unshared_reductions(kernel) for loop in group}
     candidates += sorted(reductions, key=lambda loop: loop.arg[0])
     candidates = [x for x in candidates if x not in _loops_around_kept(kernel)]
     choices = [c for loop in candidates if (c := _vector_choice(nodes, loop, lanes)) is not None]
@@ -522,7 +437,7 @@ def operations(kernel: UOp) -> int:
         if node.op in (Ops.REDUCE, Ops.KEEP, Ops.LOAD, Ops.STORE):
             below = (
                 free[node.src[0]]
-                if node.op not in _BINDERS
+                if node.op not in BINDERS
                 else free[node.src[0]] | set(node.src[1:])
             )
             total += prod(size_of(loop) for loop in below)

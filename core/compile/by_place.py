@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from proofgrad.core.compile.axes import merge_loops
 from proofgrad.core.compile.contraction import is_fixed, output_loops, size_of
 from proofgrad.core.compile.linear_terms import loops_below, loops_of
+from proofgrad.core.compile.merging import merge_loops
+from proofgrad.core.compile.tables import filled, loaded, table_over
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
@@ -50,14 +51,6 @@ class ByPlace:
     value: UOp
 
     @property
-    def position(self) -> UOp:
-        """Row-major over the loops."""
-        at = UOp.index(0)
-        for loop in self.loops:
-            at = at * size_of(loop) + loop
-        return at
-
-    @property
     def results(self) -> int:
         return prod(size_of(loop) for loop in self.loops)
 
@@ -78,11 +71,9 @@ def reduce_by_place(kernel: UOp, target: Target, bounds: Facts) -> UOp:
         store = kernel.src[0]
         if found.reduction is store.src[1] and set(found.loops) == set(output_loops(kernel)):
             return UOp.sink(*parts, *_kernels(found, *store.src[0].src))
-        slot = 1 + max([n.arg[0] for n in toposort((kernel, *parts)) if n.op is Ops.PARAM])
-        table = UOp(Ops.PARAM, found.reduction.dtype, (), (slot, found.results))
-        parts += _kernels(found, table, found.position)
-        place = UOp(Ops.INDEX, table.dtype, (table, found.position))
-        kernel = kernel.substitute({found.reduction: UOp(Ops.LOAD, table.dtype, (place,))})
+        memory, position = table_over((kernel, *parts), found.reduction.dtype, found.loops)
+        parts += _kernels(found, memory, position)
+        kernel = kernel.substitute({found.reduction: loaded(memory, position)})
     return UOp.sink(*parts, merge_loops(kernel)) if parts else kernel
 
 
@@ -175,8 +166,6 @@ def _between(term: UOp, first: UOp, last: UOp) -> UOp:
 def _kernels(found: ByPlace, memory: UOp, position: UOp) -> tuple[UOp, UOp]:
     """One that fills memory with what a reduction starts from, one that combines the values with it."""
     op, inner = found.reduction.arg, found.reduction.src[1:]
-    start = UOp.const(memory.dtype, identity(op, memory.dtype))
-    everywhere = UOp(Ops.INDEX, memory.dtype, (memory, UOp.range(memory.arg[1], 0)))
     order: list[UOp] = []  # the loops of the values stand where the first loop of places stood
     for loop in found.loops:
         if loop not in found.places:
@@ -194,4 +183,4 @@ def _kernels(found: ByPlace, memory: UOp, position: UOp) -> tuple[UOp, UOp]:
     place = UOp(Ops.INDEX, memory.dtype, (memory, at, gate))
     loops = [fresh[loop] for loop in inner]
     combine = UOp(Ops.STORE, dtypes.void, (place, value, *loops), op)
-    return UOp.sink(UOp(Ops.STORE, dtypes.void, (everywhere, start))), UOp.sink(combine)
+    return filled(memory, op), UOp.sink(combine)

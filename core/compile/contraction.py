@@ -43,9 +43,7 @@ class Contraction:
     column_factor: UOp
     others: tuple[UOp, ...]  # output loops outside of the tile
     is_apart: bool = False  # columns do not lie side by side where they are stored
-    slabs: tuple[
-        UOp, ...
-    ] = ()  # loops that run in order around the tiles: each adds a part of the sum
+    slabs: tuple[UOp, ...] = ()  # loops in order around the tiles: each adds a part of the sum
 
     @cached_property
     def depth(self) -> int:
@@ -72,10 +70,25 @@ class Contraction:
         value = self.reduction.src[0]
         return value.op is Ops.WHERE and self.rows in loops_of(value.src[0])
 
+    def readers_of_rows(self, tile: Tile) -> int:
+        """How many tiles read the same part of the rows' operand."""
+        return self._copies_of_rows * -(-size_of(self.columns) // tile.columns)
+
+    def readers_of_columns(self, tile: Tile) -> int:
+        """How many tiles read the same part of the columns' operand."""
+        return self._copies_of_columns * -(-size_of(self.rows) // tile.rows)
+
     @cached_property
-    def reads_of_rows(self) -> int:
-        """How often the tiles of one row and column read the same part of the rows' operand."""
-        free = loops_of(self.row_factor)
+    def _copies_of_rows(self) -> int:
+        return self._without(self.row_factor)
+
+    @cached_property
+    def _copies_of_columns(self) -> int:
+        return self._without(self.column_factor)
+
+    def _without(self, factor: UOp) -> int:
+        """The values of the loops outside of the tile that a factor does not change with."""
+        free = loops_of(factor)
         return prod(size_of(loop) for loop in self.others if loop not in free)
 
     @cached_property
@@ -89,12 +102,6 @@ class Contraction:
         return growth(self.column_factor)
 
     @cached_property
-    def reads_of_columns(self) -> int:
-        """How often the tiles of one row and column read the same part of the columns' operand."""
-        free = loops_of(self.column_factor)
-        return prod(size_of(loop) for loop in self.others if loop not in free)
-
-    @cached_property
     def columns_lie_apart(self) -> bool:
         """Whether a vector of columns would be gathered from the operand as it lies."""
         steps = load_steps(self.column_factor, self.columns)
@@ -103,16 +110,12 @@ class Contraction:
     @cached_property
     def rows_lie_along_depth(self) -> bool:
         """Whether the rows' operand lies in memory along the innermost loop of the sum."""
-        return self._row_steps(self.reduction.src[-1]) <= {1}
+        return set(load_steps(self.row_factor, self.reduction.src[-1])) <= {1}
 
     @cached_property
     def rows_lie_side_by_side(self) -> bool:
         """Whether one row's element of the operand lies beside the next row's."""
-        return self._row_steps(self.rows) <= {1}
-
-    def _row_steps(self, loop: UOp) -> set[int | None]:
-        loads = [n for n in toposort((self.row_factor,)) if n.op is LOAD]
-        return {coefficient(load.src[0].src[1], loop) for load in loads}
+        return set(load_steps(self.row_factor, self.rows)) <= {1}
 
 
 def size_of(loop: UOp) -> int:
@@ -165,8 +168,7 @@ def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:
 def _has_vectors(contraction: Contraction) -> bool:
     """Whether columns lie side by side in memory, or can be put so in a table."""
     factor, columns = contraction.column_factor, contraction.columns
-    loads = [n for n in toposort((factor,)) if n.op is LOAD]
-    steps = [coefficient(load.src[0].src[1], columns) for load in loads]
+    steps = load_steps(factor, columns)
     return all(step in (None, 0, 1) or 0 < step <= LARGEST_STEP for step in steps) or (
         contraction.multiplications >= WORTH_STAGING and growth(factor) <= LARGEST_GROWTH
     )
@@ -181,13 +183,6 @@ def growth(factor: UOp) -> float:
 def table_elements(factor: UOp) -> int:
     """How many elements a table of an operand has."""
     return prod(size_of(loop) for loop in loops_of(factor))
-
-
-def tiles_that_read(factor: UOp, contraction: Contraction, across: UOp, size: int) -> int:
-    """How many tiles read the same part of an operand."""
-    free = loops_of(factor)
-    others = prod(size_of(loop) for loop in contraction.others if loop not in free)
-    return others * -(-size_of(across) // size)
 
 
 def tiles_along(contraction: Contraction, tile: Tile) -> tuple[int, int]:

@@ -17,12 +17,10 @@ from proofgrad.core.compile.contraction import (
     load_steps,
     size_of,
     table_elements,
-    tiles_that_read,
 )
 from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
 from proofgrad.core.ir.op_names import LOAD
-from proofgrad.core.ir.uop import toposort
 
 # Rows that a tile reads from a matrix in memory, for each set of the first cache that they share, and
 # the bytes after which the sets of a cache of 12 ways and 48 KB begin again.
@@ -67,9 +65,9 @@ def choose_staged(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH
         short = [table_elements(factor) <= LARGEST_TABLE for factor in (one, other)]
         return Staged(wish.rows and short[0], wish.columns and short[1])
     rows = _rows_collide(contraction, tile) or not contraction.rows_lie_along_depth
-    rows = rows and tiles_that_read(one, contraction, contraction.columns, tile.columns) >= 2
+    rows = rows and contraction.readers_of_rows(tile) >= 2
     columns = contraction.columns_lie_apart or (_is_large(contraction) and not contraction.slabs)
-    columns = columns and tiles_that_read(other, contraction, contraction.rows, tile.rows) >= 2
+    columns = columns and contraction.readers_of_columns(tile) >= 2
     return Staged(
         rows and contraction.rows_fit_a_table, columns and growth(other) <= LARGEST_GROWTH
     )
@@ -78,8 +76,7 @@ def choose_staged(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH
 def _rows_collide(contraction: Contraction, tile: Tile) -> bool:
     """Whether the rows of a tile, as they lie in memory, share too few sets of the first cache."""
     itemsize = contraction.reduction.dtype.itemsize
-    for load in [n for n in toposort((contraction.row_factor,)) if n.op is LOAD]:
-        step = coefficient(load.src[0].src[1], contraction.rows)
+    for step in load_steps(contraction.row_factor, contraction.rows):
         sets = 1 if step is None else WAY_BYTES // gcd(abs(step) * itemsize, WAY_BYTES)
         if tile.rows > UNSTAGED_ROWS * sets:
             return True

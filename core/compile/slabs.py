@@ -13,14 +13,14 @@ then gone for good. A sum that is only a part of its kernel fills a table, which
 
 from __future__ import annotations
 
-from proofgrad.core.compile.axes import merge_loops
 from proofgrad.core.compile.choices import NO_WISH, Choices
 from proofgrad.core.compile.contraction import output_loops, size_of
+from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.operands import choose_slab
+from proofgrad.core.compile.tables import filled, loaded, table_over
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import find_contraction
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -33,21 +33,14 @@ def sum_in_slabs(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp:
     reduction, store = found[0].reduction, kernel.src[0]
     if reduction is store.src[1]:
         return UOp.sink(*_kernels(reduction, *store.src[0].src, steps))
-    position, length = UOp.index(0), 1
-    for loop in output_loops(kernel):
-        position, length = position * size_of(loop) + loop, length * size_of(loop)
-    slot = 1 + max([n.arg[0] for n in toposort((kernel,)) if n.op is Ops.PARAM])
-    table = UOp(Ops.PARAM, reduction.dtype, (), (slot, length))
-    place = UOp(Ops.INDEX, table.dtype, (table, position))
-    rest = kernel.substitute({reduction: UOp(Ops.LOAD, table.dtype, (place,))})
-    return UOp.sink(*_kernels(reduction, table, position, steps), merge_loops(rest))
+    memory, position = table_over((kernel,), reduction.dtype, output_loops(kernel))
+    rest = kernel.substitute({reduction: loaded(memory, position)})
+    return UOp.sink(*_kernels(reduction, memory, position, steps), merge_loops(rest))
 
 
 def _kernels(reduction: UOp, memory: UOp, position: UOp, steps: int) -> tuple[UOp, UOp]:
     """One that fills memory with what a sum starts from, one that adds the slabs to it."""
     (loop,) = reduction.src[1:]
-    start = UOp.const(memory.dtype, identity(reduction.arg, memory.dtype))
-    everywhere = UOp(Ops.INDEX, memory.dtype, (memory, UOp.range(memory.arg[1], 0)))
     number = 1 + max([n.arg[0] for n in toposort((reduction, position)) if n.op is Ops.RANGE])
     slab = UOp.range(size_of(loop) // steps, number, AxisRole.REDUCE)
     step = UOp.range(steps, *loop.arg)
@@ -55,4 +48,4 @@ def _kernels(reduction: UOp, memory: UOp, position: UOp, steps: int) -> tuple[UO
     part = UOp(Ops.REDUCE, reduction.dtype, (value, step), reduction.arg)
     place = UOp(Ops.INDEX, memory.dtype, (memory, position))
     add = UOp(Ops.STORE, dtypes.void, (place, part, slab), reduction.arg)
-    return UOp.sink(UOp(Ops.STORE, dtypes.void, (everywhere, start))), UOp.sink(add)
+    return filled(memory, reduction.arg), UOp.sink(add)

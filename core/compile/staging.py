@@ -28,6 +28,7 @@ from proofgrad.core.compile.contraction import (
 from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
 from proofgrad.core.compile.operands import choose_staged, may_stage
+from proofgrad.core.compile.tables import loaded, new_table
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import choose_blocks, find_contraction
 from proofgrad.core.ir.dtypes import dtypes
@@ -90,8 +91,7 @@ def stage_operands(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp
         operands.append((contraction.column_factor, contraction.columns, tile.columns))
     for factor, loop, size in operands:
         table = _layout(kernel, contraction, factor, loop, size, groups[loop])
-        slot = _free_slot(kernel)
-        memory = UOp(Ops.PARAM, factor.dtype, (), (slot, table.length))
+        memory = new_table((kernel,), factor.dtype, table.length)
         filling.append(_fill(factor, table, memory))
         kernel = kernel.substitute({factor: _read(table, memory)})
     return UOp.sink(*filling, kernel) if filling else kernel
@@ -117,29 +117,21 @@ def _with_neighbours(kernel: UOp, contraction: Contraction, filling: list[UOp]) 
         if step is None or not 1 < step <= LARGEST_STEP:
             continue
         length = -(-memory.arg[1] // step)
-        table = UOp(Ops.PARAM, memory.dtype, (), (_free_slot(kernel), step * length))
+        table = new_table((kernel,), memory.dtype, step * length)
         phase, position = UOp.range(step, 0), UOp.range(length, 1)
         source = position * step + phase
         inside = (source < memory.arg[1],) if memory.arg[1] % step else ()
-        value = _load(memory, source, *inside)
+        value = loaded(memory, source, *inside)
         place = UOp(Ops.INDEX, memory.dtype, (table, phase * length + position))
         filling.append(UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value))))
         there = (index % step) * length + index // step
-        kernel = kernel.substitute({load: _load(table, there, *gate)})
+        kernel = kernel.substitute({load: loaded(table, there, *gate)})
     return kernel
-
-
-def _load(memory: UOp, *place: UOp) -> UOp:
-    return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, *place)),))
-
-
-def _free_slot(kernel: UOp) -> int:
-    return 1 + max(n.arg[0] for n in toposort((kernel,)) if n.op is Ops.PARAM)
 
 
 def _read(table: Table, memory: UOp) -> UOp:
     place = table.place(table.loop // table.size, table.loop % table.size, table.outer, table.depth)
-    return _load(memory, place)
+    return loaded(memory, place)
 
 
 def _inside(factor: UOp, table: Table) -> UOp:

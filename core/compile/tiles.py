@@ -59,7 +59,7 @@ def find_contraction(
 
 def _cycles_of_lines(tile: Tile, contraction: Contraction) -> float:
     """Cycles to get the lines that a step reads for the rows of a tile, where they get no table."""
-    read = contraction.reads_of_rows * -(-size_of(contraction.columns) // tile.columns)
+    read = contraction.readers_of_rows(tile)
     if read >= 2 and contraction.rows_fit_a_table:
         return 0.0
     lines, along_depth = float(tile.rows), contraction.rows_lie_along_depth
@@ -110,14 +110,10 @@ def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
     if contraction.has_gated_rows:  # each row has a mask of its own
         step += tile.rows
     step += _cycles_of_lines(tile, contraction)
-    if contraction.columns_lie_apart and _reads_of_columns(tile, contraction) < 2:  # no table
+    if contraction.columns_lie_apart and contraction.readers_of_columns(tile) < 2:  # no table
         step += tile.columns * GATHER_CYCLES
     stores = tile.rows * tile.columns * SCATTER_CYCLES if contraction.is_apart else 0.0
     return tiles * (step * depth + stores)
-
-
-def _reads_of_columns(tile: Tile, contraction: Contraction) -> int:
-    return contraction.reads_of_columns * -(-size_of(contraction.rows) // tile.rows)
 
 
 def choose_blocks(
