@@ -24,7 +24,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.rules.library import load_library
-from proofgrad.rules.pipeline import FACTS, COTANGENTS, KERNEL_STAGES
+from proofgrad.rules.pipeline import COTANGENTS, FACTS, KERNEL_STAGES
 
 STAGE = "simplify index terms"
 

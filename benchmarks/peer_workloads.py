@@ -63,7 +63,9 @@ class Workload:
         return 0
 
 
-_TABLES = "the clock that the cores keep under vector multiply-adds; then copying operands into tables"
+_TABLES = (
+    "the clock that the cores keep under vector multiply-adds; then copying operands into tables"
+)
 _MEMORY = "memory: each element is read and written once"
 _PAGES = "the system, which clears each new page before it is written"
 _LAUNCH = "the call from Python"

@@ -65,7 +65,13 @@ def _trainer(layers: list[Model], x: Tensor) -> Call:
 
 def mlp_step() -> Call:
     """784 -> 512 -> 512 -> 10, 128 rows."""
-    layers = [nn.Linear(784, 512), Tensor.relu, nn.Linear(512, 512), Tensor.relu, nn.Linear(512, 10)]
+    layers = [
+        nn.Linear(784, 512),
+        Tensor.relu,
+        nn.Linear(512, 512),
+        Tensor.relu,
+        nn.Linear(512, 10),
+    ]
     return _trainer(layers, Tensor.randn(128, 784))
 
 

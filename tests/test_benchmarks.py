@@ -15,7 +15,7 @@ FOLDER = ROOT / "benchmarks"
 SMALL = {
     "compile_time.py": ("--rounds 1 --largest 2000", "kernels built and scheduled"),
     "first_call.py": ("--rounds 1 product", "product    warm"),
-        "index_corpus.py": ("--terms 3", "3 terms, 0 of them not equal to brute force"),
+    "index_corpus.py": ("--terms 3", "3 terms, 0 of them not equal to brute force"),
     "launch.py": ("--rounds 1", "jitted chain of ten"),
     "leaks.py": ("--eager 12 --recorded 12 --numbers 12", "recorded          12 steps"),
     "load_rules.py": ("--rounds 1 --rules 700", "gate ms"),

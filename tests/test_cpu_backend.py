@@ -43,8 +43,7 @@ from proofgrad.backends import reference
 from proofgrad.backends.cpu import backend
 from proofgrad.backends.cpu.backend import CpuBackend
 from proofgrad.backends.cpu.codegen import Host
-from proofgrad.backends.cpu.memory import LARGE_BYTES
-from proofgrad.backends.cpu.memory import Pool
+from proofgrad.backends.cpu.memory import LARGE_BYTES, Pool
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.core.compile.target import Backend, CompileError, Source
@@ -527,7 +526,6 @@ def test_forked_child_writes_into_pages_of_its_own(cpu: CpuBackend) -> None:
         os._exit(0)
     os.waitpid(child, 0)
     assert bytes(block.view[:4]) == b"mine"
-
 
 
 @pytest.mark.timeout(60)

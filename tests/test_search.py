@@ -96,9 +96,7 @@ def test_what_the_heuristics_take_gives_the_default_when_asked_for() -> None:
         body = body_of(PROGRAMS[name]())
         whole = completed(kernel_of(body), Device["CPU"].target, Choices())
         assert whole.tile is not None and whole.blocks is not None and whole.staged is not None
-        texts = [
-            [linear for linear in compiler().linears(body, "CPU", asked)] for asked in (None, whole)
-        ]
+        texts = [list(compiler().linears(body, "CPU", asked)) for asked in (None, whole)]
         assert texts[0] == texts[1]
 
 

@@ -200,5 +200,5 @@ def test_pickled_and_copied_tensors_keep_values_and_settings(machine: str, dtype
 
 def test_comparison_with_none_is_false_as_for_other_objects() -> None:
     t = Tensor([1])
-    assert (t == None) is False
-    assert (t != None) is True
+    assert (t == None) is False  # noqa: E711
+    assert (t != None) is True  # noqa: E711

@@ -190,7 +190,7 @@ def _source_index(node: UOp, index: tuple[UOp, ...]) -> tuple[UOp, ...]:
         case Ops.RESHAPE:
             return _regrouped(index, node.shape, shape)
         case Ops.PERMUTE:
-            where = {axis: i for axis, i in zip(node.arg, index)}
+            where = dict(zip(node.arg, index))
             return tuple([where[axis] for axis in range(len(shape))])
         case Ops.EXPAND:
             return tuple([UOp.index(0) if n == 1 else i for i, n in zip(index, shape)])

@@ -36,7 +36,8 @@ class Aside:
         self._usual_seconds: float | None = None
 
     def __enter__(self) -> Self:
-        if sys.getswitchinterval() > LOCK_SECONDS:  # else another thread compiles, and gives it back
+        # Else another thread compiles, and gives it back.
+        if sys.getswitchinterval() > LOCK_SECONDS:
             self._usual_seconds = sys.getswitchinterval()
             sys.setswitchinterval(LOCK_SECONDS)
         return self

@@ -181,7 +181,9 @@ class TensorBase:
         if dim is None:
             return self.shape
         if not -self.ndim <= dim < self.ndim:
-            raise IndexError(f"there is no axis {dim} in the {self.ndim} axes of {show(self.shape)}")
+            raise IndexError(
+                f"there is no axis {dim} in the {self.ndim} axes of {show(self.shape)}"
+            )
         return self.shape[dim]
 
     def element_size(self) -> int:

@@ -337,9 +337,7 @@ class Replay:
             return
         if not read.in_place and tensor._uop is read.node:
             if self.memory[read.slot] is None:
-                self._use(
-                    read.slot, machine.memory_of(machine.buffer_of(computed(read.node)))
-                )
+                self._use(read.slot, machine.memory_of(machine.buffer_of(computed(read.node))))
             return
         if tensor.shape != read.shape or tensor.dtype is not read.dtype:
             raise JitError(

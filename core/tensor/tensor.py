@@ -103,7 +103,8 @@ class Tensor(Assignment):
 
     def data(self) -> Any:
         """The elements as a memoryview of this shape (bfloat16 and 8-bit floats: of their bytes)."""
-        if self.dtype is dtypes.float16:  # before Python 3.12 only numpy makes a view of this format
+        # Before Python 3.12 only numpy makes a view of this format.
+        if self.dtype is dtypes.float16:
             return memoryview(self.numpy())
         raw: Any = memoryview(self._bytes())
         code = _FORMATS.get(self.dtype)
@@ -347,8 +348,7 @@ def _places(order: Sequence[UOp], targets: Sequence[UOp]) -> list[UOp]:
         return list(targets)
     now = {computed(node): node for node in order}
     return [
-        target if target in present else now.get(computed(target), target)
-        for target in targets
+        target if target in present else now.get(computed(target), target) for target in targets
     ]
 
 

@@ -14,7 +14,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from seed_lines import IDS, ROOT, id_of
+from seed_lines import IDS, ROOT, id_of  # noqa: E402
 
 PAGE = ROOT / "docs/seeds.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
