@@ -101,8 +101,8 @@ def test_splitting_reductions_keeps_the_values(program: Program, side_by_side: i
     value, elements = over_buffers(program)
     graph = UOp.sink(value)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("MANY_ELEMENTS", 1), ("ROWS_SIDE_BY_SIDE", side_by_side),
-                            ("FEWEST_ROWS_SIDE_BY_SIDE", 1), ("SLAB_BYTES", 16 * side_by_side),
+        for name, value in (("MANY_ELEMENTS", 1), ("MANY_ROWS", 1), ("ROWS", side_by_side),
+                            ("LEAST_ROWS", 1), ("SLAB_BYTES", 16 * side_by_side),
                             ("PARTS", 0)):  # fmt: skip
             patch.setattr(split_reductions, name, value)
         split = split_long_reductions(graph)

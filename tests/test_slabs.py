@@ -1,9 +1,10 @@
-"""Products with few rows, summed in memory slab by slab: the same values, proven, and errors are found."""
+"""Products with few rows, and rows, summed in memory slab by slab: the same values, proven, and errors are found."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -11,12 +12,12 @@ from test_kernel_proof import planted, prove
 from test_tiles import AVX512, SMALL, matmul
 
 from proofgrad import Tensor
-from proofgrad.core.compile import operands
+from proofgrad.core.compile import long_rows, operands
 from proofgrad.core.compile.choices import NO_WISH, Choices
 from proofgrad.core.compile.slabs import sum_in_slabs
 from proofgrad.core.compile.stages import parts_of, run_stages
 from proofgrad.core.compile.target import Target
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.realize import compiler
@@ -172,3 +173,75 @@ def test_a_result_that_is_used_by_another_kernel_has_one_plan() -> None:
         found.numpy(), expected / expected.sum(-1, keepdims=True), 2e-4, 1e-6
     )
     compiler().forget()
+
+
+# -- reductions of rows -------------------------------------------------------------------------
+
+
+def rows(shape: tuple[int, ...], dtype: DType = dtypes.float32, op: Ops = Ops.ADD) -> UOp:
+    """The body of a reduction over the first axis."""
+    memory = UOp(Ops.PARAM, dtype, (), (1, prod(shape)))
+    return UOp.sink(UOp(Ops.REDUCE_AXIS, dtype, (UOp(Ops.RESHAPE, dtype, (memory,), shape),), (op, (0,))))
+
+
+def test_rows_that_lie_in_other_pages_are_summed_side_by_side() -> None:
+    assert slab_of(rows((256, 4096))) == 8
+    assert slab_of(rows((100, 1 << 15))) == 5
+    assert slab_of(rows((256, 4096)), Choices(slab=16)) == 16
+    assert slab_of(rows((256, 4096)), Choices(slab=0)) == 0
+    assert slab_of(rows((64, 64)), Choices(slab=16)) == 16
+    for other in (
+        rows((1 << 14, 64)),  # many rows in a page
+        rows((16, 1 << 16)),  # too few for the sums in memory
+        rows((254, 4096)),  # two side by side
+        rows((64, 1024)),  # they stay in the cache
+        rows((256, 4096), dtypes.float16),  # memory would round the sums
+    ):
+        assert slab_of(other) == 0
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.uint64])
+@pytest.mark.parametrize("name", ["sum", "max", "prod", "mean"])
+def test_values_of_rows(kind: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    monkeypatch.setenv("CHOICES", "slab=8")
+    for shape in ((16, 20), (24, 37), (40, 3, 17), (256, 33)):
+        array = rng.integers(1, 3 if name == "prod" else 9, shape).astype(kind)
+        array = array[-16:] if name == "prod" else array
+        expected = getattr(array, name)(0)
+        np.testing.assert_allclose(getattr(Tensor(array), name)(0).numpy(), expected, rtol=1e-6)
+
+
+def test_nan_and_infinities_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHOICES", "slab=8")
+    array = np.ones((32, 40), np.float32)
+    array[30, 1], array[3, 2], array[:, 3], array[5, 4], array[20, 4] = (
+        np.nan,
+        np.inf,
+        -0.0,
+        np.inf,
+        -np.inf,
+    )
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(Tensor(array).sum(0).numpy(), array.sum(0))
+    np.testing.assert_array_equal(Tensor(array).max(0).numpy(), array.max(0))
+
+
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.MAX])
+@pytest.mark.parametrize("target", [WIDE, replace(WIDE, threads=1)], ids=["threads", "one"])
+def test_rows_are_proven(op: Ops, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PAGE_BYTES", "WORTH_BYTES"):
+        monkeypatch.setattr(long_rows, name, 0)
+    for shape in ((32, 40), (20, 3, 7)):
+        body = rows(shape, op=op)
+        assert len(summed(body, target)) == 2
+        assert prove(body, target).count.unknown == 0
+
+
+@pytest.mark.parametrize("change", [one_slab_less, beside])
+def test_a_wrong_slab_of_rows_is_found(
+    change: Callable[[UOp], UOp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PAGE_BYTES", "WORTH_BYTES"):
+        monkeypatch.setattr(long_rows, name, 0)
+    assert planted([rows((32, 40))], WIDE, STAGE, wrong_store(change))

@@ -51,16 +51,14 @@ class Staged:
 class Choices:
     """What is asked of one kernel. None: what the heuristic takes.
 
-    The first six are of contractions, the next three of other kernels.
+    The first six are of contractions (`slab` also of sums of rows), the next three of other kernels.
     """
 
     tiled: bool | None = None  # whether a contraction runs in tiles
     tile: Tile | None = None
     blocks: Blocks | None = None
     staged: Staged | None = None
-    slab: int | None = (
-        None  # steps of a sum that are summed in memory for all rows at once; 0: the whole sum
-    )
+    slab: int | None = None  # steps of a sum that go into memory at once; 0: the whole sum
     depth: int | None = None  # steps of the innermost loop of the sum at once
     lanes: int | None = None  # of a vector; 1: none
     vectors: int | None = None  # at once

@@ -13,6 +13,7 @@ from dataclasses import replace
 from proofgrad.core.compile.axes import choose_depth, operations, shares_work
 from proofgrad.core.compile.choices import Blocks, Choices, Staged, Tile
 from proofgrad.core.compile.contraction import Contraction, contractions, tiles_along
+from proofgrad.core.compile.long_rows import find_rows
 from proofgrad.core.compile.operands import choose_slab, planned_staging
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import choose_blocks, find_contraction
@@ -26,7 +27,7 @@ AT_ONCE = (1, 2, 4, 8)
 LOOPS_FOR_VECTORS = 3
 # Multiply-adds of vectors in one iteration: more make code that takes long to compile.
 MOST_PRODUCTS = 128
-SLABS = (0, 32, 64)
+SLABS, SLABS_OF_ROWS = (0, 32, 64), (0, 4, 8, 16)
 STAGINGS = tuple([Staged(rows, columns) for rows in (False, True) for columns in (False, True)])
 
 
@@ -34,7 +35,8 @@ def completed(kernel: UOp, target: Target, asked: Choices) -> Choices:
     """`asked` with what the heuristics take where nothing is asked, as far as it is one number."""
     found = find_contraction(kernel, target, asked)
     if found is None:
-        return replace(asked, threads=shares_work(operations(kernel), target, asked))
+        rows, is_shared = find_rows(kernel, asked), shares_work(operations(kernel), target, asked)
+        return replace(asked, slab=rows.steps if rows else 0, threads=is_shared)
     contraction, tile = found
     return replace(
         asked,
@@ -54,7 +56,9 @@ def neighbours(kernel: UOp, target: Target, choices: Choices, forced: Choices) -
     if found is not None:
         moves = _of_contraction(found[0], target, whole, choices)
     else:
-        moves = _of_loops(target, choices)
+        slabs = SLABS_OF_ROWS if find_rows(kernel, Choices(slab=max(SLABS_OF_ROWS))) else ()
+        moves = [replace(choices, slab=steps) for steps in slabs if steps != whole.slab]
+        moves += _of_loops(target, choices)
     if target.threads > 1:
         moves = [*moves, replace(choices, threads=not whole.threads)]
     held = {

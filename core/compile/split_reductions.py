@@ -19,10 +19,9 @@ from proofgrad.core.ir.uop import UOp, toposort
 FEW_RESULTS = 16
 # ... if there are so many elements.
 MANY_ELEMENTS = 1 << 16
-# A sum over rows that lie apart in memory reads so many of them side by side: more, and each step would
-# go to another page.
-ROWS_SIDE_BY_SIDE = 64
-FEWEST_ROWS_SIDE_BY_SIDE = 16
+# Of so many rows that lie apart in memory, some make one row of results, which threads share out: at most ROWS,
+# and fewer if the results would be fewer than SHARES.
+MANY_ROWS, ROWS, LEAST_ROWS, SHARES = 256, 256, 16, 16
 # A sum of products with few results and two long operands reads so much of them at once: it stays in the second
 # cache while every result takes it in. The sums of the slabs must be so many times shorter than the operands.
 SLAB_BYTES = 1 << 20
@@ -56,8 +55,9 @@ def _slab(node: UOp, axis: int) -> int | None:
         return _images_at_once(node, whole)
     if prod(node.shape) < FEW_RESULTS:
         size, least = largest_divisor(whole, at_most=max(1, whole // 8)), 2
-    elif whole >= 4 * ROWS_SIDE_BY_SIDE and _is_of_rows(value, axes):
-        size, least = largest_divisor(whole, at_most=ROWS_SIDE_BY_SIDE), FEWEST_ROWS_SIDE_BY_SIDE
+    elif whole >= MANY_ROWS and _is_of_rows(value, axes):
+        at_most = min(ROWS, max(4 * LEAST_ROWS, whole // SHARES))
+        size, least = largest_divisor(whole, at_most), LEAST_ROWS
     else:
         return None
     return size if max(2, least) <= size < whole else None

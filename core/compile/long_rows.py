@@ -1,0 +1,67 @@
+"""Which reductions of rows are summed slab by slab, and how many rows a slab has.
+
+Owns: the choice, a heuristic. Does not own: the kernels of slabs (slabs.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from proofgrad.core.compile.choices import NO_WISH, Choices
+from proofgrad.core.compile.contraction import is_fixed, output_loops, size_of
+from proofgrad.core.compile.divisors import largest_divisor
+from proofgrad.core.compile.linear_terms import coefficient, loops_of
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+# Rows read side by side: a processor foresees the reading of some streams at a time.
+ROWS, LEAST_ROWS = 8, 4
+# So many slabs that reading and writing the sums counts little.
+LEAST_SLABS = 4
+# Each row lies in another page, and together they fill much of the second cache.
+PAGE_BYTES = 1 << 12
+WORTH_BYTES = 1 << 20
+# Types of fewer bytes are summed in wider registers; memory would round them at each slab.
+LEAST_ITEMSIZE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A reduction over rows, the loop along them, and how many are read side by side."""
+
+    reduction: UOp
+    along: UOp
+    steps: int
+
+
+def find_rows(kernel: UOp, asked: Choices = NO_WISH) -> Rows | None:
+    """The reduction of a kernel with one store that goes to another row at each step."""
+    if asked.slab == 0 or len(kernel.src) != 1 or len(kernel.src[0].src) != 2:
+        return None
+    reductions = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
+    if len(reductions) != 1 or len(reductions[0].src) != 2 or not is_fixed(reductions[0].src[1]):
+        return None
+    reduction, place = reductions[0], kernel.src[0].src[0].src[1]
+    along = next((x for x in output_loops(kernel) if coefficient(place, x) == 1), None)
+    if along is None or reduction.dtype.itemsize < LEAST_ITEMSIZE:
+        return None
+    size = size_of(reduction.src[1])
+    steps = largest_divisor(size, asked.slab or ROWS)
+    if asked.slab is None and not (
+        LEAST_ROWS <= steps <= size // LEAST_SLABS and _lie_apart(reduction, along)
+    ):
+        return None
+    return Rows(reduction, along, steps) if 1 < steps < size else None
+
+
+def _lie_apart(reduction: UOp, along: UOp) -> bool:
+    """Whether each step of the reduction goes to another page of memory that is long."""
+    value, loop = reduction.src
+    places = [n.src[0] for n in toposort((value,)) if n.op is Ops.LOAD]
+    rows = [p for p in places if {loop, along} <= loops_of(p.src[1])]
+    in_rows = all(coefficient(p.src[1], along) == 1 for p in rows)
+    steps = [(coefficient(p.src[1], loop) or 0) * p.dtype.itemsize for p in rows]
+    is_apart = all(abs(step) >= PAGE_BYTES for step in steps)
+    length = prod(size_of(x) for x in loops_of(value)) * reduction.dtype.itemsize
+    return bool(rows) and in_rows and is_apart and length >= WORTH_BYTES
