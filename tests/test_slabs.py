@@ -181,7 +181,9 @@ def test_a_result_that_is_used_by_another_kernel_has_one_plan() -> None:
 def rows(shape: tuple[int, ...], dtype: DType = dtypes.float32, op: Ops = Ops.ADD) -> UOp:
     """The body of a reduction over the first axis."""
     memory = UOp(Ops.PARAM, dtype, (), (1, prod(shape)))
-    return UOp.sink(UOp(Ops.REDUCE_AXIS, dtype, (UOp(Ops.RESHAPE, dtype, (memory,), shape),), (op, (0,))))
+    return UOp.sink(
+        UOp(Ops.REDUCE_AXIS, dtype, (UOp(Ops.RESHAPE, dtype, (memory,), shape),), (op, (0,)))
+    )
 
 
 def test_rows_that_lie_in_other_pages_are_summed_side_by_side() -> None:

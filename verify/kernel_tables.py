@@ -28,7 +28,8 @@ def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference
     """The last kernel with what the others wrote in place of its loads of their tables.
 
     Each kernel but the last has one store. A load at index g stands for the value stored at the
-    iteration that writes g; that iteration is guessed from g, and shown to be one that does.
+    iteration that writes g; that iteration is guessed from g, and shown to be one that does. The last kernel
+    may combine with memory that none of them fills, as the kernel before the cut did: it is compared as it is.
     """
     filled: dict[UOp, UOp] = {}
     stores: list[UOp] = []
@@ -37,7 +38,9 @@ def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference
         for store in kernel.src:
             found = _with_tables(store, filled, questions)
             if not isinstance(found, Difference) and found.arg is not None:
-                found = _as_reduction(filled.get(found.src[0].src[0]), found, number, questions)
+                fill = filled.get(found.src[0].src[0])
+                if fill is not None or kernel is not parts[-1]:
+                    found = _as_reduction(fill, found, number, questions)
             if isinstance(found, Difference):
                 return found
             stores.append(found)

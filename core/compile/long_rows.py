@@ -43,10 +43,12 @@ def find_rows(kernel: UOp, asked: Choices = NO_WISH) -> Rows | None:
     if len(reductions) != 1 or len(reductions[0].src) != 2 or not is_fixed(reductions[0].src[1]):
         return None
     reduction, place = reductions[0], kernel.src[0].src[0].src[1]
-    along = next((x for x in output_loops(kernel) if coefficient(place, x) == 1), None)
-    if along is None or reduction.dtype.itemsize < LEAST_ITEMSIZE:
+    outputs, size = output_loops(kernel), size_of(reduction.src[1])
+    along = next((x for x in outputs if coefficient(place, x) == 1), None)
+    if along is None or size == 0 or reduction.dtype.itemsize < LEAST_ITEMSIZE:
         return None
-    size = size_of(reduction.src[1])
+    if loops_of(reduction) != set(outputs):  # the kernel runs over more than its results
+        return None
     steps = largest_divisor(size, asked.slab or ROWS)
     if asked.slab is None and not (
         LEAST_ROWS <= steps <= size // LEAST_SLABS and _lie_apart(reduction, along)
