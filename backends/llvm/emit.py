@@ -25,8 +25,10 @@ from proofgrad.backends.llvm.memory import (
     write_streaming_store,
 )
 from proofgrad.backends.llvm.prefetch import prefetched
+from proofgrad.backends.llvm.skipping import settled, skipped
 from proofgrad.backends.llvm.streaming import LINE_BYTES, streamed
 from proofgrad.backends.llvm.text import literal, memory_type, register_type
+from proofgrad.backends.llvm.turning import lanes_apart, turned, write_turned_store
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.program_facts import (
     launch_size,
@@ -71,6 +73,7 @@ class _Loop:
     counter_line: int
     tested_first: bool
     phis: dict[UOp, tuple[int, str, str]] = field(default_factory=dict)  # line, name, first value
+    before: dict[UOp, str] | None = None  # the registers outside of a loop that a gate turns off
 
 
 class _Printer:
@@ -84,6 +87,9 @@ class _Printer:
         self.carried = _carried_accumulators(linear)
         self.ahead = prefetched(linear) if dialect.has_prefetch else {}
         self.streamed = streamed(linear, dialect.stream_bytes)
+        self.skipped = skipped(linear)
+        self.turned = turned(linear)
+        self.waiting = frozenset().union(*self.turned.values()).difference(self.turned)
         self.has_exit = False
         self.scratch: list[str] = []  # lines that make room, once in a call
         self.release: list[str] = []
@@ -213,7 +219,14 @@ class _Printer:
         start, bound, tested_first = self._limits(node)
         label = writer.fresh("loop")
         loop = _Loop(node, label, writer.block, start, bound, 0, tested_first)
-        writer.do(f"br label %{label}")
+        if node in self.skipped and not tested_first:
+            runs = self._where_all(self.skipped[node])
+            writer.do(f"br i1 {runs}, label %{label}, label %{label}.end")
+            loop.before = dict(self.registers)
+            for truth in settled(self.skipped[node], self.linear.src):
+                self.registers[truth] = literal(True, truth.dtype)
+        else:
+            writer.do(f"br label %{label}")
         writer.begin_block(label)
         loop.counter_line = writer.reserve()
         counter = self.registers[node] = f"%i{node.arg[0]}_{label}"
@@ -256,12 +269,24 @@ class _Printer:
             writer.do(f"br i1 {again}, label %{loop.label}, label %{loop.label}.end")
         phi = _phi(counter, llvm_type, loop.start, loop.entered_from, stepped, latch)
         writer.fill(loop.counter_line, phi)
+        writer.begin_block(f"{loop.label}.end")
         for accumulator, (line, name, first) in loop.phis.items():
             acc_type, last = register_type(accumulator.dtype), self.current[accumulator]
             writer.fill(line, _phi(name, acc_type, first, loop.entered_from, last, latch))
             if loop.tested_first:
                 self.current[accumulator] = name
-        writer.begin_block(f"{loop.label}.end")
+            elif loop.before is not None:
+                name = self.current[accumulator] = f"%{writer.fresh('sum')}"
+                writer.do(_phi(name, acc_type, first, loop.entered_from, last, latch))
+        if loop.before is not None:
+            self.registers = loop.before
+
+    def _where_all(self, truths: tuple[UOp, ...]) -> str:
+        """The register that says whether all of some scalar truths hold."""
+        first, *rest = [self._register(truth) for truth in truths]
+        for other in rest:
+            first = self.writer.let(f"and i1 {first}, {other}")
+        return first
 
     def _open_work_item(self, node: UOp) -> None:
         writer = self.writer
@@ -300,7 +325,7 @@ class _Printer:
         if index.dtype.lanes == 1:
             address = write_address(self.writer, place, place.index, place.index_dtype)
             place = replace(place, address=address)
-        elif (apart := _lanes_apart(index)) is not None:
+        elif (apart := lanes_apart(index)) is not None:
             first, offsets = apart
             address = write_address(self.writer, place, self._register(first), first.dtype)
             place = replace(place, address=address, offsets=offsets)
@@ -314,6 +339,12 @@ class _Printer:
 
     def store(self, node: UOp) -> None:
         place, value = node.src[:2]
+        if node in self.waiting:
+            return
+        if node in self.turned:
+            rows = [self._register(row.src[1]) for row in self.turned[node]]
+            first = self.places[self.turned[node][0].src[0]]
+            return write_turned_store(self.writer, first, value.dtype, rows)
         write = write_streaming_store if node in self.streamed else write_store
         write(self.writer, self.places[place], value.dtype, self._register(value))
 
@@ -321,16 +352,6 @@ class _Printer:
 def _allocator(used: list[str]) -> list[str]:
     """Scratch memory that is too large for the stack comes from the C library."""
     return ["", "declare ptr @malloc(i64)", "declare void @free(ptr)"] if used else []
-
-
-def _lanes_apart(index: UOp) -> tuple[UOp, tuple[int, ...]] | None:
-    """A scalar, and how far behind it each lane is, if that is how the vector is made."""
-    if index.op is not Ops.ADD:
-        return None
-    for first, apart in (index.src, index.src[::-1]):
-        if first.op is Ops.BROADCAST and apart.op is Ops.CONST and isinstance(apart.arg, tuple):
-            return first.src[0], apart.arg
-    return None
 
 
 def _phi(name: str, llvm_type: str, first: str, before: str, last: str, latch: str) -> str:

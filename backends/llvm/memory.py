@@ -105,13 +105,14 @@ def _gather(writer: Writer, place: Place, dtype: DType) -> str:
         return writer.let(f"call {vector} {intrinsic}({operands}, {zeros})", "load")
     gathered = "poison"
     for lane in range(dtype.lanes):
-        scalar = _load(writer, _lane_address(writer, place, lane), dtype.scalar)
+        scalar = _load(writer, lane_address(writer, place, lane), dtype.scalar)
         element = f"{memory_type(dtype.scalar)} {scalar}"
         gathered = writer.let(f"insertelement {vector} {gathered}, {element}, i64 {lane}")
     return gathered
 
 
-def _lane_address(writer: Writer, place: Place, lane: int) -> str:
+def lane_address(writer: Writer, place: Place, lane: int) -> str:
+    """The pointer to the element of one lane of a place with a vector index."""
     if place.offsets is not None:
         first = f"{writer.dialect.pointer} {place.address}, i64 {place.offsets[lane]}"
         return writer.let(f"getelementptr {memory_type(place.element)}, {first}", "at")
@@ -176,6 +177,6 @@ def _scatter(writer: Writer, place: Place, dtype: DType, value: str) -> None:
         writer.do(f"call void {intrinsic}({vector} {value}, {pointers}, {mask})")
         return
     for lane in range(dtype.lanes):
-        address = _lane_address(writer, place, lane)
+        address = lane_address(writer, place, lane)
         element = writer.let(f"extractelement {vector} {value}, i64 {lane}")
         _store(writer, address, dtype.scalar, element)

@@ -1,0 +1,84 @@
+"""Loops that a gate turns off: where it is false, every register leaves the loop as it entered.
+
+Owns: which loops, and which gates. Does not own: the branch around them (emit.py).
+
+A gate of a sum turns single steps of it off, in lanes. Where it is one truth for all lanes, known before the loop
+begins, as whether a row of a window lies inside of an image, the loop need not run at all.
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.ir.op_names import AND, BROADCAST, CONST, END, RANGE, STORE, UPDATE
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+Truths = frozenset[UOp]
+
+
+def skipped(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
+    """The innermost loops that change nothing if one of some scalar truths is false; those truths."""
+    found: dict[UOp, tuple[UOp, ...]] = {}
+    before: set[UOp] = set()
+    loop: UOp | None = None
+    inside: list[UOp] = []
+    for node in linear.src:
+        if node.op is RANGE:
+            before.update(inside)
+            loop, inside = node, []
+        elif node.op is END:
+            if node.src[0] is loop and (gates := _gates(inside) & before):
+                found[loop] = tuple([n for n in linear.src if n in gates])
+            before.update(inside)
+            loop, inside = None, []
+        else:
+            inside.append(node)
+    return found
+
+
+def settled(loop_gates: tuple[UOp, ...], nodes: tuple[UOp, ...]) -> list[UOp]:
+    """The truths among `nodes` that hold wherever the gates do, on all lanes."""
+    gates = frozenset(loop_gates)
+    return [n for n in nodes if n.dtype.scalar.is_bool and _is_implied(n, gates)]
+
+
+def _is_implied(truth: UOp, gates: Truths) -> bool:
+    if truth.op is BROADCAST:
+        return _is_implied(truth.src[0], gates)
+    if truth.op is AND:
+        return all(_is_implied(part, gates) for part in truth.src)
+    return truth in gates
+
+
+def _gates(body: list[UOp]) -> Truths:
+    """The scalar truths without which no UPDATE of a loop's body changes its register."""
+    updates = [node for node in body if node.op is UPDATE]
+    if not updates or any(node.op is STORE for node in body):
+        return frozenset()
+    known: dict[UOp, Truths | None] = {}
+    gates = [_needed(update.src[1], update.src[0], known) or frozenset() for update in updates]
+    return gates[0].intersection(*gates[1:])
+
+
+def _needed(value: UOp, register: UOp, known: dict[UOp, Truths | None]) -> Truths | None:
+    """The truths of which one that is false makes a value the register's; None: it is always."""
+    if value is register:
+        return None
+    if value.op is not Ops.WHERE:
+        return frozenset()
+    if value not in known:
+        gate, inside, outside = value.src
+        here = _conjuncts(gate)
+        first = _needed(inside, register, known)
+        here = None if first is None else here | first
+        rest = _needed(outside, register, known)
+        known[value] = here if rest is None else rest if here is None else here & rest
+    return known[value]
+
+
+def _conjuncts(gate: UOp) -> Truths:
+    """The scalar truths that a truth, or each lane of one, is made of by `and`."""
+    if gate.op is AND:
+        return _conjuncts(gate.src[0]) | _conjuncts(gate.src[1])
+    if gate.op is BROADCAST:
+        return _conjuncts(gate.src[0])
+    return frozenset((gate,)) if gate.dtype.lanes == 1 and gate.op is not CONST else frozenset()

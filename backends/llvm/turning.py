@@ -1,0 +1,119 @@
+"""Vectors that are stored apart, lane by lane, but whose rows lie side by side: turned, and stored in pieces.
+
+Owns: which stores, and the shuffles. Does not own: other stores (memory.py).
+
+A tile may have its columns apart in memory and its rows side by side, as filters and pixels of a convolution. Four rows
+are four vectors whose lanes of one column are neighbours: turned in registers, they are stored four at a time.
+"""
+
+from __future__ import annotations
+
+from proofgrad.backends.llvm.memory import Place, lane_address
+from proofgrad.backends.llvm.text import memory_type
+from proofgrad.backends.llvm.writer import Writer
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST, END, PARAM, RANGE, STORE
+from proofgrad.core.ir.uop import UOp
+
+ROWS = 4  # that are turned at once: a vector has parts of 16 bytes, and shuffles work within them
+ITEMSIZE = 4
+# Lanes of two vectors a and b (from LANES on), in every part: a0 b0 a1 b1, ...
+LOW, HIGH = (0, 4, 1, 5), (2, 6, 3, 7)
+FIRST, SECOND = (0, 1, 4, 5), (2, 3, 6, 7)
+
+
+def lanes_apart(index: UOp) -> tuple[UOp, tuple[int, ...]] | None:
+    """A scalar, and how far behind it each lane is, if that is how the vector is made."""
+    if index.op is not ADD:
+        return None
+    for first, apart in (index.src, index.src[::-1]):
+        if first.op is BROADCAST and apart.op is CONST and isinstance(apart.arg, tuple):
+            return first.src[0], apart.arg
+    return None
+
+
+def turned(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
+    """For the last of four STOREs whose elements are neighbours, lane by lane, all of them in order."""
+    groups: dict[object, dict[int, UOp]] = {}
+    loops: list[UOp] = []
+    position: dict[UOp, int] = {}
+    for number, node in enumerate(linear.src):
+        if node.op is RANGE:
+            loops.append(node)
+        elif node.op is END:
+            loops.pop()
+        elif node.op is STORE and (found := _apart(node)) is not None:
+            key, place = found
+            groups.setdefault((tuple(loops), key), {})[place] = node
+            position[node] = number
+    made: dict[UOp, tuple[UOp, ...]] = {}
+    for stores in groups.values():
+        for rows in _runs(stores):
+            made[max(rows, key=lambda row: position[row])] = rows
+    return made
+
+
+def _apart(store: UOp) -> tuple[object, int] | None:
+    """What is the same for stores whose lanes may be neighbours, and the number that tells them apart."""
+    place, value, *loops = store.src
+    buffer, index, *gate = place.src
+    if loops or gate or buffer.op is not PARAM or value.dtype.itemsize != ITEMSIZE:
+        return None
+    if value.dtype.lanes % ROWS or value.dtype.is_bool or (found := lanes_apart(index)) is None:
+        return None
+    first, offsets = found
+    terms, number, stack = [], 0, [first]
+    while stack:
+        node = stack.pop()
+        if node.op is ADD:
+            stack += node.src
+        elif node.op is CONST:
+            number += node.arg
+        else:
+            terms.append(node)
+    return (buffer, offsets, frozenset([(term, terms.count(term)) for term in terms])), number
+
+
+def _runs(stores: dict[int, UOp]) -> list[tuple[UOp, ...]]:
+    """Stores to four places one after the other, as many as there are."""
+    runs: list[tuple[UOp, ...]] = []
+    free = sorted(stores)
+    while free:
+        run = free[:ROWS]
+        if run == list(range(run[0], run[0] + ROWS)):
+            runs.append(tuple([stores[place] for place in run]))
+            free = free[ROWS:]
+        else:
+            free = free[1:]
+    return runs
+
+
+def write_turned_store(writer: Writer, place: Place, dtype: DType, rows: list[str]) -> None:
+    """Store four vectors; `place` is that of the first, and the lanes of the others follow one by one."""
+    one, two, three, four = rows
+    low, high = [_shuffled(writer, dtype, one, two, lanes) for lanes in (LOW, HIGH)]
+    low_too, high_too = [_shuffled(writer, dtype, three, four, lanes) for lanes in (LOW, HIGH)]
+    columns = [_shuffled(writer, dtype, a, b, lanes)
+               for a, b in ((low, low_too), (high, high_too)) for lanes in (FIRST, SECOND)]  # fmt: skip
+    part = memory_type(dtype.scalar.vec(ROWS))
+    vector = memory_type(dtype)
+    for lane in range(dtype.lanes):
+        start = lane // ROWS * ROWS
+        order = ", ".join([f"i32 {start + k}" for k in range(ROWS)])
+        operands = f"{vector} {columns[lane % ROWS]}, {vector} poison, <{ROWS} x i32> <{order}>"
+        piece = writer.let(f"shufflevector {operands}")
+        address = lane_address(writer, place, lane)
+        writer.do(f"store {part} {piece}, {writer.dialect.pointer} {address}, align {ITEMSIZE}")
+
+
+def _shuffled(writer: Writer, dtype: DType, one: str, other: str, lanes: tuple[int, ...]) -> str:
+    """In every part of four lanes, those of two vectors in an order in which the other's are 4 to 7."""
+    vector, count = memory_type(dtype), dtype.lanes
+    numbers = [
+        start + lane if lane < ROWS else count + start + lane - ROWS
+        for start in range(0, count, ROWS)
+        for lane in lanes
+    ]
+    order = ", ".join([f"i32 {number}" for number in numbers])
+    operands = f"{vector} {one}, {vector} {other}, <{count} x i32> <{order}>"
+    return writer.let(f"shufflevector {operands}")
