@@ -17,14 +17,16 @@ from proofgrad.core.compile.contraction import (
     size_of,
     tiles_along,
 )
+from proofgrad.core.compile.gated_rows import read_inside
 from proofgrad.core.compile.index_width import Bounds
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
 from proofgrad.core.compile.merging import BINDERS, unshared_reductions
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.tiles import choose_blocks, find_contraction
+from proofgrad.core.compile.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.core.rewrite.facts import Facts
 
 # Below this many operations a kernel runs on one thread: waking another costs some 40 us.
 THREAD_WORTH_OPERATIONS = 1 << 16
@@ -37,8 +39,6 @@ UNROLLED_VECTORS = (8, 4, 2)
 STRETCH_BYTES = 1 << 12
 # A reduction of so few values has no loop.
 SHORT_REDUCTION = 16
-# Multiply-adds of vectors in one iteration of a tile; more make code that takes long to compile.
-MOST_PRODUCTS_AT_ONCE = 104
 
 
 def _fresh_number(kernel: UOp) -> int:
@@ -252,6 +252,8 @@ def _tiled(
     """
     blocks = choose_blocks(contraction, tile, target, asked)
     rows, columns = contraction.rows, contraction.columns
+    if contraction.has_gated_rows and isinstance(bounds, Facts):
+        kernel = read_inside(kernel, contraction.reduction, bounds)
     number = _fresh_number(kernel)
     row_tiles, column_tiles = tiles_along(contraction, tile)
     row_blocks = -(-row_tiles // blocks.row_tiles)
@@ -289,17 +291,6 @@ def _tiled(
     if steps == size_of(loop):
         return kernel.substitute({loop: loop.replace(arg=(loop.arg[0], AxisRole.UPCAST))})
     return kernel if steps == 1 else split_loop(kernel, loop, steps, AxisRole.UPCAST)
-
-
-def choose_depth(loop: UOp, tile: Tile, asked: Choices = NO_WISH) -> int:
-    """How many steps of the innermost loop of the sum run at once: less counting."""
-    size = size_of(loop)
-    if asked.depth is not None:
-        return size if size <= asked.depth else asked.depth if size % asked.depth == 0 else 1
-    most = MOST_PRODUCTS_AT_ONCE // (tile.rows * tile.vectors)
-    if size <= most:
-        return size
-    return next((n for n in (4, 2) if n <= most and size % n == 0), 1)
 
 
 def shares_work(operations: int, target: Target, asked: Choices = NO_WISH) -> bool:

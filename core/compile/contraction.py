@@ -43,6 +43,7 @@ class Contraction:
     column_factor: UOp
     others: tuple[UOp, ...]  # output loops outside of the tile
     is_apart: bool = False  # columns do not lie side by side where they are stored
+    is_turned: bool = False  # but rows do: some are turned in registers, and stored together
     slabs: tuple[UOp, ...] = ()  # loops in order around the tiles: each adds a part of the sum
 
     @cached_property
@@ -94,7 +95,12 @@ class Contraction:
     @cached_property
     def rows_fit_a_table(self) -> bool:
         """Whether a table of the rows' operand is not much longer than the operand."""
-        return growth(self.row_factor) <= LARGEST_GROWTH
+        return self.growth_of_rows <= LARGEST_GROWTH
+
+    @cached_property
+    def growth_of_rows(self) -> float:
+        """How many times longer than their operand a table of the rows is."""
+        return growth(self.row_factor)
 
     @cached_property
     def growth_of_columns(self) -> float:
@@ -111,6 +117,13 @@ class Contraction:
     def rows_lie_along_depth(self) -> bool:
         """Whether the rows' operand lies in memory along the innermost loop of the sum."""
         return set(load_steps(self.row_factor, self.reduction.src[-1])) <= {1}
+
+    @cached_property
+    def window_step(self) -> int:
+        """How far the windows of two rows lie apart, if the innermost loop of the sum runs along them; else 0."""
+        steps = set(load_steps(self.row_factor, self.rows))
+        step = steps.pop() if len(steps) == 1 and self.rows_lie_along_depth else None
+        return step or 0
 
     @cached_property
     def rows_lie_side_by_side(self) -> bool:
@@ -159,7 +172,8 @@ def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:
         for row, column in product(reversed(rows), columns):  # inner loops lie closer in memory
             others = tuple([x for x in outputs if x is not row and x is not column])
             is_apart = coefficient(place.src[1], column) != 1
-            across = (row, column, one, other, others, is_apart, tuple(slabs))
+            is_turned = is_apart and coefficient(place.src[1], row) == 1
+            across = (row, column, one, other, others, is_apart, is_turned, tuple(slabs))
             found.append(Contraction(reduction, *across))
     least = 1 if asked.tiled else WORTH_MULTIPLICATIONS
     return [c for c in found if c.multiplications >= least and _has_vectors(c)]

@@ -19,6 +19,7 @@ from proofgrad.core.ir.op_names import (
     RANGE,
     RESULT,
     SINK,
+    WHERE,
 )
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -232,7 +233,10 @@ def _by_step(units: Iterable[UOp]) -> list[UOp]:
     step_of: dict[UOp, int] = {}
     for unit in units:
         if unit.op is MULACC:
-            step_of[unit] = step_of.get(unit.src[2], -1) + 1
+            before = unit.src[2]
+            if before.op is WHERE:  # a product behind a gate, or else what was before it
+                before = before.src[1]
+            step_of[unit] = step_of.get(before, -1) + 1
     return sorted(step_of, key=lambda unit: step_of[unit])
 
 

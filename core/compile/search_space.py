@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from proofgrad.core.compile.axes import choose_depth, operations, shares_work
+from proofgrad.core.compile.axes import operations, shares_work
 from proofgrad.core.compile.choices import Blocks, Choices, Staged, Tile
 from proofgrad.core.compile.contraction import Contraction, contractions, tiles_along
 from proofgrad.core.compile.long_rows import find_rows
 from proofgrad.core.compile.operands import choose_slab, planned_staging
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.tiles import choose_blocks, find_contraction
+from proofgrad.core.compile.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.ir.uop import UOp
 
 # Rows and vectors of tiles that keep both the multipliers and the load ports busy.

@@ -34,10 +34,14 @@ CACHE_BYTES_A_CYCLE = 256
 MEMORY_BYTES_A_CYCLE = 6
 LINE_CYCLES, MEMORY_LINE_CYCLES = 0.5, 40
 FIRST_CACHE_BYTES = 48 << 10
+# Registers of masks that multiply-adds can take; more are fetched in each step.
+MASKS = 7
+# Multiply-adds of vectors in one iteration of a tile; more make code that takes long to compile.
+MOST_PRODUCTS_AT_ONCE = 112
 # Items to share out: more even out the threads, fewer count less.
 ITEMS_A_THREAD, ITEMS_A_THREAD_OF_SLABS = 8, 2
-# Cycles to store one element of a vector whose elements lie apart.
-SCATTER_CYCLES = 1.5
+# Cycles to store one element of a vector whose elements lie apart; of several rows, turned in registers.
+SCATTER_CYCLES, TURNED_CYCLES, TURNED_ROWS = 1.5, 0.4, 4
 # Cycles to load one, from a line of its own, into a vector.
 GATHER_CYCLES = 1.5
 # Rows and vectors of columns in a tile, at most: more vectors leave few rows to share them.
@@ -67,7 +71,8 @@ def _cycles_of_lines(tile: Tile, contraction: Contraction) -> float:
         lines /= min(ELEMENTS_A_LINE, size_of(contraction.reduction.src[-1]))
     if contraction.rows_lie_side_by_side:
         lines /= min(ELEMENTS_A_LINE, tile.rows)
-    is_far = read < 2 and not along_depth  # from memory, where nothing foresees it
+    is_read_again = read * contraction.growth_of_rows >= 2  # as windows do, which overlap
+    is_far = not is_read_again and not along_depth  # from memory, where nothing foresees it
     return lines * (MEMORY_LINE_CYCLES if is_far else LINE_CYCLES)
 
 
@@ -95,8 +100,7 @@ def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
     """Cycles of the multipliers, the load ports or a cache, whichever is busiest; all of the kernel."""
     depth, itemsize = contraction.depth, contraction.reduction.dtype.itemsize
     tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
-    is_windows = contraction.growth_of_columns > LARGEST_GROWTH  # whose vectors lie across lines
-    products, loads = tile.rows * tile.vectors, tile.rows + tile.vectors * (1 + is_windows)
+    products, loads = tile.rows * tile.vectors, _loads(tile, contraction)
     # What each tile of the same columns reads again; windows over an image overlap.
     panel = depth * tile.columns * itemsize / max(1.0, contraction.growth_of_columns)
     moved = (tile.rows + tile.columns) * itemsize  # bytes of one step
@@ -107,13 +111,44 @@ def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
         step = max(step, tile.columns * itemsize / MEMORY_BYTES_A_CYCLE)
     elif panel > FIRST_CACHE_BYTES // 2:
         step += moved / CACHE_BYTES_A_CYCLE
-    if contraction.has_gated_rows:  # each row has a mask of its own
+    if contraction.has_gated_rows and tile.rows > MASKS:  # each row has a mask of its own
         step += tile.rows
     step += _cycles_of_lines(tile, contraction)
     if contraction.columns_lie_apart and contraction.readers_of_columns(tile) < 2:  # no table
         step += tile.columns * GATHER_CYCLES
-    stores = tile.rows * tile.columns * SCATTER_CYCLES if contraction.is_apart else 0.0
-    return tiles * (step * depth + stores)
+    return tiles * (step * depth + _stores(tile, contraction))
+
+
+def _stores(tile: Tile, contraction: Contraction) -> float:
+    """Cycles to store what a tile has computed, where that is not over in no time."""
+    if not contraction.is_apart:
+        return 0.0
+    turned = tile.rows // TURNED_ROWS * TURNED_ROWS if contraction.is_turned else 0
+    return tile.columns * (turned * TURNED_CYCLES + (tile.rows - turned) * SCATTER_CYCLES)
+
+
+def _loads(tile: Tile, contraction: Contraction) -> float:
+    """Loads in a step: one for each row and for each vector of columns, two where it lies across lines.
+
+    Windows of neighbouring rows share what they read in steps that run at once.
+    """
+    rows, apart = float(tile.rows), contraction.window_step
+    at_once = choose_depth(contraction.reduction.src[-1], tile)
+    if 0 < apart < at_once:
+        rows = (apart * (tile.rows - 1) + at_once) / at_once
+    is_windows = contraction.growth_of_columns > LARGEST_GROWTH
+    return rows + tile.vectors * (1 + is_windows)
+
+
+def choose_depth(loop: UOp, tile: Tile, asked: Choices = NO_WISH) -> int:
+    """How many steps of the innermost loop of the sum run at once: less counting, and windows share loads."""
+    size = size_of(loop)
+    if asked.depth is not None:
+        return size if size <= asked.depth else asked.depth if size % asked.depth == 0 else 1
+    most = MOST_PRODUCTS_AT_ONCE // (tile.rows * tile.vectors)
+    if size <= most:
+        return size
+    return next((n for n in (4, 2) if n <= most and size % n == 0), 1)
 
 
 def choose_blocks(

@@ -1,0 +1,137 @@
+"""Rows of a tile that a gate turns off: they read a place inside, are multiplied with nothing, and steps without any are skipped."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from math import inf, nan
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kernel_interpreter import run_kernel
+from test_kernel_proof import prove
+from test_nested_sums import QUICK, bounds, input_gradient, reductions
+from test_tiles import AVX512, matmul
+
+from proofgrad import Tensor
+from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.emit import emit
+from proofgrad.backends.llvm.skipping import skipped
+from proofgrad.core.compile import gated_rows
+from proofgrad.core.compile.gated_rows import read_inside
+from proofgrad.core.compile.nested_sums import join_sums
+from proofgrad.core.compile.stages import parts_of, run_stages
+from proofgrad.core.compile.tiles import MASKS, find_contraction
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.tensor.realize import compiler
+from proofgrad.rules.pipeline import KERNEL_STAGES
+from proofgrad.verify.kernel_proof import ProofError
+
+
+def gradient_of_images() -> UOp:
+    """The body of the gradient of a convolution for its images: pixels are rows, channels columns."""
+    x, weights = Tensor.empty(4, 32, 24, 24).realize(), Tensor.empty(32, 32, 5, 5).realize()
+    above = Tensor.empty(4, 32, 20, 20).realize()
+    gradient = (x.conv2d(weights) * above).sum().gradient(x)[0]
+    graph = compiler().kernel_graph(UOp.sink(gradient.uop).replace(arg="CPU"))
+    return graph.src[-1].src[0]
+
+
+def joined(body: UOp) -> UOp:
+    return join_sums(compiler().index_terms(body), AVX512, bounds())
+
+
+def gates(kernel: UOp) -> list[UOp]:
+    """The loads that ask."""
+    return [n for n in kernel.toposort() if n.op is Ops.LOAD and len(n.src[0].src) > 2]
+
+
+@QUICK
+@given(sizes=st.tuples(*[st.integers(1, 3)] * 3, st.integers(1, 6), st.integers(1, 4)))
+def test_what_reads_inside_has_the_same_values(sizes: tuple[int, int, int, int, int]) -> None:
+    batch, channels, filters, width, taps = sizes
+    kernel = joined(input_gradient(*sizes))
+    rng = np.random.default_rng(0)
+    memory = {1: rng.integers(-9, 9, batch * filters * width).tolist(),
+              2: rng.integers(-9, 9, channels * filters * taps).tolist()}  # fmt: skip
+    inside = kernel
+    for total in reductions(kernel):
+        inside = read_inside(inside, total, bounds())
+    assert run_kernel(inside, memory)[0] == run_kernel(kernel, memory)[0]
+
+
+def test_loads_that_can_be_brought_inside_are_asked_for_no_gate() -> None:
+    kernel = joined(gradient_of_images())
+    assert gates(kernel)
+    assert not gates(read_inside(kernel, reductions(kernel)[0], bounds()))
+
+
+def test_a_tile_has_no_more_gated_rows_than_there_are_masks() -> None:
+    found = find_contraction(joined(gradient_of_images()), AVX512)
+    assert found is not None and found[0].has_gated_rows and found[1].rows <= MASKS
+
+
+def test_such_a_tile_is_proven() -> None:
+    assert prove(gradient_of_images(), AVX512).count.unknown == 0
+
+
+@pytest.mark.parametrize("fault", [(1, 0), (0, -1)], ids=["first", "last"])
+def test_a_place_that_is_moved_is_found(
+    monkeypatch: pytest.MonkeyPatch, fault: tuple[int, int]
+) -> None:
+    def wrong(gate: UOp) -> dict[UOp, tuple[int | None, int | None]]:
+        return {t: (low + fault[0], high + fault[1]) for t, (low, high) in bounded(gate).items()}
+
+    bounded = gated_rows._bounded
+    monkeypatch.setattr(gated_rows, "_bounded", wrong)
+    with pytest.raises(ProofError) as raised:
+        prove(gradient_of_images(), AVX512)
+    assert raised.value.stage == "choose axes"
+
+
+# -- loops that are skipped ---------------------------------------------------------------------
+
+
+def linear_of(body: UOp) -> UOp:
+    return parts_of(run_stages(KERNEL_STAGES, body, compiler().library, AVX512))[-1]
+
+
+def test_the_loop_under_rows_outside_of_the_image_is_skipped() -> None:
+    linear = linear_of(gradient_of_images())
+    ((loop, truths),) = skipped(linear).items()
+    assert loop.arg[1] is AxisRole.REDUCE and all(truth.dtype.lanes == 1 for truth in truths)
+    text = emit(linear, "kernel", Dialect()).text
+    (branch,) = re.findall(r"br i1 %v\d+, label %(loop\d+), label %\1.end\n\1:", text)
+    assert f"\n{branch}.end:\n  %sum" in text  # registers are chosen after it, too
+
+
+def test_rows_that_are_read_inside_have_no_gates() -> None:
+    """Masks turn multiplications off; no load waits for one."""
+    text = emit(linear_of(gradient_of_images()), "kernel", Dialect()).text
+    assert "select <16 x i1>" in text and "@zeros" not in text and "masked.load" not in text
+
+
+def test_a_loop_without_a_gate_is_not_skipped() -> None:
+    assert not skipped(linear_of(matmul(64, 64, 64, dtype=dtypes.float32)))
+
+
+@pytest.mark.parametrize("batch", [1, 32])
+@pytest.mark.parametrize(("pixels", "window"), [(24, 5), (9, 3), (40, 3)])
+def test_gradients_of_images_are_those_of_windows_inside(
+    batch: int, pixels: int, window: int
+) -> None:
+    """A weight that is infinite or NaN must not meet what lies outside of the image."""
+    rng = np.random.default_rng(3)
+    x = Tensor(rng.standard_normal((batch, 16, pixels, pixels)).astype(np.float32))
+    weights = rng.standard_normal((4, 16, window, window)).astype(np.float32)
+    weights[:, :, 0, 0], weights[:, :, -1, -1] = inf, nan
+    got = x.conv2d(Tensor(weights)).sum().gradient(x)[0].numpy()
+    want = np.zeros(got.shape, np.float32)
+    results = pixels - window + 1
+    for i, j in product(range(window), range(window)):
+        want[:, :, i : i + results, j : j + results] += weights.sum(0)[:, i, j, None, None]
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
