@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import math
 import os
@@ -43,6 +44,7 @@ from proofgrad.backends import reference
 from proofgrad.backends.cpu import backend
 from proofgrad.backends.cpu.backend import CpuBackend
 from proofgrad.backends.cpu.codegen import Host
+from proofgrad.backends.cpu.threads import ThreadPool
 from proofgrad.backends.cpu.memory import LARGE_BYTES, Pool
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
@@ -492,6 +494,20 @@ def check_parallel(cpu: CpuBackend, size: int = 1 << 18) -> None:
 def test_threads_share_out_every_item_once(cpu: CpuBackend) -> None:
     for _ in range(20):
         check_parallel(cpu)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_each_item_runs_once_however_many_threads_there_are(cpu: CpuBackend, count: int) -> None:
+    taken: list[range] = []
+    kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
+        lambda _, first, last: taken.append(range(first, last))
+    )
+    pool = ThreadPool(cpu.host, count, cpu.object_code)
+    for size in (1, 2, 3, 7, 16, 41, 1000):
+        taken.clear()
+        pool.run(ctypes.cast(kernel, ctypes.c_void_p).value or 0, 0, size)
+        assert sorted(item for part in taken for item in part) == list(range(size))
+    pool.stop()
 
 
 def test_thread_range_of_32_bits_runs_over_all_items(machine: Backend) -> None:

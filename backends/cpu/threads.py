@@ -5,9 +5,11 @@ which kernels are worth it (backend.py).
 
 The workers are Python threads that stay inside of one native function, without Python's lock. They
 spin for a moment after a job and then sleep in the kernel (futex). A job is a function and a count
-of items; everybody takes the next chunk from a shared counter. The word `epoch` is odd while a job
-is open. A worker enters by raising `active` and then looking at `epoch` again; the caller closes
-the job and waits until `active` is 0. So a worker that never woke up costs the caller nothing.
+of items. Each thread has a part of them, the same in each job of so many: what it wrote is in its
+cache. It takes chunks from the counter of its part, and then from those of the others. The word
+`epoch` is odd while a job is open. A worker enters by raising `active` and then looking at `epoch`
+again; the caller closes the job and waits until `active` is 0. So a worker that never woke up costs
+the caller nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ _MACHINES = {
     "aarch64": (98, "call void @llvm.aarch64.hint(i32 1)"),
 }
 _SPINS = 4000  # about 0.1 to 0.2 ms
-_AREA_BYTES = 512
+_COUNTERS = 384  # where they begin, each on a cache line of its own
+_LINE_BYTES = 64
 _CHUNKS_PER_THREAD = 8
 
 
@@ -69,7 +72,7 @@ class _Native:
 
     library: Any
     share: Callable[[int, int, int, int, int], None]
-    work: Callable[[int], None]
+    work: Callable[[int, int], None]
     stop: Callable[[int], None]
 
 
@@ -95,21 +98,22 @@ class ThreadPool:
 
     def _clear(self) -> None:
         self._workers: list[threading.Thread] = []
-        self._area = ctypes.create_string_buffer(_AREA_BYTES)
+        self._area = ctypes.create_string_buffer(_COUNTERS + (self.count + 1) * _LINE_BYTES)
         start = ctypes.addressof(self._area)
-        self._words = start + -start % 64
+        self._words = start + -start % _LINE_BYTES
+        ctypes.c_int64.from_address(self._words + 288).value = self.count
 
     @functools.cached_property
     def _native(self) -> _Native:
         code = self._compile_ir(_pool_ir(*_MACHINES[platform.machine()]))
         library = self._host.link(code, "share", "work", "stop")
         pointer, number = ctypes.c_void_p, ctypes.c_int64
-        on_words = ctypes.CFUNCTYPE(None, pointer)
+        on_words, working = ctypes.CFUNCTYPE(None, pointer), ctypes.CFUNCTYPE(None, pointer, number)
         sharing = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, number, number)
         return _Native(
             library,
             sharing(library["share"]),
-            on_words(library["work"]),
+            working(library["work"]),
             on_words(library["stop"]),
         )
 
@@ -118,7 +122,7 @@ class ThreadPool:
         for number in range(1, self.count):
             cpu = cpus[number] if self.count <= len(cpus) else None
             worker = threading.Thread(
-                target=self._serve, args=(cpu,), name=f"proofgrad-{number}", daemon=True
+                target=self._serve, args=(number, cpu), name=f"proofgrad-{number}", daemon=True
             )
             worker.start()
             self._workers.append(worker)
@@ -132,10 +136,10 @@ class ThreadPool:
                 worker.join()
             self._clear()
 
-    def _serve(self, cpu: int | None) -> None:
+    def _serve(self, number: int, cpu: int | None) -> None:
         if cpu is not None:
             os.sched_setaffinity(0, {cpu})  # of this thread: a woken worker must not wait for ours
-        self._native.work(self._words)
+        self._native.work(self._words, number)
 
     def run(self, kernel: int, table: int, size: int) -> None:
         """Call the function at address `kernel` until every item is done."""
@@ -165,14 +169,13 @@ def _pool_ir(futex_call: int, pause: str) -> str:
     return _POOL_IR.replace("FUTEX", str(futex_call)).replace("PAUSE", pause)
 
 
-# Words, each on a cache line of its own: epoch (i32) at 0, active (i32) at 64, next item (i64) at
-# 128, sleepers (i32) at 192; the job at 256: kernel, table, size, chunk; stop (i32) at 320.
+# Words, each on a cache line of its own: epoch (i32) at 0, active (i32) at 64, sleepers (i32) at 192; the job
+# at 256: kernel, table, size, chunk, and threads; stop (i32) at 320; at 384 what is taken of each thread's part.
 _POOL_IR = f"""
 declare i64 @syscall(i64, ...)
 
-define internal void @drain(ptr %words) nounwind {{
+define internal void @drain(ptr %words, i64 %own) nounwind {{
 entry:
-  %next = getelementptr i8, ptr %words, i64 128
   %kernel_at = getelementptr i8, ptr %words, i64 256
   %kernel = load ptr, ptr %kernel_at, align 8
   %table_at = getelementptr i8, ptr %words, i64 264
@@ -181,17 +184,44 @@ entry:
   %size = load i64, ptr %size_at, align 8
   %chunk_at = getelementptr i8, ptr %words, i64 280
   %chunk = load i64, ptr %chunk_at, align 8
-  br label %take
+  %threads_at = getelementptr i8, ptr %words, i64 288
+  %threads = load i64, ptr %threads_at, align 8
+  %counters = getelementptr i8, ptr %words, i64 {_COUNTERS}
+  %padded = add i64 %size, %chunk
+  %round = sub i64 %padded, 1
+  %chunks = udiv i64 %round, %chunk
+  br label %part
+part:
+  %visited = phi i64 [ 0, %entry ], [ %more, %next ]
+  %at = add i64 %own, %visited
+  %number = urem i64 %at, %threads
+  %after = add i64 %number, 1
+  %begins = mul i64 %chunks, %number
+  %begin = udiv i64 %begins, %threads
+  %ends = mul i64 %chunks, %after
+  %end = udiv i64 %ends, %threads
+  %length = sub i64 %end, %begin
+  %offset = shl i64 %number, 6
+  %counter = getelementptr i8, ptr %counters, i64 %offset
+  %taken = load atomic i64, ptr %counter monotonic, align 8
+  %left = icmp slt i64 %taken, %length
+  br i1 %left, label %take, label %next
 take:
-  %first = atomicrmw add ptr %next, i64 %chunk seq_cst, align 8
-  %some = icmp slt i64 %first, %size
-  br i1 %some, label %run, label %done
+  %mine = atomicrmw add ptr %counter, i64 1 seq_cst, align 8
+  %some = icmp slt i64 %mine, %length
+  br i1 %some, label %run, label %next
 run:
-  %end = add i64 %first, %chunk
-  %over = icmp sgt i64 %end, %size
-  %last = select i1 %over, i64 %size, i64 %end
+  %place = add i64 %begin, %mine
+  %first = mul i64 %place, %chunk
+  %beyond = add i64 %first, %chunk
+  %over = icmp sgt i64 %beyond, %size
+  %last = select i1 %over, i64 %size, i64 %beyond
   call void %kernel(ptr %table, i64 %first, i64 %last)
   br label %take
+next:
+  %more = add i64 %visited, 1
+  %others = icmp slt i64 %more, %threads
+  br i1 %others, label %part, label %done
 done:
   ret void
 }}
@@ -199,7 +229,6 @@ done:
 define void @share(ptr %words, ptr %kernel, ptr %table, i64 %size, i64 %chunk) nounwind {{
 entry:
   %active = getelementptr i8, ptr %words, i64 64
-  %next = getelementptr i8, ptr %words, i64 128
   %sleepers = getelementptr i8, ptr %words, i64 192
   %kernel_at = getelementptr i8, ptr %words, i64 256
   store ptr %kernel, ptr %kernel_at, align 8
@@ -209,7 +238,19 @@ entry:
   store i64 %size, ptr %size_at, align 8
   %chunk_at = getelementptr i8, ptr %words, i64 280
   store i64 %chunk, ptr %chunk_at, align 8
-  store atomic i64 0, ptr %next seq_cst, align 8
+  %threads_at = getelementptr i8, ptr %words, i64 288
+  %threads = load i64, ptr %threads_at, align 8
+  %counters = getelementptr i8, ptr %words, i64 {_COUNTERS}
+  br label %clear
+clear:
+  %number = phi i64 [ 0, %entry ], [ %after, %clear ]
+  %offset = shl i64 %number, 6
+  %counter = getelementptr i8, ptr %counters, i64 %offset
+  store atomic i64 0, ptr %counter monotonic, align 8
+  %after = add i64 %number, 1
+  %more = icmp slt i64 %after, %threads
+  br i1 %more, label %clear, label %open
+open:
   %opened = atomicrmw add ptr %words, i32 1 seq_cst, align 4
   %asleep = load atomic i32, ptr %sleepers seq_cst, align 4
   %must_wake = icmp sgt i32 %asleep, 0
@@ -218,7 +259,7 @@ wake:
   %woken = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %words, i64 129, i64 2147483647)
   br label %work
 work:
-  call void @drain(ptr %words)
+  call void @drain(ptr %words, i64 0)
   %closed = atomicrmw add ptr %words, i32 1 seq_cst, align 4
   br label %wait
 wait:
@@ -232,7 +273,7 @@ done:
   ret void
 }}
 
-define void @work(ptr %words) nounwind {{
+define void @work(ptr %words, i64 %own) nounwind {{
 entry:
   %active = getelementptr i8, ptr %words, i64 64
   %sleepers = getelementptr i8, ptr %words, i64 192
@@ -257,7 +298,7 @@ enter:
   %still = icmp eq i32 %now, %epoch
   br i1 %still, label %help, label %leave
 help:
-  call void @drain(ptr %words)
+  call void @drain(ptr %words, i64 %own)
   br label %leave
 leave:
   %after = atomicrmw sub ptr %active, i32 1 seq_cst, align 4
