@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
 from test_kernel_proof import planted, prove
-from test_tiles import SMALL, kernel_of, moved, parameter, stage_everything
+from test_tiles import SMALL, kernel_of, matmul, moved, parameter, stage_everything
 
 from proofgrad import Tensor
 from proofgrad.core.compile.forms import Form, check_form
@@ -68,6 +68,25 @@ def test_the_joined_sum_runs_in_tiles() -> None:
     kernel = compiler().index_terms(input_gradient(4, 16, 16, 12, 3, dtypes.float32))
     assert find_contraction(kernel, SMALL) is None
     assert find_contraction(join_sums(kernel, SMALL, bounds()), SMALL) is not None
+
+
+def test_sums_without_a_gate_are_joined_too() -> None:
+    """The gradient of a convolution that was padded as widely as its windows reach."""
+    x, weights = Tensor.empty(2, 16, 12, 12).realize(), Tensor.empty(16, 16, 3, 3).realize()
+    above = Tensor.empty(2, 16, 14, 14).realize()
+    gradient = (x.conv2d(weights, padding=2) * above).sum().gradient(x)[0]
+    graph = compiler().kernel_graph(UOp.sink(gradient.uop).replace(arg="CPU"))
+    kernel = compiler().index_terms(graph.src[-1].src[0])
+    assert len(reductions(kernel)) == 3
+    joined = join_sums(kernel, SMALL, bounds())
+    (total,) = reductions(joined)
+    assert total.src[0].op is Ops.MUL and len(total.src) == 4
+    assert find_contraction(joined, SMALL) is not None
+
+
+def test_a_plain_sum_of_products_is_left_alone() -> None:
+    kernel = compiler().index_terms(matmul(8, 8, 8, dtype=dtypes.float32))
+    assert join_sums(kernel, SMALL, bounds()) is kernel
 
 
 def test_machines_with_work_items_keep_their_kernels() -> None:

@@ -17,6 +17,7 @@ from proofgrad.core.compile.axes import choose_axes
 from proofgrad.core.compile.choices import Choices, Tile
 from proofgrad.core.compile.contraction import contractions
 from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.linear_terms import coefficient
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.slabs import sum_in_slabs
@@ -27,7 +28,7 @@ from proofgrad.core.compile.tiles import choose_blocks, find_contraction
 from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.tensor.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
@@ -135,6 +136,17 @@ def test_columns_that_lie_apart_in_memory_are_put_side_by_side() -> None:
     assert stored == {(True, 64), (False, 64)}
     found = find_contraction(kernel, AVX512)
     assert found is not None and not found[0].is_apart
+
+
+def test_images_of_a_batch_are_no_columns_of_windows() -> None:
+    """Each vector of them would be gathered, in each step."""
+    x, weights = Tensor.empty(32, 23, 55, 55).realize(), Tensor.empty(5, 23, 7, 7).realize()
+    graph = compiler().kernel_graph(UOp.sink(x.conv2d(weights, stride=3).uop).replace(arg="CPU"))
+    choosing = KERNEL_STAGES[: [stage.name for stage in KERNEL_STAGES].index("unroll")]
+    *_, last = parts_of(run_stages(choosing, graph.src[-1].src[0], compiler().library, AVX512))
+    lanes = [n for n in last.toposort() if n.op is Ops.RANGE and n.arg[1] is AxisRole.VECTOR]
+    loads = [n.src[0].src[1] for n in last.toposort() if n.op is Ops.LOAD]
+    assert lanes and all(coefficient(index, lane) in (0, 1) for index in loads for lane in lanes)
 
 
 def test_few_columns_are_given_up_for_many_that_are_stored_apart() -> None:

@@ -114,6 +114,13 @@ class Contraction:
         return any(step not in (0, 1) for step in steps)
 
     @cached_property
+    def columns_stay_apart(self) -> bool:
+        """Whether they do in windows, which are no table, and too far for their memory to be copied apart."""
+        steps = load_steps(self.column_factor, self.columns)
+        is_near = all(step is not None and 0 <= step <= LARGEST_STEP for step in steps)
+        return self.growth_of_columns > LARGEST_GROWTH and not is_near
+
+    @cached_property
     def rows_lie_along_depth(self) -> bool:
         """Whether the rows' operand lies in memory along the innermost loop of the sum."""
         return set(load_steps(self.row_factor, self.reduction.src[-1])) <= {1}

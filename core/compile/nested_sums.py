@@ -1,4 +1,4 @@
-"""Kernel -> Kernel: sums of gated sums of products become one gated sum, which can run in tiles.
+"""Kernel -> Kernel: sums of sums of products, gated or not, become one sum, which can run in tiles.
 
 Owns: which sums are joined, and which gates of loads are then no longer needed. Does not own: tiles
 (tiles.py), and registers that skip what a gate leaves out (accumulate.py).
@@ -6,7 +6,7 @@ Owns: which sums are joined, and which gates of loads are then no longer needed.
     sum[a](where(p, sum[b](x * y), 0)) = sum[a, b](where(p, x * y, 0))
 
 Both add the same terms, and zeros; the order of a sum is not specified. The gradient of a convolution
-for its input is such a sum: of its windows, those that lie inside.
+for its input is such a sum: of its windows, those that lie inside; all of them, if it was padded as widely as they reach.
 """
 
 from __future__ import annotations
@@ -34,19 +34,21 @@ def join_sums(kernel: UOp, target: Target, bounds: Bounds) -> UOp:
 
 
 def _joined(total: UOp, bounds: Bounds) -> UOp | None:
-    """The one sum; None where nothing is gated, or no product is at the end."""
-    value, loops, gates = total, tuple[UOp, ...](), list[UOp]()
+    """The one sum; None where there is one already, without a gate, or no product is at the end."""
+    value, loops, gates, sums = total, tuple[UOp, ...](), list[UOp](), 0
     while True:
         if value.op is Ops.REDUCE and value.arg is Ops.ADD:
             loops += value.src[1:]
-            value = value.src[0]
+            value, sums = value.src[0], sums + 1
         elif loops and is_gated(value):
             gates.append(value.src[0])
             value = value.src[1]
         else:
             break
-    if value.op is not Ops.MUL or not gates:
+    if value.op is not Ops.MUL or (sums < 2 and not gates):
         return None
+    if not gates:
+        return UOp(Ops.REDUCE, total.dtype, (value, *loops), Ops.ADD)
     gate = reduce(and_, gates)
     product = _without_gates(value, conjuncts(gate), bounds)
     return UOp(

@@ -124,7 +124,8 @@ def _with_neighbours(kernel: UOp, contraction: Contraction, filling: list[UOp]) 
         value = loaded(memory, source, *inside)
         place = UOp(Ops.INDEX, memory.dtype, (table, phase * length + position))
         filling.append(UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value))))
-        there = (index % step) * length + index // step
+        rest = index.substitute({contraction.columns: UOp.index(0)})
+        there = (rest % step) * length + rest // step + contraction.columns
         kernel = kernel.substitute({load: loaded(table, there, *gate)})
     return kernel
 

@@ -114,7 +114,8 @@ def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
     if contraction.has_gated_rows and tile.rows > MASKS:  # each row has a mask of its own
         step += tile.rows
     step += _cycles_of_lines(tile, contraction)
-    if contraction.columns_lie_apart and contraction.readers_of_columns(tile) < 2:  # no table
+    has_table = contraction.readers_of_columns(tile) >= 2
+    if contraction.columns_stay_apart or (contraction.columns_lie_apart and not has_table):
         step += tile.columns * GATHER_CYCLES
     return tiles * (step * depth + _stores(tile, contraction))
 
