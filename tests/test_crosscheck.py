@@ -73,10 +73,10 @@ def test_a_limit_of_bitwuzla_is_a_number_of_its_steps(monkeypatch: pytest.Monkey
     pytest.importorskip("bitwuzla")
     steps = iter(range(10**9))
     monkeypatch.setattr(second_solver, "count", lambda _: steps)
-    assert second_solver._ask_bitwuzla(FACTORS, 1, {}) == OPEN
+    assert second_solver._ask_bitwuzla(FACTORS, 1) == OPEN
     taken = next(steps)
     monkeypatch.setattr(second_solver, "count", lambda first: itertools.count(first))
-    assert second_solver._ask_bitwuzla(FACTORS, 1_000, {}) == PROVED
+    assert second_solver._ask_bitwuzla(FACTORS, 1_000) == PROVED
     assert (
         1 <= taken - second_solver.BITWUZLA_STEPS_A_MS <= 4
     )  # it may ask once more on its way out

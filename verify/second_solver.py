@@ -19,7 +19,7 @@ from proofgrad.verify.solve import OPEN, PROVED, REFUTED
 
 Options = Mapping[str, str]
 BITWUZLA, CVC5 = "bitwuzla", "cvc5"
-SHORT_MS, LONG_MS = 1_000, 20_000
+FIRST_MS, SHORT_MS, LONG_MS = 200, 1_000, 20_000
 # Limits are numbers of steps, so that answers do not depend on how busy a machine is: of cvc5 its own, of
 # bitwuzla the times that it asks whether it is to stop.
 CVC5_STEPS_A_MS, BITWUZLA_STEPS_A_MS = 300, 20
@@ -58,37 +58,44 @@ def second_versions() -> dict[str, str]:
         raise NoSecondSolver(f"{error.name} is not installed: {EXTRA}") from None
 
 
-def ask_second(text: str, limits_ms: tuple[int, ...] = (SHORT_MS, LONG_MS)) -> Second:
+def ask_second(text: str) -> Second:
     """The answer of the solver that fits the text; of the other one where that one has none."""
     order = (CVC5, BITWUZLA) if _NUMBERS.search(text) else (BITWUZLA, CVC5)
     readable = order[:1] if order[0] == CVC5 else order
     reasons = []
     for solver in readable:
-        answer = _ask_longer(solver, text, limits_ms)
+        answer = _first_answer(solver, text)
         if answer.verdict != OPEN:
             return answer
         reasons.append(f"{solver}: {answer.reason}")
     return Second(OPEN, readable[-1], "; ".join(reasons))
 
 
-def _ask_longer(solver: str, text: str, limits_ms: tuple[int, ...]) -> Second:
-    """The answer within the first limit that is enough; after the first also in other ways."""
+def _first_answer(solver: str, text: str) -> Second:
+    """The answer of the first way that has one."""
     try:
-        for verdict in _answers(solver, text, limits_ms):
+        for verdict in _ANSWERS[solver](text):
             if verdict in (PROVED, REFUTED):
                 return Second(verdict, solver)
     except (RuntimeError, ValueError) as error:
         return Second(OPEN, solver, f"unsupported ({_first_line(error)})")
-    return Second(OPEN, solver, f"no answer in {limits_ms[-1] / 1000:g} s")
+    return Second(OPEN, solver, f"no answer in {LONG_MS / 1000:g} s")
 
 
-def _answers(solver: str, text: str, limits_ms: tuple[int, ...]) -> Iterator[str]:
-    short, *longer = limits_ms
-    yield _ASK[solver](text, short, {})
-    if solver == CVC5 and can_take_steps(text):
+def _answers_of_bitwuzla(text: str) -> Iterator[str]:
+    for limit in (SHORT_MS, LONG_MS):
+        yield _ask_bitwuzla(text, limit)
+
+
+def _answers_of_cvc5(text: str) -> Iterator[str]:
+    """Most goals take it milliseconds; where there is another way, that is next."""
+    options, has_steps = _other_way(text), can_take_steps(text)
+    if options or has_steps:
+        yield _ask_cvc5(text, FIRST_MS, {})
+    if has_steps:
         yield decide_in_steps(text, _ask_for_steps)
-    for limit in longer:
-        yield _ASK[solver](text, limit, _other_way(text) if solver == CVC5 else {})
+    for limit in (SHORT_MS, LONG_MS):
+        yield _ask_cvc5(text, limit, options)
 
 
 def _other_way(text: str) -> Options:
@@ -97,7 +104,7 @@ def _other_way(text: str) -> Options:
     return COVERINGS if _REAL.search(text) else {}
 
 
-def _ask_bitwuzla(text: str, limit_ms: int, _: Options) -> str:
+def _ask_bitwuzla(text: str, limit_ms: int) -> str:
     import bitwuzla
 
     options = bitwuzla.Options()
@@ -116,10 +123,9 @@ def _ask_cvc5(text: str, limit_ms: int, options: Options) -> str:
     return _cvc5_answers(text, limit_ms, options)[-1]
 
 
-def _ask_for_steps(text: str, is_linear: bool, limit_ms: int) -> list[str]:
-    """`is_linear`: cvc5 knows nothing of a product of variables but that it is a number."""
-    options = {"incremental": "true"} | ({"nl-ext": "none"} if is_linear else {})
-    return _cvc5_answers(text, limit_ms, options)
+def _ask_for_steps(text: str, limit_ms: int) -> list[str]:
+    """cvc5 knows nothing of a product of variables but that it is a number."""
+    return _cvc5_answers(text, limit_ms, {"incremental": "true", "nl-ext": "none"})
 
 
 def _cvc5_answers(text: str, limit_ms: int, options: Options) -> list[str]:
@@ -145,7 +151,10 @@ def _cvc5_answers(text: str, limit_ms: int, options: Options) -> list[str]:
     return told
 
 
-_ASK: dict[str, Callable[[str, int, Options], str]] = {BITWUZLA: _ask_bitwuzla, CVC5: _ask_cvc5}
+_ANSWERS: dict[str, Callable[[str], Iterator[str]]] = {
+    BITWUZLA: _answers_of_bitwuzla,
+    CVC5: _answers_of_cvc5,
+}
 
 
 def _first_line(error: Exception) -> str:

@@ -4,37 +4,49 @@ Each step keeps or weakens what is asserted, so what has no model in the end had
 - a condition that the assertions decide, as the solver itself says, gives way to that truth;
 - a comparison of a choice becomes one comparison for each choice, under its condition;
 - a quotient is any number with the property that defines it; the value of a function is any number;
-- products: 0 <= a and 0 <= b give 0 <= a * b, and a = 0 gives a * b = 0, of what the goal compares.
-With enough products the rest is linear: a product of variables is one more variable there.
+- products of what the goal compares are facts (second_products.py).
+With enough products the rest is linear: a product of variables is one more variable there, and the
+solver is asked about nothing else.
 
-Owns: the steps. Does not own: asking (second_solver.py), goals (obligations.py).
+Owns: the steps. Does not own: products, asking (second_solver.py), goals (obligations.py).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations, combinations_with_replacement, product
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import z3
 
-from proofgrad.verify.encode_text import text_of
+from proofgrad.verify.dsl.polynomial import Polynomial, scale
 from proofgrad.verify.fresh_terms import fresh_terms
+from proofgrad.verify.second_products import (
+    Polynomials,
+    Signs,
+    differences,
+    is_comparison,
+    key_of,
+    opposite,
+    products_of_pairs,
+    products_with_variables,
+    text_of_polynomial,
+)
 from proofgrad.verify.solve import OPEN, PROVED
 
 Term = Any
-Ask = Callable[
-    [str, bool, int], list[str]
-]  # text, whether products stay opaque, ms for each answer
+Ask = Callable[[str, int], list[str]]  # text, ms for each answer; products stay opaque
+Done = dict[int, tuple[Term, Term]]  # by id, a term, which keeps its id, and what it became
+Row = dict[int, tuple[Term, bool]]  # by id, conditions and their truths
 
-SHORT_MS, MIDDLE_MS, LONG_MS = 100, 300, 5_000
+SHORT_MS, LONG_MS = 100, 5_000
 MOST_CHOICES = 64
-MOST_FACTORS = 3
-END = "(check-sat)"
+END = "(check-sat)\n"
 
-_NOT_INTEGERS = re.compile(r"\b(?:Real|BitVec|FloatingPoint|Array|forall|exists|declare-sort)\b")
-_COMPARE = {z3.Z3_OP_LE, z3.Z3_OP_GE, z3.Z3_OP_LT, z3.Z3_OP_GT, z3.Z3_OP_EQ, z3.Z3_OP_DISTINCT}
+_NOT_INTEGERS = re.compile(
+    r"\b(?:Real|BitVec|FloatingPoint|Array|forall|exists|declare-sort|bv\d+|fp)\b"
+)
 
 
 def can_take_steps(text: str) -> bool:
@@ -46,34 +58,46 @@ def decide_in_steps(text: str, ask: Ask) -> str:
     """PROVED if the text has no model, as `ask` says of weaker ones; else OPEN."""
     with fresh_terms():
         assertions = list(z3.parse_smt2_string(text))
-        for is_linear in (True, False):
-            assertions = _pruned(assertions, is_linear, ask)
+        for has_products in (False, True):
+            assertions = _pruned(assertions, ask, has_products)
         split = [_by_choice(assertion) for assertion in assertions]
         if None in split:
             return OPEN
-        assertions = _pruned(_without_quotients(split), True, ask)
-        if ask(text_of(assertions), False, MIDDLE_MS)[-1] == PROVED:
-            return PROVED
-        for products in (_of_pairs, _with_variables):
-            more = list(products(assertions, ask))
-            if ask(text_of([*assertions, *more]), True, LONG_MS)[-1] == PROVED:
+        assertions = _without_quotients(split)
+        signs, variables = _signs(assertions, ask)
+        for products in (products_of_pairs(signs), products_with_variables(signs, variables)):
+            if ask(_with(assertions, products), LONG_MS)[-1] == PROVED:
                 return PROVED
     return OPEN
+
+
+def _with(assertions: Sequence[Term], facts: Iterable[str]) -> str:
+    """The text of the assertions and of what else is known."""
+    return f"{_head(assertions)}{''.join(facts)}{END}"
+
+
+def _head(assertions: Sequence[Term]) -> str:
+    """The assertions as a text that can go on; names are those of the terms."""
+    solver = z3.Solver()
+    solver.add(*assertions)
+    return str(solver.to_smt2()).removesuffix(END)
 
 
 # -- conditions that are decided ------------------------------------------------------------------
 
 
-def _pruned(assertions: list[Term], is_linear: bool, ask: Ask) -> list[Term]:
-    """The assertions without the branches that they exclude themselves."""
-    while True:
-        conditions = _conditions(assertions)
-        truths = _decided(assertions, conditions, is_linear, ask)
+def _pruned(assertions: list[Term], ask: Ask, has_products: bool = False) -> list[Term]:
+    """The assertions without the branches that they exclude, or they and products of pairs."""
+    while conditions := _conditions(assertions):
+        facts = products_of_pairs(_signs(assertions, ask)[0]) if has_products else ()
+        truths = _decided(_with(assertions, facts), conditions, ask)
         if not truths:
-            return assertions
+            break
         found = [(c, truths[c.get_id()]) for c in conditions if c.get_id() in truths]
-        kept = [_with_truths(assertion, truths) for assertion in assertions]
+        done: Done = {}
+        kept = [_with_truths(assertion, truths, done) for assertion in assertions]
         assertions = [*kept, *[c if truth else z3.Not(c) for c, truth in found]]
+    return assertions
 
 
 def _conditions(assertions: Sequence[Term]) -> list[Term]:
@@ -83,14 +107,10 @@ def _conditions(assertions: Sequence[Term]) -> list[Term]:
     return [c for c in found.values() if not z3.is_true(c) and not z3.is_false(c)]
 
 
-def _decided(
-    assertions: Sequence[Term], conditions: Sequence[Term], is_linear: bool, ask: Ask
-) -> dict[int, bool]:
-    """By id, the truth of each condition that follows from the assertions."""
-    if not conditions:
-        return {}
-    either = [side for c in conditions for side in (c, z3.Not(c))]
-    answers = _ask_each(assertions, either, is_linear, ask)
+def _decided(text: str, conditions: Sequence[Term], ask: Ask) -> dict[int, bool]:
+    """By id, the truth of each condition that follows from the text."""
+    written = [condition.sexpr() for condition in conditions]
+    answers = _ask_each(text, [s for c in written for s in (c, f"(not {c})")], ask)
     truths: dict[int, bool] = {}
     for number, condition in enumerate(conditions):
         if answers[2 * number] == PROVED:
@@ -100,21 +120,24 @@ def _decided(
     return truths
 
 
-def _ask_each(
-    assertions: Sequence[Term], more: Sequence[Term], is_linear: bool, ask: Ask
-) -> list[str]:
-    """What the solver says of the assertions with each of `more`."""
-    head = text_of(assertions).removesuffix(f"{END}\n")
-    each = [f"(push 1)\n(assert {term.sexpr()})\n{END}\n(pop 1)\n" for term in more]
-    return ask(head + "".join(each), is_linear, SHORT_MS)
+def _ask_each(text: str, more: Sequence[str], ask: Ask) -> list[str]:
+    """What the solver says of the text with each of `more`."""
+    each = [f"(push 1)\n(assert {one})\n{END}(pop 1)\n" for one in more]
+    return ask(text.removesuffix(END) + "".join(each), SHORT_MS) if each else []
 
 
-def _with_truths(term: Term, truths: dict[int, bool]) -> Term:
+def _with_truths(term: Term, truths: dict[int, bool], done: Done) -> Term:
+    if term.get_id() not in done:
+        done[term.get_id()] = term, _made_with_truths(term, truths, done)
+    return done[term.get_id()][1]
+
+
+def _made_with_truths(term: Term, truths: dict[int, bool], done: Done) -> Term:
     if term.get_id() in truths:
         return z3.BoolVal(truths[term.get_id()])
     if not term.children():
         return term
-    parts = [_with_truths(part, truths) for part in term.children()]
+    parts = [_with_truths(part, truths, done) for part in term.children()]
     kind = term.decl().kind()
     if kind == z3.Z3_OP_ITE and (z3.is_true(parts[0]) or z3.is_false(parts[0])):
         return parts[1] if z3.is_true(parts[0]) else parts[2]
@@ -132,7 +155,7 @@ def _by_choice(term: Term) -> Term | None:
     """The same truth with no choice of numbers in a comparison; None if there are too many."""
     if not term.children():
         return term
-    if not _is_comparison(term):
+    if not is_comparison(term):
         parts = [_by_choice(part) for part in term.children()]
         return None if None in parts else _rebuilt(term, parts)
     choices = _choices(term)
@@ -140,19 +163,27 @@ def _by_choice(term: Term) -> Term | None:
         return term if choices is not None else None
     every = []
     for conditions, chosen in choices:
-        simple = [_by_choice(condition) for condition in conditions]
+        simple = [_by_choice(condition) for condition, _ in conditions.values()]
         if None in simple:
             return None
-        every.append(z3.Implies(z3.And(*simple), chosen))
+        truths = [truth for _, truth in conditions.values()]
+        sides = [c if truth else z3.Not(c) for c, truth in zip(simple, truths)]
+        every.append(z3.Implies(z3.And(*sides), chosen))
     return z3.And(*every)
 
 
-def _choices(term: Term) -> list[tuple[list[Term], Term]] | None:
-    """Conditions, of which just one row holds, and what the term is then."""
+def _choices(term: Term) -> list[tuple[Row, Term]] | None:
+    """Rows of conditions, of which just one holds, and what the term is then."""
     if term.decl().kind() == z3.Z3_OP_ITE:
         condition, then, other = term.children()
-        sides = [(condition, _choices(then)), (z3.Not(condition), _choices(other))]
-        rows = [([c, *more], t) for c, found in sides for more, t in found or []]
+        sides = [(True, _choices(then)), (False, _choices(other))]
+        key = condition.get_id()
+        rows = [
+            (row, chosen)
+            for truth, found in sides
+            for more, chosen in found or []
+            if (row := _joined([{key: (condition, truth)}, more])) is not None
+        ]
         return None if None in [found for _, found in sides] else rows
     every = [_choices(part) for part in term.children()]
     count = 1
@@ -161,11 +192,22 @@ def _choices(term: Term) -> list[tuple[list[Term], Term]] | None:
     if count > MOST_CHOICES:
         return None
     if count == 1:
-        return [([], term)]
+        return [({}, term)]
     return [
-        ([c for conditions, _ in row for c in conditions], _rebuilt(term, [t for _, t in row]))
-        for row in product(*[found or [] for found in every])
+        (row, _rebuilt(term, [chosen for _, chosen in some]))
+        for some in product(*[found or [] for found in every])
+        if (row := _joined([more for more, _ in some])) is not None
     ]
+
+
+def _joined(rows: Iterable[Row]) -> Row | None:
+    """The conditions of all of them; None if they cannot all hold."""
+    joined: Row = {}
+    for row in rows:
+        for key, (condition, truth) in row.items():
+            if joined.setdefault(key, (condition, truth))[1] != truth:
+                return None
+    return joined
 
 
 # -- quotients ------------------------------------------------------------------------------------
@@ -183,9 +225,15 @@ class _Names:
     def __init__(self) -> None:
         self.known: list[Term] = []
         self._names: dict[tuple[Any, ...], tuple[Term, Term]] = {}
-        self._keep: list[Term] = []  # ids of z3 terms are reused unless the terms live
+        self._done: Done = {}
+        self._polynomials = Polynomials()
 
     def in_place_of(self, term: Term) -> Term:
+        if term.get_id() not in self._done:
+            self._done[term.get_id()] = term, self._made_for(term)
+        return self._done[term.get_id()][1]
+
+    def _made_for(self, term: Term) -> Term:
         if not term.children():
             return term
         parts = [self.in_place_of(part) for part in term.children()]
@@ -197,14 +245,18 @@ class _Names:
         return _rebuilt(term, parts)
 
     def _named(self, function: str, parts: list[Term]) -> tuple[Term, Term]:
-        key = function, *[part.get_id() for part in parts]
+        key = function, *[self._key_of(part) for part in parts]
         if key not in self._names:
-            self._keep += parts
             number = len(self._names)
             self._names[key] = z3.Int(f"whole#{number}"), z3.Int(f"rest#{number}")
             if function == "division":
-                self.known += _of_division(*parts, *self._names[key])
+                dividend, divisor = parts
+                self.known += _of_division(dividend, divisor, *self._names[key])
         return self._names[key]
+
+    def _key_of(self, part: Term) -> Any:
+        polynomial = self._polynomials.of(part)
+        return part.get_id() if polynomial is None else key_of(polynomial)
 
 
 def _of_division(x: Term, y: Term, whole: Term, rest: Term) -> list[Term]:
@@ -217,134 +269,37 @@ def _of_division(x: Term, y: Term, whole: Term, rest: Term) -> list[Term]:
     ]
 
 
-# -- products -------------------------------------------------------------------------------------
+# -- signs ----------------------------------------------------------------------------------------
 
 
-def _of_pairs(assertions: Sequence[Term], _: Ask) -> Iterator[Term]:
-    """Products of two compared differences that bring in one new product of variables at most."""
-    equal, above = _differences(assertions)
-    signs = [v >= 0 for v in _variables(assertions) if v.decl().name().startswith("whole#")]
-    above = _different([*above, *_differences(signs)[1]])
-    there = {m for difference in (*equal, *above) for m in _monomials(difference)}
-    linear = [(d, is_zero) for d, is_zero in _all(equal, above) if _degree(d) <= 1]
-    for (a, a_zero), (b, b_zero) in combinations_with_replacement(linear, 2):
-        if len(_monomials(a * b) - there) > 1:
-            continue
-        if a_zero or b_zero:
-            zero, other = (a, b) if a_zero else (b, a)
-            yield z3.Implies(zero == 0, zero * other == 0)
-            continue
-        for one, two in product((a, _opposite(a)), (b, _opposite(b))):
-            yield _not_negative(one, two)
-
-
-def _with_variables(assertions: Sequence[Term], ask: Ask) -> Iterator[Term]:
-    """Products of what is compared with one or two variables that are not negative."""
-    equal, above = _differences(assertions)
-    variables = _variables(assertions)
-    answers = _ask_each(assertions, [v < 0 for v in variables], True, ask)
-    positive = [v for v, answer in zip(variables, answers) if answer == PROVED]
-    factors = [(v,) for v in positive] + list(combinations(positive, 2))
-    for (difference, is_zero), some in product(_all(equal, above), factors):
-        if _degree(difference) + len(some) > MOST_FACTORS:
-            continue
-        if is_zero:
-            yield z3.Implies(difference == 0, z3.Product(difference, *some) == 0)
-            continue
-        for side in (difference, _opposite(difference)):
-            yield _not_negative(side, *some)
-
-
-def _not_negative(*factors: Term) -> Term:
-    return z3.Implies(z3.And(*[f >= 0 for f in factors]), z3.Product(*factors) >= 0)
-
-
-def _opposite(difference: Term) -> Term:
-    """What is not negative just where the difference is."""
-    return -difference - 1
-
-
-def _all(equal: Sequence[Term], above: Sequence[Term]) -> list[tuple[Term, bool]]:
-    return [*[(d, True) for d in equal], *[(d, False) for d in above]]
-
-
-def _differences(assertions: Sequence[Term]) -> tuple[list[Term], list[Term]]:
-    """Differences that the assertions compare: those that may be zero, those that may be above.
-
-    A variable beside a number tells little in a product, unless the number is 0.
-    """
-    equal, above = [], []
-    for term in _parts(assertions):
-        if not _is_comparison(term):
-            continue
-        left, right = term.children()
-        match term.decl().kind():
-            case z3.Z3_OP_LE:
-                above.append(right - left)
-            case z3.Z3_OP_GE:
-                above.append(left - right)
-            case z3.Z3_OP_LT:
-                above.append(right - left - 1)
-            case z3.Z3_OP_GT:
-                above.append(left - right - 1)
-            case _:
-                equal.append(left - right)
-                above += [left - right - 1, right - left - 1]
-    return _different(equal), _different(above)
-
-
-def _different(differences: Sequence[Term]) -> list[Term]:
-    """Each difference once, and none that says only where a variable lies."""
-    found: dict[int, Term] = {}
-    for difference in differences:
-        simple = z3.simplify(difference, som=True)
-        if not _is_bound(simple):
-            opposite = z3.simplify(_opposite(simple), som=True)
-            if opposite.get_id() not in found:
-                found[simple.get_id()] = simple
-    return list(found.values())
-
-
-def _is_bound(simple: Term) -> bool:
-    """Whether it is a number, or one variable and a number of more than one step."""
-    numbers = [p.as_long() for p in _summands(simple) if z3.is_int_value(p)]
-    others = [p for p in _summands(simple) if not z3.is_int_value(p)]
-    return not others or (
-        len(others) == 1 and _degree(others[0]) == 1 and any(abs(n) > 1 for n in numbers)
-    )
-
-
-def _degree(term: Term) -> int:
-    if z3.is_int_value(term):
-        return 0
-    if z3.is_mul(term):
-        return sum([_degree(part) for part in term.children()])
-    return max([_degree(part) for part in term.children()], default=1)
-
-
-def _monomials(term: Term) -> set[tuple[int, ...]]:
-    """The products of two variables or more in the sum of products that the term is."""
-    found = set()
-    for summand in _summands(z3.simplify(term, som=True)):
-        factors = summand.children() if z3.is_mul(summand) else [summand]
-        found.add(tuple(sorted([f.get_id() for f in factors if not z3.is_int_value(f)])))
-    return {monomial for monomial in found if len(monomial) > 1}
-
-
-def _summands(term: Term) -> list[Term]:
-    return term.children() if z3.is_add(term) else [term]
+def _signs(assertions: Sequence[Term], ask: Ask) -> tuple[Signs, list[Polynomial]]:
+    """The signs of what the assertions compare, and the variables that are never negative."""
+    parts = list(_parts(assertions))
+    polynomials = Polynomials()
+    equal, compared = differences(parts, polynomials)
+    names = [t for t in parts if z3.is_const(t) and z3.is_int(t) and not z3.is_int_value(t)]
+    variables: list[Polynomial] = [{(name.sexpr(),): 1} for name in names]
+    known = {key_of(p) for p in (*compared, *[opposite(c) for c in compared])}
+    compared += [variable for variable in variables if key_of(variable) not in known]
+    texts = [text_of_polynomial(polynomial) for polynomial in compared]
+    either = [side for text in texts for side in (f"(< {text} 0)", f"(>= {text} 0)")]
+    answers = _ask_each(_with(assertions, []), either, ask)
+    signs = Signs()
+    for number, polynomial in enumerate(compared):
+        if answers[2 * number] == PROVED:
+            signs.above.append(polynomial)
+        elif answers[2 * number + 1] == PROVED:
+            signs.above.append(opposite(polynomial))
+        else:
+            signs.either.append(polynomial)
+    keys = {key_of(polynomial) for polynomial in signs.above}
+    for polynomial in equal:
+        is_zero = {key_of(polynomial), key_of(scale(polynomial, -1))} <= keys
+        (signs.zero if is_zero else signs.may_be_zero).append(polynomial)
+    return signs, [variable for variable in variables if key_of(variable) in keys]
 
 
 # -- terms ----------------------------------------------------------------------------------------
-
-
-def _is_comparison(term: Term) -> bool:
-    return term.decl().kind() in _COMPARE and z3.is_int(term.arg(0)) and term.num_args() == 2
-
-
-def _variables(assertions: Sequence[Term]) -> list[Term]:
-    names = {t.get_id(): t for t in _parts(assertions) if z3.is_const(t) and z3.is_int(t)}
-    return [term for term in names.values() if not z3.is_int_value(term)]
 
 
 def _parts(terms: Sequence[Term]) -> Iterator[Term]:
