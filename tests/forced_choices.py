@@ -25,6 +25,7 @@ FORCED: dict[str, dict[str, str]] = {
     "odd-tiles": {"CHOICES": "tiled=on tile=3x3x2 blocks=2x3 staged=rows+columns depth=4"},
     "no-staging": {"CHOICES": "tiled=on staged=none"},
     "staging": {"CHOICES": "tiled=on staged=rows+columns"},
+    "packed": {"CHOICES": "tiled=on packed=on staged=none"},
     "slabs": {"CHOICES": "tiled=on slab=3"},
     "short-vectors": {"CHOICES": "tiled=off lanes=4 vectors=2 copies=2"},
     "long-vectors": {"CHOICES": "tiled=off lanes=32 vectors=4 copies=4"},

@@ -44,8 +44,8 @@ from proofgrad.backends import reference
 from proofgrad.backends.cpu import backend
 from proofgrad.backends.cpu.backend import CpuBackend
 from proofgrad.backends.cpu.codegen import Host
-from proofgrad.backends.cpu.threads import ThreadPool
 from proofgrad.backends.cpu.memory import LARGE_BYTES, Pool
+from proofgrad.backends.cpu.threads import ThreadPool
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.core.compile.target import Backend, CompileError, Source

@@ -21,6 +21,8 @@ from proofgrad.core.compile.gated_rows import read_inside
 from proofgrad.core.compile.index_width import Bounds
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
 from proofgrad.core.compile.merging import BINDERS, unshared_reductions
+from proofgrad.core.compile.operands import packs_columns
+from proofgrad.core.compile.pack import pack_columns
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.ir.evaluate import identity
@@ -285,6 +287,8 @@ def _tiled(
             kernel = gate_accesses(kernel, loop, UOp.index(size), reach, bounds, nearest)
         changes[loop] = position
     kernel = kernel.substitute(changes)
+    if packs_columns(contraction, tile, target, asked):
+        kernel = pack_columns(kernel, vector, lane)
     (reduction,) = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
     loop = reduction.src[-1]
     steps = choose_depth(loop, tile, asked)

@@ -51,13 +51,14 @@ class Staged:
 class Choices:
     """What is asked of one kernel. None: what the heuristic takes.
 
-    The first six are of contractions (`slab` also of sums of rows), the next three of other kernels.
+    The first seven are of contractions (`slab` also of sums of rows), the next three of other kernels.
     """
 
     tiled: bool | None = None  # whether a contraction runs in tiles
     tile: Tile | None = None
     blocks: Blocks | None = None
     staged: Staged | None = None
+    packed: bool | None = None  # whether columns without a table are kept by each item
     slab: int | None = None  # steps of a sum that go into memory at once; 0: the whole sum
     depth: int | None = None  # steps of the innermost loop of the sum at once
     lanes: int | None = None  # of a vector; 1: none
@@ -169,6 +170,7 @@ _READERS = {
     "tile": (_tile, f"ROWSxVECTORSxLANES, LANES a power of two, ROWS * VECTORS <= {MOST_COPIES}"),
     "blocks": (_blocks, "ROWTILESxCOLUMNTILES"),
     "staged": (_staged, "none, rows, columns or rows+columns"),
+    "packed": _SWITCH,
     "slab": (_slab, "a number of steps, 0 for the whole sum"),
     "depth": _COPIES,
     "lanes": (_lanes, f"a power of two up to {MOST_LANES}"),

@@ -20,12 +20,15 @@ from proofgrad.core.compile.contraction import (
 )
 from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
+from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.op_names import LOAD
 
 # Rows that a tile reads from a matrix in memory, for each set of the first cache that they share, and
 # the bytes after which the sets of a cache of 12 ways and 48 KB begin again.
 UNSTAGED_ROWS = 6
-WAY_BYTES = 1 << 12
+WAY_BYTES, WAYS = 1 << 12, 12
+# So many tiles of rows that an item reads what it packs often enough.
+WORTH_PACKING = 12
 # An operand of so many bytes, for one place of the loops outside of a tile, stays close enough as it is.
 UNSTAGED_BYTES = 1 << 17
 # Where a table is asked for, it may have so many elements at most.
@@ -44,11 +47,13 @@ COPY_CYCLES, APART_CYCLES = 1.5, 3.5
 LEAST_ITEMSIZE = 4
 
 
-def planned_staging(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH) -> Staged:
+def planned_staging(
+    contraction: Contraction, tile: Tile, target: Target, asked: Choices = NO_WISH
+) -> Staged:
     """Which operands of a contraction get tables."""
     if not may_stage(contraction, asked):
         return Staged(False, False)
-    return choose_staged(contraction, tile, asked)
+    return choose_staged(contraction, tile, target, asked)
 
 
 def may_stage(contraction: Contraction, asked: Choices) -> bool:
@@ -58,7 +63,9 @@ def may_stage(contraction: Contraction, asked: Choices) -> bool:
     return contraction.multiplications >= WORTH_STAGING
 
 
-def choose_staged(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH) -> Staged:
+def choose_staged(
+    contraction: Contraction, tile: Tile, target: Target, asked: Choices = NO_WISH
+) -> Staged:
     """Which operands are read often enough by the tiles, and are not much longer as a table."""
     one, other = contraction.row_factor, contraction.column_factor
     if (wish := asked.staged) is not None:
@@ -68,6 +75,7 @@ def choose_staged(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH
     rows = rows and contraction.readers_of_rows(tile) >= 2
     columns = contraction.columns_lie_apart or (_is_large(contraction) and not contraction.slabs)
     columns = columns and contraction.readers_of_columns(tile) >= 2
+    columns = columns and not packs_columns(contraction, tile, target, asked)
     return Staged(
         rows and contraction.rows_fit_a_table, columns and growth(other) <= LARGEST_GROWTH
     )
@@ -81,6 +89,43 @@ def _rows_collide(contraction: Contraction, tile: Tile) -> bool:
         if tile.rows > UNSTAGED_ROWS * sets:
             return True
     return False
+
+
+def packs_columns(
+    contraction: Contraction, tile: Tile, target: Target, asked: Choices = NO_WISH
+) -> bool:
+    """Whether each item copies the columns of a tile before its tiles of rows read them.
+
+    They must lie side by side. It pays if an item has many tiles of rows, as its rows stay in the second
+    cache, and the columns of a tile do not stay in the first as they lie.
+    """
+    factor, itemsize = contraction.column_factor, contraction.reduction.dtype.itemsize
+    nbytes = contraction.depth * tile.columns * itemsize
+    if asked.packed is False or contraction.slabs or nbytes > target.scratch_bytes:
+        return False
+    if factor.op is not LOAD or load_steps(factor, contraction.columns) != [1]:
+        return False
+    if asked.packed:
+        return True
+    if asked.staged is not None and asked.staged.columns:
+        return False
+    row_bytes = size_of(contraction.rows) * contraction.depth * itemsize
+    row_tiles = -(-size_of(contraction.rows) // tile.rows)
+    return (
+        row_tiles >= WORTH_PACKING
+        and row_bytes <= target.cache_bytes * 3 // 4
+        and contraction.multiplications >= WORTH_STAGING
+        and contraction.growth_of_columns <= 1
+        and (_is_large(contraction) or _columns_collide(contraction))
+    )
+
+
+def _columns_collide(contraction: Contraction) -> bool:
+    """Whether what a tile reads of the columns, step by step, is more than its sets of the first cache hold."""
+    loop, itemsize = contraction.reduction.src[-1], contraction.reduction.dtype.itemsize
+    steps = [step for step in load_steps(contraction.column_factor, loop) if step]
+    sets = [WAY_BYTES // gcd(abs(step) * itemsize, WAY_BYTES) for step in steps]
+    return any(size_of(loop) > WAYS * n for n in sets)
 
 
 def _is_large(contraction: Contraction) -> bool:
@@ -119,9 +164,11 @@ def _slab(depth: int, at_most: int, at_least: int) -> int:
     return steps if at_least <= steps < depth else 0
 
 
-def filling(contraction: Contraction, tile: Tile, asked: Choices = NO_WISH) -> float:
+def filling(
+    contraction: Contraction, tile: Tile, target: Target, asked: Choices = NO_WISH
+) -> float:
     """Cycles that it takes to fill the tables of a contraction."""
-    staged, cycles = planned_staging(contraction, tile, asked), 0.0
+    staged, cycles = planned_staging(contraction, tile, target, asked), 0.0
     if staged.rows:
         each = COPY_CYCLES if contraction.rows_lie_side_by_side else APART_CYCLES
         cycles += table_elements(contraction.row_factor) * each

@@ -14,7 +14,7 @@ from proofgrad.core.compile.axes import operations, shares_work
 from proofgrad.core.compile.choices import Blocks, Choices, Staged, Tile
 from proofgrad.core.compile.contraction import Contraction, contractions, tiles_along
 from proofgrad.core.compile.long_rows import find_rows
-from proofgrad.core.compile.operands import choose_slab, planned_staging
+from proofgrad.core.compile.operands import choose_slab, packs_columns, planned_staging
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.ir.uop import UOp
@@ -42,7 +42,8 @@ def completed(kernel: UOp, target: Target, asked: Choices) -> Choices:
         asked,
         tile=tile,
         blocks=choose_blocks(contraction, tile, target, asked),
-        staged=planned_staging(contraction, tile, asked),
+        staged=planned_staging(contraction, tile, target, asked),
+        packed=packs_columns(contraction, tile, target, asked),
         slab=choose_slab(contraction, asked),
         depth=choose_depth(contraction.reduction.src[-1], tile, asked),
         threads=shares_work(contraction.multiplications, target, asked),
@@ -74,6 +75,7 @@ def _of_contraction(
     assert tile is not None and blocks is not None
     # The few moves that are not tiles come first, for time may be up before the last.
     moves = [replace(choices, staged=staged) for staged in STAGINGS if staged != whole.staged]
+    moves.append(replace(choices, packed=not whole.packed))
     moves += [replace(choices, slab=steps) for steps in SLABS if steps != whole.slab]
     moves += [
         replace(choices, depth=steps)

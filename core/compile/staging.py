@@ -83,7 +83,7 @@ def stage_operands(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp
         contraction.rows: -(-row_tiles // blocks.row_tiles) * blocks.row_tiles,
         contraction.columns: -(-column_tiles // blocks.column_tiles) * blocks.column_tiles,
     }
-    staged = choose_staged(contraction, tile, asked)
+    staged = choose_staged(contraction, tile, target, asked)
     operands: list[tuple[UOp, UOp, int]] = []
     if staged.rows:
         operands.append((contraction.row_factor, contraction.rows, tile.rows))

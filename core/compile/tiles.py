@@ -57,7 +57,7 @@ def find_contraction(
     ways = [(contraction, min(tiles, key=lambda tile: _cost(tile, contraction, target)))
             for contraction in contractions(kernel, asked)
             if (tiles := _tiles(contraction, target, asked))]  # fmt: skip
-    ways.sort(key=lambda way: _cost(way[1], way[0], target) + filling(*way, asked))
+    ways.sort(key=lambda way: _cost(way[1], way[0], target) + filling(*way, target, asked))
     return ways[min(asked.along or 0, len(ways) - 1)] if ways else None
 
 
