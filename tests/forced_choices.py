@@ -57,6 +57,7 @@ LOOKS = (
         "pool_have_no_loop",
     ),
     *("all_places_look_at_all_sources", "read_it_in_its_order", "asked_for_ahead"),
+    "no_columns_of_windows",
 )
 
 
