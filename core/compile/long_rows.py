@@ -12,6 +12,7 @@ from proofgrad.core.compile.choices import NO_WISH, Choices
 from proofgrad.core.compile.contraction import is_fixed, output_loops, size_of
 from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
+from proofgrad.core.compile.operands import LEAST_ITEMSIZE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -22,8 +23,6 @@ LEAST_SLABS = 4
 # Each row lies in another page, and together they fill much of the second cache.
 PAGE_BYTES = 1 << 12
 WORTH_BYTES = 1 << 20
-# Types of fewer bytes are summed in wider registers; memory would round them at each slab.
-LEAST_ITEMSIZE = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,10 +85,14 @@ def _rows_collide(contraction: Contraction, tile: Tile) -> bool:
     """Whether the rows of a tile, as they lie in memory, share too few sets of the first cache."""
     itemsize = contraction.reduction.dtype.itemsize
     for step in load_steps(contraction.row_factor, contraction.rows):
-        sets = 1 if step is None else WAY_BYTES // gcd(abs(step) * itemsize, WAY_BYTES)
-        if tile.rows > UNSTAGED_ROWS * sets:
+        if tile.rows > UNSTAGED_ROWS * (1 if step is None else _sets(step * itemsize)):
             return True
     return False
+
+
+def _sets(nbytes: int) -> int:
+    """How many sets of the first cache places so many bytes apart lie in."""
+    return WAY_BYTES // gcd(nbytes, WAY_BYTES)
 
 
 def packs_columns(
@@ -124,8 +128,7 @@ def _columns_collide(contraction: Contraction) -> bool:
     """Whether what a tile reads of the columns, step by step, is more than its sets of the first cache hold."""
     loop, itemsize = contraction.reduction.src[-1], contraction.reduction.dtype.itemsize
     steps = [step for step in load_steps(contraction.column_factor, loop) if step]
-    sets = [WAY_BYTES // gcd(abs(step) * itemsize, WAY_BYTES) for step in steps]
-    return any(size_of(loop) > WAYS * n for n in sets)
+    return any(size_of(loop) > WAYS * _sets(step * itemsize) for step in steps)
 
 
 def _is_large(contraction: Contraction) -> bool:
