@@ -10,10 +10,12 @@ from proofgrad import Tensor
 from proofgrad.backends.llvm import prefetch
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
-from proofgrad.backends.llvm.prefetch import prefetched
+from proofgrad.backends.llvm.prefetch import Hint, prefetched
 from proofgrad.backends.ptx.dialect import PTXDialect
+from proofgrad.core.compile.linear_terms import coefficient
 from proofgrad.core.compile.stages import parts_of, run_stages
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.op_names import RANGE
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
@@ -31,8 +33,44 @@ def test_the_columns_of_a_long_tile_are_asked_for_ahead(sizes: tuple[int, int, i
     ahead = prefetched(tile)
     assert ahead and all(load.dtype.lanes > 1 for load in ahead)
     hints = emit(tile, "kernel", Dialect()).text.count("call void @llvm.prefetch.p0(")
-    assert hints == len(ahead)
+    assert hints == sum(map(len, ahead.values()))
     assert "prefetch" not in emit(tile, "kernel", PTXDialect()).text
+
+
+def next_pieces(linear: UOp) -> list[Hint]:
+    return [hint for found in prefetched(linear).values() for hint in found if hint.cache == 2]
+
+
+@pytest.mark.parametrize("choices", ["", "tile=8x3x16 blocks=4x11 depth=2", "tile=4x2x8 depth=1"])
+def test_tiles_that_share_columns_ask_for_all_of_the_next_ones(
+    choices: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever lies in the table behind the piece that they read, line by line, and little more."""
+    monkeypatch.setenv("CHOICES", choices)
+    *_, tile = linears(256, 384, 1024)
+    (load, hints), *more = ((x, h) for x, h in prefetched(tile).items() if h[-1].cache == 2)
+    assert not more and 1 <= len(next_pieces(tile)) <= 4
+    index = load.src[0].src[1]
+    loops = [node for node in tile.src if node.op is RANGE]
+    shared, steps = [loop for loop, _ in hints[-1].along]
+    pieces = loops[loops.index(shared) - 1]
+    size = coefficient(index, pieces)
+    asked = set()
+    for tiles in range(shared.src[0].arg):
+        for step in range(steps.src[0].arg):
+            at = {shared: tiles, steps: step}
+            for hint in next_pieces(tile):
+                behind = hint.elements + sum(at[loop] * each for loop, each in hint.along)
+                asked.add((coefficient(index, steps) * step + behind) // 16)
+    first, last = size // 16, 2 * size // 16
+    assert asked >= set(range(first, last))
+    assert min(asked) == first and max(asked) < last + (last - first) // 8
+
+
+def test_pieces_that_no_other_tile_reads_or_that_stay_in_the_cache_are_not_asked_for() -> None:
+    for sizes in ((8, 384, 1024), (256, 64, 64), (256, 96, 512)):
+        for part in linears(*sizes):
+            assert not next_pieces(part)
 
 
 def test_short_loops_and_other_kernels_have_no_hints() -> None:
@@ -48,7 +86,9 @@ def softmax_hints(*shape: int) -> list[int]:
     x = Tensor.empty(*shape).realize()
     graph = compiler().kernel_graph(UOp.sink(x.softmax(-1).uop).replace(arg="CPU"))
     parts = [part for call in graph.src for part in compiler().linears(call.src[0], "CPU")]
-    return [ahead for part in parts for ahead in prefetched(part).values()]
+    hints = [hint for part in parts for found in prefetched(part).values() for hint in found]
+    assert all(hint.cache == 1 and not hint.along for hint in hints)
+    return [hint.elements for hint in hints]
 
 
 def test_the_second_loop_over_a_long_row_asks_for_the_next_row() -> None:

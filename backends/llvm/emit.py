@@ -24,7 +24,7 @@ from proofgrad.backends.llvm.memory import (
     write_store,
     write_streaming_store,
 )
-from proofgrad.backends.llvm.prefetch import prefetched
+from proofgrad.backends.llvm.prefetch import Hint, prefetched
 from proofgrad.backends.llvm.skipping import settled, skipped
 from proofgrad.backends.llvm.streaming import LINE_BYTES, streamed
 from proofgrad.backends.llvm.text import literal, memory_type, register_type
@@ -334,8 +334,16 @@ class _Printer:
     def load(self, node: UOp) -> None:
         place = self.places[node.src[0]]
         self.registers[node] = write_load(self.writer, place, node.dtype)
-        if node in self.ahead:
-            write_prefetch(self.writer, place, self.ahead[node])
+        for hint in self.ahead.get(node, ()):
+            self.prefetch(place, hint)
+
+    def prefetch(self, place: Place, hint: Hint) -> None:
+        parts = [f"i64 {hint.elements}"]
+        for loop, elements in hint.along:
+            llvm_type = register_type(loop.dtype)
+            far = self.writer.let(f"mul {llvm_type} {self._register(loop)}, {elements}", "far")
+            parts.append(f"{llvm_type} {far}")
+        write_prefetch(self.writer, place, parts, hint.cache)
 
     def store(self, node: UOp) -> None:
         place, value = node.src[:2]

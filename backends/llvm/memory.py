@@ -9,6 +9,7 @@ of the buffer, so it needs no branch; a store behind a scalar gate is a branch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proofgrad.backends.llvm.streaming import LINE_BYTES
@@ -57,12 +58,13 @@ def write_load(writer: Writer, place: Place, dtype: DType) -> str:
     return writer.let(f"icmp ne {memory_type(dtype)} {loaded}, {zero}")
 
 
-def write_prefetch(writer: Writer, place: Place, ahead: int) -> None:
-    """Ask the first cache for the line so many elements behind the place."""
-    dialect = writer.dialect
-    element = f"{memory_type(place.element)}, {dialect.pointer} {place.address}"
-    line = writer.let(f"getelementptr {element}, i64 {ahead}", "ahead")
-    hints = "i32 0, i32 3, i32 1"  # a read, used again soon, of data
+def write_prefetch(writer: Writer, place: Place, parts: Sequence[str], cache: int) -> None:
+    """Ask the first or the second cache for a line: where the place is, and `parts` (typed integers) elements on."""
+    dialect, line = writer.dialect, place.address
+    for part in parts:
+        element = f"{memory_type(place.element)}, {dialect.pointer} {line}"
+        line = writer.let(f"getelementptr {element}, {part}", "ahead")
+    hints = f"i32 0, i32 {4 - cache}, i32 1"  # a read, of data
     writer.do(f"call void @llvm.prefetch.{dialect.pointer_code}({dialect.pointer} {line}, {hints})")
 
 
