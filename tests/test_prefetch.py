@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+from operator import mul
+
 import numpy as np
 import pytest
 from test_tiles import AVX512, matmul
@@ -10,12 +14,13 @@ from proofgrad import Tensor
 from proofgrad.backends.llvm import prefetch
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
-from proofgrad.backends.llvm.prefetch import Hint, prefetched
+from proofgrad.backends.llvm.next_pieces import Hint
+from proofgrad.backends.llvm.prefetch import _columns_of_tiles, prefetched
 from proofgrad.backends.ptx.dialect import PTXDialect
-from proofgrad.core.compile.linear_terms import coefficient
+from proofgrad.core.compile.linear_terms import at_start, coefficient
 from proofgrad.core.compile.stages import parts_of, run_stages
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import RANGE
+from proofgrad.core.ir.op_names import LOAD, RANGE
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
@@ -37,8 +42,27 @@ def test_the_columns_of_a_long_tile_are_asked_for_ahead(sizes: tuple[int, int, i
     assert "prefetch" not in emit(tile, "kernel", PTXDialect()).text
 
 
-def next_pieces(linear: UOp) -> list[Hint]:
-    return [hint for found in prefetched(linear).values() for hint in found if hint.cache == 2]
+def pieces_of(linear: UOp, number: int) -> list[tuple[UOp, Hint]]:
+    """What is asked of the second cache of a parameter."""
+    return [
+        (load, hint)
+        for load, hints in prefetched(linear).items()
+        for hint in hints
+        if hint.cache == 2 and (hint.buffer or load.src[0].src[0]).arg[0] == number
+    ]
+
+
+def lines_asked_for(hints: Sequence[tuple[UOp, Hint]], loops: Sequence[UOp]) -> set[int]:
+    """Which lines of 16 elements iterations of some loops ask for, in the first iteration of all others."""
+    asked: set[int] = set()
+    for load, hint in hints:
+        index, along = load.src[0].src[1], dict(hint.along)
+        start = hint.elements + (at_start(index) if hint.buffer is None else 0)
+        moves = [0 if hint.buffer else coefficient(index, loop) for loop in loops]
+        steps = [along.get(loop, 0) + move for loop, move in zip(loops, moves, strict=True)]
+        for values in product(*(range(loop.src[0].arg) for loop in loops)):
+            asked.add((start + sum(map(mul, values, steps))) // 16)
+    return asked
 
 
 @pytest.mark.parametrize("choices", ["", "tile=8x3x16 blocks=4x11 depth=2", "tile=4x2x8 depth=1"])
@@ -48,29 +72,33 @@ def test_tiles_that_share_columns_ask_for_all_of_the_next_ones(
     """Whatever lies in the table behind the piece that they read, line by line, and little more."""
     monkeypatch.setenv("CHOICES", choices)
     *_, tile = linears(256, 384, 1024)
-    (load, hints), *more = ((x, h) for x, h in prefetched(tile).items() if h[-1].cache == 2)
-    assert not more and 1 <= len(next_pieces(tile)) <= 4
-    index = load.src[0].src[1]
+    load = next(x for x in tile.src if x.op is LOAD and x.dtype.lanes > 1)
     loops = [node for node in tile.src if node.op is RANGE]
-    shared, steps = [loop for loop, _ in hints[-1].along]
-    pieces = loops[loops.index(shared) - 1]
-    size = coefficient(index, pieces)
-    asked = set()
-    for tiles in range(shared.src[0].arg):
-        for step in range(steps.src[0].arg):
-            at = {shared: tiles, steps: step}
-            for hint in next_pieces(tile):
-                behind = hint.elements + sum(at[loop] * each for loop, each in hint.along)
-                asked.add((coefficient(index, steps) * step + behind) // 16)
-    first, last = size // 16, 2 * size // 16
-    assert asked >= set(range(first, last))
-    assert min(asked) == first and max(asked) < last + (last - first) // 8
+    columns, *inner = loops[-3:]
+    hints = pieces_of(tile, load.src[0].src[0].arg[0])
+    assert 1 <= len(hints) <= 4
+    asked = lines_asked_for(hints, inner)
+    size = coefficient(load.src[0].src[1], columns) // 16
+    assert asked >= set(range(size, 2 * size))
+    assert min(asked) == size and max(asked) < 2 * size + size // 8
+    assert not pieces_of(tile, 0)  # the result's next rows lie apart
 
 
-def test_pieces_that_no_other_tile_reads_or_that_stay_in_the_cache_are_not_asked_for() -> None:
+def test_all_of_the_next_matrices_of_a_batch_are_asked_for() -> None:
+    one, other = (Tensor.empty(32, 128, 128).realize() for _ in range(2))
+    graph = compiler().kernel_graph(UOp.sink((one @ other).uop).replace(arg="CPU"))
+    (linear,) = compiler().linears(graph.src[0].src[0], "CPU")
+    ((_, loops),) = {loops[-1]: (load, loops) for load, loops in _columns_of_tiles(linear)}.values()
+    for number in range(3):
+        hints = pieces_of(linear, number)
+        assert {hint.is_written for _, hint in hints} == {number == 0}
+        assert lines_asked_for(hints, loops[1:]) == set(range(1024, 2048))
+
+
+def test_what_no_other_tile_reads_or_stays_in_the_cache_is_not_asked_for() -> None:
     for sizes in ((8, 384, 1024), (256, 64, 64), (256, 96, 512)):
         for part in linears(*sizes):
-            assert not next_pieces(part)
+            assert all(hint.cache == 1 for hints in prefetched(part).values() for hint in hints)
 
 
 def test_short_loops_and_other_kernels_have_no_hints() -> None:

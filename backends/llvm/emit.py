@@ -24,7 +24,8 @@ from proofgrad.backends.llvm.memory import (
     write_store,
     write_streaming_store,
 )
-from proofgrad.backends.llvm.prefetch import Hint, prefetched
+from proofgrad.backends.llvm.next_pieces import Hint
+from proofgrad.backends.llvm.prefetch import prefetched
 from proofgrad.backends.llvm.skipping import settled, skipped
 from proofgrad.backends.llvm.streaming import LINE_BYTES, streamed
 from proofgrad.backends.llvm.text import literal, memory_type, register_type
@@ -338,12 +339,17 @@ class _Printer:
             self.prefetch(place, hint)
 
     def prefetch(self, place: Place, hint: Hint) -> None:
+        buffer, element = hint.buffer, place.element
+        line = place.address
+        if buffer is not None:
+            line, element = self._register(buffer), buffer.dtype.scalar
+        assert line is not None
         parts = [f"i64 {hint.elements}"]
         for loop, elements in hint.along:
             llvm_type = register_type(loop.dtype)
             far = self.writer.let(f"mul {llvm_type} {self._register(loop)}, {elements}", "far")
             parts.append(f"{llvm_type} {far}")
-        write_prefetch(self.writer, place, parts, hint.cache)
+        write_prefetch(self.writer, element, line, parts, hint.cache, hint.is_written)
 
     def store(self, node: UOp) -> None:
         place, value = node.src[:2]

@@ -58,13 +58,15 @@ def write_load(writer: Writer, place: Place, dtype: DType) -> str:
     return writer.let(f"icmp ne {memory_type(dtype)} {loaded}, {zero}")
 
 
-def write_prefetch(writer: Writer, place: Place, parts: Sequence[str], cache: int) -> None:
-    """Ask the first or the second cache for a line: where the place is, and `parts` (typed integers) elements on."""
-    dialect, line = writer.dialect, place.address
+def write_prefetch(
+    writer: Writer, element: DType, line: str, parts: Sequence[str], cache: int, is_written: bool
+) -> None:
+    """Ask the first or the second cache for a line: that of a pointer, and `parts` (typed integers) elements on."""
+    dialect = writer.dialect
     for part in parts:
-        element = f"{memory_type(place.element)}, {dialect.pointer} {line}"
-        line = writer.let(f"getelementptr {element}, {part}", "ahead")
-    hints = f"i32 0, i32 {4 - cache}, i32 1"  # a read, of data
+        base = f"{memory_type(element)}, {dialect.pointer} {line}"
+        line = writer.let(f"getelementptr {base}, {part}", "ahead")
+    hints = f"i32 {int(is_written)}, i32 {4 - cache}, i32 1"
     writer.do(f"call void @llvm.prefetch.{dialect.pointer_code}({dialect.pointer} {line}, {hints})")
 
 

@@ -4,21 +4,18 @@ Owns: which loads, and how far ahead. Does not own: the instruction (memory.py).
 it may name a place outside of its buffer.
 
 The columns of a tile come through a loop in steps that a processor does not foresee well: a row of a tile from a
-table, or of a matrix, whose rows lie pages apart. Of the tiles that share a piece of a table, the first would wait
-for memory all the time, and the others, which find the piece in the second cache, never: so each of them asks for a
-part of the next piece. Where several loops in turn run over a row, as in a softmax, only the first waits for memory:
-the second asks for the row after this one, which comes while it computes.
+table, or of a matrix, whose rows lie pages apart. What the tiles after these need is asked for too (next_pieces.py).
+Where several loops in turn run over a row, as in a softmax, only the first waits for memory: the second asks for
+the row after this one, which comes while it computes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Iterator
 
-from proofgrad.backends.llvm.streaming import LINE_BYTES
+from proofgrad.backends.llvm.next_pieces import Hint, next_pieces, size_of
 from proofgrad.core.compile.linear_terms import coefficient
-from proofgrad.core.ir.op_names import CONST, END, LOAD, MULACC, PARAM, RANGE
+from proofgrad.core.ir.op_names import END, LOAD, MULACC, PARAM, RANGE
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 # Iterations ahead, measured from 1 to 4: 2 to 4 % of a large product, a quarter of one with few rows.
@@ -30,36 +27,19 @@ FIRST_CACHE_BYTES = 1 << 15
 # Rows up to here stay in the second cache until their turn; buffers below stay there with all their rows.
 SECOND_CACHE_BYTES = 1 << 20
 LONGEST_ROW_BYTES = SECOND_CACHE_BYTES // 4
-# Tables up to here stay in the second cache as a whole.
-NEAR_BYTES = SECOND_CACHE_BYTES // 4
-# Lines of the next piece that an iteration asks for, at most: more would be no small part of its work.
-MOST_LINES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """Ask for the line `elements` behind a load, and so many more behind it for each iteration of a loop `along`.
-
-    `cache`: 1 for what is read at once, 2 for later.
-    """
-
-    elements: int
-    along: tuple[tuple[UOp, int], ...] = ()
-    cache: int = 1
 
 
 def prefetched(linear: UOp) -> dict[UOp, list[Hint]]:
     """What to ask for where something is loaded."""
     found = {load: [Hint(step)] for load, step in _next_rows(linear).items()}
-    tables: set[UOp] = set()
+    tiles: set[UOp] = set()
     for load, loops in _columns_of_tiles(linear):
-        step, buffer = _step(load, loops[-1]), load.src[0].src[0]
-        hints = [Hint(AHEAD * step)] if step else []
-        if buffer not in tables:
-            hints += _next_piece(load, loops)
-            tables.add(buffer)
-        if hints:
-            found[load] = hints
+        if step := _step(load, loops[-1]):
+            found.setdefault(load, []).append(Hint(AHEAD * step))
+        if loops[-1] not in tiles:
+            tiles.add(loops[-1])
+            for owner, hint in next_pieces(linear, load, loops):
+                found.setdefault(owner, []).append(hint)
     return found
 
 
@@ -78,29 +58,6 @@ def _columns_of_tiles(linear: UOp) -> Iterator[tuple[UOp, tuple[UOp, ...]]]:
             loops.pop()
         elif uses.get(node, 0) >= LEAST_USES and loops and _is_vector(node):
             yield node, tuple(loops)
-
-
-def _next_piece(load: UOp, loops: Sequence[UOp]) -> list[Hint]:
-    """What lies in a table behind the piece that the tiles of a loop share: a part of it for each iteration."""
-    buffer, index = load.src[0].src[:2]
-    count = sum(loop.arg[1] is AxisRole.REDUCE for loop in loops)
-    if not 0 < count <= len(loops) - 2 or buffer.op is not PARAM or _nbytes(buffer) <= NEAR_BYTES:
-        return []
-    pieces, tiles, *steps = loops[-count - 2 :]
-    piece, *moves = [coefficient(index, loop) or 0 for loop in (pieces, *steps)]
-    sizes = [_size(loop) for loop in steps]
-    before = [prod(sizes[n:]) for n in range(1, len(steps) + 1)]  # iterations, in one of each loop
-    lies_in_order = [piece, *moves] == [moves[-1] * number for number in (prod(sizes), *before)]
-    is_shared = coefficient(index, tiles) == 0 and _size(tiles) > 0
-    if not piece or not is_shared or not lies_in_order:
-        return []
-    share, line = -(-piece // _size(tiles)), LINE_BYTES // load.dtype.itemsize
-    part = -(-share // prod(sizes))
-    if part > MOST_LINES * line:
-        return []
-    along = [part * number - move for number, move in zip(before, moves, strict=True)]
-    moving = ((tiles, share), *zip(steps, along, strict=True))
-    return [Hint(piece + ahead, moving, cache=2) for ahead in range(0, part, line)]
 
 
 def _next_rows(linear: UOp) -> dict[UOp, int]:
@@ -139,10 +96,5 @@ def _step(load: UOp, loop: UOp) -> int | None:
     if loop.arg[1] is not AxisRole.REDUCE:
         return None
     step = coefficient(load.src[0].src[1], loop)
-    is_long = step and abs(step) * _size(loop) * load.dtype.itemsize > FIRST_CACHE_BYTES
+    is_long = step and abs(step) * size_of(loop) * load.dtype.itemsize > FIRST_CACHE_BYTES
     return step if is_long else None
-
-
-def _size(loop: UOp) -> int:
-    """Iterations of a loop; 0 if they are not known."""
-    return int(loop.src[0].arg) if loop.src[0].op is CONST else 0
