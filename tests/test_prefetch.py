@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
-from operator import mul
 
 import numpy as np
 import pytest
@@ -19,16 +19,16 @@ from proofgrad.backends.llvm.prefetch import _columns_of_tiles, prefetched
 from proofgrad.backends.ptx.dialect import PTXDialect
 from proofgrad.core.compile.linear_terms import at_start, coefficient
 from proofgrad.core.compile.stages import parts_of, run_stages
+from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import LOAD, RANGE
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
 
-def linears(*sizes: int) -> tuple[UOp, ...]:
+def linears(*sizes: int, target: Target = AVX512) -> tuple[UOp, ...]:
     body = matmul(*sizes, dtype=dtypes.float32)
-    return parts_of(run_stages(KERNEL_STAGES, body, compiler().library, AVX512))
+    return parts_of(run_stages(KERNEL_STAGES, body, compiler().library, target))
 
 
 @pytest.mark.parametrize("sizes", [(256, 512, 512), (48, 1024, 1024)], ids=["table", "slab"])
@@ -52,16 +52,22 @@ def pieces_of(linear: UOp, number: int) -> list[tuple[UOp, Hint]]:
     ]
 
 
+def loops_of_tile(linear: UOp) -> tuple[UOp, ...]:
+    return next(loops for _, loops in _columns_of_tiles(linear))
+
+
 def lines_asked_for(hints: Sequence[tuple[UOp, Hint]], loops: Sequence[UOp]) -> set[int]:
     """Which lines of 16 elements iterations of some loops ask for, in the first iteration of all others."""
     asked: set[int] = set()
-    for load, hint in hints:
-        index, along = load.src[0].src[1], dict(hint.along)
-        start = hint.elements + (at_start(index) if hint.buffer is None else 0)
-        moves = [0 if hint.buffer else coefficient(index, loop) for loop in loops]
-        steps = [along.get(loop, 0) + move for loop, move in zip(loops, moves, strict=True)]
-        for values in product(*(range(loop.src[0].arg) for loop in loops)):
-            asked.add((start + sum(map(mul, values, steps))) // 16)
+    for values in product(*(range(loop.src[0].arg) for loop in loops)):
+        at = dict(zip(loops, values, strict=True))
+        for load, hint in hints:
+            parts = [load.src[0].src[1]] if hint.buffer is None else hint.parts
+            place = hint.elements + sum(at_start(part, dict(at)) for part in parts)
+            for term in hint.along:
+                number = at.get(term.loop, 0) // term.divisor
+                place += term.elements * (number % term.modulus if term.modulus else number)
+            asked.add(place // 16)
     return asked
 
 
@@ -72,31 +78,44 @@ def test_tiles_that_share_columns_ask_for_all_of_the_next_ones(
     """Whatever lies in the table behind the piece that they read, line by line, and little more."""
     monkeypatch.setenv("CHOICES", choices)
     *_, tile = linears(256, 384, 1024)
-    load = next(x for x in tile.src if x.op is LOAD and x.dtype.lanes > 1)
-    loops = [node for node in tile.src if node.op is RANGE]
-    columns, *inner = loops[-3:]
+    columns, *inner = loops_of_tile(tile)[-3:]
+    load, _ = next(_columns_of_tiles(tile))
     hints = pieces_of(tile, load.src[0].src[0].arg[0])
     assert 1 <= len(hints) <= 4
     asked = lines_asked_for(hints, inner)
     size = coefficient(load.src[0].src[1], columns) // 16
     assert asked >= set(range(size, 2 * size))
     assert min(asked) == size and max(asked) < 2 * size + size // 8
-    assert not pieces_of(tile, 0)  # the result's next rows lie apart
+    assert not pieces_of(tile, 0)  # rows of the result lie apart
 
 
 def test_all_of_the_next_matrices_of_a_batch_are_asked_for() -> None:
     one, other = (Tensor.empty(32, 128, 128).realize() for _ in range(2))
     graph = compiler().kernel_graph(UOp.sink((one @ other).uop).replace(arg="CPU"))
-    (linear,) = compiler().linears(graph.src[0].src[0], "CPU")
-    ((_, loops),) = {loops[-1]: (load, loops) for load, loops in _columns_of_tiles(linear)}.values()
+    body = graph.src[0].src[0]
+    (linear,) = parts_of(run_stages(KERNEL_STAGES, body, compiler().library, AVX512))
     for number in range(3):
         hints = pieces_of(linear, number)
         assert {hint.is_written for _, hint in hints} == {number == 0}
-        assert lines_asked_for(hints, loops[1:]) == set(range(1024, 2048))
+        asked = lines_asked_for(hints, loops_of_tile(linear)[1:])
+        assert asked == set(range(1024, 2048))
+
+
+def test_columns_that_come_to_be_packed_are_asked_for_where_they_lie(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In rows of a matrix, of which an item takes a few columns."""
+    monkeypatch.setenv("CHOICES", "tile=8x3x16 packed=on blocks=32x4")
+    (linear,) = linears(256, 768, 2304, target=replace(AVX512, scratch_bytes=1 << 20))
+    hints = pieces_of(linear, 2)
+    asked = lines_asked_for(hints, loops_of_tile(linear)[-2:])
+    next_ones = {row * 2304 // 16 + line for row in range(768) for line in (3, 4, 5)}
+    assert asked >= next_ones
+    assert len(asked) <= len(next_ones) * 9 // 8
 
 
 def test_what_no_other_tile_reads_or_stays_in_the_cache_is_not_asked_for() -> None:
-    for sizes in ((8, 384, 1024), (256, 64, 64), (256, 96, 512)):
+    for sizes in ((8, 384, 1024), (256, 64, 64), (256, 96, 512), (512, 512, 512)):
         for part in linears(*sizes):
             assert all(hint.cache == 1 for hints in prefetched(part).values() for hint in hints)
 

@@ -345,9 +345,14 @@ class _Printer:
             line, element = self._register(buffer), buffer.dtype.scalar
         assert line is not None
         parts = [f"i64 {hint.elements}"]
-        for loop, elements in hint.along:
-            llvm_type = register_type(loop.dtype)
-            far = self.writer.let(f"mul {llvm_type} {self._register(loop)}, {elements}", "far")
+        parts += [f"{register_type(part.dtype)} {self._register(part)}" for part in hint.parts]
+        for term in hint.along:
+            llvm_type, number = register_type(term.loop.dtype), self._register(term.loop)
+            if term.divisor != 1:
+                number = self.writer.let(f"udiv {llvm_type} {number}, {term.divisor}", "part")
+            if term.modulus:
+                number = self.writer.let(f"urem {llvm_type} {number}, {term.modulus}", "part")
+            far = self.writer.let(f"mul {llvm_type} {number}, {term.elements}", "far")
             parts.append(f"{llvm_type} {far}")
         write_prefetch(self.writer, element, line, parts, hint.cache, hint.is_written)
 

@@ -10,38 +10,62 @@ asks for a small part of what lies behind the piece; also of results, whose line
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 
 from proofgrad.backends.llvm.streaming import LINE_BYTES
-from proofgrad.core.compile.linear_terms import at_start, coefficient
-from proofgrad.core.ir.op_names import CONST, END, LOAD, PARAM, RANGE, STORE
+from proofgrad.core.compile.linear_terms import at_start, coefficient, loops_of
+from proofgrad.core.ir.op_names import ADD, CONST, END, LOAD, PARAM, RANGE, STORE
 from proofgrad.core.ir.uop import AxisRole, UOp
 
-# Buffers up to here stay in the second cache as a whole.
-NEAR_BYTES = 1 << 18
+# Buffers up to here are in the second cache often enough that hints cost more than they give (measured).
+NEAR_BYTES = 1 << 20
 # A piece up to here does, beside the next one.
 PIECE_BYTES = 1 << 20
 # Lines that one iteration asks for, at most: more would be no small part of its work.
 MOST_LINES = 4
+# Loads and stores of a piece that are looked at.
+MOST_PLACES = 1 << 12
 
 Loops = tuple[UOp, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Hint:
-    """Ask for the line `elements` behind a load, and so many more behind it for each iteration of a loop `along`.
+class Term:
+    """`elements` for each iteration of a loop, or `loop // divisor`, or `loop % modulus`."""
 
-    `buffer`: not behind the load, but behind the first element of a buffer. `cache`: 1 for what is read at once, 2
-    for later. `is_written`: not read.
+    loop: UOp
+    elements: int
+    divisor: int = 1
+    modulus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """Ask for the line `elements` behind a load, and further behind it `along` some loops.
+
+    `buffer`: not behind the load, but behind the first element of a buffer and the sum of `parts`, index terms
+    that are there already. `cache`: 1 for what is read at once, 2 for later. `is_written`: not read.
     """
 
     elements: int
-    along: tuple[tuple[UOp, int], ...] = ()
+    along: tuple[Term, ...] = ()
     buffer: UOp | None = None
+    parts: tuple[UOp, ...] = ()
     cache: int = 1
     is_written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Rows of `width` elements, `stride` apart; from `start` on, where all loops are at 0."""
+
+    start: int
+    rows: int
+    width: int
+    stride: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +76,12 @@ class _Access:
     lanes: int
     loops: Loops
     load: UOp | None
+
+    def step(self, loop: UOp) -> int:
+        """Elements between the first two iterations of a loop."""
+        index = self.place.src[1]
+        step = coefficient(index, loop)
+        return at_start(index, {loop: 1}) - at_start(index) if step is None else step
 
     def moves(self, loops: Loops) -> list[int] | None:
         """Elements between two iterations of each loop; None if they are not always as many."""
@@ -64,87 +94,186 @@ class _Access:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Nest:
+    """The loops of a tile, a load in the innermost one, and the loops around all nodes of the kernel."""
+
+    first: UOp
+    loops: Loops
+    around: dict[UOp, Loops]
+
+    def outside(self, access: _Access, number: int) -> tuple[tuple[UOp, ...], int] | None:
+        """The parts of an index that do not change inside of a loop, and what the others are where all loops are at 0.
+
+        None if not every part can be had where the loops begin.
+        """
+        parts: list[UOp] = []
+        constant, waiting = 0, [access.place.src[1]]
+        while waiting:
+            term = waiting.pop()
+            if term.op is ADD:
+                waiting += term.src
+            elif loops_of(term).intersection(access.loops[number + 1 :]) or term.op is CONST:
+                constant += at_start(term)
+            elif (loops := self.around.get(term)) is not None and loops == self.loops[: len(loops)]:
+                parts.append(term)
+            else:
+                return None
+        return tuple(parts), constant
+
+
+_Reader = Callable[[Sequence[_Access], UOp, int], _Piece | None]
+
+
 def next_pieces(linear: UOp, first: UOp, loops: Loops) -> Iterator[tuple[UOp, Hint]]:
     """Loads in the innermost loop of a tile, each with what to ask for there.
 
     `first`, `loops`: one of these loads, and the loops around it.
     """
-    depth = sum(loop.arg[1] is AxisRole.REDUCE for loop in loops)
+    outer = sum(loop.arg[1] is not AxisRole.REDUCE for loop in loops)
+    around = _loops_around(linear)
     by_buffer: dict[UOp, list[_Access]] = {}
-    for access in _accesses(linear) if depth and all(map(size_of, loops)) else ():
+    for access in _accesses(around) if outer < len(loops) and all(map(size_of, loops)) else ():
         by_buffer.setdefault(access.place.src[0], []).append(access)
     for buffer, accesses in by_buffer.items():
-        if buffer.op is not PARAM or buffer.arg[1] * buffer.dtype.itemsize <= NEAR_BYTES:
+        is_near = buffer.op is not PARAM or buffer.arg[1] * buffer.dtype.itemsize <= NEAR_BYTES
+        if is_near or any(access.place.src[1].dtype.lanes > 1 for access in accesses):
             continue
-        inmost = len(loops) - depth - 1
-        ways = (_hints(accesses, first, loops, number) for number in range(inmost, -1, -1))
-        yield from next(filter(None, ways), ())
+        is_read = all(access.load is not None for access in accesses)
+        readers = (_whole, _in_rows) if is_read else (_whole,)  # rows of results: measured, no gain
+        ways = ((number, read) for read in readers for number in reversed(range(outer)))
+        nest = _Nest(first, loops, around)
+        found = (_hints(accesses, nest, number, read) for number, read in ways)
+        yield from next(filter(None, found), ())
 
 
-def _accesses(linear: UOp) -> Iterator[_Access]:
+def _loops_around(linear: UOp) -> dict[UOp, Loops]:
+    """The loops that are open where a node stands."""
     loops: list[UOp] = []
+    found: dict[UOp, Loops] = {}
     for node in linear.src:
+        found[node] = tuple(loops)
         if node.op is RANGE:
             loops.append(node)
         elif node.op is END:
             loops.pop()
-        elif node.op is LOAD:
-            yield _Access(node.src[0], node.dtype.lanes, tuple(loops), node)
+    return found
+
+
+def _accesses(around: dict[UOp, Loops]) -> Iterator[_Access]:
+    for node, loops in around.items():
+        if node.op is LOAD:
+            yield _Access(node.src[0], node.dtype.lanes, loops, node)
         elif node.op is STORE:
-            yield _Access(node.src[0], node.src[1].dtype.lanes, tuple(loops), None)
+            yield _Access(node.src[0], node.src[1].dtype.lanes, loops, None)
 
 
 def _hints(
-    accesses: Sequence[_Access], first: UOp, loops: Loops, number: int
+    accesses: Sequence[_Access], nest: _Nest, number: int, read: _Reader
 ) -> list[tuple[UOp, Hint]]:
-    """For one buffer; none if `loops[number]` does not go from one piece to the next, or no other loop reads it again."""
-    pieces, inner, outer = loops[number], loops[number + 1 :], loops[: number + 1]
-    buffer = accesses[0].place.src[0]
-    step, *moves = accesses[0].moves((pieces, *inner)) or (0,)
-    if 0 not in moves or not 0 < step * buffer.dtype.itemsize <= PIECE_BYTES:
+    """For one buffer; none if the loop does not go from one piece to the next, or no loop inside reads a piece again."""
+    loops, access = nest.loops, accesses[0]
+    pieces, inner = loops[number], loops[number + 1 :]
+    is_shared = 0 in (access.moves(inner) or ())
+    step = access.step(pieces) if is_shared else 0
+    piece = read(accesses, pieces, step) if step > 0 else None
+    buffer = access.place.src[0]
+    if piece is None or piece.rows * piece.width * buffer.dtype.itemsize > PIECE_BYTES:
         return []
-    low = _start(accesses, pieces, step)
-    shares, line = _shares(step, inner), LINE_BYTES // buffer.dtype.itemsize
-    if low is None or shares[-1] > MOST_LINES * line:
+    line = LINE_BYTES // buffer.dtype.itemsize
+    lines, along = _parts(piece, inner, line)
+    if lines > MOST_LINES:
         return []
-    inside = [access for access in accesses if access.loops == loops and access.load is not None]
-    start, per_loop = step + low, list(zip(inner, shares, strict=True))
-    if inside and (moves := inside[0].moves(inner)) is not None:
-        owner, base = inside[0].load, None  # behind a load, whatever other loops add to its place
-        start -= at_start(inside[0].place.src[1])
-        along = [(loop, share - move) for (loop, share), move in zip(per_loop, moves, strict=True)]
-    elif (moves := accesses[0].moves(outer)) is not None:
-        owner, base, along = first, buffer, [*zip(outer, moves, strict=True), *per_loop]
+    inside = [one for one in accesses if one.loops == loops and one.load is not None]
+    if inside and (moves := inside[0].moves(inner) or []):
+        owner, hint = inside[0].load, Hint(piece.start + step - at_start(inside[0].place.src[1]))
+        along += [Term(loop, -move) for loop, move in zip(inner, moves, strict=True) if move]
+    elif (outside := nest.outside(access, number)) is not None:
+        parts, constant = outside
+        start = piece.start + step - at_start(access.place.src[1]) + constant
+        owner, hint = nest.first, Hint(start, buffer=buffer, parts=parts)
     else:
         return []
-    is_written = any(access.load is None for access in accesses)
-    starts = range(start, start + shares[-1], line)
-    return [(owner, Hint(at, tuple(along), base, 2, is_written)) for at in starts]
+    is_written = any(one.load is None for one in accesses)
+    hint = replace(hint, along=tuple(along), cache=2, is_written=is_written)
+    starts = range(hint.elements, hint.elements + lines * line, line)
+    return [(owner, replace(hint, elements=start)) for start in starts]
 
 
-def _shares(piece: int, loops: Loops) -> list[int]:
-    """Elements of a piece that an iteration of each of the loops, the outer ones first, asks for."""
+def _parts(piece: _Piece, loops: Loops, line: int) -> tuple[int, list[Term]]:
+    """How many lines in a row an iteration asks for, and where: its part of a piece that is shared out over loops."""
+    if piece.rows == 1:
+        shares = _shares(piece.width, loops)
+        terms = [Term(loop, share) for loop, share in zip(loops, shares, strict=True)]
+        return -(-shares[-1] // line), terms
+    tiles = [loop for loop in loops if loop.arg[1] is not AxisRole.REDUCE]
+    steps = max((loop for loop in loops if loop not in tiles), key=size_of)
+    shares = _shares(piece.rows, tiles)
+    terms = [Term(loop, share * piece.stride) for loop, share in zip(tiles, shares, strict=True)]
+    lines = -(-piece.width // line) + (piece.stride % line != 0)
+    each = size_of(steps) // (shares[-1] if shares else piece.rows)  # iterations for a row
+    if each == 0:
+        return MOST_LINES + 1, []
+    terms.append(Term(steps, piece.stride, divisor=each))
+    return (1, [*terms, Term(steps, line, modulus=lines)]) if each >= lines else (lines, terms)
+
+
+def _shares(count: int, loops: Sequence[UOp]) -> list[int]:
+    """What falls to an iteration of each of the loops, the outer ones first."""
     shares: list[int] = []
     for loop in loops:
-        piece = -(-piece // size_of(loop))
-        shares.append(piece)
+        count = -(-count // size_of(loop))
+        shares.append(count)
     return shares
 
 
-def _start(accesses: Sequence[_Access], pieces: UOp, step: int) -> int | None:
-    """Where the first piece of `step` elements begins; None if pieces overlap, or most of one is not used."""
+def _whole(accesses: Sequence[_Access], pieces: UOp, step: int) -> _Piece | None:
+    """All that lies between the starts of two pieces; None if they overlap, or most of it is not used."""
     lows, highs, used, known = [], [], 0, dict[UOp, int]()
     for access in accesses:
-        index = access.place.src[1]
-        inner = access.loops[access.loops.index(pieces) + 1 :] if pieces in access.loops else ()
-        own_step, *moves = access.moves((pieces, *inner)) or (0,)
-        if own_step != step or index.dtype.lanes > 1:
+        if (moves := _inner_moves(access, pieces, step)) is None:
             return None
-        far = [move * (size_of(loop) - 1) for move, loop in zip(moves, inner, strict=True)]
-        lows.append(at_start(index, known) + sum(x for x in far if x < 0))
-        highs.append(at_start(index, known) + sum(x for x in far if x > 0))
-        used += access.lanes * prod(size_of(x) for x, n in zip(inner, moves, strict=True) if n)
-    return min(lows) if max(highs) - min(lows) < step <= 2 * used else None
+        start = at_start(access.place.src[1], known)
+        far = [move * (size - 1) for move, size in moves]
+        lows.append(start + sum(x for x in far if x < 0))
+        highs.append(start + sum(x for x in far if x > 0))
+        used += access.lanes * prod(size for move, size in moves if move)
+    is_whole = max(highs) - min(lows) < step <= 2 * used
+    return _Piece(min(lows), 1, step, step) if is_whole else None
+
+
+def _in_rows(accesses: Sequence[_Access], pieces: UOp, step: int) -> _Piece | None:
+    """Rows of equal length, equally far apart; None if a piece is not that."""
+    ends: dict[int, int] = {}
+    known: dict[UOp, int] = {}
+    for access in accesses:
+        moves = _inner_moves(access, pieces, step)
+        if moves is None or len(ends) + prod(size for move, size in moves if move) > MOST_PLACES:
+            return None
+        starts = [at_start(access.place.src[1], known)]
+        for move, size in moves:
+            starts = [start + move * n for start in starts for n in range(size if move else 1)]
+        ends.update((start, start + access.lanes) for start in starts)
+    rows: list[tuple[int, int]] = []  # where each starts and ends
+    for start, end in sorted(ends.items()):
+        if rows and start <= rows[-1][1]:
+            start = rows.pop()[0]
+        rows.append((start, end))
+    widths = {end - start for start, end in rows}
+    strides = {after[0] - before[0] for before, after in pairwise(rows)}
+    is_grid = len(widths) == len(strides) == 1
+    return _Piece(rows[0][0], len(rows), widths.pop(), strides.pop()) if is_grid else None
+
+
+def _inner_moves(access: _Access, pieces: UOp, step: int) -> list[tuple[int, int]] | None:
+    """How a place moves with each loop inside of `pieces`, and its size; None if it does not go from piece to piece."""
+    if pieces not in access.loops:
+        return None
+    inner = access.loops[access.loops.index(pieces) + 1 :]
+    moves = access.moves(inner)
+    if moves is None or access.step(pieces) != step:
+        return None
+    return list(zip(moves, map(size_of, inner), strict=True))
 
 
 def size_of(loop: UOp) -> int:
