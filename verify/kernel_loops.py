@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import islice, permutations
 from math import prod
 
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.verify.kernel_terms import loop_name, loop_size
+from proofgrad.verify.kernel_terms import DIGITS, loop_name, loop_size
 
 MOST_GUESSES = 200
 
@@ -25,8 +26,16 @@ class Linear:
     parts: dict[UOp, int]
     constant: int
 
-    def largest(self) -> int:
-        return self.constant + sum(c * _reach(x) for x, c in self.parts.items() if c > 0)
+    def largest(self, limits: Sequence[Limit] = ()) -> int:
+        """No value is larger where `limits` hold, which are of parts that go up."""
+        left, total = {x: c for x, c in self.parts.items() if c > 0}, self.constant
+        for form, bound in limits:
+            factors = {Fraction(left.get(x, 0), c) for x, c in form.parts.items()}
+            if len(factors) == 1 and 0 not in factors:
+                most = min(bound - 1, form.largest()) - form.constant
+                total += int(factors.pop() * most)
+                left = {x: c for x, c in left.items() if x not in form.parts}
+        return total + sum(c * _reach(x) for x, c in left.items())
 
     def term(self) -> UOp:
         total = UOp.index(self.constant)
@@ -35,12 +44,32 @@ class Linear:
         return total
 
 
+# A sum of loops that stays below a number.
+Limit = tuple[Linear, int]
+
+
+def limits_of(given: Sequence[UOp]) -> list[Limit]:
+    """What conditions say of sums of loops: those that each stays below a number."""
+    found: list[Limit] = []
+    stack = list(given)
+    while stack:
+        node = stack.pop()
+        if node.op is Ops.AND:
+            stack += node.src
+        elif node.op is Ops.CMPLT and node.src[1].op is Ops.CONST:
+            form = linear_form(node.src[0])
+            if form is not None and form.parts and min(form.parts.values()) > 0:
+                found.append((form, node.src[1].arg))
+    return found
+
+
 def _reach(part: UOp) -> int:
     """The largest value of a loop, or of the quotient or remainder of one."""
     if part.op is Ops.RANGE:
         return loop_size(part) - 1
     divisor: int = part.src[1].arg
-    return divisor - 1 if part.op is Ops.MOD else _reach(part.src[0]) // divisor
+    reach = _reach(part.src[0])
+    return min(divisor - 1, reach) if part.op is Ops.MOD else reach // divisor
 
 
 def linear_form(term: UOp) -> Linear | None:
@@ -77,21 +106,32 @@ def _linear(node: UOp, src: list[Linear | None]) -> Linear | None:
             return Linear({x: -c for x, c in known[0].parts.items()}, -known[0].constant)
         case Ops.CAST:
             return known[0]
-        case Ops.FLOORDIV | Ops.MOD if node.src[0].op is Ops.RANGE and not known[1].parts:
-            return Linear({node: 1}, 0) if known[1].constant > 0 else None
+        case Ops.FLOORDIV | Ops.MOD if known[0].parts == {node.src[0]: 1} and not known[1].parts:
+            return _quotient(node, known[1].constant)
         case _:
             return None
 
 
-def digits(position: UOp, strides: Sequence[tuple[int, int]]) -> list[UOp]:
-    """The digit of each (stride, size) in `position`; strides fall.
+def _quotient(node: UOp, divisor: int) -> Linear | None:
+    """A quotient or remainder of a loop, or of one of it, is a part of its own."""
+    if divisor <= 0:
+        return None
+    if divisor == 1:
+        return Linear({}, 0) if node.op is Ops.MOD else Linear({node.src[0]: 1}, 0)
+    return Linear({node: 1}, 0)
+
+
+def digits(
+    position: UOp, strides: Sequence[tuple[int, int]], limits: Sequence[Limit] = ()
+) -> list[UOp]:
+    """The digit of each (stride, size) in `position`, which lies within `limits`; strides fall.
 
     Where the loops of `position` fall into groups, one a digit, no division is needed.
     """
     form = linear_form(position)
     found: list[UOp] = []
     for k, (stride, size) in enumerate(strides):
-        digit, form = _leading_digit(form, stride) if form is not None else (None, None)
+        digit, form = (None, None) if form is None else _leading_digit(form, stride, limits)
         if digit is None:
             rest = position if k == 0 or form is None else form.term()
             return found + [_digit(rest, *each) for each in strides[k:]]
@@ -100,12 +140,12 @@ def digits(position: UOp, strides: Sequence[tuple[int, int]]) -> list[UOp]:
     return found
 
 
-def _leading_digit(form: Linear, stride: int) -> tuple[UOp | None, Linear]:
+def _leading_digit(form: Linear, stride: int, limits: Sequence[Limit]) -> tuple[UOp | None, Linear]:
     """What is divisible by `stride`, if the rest stays below it."""
     high = {x: c // stride for x, c in form.parts.items() if c % stride == 0}
     low = {x: c for x, c in form.parts.items() if c % stride}
     rest = Linear(low, form.constant % stride)
-    if rest.largest() >= stride or any(c < 0 for c in low.values()):
+    if rest.largest(limits) >= stride or any(c < 0 for c in low.values()):
         return None, form
     return Linear(high, form.constant // stride).term(), rest
 
@@ -115,8 +155,10 @@ def _digit(position: UOp, stride: int, size: int) -> UOp:
     return quotient % size
 
 
-def map_by_position(before: UOp, after: UOp, loops: Sequence[UOp]) -> dict[UOp, UOp] | None:
-    """Values of `loops`, on which the index `before` depends, that give the index `after`."""
+def map_by_position(
+    before: UOp, after: UOp, loops: Sequence[UOp], given: Sequence[UOp] = ()
+) -> dict[UOp, UOp] | None:
+    """Values of `loops`, on which the index `before` depends, that give the index `after` under `given`."""
     form = linear_form(before)
     if form is None:
         return None
@@ -125,9 +167,37 @@ def map_by_position(before: UOp, after: UOp, loops: Sequence[UOp]) -> dict[UOp, 
     whole = fixed.term()
     position = after if whole is UOp.index(0) else after + whole * -1
     strides = [(form.parts[x], loop_size(x)) for x in moving]
-    found = dict(zip(moving, digits(position, strides)))
+    found = dict(zip(moving, digits(position, strides, limits_of(given))))
     found.update({x: UOp.index(0) for x in loops if x not in found})
     return found
+
+
+def map_by_stride(before: UOp, after: UOp, loops: Sequence[UOp]) -> dict[UOp, UOp] | None:
+    """For each of `loops` what runs over as many values with the same stride in `after`, if there is one."""
+    form, other = linear_form(before), linear_form(after)
+    if form is None or other is None:
+        return None
+    found: dict[UOp, UOp] = {}
+    for loop in loops:
+        there = [x for x, c in other.parts.items() if c == form.parts.get(loop)]
+        if len(there) != 1 or _reach(there[0]) != loop_size(loop) - 1:
+            return None
+        found[loop] = there[0]
+    return found
+
+
+def digits_of_places(places: Sequence[UOp], size: int) -> list[UOp]:
+    """Loops whose row-major positions are all numbers below `size`, as far as may be those of the places."""
+    strides = {1, size}
+    for place in places:
+        form = linear_form(place) or Linear({}, 0)
+        strides |= {s for x, c in form.parts.items() for s in (c, c * (_reach(x) + 1))}
+    chain = [1]
+    for stride in sorted(strides):
+        if stride > chain[-1] and stride % chain[-1] == 0 and size % stride == 0:
+            chain.append(stride)
+    sizes = [outer // inner for inner, outer in zip(chain, chain[1:])][::-1]
+    return [UOp.range(n, DIGITS + k) for k, n in enumerate(sizes)]
 
 
 def common_loops(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp, UOp]:

@@ -91,7 +91,7 @@ class Matcher:
         given = self._gate(place)
         for before in candidates:
             order = common_loops(before.own_loops, after.own_loops)
-            for terms in self._output_maps(before.once(), after.once()):
+            for terms in self._output_maps(before.once(), after.once(), given):
                 old = before.store.substitute({**order, **terms})
                 difference = self._iterations(terms, given) or self._same_position(
                     old.src[0], place, given
@@ -138,7 +138,9 @@ class Matcher:
     def _gate(self, place: UOp) -> Given:
         return () if len(place.src) < 3 else (place.src[2],)
 
-    def _output_maps(self, before: Written, after: Written) -> Iterator[dict[UOp, UOp]]:
+    def _output_maps(
+        self, before: Written, after: Written, given: Given
+    ) -> Iterator[dict[UOp, UOp]]:
         """Guesses at the loops before, for the element that the store after writes."""
         same = common_loops(before.loops, after.loops)
         if len(same) == len(before.loops) == len(after.loops):
@@ -147,7 +149,7 @@ class Matcher:
         position = before.store.src[0].src[1], after.store.src[0].src[1]
         changed = [loop for loop in before.loops if loop not in same]
         for kept, loops in ((same, changed), ({}, before.loops)):
-            terms = map_by_position(position[0].substitute(kept), position[1], loops)
+            terms = map_by_position(position[0].substitute(kept), position[1], loops, given)
             if terms is not None:
                 yield {**kept, **terms}
         for guess in islice(guesses(before.loops, after.loops), MOST_OUTPUT_GUESSES):

@@ -24,11 +24,16 @@ from proofgrad.core.compile.stages import Procedure, Stage, parts_of
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.verify.kernel_loops import map_by_position
+from proofgrad.verify.kernel_loops import (
+    digits_of_places,
+    map_by_position,
+    map_by_stride,
+    row_major,
+)
 from proofgrad.verify.kernel_match import Difference, Matcher
 from proofgrad.verify.kernel_questions import (
     LARGEST_ENUMERATION,
-    TIMEOUT_MS,
+    MOST_STEPS,
     Count,
     Questions,
     Verdict,
@@ -38,7 +43,7 @@ from proofgrad.verify.kernel_questions import (
 from proofgrad.verify.kernel_readback import NotReadable, Written, stores_of
 from proofgrad.verify.kernel_tables import read_through, without_kept
 from proofgrad.verify.kernel_tensor import FromTensor
-from proofgrad.verify.kernel_terms import ELEMENT, loop_size, loops_of, width_limits
+from proofgrad.verify.kernel_terms import loop_name, loop_size, loops_of, width_limits
 from proofgrad.verify.kernel_text import show_term
 
 Trace = Sequence[tuple[Stage, UOp]]
@@ -83,13 +88,13 @@ class Evidence:
 class KernelProver:
     """Proves kernels one after the other and keeps the sum."""
 
-    def __init__(self, timeout_ms: int = TIMEOUT_MS) -> None:
+    def __init__(self, most_steps: int = MOST_STEPS) -> None:
         self.total = Evidence()
-        self._timeout_ms = timeout_ms
+        self._most_steps = most_steps
 
     def __call__(self, name: str, body: UOp, trace: Trace) -> None:
         """Prove a kernel and print a line. Raises: ProofError."""
-        evidence = prove_kernel(name, body, trace, self._timeout_ms)
+        evidence = prove_kernel(name, body, trace, self._most_steps)
         self.total.add(evidence)
         print(f"proved {name:<24} {evidence}", file=sys.stderr)
 
@@ -98,10 +103,10 @@ class KernelProver:
         return f"{self.total.kernels:,} kernels, {self.total}"
 
 
-def prove_kernel(name: str, body: UOp, trace: Trace, timeout_ms: int = TIMEOUT_MS) -> Evidence:
+def prove_kernel(name: str, body: UOp, trace: Trace, most_steps: int = MOST_STEPS) -> Evidence:
     """Every obligation of one kernel, its graph after each stage given. Raises: ProofError."""
     start = time.perf_counter()
-    proof = _KernelProof(name, Questions(timeout_ms))
+    proof = _KernelProof(name, Questions(most_steps))
     proof.run(body, trace)
     seconds = time.perf_counter() - start
     return Evidence(proof.questions.count, proof.rewritten, seconds, kernels=1)
@@ -192,7 +197,7 @@ class _KernelProof:
             return text
         at = {name: numpy.array([value]) for name, value in point.items()}
         for loop in loops_of((term,)):
-            at.setdefault(f"r{loop.arg[0]}", numpy.array([0]))
+            at.setdefault(loop_name(loop), numpy.array([0]))
         return f"{numpy.ravel(self.questions.terms.values(term, at))[0]} = {text}"
 
     # -- widths ---------------------------------------------------------------------------------
@@ -261,11 +266,13 @@ class _KernelProof:
 
     def _writes_each(self, stores: list[Written], size: int) -> bool:
         """As many writes as elements, and one to every element: shown by the solver."""
-        element = UOp.range(size, ELEMENT)
+        element = row_major(digits_of_places([w.store.src[0].src[1] for w in stores], size)).term()
         writes, claims = 0, []
         for written in stores:
             place = written.store.src[0]
-            terms = map_by_position(place.src[1], element, written.loops)
+            terms = map_by_stride(place.src[1], element, written.loops)
+            if terms is None:
+                terms = map_by_position(place.src[1], element, written.loops)
             if terms is None or len(place.src) > 2:
                 return False
             writes += prod(map(loop_size, written.loops))

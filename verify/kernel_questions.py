@@ -17,17 +17,17 @@ import z3
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.verify.kernel_samples import Samples
 from proofgrad.verify.kernel_terms import Points, Terms, loop_name, loop_size, loops_of
 
-TIMEOUT_MS = 10_000
-# The solver gets this long before every value is tried instead, where that is possible.
-FIRST_TIMEOUT_MS = 300
+# Steps of the solver, so that the same is proven on every machine, however busy.
+MOST_STEPS = 20_000_000
+# The solver gets so many before every value is tried instead, where that is possible.
+FIRST_STEPS = 600_000
 # So many combinations of loop values are tried at most: some seconds.
 LARGEST_ENUMERATION = 1 << 25
 # So many at a time.
 _CHUNK = 1 << 20
-# Drawn before the solver is asked: most wrong claims fall at once.
-_SAMPLES = 128
 
 TRUE = UOp(Ops.CONST, dtypes.bool, (), True)
 
@@ -46,6 +46,9 @@ class Verdict(enum.Enum):
     PROVED = "proved"
     REFUTED = "refuted"
     UNKNOWN = "unknown"
+
+
+_VERDICTS = {"unsat": Verdict.PROVED, "sat": Verdict.REFUTED, "unknown": Verdict.UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +76,14 @@ class Count:
 class Questions:
     """The claims about one kernel. Each is decided once, and counted if it is proved or unknown."""
 
-    def __init__(self, timeout_ms: int = TIMEOUT_MS) -> None:
+    def __init__(self, most_steps: int = MOST_STEPS) -> None:
         self.terms = Terms()
         self.count = Count()
-        self._timeout_ms = timeout_ms
+        self._most_steps = most_steps
+        self._samples = Samples(self.terms)
+        self._solver = z3.SimpleSolver()
         self._open: set[tuple[UOp, tuple[UOp, ...]]] = set()
         self._known: dict[tuple[UOp, tuple[UOp, ...]], Decision] = {}
-        self._random = numpy.random.default_rng(0)
 
     def same(self, left: UOp, right: UOp, given: Sequence[UOp] = ()) -> Decision:
         """Are two terms equal for all loop values under which all of `given` hold?"""
@@ -132,13 +136,14 @@ class Questions:
         loops = loops_of((claim, *given))
         if any(loop_size(loop) == 0 for loop in loops):
             return Decision(Verdict.PROVED, by_enumeration=True)  # there is nothing to try
+        if z3.is_true(z3.simplify(self.terms.term(claim))):
+            return Decision(Verdict.PROVED)
+        wrong = self._samples.failing(claim, given, loops)
+        if wrong is not None:
+            return Decision(Verdict.REFUTED, wrong)
         computable = all(self.terms.is_computable(node) for node in (claim, *given))
-        if computable:
-            wrong = self._failing(claim, given, self._drawn(loops))
-            if wrong is not None:
-                return Decision(Verdict.REFUTED, wrong)
         small = computable and prod(map(loop_size, loops)) <= LARGEST_ENUMERATION
-        decision = self._ask(claim, given, loops, FIRST_TIMEOUT_MS if small else self._timeout_ms)
+        decision = self._ask(claim, given, loops, FIRST_STEPS if small else self._most_steps)
         if decision.verdict is Verdict.UNKNOWN and small:
             return self._enumerate(claim, given, loops)
         return decision
@@ -146,35 +151,24 @@ class Questions:
     # -- the solver -----------------------------------------------------------------------------
 
     def _ask(
-        self, claim: UOp, given: tuple[UOp, ...], loops: list[UOp], timeout_ms: int
+        self, claim: UOp, given: tuple[UOp, ...], loops: list[UOp], most_steps: int
     ) -> Decision:
-        solver = z3.Solver()
-        solver.set("timeout", timeout_ms)
+        solver = self._solver
+        solver.push()
+        solver.set(rlimit=most_steps)
         solver.add(*self.terms.constraints((claim, *given)))
         solver.add(*[self.terms.term(g) for g in given], z3.Not(self.terms.term(claim)))
         verdict = str(solver.check())
-        if verdict == "unsat":
-            return Decision(Verdict.PROVED)
-        if verdict != "sat":
-            return Decision(Verdict.UNKNOWN)
-        model = solver.model()
-        point = {
-            loop_name(loop): model.eval(self.terms.term(loop), model_completion=True).as_long()
-            for loop in loops
-        }
-        return Decision(Verdict.REFUTED, point)
+        point: dict[str, int] = {}
+        if verdict == "sat":
+            model = solver.model()
+            for loop in loops:
+                value = model.eval(self.terms.term(loop), model_completion=True)
+                point[loop_name(loop)] = value.as_long()
+        solver.pop()
+        return Decision(_VERDICTS[verdict], point)
 
     # -- every value ----------------------------------------------------------------------------
-
-    def _drawn(self, loops: Sequence[UOp]) -> Points:
-        """Random values of the loops, the ends of each among them."""
-        points: Points = {}
-        for loop in loops:
-            values = self._random.integers(0, max(loop_size(loop), 1), _SAMPLES)
-            values[:2], values[2:4] = 0, max(loop_size(loop) - 1, 0)
-            self._random.shuffle(values[4:])
-            points[loop_name(loop)] = values
-        return points
 
     def _failing(self, claim: UOp, given: tuple[UOp, ...], points: Points) -> dict[str, int] | None:
         """The first of `points` where `given` hold and `claim` does not."""

@@ -21,8 +21,8 @@ Term = Any  # z3.ExprRef; z3 ships no types
 Interval = tuple[int, int]
 Points = dict[str, Any]  # the values of each loop, one array each
 
-# The numbers of the loop that stands for the lanes of vectors, and of one over all elements.
-LANE, ELEMENT = 1 << 30, 1 << 31
+# The numbers of the loop that stands for the lanes of vectors, and of those over all elements of a result.
+LANE, DIGITS = 1 << 30, 1 << 31
 
 # Beyond it values are not computed with 64-bit integers.
 EXACT_LIMIT = 1 << 62
@@ -30,7 +30,14 @@ EXACT_LIMIT = 1 << 62
 
 def loop_name(loop: UOp) -> str:
     """The name of a RANGE in questions and counterexamples."""
-    return {LANE: "lane", ELEMENT: "element"}.get(loop.arg[0], f"r{loop.arg[0]}")
+    number = loop.arg[0]
+    return (
+        "lane"
+        if number == LANE
+        else f"digit{number - DIGITS}"
+        if number >= DIGITS
+        else f"r{number}"
+    )
 
 
 def loop_size(loop: UOp) -> int:
@@ -46,6 +53,13 @@ def loops_of(nodes: Iterable[UOp]) -> list[UOp]:
     """Every RANGE below `nodes`, one for each name."""
     found = {loop_name(n): n for n in toposort(nodes) if n.op is Ops.RANGE}
     return list(found.values())
+
+
+def is_known(node: UOp) -> bool:
+    """Whether a node says what it makes of integers and bools: loops, constants, and operations on them."""
+    return node.op in _PLAIN and all(
+        is_integer(n.dtype) or n.dtype.is_bool for n in (node, *node.src)
+    )
 
 
 def width_limits(dtype: DType) -> Interval | None:
@@ -70,8 +84,7 @@ class Terms:
         """Made of loops and integers only, so that it can be computed."""
         for n in toposort((node,), lambda n: n not in self._plain):
             if n not in self._plain:
-                known = n.op in _PLAIN and (is_integer(n.dtype) or n.dtype.is_bool)
-                self._plain[n] = known and all(self._plain[s] for s in n.src)
+                self._plain[n] = is_known(n) and all(self._plain[s] for s in n.src)
         return self._plain[node]
 
     # -- intervals ------------------------------------------------------------------------------
@@ -144,7 +157,7 @@ class Terms:
             case Ops.LOAD if node.src[0].src[0].op is Ops.PARAM:
                 return self._load(node)
             case Ops.LOAD | Ops.REDUCE:
-                return self._unknown(node, self._name(node), loops_of((node,)))
+                return self._unknown(node, self.name(node), loops_of((node,)))
             case Ops.CAST if not node.dtype.is_float and not node.src[0].dtype.is_float:
                 return self._cast(node)
             case Ops.WHERE:
@@ -159,7 +172,8 @@ class Terms:
                 return self._wrap(node, shifted)
         return self._unknown(node, f"{node.op.name}.{node.dtype.name}.{node.arg}", node.src)
 
-    def _name(self, node: UOp) -> str:
+    def name(self, node: UOp) -> str:
+        """What a reduction, or an element of memory that a kernel keeps, is called."""
         return self._opaque.setdefault(node, f"reduction{len(self._opaque)}")
 
     def _unknown(self, node: UOp, name: str, sources: Iterable[UOp]) -> Term:
@@ -223,12 +237,14 @@ class Terms:
 
     def values(self, node: UOp, points: Points) -> Any:
         """The value of a computable node at each point."""
+        self.interval(node)
         done: dict[UOp, Any] = {}
         for n in toposort((node,)):
-            done[n] = self._value_of(n, [done[s] for s in n.src], points)
+            done[n] = self.value_of(n, [done[s] for s in n.src], points)
         return done[node]
 
-    def _value_of(self, node: UOp, src: list[Any], points: Points) -> Any:
+    def value_of(self, node: UOp, src: list[Any], points: Points) -> Any:
+        """What an operation on integers and bools makes of the values `src`."""
         match node.op:
             case Ops.CONST:
                 return numpy.bool_(node.arg) if node.dtype.is_bool else numpy.int64(node.arg)

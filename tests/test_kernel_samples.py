@@ -1,0 +1,87 @@
+"""Claims about memory at values drawn: wrong ones fall, and none that the solver proves does."""
+
+from __future__ import annotations
+
+import z3
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.verify.kernel_questions import Questions, Verdict
+from proofgrad.verify.kernel_samples import Samples
+from proofgrad.verify.kernel_terms import Terms, loops_of
+
+LOOP, OTHER = UOp.range(6, 0), UOp.range(4, 1)
+
+
+def load(index: UOp, dtype=dtypes.uint32, slot: int = 1, *gate: UOp) -> UOp:
+    memory = UOp(Ops.PARAM, dtype, (), (slot, 64))
+    return UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, index, *gate)),))
+
+
+def fails(claim: UOp, *conditions: UOp) -> bool:
+    loops = loops_of((claim, *conditions))
+    return Samples(Terms()).failing(claim, conditions, loops) is not None
+
+
+def equal(one: UOp, other: UOp) -> UOp:
+    return UOp(Ops.CMPEQ, dtypes.bool, (one, other))
+
+
+def test_another_element_of_memory_differs_in_a_sample() -> None:
+    assert fails(equal(load(LOOP), load(LOOP + 1)))
+    assert fails(equal(load(LOOP), load(LOOP, slot=2)))
+    assert not fails(equal(load(LOOP + 1), load(LOOP + 1)))
+
+
+def test_sum_that_wraps_is_the_same_in_any_order() -> None:
+    a, b, c = load(LOOP), load(OTHER), LOOP.cast(dtypes.uint32)
+    assert not fails(equal((a + b) + c, a + (c + b)))
+    assert fails(equal((a + b) + c, (a + a) + c))
+
+
+def test_element_that_a_gate_turns_off_is_zero() -> None:
+    off = load(LOOP, dtypes.float32, 1, LOOP < 0)
+    chosen = off < UOp.const(dtypes.float32, 0.0)
+    assert not fails(equal(chosen, UOp.const(dtypes.float32, 0.0) < UOp.const(dtypes.float32, 0.0)))
+    assert fails(equal(chosen, load(LOOP, dtypes.float32) < UOp.const(dtypes.float32, 0.0)))
+
+
+def test_conditions_over_memory_rule_samples_out() -> None:
+    place = load(OTHER, dtypes.int32)
+    inside = ~(place < 0) & (place < 4)
+    assert fails(place < 4)
+    assert not fails(place < 4, inside)
+    assert fails(equal(place, OTHER.cast(dtypes.int32)), inside)
+
+
+@st.composite
+def terms(draw: st.DrawFn) -> UOp:
+    """Sums, products, remainders and choices of loops and elements of memory, of 32 bits."""
+    found = [load(LOOP), load(OTHER, slot=2), LOOP.cast(dtypes.uint32), UOp.const(dtypes.uint32, 7)]
+    for _ in range(draw(st.integers(1, 5))):
+        one, other = draw(st.sampled_from(found)), draw(st.sampled_from(found))
+        op = draw(st.sampled_from([Ops.ADD, Ops.MUL, Ops.FLOORDIV, Ops.MOD, Ops.MAX, Ops.WHERE]))
+        made = (one < other).where(other, one) if op is Ops.WHERE else one.alu(op, other)
+        found.append(made)
+    return found[-1]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(terms(), terms(), st.booleans())
+def test_what_falls_in_a_sample_has_a_counterexample_for_the_solver(
+    one: UOp, other: UOp, same: bool
+) -> None:
+    claim = equal(one + other, other + one) if same else equal(one, other)
+    questions = Questions(most_steps=200_000)
+    known, solver = questions.terms, z3.SimpleSolver()
+    solver.set(rlimit=200_000)
+    solver.add(*known.constraints((claim,)), z3.Not(known.term(claim)))
+    said = str(solver.check())
+    if fails(claim):
+        assert said != "unsat"
+        assert questions.seems(claim).verdict is Verdict.REFUTED
+    if same:
+        assert not fails(claim)
