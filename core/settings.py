@@ -27,6 +27,7 @@ MEANING: dict[str, str] = {
     "BEAM": "n: time kernels with other tiles, vectors, ...; keep the best n of each round",
     "BEAM_SECONDS": "how long BEAM may search for one kernel; default 5",
     "FASTMATH": "classes of float laws that are not exact to the bit, of nsz,finite,real",
+    "WINO": "1: conv2d by Winograd's law of reals, where it saves half; not exact to the bit",
     "PROVE": "1: show for each compiled kernel that its accesses are those of its tensor graph",
     "SPEC": "1: check the form after every stage",
     "PLANS": "0: no plans from the disk and none kept there; each process rewrites its graphs",
@@ -96,6 +97,11 @@ def fastmath() -> tuple[str, ...]:
             f" {', '.join(FASTMATH_CLASSES)}, with commas between"
         )
     return tuple([name for name in FASTMATH_CLASSES if name in asked])
+
+
+def wants_winograd() -> bool:
+    """Whether convolutions may be computed by a law of reals: see core/tensor/winograd.py."""
+    return number("WINO") > 0
 
 
 def wants_colours(is_terminal: bool) -> bool:

@@ -58,15 +58,19 @@ def stage_sizes() -> str:
 
 def rules(ruleset: str | None) -> str:
     """The sets and how many rules each has; or every rule of one set, as written."""
-    from proofgrad.rules.library import LOOSE, fingerprint, library_names, load_set
+    from proofgrad.rules.library import (
+        LOOSE,
+        asked_for_by,
+        fingerprint,
+        library_names,
+        load_set,
+    )
 
     meanings = fingerprint()
     if ruleset is None:
         sizes = {name: len(load_set(name, meanings).rules) for name in library_names()}
         rows = [
-            (name, str(size), f"only with FASTMATH={name.removeprefix(LOOSE)}")
-            if name.startswith(LOOSE)
-            else (name, str(size), "")
+            (name, str(size), f"only with {asked_for_by(name)}" if name.startswith(LOOSE) else "")
             for name, size in sizes.items()
         ]
         return _table([("set", "rules, all proven", ""), *rows])

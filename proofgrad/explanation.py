@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from proofgrad.core.compile.names import kernel_name
 from proofgrad.core.compile.stages import Library, RuleSets, Stage, parts_of, run_stages
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.origin import law_of
+from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.tensor.device import Device
+from proofgrad.core.tensor.numbering import is_not_computed
 from proofgrad.core.tensor.realize import compiler, graph_to_run
 from proofgrad.core.tensor.tensor import Tensor
 from proofgrad.rules.library import LOOSE
@@ -24,7 +26,7 @@ MOST_RULES = 6  # shown of each set
 def explain(*tensors: Tensor) -> str:
     """The stages that these Tensors go through, the rules that fire, the kernels. Nothing runs.
 
-    Rules that are not exact to the bit (FASTMATH) are marked as loose.
+    Rules that are not exact to the bit (FASTMATH, WINO) are marked as loose.
 
     Example:
         print(proofgrad.explain((Tensor([1, 2, 3]) + 0).sum()))
@@ -32,7 +34,11 @@ def explain(*tensors: Tensor) -> str:
     if not tensors:
         raise ValueError("explain takes at least one Tensor")
     device = tensors[0].device
-    return _Explanation().text(graph_to_run([t.uop for t in tensors], device))
+    nodes = [t.uop for t in tensors]
+    explanation = _Explanation()
+    for law in filter(None, map(law_of, toposort(nodes, is_not_computed))):
+        explanation.journal.record(law, proven=True)  # else the Tensor could not have been made
+    return explanation.text(graph_to_run(nodes, device))
 
 
 @dataclass

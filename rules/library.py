@@ -20,6 +20,7 @@ RULES = ROOT / "rules"
 PROOFS = ROOT / "proofs"
 SUFFIX = ".rules"
 LOOSE = "fastmath_"  # the names of sets whose laws are not exact to the bit begin so
+WINOGRAD = f"{LOOSE}winograd"  # no stage has it: conv2d makes a program of its law
 
 # What a proof depends on beside the rule and the solver. A change of any byte makes all proofs
 # stale. Under verify/ it is every file that turns a rule into an obligation or decides one: those
@@ -76,8 +77,13 @@ def load_library() -> dict[str, RuleSet]:
     return {name: load_set(name, meanings) for name in names}
 
 
+def asked_for_by(name: str) -> str:
+    """What has to be set for a loose set to be used."""
+    return "WINO=1" if name == WINOGRAD else f"FASTMATH={name.removeprefix(LOOSE)}"
+
+
 def load_loose(name: str) -> RuleSet:
-    """The set of a class of FASTMATH, proven in that class. Raises: EvidenceError."""
+    """A loose set by the end of its name, as "real", proven in its class. Raises: EvidenceError."""
     return load_set(f"{LOOSE}{name}", fingerprint())
 
 

@@ -11,7 +11,15 @@ from proofgrad import Tensor
 from proofgrad.core import settings
 from proofgrad.core.rewrite.functions import LOOSE_CLASSES
 from proofgrad.core.tensor.realize import compiler
-from proofgrad.rules.library import LOOSE, library_names, load_library, load_loose, rule_file
+from proofgrad.rules.library import (
+    LOOSE,
+    WINOGRAD,
+    asked_for_by,
+    library_names,
+    load_library,
+    load_loose,
+    rule_file,
+)
 from proofgrad.verify.dsl.parser import parse_rules
 from proofgrad.verify.explain import explain_term
 from proofgrad.verify.prove import Result, prove_rules
@@ -95,7 +103,7 @@ def test_a_counterexample_is_one_of_its_class() -> None:
 def test_the_sets_are_those_of_the_classes() -> None:
     assert settings.FASTMATH_CLASSES == LOOSE_CLASSES
     loose = [name for name in library_names() if name.startswith(LOOSE)]
-    assert loose == sorted([f"{LOOSE}{name}" for name in LOOSE_CLASSES])
+    assert loose == sorted([f"{LOOSE}{name}" for name in LOOSE_CLASSES] + [WINOGRAD])
     for name in LOOSE_CLASSES:
         rules = load_loose(name)
         assert rules.proven and {rule.domains for rule in rules.rules} == {(name,)}
@@ -192,4 +200,6 @@ def test_classes_are_read_in_one_order(
 
 def test_the_file_says_how_it_is_asked_for() -> None:
     for name in LOOSE_CLASSES:
-        assert f"FASTMATH={name}" in Path(rule_file(f"{LOOSE}{name}")).read_text()
+        assert asked_for_by(f"{LOOSE}{name}") == f"FASTMATH={name}"
+    for name in [name for name in library_names() if name.startswith(LOOSE)]:
+        assert asked_for_by(name) in Path(rule_file(name)).read_text()

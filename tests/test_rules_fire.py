@@ -14,7 +14,7 @@ from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.rewrite.rule import FACT_KINDS, Rule, RuleKind
-from proofgrad.rules.library import library_names
+from proofgrad.rules.library import WINOGRAD, library_names
 from proofgrad.rules.pipeline import KERNEL_STAGES
 from proofgrad.verify.dsl.parser import read_example
 
@@ -44,7 +44,11 @@ def fires(rule: Rule, node: UOp, facts: Facts) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", library_names())
+# Nothing matches Winograd's law: conv2d reads its matrices (tests/test_winograd.py).
+MATCHED = [name for name in library_names() if name != WINOGRAD]
+
+
+@pytest.mark.parametrize("name", MATCHED)
 def test_every_rule_fires_on_an_instance_of_its_left_side(name: str) -> None:
     facts = unproven_facts()
     at_work = Rewriter([unproven_library()[used] for used in SIMPLIFY], facts)

@@ -94,10 +94,11 @@ class Library:
 
     def rules_of(self, names: Sequence[str]) -> list[RuleSet]:
         """The sets of a stage, then those that were added, then the loose ones that FASTMATH names."""
-        loose = [self._loose_set(name) for name in settings.fastmath()]
+        loose = [self.loose(name) for name in settings.fastmath()]
         return [*[self.sets[name] for name in names], *self._added.values(), *loose]
 
-    def _loose_set(self, name: str) -> RuleSet:
+    def loose(self, name: str) -> RuleSet:
+        """A set of laws that are not exact to the bit. Raises: EvidenceError."""
         if name not in self._loose:
             if self._load_loose is None:
                 raise ValueError(f"this library has no loose laws, so none of {name}")

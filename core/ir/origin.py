@@ -1,6 +1,6 @@
-"""Where nodes come from: the methods of Tensor that made them, for people who debug.
+"""Where nodes come from: the methods of Tensor and the laws that made them, for people who ask.
 
-Owns: that memory, which is filled only while DEBUG asks for it. Nothing that is computed depends on
+Owns: that memory. Methods fill it only while DEBUG asks for it. Nothing that is computed depends on
 it. A node that a rule has changed is found by its likeness: the same operation, type, shape and arg.
 """
 
@@ -18,6 +18,7 @@ MOST_KINDS = 4096  # remembered by likeness
 _METHODS = str(Path(__file__).parent.parent / "tensor")
 _NAMES: WeakKeyDictionary[UOp, str] = WeakKeyDictionary()
 _BY_LIKENESS: dict[tuple[object, ...], str] = {}
+_LAWS: WeakKeyDictionary[UOp, str] = WeakKeyDictionary()
 
 
 def note_origin(node: UOp) -> None:
@@ -44,6 +45,16 @@ def origin_of(node: UOp) -> str | None:
     if not _BY_LIKENESS:
         return None
     return _NAMES.get(node) or _BY_LIKENESS.get(_likeness(node))
+
+
+def note_law(node: UOp, rule: str) -> None:
+    """Remember that a method of Tensor made `node` by a rule that is not exact to the bit."""
+    _LAWS[node] = rule
+
+
+def law_of(node: UOp) -> str | None:
+    """The full name of the rule that a method of Tensor made `node` by, if one did."""
+    return _LAWS.get(node)
 
 
 def _likeness(node: UOp) -> tuple[object, ...]:

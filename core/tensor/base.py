@@ -2,8 +2,8 @@
 
 Owns: the fields, wrapping of graph nodes, the check that devices agree. The classes of this folder
 stand on each other: base, movement, arrange, operands, elementwise, powers, functions, activations,
-reduce, joining, scan, take, indexing, scatter, sorting, creation, random, products, windows,
-losses, linalg, interop, assign, tensor. Each adds methods that use only those before it.
+reduce, joining, scan, take, indexing, scatter, sorting, creation, random, products, winograd,
+windows, losses, linalg, interop, assign, tensor. Each adds methods that use only those before it.
 """
 
 from __future__ import annotations

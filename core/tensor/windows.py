@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Self, TypeAlias
 
+from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.tensor.base import check_same_device
 from proofgrad.core.tensor.movement import checked_shape
 from proofgrad.core.tensor.operands import Flag, Whole, constant_node
-from proofgrad.core.tensor.products import Products, sum_of_products
+from proofgrad.core.tensor.products import sum_of_products
 from proofgrad.core.tensor.promotion import (
     accumulation_dtype,
     as_dtype,
@@ -24,6 +25,7 @@ from proofgrad.core.tensor.promotion import (
     least_float,
     promote,
 )
+from proofgrad.core.tensor.winograd import Winograd
 
 Sizes: TypeAlias = Whole | Sequence[int]
 
@@ -91,7 +93,7 @@ def _to_ceiling(
     return (count - 1) * step + reach - size - before
 
 
-class Windows(Products):
+class Windows(Winograd):
     """Functions of neighbouring elements."""
 
     __slots__ = ()
@@ -109,27 +111,41 @@ class Windows(Products):
         """Cross-correlation over the axes after (batch, channels); any number of them.
 
         Shapes: self (n, in, *size), weight (out, in / groups, *kernel), bias (out,).
+
+        With WINO=1 windows of 3x3, one apart, are taken by Winograd's law where that saves half of
+        the multiplications: not exact to the bit (docs/numerics.md).
         """
         self._check_convolution(weight, bias, groups)
         axes = self.ndim - 2
-        n, channels_out = self.shape[0], weight.shape[0]
         result = (
             computed_dtype(promote(self.dtype, weight.dtype)) if dtype is None else as_dtype(dtype)
         )
         wide = accumulation_dtype(result)
         x = self.cast(wide)._pad_zeros([(0, 0), (0, 0), *padding_pairs(padding, axes)])
+        w = weight.cast(wide)
         steps, holes = each(stride, axes, "stride"), each(dilation, axes, "dilation")
+        if settings.wants_winograd() and {*steps, *holes} == {1} and x._takes_winograd(w):
+            y = x._correlated_by_law(w, groups)
+        else:
+            y = x._correlated(w, groups, steps, holes)
+        y = y.cast(result)
+        return y if bias is None else y + bias.reshape((1, -1) + (1,) * axes)
+
+    def _correlated(
+        self, w: Self, groups: Whole, steps: Sequence[int], holes: Sequence[int]
+    ) -> Self:
+        """The sum over each window of a padded image times weights of the same type."""
+        x, axes, channels_out = self, self.ndim - 2, w.shape[0]
         for k in range(axes):  # axis 2 + 2k: place of the window; 3 + 2k: place inside of it
-            x = x._windows(2 + 2 * k, weight.shape[2 + k], steps[k], holes[k])
+            x = x._windows(2 + 2 * k, w.shape[2 + k], steps[k], holes[k])
         sizes = x.shape[2::2]
-        inner = (weight.shape[1], *weight.shape[2:])
-        x = x.reshape((n, groups, 1, weight.shape[1]) + x.shape[2:])
+        inner = w.shape[1:]
+        x = x.reshape((self.shape[0], groups, 1, w.shape[1]) + x.shape[2:])
         places, windows = [4 + 2 * k for k in range(axes)], [5 + 2 * k for k in range(axes)]
         x = x.permute((0, 1, 2, *places, 3, *windows))
-        w = weight.cast(wide).reshape((1, groups, channels_out // groups) + (1,) * axes + inner)
-        summed = tuple(range(-1 - axes, 0))
-        y = sum_of_products(x, w, wide, summed).reshape((n, channels_out) + sizes).cast(result)
-        return y if bias is None else y + bias.reshape((1, -1) + (1,) * axes)
+        w = w.reshape((1, groups, channels_out // groups) + (1,) * axes + inner)
+        y = sum_of_products(x, w, x.dtype, tuple(range(-1 - axes, 0)))
+        return y.reshape((self.shape[0], channels_out) + sizes)
 
     def _check_convolution(self, weight: Self, bias: Self | None, groups: Whole) -> None:
         check_same_device("conv2d", self, weight)
