@@ -1,0 +1,71 @@
+"""Sums of loops under what gates say of them, and the row-major indices of all elements of a result."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proofgrad.core.ir.uop import UOp
+from proofgrad.verify.kernel_loops import (
+    Linear,
+    digits,
+    digits_of_places,
+    limits_of,
+    linear_form,
+    row_major,
+)
+from proofgrad.verify.kernel_terms import Terms, loop_name, loop_size
+
+ROW, COLUMN, LANE = UOp.range(3, 0), UOp.range(2, 1), UOp.range(16, 2)
+
+
+def values(term: UOp, loops: list[UOp]) -> list[int]:
+    points = product(*[range(loop_size(x)) for x in loops])
+    names = [loop_name(x) for x in loops]
+    return [int(Terms().values(term, dict(zip(names, point)))) for point in points]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 12), st.integers(0, 9)), max_size=4),
+    st.integers(0, 60),
+)
+def test_digits_of_places_count_every_element_once(parts: list[tuple[int, int]], size: int) -> None:
+    place = UOp.index(0)
+    for number, (loop, stride) in enumerate(parts):
+        place = place + UOp.range(loop, number) * stride
+    loops = digits_of_places([place], max(size, 1))
+    assert prod(map(loop_size, loops)) == max(size, 1)
+    assert values(row_major(loops).term(), loops) == list(range(max(size, 1)))
+
+
+@pytest.mark.parametrize("bound", [20, 24, 31, 99])
+def test_largest_value_of_a_sum_is_what_a_gate_lets_through(bound: int) -> None:
+    column = COLUMN * 16 + LANE
+    position, loops = ROW * 48 + column * 2, [ROW, COLUMN, LANE]
+    let_through = [p for p, c in zip(values(position, loops), values(column, loops)) if c < bound]
+    form = linear_form(position)
+    assert form is not None
+    assert form.largest(limits_of([column < bound])) == max(let_through)
+    assert form.largest() == max(values(position, loops))
+
+
+def test_digits_under_a_gate_need_no_division() -> None:
+    column = COLUMN * 16 + LANE
+    whole = ROW * 24 + column
+    strides = [(24, 3), (1, 24)]
+    found = [linear_form(d) for d in digits(whole, strides, limits_of([column < 24]))]
+    assert found == [Linear({ROW: 1}, 0), linear_form(column)]
+    assert linear_form(digits(whole, strides)[0]) is None  # it may carry
+
+
+def test_remainder_of_a_quotient_is_a_part_of_a_sum() -> None:
+    item = UOp.range(60, 3)
+    parts = {item // 20: 200, (item // 4) % 5: 10, item % 4: 1}
+    position = Linear(parts, 7).term()
+    form = linear_form(position)
+    assert form is not None and form.parts == parts
+    assert form.largest() == max(values(position, [item]))
