@@ -26,6 +26,7 @@ SMALL = {
     "resnet_rewrite.py": ("--rounds 1", "us per node"),
     "sizes.py": ("", "lines of code"),
     "startup.py": ("--rounds 1", "first call, cold"),
+    "winograd.py": ("--rounds 1 --shapes 2x64x34x64 --no-torch", "WINO=1"),
 }
 ON_A_PAGE = ("fit_polynomials.py", "ulp_check.py")  # docs/numerics.md, run by tests/test_docs.py
 PARTS = (
