@@ -2,6 +2,9 @@
 
 Usage: python tests/forced_choices.py [NAME ...] [-- arguments for pytest]
 
+Left out are those with the mark `heuristics`: they are about what is chosen if nothing is forced, or plant
+errors where only that choice has a place for them.
+
 Owns: the choices by name, the tests that are run under each. Does not own: the option `--choices`
 (conftest.py), the choices (core/compile/choices.py). `pytest --choices NAME` runs any tests so.
 """
@@ -47,18 +50,6 @@ TESTS = (
     "tests/test_rows.py",
     "tests/test_nn_layers.py",
 )
-# About how kernels look, or about errors planted in a table or an unrolled sum, which may not be there.
-LOOKS = (
-    *("large_matmul_is_staged", "tables_are_filled_by_kernels", "is_found"),
-    *(
-        "summed_in_slabs_and_more",
-        "lie_on_the_stack",
-        "written_out_a_few_times",
-        "pool_have_no_loop",
-    ),
-    *("all_places_look_at_all_sources", "read_it_in_its_order", "asked_for_ahead"),
-    "no_columns_of_windows",
-)
 
 
 def force(name: str) -> None:
@@ -77,8 +68,7 @@ def main(arguments: list[str]) -> int:
     failed = 0
     for name in names or FORCED:
         start = time.perf_counter()
-        looks = " or ".join(LOOKS)
-        command = [sys.executable, "-m", "pytest", "-q", "--choices", name, "-k", f"not ({looks})"]
+        command = [sys.executable, "-m", "pytest", "-q", "--choices", name, "-m", "not heuristics"]
         status = subprocess.run([*command, *TESTS, *rest], cwd=ROOT, check=False).returncode
         failed += status != 0
         end = "passed" if status == 0 else f"FAILED with {status}"

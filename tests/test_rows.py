@@ -139,6 +139,7 @@ def test_long_sums_and_maxima_are_right(shape: tuple[int, ...], axis: int | None
     assert np.array_equal(Tensor(data).max(axis).numpy(), data.max(axis))
 
 
+@pytest.mark.heuristics
 def test_the_rows_of_a_norm_with_weights_are_written_out_a_few_times_only() -> None:
     norm, x = nn.LayerNorm(768), Tensor.ones(256, 768).contiguous().realize()
     Tensor.realize(norm.weight, norm.bias)
@@ -146,6 +147,7 @@ def test_the_rows_of_a_norm_with_weights_are_written_out_a_few_times_only() -> N
     assert item.source is not None and item.source.text.count(" = load ") < 200
 
 
+@pytest.mark.heuristics
 def test_the_windows_of_a_pool_have_no_loop() -> None:
     x = Tensor(np.arange(2 * 6 * 6, dtype=np.float32).reshape(1, 2, 6, 6)).realize()
     pooled = x.max_pool2d()

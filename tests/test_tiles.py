@@ -112,6 +112,7 @@ def test_tiles_tables_and_slabs_keep_the_values_of_any_matmul(
     assert run_kernel(chosen, {1: one, 2: other})[0] == expected
 
 
+@pytest.mark.heuristics
 def test_large_matmul_is_staged_and_small_one_is_not() -> None:
     large = stage_operands(kernel_of(matmul(256, 256, 256, dtype=dtypes.float32)), AVX512)
     small = stage_operands(kernel_of(matmul(16, 16, 16, dtype=dtypes.float32)), AVX512)
@@ -138,6 +139,7 @@ def test_columns_that_lie_apart_in_memory_are_put_side_by_side() -> None:
     assert found is not None and not found[0].is_apart
 
 
+@pytest.mark.heuristics
 def test_images_of_a_batch_are_no_columns_of_windows() -> None:
     """Each vector of them would be gathered, in each step."""
     x, weights = Tensor.empty(32, 23, 55, 55).realize(), Tensor.empty(5, 23, 7, 7).realize()
@@ -183,6 +185,7 @@ def test_a_sum_that_is_written_out_starts_from_zero(depth: int) -> None:
     assert not np.signbit((one @ other).numpy()).any()
 
 
+@pytest.mark.heuristics
 def test_tables_are_filled_by_kernels_of_their_own() -> None:
     from proofgrad import GlobalCounters
 
@@ -197,6 +200,7 @@ def test_tables_are_filled_by_kernels_of_their_own() -> None:
 # -- planted errors: PROVE=1 finds them ---------------------------------------------------------
 
 
+@pytest.mark.heuristics
 @pytest.mark.parametrize("fault", ["place", "value", "short"])
 def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     from test_kernel_proof import planted
@@ -234,6 +238,7 @@ def test_the_tables_of_a_matmul_are_proven(monkeypatch: pytest.MonkeyPatch) -> N
         assert prove(body, replace(SMALL, vector_registers=32)).count.unknown == 0
 
 
+@pytest.mark.heuristics
 def test_an_unrolled_sum_that_takes_one_value_twice_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -247,6 +252,7 @@ def test_an_unrolled_sum_that_takes_one_value_twice_is_found(
     assert planted([body], replace(SMALL, vector_registers=32), "unroll")
 
 
+@pytest.mark.heuristics
 @pytest.mark.parametrize("rows", [2, 4, 8])
 def test_few_rows_times_a_long_transposed_matrix_read_it_in_its_order(rows: int) -> None:
     """As tokens by the weights of a layer: no vector is gathered, and no sum is cut in slabs of each line."""
