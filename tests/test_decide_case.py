@@ -28,7 +28,7 @@ from proofgrad.verify.prove_case import Attempt, _try, decide, digest_of, texts_
 from proofgrad.verify.prove_needed import NEEDED, UNDECIDED, UNNEEDED, is_needed
 from proofgrad.verify.sample import refute_by_sampling
 from proofgrad.verify.semantics import NoMeaning
-from proofgrad.verify.solve import OPEN, PROVED, REFUTED, ask
+from proofgrad.verify.solve import OPEN, PROVED, REFUTED, ask, ask_each, forget_answers
 
 PRODUCT = """(declare-fun x () Int)(declare-fun y () Int)(declare-fun z () Int)
 (assert (and (> x 2) (> y 2) (> z 2) (= (+ (* x x x) (* y y y)) (* z z z))))"""
@@ -79,6 +79,35 @@ def test_what_is_found_before_the_limit_does_not_depend_on_it() -> None:
     text = "(declare-fun x () Int)(assert (> x (+ x 1)))"
     assert ask(text, 10_000) == ask(text, 20_000)
     assert ask(text, 10_000).verdict == PROVED
+
+
+@pytest.mark.parametrize(
+    "text, method",
+    [
+        ("(x // c) >> d => x >> {log2_exact(c) + d} where is_power_of_two(c), d >= 0", "bits"),
+        ("x % c => x where 0 <= x, x < c", "integers"),
+    ],
+)
+def test_steps_do_not_depend_on_what_was_asked_before(text: str, method: str) -> None:
+    case, attempt = case_and_attempt(text, method)
+    first = _try(case, attempt)
+    forget_answers()
+    ask(PRODUCT, 20_000)
+    kept = case_and_attempt("x * y => y * x", "bits, opaque")  # noqa: F841
+    second = _try(case, attempt)
+    assert (first.verdict, first.steps, first.goals) == (PROVED, second.steps, second.goals)
+    assert first.steps > 0
+
+
+def test_each_text_has_the_whole_limit_to_itself() -> None:
+    """A context counts all steps that are taken in it."""
+    with fresh_terms():
+        first = ask_each((PRODUCT,), 20_000)
+        again = ask_each((PRODUCT + "\n",), 20_000)
+        proved = ask_each(("(assert false)", PRODUCT), 20_000)
+    assert first.verdict == again.verdict == proved.verdict == OPEN
+    assert again.steps > first.steps / 2
+    assert (first.place, proved.place) == (0, 1)
 
 
 # -- texts ------------------------------------------------------------------------------------------

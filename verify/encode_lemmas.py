@@ -93,12 +93,16 @@ def _occurs(variable: Term, term: Term) -> bool:
 def _quotients(terms: list[Term]) -> list[Term]:
     """Every application of QUOTIENT, inner ones first."""
     found: dict[int, Term] = {}
+    seen: set[int] = set()
 
     def visit(term: Term) -> None:
+        if term.get_id() in seen:
+            return
+        seen.add(term.get_id())
         for part in term.children():
             visit(part)
         if _is_quotient(term):
-            found.setdefault(term.get_id(), term)
+            found[term.get_id()] = term
 
     for term in terms:
         visit(term)

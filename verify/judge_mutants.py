@@ -133,7 +133,7 @@ def _follows(case: Case, proven: Case) -> bool:
                 texts = [goal.text() for goal in goals]
         except (ValueError, TypeError, z3.Z3Exception):  # no terms of SMT in this way
             continue
-        limits = attempt.most_steps, (), attempt.most_seconds
+        limits = attempt.most_steps, attempt.most_seconds
         return all(ask(text, *limits).verdict == PROVED for text in texts)
     return False
 

@@ -16,7 +16,7 @@ from proofgrad.verify.encode_types import Case, cases
 from proofgrad.verify.portfolio import attempts
 from proofgrad.verify.prove_case import Decision, can_fire, decide, taken_over
 from proofgrad.verify.prove_needed import UNDECIDED, UNNEEDED, Needed, is_needed
-from proofgrad.verify.solve import OPEN, PROVED, REFUTED
+from proofgrad.verify.solve import OPEN, PROVED, REFUTED, forget_answers
 from proofgrad.verify.workers import Workers, process_count
 
 CASES_A_TASK = 6  # enough to keep processes busy, few enough to stop soon after a refutation
@@ -154,6 +154,7 @@ def _chunk_told(task: _Chunk) -> str:
 def _decide_all(task: _Chunk) -> tuple[int, list[tuple[Decision, Any]]]:
     """Decisions, and what the witness says; after a case that fails the others do not matter."""
     decided: list[tuple[Decision, Any]] = []
+    forget_answers()
     for case in task.cases:
         decision = _decided_before(case, task.before) or decide(case, attempts(case))
         is_new = decision.verdict == PROVED and not decision.is_old
@@ -230,6 +231,7 @@ def _question_told(task: _Question) -> str:
 
 def _answer(task: _Question) -> tuple[int, Any]:
     rule, condition = task.rule, task.condition
+    forget_answers()
     if condition is not None:
         return task.place, is_needed(rule, condition)
     fires = not _has_conditions(rule) or any(can_fire(c, attempts(c)) for c in cases(rule))

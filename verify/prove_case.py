@@ -25,7 +25,7 @@ from proofgrad.verify.encode_types import Case
 from proofgrad.verify.fresh_terms import fresh_terms
 from proofgrad.verify.sample import Outcome
 from proofgrad.verify.semantics import IllFormed
-from proofgrad.verify.solve import MOST_SECONDS, OPEN, PROVED, REFUTED, Answer, ask
+from proofgrad.verify.solve import MOST_SECONDS, OPEN, PROVED, REFUTED, ask, ask_each, values_of
 
 DRAWS, FIRST_DRAWS = 200, 20
 SAMPLING = "sampling"
@@ -189,34 +189,31 @@ def _try(case: Case, attempt: Attempt) -> _Tried:
     with fresh_terms():
         try:
             goals = attempt.plan(case)
-            texts = [goal.text() for goal in goals]
+            texts = tuple([goal.text() for goal in goals])
         except (ValueError, TypeError, z3.Z3Exception) as error:  # no terms of SMT: no claim
             return _Tried(OPEN, str(error), refused=error)
-        steps = 0
-        for goal, text in zip(goals, texts):
-            try:
-                answer = _ask(case, goal, text, attempt)
-            except z3.Z3Exception as error:
-                return _Tried(OPEN, f"the solver refused the goal ({error})")
-            steps += answer.steps
-            if answer.verdict == REFUTED and attempt.exact:
-                return _confirm(case, goal, answer.model)
-            if answer.verdict == REFUTED:
-                return _Tried(OPEN, "does not follow")
-            if answer.verdict == OPEN:
-                return _Tried(OPEN, f"no answer in {attempt.most_steps:,} steps")
+        try:
+            answers = ask_each(texts, attempt.most_steps, attempt.most_seconds)
+        except z3.Z3Exception as error:
+            return _Tried(OPEN, f"the solver refused the goal ({error})")
+        if answers.verdict == OPEN:
+            return _Tried(OPEN, f"no answer in {attempt.most_steps:,} steps")
+        if answers.verdict == REFUTED and attempt.exact:
+            goal = goals[answers.place]
+            return _confirm(case, goal, values_of(answers, _shown(case, goal)))
+        if answers.verdict == REFUTED:
+            return _Tried(OPEN, "does not follow")
     if not attempt.proves:
         return _Tried(OPEN, "holds there")
-    return _Tried(PROVED, goals=digest_of(texts), steps=steps, texts=tuple(texts))
+    return _Tried(PROVED, goals=digest_of(texts), steps=answers.steps, texts=texts)
 
 
-def _ask(case: Case, goal: Goal, text: str, attempt: Attempt) -> Answer:
-    """The answer, with the values of the goal's variables and bounds if they explain something."""
-    shown: list[tuple[str, Any, DType]] = []
-    if sample.can_sample(case.rule) or case.domain == "tensor":
-        shown = [(name, value, dtype) for name, (value, dtype) in goal.variables.items()]
-        shown += [_shown_bound(goal, key) for key in goal.bounds]
-    return ask(text, attempt.most_steps, shown, attempt.most_seconds)
+def _shown(case: Case, goal: Goal) -> list[tuple[str, Any, DType]]:
+    """The goal's variables and bounds, if their values explain something."""
+    if not sample.can_sample(case.rule) and case.domain != "tensor":
+        return []
+    variables = [(name, value, dtype) for name, (value, dtype) in goal.variables.items()]
+    return [*variables, *[_shown_bound(goal, key) for key in goal.bounds]]
 
 
 def _shown_bound(goal: Goal, key: tuple[str, str]) -> tuple[str, Any, DType]:

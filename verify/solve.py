@@ -2,9 +2,9 @@
 
 Owns: limits, values of a model as Python values. Does not own: what to ask (prove_case.py).
 
-A limit is a number of z3's own steps ("rlimit"), and each text is read in a context of its own: so
-the same version of z3 gives the same answer on every machine, however busy. The limit in seconds is
-for a step that never ends; no answer of the library comes near to it.
+A limit is a number of z3's own steps ("rlimit"), and texts are read in a context of their own, or in
+the one where they were made: so the same version of z3 gives the same answer on every machine, however
+busy. The limit in seconds is for a step that never ends; no answer of the library comes near to it.
 """
 
 from __future__ import annotations
@@ -35,43 +35,78 @@ class Answer:
     steps: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """PROVED if z3 proves each text; else its verdict on the first other one, and which that is.
+
+    `steps`: of all that were asked; `solver`: it has the model, if there is one.
+    """
+
+    verdict: str
+    steps: int
+    place: int = 0
+    solver: Any = None
+
+
 Shown = Sequence[tuple[str, Any, DType]]
 
 
-def ask(
-    text: str, most_steps: int, shown: Shown = (), most_seconds: float = MOST_SECONDS
-) -> Answer:
-    """What z3 says to an SMT-LIB text within `most_steps`.
-
-    `shown`: name, term and type of what a model is to give a value for; without it, every constant
-    gets its value as text.
-    """
-    verdict, steps, solver = _decide(text, most_steps, most_seconds)
-    if verdict != REFUTED:
-        return Answer(verdict, {}, steps)
-    model = solver.model()
-    if not shown:
-        told = {str(d): str(model[d]) for d in model.decls() if d.arity() == 0}
-        return Answer(verdict, told, steps)
-    values = {
-        name: _value(model.eval(term.translate(model.ctx)), dtype) for name, term, dtype in shown
-    }
-    return Answer(verdict, values, steps)
+def ask(text: str, most_steps: int, most_seconds: float = MOST_SECONDS) -> Answer:
+    """What z3 says to an SMT-LIB text within `most_steps`; values of a model are texts."""
+    answers = _decide(z3.Context(), (text,), most_steps, most_seconds)
+    model = values_of(answers, ()) if answers.verdict == REFUTED else {}
+    return Answer(answers.verdict, model, answers.steps)
 
 
 @lru_cache(maxsize=16)
-def _decide(text: str, most_steps: int, most_seconds: float) -> tuple[str, int, Any]:
-    """Rules that do not depend on a type have the same text at each: it is asked once."""
-    solver = _solver(text)
-    solver.set(rlimit=most_steps, timeout=int(most_seconds * 1000))
-    solver.from_string(text)
-    verdict = str(solver.check())
-    return verdict, _steps(solver), solver
+def ask_each(
+    texts: tuple[str, ...], most_steps: int, most_seconds: float = MOST_SECONDS
+) -> Answers:
+    """What z3 says to the texts in turn, each within `most_steps`, where their terms were made.
+
+    A context takes z3 milliseconds, more than most goals. Rules that do not depend on a type have
+    the same texts at each: they are asked once.
+    """
+    return _decide(z3.main_ctx(), texts, most_steps, most_seconds)
 
 
-def _solver(text: str) -> Any:
+def forget_answers() -> None:
+    """Ask anew: the steps of a case must not depend on which cases this process had before."""
+    ask_each.cache_clear()
+
+
+def values_of(answers: Answers, shown: Shown) -> dict[str, Any]:
+    """The values of the model by name.
+
+    `shown`: name, term and type of what is to have one; without it, every constant gets its value
+    as text.
+    """
+    model = answers.solver.model()
+    if not shown:
+        return {str(d): str(model[d]) for d in model.decls() if d.arity() == 0}
+    return {name: _value(model.eval(_brought(term, model.ctx)), t) for name, term, t in shown}
+
+
+def _brought(term: Any, context: Any) -> Any:
+    return term if term.ctx is context else term.translate(context)
+
+
+def _decide(context: Any, texts: Sequence[str], most_steps: int, most_seconds: float) -> Answers:
+    steps = 0
+    for place, text in enumerate(texts):
+        solver = _solver(text, context)
+        before = _steps(solver)  # a context counts on
+        solver.set(rlimit=most_steps, timeout=int(most_seconds * 1000))
+        solver.from_string(text)
+        verdict = str(solver.check())
+        steps += _steps(solver) - before
+        if verdict != PROVED:
+            return Answers(verdict, steps, place, solver if verdict == REFUTED else None)
+    return Answers(PROVED, steps)
+
+
+def _solver(text: str, context: Any) -> Any:
     """What z3 has for the text. For numbers, the solver for anything tries others by the clock."""
-    context = z3.Context()
     return z3.SimpleSolver(ctx=context) if _NUMBERS.search(text) else z3.Solver(ctx=context)
 
 
