@@ -39,6 +39,7 @@ Term = Any
 Ask = Callable[[str, int], list[str]]  # text, ms for each answer; products stay opaque
 Done = dict[int, tuple[Term, Term]]  # by id, a term, which keeps its id, and what it became
 Row = dict[int, tuple[Term, bool]]  # by id, conditions and their truths
+Rows = list[tuple[Row, Term]]
 
 SHORT_MS, LONG_MS = 100, 5_000
 MOST_CHOICES = 64
@@ -60,7 +61,8 @@ def decide_in_steps(text: str, ask: Ask) -> str:
         assertions = list(z3.parse_smt2_string(text))
         for has_products in (False, True):
             assertions = _pruned(assertions, ask, has_products)
-        split = [_by_choice(assertion) for assertion in assertions]
+        choices = _Choices()
+        split = [choices.without(assertion) for assertion in assertions]
         if None in split:
             return OPEN
         assertions = _without_quotients(split)
@@ -151,53 +153,71 @@ def _made_with_truths(term: Term, truths: dict[int, bool], done: Done) -> Term:
 # -- choices --------------------------------------------------------------------------------------
 
 
-def _by_choice(term: Term) -> Term | None:
-    """The same truth with no choice of numbers in a comparison; None if there are too many."""
-    if not term.children():
-        return term
-    if not is_comparison(term):
-        parts = [_by_choice(part) for part in term.children()]
-        return None if None in parts else _rebuilt(term, parts)
-    choices = _choices(term)
-    if choices is None or len(choices) == 1:
-        return term if choices is not None else None
-    every = []
-    for conditions, chosen in choices:
-        simple = [_by_choice(condition) for condition, _ in conditions.values()]
-        if None in simple:
+class _Choices:
+    """Comparisons of choices, each made one comparison for each choice; what became of a term is kept."""
+
+    def __init__(self) -> None:
+        self._without: dict[int, tuple[Term, Term | None]] = {}
+        self._rows: dict[int, tuple[Term, Rows | None]] = {}
+
+    def without(self, term: Term) -> Term | None:
+        """The same truth with no choice of numbers in a comparison; None if there are too many."""
+        if term.get_id() not in self._without:
+            self._without[term.get_id()] = term, self._made_without(term)
+        return self._without[term.get_id()][1]
+
+    def _made_without(self, term: Term) -> Term | None:
+        children = term.children()
+        if not children:
+            return term
+        if not is_comparison(term):
+            parts = [self.without(part) for part in children]
+            return None if None in parts else _rebuilt(term, parts)
+        choices = self._rows_of(term)
+        if choices is None or len(choices) == 1:
+            return term if choices is not None else None
+        every = []
+        for conditions, chosen in choices:
+            simple = [self.without(condition) for condition, _ in conditions.values()]
+            if None in simple:
+                return None
+            truths = [truth for _, truth in conditions.values()]
+            sides = [c if truth else z3.Not(c) for c, truth in zip(simple, truths)]
+            every.append(z3.Implies(z3.And(*sides), chosen))
+        return z3.And(*every)
+
+    def _rows_of(self, term: Term) -> Rows | None:
+        """Rows of conditions, of which just one holds, and what the term is then."""
+        if term.get_id() not in self._rows:
+            self._rows[term.get_id()] = term, self._made_rows_of(term)
+        return self._rows[term.get_id()][1]
+
+    def _made_rows_of(self, term: Term) -> Rows | None:
+        children = term.children()
+        if term.decl().kind() == z3.Z3_OP_ITE:
+            condition, then, other = children
+            sides = [(True, self._rows_of(then)), (False, self._rows_of(other))]
+            key = condition.get_id()
+            rows = [
+                (row, chosen)
+                for truth, found in sides
+                for more, chosen in found or []
+                if (row := _joined([{key: (condition, truth)}, more])) is not None
+            ]
+            return None if None in [found for _, found in sides] else rows
+        every = [self._rows_of(part) for part in children]
+        count = 1
+        for found in every:
+            count *= len(found) if found is not None else MOST_CHOICES + 1
+        if count > MOST_CHOICES:
             return None
-        truths = [truth for _, truth in conditions.values()]
-        sides = [c if truth else z3.Not(c) for c, truth in zip(simple, truths)]
-        every.append(z3.Implies(z3.And(*sides), chosen))
-    return z3.And(*every)
-
-
-def _choices(term: Term) -> list[tuple[Row, Term]] | None:
-    """Rows of conditions, of which just one holds, and what the term is then."""
-    if term.decl().kind() == z3.Z3_OP_ITE:
-        condition, then, other = term.children()
-        sides = [(True, _choices(then)), (False, _choices(other))]
-        key = condition.get_id()
-        rows = [
-            (row, chosen)
-            for truth, found in sides
-            for more, chosen in found or []
-            if (row := _joined([{key: (condition, truth)}, more])) is not None
+        if count == 1:
+            return [({}, term)]
+        return [
+            (row, _rebuilt(term, [chosen for _, chosen in some]))
+            for some in product(*[found or [] for found in every])
+            if (row := _joined([more for more, _ in some])) is not None
         ]
-        return None if None in [found for _, found in sides] else rows
-    every = [_choices(part) for part in term.children()]
-    count = 1
-    for found in every:
-        count *= len(found) if found is not None else MOST_CHOICES + 1
-    if count > MOST_CHOICES:
-        return None
-    if count == 1:
-        return [({}, term)]
-    return [
-        (row, _rebuilt(term, [chosen for _, chosen in some]))
-        for some in product(*[found or [] for found in every])
-        if (row := _joined([more for more, _ in some])) is not None
-    ]
 
 
 def _joined(rows: Iterable[Row]) -> Row | None:

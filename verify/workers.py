@@ -61,7 +61,8 @@ class Workers:
         waiting, running = iter(tasks), dict[Future[Found], Task]()
         try:
             while True:
-                for task in islice(waiting, self._count - len(running)):
+                free = self._count + 1 - len(running)  # one task waits, so that no process does
+                for task in islice(waiting, free):
                     running[self._submit(work, task)] = task
                 if not running:
                     return
