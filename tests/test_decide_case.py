@@ -248,6 +248,16 @@ def test_a_condition_of_which_nothing_is_found_is_counted(monkeypatch: pytest.Mo
     assert is_needed(law, 0).verdict == UNDECIDED
 
 
+def test_of_each_condition_in_the_library_it_is_known_that_it_is_needed() -> None:
+    opened = [
+        (name, condition["condition"])
+        for name, entry in library_entries(library_names())
+        for condition in entry["conditions"]
+        if condition["verdict"] != NEEDED
+    ]
+    assert not opened
+
+
 def test_relations_of_types_are_needed_for_the_types_they_exclude() -> None:
     text = (
         "ruleset t over cast\nrule r (A in int, B in int): cast(cast(x: A, B), A) => x where {}\n"

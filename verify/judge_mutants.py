@@ -156,9 +156,8 @@ def _ask(claimed: Sequence[Case], steps: int) -> tuple[list[Case], str]:
 
 def _hurried(case: Case, steps: int) -> Iterator[Attempt]:
     for attempt in attempts(case):
-        yield replace(
-            attempt, most_steps=min(attempt.most_steps, steps), most_seconds=SECONDS_A_QUESTION
-        )
+        limit = min(attempt.most_steps, steps)
+        yield replace(attempt, most_steps=limit, most_seconds=SECONDS_A_QUESTION, apart=True)
 
 
 def _fails_on_samples(case: Case, draws: int) -> bool:

@@ -59,7 +59,8 @@ class Attempt:
     """One way to decide a case.
 
     `exact`: a model of its goal is a claim about the rule itself. `proves`: its goals are all of
-    the rule, not a part of it that is only there to be refuted.
+    the rule, not a part of it that is only there to be refuted. `apart`: each text is asked in a
+    context of its own, in which a search for values more often ends.
     """
 
     method: str
@@ -68,6 +69,7 @@ class Attempt:
     exact: bool
     proves: bool = True
     most_seconds: float = MOST_SECONDS
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ def _try(case: Case, attempt: Attempt) -> _Tried:
         except (ValueError, TypeError, z3.Z3Exception) as error:  # no terms of SMT: no claim
             return _Tried(OPEN, str(error), refused=error)
         try:
-            answers = ask_each(texts, attempt.most_steps, attempt.most_seconds)
+            answers = ask_each(texts, attempt.most_steps, attempt.most_seconds, attempt.apart)
         except z3.Z3Exception as error:
             return _Tried(OPEN, f"the solver refused the goal ({error})")
         if answers.verdict == OPEN:

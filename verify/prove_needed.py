@@ -74,7 +74,7 @@ def is_needed(rule: Rule, place: int) -> Needed:
 
 def _refuting_first(case: Case) -> list[Attempt]:
     """The ways to decide a case that most likely does not hold: only exact ones refute."""
-    hurried = [replace(a, most_steps=min(a.most_steps, MIDDLE)) for a in attempts(case)]
+    hurried = [replace(a, most_steps=min(a.most_steps, MIDDLE), apart=True) for a in attempts(case)]
     return sorted(hurried, key=lambda attempt: not attempt.exact)
 
 

@@ -53,21 +53,21 @@ Shown = Sequence[tuple[str, Any, DType]]
 
 def ask(text: str, most_steps: int, most_seconds: float = MOST_SECONDS) -> Answer:
     """What z3 says to an SMT-LIB text within `most_steps`; values of a model are texts."""
-    answers = _decide(z3.Context(), (text,), most_steps, most_seconds)
+    answers = _decide(None, (text,), most_steps, most_seconds)
     model = values_of(answers, ()) if answers.verdict == REFUTED else {}
     return Answer(answers.verdict, model, answers.steps)
 
 
 @lru_cache(maxsize=16)
 def ask_each(
-    texts: tuple[str, ...], most_steps: int, most_seconds: float = MOST_SECONDS
+    texts: tuple[str, ...], most_steps: int, most_seconds: float = MOST_SECONDS, apart: bool = False
 ) -> Answers:
     """What z3 says to the texts in turn, each within `most_steps`, where their terms were made.
 
     A context takes z3 milliseconds, more than most goals. Rules that do not depend on a type have
-    the same texts at each: they are asked once.
+    the same texts at each: they are asked once. `apart`: each text in a context of its own.
     """
-    return _decide(z3.main_ctx(), texts, most_steps, most_seconds)
+    return _decide(None if apart else z3.main_ctx(), texts, most_steps, most_seconds)
 
 
 def forget_answers() -> None:
@@ -94,7 +94,7 @@ def _brought(term: Any, context: Any) -> Any:
 def _decide(context: Any, texts: Sequence[str], most_steps: int, most_seconds: float) -> Answers:
     steps = 0
     for place, text in enumerate(texts):
-        solver = _solver(text, context)
+        solver = _solver(text, z3.Context() if context is None else context)
         before = _steps(solver)  # a context counts on
         solver.set(rlimit=most_steps, timeout=int(most_seconds * 1000))
         solver.from_string(text)
