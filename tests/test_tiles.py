@@ -229,6 +229,24 @@ def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> 
     assert planted([body], replace(SMALL, vector_registers=32), "stage operands", wrong)
 
 
+def test_a_gate_of_a_table_that_is_too_narrow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from test_kernel_proof import planted
+
+    def wrong(kernel: UOp, target: Target, asked: Choices) -> UOp:
+        made = stage_operands(kernel, target, asked)
+        *tables, last = parts_of(made)
+        filled = {store.src[0].src[0] for table in tables for store in table.src}
+        loads = [n for n in last.toposort() if n.op is Ops.LOAD and n.src[0].src[0] in filled]
+        loop = next(n for n in loads[0].toposort() if n.op is Ops.RANGE)
+        place = loads[0].src[0]
+        gated = place.replace(src=(*place.src, loop < axes.size_of(loop) - 1))
+        return UOp.sink(*tables, last.substitute({place: gated}))
+
+    stage_everything(monkeypatch)
+    body = matmul(16, 6, 40, dtype=dtypes.float32)
+    assert planted([body], replace(SMALL, vector_registers=32), "stage operands", wrong)
+
+
 def test_the_tables_of_a_matmul_are_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     from test_kernel_proof import prove
 

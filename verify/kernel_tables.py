@@ -51,11 +51,19 @@ def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference
 def _with_tables(store: UOp, filled: dict[UOp, UOp], questions: Questions) -> UOp | Difference:
     changes: dict[UOp, UOp] = {}
     for load in [n for n in toposort((store,)) if n.op is Ops.LOAD and n.src[0].src[0] in filled]:
-        found = _value_at(filled[load.src[0].src[0]], load.src[0].src[1], questions)
+        memory, index, *gate = load.src[0].src
+        found = _value_at(filled[memory], index, gate, questions)
         if isinstance(found, Difference):
             return found
-        changes[load] = found
+        changes[load] = _gated(found, gate)
     return store.substitute(changes)
+
+
+def _gated(value: UOp, gate: Sequence[UOp]) -> UOp:
+    """What a load gives: 0 where its gate does not hold."""
+    for condition in gate:
+        value = condition.where(value, UOp.const(value.dtype, 0))
+    return value
 
 
 def without_kept(term: UOp) -> UOp:
@@ -68,9 +76,7 @@ def without_kept(term: UOp) -> UOp:
         new = node.with_src(tuple([done[s] for s in node.src]))
         if node.op is Ops.LOAD and node.src[0].src[0].op is Ops.KEEP:
             kept, index, *gate = new.src[0].src
-            new = _instance(kept.src[0], values_at(index, kept.src[1:]))
-            for condition in gate:
-                new = condition.where(new, UOp.const(new.dtype, 0))
+            new = _gated(_instance(kept.src[0], values_at(index, kept.src[1:])), gate)
         done[node] = new
     return done[term]
 
@@ -93,15 +99,17 @@ def _instance(value: UOp, terms: dict[UOp, UOp]) -> UOp:
     return done[value]
 
 
-def _value_at(store: UOp, index: UOp, questions: Questions) -> UOp | Difference:
+def _value_at(
+    store: UOp, index: UOp, gate: Sequence[UOp], questions: Questions
+) -> UOp | Difference:
     place, value = store.src
     loops = [n for n in toposort((place.src[1],)) if n.op is Ops.RANGE]
-    terms = map_by_position(place.src[1], index, loops)
+    terms = map_by_position(place.src[1], index, loops, gate)
     if terms is None:
         return Difference("the place in a table", place.src[1], index)
     inside = [c for x, t in terms.items() for c in (~(t < 0), t < loop_size(x))]
     claim = all_of([place.src[1].substitute(terms).eq(index), *inside])
-    decision = questions.holds(claim)
+    decision = questions.holds(claim, gate)
     if decision.verdict is Verdict.REFUTED:
         return Difference("the place in a table", place.src[1], index, decision.point)
     return value.substitute(terms)
