@@ -22,7 +22,11 @@ from proofgrad.core.rewrite.rule import Rule
 from proofgrad.core.tensor import winograd
 from proofgrad.rules.library import WINOGRAD, load_loose, rule_file
 from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.encode_types import cases
+from proofgrad.verify.judge_mutants import judge
+from proofgrad.verify.mutants import mutants
 from proofgrad.verify.prove import prove_rules
+from proofgrad.verify.sample_reals import refutes_reals
 
 __all__ = ["machine"]
 torch = pytest.importorskip("torch")
@@ -158,6 +162,20 @@ def test_a_wrong_entry_is_refuted(right: str, wrong: str) -> None:
     assert TEXT.count(right) == 1
     (result,) = prove_rules([the_rule(TEXT.replace(right, wrong))], processes=1)
     assert result.verdict == "refuted"
+
+
+def test_numbers_refute_wrong_entries_and_not_the_law() -> None:
+    case, *_ = cases(the_rule())
+    assert not refutes_reals(case)
+    for right, wrong in WRONG:
+        case, *_ = cases(the_rule(TEXT.replace(right, wrong)))
+        assert refutes_reals(case)
+
+
+def test_mutants_of_the_law_are_refuted() -> None:
+    every = mutants(the_rule())
+    assert len(every) > 200
+    assert {judge(mutant).verdict for mutant in every[::60]} == {"refuted"}
 
 
 def test_the_law_is_proved() -> None:

@@ -27,6 +27,7 @@ from proofgrad.verify.portfolio import attempts
 from proofgrad.verify.prove_case import DRAWS, Attempt, can_fire, decide
 from proofgrad.verify.prove_needed import is_well_formed
 from proofgrad.verify.sample_facts import refutes_fact
+from proofgrad.verify.sample_reals import refutes_reals
 from proofgrad.verify.solve import OPEN, PROVED, REFUTED, ask
 from proofgrad.verify.workers import Workers
 
@@ -163,6 +164,8 @@ def _hurried(case: Case, steps: int) -> Iterator[Attempt]:
 def _fails_on_samples(case: Case, draws: int) -> bool:
     if sample.can_sample(case.rule):
         return sample.refute_by_sampling(case, draws) is not None
+    if case.domain == "real":
+        return refutes_reals(case)
     return refutes_fact(case, draws)
 
 
