@@ -15,7 +15,7 @@ from proofgrad.verify.encode_loose import law_of_reals
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.fresh_terms import fresh_terms
 
-DRAWS = 20  # two polynomials that differ do so at nearly every choice
+DRAWS = 3  # two polynomials that differ do so at nearly every choice
 LARGEST = 99
 
 
