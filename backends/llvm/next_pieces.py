@@ -22,7 +22,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 
 # Buffers up to here are in the second cache often enough that hints cost more than they give (measured).
 NEAR_BYTES = 1 << 20
-# A piece up to here does, beside the next one.
+# A piece up to here stays in the second cache, beside the next one.
 PIECE_BYTES = 1 << 20
 # Lines that one iteration asks for, at most: more would be no small part of its work.
 MOST_LINES = 4
