@@ -44,7 +44,7 @@ def main() -> None:
         coefficients, error = rounded_fit(fit)
         print(f"{fit.name}: relative error {float(error):.2e}")
         for c in coefficients:
-            print(f'    "{float(c).hex()}",')
+            print(f'    "{float(c).hex()} "')
     print("1 / 2pi:", [float(p).hex() for p in turn_parts(cuts=(28, 54, 80, 106, 132, 158))])
 
 

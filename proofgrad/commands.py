@@ -58,13 +58,7 @@ def stage_sizes() -> str:
 
 def rules(ruleset: str | None) -> str:
     """The sets and how many rules each has; or every rule of one set, as written."""
-    from proofgrad.rules.library import (
-        LOOSE,
-        asked_for_by,
-        fingerprint,
-        library_names,
-        load_set,
-    )
+    from proofgrad.rules.library import LOOSE, asked_for_by, fingerprint, library_names, load_set
 
     meanings = fingerprint()
     if ruleset is None:

@@ -7,10 +7,7 @@ A stage is rule sets, which fire only with proofs, or a named procedure, which h
 from __future__ import annotations
 
 from proofgrad.core.compile.accumulate import reductions_to_accumulators
-from proofgrad.core.compile.axes import (
-    choose_axes,
-    share_out_work_items,
-)
+from proofgrad.core.compile.axes import choose_axes, share_out_work_items
 from proofgrad.core.compile.by_place import reduce_by_place
 from proofgrad.core.compile.forms import Form
 from proofgrad.core.compile.index_width import choose_index_width
@@ -60,10 +57,7 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     # BEAM searches over what the next three procedures are asked (core/compile/choices.py).
     Stage("sum in slabs", Form.KERNEL, Procedure(sum_in_slabs, ("target", "asked")), optional=True),
     Stage(
-        "stage operands",
-        Form.KERNEL,
-        Procedure(stage_operands, ("target", "asked")),
-        optional=True,
+        "stage operands", Form.KERNEL, Procedure(stage_operands, ("target", "asked")), optional=True
     ),
     Stage(
         "choose axes",

@@ -180,11 +180,7 @@ def test_values_that_few_draws_miss_are_found_when_no_way_proves() -> None:
 
 @pytest.mark.parametrize(
     "may, ways",
-    [
-        (may_split, {"bits by cases"}),
-        (may_divide, {"lemmas"}),
-        (may_hide, {"bits, opaque"}),
-    ],
+    [(may_split, {"bits by cases"}), (may_divide, {"lemmas"}), (may_hide, {"bits, opaque"})],
 )
 def test_a_way_with_nothing_to_do_is_never_the_one_that_proved(
     may: Callable[[Case], bool], ways: set[str]

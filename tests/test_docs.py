@@ -217,10 +217,7 @@ def test_blocks_below_a_not_run_mark_are_left_out() -> None:
 
 def test_commands_have_continuations_output_and_status() -> None:
     text = "$ cat <<END\n> a\n> END\na\n$ false\n[exit 1]"
-    assert list(commands(text)) == [
-        Command("cat <<END\na\nEND", "a", 0),
-        Command("false", "", 1),
-    ]
+    assert list(commands(text)) == [Command("cat <<END\na\nEND", "a", 0), Command("false", "", 1)]
 
 
 def test_python_blocks_share_names_and_errors_name_the_line(tmp_path: Path) -> None:

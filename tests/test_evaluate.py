@@ -13,14 +13,7 @@ import pytest
 from linear_kernels import edge_values, operand_rows, operand_types, ops_of, same
 
 from proofgrad.core.ir.dtypes import DType, dtypes, round_float
-from proofgrad.core.ir.evaluate import (
-    cast,
-    evaluate,
-    evaluate_lanes,
-    from_bits,
-    identity,
-    to_bits,
-)
+from proofgrad.core.ir.evaluate import cast, evaluate, evaluate_lanes, from_bits, identity, to_bits
 from proofgrad.core.ir.ops import ALU, MEANING, Ops
 from proofgrad.core.rewrite.functions import PRECISION
 

@@ -285,9 +285,7 @@ def test_every_operation_has_bounds_or_a_reason_to_have_none() -> None:
 
 
 BY_BITS = "powers of two by its bits (divisor.of_bits); of an odd factor nothing is left"
-ANY_MULTIPLE = {
-    **{(op, "int"): BY_BITS for op in ("AND", "OR", "XOR", "NOT", "SHL", "SHR")},
-}
+ANY_MULTIPLE = {**{(op, "int"): BY_BITS for op in ("AND", "OR", "XOR", "NOT", "SHL", "SHR")}}
 
 
 def test_every_operation_on_integers_has_divisors_or_a_reason_to_have_none() -> None:

@@ -188,8 +188,7 @@ def test_a_class_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("text", "classes"),
-    [("", ()), ("0", ()), ("nsz", ("nsz",)), (" real ,nsz", ("nsz", "real"))],
+    ("text", "classes"), [("", ()), ("0", ()), ("nsz", ("nsz",)), (" real ,nsz", ("nsz", "real"))]
 )
 def test_classes_are_read_in_one_order(
     monkeypatch: pytest.MonkeyPatch, text: str, classes: tuple[str, ...]

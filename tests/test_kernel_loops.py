@@ -29,10 +29,7 @@ def values(term: UOp, loops: list[UOp]) -> list[int]:
     return [int(Terms().values(term, dict(zip(names, point)))) for point in points]
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 12), st.integers(0, 9)), max_size=4),
-    st.integers(0, 60),
-)
+@given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 9)), max_size=4), st.integers(0, 60))
 def test_digits_of_places_count_every_element_once(parts: list[tuple[int, int]], size: int) -> None:
     place = UOp.index(0)
     for number, (loop, stride) in enumerate(parts):

@@ -103,10 +103,7 @@ CASES: dict[str, tuple[Callable[[list[Tensor]], Optimizer], Callable[..., Array]
         lambda p: SGD(p, 0.1, weight_decay=0.05),
         lambda p, g: sgd(p, g, 0.1, 0, 0.05, False),
     ),
-    "momentum": (
-        lambda p: SGD(p, 0.1, momentum=0.9),
-        lambda p, g: sgd(p, g, 0.1, 0.9, 0, False),
-    ),
+    "momentum": (lambda p: SGD(p, 0.1, momentum=0.9), lambda p, g: sgd(p, g, 0.1, 0.9, 0, False)),
     "nesterov": (
         lambda p: SGD(p, 0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
         lambda p, g: sgd(p, g, 0.1, 0.9, 0.01, True),
@@ -116,10 +113,7 @@ CASES: dict[str, tuple[Callable[[list[Tensor]], Optimizer], Callable[..., Array]
         lambda p: Adam(p, 0.1, weight_decay=0.1),
         lambda p, g: adam(p, g, 0.1, 0.1, False),
     ),
-    "adamw": (
-        lambda p: AdamW(p, 0.1, weight_decay=0.1),
-        lambda p, g: adam(p, g, 0.1, 0.1, True),
-    ),
+    "adamw": (lambda p: AdamW(p, 0.1, weight_decay=0.1), lambda p, g: adam(p, g, 0.1, 0.1, True)),
 }
 
 

@@ -77,10 +77,7 @@ AGAINST_TORCH: dict[str, tuple[Make, Make]] = {
         lambda o, p: o.SGD(p, 0.001, momentum=0.9, fused=True),
         lambda t, p: t.SGD(p, 0.001, momentum=0.9),
     ),
-    "fused AdamW": (
-        lambda o, p: o.AdamW(p, 0.05, fused=True),
-        lambda t, p: t.AdamW(p, 0.05),
-    ),
+    "fused AdamW": (lambda o, p: o.AdamW(p, 0.05, fused=True), lambda t, p: t.AdamW(p, 0.05)),
 }
 
 
@@ -156,10 +153,7 @@ def by_muon(p: Array, target: Array) -> Array:
 
 
 FORMULAS: dict[str, tuple[Make, Callable[[Array, Array], Array]]] = {
-    "LARS": (
-        lambda o, p: o.LARS(p, 0.5, 0.9, 0.1, tcoef=0.02),
-        by_lars,
-    ),
+    "LARS": (lambda o, p: o.LARS(p, 0.5, 0.9, 0.1, tcoef=0.02), by_lars),
     "LAMB": (lambda o, p: o.LAMB(p, 0.05, weight_decay=0.1), by_lamb),
     "Muon": (lambda o, p: o.Muon(p, 0.02), by_muon),
 }

@@ -16,10 +16,7 @@ from programs import Program, movement_only, over_buffers, programs
 from proofgrad.backends.reference import ReferenceBackend
 from proofgrad.core.compile import axes
 from proofgrad.core.compile.accumulate import reductions_to_accumulators
-from proofgrad.core.compile.axes import (
-    choose_axes,
-    share_out_work_items,
-)
+from proofgrad.core.compile.axes import choose_axes, share_out_work_items
 from proofgrad.core.compile.contraction import output_loops, size_of
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.index_width import choose_index_width

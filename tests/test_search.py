@@ -269,9 +269,7 @@ def test_choices_that_are_forced_are_not_searched() -> None:
     assert all(move.tile == forced.tile and move.threads is False for move in moves)
 
 
-def test_small_kernels_and_other_machines_are_not_searched(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_small_kernels_and_other_machines_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     count: list[int] = []
     monkeypatch.setattr(Search, "_search", searches(count))
     with Context(BEAM=2):

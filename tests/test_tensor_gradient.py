@@ -91,10 +91,7 @@ OF_MANY: dict[str, tuple[Function, list[tuple[int, ...]]]] = {
     "max_pool2d": (lambda x: x.max_pool2d(), [(1, 1, 4, 4)]),
     "overlapping max_pool2d": (lambda x: x.max_pool2d(3, 1, padding=1), [(1, 1, 4, 4)]),
     "avg_pool2d": (lambda x: x.avg_pool2d(3, 2), [(1, 1, 5, 5)]),
-    "cross entropy": (
-        lambda x: x.sparse_categorical_crossentropy(Tensor([0, 2, 1])),
-        [(3, 4)],
-    ),
+    "cross entropy": (lambda x: x.sparse_categorical_crossentropy(Tensor([0, 2, 1])), [(3, 4)]),
     "attention": (
         lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True),
         [(3, 2), (3, 2), (3, 2)],

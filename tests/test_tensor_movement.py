@@ -102,12 +102,7 @@ def test_index_agrees_with_numpy(machine: str, index: Any) -> None:
 
 @pytest.mark.parametrize(
     "index",
-    [
-        ([2, 0],),
-        (slice(None), [0, 2, 2, -1]),
-        (Ellipsis, np.array([[0, 1], [3, -4]])),
-        (0, [1, 1]),
-    ],
+    [([2, 0],), (slice(None), [0, 2, 2, -1]), (Ellipsis, np.array([[0, 1], [3, -4]])), (0, [1, 1])],
     ids=str,
 )
 def test_index_by_positions_agrees_with_numpy(machine: str, index: Any) -> None:

@@ -21,11 +21,7 @@ from proofgrad.verify.semantics import NoMeaning
 Term = Any
 
 _UNSIGNED = {z3.Z3_OP_BUDIV, z3.Z3_OP_BUREM}
-_COSTLY = _UNSIGNED | {
-    z3.Z3_OP_BMUL,
-    z3.Z3_OP_FPA_ADD,
-    z3.Z3_OP_FPA_SQRT,
-}
+_COSTLY = _UNSIGNED | {z3.Z3_OP_BMUL, z3.Z3_OP_FPA_ADD, z3.Z3_OP_FPA_SQRT}
 _SIGNED = {z3.Z3_OP_FPA_MUL, z3.Z3_OP_FPA_DIV}
 
 

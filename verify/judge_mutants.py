@@ -50,9 +50,7 @@ class Judged:
 
 
 def judge_rules(
-    rules: Sequence[Rule],
-    processes: int,
-    on_progress: Callable[[int, int], None] | None = None,
+    rules: Sequence[Rule], processes: int, on_progress: Callable[[int, int], None] | None = None
 ) -> Iterator[tuple[Rule, list[Judged]]]:
     """Each rule, as soon as it is done, with the verdict on each of its mutants that means something.
 

@@ -15,12 +15,7 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import COMMUTATIVE, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-from proofgrad.verify.kernel_loops import (
-    LoopMap,
-    common_loops,
-    guesses,
-    map_by_position,
-)
+from proofgrad.verify.kernel_loops import LoopMap, common_loops, guesses, map_by_position
 from proofgrad.verify.kernel_questions import TRUE, Questions, Verdict, all_of
 from proofgrad.verify.kernel_readback import Written
 from proofgrad.verify.kernel_terms import is_integer, loop_size

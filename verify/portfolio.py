@@ -13,12 +13,7 @@ from typing import Any
 from proofgrad.core.ir.dtypes import DType, Kind
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.rewrite.rule import FACT_KINDS, Node, RuleKind
-from proofgrad.verify.encode import (
-    Bits,
-    Goal,
-    equality,
-    ring_equality,
-)
+from proofgrad.verify.encode import Bits, Goal, equality, ring_equality
 from proofgrad.verify.encode_facts import (
     containment,
     divisibility,

@@ -420,10 +420,7 @@ def _loosened(about: About, values: dict[str, Value], source: random.Random) -> 
 
 
 def attempt(
-    case: Case,
-    values: dict[str, Value],
-    bounds: Bounds | None = None,
-    about: About | None = None,
+    case: Case, values: dict[str, Value], bounds: Bounds | None = None, about: About | None = None
 ) -> Outcome | None:
     """Both sides on these values; None if the rule does not fire."""
     try:

@@ -46,10 +46,7 @@ class Workers:
             self._pool.shutdown(cancel_futures=True)
 
     def each(
-        self,
-        work: Callable[[Task], Found],
-        tasks: Sequence[Task],
-        told: Callable[[Task], str],
+        self, work: Callable[[Task], Found], tasks: Sequence[Task], told: Callable[[Task], str]
     ) -> Iterator[Found]:
         """What `work` finds for each task, as it comes. `told`: a task in words, for errors.
 

@@ -111,10 +111,7 @@ class ThreadPool:
         on_words, working = ctypes.CFUNCTYPE(None, pointer), ctypes.CFUNCTYPE(None, pointer, number)
         sharing = ctypes.CFUNCTYPE(None, pointer, pointer, pointer, number, number)
         return _Native(
-            library,
-            sharing(library["share"]),
-            working(library["work"]),
-            on_words(library["stop"]),
+            library, sharing(library["share"]), working(library["work"]), on_words(library["stop"])
         )
 
     def _start(self) -> None:

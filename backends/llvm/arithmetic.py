@@ -297,11 +297,7 @@ _SPECIAL: dict[tuple[Ops, str], Callable[[Writer, Ops, DType, Sequence[str], int
         (_flip, (Ops.NOT,), ("bool", "signed", "unsigned")),
         (_multiply_add, (Ops.MULACC,), ("signed", "unsigned", "float")),
         (_float_extreme, (Ops.MAX, Ops.MIN), ("float",)),
-        (
-            _divide,
-            (Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD),
-            ("signed", "unsigned"),
-        ),
+        (_divide, (Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD), ("signed", "unsigned")),
         (_shift, (Ops.SHL, Ops.SHR), ("signed", "unsigned")),
     )
     for op in ops

@@ -11,12 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from proofgrad.core.compile.choices import NO_WISH, Choices, Tile
-from proofgrad.core.compile.contraction import (
-    Contraction,
-    output_loops,
-    size_of,
-    tiles_along,
-)
+from proofgrad.core.compile.contraction import Contraction, output_loops, size_of, tiles_along
 from proofgrad.core.compile.gated_rows import read_inside
 from proofgrad.core.compile.index_width import Bounds
 from proofgrad.core.compile.linear_terms import coefficient, loops_below

@@ -26,6 +26,6 @@ def polynomial(x: UOp, coefficients: Sequence[float | UOp]) -> UOp:
     return value
 
 
-def floats(*hexadecimal: str) -> tuple[float, ...]:
-    """The doubles written in hexadecimal, so that not a bit is lost on the way."""
-    return tuple([float.fromhex(h) for h in hexadecimal])
+def floats(hexadecimal: str) -> tuple[float, ...]:
+    """The doubles written in hexadecimal, a space between, so that not a bit is lost on the way."""
+    return tuple([float.fromhex(h) for h in hexadecimal.split()])

@@ -59,11 +59,7 @@ def _longest_reduction(node: UOp, stored: set[UOp]) -> int:
 
 
 def _runs_in_one_user(
-    node: UOp,
-    longest: int,
-    consumers: Mapping[UOp, list[UOp]],
-    stored: set[UOp],
-    target: Target,
+    node: UOp, longest: int, consumers: Mapping[UOp, list[UOp]], stored: set[UOp], target: Target
 ) -> bool:
     """Whether one kernel uses `node`, and in its outer loops only."""
     moving: dict[UOp, Axes | None] = {node: _moving_axes(node)}

@@ -259,10 +259,7 @@ class _Tree:
 
 
 def _end_of_epilogue(
-    reduction: UOp,
-    consumers: dict[UOp, list[UOp]],
-    meets: dict[UOp, UOp | None],
-    stored: set[UOp],
+    reduction: UOp, consumers: dict[UOp, list[UOp]], meets: dict[UOp, UOp | None], stored: set[UOp]
 ) -> UOp:
     """The last node that can be computed in the loop of the reduction's results."""
     end = reduction

@@ -176,38 +176,19 @@ _MAGIC_HALVES = 1.5 * 2.0**51  # doubles near it are half a unit apart
 
 # Source of the numbers below: benchmarks/fit_polynomials.py, which prints them.
 _TURN_PARTS = floats(
-    "0x1.45f3068000000p-3",
-    "0x1.7272208000000p-29",
-    "0x1.4a7f090000000p-56",
-    "0x1.abe8fa8000000p-81",
-    "0x1.a6ee060000000p-109",
-    "0x1.b629590000000p-134",
-    "0x1.2788720840511p-159",
+    "0x1.45f3068000000p-3 0x1.7272208000000p-29 0x1.4a7f090000000p-56 0x1.abe8fa8000000p-81 "
+    "0x1.a6ee060000000p-109 0x1.b629590000000p-134 0x1.2788720840511p-159"
 )
 _SINE_OF_TURNS = floats(
-    "0x1.921fb5441e49cp+2",
-    "-0x1.4abbce4f1a260p+5",
-    "0x1.466bbfc24dca7p+6",
-    "-0x1.32d11201657f2p+6",
-    "0x1.500ff7e764a47p+5",
-    "-0x1.cc345953d59d5p+3",
+    "0x1.921fb5441e49cp+2 -0x1.4abbce4f1a260p+5 0x1.466bbfc24dca7p+6 -0x1.32d11201657f2p+6 "
+    "0x1.500ff7e764a47p+5 -0x1.cc345953d59d5p+3"
 )
 _SINE_TAIL = floats(
-    "-0x1.5555555555555p-3",
-    "0x1.1111111111069p-7",
-    "-0x1.a01a019ffe489p-13",
-    "0x1.71de3a338944ap-19",
-    "-0x1.ae642c17da0d1p-26",
-    "0x1.61098ba6c9e37p-33",
-    "-0x1.9fdeb599fa3d7p-41",
+    "-0x1.5555555555555p-3 0x1.1111111111069p-7 -0x1.a01a019ffe489p-13 0x1.71de3a338944ap-19 "
+    "-0x1.ae642c17da0d1p-26 0x1.61098ba6c9e37p-33 -0x1.9fdeb599fa3d7p-41"
 )
 _COSINE_TAIL = floats(
-    "-0x1.0000000000000p-1",
-    "0x1.555555555554bp-5",
-    "-0x1.6c16c16c15016p-10",
-    "0x1.a01a019c8f4adp-16",
-    "-0x1.27e4f7f1b1424p-22",
-    "0x1.1ee9dbe683709p-29",
-    "-0x1.8fa69136a7f5fp-37",
+    "-0x1.0000000000000p-1 0x1.555555555554bp-5 -0x1.6c16c16c15016p-10 0x1.a01a019c8f4adp-16 "
+    "-0x1.27e4f7f1b1424p-22 0x1.1ee9dbe683709p-29 -0x1.8fa69136a7f5fp-37"
 )
-_TWO_PI, _TWO_PI_REST = floats("0x1.921fb54442d18p+2", "0x1.1a62633145c07p-52")
+_TWO_PI, _TWO_PI_REST = floats("0x1.921fb54442d18p+2 0x1.1a62633145c07p-52")

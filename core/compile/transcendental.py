@@ -132,46 +132,22 @@ _LOG2_E = float.fromhex("0x1.71547652b82fep+0")  # 1 / ln 2
 
 # Source of the next four: benchmarks/fit_polynomials.py, which prints them.
 _EXP2_SLOPE_FLOAT32 = floats(
-    "0x1.62e4300000000p-1",
-    "0x1.ebfbdc0000000p-3",
-    "0x1.c6af7a0000000p-5",
-    "0x1.3b2dd20000000p-7",
-    "0x1.5f094a0000000p-10",
-    "0x1.417ab80000000p-13",
+    "0x1.62e4300000000p-1 0x1.ebfbdc0000000p-3 0x1.c6af7a0000000p-5 0x1.3b2dd20000000p-7 "
+    "0x1.5f094a0000000p-10 0x1.417ab80000000p-13"
 )
 _EXP2_SLOPE_FLOAT64 = floats(
-    "0x1.62e42fefa39efp-1",
-    "0x1.ebfbdff82c59cp-3",
-    "0x1.c6b08d704a0d3p-5",
-    "0x1.3b2ab6fba11f3p-7",
-    "0x1.5d87fe78b3f70p-10",
-    "0x1.4309130c01a62p-13",
-    "0x1.ffcbfbf78d23ap-17",
-    "0x1.62bfcddd26290p-20",
-    "0x1.b52610372e6a8p-24",
-    "0x1.e611a26c99db5p-28",
-    "0x1.e80b0628dc70cp-32",
+    "0x1.62e42fefa39efp-1 0x1.ebfbdff82c59cp-3 0x1.c6b08d704a0d3p-5 0x1.3b2ab6fba11f3p-7 "
+    "0x1.5d87fe78b3f70p-10 0x1.4309130c01a62p-13 0x1.ffcbfbf78d23ap-17 0x1.62bfcddd26290p-20 "
+    "0x1.b52610372e6a8p-24 0x1.e611a26c99db5p-28 0x1.e80b0628dc70cp-32"
 )
 _LOG2_TAIL_FLOAT32 = floats(
-    "-0x1.7154760000000p-1",
-    "0x1.ec70300000000p-2",
-    "-0x1.7153de0000000p-2",
-    "0x1.279d700000000p-2",
-    "-0x1.ecd15c0000000p-3",
-    "0x1.9de5ba0000000p-3",
-    "-0x1.684a260000000p-3",
-    "0x1.9cddee0000000p-3",
-    "-0x1.7bee2e0000000p-3",
+    "-0x1.7154760000000p-1 0x1.ec70300000000p-2 -0x1.7153de0000000p-2 0x1.279d700000000p-2 "
+    "-0x1.ecd15c0000000p-3 0x1.9de5ba0000000p-3 -0x1.684a260000000p-3 0x1.9cddee0000000p-3 "
+    "-0x1.7bee2e0000000p-3"
 )
 _ATANH_TAIL_FLOAT64 = floats(
-    "0x1.555555555554fp-1",
-    "0x1.999999999c152p-2",
-    "0x1.24924921e7ebdp-2",
-    "0x1.c71c748bd00fep-3",
-    "0x1.745c4be57e6cbp-3",
-    "0x1.3b359c1ee65f4p-3",
-    "0x1.0dce20dcff05fp-3",
-    "0x1.1b6fa6e42cf78p-3",
+    "0x1.555555555554fp-1 0x1.999999999c152p-2 0x1.24924921e7ebdp-2 0x1.c71c748bd00fep-3 "
+    "0x1.745c4be57e6cbp-3 0x1.3b359c1ee65f4p-3 0x1.0dce20dcff05fp-3 0x1.1b6fa6e42cf78p-3"
 )
 
 _FORMATS: dict[DType, _Format] = {

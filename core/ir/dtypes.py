@@ -273,7 +273,9 @@ def _round_to_precision(
     unit = exponent - (precision - 1)
     rounded = math.ldexp(float(round(math.ldexp(value, -unit))), unit)
     largest = math.ldexp(2.0 - math.ldexp(1.0, 1 - precision), exponent_max)
-    return math.copysign(math.inf, value) if abs(rounded) > largest else math.copysign(rounded, value)
+    return (
+        math.copysign(math.inf, value) if abs(rounded) > largest else math.copysign(rounded, value)
+    )
 
 
 def as_constant(value: Any, dtype: DType) -> int | float | bool:

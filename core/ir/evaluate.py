@@ -23,11 +23,7 @@ Value = bool | int | float
 
 
 def evaluate(
-    op: Ops,
-    dtype: DType,
-    args: Sequence[Any],
-    src_dtypes: Sequence[DType] = (),
-    arg: Any = None,
+    op: Ops, dtype: DType, args: Sequence[Any], src_dtypes: Sequence[DType] = (), arg: Any = None
 ) -> Any:
     """The value of type `dtype` that `op` gives for the scalar values `args`.
 
@@ -57,11 +53,7 @@ def _table(value: Value) -> dict[Ops, Callable[..., Any]]:
 
 
 def evaluate_lanes(
-    op: Ops,
-    dtype: DType,
-    args: Sequence[Any],
-    src_dtypes: Sequence[DType] = (),
-    arg: Any = None,
+    op: Ops, dtype: DType, args: Sequence[Any], src_dtypes: Sequence[DType] = (), arg: Any = None
 ) -> Any:
     """As `evaluate`, lane by lane: an argument of a vector type is a tuple of its lanes.
 

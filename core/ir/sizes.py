@@ -19,11 +19,6 @@ Size: TypeAlias = "int | UOp"
 _Monomials: TypeAlias = "dict[tuple[UOp, ...], int]"  # products of variables, and how often
 
 
-def is_symbolic(sizes: Iterable[Any]) -> bool:
-    """Is one of the sizes no plain number?"""
-    return any(isinstance(size, UOp) for size in sizes)
-
-
 def variable(name: str, smallest: int, largest: int) -> UOp:
     """An index that is the same everywhere in a run. Raises: ValueError for empty bounds."""
     if not isinstance(name, str) or not name.isidentifier():

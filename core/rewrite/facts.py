@@ -54,10 +54,7 @@ class Facts:
         self._intervals: dict[UOp, Interval] = {}
         self._bits: dict[UOp, Bits] = {}
         self._divisors: dict[UOp, int] = {}
-        self._holding: dict[RuleKind, dict[UOp, bool]] = {
-            RuleKind.FINITE: {},
-            RuleKind.NOT_NAN: {},
-        }
+        self._holding: dict[RuleKind, dict[UOp, bool]] = {RuleKind.FINITE: {}, RuleKind.NOT_NAN: {}}
         self._loops: dict[UOp, frozenset[UOp]] = {}
         self._heights: dict[UOp, int] = {}
         self._loop_free: dict[UOp, bool] = {}

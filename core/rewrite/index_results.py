@@ -10,13 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proofgrad.core.rewrite.expression_code import NoCode, known
-from proofgrad.core.rewrite.index_text import (
-    ATOMS,
-    DIVISIONS,
-    RuleText,
-    names_in,
-    ops_of_summands,
-)
+from proofgrad.core.rewrite.index_text import ATOMS, DIVISIONS, RuleText, names_in, ops_of_summands
 from proofgrad.core.rewrite.rule import Calc, Const, Lit, Node, Term, Var
 
 

@@ -20,14 +20,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-from proofgrad.core.rewrite.rule import (
-    Node,
-    Rule,
-    RuleKind,
-    Var,
-    rule_from_json,
-    rule_to_json,
-)
+from proofgrad.core.rewrite.rule import Node, Rule, RuleKind, Var, rule_from_json, rule_to_json
 
 FORMAT = 2
 MOST_BYTES = 16 << 20

@@ -28,12 +28,7 @@ from proofgrad.core.rewrite.division_bounds import (
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES
 from proofgrad.core.rewrite.kept_code import kept
 from proofgrad.core.rewrite.ledger import LazyRules
-from proofgrad.core.rewrite.patterns import (
-    PatternCompiler,
-    commutes,
-    is_constant,
-    orders_of,
-)
+from proofgrad.core.rewrite.patterns import PatternCompiler, commutes, is_constant, orders_of
 from proofgrad.core.rewrite.rule import (
     NUMBER_KINDS,
     Calc,
@@ -77,12 +72,7 @@ class RuleSet:
     Rules of a ledger are decoded when they are first needed, operation by operation.
     """
 
-    def __init__(
-        self,
-        name: str,
-        rules: Iterable[Rule] | LazyRules,
-        proven: bool = False,
-    ) -> None:
+    def __init__(self, name: str, rules: Iterable[Rule] | LazyRules, proven: bool = False) -> None:
         self.name = name
         self.proven = proven
         self._given = rules if isinstance(rules, LazyRules) else tuple(rules)

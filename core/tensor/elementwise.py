@@ -49,12 +49,7 @@ class Elementwise(Operands):
             raise DtypeError("cannot subtract bools; use ^ for the exclusive or")
         return self._with(UOp(Ops.ADD, a.dtype, (a, UOp(Ops.NEG, b.dtype, (b,)))))
 
-    def div(
-        self,
-        x: Operand,
-        reverse: Flag = False,
-        rounding_mode: str | None = None,
-    ) -> Self:
+    def div(self, x: Operand, reverse: Flag = False, rounding_mode: str | None = None) -> Self:
         """Division; integers give floats unless rounding_mode is "trunc" or "floor"."""
         match rounding_mode:
             case None:
@@ -320,11 +315,7 @@ class Elementwise(Operands):
         return negative.where(-size, size)
 
     def isclose(
-        self,
-        other: Operand,
-        rtol: Real = 1e-5,
-        atol: Real = 1e-8,
-        equal_nan: Flag = False,
+        self, other: Operand, rtol: Real = 1e-5, atol: Real = 1e-8, equal_nan: Flag = False
     ) -> Self:
         """|self - other| <= atol + rtol |other|; infinities of one sign are close."""
         a, b = self._pair("isclose", other)

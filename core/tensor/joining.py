@@ -114,12 +114,7 @@ class Joining(Reduce):
 
     # -- padding ----------------------------------------------------------------------------------
 
-    def pad(
-        self,
-        padding: Sequence[Any],
-        mode: str = "constant",
-        value: Scalar = 0,
-    ) -> Self:
+    def pad(self, padding: Sequence[Any], mode: str = "constant", value: Scalar = 0) -> Self:
         """Elements around. `padding`: (before, after) an axis, or torch's flat form.
 
         The flat form names the last axis first: (left, right, top, bottom, ...). Negative amounts
@@ -185,11 +180,7 @@ class Joining(Reduce):
         if not size and max(before, after) > 0:
             raise ShapeError(f"pad {mode!r} of {show(self.shape)}: axis {axis} has no elements")
         front, back = max(0, before), max(0, after)
-        parts = [
-            self._frame(axis, mode, front, True),
-            self,
-            self._frame(axis, mode, back, False),
-        ]
+        parts = [self._frame(axis, mode, front, True), self, self._frame(axis, mode, back, False)]
         kept = [part for part in parts if part.shape[axis] or part is self]
         whole = self._joined_along(kept, axis) if len(kept) > 1 else self
         return whole._cut(axis, max(0, -before), whole.shape[axis] - max(0, -after))

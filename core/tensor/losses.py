@@ -55,12 +55,7 @@ class Losses(Windows):
             return losses.sum() / counted.sum()
         return _reduced(losses, reduction)
 
-    def cross_entropy(
-        self,
-        Y: Self,
-        reduction: str = "mean",
-        label_smoothing: Real = 0.0,
-    ) -> Self:
+    def cross_entropy(self, Y: Self, reduction: str = "mean", label_smoothing: Real = 0.0) -> Self:
         """Cross-entropy with class labels, or with a distribution of the shape of the scores.
 
         Classes are axis 1, as in torch; axis 0 is the batch.

@@ -111,11 +111,6 @@ class Operands(Arrange):
     def _as_float(self) -> Self:
         return self.cast(least_float(self.dtype))
 
-    def _in_bool(self, name: str) -> Self:
-        if not self.dtype.is_bool:
-            raise DtypeError(f"{name} takes bools, not {self.dtype}; compare first, as in (x > 0)")
-        return self
-
     # -- types ----------------------------------------------------------------------------------
 
     def cast(self, dtype: DType | str) -> Self:

@@ -217,11 +217,7 @@ class Random(Creation):
 
     @classmethod
     def randperm(
-        cls,
-        n: Whole,
-        device: str | None = None,
-        dtype: DType | str = dtypes.int32,
-        **kwargs: Any,
+        cls, n: Whole, device: str | None = None, dtype: DType | str = dtypes.int32, **kwargs: Any
     ) -> Self:
         """The numbers 0 .. n-1 in a random order."""
         words, _ = cls._random_words(n, canonical_device(device))

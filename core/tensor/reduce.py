@@ -199,12 +199,7 @@ class Reduce(Activations):
         return centered * ((centered * centered).mean(axis, keepdim=True) + eps).rsqrt()
 
     def batchnorm(
-        self,
-        weight: Self | None,
-        bias: Self | None,
-        mean: Self,
-        invstd: Self,
-        axis: Axes = 1,
+        self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Axes = 1
     ) -> Self:
         """(x - mean) * invstd * weight + bias, each a line along `axis`."""
         kept = resolve_axes(axis, self.ndim)

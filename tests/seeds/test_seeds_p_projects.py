@@ -9,16 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from seed_lines import (
-    ROOT,
-    Count,
-    debug_text,
-    later,
-    my_backend,
-    page,
-    run_snippet,
-    searched,
-)
+from seed_lines import ROOT, Count, debug_text, later, my_backend, page, run_snippet, searched
 
 from proofgrad import Device, Ops, Tensor, commands, explain, gradcheck
 from proofgrad.renderer.cstyle import CStyleLanguage

@@ -11,15 +11,7 @@ from typing import Any
 
 from lark import Token, Tree
 
-from proofgrad.core.rewrite.rule import (
-    Apply,
-    Expr,
-    Fact,
-    Name,
-    Num,
-    Term,
-    Var,
-)
+from proofgrad.core.rewrite.rule import Apply, Expr, Fact, Name, Num, Term, Var
 from proofgrad.verify.dsl import names
 from proofgrad.verify.dsl.errors import near
 from proofgrad.verify.dsl.places import place_of

@@ -28,9 +28,7 @@ _TOKEN = re.compile(
 _ITEMS = ("rule", "cotangent", "bounds", "fact")
 _CLAUSES = ("where", "when", "let")
 _WORDS = (*_CLAUSES, "and", "or", "in", "is", "over", "with")  # where an operand has ended
-_OPERATORS = frozenset(
-    {"=>", ":=", "<=", ">=", "==", "!=", "<<", ">>", "//", *"+-*/%&|^<>="},
-)
+_OPERATORS = frozenset({"=>", ":=", "<=", ">=", "==", "!=", "<<", ">>", "//", *"+-*/%&|^<>="})
 
 
 @dataclass(frozen=True, slots=True)

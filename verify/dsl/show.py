@@ -35,11 +35,7 @@ _STRENGTH = {
     "^": 6, "&": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10,
 }  # fmt: skip
 _TYPED, _PREFIX, _ATOM = 0, 11, 12
-_KEYWORDS = {
-    RuleKind.REWRITE: "rule",
-    RuleKind.COTANGENT: "cotangent",
-    RuleKind.BOUNDS: "bounds",
-}
+_KEYWORDS = {RuleKind.REWRITE: "rule", RuleKind.COTANGENT: "cotangent", RuleKind.BOUNDS: "bounds"}
 _INFIX = {op: symbol for symbol, op in names.INFIX_OPS.items()}
 _CALLS = {op: name for name, (op, _) in names.CALL_OPS.items()}
 _ARGS = {op: name for name, op in names.MOVEMENT_OPS.items()}

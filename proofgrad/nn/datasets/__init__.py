@@ -10,12 +10,4 @@ from proofgrad.nn.datasets.digits import MissingDataError, digits
 from proofgrad.nn.datasets.fetch import DownloadError, fetch
 from proofgrad.nn.datasets.images import cifar, mnist
 
-__all__ = [
-    "Batches",
-    "DownloadError",
-    "MissingDataError",
-    "cifar",
-    "digits",
-    "fetch",
-    "mnist",
-]
+__all__ = ["Batches", "DownloadError", "MissingDataError", "cifar", "digits", "fetch", "mnist"]

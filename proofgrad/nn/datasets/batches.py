@@ -25,12 +25,7 @@ class Batches:
     """
 
     def __init__(
-        self,
-        *parts: Any,
-        size: int,
-        shuffle: bool = True,
-        seed: int = 0,
-        drop_last: bool = True,
+        self, *parts: Any, size: int, shuffle: bool = True, seed: int = 0, drop_last: bool = True
     ) -> None:
         if not parts or size < 1:
             raise ValueError(f"batches need arrays and a size of 1 or more, not {size}")

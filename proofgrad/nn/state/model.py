@@ -32,11 +32,7 @@ def get_state_dict(
 
 
 def _collect(
-    value: Any,
-    path: str,
-    tensor_type: type[Any],
-    found: dict[str, Tensor],
-    around: tuple[Any, ...],
+    value: Any, path: str, tensor_type: type[Any], found: dict[str, Tensor], around: tuple[Any, ...]
 ) -> None:
     """`around` are the objects that hold this one: one that holds itself is not entered again."""
     if isinstance(value, tensor_type):

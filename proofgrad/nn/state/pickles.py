@@ -65,10 +65,7 @@ class _Reader(pickle._Unpickler):
     }
 
     def __init__(
-        self,
-        data: bytes,
-        names: Mapping[tuple[str, str], Any],
-        persistent: Callable[[Any], Any],
+        self, data: bytes, names: Mapping[tuple[str, str], Any], persistent: Callable[[Any], Any]
     ) -> None:
         super().__init__(io.BytesIO(data), encoding="utf-8")
         self._names, self._persistent = names, persistent
