@@ -229,6 +229,7 @@ def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> 
     assert planted([body], replace(SMALL, vector_registers=32), "stage operands", wrong)
 
 
+@pytest.mark.heuristics
 def test_a_gate_of_a_table_that_is_too_narrow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from test_kernel_proof import planted
 
