@@ -14,8 +14,8 @@ from proofgrad import Tensor
 from proofgrad.backends.llvm import prefetch
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
-from proofgrad.backends.llvm.next_pieces import Hint
-from proofgrad.backends.llvm.prefetch import _columns_of_tiles, prefetched
+from proofgrad.backends.llvm.next_pieces import Hint, loops_around
+from proofgrad.backends.llvm.prefetch import columns_of_tiles, prefetched
 from proofgrad.backends.ptx.dialect import PTXDialect
 from proofgrad.core.compile.linear_terms import at_start, coefficient
 from proofgrad.core.compile.stages import parts_of, run_stages
@@ -53,7 +53,7 @@ def pieces_of(linear: UOp, number: int) -> list[tuple[UOp, Hint]]:
 
 
 def loops_of_tile(linear: UOp) -> tuple[UOp, ...]:
-    return next(loops for _, loops in _columns_of_tiles(linear))
+    return next(loops for _, loops in columns_of_tiles(loops_around(linear)))
 
 
 def lines_asked_for(hints: Sequence[tuple[UOp, Hint]], loops: Sequence[UOp]) -> set[int]:
@@ -79,7 +79,7 @@ def test_tiles_that_share_columns_ask_for_all_of_the_next_ones(
     monkeypatch.setenv("CHOICES", choices)
     *_, tile = linears(256, 384, 1024)
     columns, *inner = loops_of_tile(tile)[-3:]
-    load, _ = next(_columns_of_tiles(tile))
+    load, _ = next(columns_of_tiles(loops_around(tile)))
     hints = pieces_of(tile, load.src[0].src[0].arg[0])
     assert 1 <= len(hints) <= 4
     asked = lines_asked_for(hints, inner)

@@ -31,13 +31,9 @@ EXACT_LIMIT = 1 << 62
 def loop_name(loop: UOp) -> str:
     """The name of a RANGE in questions and counterexamples."""
     number = loop.arg[0]
-    return (
-        "lane"
-        if number == LANE
-        else f"digit{number - DIGITS}"
-        if number >= DIGITS
-        else f"r{number}"
-    )
+    if number == LANE:
+        return "lane"
+    return f"digit{number - DIGITS}" if number >= DIGITS else f"r{number}"
 
 
 def loop_size(loop: UOp) -> int:

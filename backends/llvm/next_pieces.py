@@ -16,6 +16,7 @@ from itertools import pairwise
 from math import prod
 
 from proofgrad.backends.llvm.streaming import LINE_BYTES
+from proofgrad.core.compile.contraction import size_of
 from proofgrad.core.compile.linear_terms import at_start, coefficient, loops_of
 from proofgrad.core.ir.op_names import ADD, CONST, END, LOAD, PARAM, RANGE, STORE
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -125,29 +126,29 @@ class _Nest:
 _Reader = Callable[[Sequence[_Access], UOp, int], _Piece | None]
 
 
-def next_pieces(linear: UOp, first: UOp, loops: Loops) -> Iterator[tuple[UOp, Hint]]:
+def next_pieces(first: UOp, around: dict[UOp, Loops]) -> Iterator[tuple[UOp, Hint]]:
     """Loads in the innermost loop of a tile, each with what to ask for there.
 
-    `first`, `loops`: one of these loads, and the loops around it.
+    `first`: one of these loads; `around`: the loops around each node of the kernel.
     """
+    loops = around[first]
     outer = sum(loop.arg[1] is not AxisRole.REDUCE for loop in loops)
-    around = _loops_around(linear)
+    nest = _Nest(first, loops, around)
     by_buffer: dict[UOp, list[_Access]] = {}
     for access in _accesses(around) if outer < len(loops) and all(map(size_of, loops)) else ():
         by_buffer.setdefault(access.place.src[0], []).append(access)
     for buffer, accesses in by_buffer.items():
-        is_near = buffer.op is not PARAM or buffer.arg[1] * buffer.dtype.itemsize <= NEAR_BYTES
+        is_near = buffer.op is not PARAM or bytes_of(buffer) <= NEAR_BYTES
         if is_near or any(access.place.src[1].dtype.lanes > 1 for access in accesses):
             continue
         is_read = all(access.load is not None for access in accesses)
         readers = (_whole, _in_rows) if is_read else (_whole,)  # rows of results: measured, no gain
         ways = ((number, read) for read in readers for number in reversed(range(outer)))
-        nest = _Nest(first, loops, around)
         found = (_hints(accesses, nest, number, read) for number, read in ways)
         yield from next(filter(None, found), ())
 
 
-def _loops_around(linear: UOp) -> dict[UOp, Loops]:
+def loops_around(linear: UOp) -> dict[UOp, Loops]:
     """The loops that are open where a node stands."""
     loops: list[UOp] = []
     found: dict[UOp, Loops] = {}
@@ -276,6 +277,6 @@ def _inner_moves(access: _Access, pieces: UOp, step: int) -> list[tuple[int, int
     return list(zip(moves, map(size_of, inner), strict=True))
 
 
-def size_of(loop: UOp) -> int:
-    """Iterations of a loop; 0 if they are not known."""
-    return int(loop.src[0].arg) if loop.src[0].op is CONST else 0
+def bytes_of(buffer: UOp) -> int:
+    """The size of a parameter."""
+    return int(buffer.arg[1] * buffer.dtype.itemsize)

@@ -11,11 +11,13 @@ the row after this one, which comes while it computes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from proofgrad.backends.llvm.next_pieces import Hint, next_pieces, size_of
+from proofgrad.backends.llvm.next_pieces import Hint, Loops, bytes_of, loops_around, next_pieces
+from proofgrad.core.compile.contraction import size_of
 from proofgrad.core.compile.linear_terms import coefficient
-from proofgrad.core.ir.op_names import END, LOAD, MULACC, PARAM, RANGE
+from proofgrad.core.ir.op_names import LOAD, MULACC, PARAM
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 # Iterations ahead, measured from 1 to 4: 2 to 4 % of a large product, a quarter of one with few rows.
@@ -31,48 +33,34 @@ LONGEST_ROW_BYTES = SECOND_CACHE_BYTES // 4
 
 def prefetched(linear: UOp) -> dict[UOp, list[Hint]]:
     """What to ask for where something is loaded."""
-    found = {load: [Hint(step)] for load, step in _next_rows(linear).items()}
+    around = loops_around(linear)
+    found = {load: [Hint(step)] for load, step in _next_rows(around).items()}
     tiles: set[UOp] = set()
-    for load, loops in _columns_of_tiles(linear):
+    for load, loops in columns_of_tiles(around):
         if step := _step(load, loops[-1]):
             found.setdefault(load, []).append(Hint(AHEAD * step))
         if loops[-1] not in tiles:
             tiles.add(loops[-1])
-            for owner, hint in next_pieces(linear, load, loops):
+            for owner, hint in next_pieces(load, around):
                 found.setdefault(owner, []).append(hint)
     return found
 
 
-def _columns_of_tiles(linear: UOp) -> Iterator[tuple[UOp, tuple[UOp, ...]]]:
+def columns_of_tiles(around: dict[UOp, Loops]) -> Iterator[tuple[UOp, Loops]]:
     """The vectors that a tile multiplies often, each with the loops around it."""
-    uses: dict[UOp, int] = {}
-    for node in linear.src:
-        if node.op is MULACC:
-            for source in node.src[:2]:
-                uses[source] = uses.get(source, 0) + 1
-    loops: list[UOp] = []
-    for node in linear.src:
-        if node.op is RANGE:
-            loops.append(node)
-        elif node.op is END:
-            loops.pop()
-        elif uses.get(node, 0) >= LEAST_USES and loops and _is_vector(node):
-            yield node, tuple(loops)
+    uses = Counter(source for node in around if node.op is MULACC for source in node.src[:2])
+    for node, loops in around.items():
+        if uses[node] >= LEAST_USES and loops and _is_vector(node):
+            yield node, loops
 
 
-def _next_rows(linear: UOp) -> dict[UOp, int]:
+def _next_rows(around: dict[UOp, Loops]) -> dict[UOp, int]:
     """The loads of the second loop over a row, and how far behind it the next row is."""
-    long = {node for node in linear.src if node.op is PARAM and _nbytes(node) > SECOND_CACHE_BYTES}
+    long = {node for node in around if node.op is PARAM and bytes_of(node) > SECOND_CACHE_BYTES}
     found: dict[UOp, int] = {}
     readers: dict[tuple[UOp, UOp], list[UOp]] = {}  # of a buffer's rows, which a loop takes: loops
-    loops: list[UOp] = []
-    for node in linear.src if long else ():
-        op = node.op
-        if op is RANGE:
-            loops.append(node)
-        elif op is END:
-            loops.pop()
-        elif op is LOAD and len(loops) > 1 and node.src[0].src[0] in long and _is_vector(node):
+    for node, loops in around.items() if long else ():
+        if len(loops) > 1 and _is_vector(node) and node.src[0].src[0] in long:
             rows, inner = loops[-2:]
             inside = readers.setdefault((node.src[0].src[0], rows), [])
             if inner not in inside:
@@ -81,10 +69,6 @@ def _next_rows(linear: UOp) -> dict[UOp, int]:
             if step and abs(step) * node.dtype.itemsize <= LONGEST_ROW_BYTES:
                 found[node] = step
     return found
-
-
-def _nbytes(buffer: UOp) -> int:
-    return int(buffer.arg[1] * buffer.dtype.itemsize)
 
 
 def _is_vector(node: UOp) -> bool:
