@@ -36,10 +36,23 @@ def test_the_columns_of_a_long_tile_are_asked_for_ahead(sizes: tuple[int, int, i
     *filling, tile = linears(*sizes)
     assert not any(prefetched(part) for part in filling)
     ahead = prefetched(tile)
-    assert ahead and all(load.dtype.lanes > 1 for load in ahead)
+    assert any(load.dtype.lanes > 1 for load in ahead)
     hints = emit(tile, "kernel", Dialect()).text.count("call void @llvm.prefetch.p0(")
     assert hints == sum(map(len, ahead.values()))
     assert "prefetch" not in emit(tile, "kernel", PTXDialect()).text
+
+
+@pytest.mark.parametrize("depth", [1, 4, 16])
+def test_each_row_that_a_tile_takes_element_by_element_is_asked_for_once_a_line(
+    depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHOICES", f"tile=6x4x16 depth={depth}")
+    *_, tile = linears(258, 512, 512)
+    starts = [at_start(load.src[0].src[1]) for load in prefetched(tile) if load.dtype.lanes == 1]
+    lines = range(0, depth, 16)
+    assert sorted(starts) == [512 * row + line for row in range(6) for line in lines]
+    *_, short = linears(258, 128, 512)
+    assert all(load.dtype.lanes > 1 for load in prefetched(short))
 
 
 def pieces_of(linear: UOp, number: int) -> list[tuple[UOp, Hint]]:
