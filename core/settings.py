@@ -66,7 +66,8 @@ def _encoded(name: str) -> Any:
 
 def number(name: str, default: int = 0) -> int:
     """The variable as an integer. Raises: ValueError, naming it."""
-    asked = text(name)
+    is_set = os.environ._data.get(_encoded(name)) is not None  # type: ignore[attr-defined]
+    asked = text(name) if is_set else ""
     return _as_number(name, asked) if asked else default
 
 

@@ -20,6 +20,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.base import TensorBase
+from proofgrad.core.tensor.spares import SPARE_BYTES
 
 
 def line(*values: float) -> Tensor:
@@ -117,8 +118,9 @@ def test_result_written_in_place_by_another_recording_does_not_come_back() -> No
 
 
 def test_large_results_are_not_kept_by_the_recording() -> None:
-    f = recorded(lambda x: x + 1, Tensor.zeros(100_000).contiguous().realize())
-    x = Tensor.zeros(100_000).contiguous().realize()
+    size = SPARE_BYTES // 4 + 1
+    f = recorded(lambda x: x + 1, Tensor.zeros(size).contiguous().realize())
+    x = Tensor.zeros(size).contiguous().realize()
     gc.collect()
     before = GlobalCounters.mem_used
     for _ in range(3):
@@ -132,6 +134,44 @@ def test_watched_replays_between_others_give_the_same_values() -> None:
     for k in range(8):
         with Context(DEBUG=1 if k % 2 else 0):
             assert f(line(k, 1)).tolist() == [3.0 * k, 3.0]
+
+
+def test_arguments_whose_memory_is_known_are_looked_at_again() -> None:
+    """A replay remembers where its arguments were; what is there, and whether it is still they, it asks each time."""
+    x, y = line(5, 7), line(1, 2)
+    f = recorded(lambda a, b: a - b, line(0, 0), line(1, 1))
+    for _ in range(2):
+        assert f(x, y).tolist() == [4.0, 5.0]
+        assert f(y, x).tolist() == [-4.0, -5.0]
+        assert f(x, line(3, 3)).tolist() == [2.0, 4.0]
+    x.assign(x + 1).realize()
+    assert [f(x, y).tolist() for _ in range(2)] == [[5.0, 6.0]] * 2
+    x += 1
+    assert [f(x, y).tolist() for _ in range(2)] == [[6.0, 7.0]] * 2
+    for k in range(4):  # memory, and the numbers of objects, are used again
+        z = line(k, k)
+        assert f(z, y).tolist() == [k - 1.0, k - 2.0]
+        assert f(z * 2, y).tolist() == [2 * k - 1.0, 2 * k - 2.0]
+        del z
+    with pytest.raises(JitError):
+        f(x, line(1, 2, 3))
+    with pytest.raises(JitError):
+        f(x, b=y)
+    assert f(x, y).tolist() == [6.0, 7.0]
+
+
+def test_threads_with_arguments_of_their_own_share_a_recording() -> None:
+    def ones() -> Tensor:
+        return Tensor.ones(64, 64).contiguous().realize()
+
+    f = recorded(lambda a, b: a @ b, ones(), ones())
+
+    def found(k: int) -> set[float]:
+        a, b = (ones() * k).realize(), ones()
+        return {f(a, b)[0, 0].item() for _ in range(200)}
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(found, (1, 2, 3))) == [{64.0 * k} for k in (1, 2, 3)]
 
 
 # -- arguments ------------------------------------------------------------------------------------

@@ -93,6 +93,6 @@ class Replay:
         if not self._shares:
             self._call(self._records, self._count, None, None)
             return
-        share = self._threads.share_address
-        with self._threads.ready() as words:
-            self._call(self._records, self._count, words, share)
+        threads = self._threads
+        with threads as words:
+            self._call(self._records, self._count, words, threads.share_address)

@@ -21,8 +21,7 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,22 +140,28 @@ class ThreadPool:
     def run(self, kernel: int, table: int, size: int) -> None:
         """Call the function at address `kernel` until every item is done."""
         share, chunk = self._native.share, self.chunk(size)
-        with self.ready() as words:
+        with self as words:
             share(words, kernel, table, size, chunk)
 
     def chunk(self, size: int) -> int:
         """Items that a thread takes at once."""
         return max(1, size // (self.count * _CHUNKS_PER_THREAD))
 
-    @contextmanager
-    def ready(self) -> Iterator[int]:
+    def __enter__(self) -> int:
         """Inside, the workers wait for this caller's jobs; gives the address of the words."""
-        with self._lock:
+        self._lock.acquire()
+        try:
             if not self._workers:
                 self._start()
-            yield self._words
+        except BaseException:
+            self._lock.release()
+            raise
+        return self._words
 
-    @property
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    @functools.cached_property
     def share_address(self) -> int:
         """The native function `share(words, kernel, table, size, chunk)`."""
         return ctypes.cast(self._native.share, ctypes.c_void_p).value or 0  # type: ignore[arg-type]

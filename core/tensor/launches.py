@@ -31,6 +31,7 @@ class Launches:
             kernels = [step for step in steps if step.kernel is not None]
             launches = [(step.kernel.ready(), step.slots) for step in kernels]  # type: ignore[union-attr]
             self._native = make(launches, memory)
+        self.is_native = self._native is not None and not self.copies  # one call is all that runs
         # To be told when the memory of a slot is another one.
         self.changed: Callable[[int, Any], None] = (
             _look_it_up if self._native is None else self._native.point

@@ -164,7 +164,7 @@ def template(value: Any, hole: Callable[[Tensor], Any]) -> Any:
     return hole(value) if isinstance(value, Tensor) else value
 
 
-def filled(structure: Any, results: list[Any], arguments: list[Tensor]) -> Any:
+def filled(structure: Any, results: Sequence[Any], arguments: Sequence[Tensor]) -> Any:
     """A template with Tensors in its holes."""
     if isinstance(structure, Hole):
         return (arguments if structure.is_argument else results)[structure.number]

@@ -134,6 +134,11 @@ def flat_memory(uop: UOp, device: str) -> Any:
     return memory_of(buffer if is_there else buffer_of(flat_buffer(uop, device)))
 
 
+def has_memory(uop: UOp, handle: Any) -> bool:
+    """Whether this memory is that of `uop`, a BUFFER through RESHAPE or not, for as long as it is there."""
+    return _MEMORY.get(uop.src[0] if uop.op is Ops.RESHAPE else uop) is handle
+
+
 def memory_of(buffer: UOp | None) -> Any:
     """The memory behind a BUFFER, a handle of the backend of its device."""
     assert buffer is not None

@@ -20,7 +20,7 @@ from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.device import HOST
 
 SPARES = 2
-SPARE_BYTES = 1 << 14
+SPARE_BYTES = 1 << 23  # of all results of a replay
 
 
 class Spare:
