@@ -59,6 +59,12 @@ def stored(names: tuple[str, ...]) -> tuple[Any, ...]:
     return tuple([get(_encoded(name)) for name in names])
 
 
+def is_any_set(names: tuple[str, ...]) -> bool:
+    """Whether anything is asked for by these names: one look, for what a replay asks each time."""
+    get = os.environ._data.get  # type: ignore[attr-defined]
+    return any([get(_encoded(name)) is not None for name in names])
+
+
 @functools.cache
 def _encoded(name: str) -> Any:
     return os.environ.encodekey(name)
@@ -66,8 +72,7 @@ def _encoded(name: str) -> Any:
 
 def number(name: str, default: int = 0) -> int:
     """The variable as an integer. Raises: ValueError, naming it."""
-    is_set = os.environ._data.get(_encoded(name)) is not None  # type: ignore[attr-defined]
-    asked = text(name) if is_set else ""
+    asked = text(name)
     return _as_number(name, asked) if asked else default
 
 

@@ -35,7 +35,9 @@ LISTENER = _Listener()
 
 def is_watched() -> bool:
     """Does anybody want to know of each kernel that runs?"""
-    return settings.debug_level() >= 1 or LISTENER.add is not None or settings.stops_at_nans()
+    if settings.is_any_set(("DEBUG", "DEBUG_NANS")):
+        return settings.debug_level() >= 1 or LISTENER.add is not None or settings.stops_at_nans()
+    return LISTENER.add is not None
 
 
 def execute(

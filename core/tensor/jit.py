@@ -101,7 +101,8 @@ class TinyJit(Generic[Result]):
         return 0 if self.captured is None else self.captured.arena.nbytes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Result:
-        if settings.number("JIT", 1) == 0 or recorder() is not None:
+        is_off = settings.is_any_set(("JIT",)) and settings.number("JIT", 1) == 0
+        if is_off or recorder() is not None:
             return self.fxn(*args, **kwargs)
         if self.captured is not None:
             return self._replay(self.captured, args, kwargs)

@@ -86,8 +86,7 @@ class _Made:
 
     def __post_init__(self) -> None:
         self.is_plain = is_plain(self.shape)
-        is_given = self.source is None and self.gradient_of is None and self.read is None
-        self.may_spare = is_given and self.is_plain
+        self.may_spare = self.is_plain and (self.source or self.gradient_of or self.read) is None
 
     def make_room(self) -> Any:
         """Memory for this replay's result: fresh, or that of an earlier one that nobody holds."""

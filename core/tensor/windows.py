@@ -230,11 +230,7 @@ class Windows(Winograd):
         if not return_indices:
             return windows.max(inside)
         largest = windows.max(inside, keepdim=True)
-        hits = (
-            windows.eq(largest) | windows.isnan()
-            if self.is_floating_point()
-            else windows.eq(largest)
-        )
+        hits = windows.eq(largest) | windows.isnan()
         sizes = self.shape[self.ndim - pool.axes :]
         count = prod(sizes)
         back = (count - self._iota(count)).reshape(sizes)
