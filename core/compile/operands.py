@@ -27,6 +27,8 @@ from proofgrad.core.ir.op_names import LOAD
 # the bytes after which the sets of a cache of 12 ways and 48 KB begin again.
 UNSTAGED_ROWS = 6
 WAY_BYTES, WAYS = 1 << 12, 12
+# So many tiles that read the same rows that a table of them is worth filling.
+WORTH_A_TABLE = 4
 # So many tiles of rows that an item reads what it packs often enough.
 WORTH_PACKING = 12
 # An operand of so many bytes, for one place of the loops outside of a tile, stays close enough as it is.
@@ -71,8 +73,7 @@ def choose_staged(
     if (wish := asked.staged) is not None:
         short = [table_elements(factor) <= LARGEST_TABLE for factor in (one, other)]
         return Staged(wish.rows and short[0], wish.columns and short[1])
-    rows = _rows_collide(contraction, tile) or not contraction.rows_lie_along_depth
-    rows = rows and contraction.readers_of_rows(tile) >= 2
+    rows = not lie_near(contraction, tile) and contraction.readers_of_rows(tile) >= WORTH_A_TABLE
     columns = contraction.columns_lie_apart or (_is_large(contraction) and not contraction.slabs)
     columns = columns and contraction.readers_of_columns(tile) >= 2
     columns = columns and not packs_columns(contraction, tile, target, asked)
@@ -81,13 +82,13 @@ def choose_staged(
     )
 
 
-def _rows_collide(contraction: Contraction, tile: Tile) -> bool:
-    """Whether the rows of a tile, as they lie in memory, share too few sets of the first cache."""
+def lie_near(contraction: Contraction, tile: Tile) -> bool:
+    """Whether a tile reads its rows along lines, which find place in the sets of the first cache."""
     itemsize = contraction.reduction.dtype.itemsize
-    for step in load_steps(contraction.row_factor, contraction.rows):
-        if tile.rows > UNSTAGED_ROWS * (1 if step is None else _sets(step * itemsize)):
-            return True
-    return False
+    steps = load_steps(contraction.row_factor, contraction.rows)
+    sets = [1 if step is None else _sets(step * itemsize) for step in steps]
+    most = UNSTAGED_ROWS * min(sets, default=tile.rows)
+    return contraction.rows_lie_along_depth and tile.rows <= most
 
 
 def _sets(nbytes: int) -> int:

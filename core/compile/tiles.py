@@ -21,7 +21,7 @@ from proofgrad.core.compile.contraction import (
     size_of,
     tiles_along,
 )
-from proofgrad.core.compile.operands import filling
+from proofgrad.core.compile.operands import WORTH_A_TABLE, filling, lie_near
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.uop import UOp
@@ -63,16 +63,16 @@ def find_contraction(
 
 def _cycles_of_lines(tile: Tile, contraction: Contraction) -> float:
     """Cycles to get the lines that a step reads for the rows of a tile, where they get no table."""
-    read = contraction.readers_of_rows(tile)
-    if read >= 2 and contraction.rows_fit_a_table:
+    read, is_near = contraction.readers_of_rows(tile), lie_near(contraction, tile)
+    if read >= (2 if is_near else WORTH_A_TABLE) and contraction.rows_fit_a_table:
         return 0.0
-    lines, along_depth = float(tile.rows), contraction.rows_lie_along_depth
-    if along_depth:
+    lines = float(tile.rows)
+    if is_near:
         lines /= min(ELEMENTS_A_LINE, size_of(contraction.reduction.src[-1]))
     if contraction.rows_lie_side_by_side:
         lines /= min(ELEMENTS_A_LINE, tile.rows)
-    is_read_again = read * contraction.growth_of_rows >= 2  # as windows do, which overlap
-    is_far = not is_read_again and not along_depth  # from memory, where nothing foresees it
+    # From memory, where nothing foresees it; windows, which overlap, are read again.
+    is_far = read * contraction.growth_of_rows < 2 and not contraction.rows_lie_along_depth
     return lines * (MEMORY_LINE_CYCLES if is_far else LINE_CYCLES)
 
 
