@@ -20,7 +20,6 @@ from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.linear_terms import coefficient
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.merging import merge_loops
-from proofgrad.core.compile.operands import lie_near
 from proofgrad.core.compile.slabs import sum_in_slabs
 from proofgrad.core.compile.stages import parts_of, run_stages
 from proofgrad.core.compile.staging import stage_operands
@@ -122,15 +121,12 @@ def test_large_matmul_is_staged_and_small_one_is_not() -> None:
 
 
 @pytest.mark.heuristics
-@pytest.mark.parametrize("columns, tables", [(64, 1), (1024, 2)])
-def test_rows_that_few_tiles_read_get_no_table_and_share_no_sets_of_the_cache(
-    columns: int, tables: int
-) -> None:
-    """A table of them costs more than it gives: reading a large operand twice is once less than filling and reading."""
-    kernel = kernel_of(matmul(4096, 2048, columns, dtype=dtypes.float32))
-    assert len(parts_of(stage_operands(kernel, AVX512))) == tables + 1
-    found = find_contraction(kernel, AVX512)
-    assert found is not None and (tables == 2 or lie_near(*found))
+@pytest.mark.parametrize("sizes, tables", [((4096, 2048, 64), 1), ((2048, 2048, 2048), 2)])
+def test_rows_that_few_tiles_read_get_no_table(sizes: tuple[int, int, int], tables: int) -> None:
+    """To fill one and to read it takes longer than to read a large operand twice."""
+    body = matmul(*sizes, dtype=dtypes.float32)
+    parts = parts_of(run_stages(KERNEL_STAGES, body, compiler().library, AVX512))
+    assert len(parts) == tables + 1
 
 
 @pytest.mark.parametrize("target", [AVX512, AVX2], ids=lambda t: t.name)
