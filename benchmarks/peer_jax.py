@@ -58,6 +58,8 @@ def _function(workload: Workload) -> Callable[..., Any]:
             *_, window, stride = workload.sizes
             padding = [(window // 2, window // 2)] * 2
             return lambda x, w: jax.lax.conv(x, w, (stride, stride), padding)
+        case "attention" | "causal" as kind:
+            return lambda q, k, v: _attention(q, k, v, kind == "causal")
         case "block":
             return _block()
         case "jitted":
@@ -65,6 +67,12 @@ def _function(workload: Workload) -> Callable[..., Any]:
         case "ten":
             return _ten
     raise NotImplementedError(f"{workload.name} is not written for jax")
+
+
+def _attention(q: Any, k: Any, v: Any, is_causal: bool) -> Any:
+    scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
+    allowed = jnp.tril(jnp.ones(scores.shape[-2:], bool)) if is_causal else True
+    return jax.nn.softmax(jnp.where(allowed, scores, -jnp.inf)) @ v
 
 
 def _norm(x: Any) -> Any:

@@ -92,6 +92,10 @@ class _Framework:
             case "convolution":
                 *_, window, stride = workload.sizes
                 return lambda x, w: x.conv2d(w, stride=stride, padding=window // 2)
+            case "attention" | "causal" as kind:
+                return lambda q, *kv: q.scaled_dot_product_attention(
+                    *kv, is_causal=kind == "causal"
+                )
             case "block":
                 return _Block(self.nn)
             case "jitted":

@@ -51,6 +51,8 @@ def run_of(workload: Workload) -> Run:
         case "convolution":
             *_, window, stride = workload.sizes
             return lambda: F.conv2d(one, other, stride=stride, padding=window // 2)
+        case "attention" | "causal" as kind:
+            return lambda: F.scaled_dot_product_attention(*given, is_causal=kind == "causal")
         case "train_mlp":
             return _trainer(_mlp(), one, other)
         case "train_cnn":

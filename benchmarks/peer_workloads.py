@@ -41,6 +41,8 @@ class Workload:
                 return 2 * rows * depth * columns
             case "batch", (batch, rows, depth, columns):
                 return 2 * batch * rows * depth * columns
+            case "attention", (heads, tokens, width):
+                return 4 * heads * tokens * tokens * width
             case "convolution", (batch, inputs, outputs, pixels, window, stride):
                 out = (pixels + 2 * (window // 2) - window) // stride + 1
                 return 2 * batch * outputs * out * out * inputs * window * window
@@ -107,6 +109,10 @@ WORKLOADS: tuple[Workload, ...] = (
              1.0, "loads, which windows of stride 2 share less; the image, which is padded in memory first"),
     Workload("conv 1x1, 8x256x14x14", "convolution", (8, 256, 1024, 14, 1, 1), Limit.MULTIPLIERS,
              1.0, "as a matmul: tables"),
+    Workload("attention 12x1024x64", "attention", (12, 1024, 64), Limit.MULTIPLIERS, 1.0,
+             "scores, which go through memory, and exp2 of each"),
+    Workload("attention 12x1024x64, causal", "causal", (12, 1024, 64), Limit.NONE, 1.0,
+             "as above: the scores that the mask hides are computed too, which torch leaves out"),
     Workload("MLP step, batch 128", "train_mlp", (128,), Limit.NONE, 0.9,
              "products of few rows, and Adam, which reads and writes memory"),
     Workload("CNN step, batch 64", "train_cnn", (64,), Limit.NONE, 0.9,
@@ -150,6 +156,8 @@ def arrays(workload: Workload) -> list[Any]:
                 rng.integers(0, rows, shape).astype(numpy.int32),
                 floats(*shape, width),
             ]
+        case "attention" | "causal", (heads, tokens, width):
+            return [floats(1, heads, tokens, width) for _ in range(3)]
         case "train_mlp", (batch,):
             return [floats(batch, 784), rng.integers(0, 10, batch).astype(numpy.int32)]
         case "train_cnn", (batch,):
