@@ -150,8 +150,13 @@ def page(
     missing = (
         f" Not timed, for it does not run on this machine: {', '.join(absent)}." if absent else ""
     )
-    versions = _versions([name for name in PEERS if name in ran])
-    parts = [_ABOUT.format(machine=_machine(), versions=versions + missing, limits=_limits(limits))]
+    timed = [name for name in PEERS if name in ran]
+    about = {
+        "machine": _machine(),
+        "versions": _versions(timed) + missing,
+        "limits": _limits(limits),
+    }
+    parts = [_ABOUT.format(peers=", ".join(timed), **about)]
     parts.append(f"{met} of {len(lines)} lines are as asked.\n")
     parts.append("\n".join([head, *rows]))
     parts.append(_ALL.format(rows="\n".join(_every(lines))))
@@ -228,7 +233,7 @@ def _versions(peers: list[str]) -> str:
 _ABOUT = """\
 # Performance
 
-How fast the CPU's kernels are, beside the best of torch, jax, numpy and tinygrad. This page is the output of
+How fast the CPU's kernels are, beside the best of {peers}. This page is the output of
 `python benchmarks/peers.py --table`.
 
 Machine: {machine}. Versions: {versions} All float32.
