@@ -503,10 +503,12 @@ def test_each_item_runs_once_however_many_threads_there_are(cpu: CpuBackend, cou
         lambda _, first, last: taken.append(range(first, last))
     )
     pool = ThreadPool(cpu.host, count, cpu.object_code)
-    for size in (1, 2, 3, 7, 16, 41, 1000):
+    for size in (1, 2, 3, 7, 16, 41, 1000, 10_000):
         taken.clear()
         pool.run(ctypes.cast(kernel, ctypes.c_void_p).value or 0, 0, size)
         assert sorted(item for part in taken for item in part) == list(range(size))
+        end_of_a_part = max(taken, key=lambda part: part.start)  # the last one to be waited for
+        assert len(end_of_a_part) <= max(1, size // (100 * count))
     pool.stop()
 
 

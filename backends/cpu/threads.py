@@ -6,7 +6,8 @@ which kernels are worth it (backend.py).
 The workers are Python threads that stay inside of one native function, without Python's lock. They
 spin for a moment after a job and then sleep in the kernel (futex). A job is a function and a count
 of items. Each thread has a part of them, the same in each job of so many: what it wrote is in its
-cache. It takes chunks from the counter of its part, and then from those of the others. The word
+cache. It takes an eighth of what its part has left, again and again, so that the last pieces, which
+are waited for, are small; then it takes from the parts of the others. The word
 `epoch` is odd while a job is open. A worker enters by raising `active` and then looking at `epoch`
 again; the caller closes the job and waits until `active` is 0. So a worker that never woke up costs
 the caller nothing.
@@ -37,7 +38,8 @@ _MACHINES = {
 _SPINS = 4000  # about 0.1 to 0.2 ms
 _COUNTERS = 384  # where they begin, each on a cache line of its own
 _LINE_BYTES = 64
-_CHUNKS_PER_THREAD = 32  # measured from 8 to 64: the last one is waited for
+_SHARE_OF_REST = 8  # a piece is one of so many of what is left
+_PIECES_PER_THREAD = 256  # at most: no piece is smaller than one of these
 
 
 def available_cpus() -> list[int]:
@@ -144,8 +146,8 @@ class ThreadPool:
             share(words, kernel, table, size, chunk)
 
     def chunk(self, size: int) -> int:
-        """Items that a thread takes at once."""
-        return max(1, size // (self.count * _CHUNKS_PER_THREAD))
+        """Items that a thread takes at once, at least."""
+        return max(1, size // (self.count * _PIECES_PER_THREAD))
 
     def __enter__(self) -> int:
         """Inside, the workers wait for this caller's jobs; gives the address of the words."""
@@ -173,53 +175,57 @@ def _pool_ir(futex_call: int, pause: str) -> str:
 
 # Words, each on a cache line of its own: epoch (i32) at 0, active (i32) at 64, sleepers (i32) at 192; the job
 # at 256: kernel, table, size, chunk, and threads; stop (i32) at 320; at 384 what is taken of each thread's part.
+_JOB = {"kernel": ("ptr", 256), "table": ("ptr", 264), "size": ("i64", 272), "chunk": ("i64", 280)}
+_AT = "  %{0}_at = getelementptr i8, ptr %words, i64 {2}\n"
+_LOAD = _AT + "  %{0} = load {1}, ptr %{0}_at, align 8"
+_STORE = _AT + "  store {1} %{0}, ptr %{0}_at, align 8"
+_LOADS = "\n".join([_LOAD.format(name, *word) for name, word in _JOB.items()])
+_STORES = "\n".join([_STORE.format(name, *word) for name, word in _JOB.items()])
+_THREADS = _LOAD.format("threads", "i64", 288)
 _POOL_IR = f"""
 declare i64 @syscall(i64, ...)
 
 define internal void @drain(ptr %words, i64 %own) nounwind {{
 entry:
-  %kernel_at = getelementptr i8, ptr %words, i64 256
-  %kernel = load ptr, ptr %kernel_at, align 8
-  %table_at = getelementptr i8, ptr %words, i64 264
-  %table = load ptr, ptr %table_at, align 8
-  %size_at = getelementptr i8, ptr %words, i64 272
-  %size = load i64, ptr %size_at, align 8
-  %chunk_at = getelementptr i8, ptr %words, i64 280
-  %chunk = load i64, ptr %chunk_at, align 8
-  %threads_at = getelementptr i8, ptr %words, i64 288
-  %threads = load i64, ptr %threads_at, align 8
+{_LOADS}
+{_THREADS}
   %counters = getelementptr i8, ptr %words, i64 {_COUNTERS}
-  %padded = add i64 %size, %chunk
-  %round = sub i64 %padded, 1
-  %chunks = udiv i64 %round, %chunk
   br label %part
 part:
   %visited = phi i64 [ 0, %entry ], [ %more, %next ]
   %at = add i64 %own, %visited
   %number = urem i64 %at, %threads
   %after = add i64 %number, 1
-  %begins = mul i64 %chunks, %number
+  %begins = mul i64 %size, %number
   %begin = udiv i64 %begins, %threads
-  %ends = mul i64 %chunks, %after
+  %ends = mul i64 %size, %after
   %end = udiv i64 %ends, %threads
   %length = sub i64 %end, %begin
   %offset = shl i64 %number, 6
   %counter = getelementptr i8, ptr %counters, i64 %offset
-  %taken = load atomic i64, ptr %counter monotonic, align 8
-  %left = icmp slt i64 %taken, %length
-  br i1 %left, label %take, label %next
+  %known = load atomic i64, ptr %counter monotonic, align 8
+  br label %look
+look:
+  %taken = phi i64 [ %known, %part ], [ %now, %take ], [ %beyond, %run ]
+  %left = sub i64 %length, %taken
+  %some = icmp sgt i64 %left, 0
+  br i1 %some, label %take, label %next
 take:
-  %mine = atomicrmw add ptr %counter, i64 1 seq_cst, align 8
-  %some = icmp slt i64 %mine, %length
-  br i1 %some, label %run, label %next
+  %share = udiv i64 %left, {_SHARE_OF_REST}
+  %is_small = icmp slt i64 %share, %chunk
+  %wanted = select i1 %is_small, i64 %chunk, i64 %share
+  %is_over = icmp sgt i64 %wanted, %left
+  %piece = select i1 %is_over, i64 %left, i64 %wanted
+  %beyond = add i64 %taken, %piece
+  %swap = cmpxchg ptr %counter, i64 %taken, i64 %beyond seq_cst seq_cst, align 8
+  %now = extractvalue {{ i64, i1 }} %swap, 0
+  %mine = extractvalue {{ i64, i1 }} %swap, 1
+  br i1 %mine, label %run, label %look
 run:
-  %place = add i64 %begin, %mine
-  %first = mul i64 %place, %chunk
-  %beyond = add i64 %first, %chunk
-  %over = icmp sgt i64 %beyond, %size
-  %last = select i1 %over, i64 %size, i64 %beyond
+  %first = add i64 %begin, %taken
+  %last = add i64 %begin, %beyond
   call void %kernel(ptr %table, i64 %first, i64 %last)
-  br label %take
+  br label %look
 next:
   %more = add i64 %visited, 1
   %others = icmp slt i64 %more, %threads
@@ -232,16 +238,8 @@ define void @share(ptr %words, ptr %kernel, ptr %table, i64 %size, i64 %chunk) n
 entry:
   %active = getelementptr i8, ptr %words, i64 64
   %sleepers = getelementptr i8, ptr %words, i64 192
-  %kernel_at = getelementptr i8, ptr %words, i64 256
-  store ptr %kernel, ptr %kernel_at, align 8
-  %table_at = getelementptr i8, ptr %words, i64 264
-  store ptr %table, ptr %table_at, align 8
-  %size_at = getelementptr i8, ptr %words, i64 272
-  store i64 %size, ptr %size_at, align 8
-  %chunk_at = getelementptr i8, ptr %words, i64 280
-  store i64 %chunk, ptr %chunk_at, align 8
-  %threads_at = getelementptr i8, ptr %words, i64 288
-  %threads = load i64, ptr %threads_at, align 8
+{_STORES}
+{_THREADS}
   %counters = getelementptr i8, ptr %words, i64 {_COUNTERS}
   br label %clear
 clear:
