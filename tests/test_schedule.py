@@ -121,6 +121,15 @@ def test_chain_of_matmuls_is_a_kernel_each(x: Tensor) -> None:
     assert kernels_of(value) == 3
 
 
+def test_product_that_is_padded_is_computed_without_gates(x: Tensor, y: Tensor) -> None:
+    product = (x @ y.T).relu()  # (3, 3): its kernel must not run over places outside of it
+    assert [item.shape for item in product.pad(((1, 1), (0, 2))).schedule()] == [(3, 3), (5, 5)]
+    assert [item.shape for item in product.cat(x, dim=1).schedule()] == [(3, 3), (3, 7)]
+    image, weight = Tensor.rand(1, 2, 6, 6).realize(), Tensor.rand(2, 2, 3, 3).realize()
+    first, *_ = image.conv2d(weight, padding=1).relu().conv2d(weight, padding=1).schedule()
+    assert first.shape[-2:] == (6, 6)
+
+
 def test_schedule_lists_kernels_and_runs_nothing(x: Tensor) -> None:
     value = (x @ x.T).relu().contiguous().sum(0)
     GlobalCounters.reset()

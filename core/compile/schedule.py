@@ -261,11 +261,15 @@ class _Tree:
 def _end_of_epilogue(
     reduction: UOp, consumers: dict[UOp, list[UOp]], meets: dict[UOp, UOp | None], stored: set[UOp]
 ) -> UOp:
-    """The last node that can be computed in the loop of the reduction's results."""
+    """The last node that can be computed in the loop of the reduction's results.
+
+    Padding is not, of a sum of products: its gates would keep the sum from its tiles.
+    """
     end = reduction
+    fitting = _AT_MOST_ONCE - {Ops.PAD} if is_contraction(reduction) else _AT_MOST_ONCE
     while end not in stored:
         meeting = meets[end]
-        if meeting is None or not _none_twice(end, meeting, consumers, stored):
+        if meeting is None or not _none_twice(end, meeting, consumers, stored, fitting):
             break
         end = meeting
     return end
@@ -281,8 +285,17 @@ def _beside_a_contraction(reductions: list[UOp]) -> set[UOp]:
     return {r for r in reductions if r not in below and main not in r.toposort()}
 
 
-def _none_twice(start: UOp, end: UOp, consumers: dict[UOp, list[UOp]], stored: set[UOp]) -> bool:
-    """Whether no node on a path from `start` to `end` needs an element of `start` twice."""
+def _none_twice(
+    start: UOp,
+    end: UOp,
+    consumers: dict[UOp, list[UOp]],
+    stored: set[UOp],
+    movement: frozenset[Ops],
+) -> bool:
+    """Whether no node on a path from `start` to `end` needs an element of `start` twice.
+
+    And no movement is on it but of these kinds.
+    """
     seen: set[UOp] = set()
     stack = [start]
     while stack:
@@ -290,18 +303,18 @@ def _none_twice(start: UOp, end: UOp, consumers: dict[UOp, list[UOp]], stored: s
             if user in seen:
                 continue
             seen.add(user)
-            if not _uses_once(user) or (user is not end and user in stored):
+            if not _uses_once(user, movement) or (user is not end and user in stored):
                 return False
             if user is not end:
                 stack.append(user)
     return True
 
 
-def _uses_once(user: UOp) -> bool:
+def _uses_once(user: UOp, movement: frozenset[Ops]) -> bool:
     if user.op is Ops.REDUCE_AXIS:
         combined = elements([user.src[0].shape[axis] for axis in user.arg[1]])
         return combined <= LARGEST_OUTER_REDUCTION
-    return user.op in ELEMENTWISE or user.op in _AT_MOST_ONCE or user.op in _SAME
+    return user.op in ELEMENTWISE or user.op in movement or user.op in _SAME
 
 
 def _leads_to_reduction(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:
