@@ -16,6 +16,7 @@ import z3
 from proofgrad.core.ir.dtypes import DType, Kind
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.verify.semantics import ON_INTEGERS
 
 Term = Any  # z3.ExprRef; z3 ships no types
 Interval = tuple[int, int]
@@ -159,7 +160,7 @@ class Terms:
             case Ops.WHERE:
                 return z3.If(*[self._terms[s] for s in node.src])
         if node.src[0].dtype.is_bool or is_integer(node.src[0].dtype):
-            known = (_BOOLEAN if node.src[0].dtype.is_bool else _INTEGER).get(node.op)
+            known = (_ON_BOOLS if node.src[0].dtype.is_bool else _ON_INTEGERS).get(node.op)
             value = None if known is None else known(*[self._terms[s] for s in node.src])
             if value is not None:
                 return value if node.dtype.is_bool else self._wrap(node, value)
@@ -285,44 +286,9 @@ def _zero(dtype: DType) -> Term:
     return _constant(UOp.const(dtype, False if dtype.is_bool else 0))
 
 
-# -- meanings: division rounds down where the divisor is positive, as z3's does; by 0 it gives 0 ----
-
-
-def _floordiv(x: Term, y: Term) -> Term:
-    if z3.is_int_value(y):
-        number = y.as_long()
-        return z3.IntVal(0) if number == 0 else x / y if number > 0 else (-x) / (-y)
-    return z3.If(y == 0, z3.IntVal(0), z3.If(y > 0, x / y, (-x) / (-y)))
-
-
-def _truncdiv(x: Term, y: Term) -> Term:
-    size = z3.If(y < 0, -y, y)
-    quotient = z3.If(x < 0, (-x) / size, x / size)
-    return z3.If(y == 0, z3.IntVal(0), z3.If((x < 0) == (y < 0), quotient, -quotient))
-
-
-def _mod(x: Term, y: Term) -> Term:
-    if z3.is_int_value(y) and y.as_long() > 0:
-        return x % y
-    return z3.If(y == 0, z3.IntVal(0), x - _floordiv(x, y) * y)
-
-
-_INTEGER: dict[Ops, Callable[..., Term]] = {
-    Ops.ADD: lambda x, y: x + y,
-    Ops.MUL: lambda x, y: x * y,
-    Ops.NEG: lambda x: -x,
-    Ops.NOT: lambda x: -x - 1,
-    Ops.MULACC: lambda x, y, z: x * y + z,
-    Ops.FLOORDIV: _floordiv,
-    Ops.MOD: _mod,
-    Ops.TRUNCDIV: _truncdiv,
-    Ops.TRUNCMOD: lambda x, y: z3.If(y == 0, z3.IntVal(0), x - _truncdiv(x, y) * y),
-    Ops.MAX: lambda x, y: z3.If(x < y, y, x),
-    Ops.MIN: lambda x, y: z3.If(x < y, x, y),
-    Ops.CMPLT: lambda x, y: x < y,
-    Ops.CMPEQ: lambda x, y: x == y,
-}
-_BOOLEAN: dict[Ops, Callable[..., Term]] = {
+# A machine integer is one that wraps (see `_wrap`), so it has a complement.
+_ON_INTEGERS = {**ON_INTEGERS, Ops.NOT: lambda x: -x - 1}
+_ON_BOOLS: dict[Ops, Callable[..., Term]] = {
     Ops.AND: z3.And,
     Ops.OR: z3.Or,
     Ops.XOR: z3.Xor,
