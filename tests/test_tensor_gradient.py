@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from tensors import machine, numbers
 
-from proofgrad import DtypeError, ShapeError, Tensor, gradcheck
+from proofgrad import DtypeError, Ops, ShapeError, Tensor, gradcheck
+from proofgrad.core.compile.sums_of_products import is_contraction
 from proofgrad.testing.gradients import GradientError
 
 __all__ = ["machine"]
@@ -269,3 +270,20 @@ def test_gradient_comes_back_from_another_device() -> None:
     there = x.to("REFERENCE")
     (grad,) = (there * there * 3).sum().gradient(x)
     assert (grad.device, grad.tolist()) == ("CPU", [6.0, 12.0])
+
+
+def test_gradient_of_what_enters_several_products_is_a_product_for_each() -> None:
+    """As where one input is projected three times: a sum of all terms could not run in tiles."""
+    generator = np.random.default_rng(3)
+    x, *weights = [generator.standard_normal((4, 4)).astype(np.float32) for _ in range(4)]
+    given = Tensor(x).realize()
+    total = sum([(given @ Tensor(w)).sum() for w in weights], (given * 2).sum())
+    (slope,) = total.gradient(given)
+    np.testing.assert_allclose(
+        slope.numpy(), 2 + sum([w.sum(1) for w in weights]) * np.ones((4, 4)), 1e-5
+    )
+    joined = (given @ Tensor(weights[0])).cat(given @ Tensor(weights[1]), dim=1)
+    (slope,) = (joined * Tensor(np.tile(x, 2))).sum().gradient(given)
+    sums = [n for n in slope._uop.toposort() if n.op is Ops.REDUCE_AXIS]
+    assert len([n for n in sums if is_contraction(n)]) == 2
+    np.testing.assert_allclose(slope.numpy(), x @ (weights[0] + weights[1]).T, 1e-4)

@@ -12,9 +12,12 @@ from proofgrad.core.ir.uop import UOp
 
 def is_contraction(node: UOp) -> bool:
     """A sum of products whose factors are each used for many results, as in a product of matrices."""
-    if node.op is not Ops.REDUCE_AXIS or node.arg[0] is not Ops.ADD:
-        return False
-    return node.src[0].op is Ops.MUL and all([_is_expanded(factor) for factor in node.src[0].src])
+    return node.op is Ops.REDUCE_AXIS and node.arg[0] is Ops.ADD and is_product(node.src[0])
+
+
+def is_product(node: UOp) -> bool:
+    """The terms of such a sum: a product of values that are both expanded."""
+    return node.op is Ops.MUL and all([_is_expanded(factor) for factor in node.src])
 
 
 def operands(contraction: UOp) -> list[UOp]:

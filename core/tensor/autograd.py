@@ -6,9 +6,11 @@ back between devices. Does not own: any derivative; those are lines of rules/cot
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from proofgrad.core.compile.sums_of_products import is_product
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import cotangents
@@ -42,17 +44,31 @@ def node_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> d
     """
     library = compiler().library
     needed = _on_a_path(order, set(targets))
-    found: dict[UOp, UOp] = {order[-1]: seed}
+    found: dict[UOp, list[UOp]] = {order[-1]: [seed]}
     for node in reversed(order):
-        cotangent = found.get(node)
-        if cotangent is None or needed.isdisjoint(_passed_to(node)):
-            continue
-        for source, part in zip(node.src, _parts(library, node, cotangent), strict=True):
-            if part is None or source not in needed:
-                continue
-            before = found.get(source)
-            found[source] = part if before is None else before.alu(Ops.ADD, part)
-    return {target: found[target] for target in targets if target in found}
+        for cotangent in [] if needed.isdisjoint(_passed_to(node)) else found.get(node, []):
+            for source, part in zip(node.src, _parts(library, node, cotangent), strict=True):
+                if part is not None and source in needed:
+                    _add(found.setdefault(source, []), part, source.op is Ops.EXPAND)
+    return {target: _total(found[target]) for target in targets if target in found}
+
+
+def _add(parts: list[UOp], part: UOp, is_expanded: bool) -> None:
+    """One more cotangent of a value. Its parts are added up to one.
+
+    But of a value that is expanded, the terms of products of matrices stay apart, and each is summed
+    alone: a sum of their sums is tiles for each of them, a sum of both terms is none.
+    """
+    fixed = is_expanded and is_product(part)
+    place = next((k for k, p in enumerate(parts) if not (is_expanded and is_product(p))), None)
+    if fixed or place is None:
+        parts.append(part)
+    else:
+        parts[place] = parts[place].alu(Ops.ADD, part)
+
+
+def _total(parts: Sequence[UOp]) -> UOp:
+    return functools.reduce(lambda total, part: total.alu(Ops.ADD, part), parts)
 
 
 def _parts(library: Library, node: UOp, cotangent: UOp) -> tuple[UOp | None, ...]:
