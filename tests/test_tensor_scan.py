@@ -125,6 +125,27 @@ def test_topk_takes_the_largest_or_the_smallest(machine: str) -> None:
         x.topk(5)
 
 
+@pytest.mark.parametrize("name", ["float32", "float16", "int32", "uint32", "int8", "int64"])
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk_of_many_is_the_start_of_argsort(name: str, largest: bool, machine: str) -> None:
+    """Few of many are found one after the other: equal ones, extremes and NaN come as in a sort."""
+    dtype, generator = np.dtype(name), np.random.default_rng(5)
+    if dtype.kind == "f":
+        x = generator.integers(-9, 9, (3, 40)).astype(dtype)
+        x[0, :6] = [-0.0, 0.0, np.inf, -np.inf, np.nan, np.nan]
+    else:
+        limits = np.iinfo(dtype)
+        x = generator.integers(limits.min, limits.max, (3, 40), dtype=dtype, endpoint=True)
+        x[0, :3] = x[1, 7:9] = limits.min
+        x[0, 5:8] = x[2, 0:3] = limits.max
+    for axis, given in ((1, x), (0, x.T)):
+        values, places = Tensor(given.copy()).topk(5, axis, largest)
+        order = Tensor(given.copy()).argsort(axis, descending=largest).numpy()
+        expected = np.take(order, range(5), axis)
+        assert (places.numpy() == expected).all()
+        np.testing.assert_array_equal(values.numpy(), np.take_along_axis(given, expected, axis))
+
+
 def test_gradient_of_sort_goes_back_to_where_the_elements_were() -> None:
     x = Tensor([3.0, 1.0, 2.0], requires_grad=True)
     (x.sort()[0] * Tensor([1.0, 10.0, 100.0])).sum().backward()

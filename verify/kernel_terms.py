@@ -253,10 +253,10 @@ class Terms:
                 return src[0] != 0
             case Ops.CAST:
                 value = numpy.asarray(src[0]).astype(numpy.int64)
-            case _ if node.src[0].dtype.is_bool:
-                return _BOOLEAN_VALUES[node.op](*src)
-            case _:
-                value = _INTEGER_VALUES[node.op](*src)
+            case op if node.src[0].dtype.is_bool and op not in _ON_BOOLS:
+                raise KeyError(op)
+            case op:
+                value = _VALUES[op](*src)
         limits, found = width_limits(node.dtype), self._intervals[node]
         if node.dtype.is_bool or limits is None or (found and _inside(found, limits)):
             return value
@@ -361,16 +361,6 @@ _INTERVALS: dict[Ops, Callable[..., Interval | None]] = {
     Ops.SHR: _corners(lambda a, b: a >> b),
 }
 
-_BOOLEAN_VALUES: dict[Ops, Callable[..., Any]] = {
-    Ops.AND: numpy.logical_and,
-    Ops.OR: numpy.logical_or,
-    Ops.XOR: numpy.logical_xor,
-    Ops.NOT: numpy.logical_not,
-    Ops.CMPEQ: numpy.equal,
-    Ops.CMPLT: lambda x, y: numpy.logical_and(numpy.logical_not(x), y),
-}
-
-
 def _by_zero_is_zero(divide: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def total(x: Any, y: Any) -> Any:
         return numpy.where(y == 0, 0, divide(x, numpy.where(y == 0, 1, y)))
@@ -383,7 +373,7 @@ def _truncated(x: Any, y: Any) -> Any:
     return numpy.where((x < 0) == (y < 0), quotient, -quotient)
 
 
-_INTEGER_VALUES: dict[Ops, Callable[..., Any]] = {
+_VALUES: dict[Ops, Callable[..., Any]] = {  # of bools, too
     Ops.ADD: numpy.add,
     Ops.MUL: numpy.multiply,
     Ops.NEG: numpy.negative,
@@ -403,4 +393,4 @@ _INTEGER_VALUES: dict[Ops, Callable[..., Any]] = {
     Ops.SHL: lambda x, y: numpy.left_shift(x, y),
     Ops.SHR: lambda x, y: numpy.right_shift(x, y),
 }
-_PLAIN = frozenset({*_INTEGER_VALUES, *_BOOLEAN_VALUES, Ops.CONST, Ops.RANGE, Ops.WHERE, Ops.CAST})
+_PLAIN = frozenset({*_VALUES, Ops.CONST, Ops.RANGE, Ops.WHERE, Ops.CAST})

@@ -9,13 +9,16 @@ from __future__ import annotations
 import enum
 from _weakref import _remove_dead_weakref  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 from weakref import ref
 
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes
 from proofgrad.core.ir.op_names import CONST
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import TENSOR_SHAPES, Shape, ShapeError, show
+
+_T = TypeVar("_T")
 
 
 class AxisRole(enum.Enum):
@@ -295,6 +298,26 @@ def toposort(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None = None) -
             else:
                 order[node] = None
     return list(order)
+
+
+def known_below(
+    root: UOp,
+    known: dict[UOp, _T],
+    find: Callable[[UOp], _T],
+    sources: Callable[[UOp], Iterable[UOp]] = attrgetter("src"),
+) -> _T:
+    """What is known of `root`: found once for each node, for its `sources` first, without recursion."""
+    stack = [root]
+    while stack:
+        top = stack[-1]
+        missing = [s for s in sources(top) if s not in known]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        if top not in known:
+            known[top] = find(top)
+    return known[root]
 
 
 def _key(arg: Any) -> Any:

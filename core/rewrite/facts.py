@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from proofgrad.core.ir.dtypes import DType, Kind, round_float
 from proofgrad.core.ir.op_names import CONST, KEEP, KEPT, RANGE, REDUCE, RESULT, VARIABLE, WHERE
 from proofgrad.core.ir.ops import MOVEMENT, Ops
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import UOp, known_below, toposort
 from proofgrad.core.rewrite.forms import Forms
 from proofgrad.core.rewrite.match import Matcher, RuleSet
 from proofgrad.core.rewrite.order import OrderKey, StableOrder, rank
@@ -99,17 +99,7 @@ class Facts:
         if form is not None:
             intervals[node] = (form.low, form.high)
             return intervals[node]
-        stack = [node]
-        while stack:
-            top = stack[-1]
-            missing = [s for s in self._bounding_sources(top) if s not in intervals]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            if top not in intervals:
-                intervals[top] = self._interval(top)
-        return intervals[node]
+        return known_below(node, intervals, self._interval, self._bounding_sources)
 
     def _bounding_sources(self, node: UOp) -> Iterable[UOp]:
         """The sources that the bounds of `node` are computed from."""
@@ -222,17 +212,7 @@ class Facts:
         """The fact of `node`, sources first, found once."""
         if node in known:
             return known[node]
-        stack = [node]
-        while stack:
-            top = stack[-1]
-            missing = [s for s in self._asked_sources(name, top) if s not in known]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            if top not in known:
-                known[top] = find(top)
-        return known[node]
+        return known_below(node, known, find, lambda top: self._asked_sources(name, top))
 
     def _asked_sources(self, name: str, node: UOp) -> Iterable[UOp]:
         """Sources of the kind of `node`, if what carries values or a line reads them."""
@@ -272,17 +252,8 @@ class Facts:
         known = self._loops.get(node)
         if known is not None:
             return known
-        loops, stack = self._loops, [node]
-        while stack:
-            top = stack[-1]
-            missing = [s for s in top.src if s not in loops]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            if top not in loops:
-                loops[top] = _loops_of(top, loops)
-        return loops[node]
+        loops = self._loops
+        return known_below(node, loops, lambda top: _loops_of(top, loops))
 
 
 def _usable(interval: Interval, dtype: DType) -> bool:

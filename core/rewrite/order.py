@@ -14,7 +14,7 @@ from typing import Any
 from zlib import crc32
 
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, known_below
 
 OrderKey = tuple[int, int, int]
 
@@ -27,22 +27,12 @@ class StableOrder:
 
     def key(self, node: UOp) -> OrderKey:
         known = self._keys.get(node)
-        return self._fill(node) if known is None else known
+        return known_below(node, self._keys, self._key_of) if known is None else known
 
-    def _fill(self, root: UOp) -> OrderKey:
-        keys, stack = self._keys, [root]
-        while stack:
-            node = stack[-1]
-            missing = [s for s in node.src if s not in keys]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            if node not in keys:
-                parts = (int(node.op), _digest_of_type(node.dtype), _digest(node.arg))
-                digest = hash((hash(parts), *[keys[s][2] for s in node.src]))
-                keys[node] = (int(node.op), _number(node.arg), digest)
-        return keys[root]
+    def _key_of(self, node: UOp) -> OrderKey:
+        parts = (int(node.op), _digest_of_type(node.dtype), _digest(node.arg))
+        digest = hash((hash(parts), *[self._keys[s][2] for s in node.src]))
+        return int(node.op), _number(node.arg), digest
 
 
 @cache
