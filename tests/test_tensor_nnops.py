@@ -10,6 +10,7 @@ import pytest
 from tensors import assert_close, assert_same, machine, numbers
 
 from proofgrad import DtypeError, ShapeError, Tensor
+from proofgrad.core.tensor import losses
 
 __all__ = ["machine"]
 Array = np.ndarray[Any, Any]
@@ -172,6 +173,21 @@ def test_attention_agrees_with_its_definition(machine: str) -> None:
     assert_close(found, weights @ v)
     causal = Tensor(q).scaled_dot_product_attention(Tensor(k), Tensor(v), is_causal=True)
     np.testing.assert_allclose(causal.numpy()[:, 0], v[:, 0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(9, 9), (8, 8), (17, 5), (7, 12)])
+def test_causal_attention_in_parts_is_that_of_a_mask(
+    queries: int, keys: int, monkeypatch: pytest.MonkeyPatch, machine: str
+) -> None:
+    monkeypatch.setattr(losses, "CAUSAL_ROWS", 2)
+    q, *kv = [Tensor(numbers(2, n, 4, seed=n + k)) for k, n in enumerate((queries, keys, keys))]
+    mask = Tensor(np.tri(queries, keys, dtype=bool))
+    whole = q.scaled_dot_product_attention(*kv, attn_mask=mask)
+    parts = q.scaled_dot_product_attention(*kv, is_causal=True)
+    assert_close(parts, whole.numpy())
+    slopes = [(y * y).sum().gradient(q, *kv) for y in (parts, whole)]
+    for found, expected in zip(*slopes):
+        assert_close(found, expected.numpy(), atol=1e-5)
 
 
 def test_sequential_and_linear_apply_in_order(machine: str) -> None:

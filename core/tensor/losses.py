@@ -9,13 +9,15 @@ import math
 from typing import Self, TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import ShapeError, show
+from proofgrad.core.ir.shapes import ShapeError, is_plain, show
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.operands import Flag, Real, Whole
 from proofgrad.core.tensor.promotion import accumulation_dtype
 from proofgrad.core.tensor.windows import Windows
 
 _LEAST_LOG = -100.0  # of a probability of 0, as torch has it: times a label of 0 it is 0
+# Queries of causal attention whose scores are computed together, at least; and into how many parts, at most.
+CAUSAL_ROWS, CAUSAL_PARTS = 256, 4
 _T = TypeVar("_T", bound="Losses")
 
 
@@ -134,8 +136,9 @@ class Losses(Windows):
     ) -> Self:
         """softmax(q k^T / sqrt(d)) v over the last two axes; scores are kept in float32 or wider.
 
-        `attn_mask`: bools that say where to look, or numbers that are added. `enable_gqa`: groups of
-        query heads (axis -3) share a head of key and value.
+        `attn_mask`: bools that say where to look, or numbers that are added. `is_causal`: a query looks
+        at no key after its own place; scores that would be hidden are mostly not computed. `enable_gqa`:
+        groups of query heads (axis -3) share a head of key and value.
         """
         if is_causal and attn_mask is not None:
             raise ValueError("is_causal makes a mask, so attn_mask cannot be given as well")
@@ -143,14 +146,29 @@ class Losses(Windows):
             groups = _head_groups(self, key, value)
             key = key.repeat_interleave(groups, -3)
             value = value.repeat_interleave(groups, -3)
-        wide = accumulation_dtype(self.dtype)
-        scores = self.dot(key.transpose(-2, -1), dtype=wide) / math.sqrt(self.shape[-1])
-        if is_causal:
-            allowed = scores.ones_like(dtype=dtypes.bool).tril()
-            scores = allowed.where(scores, -math.inf)
-        if attn_mask is not None:
-            hides = attn_mask.dtype.is_bool
-            scores = attn_mask.where(scores, -math.inf) if hides else scores + attn_mask
+        if not is_causal:
+            return self._attention(key, value, attn_mask, None, dropout_p)
+        queries, keys = self.shape[-2], key.shape[-2]
+        if not is_plain(self.shape + key.shape) or queries <= CAUSAL_ROWS:
+            return self._attention(key, value, None, 0, dropout_p)
+        rows, parts = max(CAUSAL_ROWS, -(-queries // CAUSAL_PARTS)), []
+        for begin in range(0, queries, rows):
+            some, seen = self._cut(-2, begin, min(begin + rows, queries)), min(begin + rows, keys)
+            key_part, value_part = key._cut(-2, 0, seen), value._cut(-2, 0, seen)
+            parts.append(some._attention(key_part, value_part, None, begin, dropout_p))
+        return parts[0].cat(*parts[1:], dim=-2)
+
+    def _attention(
+        self, key: Self, value: Self, mask: Self | None, diagonal: Whole | None, dropout_p: Real
+    ) -> Self:
+        """With a diagonal, query i looks at the keys up to i + diagonal."""
+        scores = self.dot(key.transpose(-2, -1), dtype=accumulation_dtype(self.dtype))
+        scores = scores / math.sqrt(self.shape[-1])
+        if diagonal is not None:
+            mask = scores.ones_like(dtype=dtypes.bool).tril(diagonal)
+        if mask is not None:
+            hides = mask.dtype.is_bool
+            scores = mask.where(scores, -math.inf) if hides else scores + mask
         return scores.softmax(-1).cast(self.dtype).dropout(dropout_p) @ value
 
 
