@@ -37,7 +37,7 @@ _LEGALISE = RuleSets(("fp8", "legalise", "algebra", "compare", "where", "cast"))
 GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("tidy", Form.TENSOR_GRAPH, _TIDY, optional=True),
     Stage("split reductions", Form.TENSOR_GRAPH, Procedure(split_long_reductions), optional=True),
-    Stage("cut into kernels", Form.KERNEL_GRAPH, Procedure(cut_into_kernels, ("target",))),
+    Stage("cut into kernels", Form.KERNEL_GRAPH, Procedure(cut_into_kernels)),
 )
 
 KERNEL_STAGES: tuple[Stage, ...] = (
@@ -45,42 +45,24 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("simplify index terms", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("merge loops", Form.KERNEL, Procedure(merge_loops), optional=True),
     Stage("simplify merged", Form.KERNEL, _SIMPLIFY, optional=True),
-    Stage(
-        "combine by place",
-        Form.KERNEL,
-        Procedure(reduce_by_place, ("target", "bounds")),
-        optional=True,
-    ),
-    Stage("work items", Form.KERNEL, Procedure(share_out_work_items, ("target",))),
-    Stage("join sums", Form.KERNEL, Procedure(join_sums, ("target", "bounds")), optional=True),
-    Stage("keep rows", Form.KERNEL, Procedure(keep_rows, ("target",)), optional=True),
+    Stage("combine by place", Form.KERNEL, Procedure(reduce_by_place), optional=True),
+    Stage("work items", Form.KERNEL, Procedure(share_out_work_items)),
+    Stage("join sums", Form.KERNEL, Procedure(join_sums), optional=True),
+    Stage("keep rows", Form.KERNEL, Procedure(keep_rows), optional=True),
     # BEAM searches over what the next three procedures are asked (core/compile/choices.py).
-    Stage("sum in slabs", Form.KERNEL, Procedure(sum_in_slabs, ("target", "asked")), optional=True),
-    Stage(
-        "stage operands", Form.KERNEL, Procedure(stage_operands, ("target", "asked")), optional=True
-    ),
-    Stage(
-        "choose axes",
-        Form.KERNEL,
-        Procedure(choose_axes, ("target", "bounds", "asked")),
-        optional=True,
-    ),
+    Stage("sum in slabs", Form.KERNEL, Procedure(sum_in_slabs), optional=True),
+    Stage("stage operands", Form.KERNEL, Procedure(stage_operands), optional=True),
+    Stage("choose axes", Form.KERNEL, Procedure(choose_axes), optional=True),
     Stage("simplify split", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("unroll", Form.KERNEL, Procedure(unroll_upcasts)),
     Stage("simplify unrolled", Form.KERNEL, _SIMPLIFY, optional=True),
-    Stage(
-        "widths of index terms", Form.KERNEL, Procedure(choose_index_width, ("target", "bounds"))
-    ),
+    Stage("widths of index terms", Form.KERNEL, Procedure(choose_index_width)),
     Stage("legalise", Form.KERNEL, _LEGALISE),
     Stage("accumulators", Form.PROGRAM, Procedure(reductions_to_accumulators)),
     Stage("vectors", Form.PROGRAM, Procedure(vectorize)),
     Stage(
         "promote small floats", Form.PROGRAM, Procedure(promote_small_floats, keeps_values=False)
     ),
-    Stage(
-        "transcendentals",
-        Form.PROGRAM,
-        Procedure(expand_transcendentals, ("native",), keeps_values=False),
-    ),
+    Stage("transcendentals", Form.PROGRAM, Procedure(expand_transcendentals, keeps_values=False)),
     Stage("linearize", Form.LINEAR, Procedure(linearize)),
 )

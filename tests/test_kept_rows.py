@@ -143,7 +143,7 @@ def check_values(program: Program) -> None:
         check_form(Form.KERNEL, changed)
         assert same(run_kernel(changed, dict(program.data))[0], expected)
     scalar = reductions_to_accumulators(choose_index_width(chosen, ROOM, _Wide()))
-    vector = vectorize(scalar)
+    vector = vectorize(scalar, compiler().library.facts())
     linear = linearize(vector)
     for form, graph in ((Form.PROGRAM, scalar), (Form.PROGRAM, vector), (Form.LINEAR, linear)):
         check_form(form, graph)

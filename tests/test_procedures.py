@@ -31,6 +31,7 @@ from proofgrad.core.compile.vectorize import vectorize
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.tensor.realize import compiler
 from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
 
 CPU = Target("test-cpu", vector_bytes=16, threads=2)
@@ -159,7 +160,7 @@ def test_from_kernel_to_linear_keeps_the_values(program: Program) -> None:
     kernel = unroll_upcasts(choose_axes(merge_loops(lower_movement(UOp.sink(program.value))), CPU))
     scalar = reductions_to_accumulators(choose_index_width(kernel, CPU, _Wide()))
     check_form(Form.PROGRAM, scalar)
-    vector = vectorize(scalar)
+    vector = vectorize(scalar, compiler().library.facts())
     check_form(Form.PROGRAM, vector)
     linear = linearize(vector)
     check_form(Form.LINEAR, linear)

@@ -125,6 +125,16 @@ def test_topk_takes_the_largest_or_the_smallest(machine: str) -> None:
         x.topk(5)
 
 
+@pytest.mark.heuristics
+def test_running_sum_reads_each_element_once_for_all_lanes() -> None:
+    """Lanes that take the element, and those that do not, come from one load; NaN does not leak."""
+    x = Tensor(np.tile(ODD[:8], (40, 8))).realize()
+    texts = [item.source.text for item in x.cumsum(1).schedule() if item.source is not None]
+    assert any(" x float>" in text for text in texts)
+    assert not any("gather" in text for text in texts)
+    assert_same(x.cumsum(1)[:, :2], np.cumsum(np.tile(ODD[:2], (40, 1)), 1))
+
+
 @pytest.mark.parametrize("name", ["float32", "float16", "int32", "uint32", "int8", "int64"])
 @pytest.mark.parametrize("largest", [True, False])
 def test_topk_of_many_is_the_start_of_argsort(name: str, largest: bool, machine: str) -> None:

@@ -361,6 +361,7 @@ _INTERVALS: dict[Ops, Callable[..., Interval | None]] = {
     Ops.SHR: _corners(lambda a, b: a >> b),
 }
 
+
 def _by_zero_is_zero(divide: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def total(x: Any, y: Any) -> Any:
         return numpy.where(y == 0, 0, divide(x, numpy.where(y == 0, 1, y)))

@@ -34,10 +34,14 @@ class Procedure:
     """A step that is not a rule: needs memory, a loop or a choice. Each has a validation test."""
 
     function: Callable[..., UOp]
-    needs: tuple[str, ...] = ()  # of "target", "native", "bounds", "asked": passed by name
-    keeps_values: bool = (
-        True  # False: it computes values in another way, within bounds that docs give
-    )
+    # False: it computes values in another way, within bounds that docs give.
+    keeps_values: bool = True
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What it asks for beside the graph: "target", "native", "bounds" or "asked", passed by name."""
+        code = self.function.__code__
+        return code.co_varnames[1 : code.co_argcount]
 
     @property
     def name(self) -> str:
@@ -165,11 +169,11 @@ class _Runner:
                     sets = self.library.rules_of(names)
                     self.rewriters[names] = Rewriter(sets, self.facts, self.library.journal)
                 root = self.rewriters[names].rewrite(root)
-            case Procedure(function, needs):
+            case Procedure(function) as procedure:
                 given: dict[str, Any] = {"target": self.target, "bounds": self.facts}
                 given["asked"] = self.asked
                 given["native"] = frozenset() if self.target is None else self.target.native
-                root = function(root, **{name: given[name] for name in needs})
+                root = function(root, **{name: given[name] for name in procedure.needs})
         if self.checked:
             for part in parts_of(root):
                 check_form(stage.makes, part)

@@ -2,30 +2,32 @@
 
 A node that changes with the loop becomes a vector; every other node stays a scalar and is
 broadcast where a vector needs it. An access whose index grows by 1 with the loop becomes one
-contiguous access; any other becomes a gather or scatter. Does not own: which loop (axes.py).
+contiguous access; any other becomes a gather or scatter. An element that lanes read only if their gate holds is
+read for all of them where it is in its buffer anyway. Does not own: which loop (axes.py).
 """
 
 from __future__ import annotations
 
+from proofgrad.core.compile.index_width import Bounds
 from proofgrad.core.compile.linear_terms import coefficient
 from proofgrad.core.ir.op_names import KEPT, RESULT
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.core.ir.uop import AxisRole, UOp, known_below, toposort
 
 
-def vectorize(program: UOp) -> UOp:
+def vectorize(program: UOp, bounds: Bounds) -> UOp:
     """Each VECTOR loop becomes the lanes of vector values."""
     loops = [n for n in toposort((program,)) if n.op is Ops.RANGE and n.arg[1] is AxisRole.VECTOR]
     for loop in loops:
-        program = _vectorize_loop(program, loop)
+        program = _vectorize_loop(program, loop, bounds)
     return program
 
 
-def _vectorize_loop(program: UOp, loop: UOp) -> UOp:
+def _vectorize_loop(program: UOp, loop: UOp, bounds: Bounds) -> UOp:
     lanes: int = loop.src[0].arg
     steps = UOp(Ops.CONST, loop.dtype.vec(lanes), (), tuple(range(lanes)))
     done: dict[UOp, UOp] = {loop: steps}
-    first_lane = _FirstLane(loop)
+    first_lane = {loop: UOp(Ops.CONST, loop.dtype, (), 0)}
     moving = {loop}  # nodes whose value changes with the loop: other vectors are of other loops
     for node in toposort((program,)):
         if node is loop:
@@ -34,24 +36,18 @@ def _vectorize_loop(program: UOp, loop: UOp) -> UOp:
         if moving.isdisjoint(node.src):
             done[node] = node.with_src(src)
             continue
-        done[node] = _widen(node, src, loop, lanes, first_lane)
+        if node.op is Ops.LOAD and _is_one_inside(node.src[0], loop, bounds):
+            done[node] = _chosen(node, src[0])
+        else:
+            done[node] = _widen(node, src, loop, lanes, first_lane)
         if not _hides(node, loop):
             moving.add(node)
     return done[program]
 
 
-class _FirstLane:
-    """Index terms in the first lane, where the loop is at 0."""
-
-    def __init__(self, loop: UOp) -> None:
-        self._terms = {loop: UOp(Ops.CONST, loop.dtype, (), 0)}
-
-    def of(self, term: UOp) -> UOp:
-        terms = self._terms
-        for node in toposort((term,), lambda n: n not in terms):
-            if node not in terms:
-                terms[node] = node.with_src(tuple([terms[s] for s in node.src]))
-        return terms[term]
+def _in_first_lane(term: UOp, terms: dict[UOp, UOp]) -> UOp:
+    """An index term where the loop is at 0; `terms` has those that are known."""
+    return known_below(term, terms, lambda n: n.with_src(tuple([terms[s] for s in n.src])))
 
 
 def _hides(node: UOp, loop: UOp) -> bool:
@@ -61,7 +57,9 @@ def _hides(node: UOp, loop: UOp) -> bool:
     return node.op is KEPT and loop in node.src[1:]
 
 
-def _widen(node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, first_lane: _FirstLane) -> UOp:
+def _widen(
+    node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, first_lane: dict[UOp, UOp]
+) -> UOp:
     """`node` with its vector sources; the node itself becomes a vector if one of them is."""
     if node.op in ELEMENTWISE:
         if all([s.dtype.lanes == 1 for s in src]):
@@ -102,7 +100,9 @@ def _spread(value: UOp, lanes: int) -> UOp:
     return UOp(Ops.BROADCAST, value.dtype.vec(lanes), (value,))
 
 
-def _index(node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, first_lane: _FirstLane) -> UOp:
+def _index(
+    node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, first_lane: dict[UOp, UOp]
+) -> UOp:
     """The INDEX of a contiguous access names its first element; a gather has a vector of them.
 
     One whose lanes are a number of elements apart is the first lane's plus a constant.
@@ -110,14 +110,32 @@ def _index(node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int, first_lane: _
     gate = src[2:]
     step = coefficient(node.src[1], loop)
     if step == 1:
-        return node.replace(src=(src[0], first_lane.of(node.src[1]), *gate))
+        return node.replace(src=(src[0], _in_first_lane(node.src[1], first_lane), *gate))
     if step:
-        first = _spread(first_lane.of(node.src[1]), lanes)
+        first = _spread(_in_first_lane(node.src[1], first_lane), lanes)
         apart = UOp(Ops.CONST, first.dtype, (), tuple([step * k for k in range(lanes)]))
         return node.replace(src=(src[0], first + apart, *gate))
     if step == 0 and gate and gate[0].dtype.lanes > 1:  # the same element, gated lane by lane
         return node.replace(src=(src[0], _spread(src[1], lanes), *gate))
     return node.replace(src=(src[0], src[1], *gate))
+
+
+def _is_one_inside(place: UOp, loop: UOp, bounds: Bounds) -> bool:
+    """Whether lanes read the same element if their gates hold, and it is in its buffer if not."""
+    memory, index, *gate = place.src
+    if not gate or memory.op is not Ops.PARAM or coefficient(index, loop) != 0:
+        return False
+    low, high = bounds.lo(index), bounds.hi(index)
+    return low is not None and high is not None and 0 <= low and high < memory.arg[1]
+
+
+def _chosen(load: UOp, place: UOp) -> UOp:
+    """The element in the lanes whose gate holds, 0 in the others."""
+    memory, index, gate = place.src
+    index = index.src[0] if index.op is Ops.BROADCAST else index
+    element = load.with_src((place.with_src((memory, index)),))
+    wide = _spread(element, gate.dtype.lanes)
+    return UOp(Ops.WHERE, wide.dtype, (gate, wide, wide.const_like(0)))
 
 
 def _is_vector_access(old: UOp, loop: UOp, new: UOp) -> bool:

@@ -22,8 +22,8 @@ from proofgrad.core.tensor.operands import Flag, Whole
 from proofgrad.core.tensor.scatter import Scatter
 
 RANKED_UP_TO = 8192  # elements; measured: there both ways take 15 to 30 ms on one core
-SELECTED_UP_TO = 64  # elements, of at least so many times as many: each is a kernel over all
-SELECTED_OF = 8
+# So many elements, of at least so many times as many, are found one by one: each is a kernel over all.
+SELECTED_UP_TO, SELECTED_OF = 64, 8
 
 
 class Sorting(Scatter):
