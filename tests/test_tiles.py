@@ -174,6 +174,18 @@ def test_blocks_give_every_thread_several_items() -> None:
     assert blocks.row_tiles * tile.rows * 1024 * 4 <= AVX512.cache_bytes
 
 
+def test_columns_that_every_image_reads_stay_in_the_cache() -> None:
+    """Weights that fill it are gone through in blocks, and a thread goes on with its block."""
+    kernel = kernel_of(convolution(8, 256, 512, 8))
+    contraction, tile = find_contraction(kernel, AVX512) or (None, None)
+    assert contraction is not None and tile is not None and contraction.other_tiles > 1
+    assert contraction.shares_large_columns(AVX512.cache_bytes)
+    blocks = choose_blocks(contraction, tile, AVX512)
+    assert blocks.column_tiles * tile.columns * contraction.depth * 4 <= AVX512.cache_bytes // 2
+    few = contractions(kernel_of(convolution(8, 16, 32, 8)))[0]
+    assert not few.shares_large_columns(AVX512.cache_bytes)
+
+
 @pytest.mark.parametrize("rows, depth, columns", [(1, 7, 300), (67, 129, 65), (300, 1, 33),
                                                   (130, 64, 257), (64, 2, 1000)])  # fmt: skip
 def test_float_matmul_of_odd_sizes_is_right(rows: int, depth: int, columns: int) -> None:

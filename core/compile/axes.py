@@ -256,10 +256,14 @@ def _tiled(
     row_blocks = -(-row_tiles // blocks.row_tiles)
     column_blocks = -(-column_tiles // blocks.column_tiles)
     items = [*contraction.others]
-    sizes = [size_of(x) for x in items] + [row_blocks, column_blocks]
+    sizes = [*[size_of(x) for x in items], row_blocks, column_blocks]
+    is_outermost = contraction.shares_large_columns(target.cache_bytes)
+    if is_outermost:  # a thread goes on with columns that are in its cache
+        sizes = [column_blocks, *sizes[:-1]]
     is_shared = shares_work(contraction.multiplications, target, asked)
     role = AxisRole.THREAD if is_shared else AxisRole.LOOP
     parts = _digits(_loop(prod(sizes), number, role), sizes)
+    parts = [*parts[1:], parts[0]] if is_outermost else parts
     row_block, column_block = parts[-2:]
     column_tile = _loop(blocks.column_tiles, number + 1)
     row_tile = _loop(blocks.row_tiles, number + 2)

@@ -92,6 +92,11 @@ class Contraction:
         free = loops_of(factor)
         return prod(size_of(loop) for loop in self.others if loop not in free)
 
+    def shares_large_columns(self, cache_bytes: int) -> bool:
+        """Whether the loops outside of the tile read the same columns, which fill much of the cache."""
+        nbytes = table_elements(self.column_factor) * self.reduction.dtype.itemsize
+        return 1 < self._copies_of_columns == self.other_tiles and nbytes > cache_bytes // 2
+
     @cached_property
     def rows_fit_a_table(self) -> bool:
         """Whether a table of the rows' operand is not much longer than the operand."""

@@ -167,6 +167,9 @@ def choose_blocks(
     if row_tiles * row_bytes <= target.cache_bytes * 3 // 4:
         height = row_tiles
     width = column_tiles
+    if contraction.shares_large_columns(target.cache_bytes):
+        column_bytes = tile.columns * contraction.depth * contraction.reduction.dtype.itemsize
+        width = _block(column_tiles, max(1, target.cache_bytes // 2 // column_bytes))
     wanted = ITEMS_A_THREAD * target.threads
 
     def items() -> int:
