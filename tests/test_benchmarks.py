@@ -17,6 +17,7 @@ SMALL = {
     "first_call.py": ("--rounds 1 product", "product    warm"),
     "index_corpus.py": ("--terms 3", "3 terms, 0 of them not equal to brute force"),
     "launch.py": ("--rounds 1", "jitted chain of ten"),
+    "layers.py": ("--only flip", "flip                    gradients"),
     "leaks.py": ("--eager 12 --recorded 12 --numbers 12", "recorded          12 steps"),
     "load_rules.py": ("--rounds 1 --rules 700", "gate ms"),
     "machine_limits.py": ("", "GFLOP/s"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -293,17 +292,24 @@ def test_gather_taken_for_a_contiguous_access_is_found(
 def test_contiguous_access_that_starts_one_too_far_is_found(
     bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = vectorize._index
-
-    class Beside(vectorize._FirstLane):
-        def of(self, term: UOp) -> UOp:
-            return super().of(term) + 1
-
-    def wrong(node: UOp, src: Any, loop: UOp, lanes: int, _: Any) -> UOp:
-        return right(node, src, loop, lanes, Beside(loop))
-
-    monkeypatch.setattr(vectorize, "_index", wrong)
+    right = vectorize._in_first_lane
+    monkeypatch.setattr(vectorize, "_in_first_lane", lambda *terms: right(*terms) + 1)
     assert planted(bodies, CPU, "vectors")
+
+
+def test_element_that_the_wrong_lanes_take_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One load for all lanes, chosen by their gates: with the gates turned round, and without a fault."""
+    recorder, right = Recorder(), vectorize._chosen
+    compile_with(recorder, data(2, 32).cumsum(1), monkeypatch)
+    assert all(prove(body, CPU).count.unknown == 0 for body in recorder.bodies)
+
+    def wrong(load: UOp, place: UOp) -> UOp:
+        chosen = right(load, place)
+        gate, element, zero = chosen.src
+        return chosen.with_src((gate, zero, element))
+
+    monkeypatch.setattr(vectorize, "_chosen", wrong)
+    assert planted(recorder.bodies, CPU, "vectors")
 
 
 def _without(kernel: UOp, drop: Callable[[UOp], bool]) -> UOp:
@@ -397,11 +403,11 @@ def _shared(kernel: UOp, target: Target, fault: str) -> UOp:
 
 @pytest.mark.parametrize("fault", ["items", "remainder", "stride"])
 def test_wrong_sharing_of_work_items_is_found(bodies: list[UOp], fault: str) -> None:
-    assert planted(bodies, GPU, "work items", partial(_shared, fault=fault))
+    assert planted(bodies, GPU, "work items", lambda kernel, target: _shared(kernel, target, fault))
 
 
 def test_the_planted_sharing_without_a_fault_is_proven(bodies: list[UOp]) -> None:
-    stages = stages_with("work items", partial(_shared, fault="none"))
+    stages = stages_with("work items", lambda kernel, target: _shared(kernel, target, "none"))
     assert all(prove(body, GPU, stages).count.unknown == 0 for body in bodies)
     assert share_out_work_items(bodies[0], CPU) is bodies[0]
 

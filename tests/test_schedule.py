@@ -130,6 +130,15 @@ def test_product_that_is_padded_is_computed_without_gates(x: Tensor, y: Tensor) 
     assert first.shape[-2:] == (6, 6)
 
 
+def test_product_that_is_used_in_parts_is_computed_as_a_whole(x: Tensor, y: Tensor) -> None:
+    """One kernel for both would sum each part by itself, without tiles."""
+    gate, value = (x @ y.T.cat(y.T, dim=1)).chunk(2, dim=1)
+    shapes = [item.shape for item in (gate.sigmoid() * value).schedule()]
+    assert shapes[-2:] == [(3, 6), (3, 3)]
+    product = x @ y.T
+    assert [item.shape for item in (product + product.T).schedule()] == [(3, 3), (3, 3)]
+
+
 def test_schedule_lists_kernels_and_runs_nothing(x: Tensor) -> None:
     value = (x @ x.T).relu().contiguous().sum(0)
     GlobalCounters.reset()

@@ -263,12 +263,15 @@ def _end_of_epilogue(
 ) -> UOp:
     """The last node that can be computed in the loop of the reduction's results.
 
-    Padding is not, of a sum of products: its gates would keep the sum from its tiles.
+    Of a sum of products neither padding is, whose gates would keep the sum from its tiles, nor what
+    takes different parts of it, each with a sum of its own.
     """
-    end = reduction
-    fitting = _AT_MOST_ONCE - {Ops.PAD} if is_contraction(reduction) else _AT_MOST_ONCE
+    end, is_tiled = reduction, is_contraction(reduction)
+    fitting = _AT_MOST_ONCE - {Ops.PAD} if is_tiled else _AT_MOST_ONCE
     while end not in stored:
-        meeting = meets[end]
+        meeting, users = meets[end], consumers[end]
+        if is_tiled and len(users) > 1 and any([user.op in MOVEMENT for user in users]):
+            break
         if meeting is None or not _none_twice(end, meeting, consumers, stored, fitting):
             break
         end = meeting
