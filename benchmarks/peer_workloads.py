@@ -112,7 +112,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("attention 12x1024x64", "attention", (12, 1024, 64), Limit.MULTIPLIERS, 1.0,
              "scores, which go through memory, and exp2 of each"),
     Workload("attention 12x1024x64, causal", "causal", (12, 1024, 64), Limit.NONE, 1.0,
-             "as above: the scores that the mask hides are computed too, which torch leaves out"),
+             "as above, of five eighths of the scores; torch leaves out nearly all that the mask hides"),
     Workload("MLP step, batch 128", "train_mlp", (128,), Limit.NONE, 0.9,
              "products of few rows, and Adam, which reads and writes memory"),
     Workload("CNN step, batch 64", "train_cnn", (64,), Limit.NONE, 0.9,
