@@ -474,6 +474,20 @@ def test_pool_keeps_no_more_than_its_limit() -> None:
         assert pool.free_bytes <= 1 << 20
 
 
+def test_blocks_that_nobody_asks_for_make_room_for_those_in_use() -> None:
+    """Else a process that goes on to other sizes would get new pages in every call."""
+    pool = Pool(limit_bytes=1 << 20)
+    for size in (1 << 19, 1 << 18, 3 << 18, 1 << 21):
+        addresses = set()
+        for _ in range(3):
+            block = pool.take(size)
+            addresses.add(block.address)
+            del block
+        assert len(addresses) == 1 or size > pool.limit_bytes
+        assert pool.free_bytes <= pool.limit_bytes
+    assert pool.free_bytes == sum(size * len(found) for size, found in pool._free.items())
+
+
 # -- threads ----------------------------------------------------------------------------------------
 
 

@@ -255,16 +255,15 @@ def _tiled(
     row_tiles, column_tiles = tiles_along(contraction, tile)
     row_blocks = -(-row_tiles // blocks.row_tiles)
     column_blocks = -(-column_tiles // blocks.column_tiles)
-    items = [*contraction.others]
-    sizes = [*[size_of(x) for x in items], row_blocks, column_blocks]
-    is_outermost = contraction.shares_large_columns(target.cache_bytes)
-    if is_outermost:  # a thread goes on with columns that are in its cache
-        sizes = [column_blocks, *sizes[:-1]]
+    sizes = {x: size_of(x) for x in contraction.others} | {rows: row_blocks, columns: column_blocks}
+    order = [*contraction.others, rows, columns]
+    if contraction.shares_large_columns(target.cache_bytes):
+        order = [columns, *order[:-1]]  # a thread goes on with columns that are in its cache
     is_shared = shares_work(contraction.multiplications, target, asked)
     role = AxisRole.THREAD if is_shared else AxisRole.LOOP
-    parts = _digits(_loop(prod(sizes), number, role), sizes)
-    parts = [*parts[1:], parts[0]] if is_outermost else parts
-    row_block, column_block = parts[-2:]
+    item = _loop(prod(sizes.values()), number, role)
+    changes = dict(zip(order, _digits(item, [sizes[x] for x in order])))
+    row_block, column_block = changes[rows], changes[columns]
     column_tile = _loop(blocks.column_tiles, number + 1)
     row_tile = _loop(blocks.row_tiles, number + 2)
     row = _loop(tile.rows, number + 3, AxisRole.UPCAST)
@@ -273,7 +272,6 @@ def _tiled(
     row_at = (row_block * blocks.row_tiles + row_tile) * tile.rows + row
     vector_at = (column_block * blocks.column_tiles + column_tile) * tile.vectors + vector
     column_at = vector_at * tile.lanes + lane
-    changes = dict(zip(items, parts))
     for loop, position, reach, whole, within in (
         (rows, row_at, row_blocks * blocks.row_tiles * tile.rows, row_at, UOp.index(0)),
         (columns, column_at, column_blocks * blocks.column_tiles * tile.columns, vector_at, lane),

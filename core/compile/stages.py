@@ -169,11 +169,11 @@ class _Runner:
                     sets = self.library.rules_of(names)
                     self.rewriters[names] = Rewriter(sets, self.facts, self.library.journal)
                 root = self.rewriters[names].rewrite(root)
-            case Procedure(function) as procedure:
+            case Procedure() as procedure:
                 given: dict[str, Any] = {"target": self.target, "bounds": self.facts}
                 given["asked"] = self.asked
                 given["native"] = frozenset() if self.target is None else self.target.native
-                root = function(root, **{name: given[name] for name in procedure.needs})
+                root = procedure.function(root, **{name: given[name] for name in procedure.needs})
         if self.checked:
             for part in parts_of(root):
                 check_form(stage.makes, part)

@@ -50,7 +50,7 @@ def node_gradients(order: Sequence[UOp], seed: UOp, targets: Sequence[UOp]) -> d
             for source, part in zip(node.src, _parts(library, node, cotangent), strict=True):
                 if part is not None and source in needed:
                     _add(found.setdefault(source, []), part, source.op is Ops.EXPAND)
-    return {target: _total(found[target]) for target in targets if target in found}
+    return {t: functools.reduce(UOp.__add__, found[t]) for t in targets if t in found}
 
 
 def _add(parts: list[UOp], part: UOp, is_expanded: bool) -> None:
@@ -59,16 +59,12 @@ def _add(parts: list[UOp], part: UOp, is_expanded: bool) -> None:
     But of a value that is expanded, the terms of products of matrices stay apart, and each is summed
     alone: a sum of their sums is tiles for each of them, a sum of both terms is none.
     """
-    fixed = is_expanded and is_product(part)
-    place = next((k for k, p in enumerate(parts) if not (is_expanded and is_product(p))), None)
-    if fixed or place is None:
+    added = [] if is_expanded and is_product(part) else parts
+    place = next((k for k, p in enumerate(added) if not (is_expanded and is_product(p))), None)
+    if place is None:
         parts.append(part)
     else:
         parts[place] = parts[place].alu(Ops.ADD, part)
-
-
-def _total(parts: Sequence[UOp]) -> UOp:
-    return functools.reduce(lambda total, part: total.alu(Ops.ADD, part), parts)
 
 
 def _parts(library: Library, node: UOp, cotangent: UOp) -> tuple[UOp | None, ...]:
