@@ -284,8 +284,11 @@ def _beside_a_contraction(reductions: list[UOp]) -> set[UOp]:
     if len(reductions) == 1 or not contractions:
         return set()
     main = max(contractions, key=lambda r: elements(r.src[0].shape))
-    below = main.toposort()
-    return {r for r in reductions if r not in below and main not in r.toposort()}
+    below = set(main.toposort())
+    above = {main}
+    for node in toposort(reductions):
+        above |= set() if above.isdisjoint(node.src) else {node}
+    return {r for r in reductions if r not in below and r not in above}
 
 
 def _none_twice(

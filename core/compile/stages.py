@@ -40,8 +40,7 @@ class Procedure:
     @property
     def needs(self) -> tuple[str, ...]:
         """What it asks for beside the graph: "target", "native", "bounds" or "asked", passed by name."""
-        code = self.function.__code__
-        return code.co_varnames[1 : code.co_argcount]
+        return self.function.__code__.co_varnames[1 : self.function.__code__.co_argcount]
 
     @property
     def name(self) -> str:

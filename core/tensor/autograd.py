@@ -61,10 +61,8 @@ def _add(parts: list[UOp], part: UOp, is_expanded: bool) -> None:
     """
     added = [] if is_expanded and is_product(part) else parts
     place = next((k for k, p in enumerate(added) if not (is_expanded and is_product(p))), None)
-    if place is None:
-        parts.append(part)
-    else:
-        parts[place] = parts[place].alu(Ops.ADD, part)
+    before = [] if place is None else [parts.pop(place)]
+    parts.append(functools.reduce(UOp.__add__, [*before, part]))
 
 
 def _parts(library: Library, node: UOp, cotangent: UOp) -> tuple[UOp | None, ...]:
