@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tensors import assert_same, machine
+from tensors import assert_same, machine, numbers
 
 from proofgrad import ShapeError, Tensor
 
@@ -99,7 +99,7 @@ def test_pad_modes_agree_with_numpy(machine: str, mode: str) -> None:
 
 def test_pad_with_negative_amounts_cuts() -> None:
     line = Tensor([1, 2, 3])
-    assert line.pad((2, -1), mode="circular").tolist() == [2, 3, 1, 2]
+    assert line.pad((2, -1), mode="circular").tolist() == [1, 2, 1, 2]  # a circle of what is left
     assert line.pad((-1, 2), mode="replicate").tolist() == [2, 3, 3, 3]
     assert line.pad((-1, 1), value=9).tolist() == [2, 3, 9]
     assert line.pad_to(5, value=-1).tolist() == [1, 2, 3, -1, -1]
@@ -130,3 +130,32 @@ def test_cat_and_stack_take_lists_and_name_the_part_that_differs() -> None:
         a.stack(Tensor([1]))
     with pytest.raises(TypeError, match=r"cat takes Tensors, not 3 \(int\)"):
         a.cat(3)
+
+
+def test_circular_padding_goes_around_what_the_cuts_leave(machine: str) -> None:
+    """As torch.nn.functional.pad; the other modes cut last."""
+    torch = pytest.importorskip("torch")
+    x = numbers(1, 2, 5, 4)
+    for around in [
+        (1, -1, 0, 0),
+        (-1, 1, 0, 0),
+        (-2, 2, 1, 1),
+        (2, -2, -1, 2),
+        (0, -1, 3, 0),
+        (-1, -1, 0, -2),
+    ]:
+        expected = torch.nn.functional.pad(torch.tensor(x), around, mode="circular")
+        assert_same(Tensor(x).pad(around, mode="circular"), expected.numpy())
+    with pytest.raises(ShapeError, match="at most 2"):
+        Tensor([1, 2, 3]).pad((3, -1), mode="circular")
+
+
+def test_rearrange_joins_any_axes_in_a_group() -> None:
+    x = np.arange(24).reshape(2, 3, 4)
+    assert Tensor(x).rearrange("... -> (...)").tolist() == x.reshape(24).tolist()
+    assert Tensor(x).rearrange("a ... -> (...) a").tolist() == x.reshape(2, 12).T.tolist()
+    assert Tensor(x).rearrange("a ... -> (a ...)").shape == (24,)
+    assert Tensor(x).rearrange("... c -> c (...) 1").shape == (4, 6, 1)
+    assert Tensor(5).rearrange("... -> (...)").shape == (1,)
+    with pytest.raises(ShapeError, match="once"):
+        Tensor(x).rearrange("... -> ... (...)")

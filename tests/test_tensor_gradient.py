@@ -287,3 +287,31 @@ def test_gradient_of_what_enters_several_products_is_a_product_for_each() -> Non
     sums = [n for n in slope._uop.toposort() if n.op is Ops.REDUCE_AXIS]
     assert len([n for n in sums if is_contraction(n)]) == 2
     np.testing.assert_allclose(slope.numpy(), x @ (weights[0] + weights[1]).T, 1e-4)
+
+
+LENGTHS: dict[str, Callable[[Tensor], Tensor]] = {
+    "std": lambda x: x.std(-1),
+    "std_mean": lambda x: x.std_mean(-1)[0],
+    "normalize": lambda x: x.normalize(dim=-1) * 1e-12,
+    "normalize by a sum": lambda x: x.normalize(1.0, dim=-1) * 1e-12,
+    "normalize by a power": lambda x: x.normalize(3.0, dim=-1) * 1e-12,
+    "normalize by a small power": lambda x: x.normalize(0.5, dim=-1) * 1e-12,
+}
+
+
+@pytest.mark.parametrize("name", LENGTHS)
+def test_derivative_of_a_length_that_is_zero_is_a_number(machine: str, name: str) -> None:
+    x = Tensor([[0.0, 0.0, 0.0], [0.0, 1.0, 3.0]])
+    (found,) = LENGTHS[name](x).sum().gradient(x)
+    (alone,) = LENGTHS[name](x[1:]).sum().gradient(x)
+    at_zero = [0.0] * 3 if name.startswith("std") else [1.0] * 3
+    np.testing.assert_allclose(found[0].numpy(), at_zero, rtol=1e-6)
+    assert np.isfinite(found.numpy()).all() and found[1].tolist() == alone[1].tolist()
+
+
+def test_weights_behind_a_row_of_zeros_keep_their_derivative(machine: str) -> None:
+    weights, rows = Tensor([[1.0, 2.0]]), Tensor([[0.0], [1.0]])
+    (found,) = (rows @ weights).normalize(dim=-1).sum().gradient(weights)
+    np.testing.assert_allclose(
+        found.numpy(), [[0.8 * 5**-0.5 - 0.4 * 5**-0.5, -0.2 * 5**-0.5]], rtol=1e-5
+    )

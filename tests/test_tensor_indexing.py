@@ -241,3 +241,10 @@ def test_nonzero_of_nothing_and_of_a_number() -> None:
 def test_selection_by_what_is_no_mask_is_refused() -> None:
     with pytest.raises(DtypeError, match=f"a mask of bools, not {dtypes.int32}"):
         Tensor([1, 2]).masked_select(Tensor([1, 0]))
+
+
+def test_missing_places_and_elements_keep_the_type_and_its_digits() -> None:
+    found = Tensor([1, 0]).nonzero(size=3, fill_value=-1.5)
+    assert found.dtype is dtypes.int32 and found.tolist() == [[0], [-1], [-1]]
+    large = Tensor([16777217, 3]).masked_select(Tensor([True, False]), size=2, fill_value=1.5)
+    assert large.dtype is dtypes.int32 and large.tolist() == [16777217, 1]

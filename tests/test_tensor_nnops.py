@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -194,3 +196,41 @@ def test_sequential_and_linear_apply_in_order(machine: str) -> None:
     x, w, b = numbers(2, 3), numbers(3, 4, seed=1), numbers(4, seed=2)
     found = Tensor(x).sequential([lambda t: t.linear(Tensor(w), Tensor(b)), Tensor.relu])
     assert_close(found, np.maximum(x.astype(np.float64) @ w + b, 0))
+
+
+MASKED = [[1.0, -math.inf, 2.0], [0.5, 0.0, -math.inf]]
+OTHER_LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
+    "labels": lambda x: x.cross_entropy(Tensor([0, 1])),
+    "distribution": lambda x: x.cross_entropy(Tensor([[0.25, 0.0, 0.75], [1.0, 0.0, 0.0]])),
+    "categorical": lambda x: x.sparse_categorical_crossentropy(Tensor([2, 0])),
+    "nll_loss": lambda x: x.log_softmax().nll_loss(Tensor([2, 0])),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_LOSSES)
+def test_class_that_cannot_be_costs_nothing_and_gets_no_gradient(machine: str, name: str) -> None:
+    """The same as a score so low that its exponential is 0."""
+    masked, low = Tensor(MASKED), Tensor(MASKED).maximum(-1e4)
+    loss, expected = OTHER_LOSSES[name](masked), OTHER_LOSSES[name](low)
+    assert_close(loss, expected.numpy())
+    (gradient,), (other,) = loss.gradient(masked), expected.gradient(low)
+    assert_close(gradient, other.numpy())
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("label", [0.0, 0.25, 1.0])
+def test_binary_cross_entropy_of_logits_loses_no_digits(kind: str, label: float) -> None:
+    size = np.concatenate([np.linspace(0, 20, 81), np.linspace(20, 80, 13)])
+    x = Tensor(np.concatenate([-size, size])).cast(kind)
+    y = Tensor.full(x.shape, label, dtype=kind)
+    found = x.binary_crossentropy_logits(y, "none").double().numpy()
+    (gradient,) = x.binary_crossentropy_logits(y, "sum").gradient(x)
+    scores = x.double().numpy().astype(np.longdouble)
+    exact = label * np.logaddexp(0, -scores) + (1 - label) * np.logaddexp(0, scores)
+    slope = (1 - label) / (1 + np.exp(-scores)) - label / (1 + np.exp(scores))
+    ulp = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}[kind]
+    least = 2.0**-25 if kind == "float16" else 0.0
+    assert np.all(np.abs(found - exact) <= 3 * ulp * exact + least)
+    # A label of 1/4 has a root of the slope, near which it cancels.
+    scale = np.abs(slope) if label in (0.0, 1.0) else 1.0
+    assert np.all(np.abs(gradient.double().numpy() - slope) <= 4 * ulp * scale + least)

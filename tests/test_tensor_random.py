@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tensors import machine
 
-from proofgrad import DtypeError, GlobalCounters, Tensor, nn
+from proofgrad import DtypeError, GlobalCounters, ShapeError, Tensor, nn
 from proofgrad.core.tensor.random import threefry
 
 __all__ = ["machine"]
@@ -147,3 +147,19 @@ def test_what_is_written_before_a_run_is_what_is_read() -> None:
     np.testing.assert_allclose(x.numpy() - before.numpy(), 1, rtol=1e-6)
     x.assign(Tensor.zeros(100))
     assert x.tolist() == [0] * 100
+
+
+@pytest.mark.parametrize(
+    "name", ["scaled_uniform", "glorot_uniform", "kaiming_uniform", "kaiming_normal", "rand"]
+)
+def test_factories_of_weights_take_empty_shapes_and_refuse_wrong_ones(name: str) -> None:
+    make = getattr(Tensor, name)
+    for shape in [(-3, 2), (2, -3, 0), (2, 1.5), (-1,)]:
+        with pytest.raises(ShapeError, match="sizes of a shape are ints of 0 or more"):
+            make(*shape)
+        with pytest.raises(ShapeError, match="sizes of a shape are ints of 0 or more"):
+            make(shape)
+    for shape in [(), (0,), (2, 0), (0, 3), (1, 1)]:
+        assert make(*shape).shape == shape and len(make(*shape).flatten().tolist()) == math.prod(
+            shape
+        )

@@ -160,3 +160,14 @@ def test_gradient_of_sort_goes_back_to_where_the_elements_were() -> None:
     x = Tensor([3.0, 1.0, 2.0], requires_grad=True)
     (x.sort()[0] * Tensor([1.0, 10.0, 100.0])).sum().backward()
     assert x.grad is not None and x.grad.tolist() == [100, 1, 10]
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"])
+def test_axis_of_a_number_is_the_one_of_a_line(name: str) -> None:
+    scan = getattr(Tensor(2.0), name)
+    for axis in (0, -1):
+        found = scan(axis)
+        assert (found[0] if isinstance(found, tuple) else found).item() == 2.0
+    for axis in (1, -2, 5):
+        with pytest.raises(ShapeError, match=f"no axis {axis}"):
+            scan(axis)

@@ -236,3 +236,26 @@ def test_normalize_and_moments_agree_with_numpy(machine: str) -> None:
     deviation, mean = Tensor(x).std_mean(0)
     assert_close(deviation, x.std(0, ddof=1))
     assert_close(mean, x.mean(0))
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_interpolated_integers_are_the_nearest(align_corners: bool) -> None:
+    """At most one beside torch's, which rounds after each axis."""
+    torch = pytest.importorskip("torch")
+    random = np.random.default_rng(3)
+    for sizes, wanted in [((1, 4), (1, 3)), ((5, 3), (4, 8)), ((2, 7), (9, 2)), ((1, 1), (3, 5))]:
+        x = random.integers(0, 256, (1, 2, *sizes)).astype(np.uint8)
+        found = Tensor(x).interpolate(wanted, align_corners=align_corners).numpy()
+        real = Tensor(x).double().interpolate(wanted, align_corners=align_corners).numpy()
+        theirs = torch.nn.functional.interpolate(
+            torch.tensor(x), wanted, mode="bilinear", align_corners=align_corners
+        ).numpy()
+        assert np.abs(found - real).max() <= 0.5 + 1e-4
+        assert np.abs(found.astype(int) - theirs).max() <= 1
+    line = Tensor([[[0, 5, 5, 0]]], dtype="uint8").interpolate((3,))
+    assert line.tolist() == [[[1, 5, 1]]] and Tensor([-3, 0]).interpolate((4,)).tolist() == [
+        -3,
+        -2,
+        -1,
+        0,
+    ]

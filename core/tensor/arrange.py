@@ -16,7 +16,10 @@ from proofgrad.core.tensor.movement import Movement, broadcast_node, broadcast_s
 # One side of a `rearrange` formula: names, each alone or in a group that is one axis.
 _Side: TypeAlias = list[tuple[str, ...]]
 _TOKEN = re.compile(r"\s*(\(|\)|\.\.\.|…|[A-Za-z][A-Za-z0-9_]*|1)")
-_ELLIPSIS = "..."
+_ELLIPSIS, _JOINED = (
+    "...",
+    "(...)",
+)  # any axes, each for itself; any axes in a group, which is one axis
 
 
 class Arrange(Movement):
@@ -157,7 +160,7 @@ def _parse(text: str, formula: str) -> _Side:
                 groups.append(tuple(inner))
             inner = [] if token == "(" else None
         elif inner is not None:
-            inner += [] if token == "1" else [token]
+            inner += [] if token == "1" else [_JOINED if token == _ELLIPSIS else token]
         else:
             groups.append(() if token == "1" else (token,))
     if inner is not None:
@@ -167,7 +170,7 @@ def _parse(text: str, formula: str) -> _Side:
 
 def _without_ellipsis(left: _Side, right: _Side, rank: int, formula: str) -> tuple[_Side, _Side]:
     """Both sides with "..." spelt out as names that no user can write."""
-    if any(_ELLIPSIS in group and len(group) > 1 for group in left):
+    if any(_JOINED in group for group in left):
         raise ValueError(f"rearrange {formula!r}: '...' on the left cannot be part of a group")
     if left.count((_ELLIPSIS,)) > 1:
         raise ValueError(f"rearrange {formula!r}: only one '...' a side")
@@ -180,12 +183,13 @@ def _without_ellipsis(left: _Side, right: _Side, rank: int, formula: str) -> tup
             if group == (_ELLIPSIS,):
                 result += [(name,) for name in names]
             else:
-                place = [names if name == _ELLIPSIS else [name] for name in group]
+                place = [names if name == _JOINED else [name] for name in group]
                 result.append(tuple([name for part in place for name in part]))
         return result
 
-    if ((_ELLIPSIS,) in left) is not any(_ELLIPSIS in group for group in right):
-        raise ShapeError(f"rearrange {formula!r}: both sides must have '...' or none")
+    stands = [name for group in right for name in group if name in (_ELLIPSIS, _JOINED)]
+    if len(stands) != left.count((_ELLIPSIS,)):
+        raise ShapeError(f"rearrange {formula!r}: both sides must have '...' once, or none")
     return spelt(left), spelt(right)
 
 

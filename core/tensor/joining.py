@@ -119,7 +119,7 @@ class Joining(Reduce):
 
         The flat form names the last axis first: (left, right, top, bottom, ...). Negative amounts
         cut. `mode`: "constant" (with `value`), "reflect" (mirrored at the edge, which stands once),
-        "replicate" (the edge repeated), "circular" (from the other end).
+        "replicate" (the edge repeated), "circular" (from the other end of what is left after cuts).
         """
         around = self._padding_by_axis(padding)
         match mode:
@@ -169,7 +169,13 @@ class Joining(Reduce):
         return pairs
 
     def _pad_by_places(self, axis: Whole, before: Whole, after: Whole, mode: str) -> Self:
-        """One axis with its own elements around it; negative amounts cut after that."""
+        """One axis with its own elements around it; negative amounts cut after that.
+
+        But "circular" is of a circle that has been cut before it closes, as in torch.
+        """
+        if mode == "circular" and min(before, after) < 0:
+            cut = self._pad_by_places(axis, min(0, before), min(0, after), "replicate")
+            return cut._pad_by_places(axis, max(0, before), max(0, after), mode)
         size = self.shape[axis]
         limit = {"reflect": size - 1, "circular": size}.get(mode)
         if limit is not None and max(before, after) > limit:

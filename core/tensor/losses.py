@@ -5,14 +5,15 @@ Owns: what each loss compares, and how the losses of a batch become one number.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Self, TypeVar
 
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, is_plain, show
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.operands import Flag, Real, Whole
-from proofgrad.core.tensor.promotion import accumulation_dtype
+from proofgrad.core.tensor.promotion import accumulation_dtype, least_float, promote
 from proofgrad.core.tensor.windows import Windows
 
 _LEAST_LOG = -100.0  # of a probability of 0, as torch has it: times a label of 0 it is 0
@@ -45,54 +46,71 @@ class Losses(Windows):
         reduction: str = "mean",
     ) -> Self:
         """Cross-entropy of scores (.., classes) with integer labels; `ignore_index` counts not."""
-        hits, scores = self._hits(Y), self.log_softmax()
+        hits, scores = self._hits(Y), self._wide_log_softmax(-1)
         _check_smoothing(label_smoothing)
         can_occur = _holds(Y, ignore_index)
         counted = Y.ne(ignore_index) if can_occur else Y.ones_like(dtype=dtypes.bool)
         picked = hits.where(scores, 0).sum(-1)
         if label_smoothing:
             picked = picked * (1 - label_smoothing) + scores.mean(-1) * label_smoothing
-        losses = counted.where(-picked, 0)
+        losses, kind = counted.where(-picked, 0), least_float(self.dtype)
         if reduction == "mean":
-            return losses.sum() / counted.sum()
-        return _reduced(losses, reduction)
+            return (losses.sum() / counted.sum()).cast(kind)
+        return _reduced(losses, reduction).cast(kind)
 
     def cross_entropy(self, Y: Self, reduction: str = "mean", label_smoothing: Real = 0.0) -> Self:
         """Cross-entropy with class labels, or with a distribution of the shape of the scores.
 
-        Classes are axis 1, as in torch; axis 0 is the batch.
+        Classes are axis 1, as in torch; axis 0 is the batch. A class that cannot be, whose score is
+        minus infinity, costs nothing where its target is 0.
         """
         axis = 0 if self.ndim == 1 else 1
         _check_smoothing(label_smoothing)
         if Y.ndim == self.ndim and Y.shape != self.shape:
             raise ShapeError(f"cross_entropy of {show(self.shape)} with {show(Y.shape)}")
-        scores = self.log_softmax(axis)
+        scores, kind = self._wide_log_softmax(axis), least_float(self.dtype)
         if Y.ndim == self.ndim:
             target = Y.cast(scores.dtype)
         else:
             order = [k for k in range(self.ndim) if k != axis] + [axis]
-            hits = self.permute(order)._hits(Y).cast(scores.dtype)
-            target = hits.permute([order.index(k) for k in range(self.ndim)])
+            hits = self.permute(order)._hits(Y)
+            hits = hits.permute([order.index(k) for k in range(self.ndim)])
+            if not label_smoothing:
+                return _reduced(-hits.where(scores, 0).sum(axis), reduction).cast(kind)
+            target = hits.cast(scores.dtype)
         if label_smoothing:
             target = target * (1 - label_smoothing) + label_smoothing / self.shape[axis]
-        return _reduced(-(scores * target).sum(axis), reduction)
+        costs = target.eq(0).where(0, scores * target)
+        return _reduced(-costs.sum(axis), reduction).cast(kind)
 
     def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:
         """Of probabilities with labels 0 .. 1. Logarithms are at least -100."""
-        hit, miss = self.log().maximum(_LEAST_LOG), (1 - self).log().maximum(_LEAST_LOG)
-        return _reduced(-(Y * hit + (1 - Y) * miss), reduction)
+        kind, (p, y) = self._together(Y)
+        hit, miss = p.log().maximum(_LEAST_LOG), (1 - p).log().maximum(_LEAST_LOG)
+        return _reduced(-(y * hit + (1 - y) * miss), reduction).cast(kind)
 
     def binary_crossentropy_logits(
         self, Y: Self, reduction: str = "mean", pos_weight: Self | None = None
     ) -> Self:
         """Of scores, through a sigmoid that never overflows, with labels 0 .. 1.
 
-        `pos_weight` multiplies the losses of label 1.
+        The sum of what the sign of a score costs and of log(1 + exp(-|score|)), neither of which is
+        negative: nothing cancels. `pos_weight` multiplies the losses of label 1.
         """
-        if pos_weight is None:
-            return _reduced(self.softplus() - Y * self, reduction)
-        hit, miss = (-self).softplus(), self.softplus()
-        return _reduced(pos_weight * Y * hit + (1 - Y) * miss, reduction)
+        if pos_weight is not None:
+            kind, (x, y, weight) = self._together(Y, pos_weight)
+            hit, miss = (-x).softplus(), x.softplus()
+            return _reduced(weight * y * hit + (1 - y) * miss, reduction).cast(kind)
+        kind, (x, y) = self._together(Y)
+        negative = x < 0
+        rest = negative.where(x, -x).exp().log1p()
+        return _reduced(negative.where(-y, 1 - y) * x + rest, reduction).cast(kind)
+
+    def _together(self, *others: Self) -> tuple[DType, list[Self]]:
+        """The type of a loss of these Tensors, and all of them in the type it is computed in."""
+        kinds = [part.dtype for part in others]
+        kind = functools.reduce(promote, kinds, least_float(self.dtype))
+        return kind, [part.cast(accumulation_dtype(kind)) for part in (self, *others)]
 
     def nll_loss(
         self,
@@ -108,7 +126,7 @@ class Losses(Windows):
         """
         if self.ndim < 2 or Y.shape != self.shape[:1] + self.shape[2:]:
             raise ShapeError(f"nll_loss of {show(self.shape)} with labels {show(Y.shape)}")
-        scores = self._axis_last(1)
+        scores, kind = self._axis_last(1)._wide(), least_float(self.dtype)
         hits = scores._hits(Y)
         losses = -hits.where(scores, 0).sum(-1)
         weights = hits.where(1.0 if weight is None else weight, 0).sum(-1).cast(losses.dtype)
@@ -117,11 +135,14 @@ class Losses(Windows):
         if ignore_index is not None and _holds(Y, ignore_index):
             weights = Y.ne(ignore_index).where(weights, 0)
         losses = weights.ne(0).where(losses * weights, 0)
-        return losses.sum() / weights.sum() if reduction == "mean" else _reduced(losses, reduction)
+        if reduction == "mean":
+            return (losses.sum() / weights.sum()).cast(kind)
+        return _reduced(losses, reduction).cast(kind)
 
     def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
         """The mean of the squared differences."""
-        return _reduced((self - target).square(), reduction)
+        kind, (x, y) = self._together(target)
+        return _reduced((x - y).square(), reduction).cast(kind)
 
     # -- attention --------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ class Random(Creation):
             raise DtypeError(f"rand gives no {kind}, which is only stored; draw and then cast")
         if not kind.is_float:
             raise DtypeError(f"rand gives floats, not {kind}; see randint")
-        sizes, where = checked_shape(as_sizes(shape)), canonical_device(device)
+        sizes, where = _sizes_of(shape), canonical_device(device)
         count = math.prod(sizes)
         first, second = cls._random_words(count, where)
         if kind is dtypes.float64:
@@ -176,7 +176,7 @@ class Random(Creation):
             raise TypeError(f"randint takes integers as bounds, not {low!r} and {high!r}")
         if not 0 < high - low <= 2**32:
             raise ValueError(f"randint needs low < high and at most 2**32 values: {low}, {high}")
-        sizes, where = checked_shape(as_sizes(shape)), canonical_device(device)
+        sizes, where = _sizes_of(shape), canonical_device(device)
         first, second = cls._random_words(math.prod(sizes), where)
         wide = first.cast(dtypes.uint64) << 32 | second.cast(dtypes.uint64)
         line = (wide % (high - low)).cast(dtypes.int64) + low
@@ -185,26 +185,26 @@ class Random(Creation):
     @classmethod
     def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
         """Uniform in [-1, 1) over the square root of the number of elements."""
-        bound = math.prod(as_sizes(shape)) ** -0.5
+        bound = max(1, math.prod(_sizes_of(shape))) ** -0.5
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
     def glorot_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
         """Uniform within sqrt(6 / (fan in + fan out)) (Glorot and Bengio, 2010)."""
-        sizes = as_sizes(shape)
-        bound = math.sqrt(6 / (sizes[0] + math.prod(sizes[1:])))
+        sizes = _sizes_of(shape)
+        bound = math.sqrt(6 / max(1, math.prod(sizes[:1]) + math.prod(sizes[1:])))
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
     def kaiming_uniform(cls, *shape: Any, a: Real = 0.01, **kwargs: Any) -> Self:
         """Uniform within sqrt(6 / (1 + a^2) / fan in) (He et al., 2015)."""
-        bound = math.sqrt(6 / (1 + a * a) / _fan_in(as_sizes(shape)))
+        bound = math.sqrt(6 / (1 + a * a) / _fan_in(_sizes_of(shape)))
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
     def kaiming_normal(cls, *shape: Any, a: Real = 0.01, **kwargs: Any) -> Self:
         """Normal with deviation sqrt(2 / (1 + a^2) / fan in) (He et al., 2015)."""
-        deviation = math.sqrt(2 / (1 + a * a) / _fan_in(as_sizes(shape)))
+        deviation = math.sqrt(2 / (1 + a * a) / _fan_in(_sizes_of(shape)))
         return cls.normal(*shape, mean=0.0, std=deviation, **kwargs)
 
     def rand_like(self, **kwargs: Any) -> Self:
@@ -293,6 +293,11 @@ class Random(Creation):
             return self.zeros_like()
         kept = type(self).rand(self.shape, device=self.device, dtype=dtypes.float32) >= p
         return kept.where(self / (1 - p), 0)
+
+
+def _sizes_of(shape: tuple[Any, ...]) -> Shape:
+    """A shape as it is given to a factory. Raises: ShapeError."""
+    return checked_shape(as_sizes(shape))
 
 
 def _fan_in(sizes: Shape) -> Whole:

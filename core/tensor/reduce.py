@@ -1,10 +1,12 @@
 """Reductions over axes, and what is built from them: means, softmax, normalisation.
 
-Owns: the types sums are taken in (float16 and bfloat16 sum in float32, small integers in 32 bits).
+Owns: the types sums are taken in (float16 and bfloat16 sum in float32, small integers in 32 bits), which
+are those that everything made of sums is computed in: a result is rounded to 16 bits once.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from math import prod
@@ -22,6 +24,7 @@ from proofgrad.core.tensor.promotion import (
     as_dtype,
     computed_dtype,
     least_float,
+    promote,
     sum_dtype,
 )
 
@@ -85,23 +88,39 @@ class Reduce(Activations):
     def _count(self, axis: Axes) -> Whole:
         return prod(self.shape[k] for k in resolve_axes(axis, self.ndim))
 
+    def _wide(self) -> Self:
+        """As a float of the type that sums are taken in: float32 for float16 and bfloat16.
+
+        What has several steps takes them there, and is rounded once: squares of float16 overflow
+        from 256 on, and a count that divides them from 65,520 on.
+        """
+        return self.cast(accumulation_dtype(least_float(self.dtype)))
+
     def mean(self, axis: Axes = None, keepdim: Flag = False) -> Self:
         """The sum over the count; integers give floats."""
-        result = least_float(self.dtype)
-        wide = self.cast(accumulation_dtype(result))
-        count = self._count(axis)
-        return (wide._reduce(Ops.ADD, axis, keepdim) / count).cast(result)
+        return self._wide_mean(axis, keepdim).cast(least_float(self.dtype))
+
+    def _wide_mean(self, axis: Axes, keepdim: Flag) -> Self:
+        return self._wide()._reduce(Ops.ADD, axis, keepdim) / self._count(axis)
 
     def var(self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1) -> Self:
         """The variance, with the sum of squares divided by n - correction."""
-        x = self._as_float()
-        deviation = x - x.mean(axis, keepdim=True)
-        total = (deviation * deviation).sum(axis, keepdim)
+        return self._wide_variance(axis, keepdim, correction).cast(least_float(self.dtype))
+
+    def _wide_variance(self, axis: Axes, keepdim: Flag, correction: Whole) -> Self:
+        deviation = self._wide() - self._wide_mean(axis, keepdim=True)
+        total = deviation.square()._reduce(Ops.ADD, axis, keepdim)
         return total / max(0, self._count(axis) - correction)
 
     def std(self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1) -> Self:
-        """The standard deviation: see var."""
-        return self.var(axis, keepdim, correction).sqrt()
+        """The standard deviation: see var. Elements that are all equal get the gradient 0."""
+        variance = self._wide_variance(axis, keepdim, correction)
+        return variance._length().cast(least_float(self.dtype))
+
+    def _length(self) -> Self:
+        """The square root of a sum of squares. Its gradient at 0, where it has none, is 0."""
+        nothing = self.eq(0)
+        return nothing.where(0, nothing.where(1, self).sqrt())
 
     def var_mean(
         self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1
@@ -117,19 +136,25 @@ class Reduce(Activations):
 
     def normalize(self, p: Real = 2.0, dim: Whole = 1, eps: Real = 1e-12) -> Self:
         """Divided by the p-norm along `dim`, which counts as `eps` at least."""
-        x = self._as_float()
+        x = self._wide()
         match p:
             case 0:
                 norm = self.ne(0).sum(dim, keepdim=True).cast(x.dtype)
             case 1:
                 norm = x.abs().sum(dim, keepdim=True)
             case 2:
-                norm = x.square().sum(dim, keepdim=True).sqrt()
+                norm = x.square().sum(dim, keepdim=True)._length()
             case math.inf:
                 norm = x.abs().max(dim, keepdim=True)
             case _:
-                norm = x.abs().pow(p).sum(dim, keepdim=True).pow(1 / p)
-        return x / norm.maximum(eps)
+                total = x.abs()._power_but_of_zero(p).sum(dim, keepdim=True)
+                norm = total._power_but_of_zero(1 / p)
+        return (x / norm.maximum(eps)).cast(least_float(self.dtype))
+
+    def _power_but_of_zero(self, exponent: Real) -> Self:
+        """A power of what is not negative; 0 stays 0, with gradient 0."""
+        nothing = self.eq(0)
+        return nothing.where(0, nothing.where(1, self).pow(exponent))
 
     def argmax(self, axis: Whole | None = None, keepdim: Flag = False) -> Self:
         """Where the largest element (a NaN, if there is one) is first found."""
@@ -168,8 +193,9 @@ class Reduce(Activations):
     def softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
         """exp(x) / sum(exp(x)), shifted by the largest so that nothing overflows."""
         x = self._as_float() if dtype is None else self.cast(dtype)
-        powers = (x - x.max(axis, keepdim=True).detach()).exp()
-        return powers / powers.sum(axis, keepdim=True)
+        wide = x._wide()
+        powers = (wide - wide.max(axis, keepdim=True).detach()).exp()
+        return (powers / powers.sum(axis, keepdim=True)).cast(x.dtype)
 
     def softmin(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
         """softmax of -x."""
@@ -178,16 +204,20 @@ class Reduce(Activations):
     def log_softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
         """log(softmax(x)), which keeps its digits where softmax underflows."""
         x = self._as_float() if dtype is None else self.cast(dtype)
+        return x._wide_log_softmax(axis).cast(x.dtype)
+
+    def _wide_log_softmax(self, axis: Whole) -> Self:
+        x = self._wide()
         shifted = x - x.max(axis, keepdim=True).detach()
         return shifted - shifted.exp().sum(axis, keepdim=True).log()
 
     def logsumexp(self, axis: Axes = None, keepdim: Flag = False) -> Self:
         """log(sum(exp(x))), shifted by the largest so that nothing overflows."""
-        x = self._as_float()
+        x = self._wide()
         largest = x.max(axis, keepdim=True).detach()
         shift = largest.isfinite().where(largest, 0)
         total = (x - shift).exp().sum(axis, keepdim=True).log() + shift
-        return total if keepdim else total._without(axis)
+        return (total if keepdim else total._without(axis)).cast(least_float(self.dtype))
 
     def _without(self, axis: Axes) -> Self:
         axes = resolve_axes(axis, self.ndim)
@@ -195,8 +225,9 @@ class Reduce(Activations):
 
     def layernorm(self, axis: Axes = -1, eps: Real = 1e-5) -> Self:
         """Mean 0 and variance 1 over the axes (population variance)."""
-        centered = self - self.mean(axis, keepdim=True)
-        return centered * ((centered * centered).mean(axis, keepdim=True) + eps).rsqrt()
+        centered = self._wide() - self._wide_mean(axis, keepdim=True)
+        variance = centered.square()._wide_mean(axis, keepdim=True)
+        return (centered * (variance + eps).rsqrt()).cast(least_float(self.dtype))
 
     def batchnorm(
         self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Axes = 1
@@ -204,9 +235,11 @@ class Reduce(Activations):
         """(x - mean) * invstd * weight + bias, each a line along `axis`."""
         kept = resolve_axes(axis, self.ndim)
         line = tuple([n if k in kept else 1 for k, n in enumerate(self.shape)])
-        scale = invstd.reshape(line) if weight is None else (invstd * weight).reshape(line)
-        result = (self - mean.reshape(line)) * scale
-        return result if bias is None else result + bias.reshape(line)
+        kinds = [part.dtype for part in (mean, invstd, weight, bias) if part is not None]
+        kind = functools.reduce(promote, kinds, least_float(self.dtype))
+        scale = invstd._wide() if weight is None else invstd._wide() * weight
+        result = (self._wide() - mean.reshape(line)) * scale.reshape(line)
+        return (result if bias is None else result + bias.reshape(line)).cast(kind)
 
     def allclose(
         self, other: Self, rtol: Real = 1e-5, atol: Real = 1e-8, equal_nan: Flag = False

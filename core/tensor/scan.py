@@ -96,9 +96,9 @@ class Scan(Joining):
 
     def _scan(self, axis: Whole, combination: Combination) -> Self:
         """Every prefix of an axis combined."""
+        position = resolve_axis(axis, self.ndim)
         if not self.ndim:
             return self
-        position = resolve_axis(axis, self.ndim)
         return self._axis_last(position)._scan_last(combination)._axis_from_last(position)
 
     def _scan_last(self, combination: Combination) -> Self:

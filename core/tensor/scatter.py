@@ -7,16 +7,19 @@ place (core/compile/by_place.py).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
-from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.shapes import ShapeError, row_major_strides, show
+from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.base import TensorBase, check_same_device
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.indexing import Indexing
 from proofgrad.core.tensor.movement import broadcast_node, resolve_axis
 from proofgrad.core.tensor.operands import Flag, Scalar, Whole, constant_node
+from proofgrad.core.tensor.promotion import accumulation_dtype
 
 _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
@@ -97,10 +100,13 @@ class Scatter(Indexing):
         self._check_scatter(axis, index, src)
 
         hits, sources = self._hits_of_places(axis, index, src)
-        values = hits.where(sources._axis_last(axis).unsqueeze(-2), _neutral(reduce, self))
-        total, own = _reduced(reduce, values, self.dtype), self._axis_last(axis)
+        wide = accumulation_dtype(self.dtype)  # rounded to 16 bits once
+        values = sources.cast(wide)._axis_last(axis).unsqueeze(-2)
+        values = hits.where(values, _neutral(reduce, values))
+        total, own = _reduced(reduce, values), self.cast(wide)._axis_last(axis)
         result: Self = _joined(reduce, own, total, hits.sum(-1), include_self)
-        return result._axis_from_last(axis)
+        result = result._axis_from_last(axis)
+        return result.cast(self.dtype) if self.dtype.is_float else result
 
     def masked_select(self, mask: Any, size: Whole | None = None, fill_value: Scalar = 0) -> Self:
         """The elements where the mask is true, as a line.
@@ -124,7 +130,8 @@ class Scatter(Indexing):
         wanted = self._iota(size)
         place = (count <= wanted.unsqueeze(-1)).sum(-1)
         found = self.flatten()._take(0, place)
-        return (wanted < mask.sum()).where(found, fill_value).cast(self.dtype)
+        fill = self._with(UOp.const(self.dtype, fill_value))
+        return (wanted < mask.sum()).where(found, fill)
 
     def nonzero(self, size: Whole | None = None, fill_value: Scalar = 0) -> Self:
         """The positions of elements that are not zero: a row for each, a column for each axis.
@@ -141,7 +148,8 @@ class Scatter(Indexing):
             return self._iota(0).reshape((size, 0))
         flat = self._iota(self.numel())._selected(mask.flatten(), size, 0)
         inside = self._iota(size) < mask.sum()
-        return inside.unsqueeze(-1).where(flat._unravelled(self.shape), fill_value)
+        rows = flat._unravelled(self.shape)
+        return inside.unsqueeze(-1).where(rows, math.trunc(fill_value))
 
     def _line(self, places: list[int]) -> Self:
         return self._with(self._as_tensor(places)._uop) if places else self._iota(0)
@@ -166,15 +174,16 @@ def _neutral(reduce: str, tensor: Scatter) -> Scalar:
             return dtypes.max(tensor.dtype)  # type: ignore[no-any-return]
 
 
-def _reduced(reduce: str, chosen: Any, dtype: DType) -> Any:
+def _reduced(reduce: str, chosen: Any) -> Any:
     """The last axis combined."""
     match reduce:
         case "sum" | "mean":
-            return chosen.sum(-1, dtype=dtype)
+            return chosen.sum(-1, dtype=chosen.dtype)
         case "prod":
-            return chosen.prod(-1, dtype=dtype)
+            return chosen.prod(-1, dtype=chosen.dtype)
     if not chosen.shape[-1]:
-        return chosen._with(constant_node(_neutral(reduce, chosen), dtype, chosen.shape[:-1]))
+        value = _neutral(reduce, chosen)
+        return chosen._with(constant_node(value, chosen.dtype, chosen.shape[:-1]))
     return chosen.max(-1) if reduce == "amax" else chosen.min(-1)
 
 

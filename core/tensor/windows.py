@@ -330,7 +330,8 @@ class Windows(Winograd):
         x = self._as_float().cast(accumulation_dtype(least_float(self.dtype))) if linear else self
         for axis, wanted in enumerate(sizes, self.ndim - len(sizes)):
             x = x._stretched(axis, wanted, mode, align_corners)
-        return x.cast(self.dtype)
+        is_between = linear and self.dtype.is_int  # of integers the nearest, halves go up
+        return ((x + 0.5).floor() if is_between else x).cast(self.dtype)
 
     def _stretched(self, axis: Whole, wanted: Whole, mode: str, align_corners: Flag) -> Self:
         size = self.shape[axis]

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proofgrad import ShapeError, Tensor, dtypes
+from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.shapes import show
+from proofgrad.core.tensor.promotion import least_float, promote
 from proofgrad.nn.layers import check_last_axis, parameter
 
 
@@ -42,12 +44,15 @@ class BatchNorm:
                 f"BatchNorm({self.channels}) takes (n, {self.channels}, ..), not a Tensor of"
                 f" {show(x.shape)}"
             )
-        mean, variance = self._statistics(x)
-        return x.batchnorm(self.weight, self.bias, mean, (variance + self.eps).rsqrt())
+        if not Tensor.training and self.track_running_stats:
+            mean, variance = self.running_mean, widened(self.running_var)
+            y = x.batchnorm(self.weight, self.bias, mean, (variance + self.eps).rsqrt())
+            return y.cast(promote(mean.dtype, result_dtype(x, self.weight)))
+        mean, variance = self._statistics(widened(x))
+        y = x.batchnorm(self.weight, self.bias, mean, (variance + self.eps).rsqrt())
+        return y.cast(result_dtype(x, self.weight))
 
     def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        if not Tensor.training and self.track_running_stats:
-            return self.running_mean, self.running_var
         axes = tuple([axis for axis in range(x.ndim) if axis != 1])
         mean = x.mean(axes)
         line = (1, -1) + (1,) * (x.ndim - 2)
@@ -89,11 +94,11 @@ class GroupNorm:
                 f" {show(x.shape)}"
             )
         groups = x.reshape((x.shape[0], self.num_groups, -1))
-        y = groups.layernorm(eps=self.eps).reshape(x.shape)
-        if self.weight is None or self.bias is None:
-            return y
-        line = (1, -1) + (1,) * (x.ndim - 2)
-        return y * self.weight.reshape(line) + self.bias.reshape(line)
+        y = widened(groups).layernorm(eps=self.eps).reshape(x.shape)
+        if self.weight is not None and self.bias is not None:
+            line = (1, -1) + (1,) * (x.ndim - 2)
+            y = y * self.weight.reshape(line) + self.bias.reshape(line)
+        return y.cast(result_dtype(x, self.weight))
 
 
 class InstanceNorm(GroupNorm):
@@ -128,8 +133,10 @@ class LayerNorm:
                 f"LayerNorm of {show(self.normalized_shape)} on a Tensor of {show(x.shape)}: the"
                 " last axes must be equal"
             )
-        y = x.layernorm(tuple(range(-len(self.normalized_shape), 0)), self.eps)
-        return y if self.weight is None or self.bias is None else y * self.weight + self.bias
+        y = widened(x).layernorm(tuple(range(-len(self.normalized_shape), 0)), self.eps)
+        if self.weight is not None and self.bias is not None:
+            y = y * self.weight + self.bias
+        return y.cast(result_dtype(x, self.weight))
 
 
 class LayerNorm2d(LayerNorm):
@@ -140,10 +147,7 @@ class LayerNorm2d(LayerNorm):
 
 
 class RMSNorm:
-    """The last axis divided by its root mean square, scaled (Zhang and Sennrich, 2019).
-
-    Narrow floats are widened to float32 for it.
-    """
+    """The last axis divided by its root mean square, scaled (Zhang and Sennrich, 2019)."""
 
     def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
         self.dim, self.eps = dim, eps
@@ -151,6 +155,17 @@ class RMSNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         check_last_axis("RMSNorm", x, self.dim)
-        wide = x if x.dtype is dtypes.float64 else x.float()
-        y = (wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()).cast(x.dtype)
-        return y if self.weight is None else y * self.weight
+        wide = widened(x)
+        y = wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
+        return (y if self.weight is None else y * self.weight).cast(result_dtype(x, self.weight))
+
+
+def widened(x: Tensor) -> Tensor:
+    """In float32 or wider: a layer rounds to float16 or bfloat16 once, at its end."""
+    return x if x.dtype is dtypes.float64 else x.float()
+
+
+def result_dtype(x: Tensor, weight: Tensor | None) -> DType:
+    """The type of what a layer gives: that of its input beside its weights."""
+    kind = least_float(x.dtype)
+    return kind if weight is None else promote(kind, weight.dtype)
