@@ -3,7 +3,9 @@
 Owns: file names, atomic writing, what happens when a file or the folder is bad. Does not own: what
 the bytes mean.
 
-A file is its own checksum followed by the bytes. One that does not fit is deleted and made again.
+A file is a checksum followed by the bytes. The checksum is of the kind of the cache, the key and the
+bytes, so that a file under the name of another is damaged as one with a changed byte is: it is
+deleted and made again.
 Where the folder cannot be used, one warning is given and everything stays in memory. Files lie in 256
 folders by the beginning of their key; each writer keeps the one that it writes to below its share of
 the limit, so that nobody ever has to look at all of them.
@@ -46,7 +48,7 @@ class DiskCache:
             self._warn(error)
             return None
         data = stored[_CHECKSUM_BYTES:]
-        if hashlib.sha256(data).digest() == stored[:_CHECKSUM_BYTES]:
+        if self._checksum(key, data) == stored[:_CHECKSUM_BYTES]:
             with contextlib.suppress(
                 OSError
             ):  # where only reading is allowed, nobody deletes either
@@ -60,7 +62,7 @@ class DiskCache:
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._write(path, hashlib.sha256(data).digest() + data)
+            self._write(path, self._checksum(key, data) + data)
             self._delete_oldest(path)
         except OSError as error:
             self._memory[key] = data
@@ -68,6 +70,12 @@ class DiskCache:
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key
+
+    def _checksum(self, key: str, data: bytes) -> bytes:
+        """Of what is kept, and as what: the name of the folder is the kind of the cache."""
+        digest = hashlib.sha256(f"{self.folder.name}/{key}\n".encode())
+        digest.update(data)
+        return digest.digest()
 
     def _write(self, path: Path, data: bytes) -> None:
         """Written aside and moved into place, so that readers see all of it or nothing."""

@@ -9,11 +9,16 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import warnings
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from proofgrad import Device, __version__
 from proofgrad.core import settings
+
+if TYPE_CHECKING:
+    from proofgrad.core.rewrite.rule import Rule
 
 _ALSO = {"gradient": "cotangent", "gradients": "cotangent"}  # names that users know
 _OPTIONAL = ("sklearn", "pyopencl", "cuda", "z3", "lark", "llvmlite", "numpy", "rich")
@@ -86,13 +91,25 @@ def rule_code(ruleset: str | None) -> str:
     library = load_library()
     bounds = FACTS[0]
     if ruleset == bounds:
-        return "\n".join([bounds_code(kind, library[bounds].rules) for kind in DIVISIONS])
+        tried = library[bounds].rules
+        return _with_rules("\n".join([bounds_code(kind, tried) for kind in DIVISIONS]), tried)
     stage = next(stage.step for stage in KERNEL_STAGES if isinstance(stage.step, RuleSets))
     if ruleset is not None and ruleset not in stage.names:
         names = ", ".join([*stage.names, bounds])
         raise ValueError(f"no code is made from {ruleset!r}; there is code of {names}")
     names = stage.names if ruleset is None else (ruleset,)
-    return index_code([rule for name in names for rule in library[name].rules]).text
+    code = index_code([rule for name in names for rule in library[name].rules])
+    return _with_rules(code.text, code.tried)
+
+
+def _with_rules(code: str, rules: Sequence[Rule]) -> str:
+    """Code for people: where it says the place of a rule, its name and text."""
+
+    def written(place: re.Match[str]) -> str:
+        rule = rules[int(place[1])]
+        return f"# {rule.full_name}: {' '.join(rule.text.split())}"
+
+    return re.sub(r"# rule (\d+)$", written, code, flags=re.MULTILINE)
 
 
 def rule_statistics(ruleset: str | None) -> str:

@@ -77,9 +77,13 @@ class _Explanation:
         self.lines.append(f"  {stage.name}: {shown or 'no rule fires'}")
 
     def _evidence(self) -> str:
-        loose = sum([n for name, n in self.journal.by_set().items() if name.startswith(LOOSE)])
+        loose = sum([n for name, n in self.journal.applied.items() if self._is_loose(name)])
         rewrites = _count(self.journal.total, "rewrite")
         return f"{rewrites}, {self.journal.unproven} unproven, {loose} loose"
+
+    def _is_loose(self, name: str) -> bool:
+        """Whether the rule of that full name is not exact to the bit."""
+        return name.startswith(LOOSE) or name in compiler().library.loose_rules
 
     def _rules(self) -> list[str]:
         """Each set with its busiest rules."""
@@ -90,8 +94,11 @@ class _Explanation:
             busiest = Counter(of_set).most_common(MOST_RULES)
             shown = ", ".join([f"{name.removeprefix(prefix)} {count}" for name, count in busiest])
             more = len(of_set) - len(busiest)
-            mark = "  LOOSE" if ruleset.startswith(LOOSE) else ""
+            loose = [n.removeprefix(prefix) for n in of_set if self._is_loose(n)]
+            mark = "  LOOSE" if len(loose) == len(of_set) else ""
             lines.append(f"  {ruleset} {total}{mark}: {shown}{f', {more} more' if more else ''}")
+            if loose and not mark:
+                lines.append(f"    LOOSE: {', '.join(sorted(loose))}")
         return lines
 
 

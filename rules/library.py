@@ -1,6 +1,6 @@
 """The rules that the compiler runs: which files, with which evidence.
 
-Owns: the list of files whose bytes give rules their meaning (the fingerprint), loading. Does not
+Owns: the list of files whose bytes give rules their meaning and execute them (the fingerprint), loading. Does not
 own: the gate itself (core/rewrite/ledger.py), the stages that use the sets (pipeline.py).
 
 A set is rules/NAME.rules with its evidence in proofs/NAME.json. There is no other way in.
@@ -8,6 +8,7 @@ A set is rules/NAME.rules with its evidence in proofs/NAME.json. There is no oth
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from os import listdir
 from pathlib import Path
@@ -22,18 +23,21 @@ SUFFIX = ".rules"
 LOOSE = "fastmath_"  # the names of sets whose laws are not exact to the bit begin so
 WINOGRAD = f"{LOOSE}winograd"  # no stage has it: conv2d makes a program of its law
 
-# What a proof depends on beside the rule and the solver. A change of any byte makes all proofs
-# stale. Under verify/ it is every file that turns a rule into an obligation or decides one: those
-# whose names begin so.
+# What a proof depends on beside the rule and the solver: all proofs are made again where it changes.
+# Under verify/ it is every file that turns a rule into an obligation or decides one: those whose names
+# begin so.
 MEANINGS = (
     "core/ir/ops.py",
     "core/ir/dtypes.py",
     "core/ir/evaluate.py",
     "core/rewrite/rule.py",
     "core/rewrite/functions.py",
+    "core/rewrite/scope.py",
     "core/rewrite/views.py",
 )
 MEANINGS_IN_VERIFY = ("semantics", "encode", "laws", "fresh", "prove", "portfolio", "solve")
+# What decides what a rule does once it is admitted: every file of these folders.
+EXECUTION = ("core/ir", "core/rewrite")
 
 
 def library_names() -> tuple[str, ...]:
@@ -53,17 +57,33 @@ def ledger_file(name: str) -> Path:
 
 
 def meaning_files() -> tuple[Path, ...]:
-    """The files that the fingerprint covers."""
+    """The files on which proofs depend."""
     folder = ROOT / "verify"
     names = sorted([name for name in listdir(folder) if name.startswith(MEANINGS_IN_VERIFY)])
     in_verify = [folder / name for name in names if name.endswith(".py")]
     return (*[ROOT / name for name in MEANINGS], *in_verify)
 
 
+def execution_files() -> tuple[Path, ...]:
+    """The files that decide what an admitted rule does."""
+    return tuple(
+        [
+            ROOT / folder / name
+            for folder in EXECUTION
+            for name in sorted(listdir(ROOT / folder))
+            if name.endswith(".py")
+        ]
+    )
+
+
 def fingerprint() -> str:
-    """The digest of everything that gives rules and proofs their meaning."""
+    """Two digests, with a "/" between: of what proofs depend on, and of what executes rules."""
+    return f"{_digest_of(meaning_files())}/{_digest_of(execution_files())}"
+
+
+def _digest_of(files: Iterable[Path]) -> str:
     digest = sha256()
-    for path in meaning_files():
+    for path in files:
         content = path.read_bytes()
         digest.update(f"{path.relative_to(ROOT).as_posix()} {len(content)}\n".encode())
         digest.update(content)

@@ -17,7 +17,7 @@ MEANINGS = "f" * 64
 SOLVERS = {"z3": "5.4.0"}
 
 
-def forged_entry(rule: Rule, verdict: str = PROVED) -> dict[str, Any]:
+def forged_entry(rule: Rule, verdict: str = PROVED, meanings: str = MEANINGS) -> dict[str, Any]:
     """An entry for `rule` that passes the gate."""
     entry = {
         "name": rule.name,
@@ -28,21 +28,24 @@ def forged_entry(rule: Rule, verdict: str = PROVED) -> dict[str, Any]:
             {"types": {"T": "int8"}, "domain": "int", "method": "none", "goals": "0", "steps": 5}
         ],
         "conditions": [],
-        "key": entry_key(rule, MEANINGS, SOLVERS),
+        "key": entry_key(rule, meanings, SOLVERS),
     }
     return {**entry, "seal": seal(entry)}
 
 
-def forged_ledger(text: str, rules: Sequence[Rule] | None = None) -> dict[str, Any]:
+def forged_ledger(
+    text: str, rules: Sequence[Rule] | None = None, meanings: str = MEANINGS
+) -> dict[str, Any]:
     """A ledger for the rule file `text`; `rules` if it shall hold other rules than that."""
     parsed = parse_rules(text)
+    proven = parsed.rules if rules is None else rules
     return {
         "format": FORMAT,
         "ruleset": parsed.ruleset,
         "source": source_digest(text.encode()),
-        "fingerprint": MEANINGS,
+        "fingerprint": meanings,
         "solvers": SOLVERS,
-        "rules": [forged_entry(rule) for rule in (parsed.rules if rules is None else rules)],
+        "rules": [forged_entry(rule, meanings=meanings) for rule in proven],
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 import proofgrad
 from proofgrad import Tensor
 from proofgrad.core import settings
-from proofgrad.core.rewrite.functions import LOOSE_CLASSES
+from proofgrad.core.rewrite.rule import LOOSE_CLASSES
 from proofgrad.core.tensor.realize import compiler
 from proofgrad.rules.library import (
     LOOSE,

@@ -6,11 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from ledgers import MEANINGS, as_bytes, forged_entry, forged_ledger
+from ledgers import MEANINGS, SOLVERS, as_bytes, forged_entry, forged_ledger
 
 from proofgrad.core.rewrite.ledger import (
     MOST_BYTES,
@@ -24,6 +25,7 @@ from proofgrad.core.rewrite.ledger import (
 )
 from proofgrad.rules import library
 from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.ledger import fresh_entries
 
 TEXT = """\
 # A comment.
@@ -292,19 +294,50 @@ def test_a_set_without_ledger_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_pa
         library.load_library()
 
 
-def test_the_fingerprint_changes_with_every_file_it_covers(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+def covered_files() -> list[Path]:
+    return [*dict.fromkeys([*library.meaning_files(), *library.execution_files()])]
+
+
+def test_every_file_that_executes_rules_is_in_the_fingerprint() -> None:
+    covered = set(covered_files())
+    for folder in ("core/rewrite", "core/ir"):
+        assert covered >= set((library.ROOT / folder).glob("*.py"))
+
+
+def test_a_ledger_is_stale_after_a_change_of_any_file_of_the_fingerprint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for path in library.meaning_files():
+    for path in covered_files():
         copy = tmp_path / path.relative_to(library.ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
     monkeypatch.setattr(library, "ROOT", tmp_path)
     seen = {library.fingerprint()}
-    for path in library.meaning_files():
-        path.write_bytes(path.read_bytes() + b"\n")
-        seen.add(library.fingerprint())
-    assert len(seen) == len(library.meaning_files()) + 1
+    ledger = forged_ledger(TEXT, meanings=library.fingerprint())
+    for path in covered_files():
+        whole = path.read_bytes()
+        path.write_bytes(whole + b"\n")
+        changed = library.fingerprint()
+        seen.add(changed)
+        told = refusal(TEXT, ledger, changed)
+        is_meaning = path in library.meaning_files()
+        assert ("other meanings" if is_meaning else "what executes it has changed") in told
+        path.write_bytes(whole)
+        assert len(read(TEXT, ledger, library.fingerprint())) == 3
+    assert len(seen) == len(covered_files()) + 1
+
+
+def test_proofs_are_kept_where_only_what_executes_rules_changed(tmp_path: Path) -> None:
+    rules, source = parse_rules(TEXT).rules, TEXT.encode()
+    before, after = "a" * 64 + "/" + "b" * 64, "a" * 64 + "/" + "c" * 64
+    entries = [forged_entry(rule, meanings=before) for rule in rules]
+    file = tmp_path / "little.json"
+    file.write_text(ledger_text("little", source, before, SOLVERS, entries))
+    with pytest.raises(EvidenceError, match="what executes it has changed"):
+        open_ledger("little", source, file.read_bytes(), after)
+    kept = fresh_entries(file, rules, after, SOLVERS)
+    assert set(kept) == {"add_zero", "nested", "mul_one"}
+    assert fresh_entries(file, rules, "d" * 64 + "/" + "b" * 64, SOLVERS) == {}
 
 
 def test_ledgers_are_json_that_python_reads_back() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import proofgrad
-from proofgrad import Tensor
+from proofgrad import Context, Tensor
+from proofgrad.core.rewrite.rule import LOOSE_CLASSES
 from proofgrad.core.tensor.realize import compiler
 
 RIGHT = "ruleset mine over uint8\nrule absorb: (x | y) & x => x\n"
@@ -51,5 +52,77 @@ def test_a_malformed_file_is_refused_with_its_place(tmp_path: Path) -> None:
 def test_a_set_of_the_library_cannot_be_replaced(tmp_path: Path) -> None:
     file = tmp_path / "mine.rules"
     file.write_text(RIGHT.replace("ruleset mine", "ruleset algebra"))
+    with pytest.raises(ValueError, match="choose another name"):
+        proofgrad.load_rules(file)
+
+
+LOOSE = "ruleset mine over real\nrule mul_zero: x * 0.0 => 0.0\n"
+MIXED = LOOSE + "rule twice over float: x + x => x * 2.0\n"
+
+
+@pytest.fixture
+def loose_file(tmp_path: Path) -> Path:
+    file = tmp_path / "mine.rules"
+    file.write_text(MIXED)
+    return file
+
+
+def product() -> list[float]:
+    return (Tensor([float("inf"), 1.0]).realize() * 0.0).tolist()
+
+
+def is_exact(values: list[float]) -> bool:
+    return values[0] != values[0]
+
+
+@pytest.mark.parametrize("domain", LOOSE_CLASSES)
+def test_loose_rules_are_refused_where_nobody_asks_for_their_class(
+    tmp_path: Path, domain: str
+) -> None:
+    file = tmp_path / "mine.rules"
+    file.write_text(f"ruleset mine over {domain}\nrule same: x * 1.0 => x\n")
+    with pytest.raises(ValueError, match=rf"mine\.same \({domain}\) is not exact to the bit"):
+        proofgrad.load_rules(file)
+    others = [name for name in LOOSE_CLASSES if name != domain]
+    with pytest.raises(ValueError, match="not exact to the bit"):
+        proofgrad.load_rules(file, loose=others)
+    with Context(FASTMATH=",".join(others)), pytest.raises(ValueError, match="not exact"):
+        proofgrad.load_rules(file)
+    assert compiler().library._added == {}
+    assert proofgrad.load_rules(file, loose=[domain]) == ("mine.same",)
+
+
+def test_one_loose_rule_keeps_a_file_from_being_loaded(loose_file: Path) -> None:
+    with pytest.raises(ValueError, match=r"mine\.mul_zero \(real\) is not exact"):
+        proofgrad.load_rules(loose_file)
+    assert is_exact(product())
+
+
+def test_loose_rules_asked_for_by_name_are_used_and_counted(loose_file: Path) -> None:
+    proofgrad.load_rules(loose_file, loose="real")
+    assert product() == [0.0, 0.0]
+    x = Tensor([3.0, 1.0]).realize()
+    told = proofgrad.explain(x * 0.0, (x + 1.5) + (x + 1.5)).splitlines()
+    assert told[0].endswith("0 unproven, 1 loose")
+    assert "    LOOSE: mul_zero" in told
+
+
+def test_loose_rules_asked_for_by_the_environment_are_used_while_it_asks(loose_file: Path) -> None:
+    with Context(FASTMATH="real"):
+        proofgrad.load_rules(loose_file)
+        assert product() == [0.0, 0.0]
+    assert is_exact(product())
+    assert ((Tensor([3.0]) + 1.5) + (Tensor([3.0]) + 1.5)).tolist() == [9.0]
+
+
+def test_a_class_that_there_is_not_is_refused(loose_file: Path) -> None:
+    with pytest.raises(ValueError, match="names fast; there are nsz, finite, real"):
+        proofgrad.load_rules(loose_file, loose=["fast"])
+
+
+@pytest.mark.parametrize("name", ["algebra", "bounds", "fastmath_real"])
+def test_every_set_of_the_library_keeps_its_name(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "mine.rules"
+    file.write_text(RIGHT.replace("ruleset mine", f"ruleset {name}"))
     with pytest.raises(ValueError, match="choose another name"):
         proofgrad.load_rules(file)

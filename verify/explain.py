@@ -58,13 +58,15 @@ def explain_term(text: str, added: Sequence[RuleSet] = (), proofs: Proofs | None
     """
     found = rewritten(read_open_term(text), added)
     known = {} if proofs is None else dict(proofs)
+    loose = {rule.full_name for rules in added for rule in rules.rules if rule.loose_classes}
     lines = [found.show(found.start)]
     for step in found.steps:
         ruleset = step.rule.partition(".")[0]
         if step.rule not in known:
             known |= proofs_of_set(ruleset)
         lines.append(f"  {step.rule}:  {found.show(step.before)}  =>  {found.show(step.after)}")
-        mark = "LOOSE, not exact to the bit: " if ruleset.startswith(LOOSE) else ""
+        is_loose = ruleset.startswith(LOOSE) or step.rule in loose
+        mark = "LOOSE, not exact to the bit: " if is_loose else ""
         lines.append(f"    {mark}{_fitting(known[step.rule], step.before)}")
     if not found.steps:
         lines.append("  no rule fires")

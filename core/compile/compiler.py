@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -85,9 +85,12 @@ class Compiler:
     def kernels_compiled(self) -> int:
         return sum(len(kernels) for kernels in self._kernels.values())
 
-    def use_rules(self, rules: RuleSet) -> None:
-        """Let every rule stage use more rules; plans and kernels made before are dropped."""
-        self.library.add(rules)
+    def use_rules(self, rules: RuleSet, always: Collection[str] = ()) -> None:
+        """Let every rule stage use more rules; plans and kernels made before are dropped.
+
+        Loose rules are used while FASTMATH names their classes, but for those named in `always`.
+        """
+        self.library.add(rules, always)
         self._store = None  # it knows plans by the rules that everybody has
         self.forget()
 

@@ -6,7 +6,7 @@ Does not own: the list itself, which is rules/pipeline.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import RuleSet
+from proofgrad.core.rewrite.rule import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,14 @@ class Stage:
     optional: bool = False  # left out with NOOPT=1
 
 
+@dataclass(frozen=True, slots=True)
+class Added:
+    """Rules that a user added, and the classes that FASTMATH has to name for them to be used."""
+
+    needs: frozenset[str]
+    rules: RuleSet
+
+
 class Library:
     """The rule sets that were loaded with their evidence, by name."""
 
@@ -76,18 +85,33 @@ class Library:
         self.fact_sets = tuple(facts)
         self.cotangents = cotangents
         self.journal = journal
-        self._added: dict[str, RuleSet] = {}
+        self._added: dict[str, tuple[Added, ...]] = {}
         self._load_loose = load_loose
         self._loose: dict[str, RuleSet] = {}
 
-    def add(self, rules: RuleSet) -> None:
+    def add(self, rules: RuleSet, always: Collection[str] = ()) -> None:
         """More rules for every rule stage; a set of the same name is replaced.
+
+        Loose rules are used while FASTMATH names their classes, but for those named in `always`.
 
         Raises: ValueError for the name of a set of the library.
         """
         if rules.name in self.sets:
             raise ValueError(f"the library has a rule set {rules.name!r}; choose another name")
-        self._added[rules.name] = rules
+        parts: dict[frozenset[str], list[Rule]] = {}
+        for rule in rules.rules:
+            parts.setdefault(rule.loose_classes.difference(always), []).append(rule)
+        self._added[rules.name] = tuple(
+            [Added(needs, RuleSet(rules.name, part, rules.proven)) for needs, part in parts.items()]
+        )
+
+    @property
+    def loose_rules(self) -> dict[str, frozenset[str]]:
+        """The rules that were added and are not exact to the bit, with their classes."""
+        added = [
+            rule for parts in self._added.values() for part in parts for rule in part.rules.rules
+        ]
+        return {rule.full_name: rule.loose_classes for rule in added if rule.loose_classes}
 
     def with_journal(self, journal: Journal) -> Library:
         """The same rules, counted elsewhere."""
@@ -97,8 +121,11 @@ class Library:
 
     def rules_of(self, names: Sequence[str]) -> list[RuleSet]:
         """The sets of a stage, then those that were added, then the loose ones that FASTMATH names."""
-        loose = [self.loose(name) for name in settings.fastmath()]
-        return [*[self.sets[name] for name in names], *self._added.values(), *loose]
+        asked = settings.fastmath()
+        added = [part for parts in self._added.values() for part in parts]
+        now = [part.rules for part in added if part.needs.issubset(asked)]
+        loose = [self.loose(name) for name in asked]
+        return [*[self.sets[name] for name in names], *now, *loose]
 
     def loose(self, name: str) -> RuleSet:
         """A set of laws that are not exact to the bit. Raises: EvidenceError."""

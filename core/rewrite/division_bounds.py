@@ -46,9 +46,9 @@ def _function(code: CodeType) -> DivisionBounds:
 def bounds_code(kind: Ops, rules: Sequence[Rule]) -> str:
     """The function as Python."""
     lines = ["def bounds(low, high, number):"]
-    for rule in rules:
+    for number, rule in enumerate(rules):
         if _is_about(kind, rule):
-            lines += [f"    # {rule.full_name}", *_rule_lines(rule)]
+            lines += [f"    # rule {number}", *_rule_lines(rule)]
     return "\n".join([*lines, "    return None, None\n"])
 
 

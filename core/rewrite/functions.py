@@ -14,6 +14,7 @@ from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes, wrap_int
 from proofgrad.core.ir.ops import Ops
+from proofgrad.core.rewrite.rule import LOOSE_CLASSES
 
 
 def _floordiv(a: int, b: int) -> int:
@@ -204,9 +205,6 @@ DOMAIN_TYPES: dict[str, tuple[DType, ...]] = {
     "float": TYPE_CLASSES["float"],
     "cast": TYPE_CLASSES["any"],
 }
-# The classes of FASTMATH: laws of floats that are not exact to the bit. nsz: but for the sign of
-# zero; finite: where no value of the left side is infinite or NaN; real: of real numbers.
-LOOSE_CLASSES = ("nsz", "finite", "real")
 DOMAIN_TYPES.update({loose: TYPE_CLASSES["float"] for loose in LOOSE_CLASSES})
 for _d in (*dtypes.all, *dtypes.fp8s):
     TYPE_CLASSES.setdefault(_d.name, (_d,))

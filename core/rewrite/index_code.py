@@ -1,7 +1,8 @@
 """Rules about sums of index terms as Python: one function for each kind of term.
 
 Owns: the text of `quotient(form, number)`, `remainder(form, number)` and `whole(form)`, made from
-the data of the rules. Each gives the normal form of a sum divided by a number, or of a sum. Rules
+the data of the rules. Nothing of a rule enters it but numbers: names are made here, or belong to the
+operations and contracts of this project, and a rule is called by its place. Each gives the normal form of a sum divided by a number, or of a sum. Rules
 are tried in their order. Does not own: the lines of one rule (index_patterns.py, index_results.py),
 what runs the text (index_terms.py), sums (forms.py), rules that match terms (match.py).
 """
@@ -19,6 +20,7 @@ from proofgrad.core.rewrite.index_text import DIVISIONS, LINEAR, NoMatch, RuleTe
 from proofgrad.core.rewrite.linear_laws import is_linear_law
 from proofgrad.core.rewrite.rule import Lit, Node, Rule, RuleKind, Var
 from proofgrad.core.rewrite.scope import takes
+from proofgrad.core.rewrite.views import CONTRACTS
 
 
 @dataclass(slots=True)
@@ -51,9 +53,9 @@ def index_code(rules: Sequence[Rule]) -> IndexCode:
             except NoCode:
                 left_over[rule.full_name] = rule
         bodies[op] = lines
-    early = {op: _early_lines(about, numbers, op) for op in DIVISIONS}
-    views = sorted({view.function for rule in about for view in rule.views})
-    used = [f'    view_{name} = views.use("{name}")' for name in views]
+    early = {op: _early_lines(about, numbers, op, left_over) for op in DIVISIONS}
+    asked = {view.function for rule in about for view in rule.views}
+    used = [f'    view_{name} = views.use("{name}")' for name in CONTRACTS if name in asked]
     functions = [_division(op, early[op], bodies[op]) for op in DIVISIONS]
     functions.append(_whole(bodies["ADD"]))
     text = "\n".join([_HEAD, *used, "", *functions, _TAIL])
@@ -85,11 +87,17 @@ def _is_early(rule: Rule) -> bool:
     return isinstance(left.src[0], Var) and isinstance(left.src[1], Lit)
 
 
-def _early_lines(rules: Sequence[Rule], numbers: dict[str, int], op: str) -> list[str]:
+def _early_lines(
+    rules: Sequence[Rule], numbers: dict[str, int], op: str, left_over: dict[str, Rule]
+) -> list[str]:
+    """The lines of rules about any sum; those that have no text go to `left_over`."""
     lines: list[str] = []
     for rule in rules:
         if _is_early(rule) and isinstance(rule.left, Node) and rule.left.op == op:
-            lines += _lines(RuleText(rule, numbers[rule.full_name], op, is_early=True))
+            try:
+                lines += _lines(RuleText(rule, numbers[rule.full_name], op, is_early=True))
+            except NoCode:
+                left_over[rule.full_name] = rule
     return lines
 
 

@@ -88,8 +88,10 @@ class _LeftSide:
     def _match_number(self, term: Term, local: str) -> None:
         """A divisor or a factor, which is a number."""
         match term:
-            case Lit(value, _):
-                self._text.open(f"if {local} == {int(value)}:")
+            case Lit(value, _) if type(value) is int:
+                self._text.open(f"if {local} == {value}:")
+            case Lit():
+                raise NoCode("no number of an index")
             case Const(name, _) | Var(name, _) if name in self._text.numbers:
                 self._text.open(f"if {local} == {self._text.numbers[name]}:")
             case Var(name, _) if name in self._text.forms:
@@ -109,8 +111,10 @@ class _LeftSide:
                 value = self._text.local("value")
                 self._text.emit(f"{value} = {local}[1]")
                 self._match_number(term, value)
-            case Lit(value, _):
-                self._text.open(f"if not {local}[0] and {local}[1] == {int(value)}:")
+            case Lit(value, _) if type(value) is int:
+                self._text.open(f"if not {local}[0] and {local}[1] == {value}:")
+            case Lit():
+                raise NoCode("no number of an index")
             case Node("ADD", (first, second), _, _):
                 self._match_addition(first, second, local)
             case Node():

@@ -31,7 +31,7 @@ class _RightSide:
         plain = self._sum(right, ATOMS, unknown)
         if unknown:
             self._text.open(f"if {known(unknown, 'True')}:")
-        self._text.emit(f"# {self._text.rule.full_name}: {' '.join(self._text.rule.text.split())}")
+        self._text.emit(f"# rule {self._text.number}")
         alone = self._lone_division(right) if self._may_grow(right) else None
         if alone is not None:
             loads = " + ".join([f"load_of({local})" for local in self._beside(right)]) or "0"
@@ -141,8 +141,8 @@ class _RightSide:
     def _value(self, term: Term, unknown: set[str]) -> str:
         """The text of a term of the right side that is a number."""
         match term:
-            case Lit(literal, _):
-                return f"({int(literal)})"
+            case Lit(literal, _) if type(literal) is int:
+                return f"({literal})"
             case Const(name, _) | Var(name, _) if name in self._text.numbers:
                 return self._text.numbers[name]
             case Calc(expr, _, _):

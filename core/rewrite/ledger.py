@@ -5,7 +5,8 @@ and writing (verify/), where the files lie (rules/library.py).
 
 The rules of a set are those in the ledger, not those in the file: what was proven is what runs. The
 file is read only to see that the ledger is about this very text. Ledgers are treated as hostile:
-bounded in size, read as plain JSON, never executed. The seal finds accidents and careless edits; it
+bounded in size, read as plain JSON, each part checked to be what it may be (rule_check.py), no text of
+them ever executed. The seal finds accidents and careless edits; it
 is no signature, and only `verify-rules --all` proves anything (docs/trust.md).
 """
 
@@ -14,13 +15,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-from proofgrad.core.rewrite.rule import Node, Rule, RuleKind, Var, rule_from_json, rule_to_json
+from proofgrad.core.rewrite.rule import Rule, rule_from_json, rule_to_json
+from proofgrad.core.rewrite.rule_check import check_rule, check_text
 
 FORMAT = 2
 MOST_BYTES = 16 << 20
@@ -36,6 +38,7 @@ _OTHER_MEANINGS = (
     "it was proven with other meanings of the operations (the semantics, the encoder or the"
     " functions of rules have changed since)"
 )
+_OTHER_EXECUTION = "what executes it has changed since it was admitted (core/rewrite or core/ir)"
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _ITEM = re.compile(r"^[ \t]*(?:rule|bounds|fact|cotangent)[ \t]+(\w+)", re.MULTILINE)
 _ITEM_END = re.compile(r'^[ \t]*(?:"|#|(?:rule|bounds|fact|cotangent|example)\b)', re.MULTILINE)
@@ -65,10 +68,19 @@ def source_digest(source: bytes) -> str:
 
 
 def entry_key(rule: Rule | Mapping[str, Any], fingerprint: str, solvers: Mapping[str, str]) -> str:
-    """Covers what was proven: the rule but for its prose, the meanings, the solvers."""
+    """Covers what was proven: the rule but for its prose, the meanings, the solvers.
+
+    A fingerprint is a digest of the meanings, then "/" and one of what executes rules, which the head
+    of a ledger holds for all of its entries.
+    """
     data = rule_to_json(rule) if isinstance(rule, Rule) else rule
     proven = {part: value for part, value in data.items() if part not in _NOT_PROVEN_PARTS}
-    return _digest([proven, fingerprint, dict(solvers)])
+    return _digest([proven, meanings_of(fingerprint), dict(solvers)])
+
+
+def meanings_of(fingerprint: str) -> str:
+    """The part of a fingerprint on which proofs depend."""
+    return fingerprint.partition("/")[0]
 
 
 def seal(entry: Mapping[str, Any]) -> str:
@@ -136,14 +148,18 @@ def open_ledger(
     Raises: EvidenceError, now and not when the rules are asked for.
     """
     if _is_as_written(ruleset, source, ledger, fingerprint):
-        return LazyRules(ledger)
+        return LazyRules(ruleset, ledger)
     return read_ledger(ruleset, source, ledger, fingerprint)
 
 
 class LazyRules:
-    """The rules of a ledger that is as it was written, each decoded when it is first asked for."""
+    """The rules of a ledger that is as it was written, each decoded when it is first asked for.
 
-    def __init__(self, ledger: bytes) -> None:
+    Raises: EvidenceError then, for an entry that is no rule of the set.
+    """
+
+    def __init__(self, ruleset: str, ledger: bytes) -> None:
+        self._ruleset = ruleset
         self._ledger = ledger
         self._decoded: dict[int, Rule] = {}
         self.digest = ledger[ledger.rfind(_DIGEST_PART) :].decode()
@@ -179,7 +195,15 @@ class LazyRules:
         rule = self._decoded.get(number)
         if rule is None:
             start, end = self._entries[number]
-            rule = self._decoded[number] = _decode(self._ledger[start:end])
+            try:
+                rule = _decode(self._ledger[start:end])
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                where = f"{self._ruleset}.* (entry {number + 1} of its ledger)"
+                raise EvidenceError(str(Problem(where, f"it is no rule ({error})"))) from None
+            if rule.ruleset != self._ruleset:
+                where = f"{self._ruleset}.{rule.name}"
+                raise EvidenceError(str(Problem(where, "its entry holds another rule")))
+            self._decoded[number] = rule
         return rule
 
 
@@ -193,8 +217,8 @@ def _decode(line: bytes) -> Rule:
     """The rule of one line of a ledger that is as it was written."""
     start, end = line.find(_RULE_START), line.find(_RULE_END)
     if 0 <= start < end:
-        return rule_from_json(json.loads(line[start + len(_RULE_START) : end]))
-    return rule_from_json(json.loads(line.removesuffix(b","))["rule"])
+        return check_rule(rule_from_json(json.loads(line[start + len(_RULE_START) : end])))
+    return check_rule(rule_from_json(json.loads(line.removesuffix(b","))["rule"]))
 
 
 def _is_as_written(ruleset: str, source: bytes, ledger: bytes, fingerprint: str) -> bool:
@@ -235,7 +259,9 @@ def _read(
     entries = data["rules"]
     if data["fingerprint"] != fingerprint:
         name = entries[0]["name"] if entries else "*"
-        return [], [Problem(f"{ruleset}.{name}", _OTHER_MEANINGS)]
+        is_proof = meanings_of(data["fingerprint"]) == meanings_of(fingerprint)
+        reason = _OTHER_EXECUTION if is_proof else _OTHER_MEANINGS
+        return [], [Problem(f"{ruleset}.{name}", reason)]
     rules: list[Rule] = []
     problems = list(_differences(ruleset, source, data))
     for entry in entries:
@@ -283,9 +309,52 @@ def _is_entry(entry: Any) -> bool:
     return (
         isinstance(entry, dict)
         and entry.keys() == _ENTRY_PARTS
-        and isinstance(entry["name"], str)
+        and _is_text(entry["name"])
         and isinstance(entry["rule"], dict)
     )
+
+
+def _is_evidence(entry: dict[str, Any]) -> bool:
+    """Whether what stands beside the rule is what a proof leaves."""
+    return (
+        all([_is_text(entry[part]) for part in ("verdict", "reason", "key", "seal")])
+        and _is_list_of(entry["obligations"], _OBLIGATION)
+        and _is_list_of(entry["conditions"], _CONDITION)
+    )
+
+
+def _is_list_of(parts: Any, shape: Mapping[str, Callable[[Any], bool]]) -> bool:
+    """Whether `parts` is a list of objects whose parts are as `shape` says."""
+    return isinstance(parts, list) and all(
+        isinstance(part, dict)
+        and part.keys() == shape.keys()
+        and all([is_right(part[name]) for name, is_right in shape.items()])
+        for part in parts
+    )
+
+
+def _is_text(value: Any) -> bool:
+    try:
+        check_text(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 63
+
+
+def _is_types(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        [_is_text(name) and _is_text(dtype) for name, dtype in value.items()]
+    )
+
+
+# What is said of a case that was proved, and of a condition.
+_OBLIGATION = {"types": _is_types, "domain": _is_text, "method": _is_text, "goals": _is_text,
+               "steps": _is_count}  # fmt: skip
+_CONDITION = {"condition": _is_text, "verdict": _is_text, "why": _is_text}
 
 
 def _differences(ruleset: str, source: bytes, data: dict[str, Any]) -> Iterator[Problem]:
@@ -330,21 +399,15 @@ def _plain(text: str) -> str:
 
 def _proven_rule(entry: dict[str, Any], ruleset: str, data: dict[str, Any]) -> Rule | str:
     """The rule of an entry, or why the entry is no evidence. Raises: ValueError, TypeError."""
+    if not _is_evidence(entry):
+        return "its entry has parts that no proof has"
     if entry["seal"] != seal(entry):
         return "its entry was edited by hand (the seal is broken)"
     if entry["key"] != entry_key(entry["rule"], data["fingerprint"], data["solvers"]):
         return "its entry is about another rule, other meanings or other solver versions"
     if entry["verdict"] != PROVED:
         return f"its verdict is {entry['verdict']} ({entry['reason']})"
-    rule = rule_from_json(entry["rule"])
-    if (rule.name, rule.ruleset) != (entry["name"], ruleset) or not _is_rule(rule):
+    rule = check_rule(rule_from_json(entry["rule"]))
+    if (rule.name, rule.ruleset) != (entry["name"], ruleset):
         return "its entry holds another rule"
     return rule
-
-
-def _is_rule(rule: Rule) -> bool:
-    return (
-        isinstance(rule.kind, RuleKind)
-        and isinstance(rule.left, Node | Var)
-        and all(isinstance(part, tuple) for part in (rule.right, rule.where, rule.when, rule.views))
-    )

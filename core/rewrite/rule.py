@@ -26,6 +26,10 @@ class RuleKind(enum.Enum):
     NOT_NAN = "not_nan"  # left is not NaN
 
 
+# Domains of floats whose laws are not exact to the bit, the classes of FASTMATH. nsz: but for the sign
+# of zero; finite: where no value of the left side is infinite or NaN; real: of real numbers.
+LOOSE_CLASSES = ("nsz", "finite", "real")
+
 # Transfer functions: what is known of a node, given what is known of its sources. The lines of one
 # kind stand in the file of that name.
 FACT_KINDS = (
@@ -214,6 +218,11 @@ class Rule:
     def full_name(self) -> str:
         return f"{self.ruleset}.{self.name}"
 
+    @property
+    def loose_classes(self) -> frozenset[str]:
+        """The classes of FASTMATH that it is a law of; none if it is exact to the bit."""
+        return frozenset(LOOSE_CLASSES).intersection(self.domains)
+
 
 # -- JSON ---------------------------------------------------------------------------------------
 
@@ -229,12 +238,14 @@ def rule_to_json(rule: Rule) -> dict[str, Any]:
 
 
 def rule_from_json(data: dict[str, Any]) -> Rule:
-    """The rule of `rule_to_json`. Raises: ValueError on anything else (ledgers may be hostile)."""
+    """The rule of `rule_to_json`, whose parts rule_check.py has to check. Raises: ValueError."""
     try:
         values = {name: _from_json(value) for name, value in data.items()}
         rule = Rule(**values)
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError(f"not a rule: {error}") from None
+    except RecursionError:
+        raise ValueError("not a rule: its parts are too deep in each other") from None
     return rule
 
 
@@ -253,6 +264,8 @@ def _to_json(value: Any) -> Any:
 def _from_json(value: Any) -> Any:
     if isinstance(value, list):
         return tuple([_from_json(v) for v in value])
+    if isinstance(value, float):
+        raise ValueError(f"{value!r} is written as no float of a rule is")
     if not isinstance(value, dict):
         return value
     if len(value) != 1:
