@@ -113,7 +113,7 @@ def test_writing_to_a_view_that_is_no_place_in_memory_is_refused(kind: str) -> N
     x = Tensor([[1.0], [2.0]])
     view = {
         "expand": lambda: x.expand(2, 3),
-        "pad": lambda: x.pad((1, 1)),
+        "pad": lambda: x._pad_zeros([(0, 0), (1, 1)]),
         "windows": lambda: x.reshape(2)._windows(0, 2, 1, 1),
     }[kind]()
     with pytest.raises(ValueError, match="cannot write to this view"):
@@ -383,6 +383,21 @@ def test_failed_run_leaves_every_value_as_it_was(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(MemoryError, match="none left"):
             x.realize()
     assert x.tolist() == [2.0, 4.0]
+
+
+def test_interrupt_while_memory_is_let_go_of_loses_no_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = Tensor([1.0, 2.0]).realize() * 5
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(realize, "_is_unshared", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            x.realize()
+    assert x.tolist() == [5.0, 10.0]
 
 
 def test_optimizer_steps_hold_no_more_memory_than_parameters_and_state() -> None:

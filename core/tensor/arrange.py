@@ -50,7 +50,7 @@ class Arrange(Movement):
             raise ShapeError(f"diag takes one axis, not {show(self.shape)}; see diagonal")
         (size,) = self.shape
         rows = self.unsqueeze(-1)._pad_zeros([(0, 0), (0, size)]).flatten()
-        return rows.shrink_to(size * size).reshape(size, size)
+        return rows.shrink_to(size * size).reshape(size, size)._value()
 
     def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
         """The elements [i, i + offset] of two axes, as a last axis."""
@@ -92,8 +92,6 @@ class Arrange(Movement):
         lines: tuple[Self, ...] = (self, *args)
         if any(line.ndim > 1 for line in lines):
             raise ShapeError(f"meshgrid takes lines, not {[line.shape for line in lines]}")
-        if len(lines) == 1:
-            return lines
         axes = list(range(len(lines)))
         if indexing == "xy":
             axes[:2] = [1, 0]

@@ -115,7 +115,7 @@ class Assignment(Calls):
         owner._set_value(written(owner._uop, links[::-1], node))
         seen = owner._uop
         for above, link in zip(links[-2::-1], links[:0:-1]):
-            seen = UOp(link.op, seen.dtype, (seen,), link.arg)
+            seen = link.of(seen)
             between = above.tensor()
             if between is not None:
                 between._uop = seen
@@ -169,7 +169,7 @@ class Assignment(Calls):
         if links:
             node = links[-1].tensor()._uop  # type: ignore[union-attr]
             for link in links[::-1]:
-                node = UOp(link.op, node.dtype, (node,), link.arg)
+                node = link.of(node)
             self._uop = node
 
     def _refuse_parameter(self, what: str) -> None:
@@ -341,6 +341,8 @@ def _placed(links: Sequence[Link], value: UOp) -> UOp:
         match op:
             case Ops.DETACH:
                 continue
+            case Ops.BITCAST:  # a mask of places stays one
+                value = value if value.dtype.is_bool else value.bitcast(arg[1])
             case Ops.RESHAPE:
                 value = reshape_node(value, before)
             case Ops.PERMUTE:

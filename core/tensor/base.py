@@ -24,16 +24,22 @@ from proofgrad.core.tensor.errors import DeviceError
 from proofgrad.core.tensor.scheduling import shown
 
 _SERIAL = itertools.count()
-ALIASES = MOVEMENT | {Ops.DETACH}  # what shows elements of another Tensor
+ALIASES = MOVEMENT | {Ops.DETACH, Ops.BITCAST}  # what shows elements of another Tensor
 
 
 class Link(NamedTuple):
-    """One step of a view: the Tensor below it, which may be gone, and the movement operation."""
+    """One step of a view: the Tensor below it, which may be gone, and the operation."""
 
     tensor: ref[TensorBase]
     op: Ops
-    arg: Any
+    arg: Any  # of BITCAST: the type after it, and the type before
     shape: Shape  # of what the operation takes
+
+    def of(self, node: UOp) -> UOp:
+        """The step, taken from `node`."""
+        if self.op is Ops.BITCAST:
+            return node.bitcast(self.arg[0])
+        return UOp(self.op, node.dtype, (node,), self.arg)
 
 
 def _steps_of_view(view: UOp, whole: UOp) -> list[tuple[Ops, Any, Shape]] | None:
@@ -43,8 +49,10 @@ def _steps_of_view(view: UOp, whole: UOp) -> list[tuple[Ops, Any, Shape]] | None
     while node is not whole:
         if node.op not in ALIASES or len(node.src) > 1:
             return None
-        steps.append((node.op, node.arg, node.src[0].shape))
-        node = node.src[0]
+        below = node.src[0]
+        arg = (node.dtype, below.dtype) if node.op is Ops.BITCAST else node.arg
+        steps.append((node.op, arg, below.shape))
+        node = below
     return steps or [(Ops.DETACH, None, view.shape)]
 
 
@@ -98,7 +106,7 @@ class TensorBase:
             TensorBase._leaves[id(self)] = self
 
     def _with(self, uop: UOp) -> Self:
-        """The result of an operation on this Tensor; a view of it, if the operation is movement."""
+        """The result of an operation on this Tensor; a view of it, if the operation is an alias."""
         steps = _steps_of_view(uop, self._uop) if uop.op in ALIASES or uop is self._uop else None
         if TensorBase._grad_off and uop.dtype.is_float and uop.op is not Ops.DETACH:
             uop = UOp(Ops.DETACH, uop.dtype, (uop,))
@@ -108,6 +116,12 @@ class TensorBase:
         if steps is not None:
             inner = [Link(_NOBODY, *step) for step in steps[:-1]]
             new._base = (*inner, Link(ref(self), *steps[-1]), *(self._base or ()))
+        return new
+
+    def _value(self) -> Self:
+        """The same value in a Tensor that is no view: a write to it changes no other."""
+        new = self._with(self._uop)
+        new._base = None
         return new
 
     @property
@@ -205,6 +219,12 @@ class TensorBase:
         if not self.shape:
             raise TypeError("len() of a 0-d Tensor: it has one element and no axes")
         return self.shape[0]
+
+
+def alive(table: WeakValueDictionary[int, TensorBase]) -> list[Any]:
+    """The Tensors of a table, in one step: other threads may add some meanwhile."""
+    found = [reference() for reference in table.valuerefs()]
+    return [tensor for tensor in found if tensor is not None]
 
 
 _NOBODY: ref[TensorBase] = ref(object.__new__(TensorBase))  # gone already

@@ -328,7 +328,7 @@ class Creation(Sorting):
         """The same values on another device."""
         target = canonical_device(device)
         if target == self.device:
-            return self
+            return self.cast(self.dtype)
         return type(self)._new(copy_node(self.uop, target), target)
 
 

@@ -120,7 +120,7 @@ class Elementwise(Operands):
         return self.neg()
 
     def __pos__(self) -> Self:
-        return self
+        return self._value()
 
     def __abs__(self) -> Self:
         return self.abs()
@@ -349,14 +349,14 @@ class Elementwise(Operands):
 
     def usum(self, *uops: Operand) -> Self:
         """The sum of this and the others."""
-        result = self
+        result = self._value()
         for part in uops:
             result = result + part
         return result
 
     def uprod(self, *uops: Operand) -> Self:
         """The product of this and the others."""
-        result = self
+        result = self._value()
         for part in uops:
             result = result * part
         return result
@@ -397,23 +397,23 @@ class Elementwise(Operands):
 
     def trunc(self) -> Self:
         """Rounded towards 0."""
-        return self._unary(Ops.TRUNC) if self.is_floating_point() else self
+        return self._unary(Ops.TRUNC) if self.is_floating_point() else self._value()
 
     def floor(self) -> Self:
         """Rounded towards minus infinity."""
         whole = self.trunc()
-        return whole if whole is self else (self < whole).where(whole - 1, whole)
+        return (self < whole).where(whole - 1, whole) if self.is_floating_point() else whole
 
     def ceil(self) -> Self:
         """Rounded towards infinity."""
         whole = self.trunc()
-        return whole if whole is self else (whole < self).where(whole + 1, whole)
+        return (whole < self).where(whole + 1, whole) if self.is_floating_point() else whole
 
     def round(self) -> Self:
         """To the nearest integer; halves to the even one, as numpy does."""
         whole = self.trunc()
-        if whole is self:
-            return self
+        if not self.is_floating_point():
+            return whole
         rest = (self - whole).abs()
         odd = (whole * 0.5).trunc() * 2 != whole
         away = (rest > 0.5) | (rest.eq(0.5) & odd)
@@ -422,13 +422,13 @@ class Elementwise(Operands):
     def abs(self) -> Self:
         """The size without the sign; the gradient at 0 is 0."""
         if self.dtype.is_bool or self.dtype.is_unsigned:
-            return self
+            return self._value()
         return self.maximum(-self)
 
     def sign(self) -> Self:
         """-1, 0 or 1; NaN of NaN."""
         if self.dtype.is_bool:
-            return self
+            return self._value()
         negative = (self < 0).where(-1, self) if not self.dtype.is_unsigned else self
         return self.eq(0).where(0, (self > 0).where(1, negative))
 

@@ -42,7 +42,7 @@ class Joining(Reduce):
                     f"cannot cat {show(self.shape)} and {show(part.shape)} along axis {dim}, part"
                     f" number {number}: there must be axes, and all other sizes must be equal"
                 )
-        return self._joined_along(parts, axis)
+        return self._joined_along(parts, axis)._value()
 
     def _parts(self, name: str, others: tuple[Any, ...]) -> list[Self]:
         """This Tensor and the others, of one type; `cat(a, [b, c])` is `cat(a, b, c)`."""
@@ -85,7 +85,7 @@ class Joining(Reduce):
                 )
         axis = resolve_axis(dim, self.ndim + 1)
         placed = [part.unsqueeze(axis) for part in parts]
-        return placed[0]._joined_along(placed, axis)
+        return placed[0]._joined_along(placed, axis)._value()
 
     def roll(
         self, shifts: Whole | Sequence[int], dims: Whole | Sequence[int] | None = None
@@ -97,7 +97,7 @@ class Joining(Reduce):
         if dims is None:
             if not isinstance(shifts, int):
                 raise ValueError(f"roll by {shifts} needs dims, one for each shift")
-            return self.flatten().roll(shifts, 0).reshape(self.shape)
+            return self.flatten().roll(shifts, 0).reshape(self.shape)._value()
         by = (shifts,) if isinstance(shifts, int) else tuple(shifts)
         axes = (dims,) if isinstance(dims, int) else tuple(dims)
         if len(by) != len(axes):
@@ -110,7 +110,7 @@ class Joining(Reduce):
             if place:
                 parts = [result._cut(axis, size - place, size), result._cut(axis, 0, size - place)]
                 result = result._joined_along(parts, axis)
-        return result
+        return result._value()
 
     # -- padding ----------------------------------------------------------------------------------
 
@@ -124,12 +124,12 @@ class Joining(Reduce):
         around = self._padding_by_axis(padding)
         match mode:
             case "constant":
-                return self._pad_value(around, value)
+                return self._pad_value(around, value)._value()
             case "reflect" | "replicate" | "circular":
                 result = self
                 for axis, (before, after) in enumerate(around):
                     result = result._pad_by_places(axis, before, after, mode)
-                return result
+                return result._value()
             case _:
                 raise ValueError(
                     f"mode is 'constant', 'reflect', 'replicate' or 'circular', not {mode!r}"
@@ -145,7 +145,7 @@ class Joining(Reduce):
                 f"cannot pad {show(self.shape)} to {sizes}: a size for each axis, not smaller"
             )
         around = [(0, 0 if size is None else size - old) for size, old in zip(sizes, self.shape)]
-        return self._pad_value(around, value)
+        return self._pad_value(around, value)._value()
 
     def _pad_value(self, around: Sequence[tuple[int, int]], value: Scalar) -> Self:
         zeros = self._pad_zeros(around)

@@ -188,7 +188,7 @@ class Movement(TensorBase):
         if len(arg) != self.ndim:
             raise ShapeError(f"shrink {tuple(arg)} must have a cut for each of {show(self.shape)}")
         if all(cut == (0, n) for cut, n in zip(cuts, self.shape)):
-            return self
+            return self._with(self._uop)
         return self._with(UOp(Ops.SHRINK, self.dtype, (self._uop,), tuple(cuts)))
 
     def _cut(self, axis: int, begin: int, end: int) -> Self:
@@ -221,7 +221,7 @@ class Movement(TensorBase):
             return self.reshape(tuple([n for n in self.shape if n != 1]))
         axis = resolve_axis(dim, self.ndim)
         if not self.ndim or self.shape[axis] != 1:
-            return self
+            return self._with(self._uop)
         return self.reshape(self.shape[:axis] + self.shape[axis + 1 :])
 
     def unsqueeze(self, dim: int) -> Self:
@@ -287,7 +287,7 @@ class Movement(TensorBase):
         paired = [n for size in sizes for n in (1, size)]
         wide = [n for count, size in zip(counts, sizes) for n in (count, size)]
         final = tuple([count * size for count, size in zip(counts, sizes)])
-        return self.reshape(tuple(paired)).expand(tuple(wide)).reshape(final)
+        return self.reshape(tuple(paired)).expand(tuple(wide)).reshape(final)._value()
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
         """Each element `repeats` times, along `dim` (None: flattened)."""
@@ -296,7 +296,7 @@ class Movement(TensorBase):
         x, axis = (self.flatten(), 0) if dim is None else (self, resolve_axis(dim, self.ndim))
         before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
         wide = x.reshape(before + (size, 1) + after).expand(before + (size, repeats) + after)
-        return wide.reshape(before + (size * repeats,) + after)
+        return wide.reshape(before + (size * repeats,) + after)._value()
 
     def _skew(self, axis: int, by: int, step: int, size: int) -> Self:
         """y[.., i, ..] = x[.., i + step * k, ..]: see Ops.SKEW."""

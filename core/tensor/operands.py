@@ -106,10 +106,14 @@ class Operands(Arrange):
 
     def _computed(self) -> Self:
         """In a type that is computed with."""
-        return self.cast(computed_dtype(self.dtype))
+        return self._in_type(computed_dtype(self.dtype))
 
     def _as_float(self) -> Self:
-        return self.cast(least_float(self.dtype))
+        return self._in_type(least_float(self.dtype))
+
+    def _in_type(self, dtype: DType) -> Self:
+        """This Tensor itself if it has the type: for what is read and not given."""
+        return self if self.dtype is dtype else self._with(self._uop.cast(dtype))
 
     # -- types ----------------------------------------------------------------------------------
 
@@ -118,9 +122,15 @@ class Operands(Arrange):
 
         The 8-bit floats fp8e4m3 and fp8e5m2 are for storage: arithmetic makes float32 of them, and no
         gradient passes through. Beyond 448 fp8e4m3, which has no infinity, gives NaN, fp8e5m2 infinity.
+        A cast of a leaf to the type it has is a leaf.
         """
         target = as_dtype(dtype)
-        return self if self.dtype is target else self._with(self._uop.cast(target))
+        if self.dtype is not target:
+            return self._with(self._uop.cast(target))
+        same = self._value()
+        if id(self) in TensorBase._leaves and same._uop is self._uop:
+            same._become_leaf(self._requires_grad, own=False)
+        return same
 
     def detach(self) -> Self:
         """The same values; no gradient passes."""

@@ -57,7 +57,8 @@ class Powers(Elementwise):
                 result = square if result is None else result * square
             exponent >>= 1
             square = square * square if exponent else square
-        return self._with(constant_node(1, self.dtype, self.shape)) if result is None else result
+        one = self._with(constant_node(1, self.dtype, self.shape))
+        return one if result is None else result._value()
 
     def _int_power(self, exponent: Self) -> Self:
         """By squaring, one bit of the exponent after the other; negative exponents give 0."""

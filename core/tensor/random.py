@@ -288,7 +288,7 @@ class Random(Creation):
         if not 0 <= p <= 1:
             raise ValueError(f"dropout needs a probability, not {p}")
         if not type(self).training or p == 0:
-            return self
+            return self._value()
         if p == 1:
             return self.zeros_like()
         kept = type(self).rand(self.shape, device=self.device, dtype=dtypes.float32) >= p

@@ -282,10 +282,13 @@ def _to_compute(roots: Sequence[UOp], device: str) -> list[UOp]:
     if not wanted or not _DRAWN:
         return wanted
     nodes = set(toposort(wanted, is_not_computed))
-    for key, holder in list(_DRAWN.items()):
+    for reference in _DRAWN.valuerefs():
+        holder = reference()
+        if holder is None:
+            continue
         value = computed(holder._uop)
         if is_view(value):
-            del _DRAWN[key]
+            _DRAWN.pop(id(holder), None)
         elif value in nodes and value not in wanted and holder.device == device:
             wanted.append(value)
     return wanted
@@ -318,12 +321,12 @@ def _run(
     numbers = range(len(inputs))
     if witness is not None:
         witness.before(set(toposort(wanted, is_not_computed)), inputs)
-    if release is not None:
-        release()
-    wanted.clear()
-    inputs.clear()
-    unneeded = frozenset([k for k in numbers if kept[k]() is None and _is_unshared(given, k)])
     try:
+        if release is not None:
+            release()
+        wanted.clear()
+        inputs.clear()
+        unneeded = frozenset([k for k in numbers if kept[k]() is None and _is_unshared(given, k)])
         plan = compiler().plan(graph, unneeded)
         memory = (
             [None] * len(shapes) if _MACHINE.compile_only else execute(plan, given, devices, values)
@@ -411,8 +414,14 @@ def _again(buffer: UOp | None, numbered: UOp, memory: Any) -> UOp:
     return new_buffer(numbered.dtype, numbered.arg, numbered.src[1].arg, memory)
 
 
+def _buffers() -> list[UOp]:
+    """All buffers there are, in one step: other threads may make some meanwhile."""
+    found = [reference() for reference in _MEMORY.keyrefs()]
+    return [buffer for buffer in found if buffer is not None]
+
+
 def _bytes_held() -> int:
-    return sum([b.arg * b.dtype.itemsize for b in list(_MEMORY) if b.src[1].arg != HOST])
+    return sum([b.arg * b.dtype.itemsize for b in _buffers() if b.src[1].arg != HOST])
 
 
 GlobalCounters.measure_memory = _bytes_held

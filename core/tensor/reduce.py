@@ -41,10 +41,9 @@ class Reduce(Activations):
         node = self._computed()._uop
         if axes:
             node = UOp(Ops.REDUCE_AXIS, node.dtype, (node,), (op, axes))
-        if keepdim:
-            return self._with(node)
         kept = tuple([n for k, n in enumerate(self.shape) if k not in axes])
-        return self._with(reshape_node(node, kept))
+        found = self._with(node if keepdim else reshape_node(node, kept))
+        return found if axes else found._value()
 
     def sum(
         self, axis: Axes = None, keepdim: Flag = False, dtype: DType | str | None = None

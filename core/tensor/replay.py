@@ -464,7 +464,7 @@ def _check_kept(recording: _Recording, tensors: Sequence[Tensor]) -> None:
 
 def _after_fork() -> None:
     """A thread that is no more in a child may have been in the middle of a run."""
-    for replay in _REPLAYS:
+    for replay in list(_REPLAYS):
         replay._lock = threading.Lock()
 
 

@@ -75,7 +75,7 @@ class Scan(Joining):
             values, places = self.cast(dtypes.uint8)._running_extreme(axis, op)
             return values.bool(), places
         limit = dtypes.min(self.dtype) if op is Ops.MAX else dtypes.max(self.dtype)
-        values = self._scan(axis, _extreme(op, limit))
+        values = self._scan(axis, _extreme(op, limit))._value()
         return values, self._places_of_records(axis, values)
 
     def _places_of_records(self, axis: Whole, values: Self) -> Self:

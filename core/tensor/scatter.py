@@ -58,7 +58,7 @@ class Scatter(Indexing):
         self._check_scatter(axis, index, src)
         hits, values = self._hits_of_places(axis, index, src)
         if not hits.shape[-1]:
-            return self
+            return self._value()
         sources = self._iota(hits.shape[-1])
         last = hits.where(sources, dtypes.min(sources.dtype)).max(-1)
         found = values._take_along(axis, last._axis_from_last(axis))

@@ -39,7 +39,7 @@ class Sorting(Scatter):
         """
         places = self.argsort(dim, descending)
         if not self.ndim:
-            return self, places
+            return self._value(), places
         return self._take_along(resolve_axis(dim, self.ndim), places), places
 
     def argsort(self, dim: Whole = -1, descending: Flag = False) -> Self:

@@ -18,7 +18,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.assign import Assignment
 from proofgrad.core.tensor.autograd import node_gradients, nodes_reached
-from proofgrad.core.tensor.base import TensorBase, owns_value
+from proofgrad.core.tensor.base import TensorBase, alive, owns_value
 from proofgrad.core.tensor.custom_vjp import custom_vjp
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import broadcast_node
@@ -77,7 +77,7 @@ class Tensor(Assignment):
             return False
         if id(self) in TensorBase._leaves:
             return False
-        parameters = {tensor._uop for tensor in list(TensorBase._parameters.values())}
+        parameters = {tensor._uop for tensor in alive(TensorBase._parameters)}
         reached = nodes_reached(self._uop.toposort())
         return not parameters.isdisjoint(reached) or any(
             computed(node) in parameters for node in reached
@@ -356,13 +356,13 @@ def _leaf_tensors(order: Sequence[UOp]) -> list[Tensor]:
     """The leaves that take a gradient in a graph, given sources first: see `backward`."""
     present = nodes_reached(order)
     present |= {computed(node) for node in present}
-    alive = [
+    found = [
         leaf
-        for leaf in list(TensorBase._leaves.values())
+        for leaf in alive(TensorBase._leaves)
         if isinstance(leaf, Tensor) and leaf._uop in present and leaf.dtype.is_float
     ]
-    asked = [leaf for leaf in alive if leaf._requires_grad]
-    return asked or [leaf for leaf in alive if _has_data(leaf._uop)]
+    asked = [leaf for leaf in found if leaf._requires_grad]
+    return asked or [leaf for leaf in found if _has_data(leaf._uop)]
 
 
 def _summary(tensor: Tensor) -> str:

@@ -1,0 +1,61 @@
+"""Several threads of one process that make, differentiate and compute Tensors at the same time."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from proofgrad import Tensor
+
+
+@contextmanager
+def threads_beside(work: Callable[[int], None], count: int = 2) -> Iterator[list[BaseException]]:
+    """`work(k)` again and again in other threads; gives the list of what they raise."""
+    ended, raised = threading.Event(), []
+
+    def loop(number: int) -> None:
+        while not ended.is_set():
+            try:
+                work(number)
+            except BaseException as error:  # noqa: BLE001  (told to who waits)
+                raised.append(error)
+                return
+
+    threads = [threading.Thread(target=loop, args=(k,), daemon=True) for k in range(count)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        yield raised
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join(60)
+        sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("kind", ["leaf", "random", "result"])
+def test_gradients_are_found_while_other_threads_make_tensors(kind: str) -> None:
+    make = {
+        "leaf": lambda: Tensor([1.0], requires_grad=True),
+        "random": lambda: Tensor.rand(100),
+        "result": lambda: Tensor([1.0]) * 2,
+    }[kind]
+    many = [make() for _ in range(500)]
+
+    def work(number: int) -> None:
+        many[number::2] = [make() for _ in many[number::2]]
+
+    with threads_beside(work) as raised:
+        for _ in range(60):
+            x = Tensor([2.0], requires_grad=True)
+            (x * x).sum().backward()
+            assert x.grad is not None
+            x.grad.schedule()
+    assert not raised
+    assert x.grad.tolist() == [4.0]
