@@ -15,6 +15,8 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="python -m proofgrad",
         description="A deep-learning framework and tensor compiler whose every rewrite is proven.",
+        epilog="More: python -m proofgrad.testing.fuzz computes random programs here and by numpy;"
+        " python -m proofgrad.testing.backend NAME checks a machine.",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     demo = commands.add_parser("demo", help="train a small network on handwritten digits")

@@ -1,0 +1,178 @@
+"""The fuzzer: it covers Tensor, is the same for a seed, finds faults that are planted, and shrinks them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proofgrad import Tensor
+from proofgrad.testing.fuzz.__main__ import main
+from proofgrad.testing.fuzz.kinds import KINDS, program
+from proofgrad.testing.fuzz.program import IN_PLACE, source_of
+from proofgrad.testing.fuzz.report import script_of
+from proofgrad.testing.fuzz.run import Outcome, check
+from proofgrad.testing.fuzz.shrink import shrunk
+from proofgrad.testing.fuzz.table import EXCEPTIONS, TABLE
+from proofgrad.testing.fuzz.worker import Here
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_every_method_of_tensor_is_drawn_or_named_with_the_reason_why_not() -> None:
+    names = {
+        name
+        for name in dir(Tensor)
+        if not name.startswith("_")
+        or (name.startswith("__") and name not in dir(type("Empty", (), {})))
+    } | {"__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"}
+    assert names - set(TABLE) - set(EXCEPTIONS) == set(), "in neither"
+    assert (set(TABLE) | set(EXCEPTIONS)) - names == set(), "no method of Tensor"
+    assert set(TABLE) & set(EXCEPTIONS) == set(), "in both"
+    assert set(IN_PLACE) <= set(EXCEPTIONS)
+    assert all(EXCEPTIONS.values()), "a reason for each"
+
+
+def test_every_operation_of_the_table_is_drawn() -> None:
+    drawn: set[str] = set()
+    for number in range(1500):
+        made = program(5, number, "plain")
+        drawn.update(getattr(s, "name", "") for s in made.statements)
+        if set(TABLE) <= drawn:
+            return
+    assert set(TABLE) - drawn == set()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_programs_of_a_seed_are_the_same_in_every_process(kind: str) -> None:
+    code = (
+        "from proofgrad.testing.fuzz.kinds import program\n"
+        "from proofgrad.testing.fuzz.program import source_of\n"
+        f"print(''.join(source_of(program(3, n, {kind!r})) for n in range(4)), end='')"
+    )
+    here = "".join(source_of(program(3, number, kind)) for number in range(4))
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        there = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert there.stdout == here
+
+
+def test_one_line_says_that_nothing_was_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--count", "5", "--seed", "1", "--only", "plain"], Here()) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("\n") == 1
+    assert printed.startswith("fuzz: 5 programs of ")
+    assert printed.endswith(", seed 1: nothing wrong\n")
+
+
+def test_programs_run_in_a_process_of_their_own(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--count", "2", "--seed", "1", "--only", "plain"]) == 0
+    assert "2 programs" in capfd.readouterr().out
+
+
+# -- planted faults -------------------------------------------------------------------------------
+
+PLANTED = {
+    "a meaning of the table": (
+        "special",
+        "from dataclasses import replace\n"
+        "from proofgrad.testing.fuzz.table import TABLE\n"
+        "TABLE['maximum'] = replace(TABLE['maximum'], meaning=TABLE['minimum'].meaning)\n",
+    ),
+    "a method": ("plain", "from proofgrad import Tensor\nTensor.flip = lambda self, *axes: self\n"),
+    "a procedure": (
+        "plain",
+        "from proofgrad.core.compile import accumulate\n"
+        "accumulate.identity = lambda op, dtype: 0\n",
+    ),
+    "a cotangent": (
+        "gradient",
+        "from proofgrad.core.ir.ops import Ops\n"
+        "from proofgrad.core.tensor import autograd\n"
+        "before = autograd.cotangents\n"
+        "def wrong(rules, node, cotangent, journal=None):\n"
+        "    parts = before(rules, node, cotangent, journal=journal)\n"
+        "    return tuple(reversed(parts)) if node.op is Ops.MUL else parts\n"
+        "autograd.cotangents = wrong\n",
+    ),
+    "an exception": (
+        "plain",
+        "from proofgrad import Tensor\n"
+        "def permute(self, *order): raise AssertionError('two loops')\n"
+        "Tensor.permute = permute\n",
+    ),
+    "a write": (
+        "writes",
+        "from proofgrad.core.tensor.assign import Assignment\n"
+        "Assignment._alive_links = lambda self: ()\n",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_planted_fault_is_found_and_shrunk_to_a_script_that_fails(
+    fault: str, tmp_path: Path
+) -> None:
+    kind, plant = PLANTED[fault]
+    code = (
+        f"{plant}\nimport sys\n"
+        "from proofgrad.testing.fuzz.__main__ import main\n"
+        "from proofgrad.testing.fuzz.worker import Here\n"
+        f"sys.exit(main(['--count', '400', '--seed', '2', '--only', {kind!r}], Here()))"
+    )
+    environment = {**os.environ, "PROOFGRAD_CACHE": str(tmp_path), "PLANS": "0"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert found.returncode == 1 and found.stdout, found.stderr[-2000:]
+    assert found.stdout.splitlines()[-1].startswith("# fuzz: ")
+    script = tmp_path / "script.py"
+    script.write_text(found.stdout)
+    statements = [line for line in found.stdout.splitlines() if line.startswith("v")]
+    assert len(statements) <= 12, "shrunk"
+    whole = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True
+    )
+    planted = tmp_path / "planted.py"
+    planted.write_text(f"{plant}\n{found.stdout}")
+    broken = subprocess.run(
+        [sys.executable, str(planted)], env=environment, capture_output=True, text=True
+    )
+    if fault == "a meaning of the table":  # the package is right, and what is expected is not
+        assert whole.returncode == 1 and "expected" in whole.stdout
+        return
+    assert broken.returncode == 1, broken.stdout
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    assert "expected" in broken.stdout or "two loops" in broken.stderr
+
+
+def test_shrinking_keeps_the_fault_and_little_else() -> None:
+    """Every program with a `cumsum` is taken to be wrong: one remains, and one leaf."""
+
+    def check_(made: object) -> Outcome:
+        has = any(getattr(s, "name", "") == "cumsum" for s in made.statements)  # type: ignore[attr-defined]
+        return Outcome("wrong" if has else "right", "v0 at (): got 1, expected 2 (1 wrong)")
+
+    for number in range(200):
+        made = program(4, number, "plain")
+        if check_(made).is_find:
+            small, outcome = shrunk(made, check_(made), check_)  # type: ignore[arg-type]
+            assert small.operations <= 2
+            assert "EXPECTED" in script_of(small, outcome)
+            return
+    raise AssertionError("no program with a cumsum among 200")
+
+
+def test_a_program_that_takes_too_long_is_found() -> None:
+    made = program(1, 0, "plain")
+    assert check(made, seconds=0.001).status in ("slow", "right")
+    assert check(made).status == "right"
