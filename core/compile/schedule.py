@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proofgrad.core import settings
+from proofgrad.core.compile.fusion_limits import beyond_limits
 from proofgrad.core.compile.rows import reductions_by_row
 from proofgrad.core.compile.sums_of_products import is_contraction
 from proofgrad.core.compile.target import Target
@@ -189,9 +190,9 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         if node.op is Ops.PAD and node in leads_to_reduction and _is_read_often(node, consumers):
             stored.add(node)
     kept = set(map(_below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is Ops.COPY}
-    if not all(is_plain(node.shape) for node in nodes):
-        return stored
-    return stored - reductions_by_row(nodes, consumers, stored, kept, target)
+    if all(is_plain(node.shape) for node in nodes):
+        stored = stored - reductions_by_row(nodes, consumers, stored, kept, target)
+    return stored | beyond_limits(nodes, consumers, stored)
 
 
 def _below_reshape(root: UOp) -> UOp:

@@ -1,0 +1,127 @@
+"""What one kernel computes is bounded, however long the program that it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from proofgrad import Tensor, nn
+from proofgrad.core.compile.fusion_limits import (
+    LONGEST_CHAIN,
+    MOST_BUFFERS,
+    MOST_REDUCTIONS,
+    MOST_REPEATED,
+    MOST_VIEWS,
+)
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.uop import UOp
+
+
+def ones(*shape: int) -> Tensor:
+    return Tensor(np.ones(shape, np.float32)).realize()
+
+
+def bodies(value: Tensor) -> list[UOp]:
+    """The kernels of a Tensor, as graphs over their parameters."""
+    return [item.ast for item in value.schedule() if not item.is_copy]
+
+
+def largest(value: Tensor, op: Ops) -> int:
+    return max([sum([n.op is op for n in body.toposort()]) for body in bodies(value)])
+
+
+def test_value_that_is_stacked_with_itself_is_not_computed_twice_as_often_each_time() -> None:
+    value = Tensor(1.5).realize()
+    for _ in range(40):
+        value = Tensor.stack(value, value)[0]
+    assert value.item() == 1.5
+
+
+def test_views_that_meet_again_and_again_are_bounded() -> None:
+    value, expected = ones(6), np.ones(6, np.float32)
+    for _ in range(30):
+        value = value + (value.reshape(2, 3).permute(1, 0) + 1).reshape(6) * 0.5
+        expected = expected + (expected.reshape(2, 3).T + 1).reshape(6) * np.float32(0.5)
+    assert np.allclose(value.numpy(), expected)
+
+
+def test_up_to_the_limit_views_are_fused() -> None:
+    value = ones(64) * 2
+    shifted = [value[k : k + 8] for k in range(MOST_VIEWS - 8)]
+    total = shifted[0]
+    for part in shifted[1:]:
+        total = total + part
+    assert len(bodies(total)) == 1
+
+
+def test_sums_that_are_added_run_in_kernels_of_few_reductions() -> None:
+    x, total = ones(8, 8), Tensor(0.0)
+    for k in range(100):
+        total = total + (x + float(k)).sum()
+    assert largest(total, Ops.REDUCE_AXIS) <= MOST_REDUCTIONS + 1
+    assert len(bodies(total)) <= 100 // MOST_REDUCTIONS + 2
+    assert total.item() == 64 * sum(range(1, 101))
+
+
+def test_tensors_that_are_added_run_in_kernels_of_few_arguments() -> None:
+    total = ones(3)
+    for _ in range(500):
+        total = total + ones(3)
+    assert largest(total, Ops.PARAM) <= MOST_BUFFERS + 2
+    assert total.tolist() == [501.0] * 3
+
+
+def test_long_chain_is_cut() -> None:
+    value = ones(5)
+    for _ in range(3 * LONGEST_CHAIN):
+        value = value.flip(0) + 1
+    assert len(bodies(value.sum())) == 3
+    assert value.tolist() == [3 * LONGEST_CHAIN + 1.0] * 5
+
+
+def test_state_of_a_recurrent_network_is_not_computed_from_its_beginning_in_each_step() -> None:
+    def operations(steps: int) -> int:
+        cell = nn.LSTMCell(2, 5)
+        state, x = None, ones(3, 2)
+        for _ in range(steps):
+            state = cell(x, state)
+        loss = state[0].sum()
+        graphs = bodies(loss)
+        return sum([n.op in ELEMENTWISE for body in graphs for n in body.toposort()])
+
+    short, long = operations(16), operations(64)
+    assert long < 5 * short
+
+
+def test_value_that_two_kernels_use_is_computed_by_both_where_that_is_little() -> None:
+    x = ones(4, 4)
+    shared = (x * 2 + 1).relu()
+    assert len(bodies(shared.sum(0) + shared.sum(1))) <= 3
+    assert MOST_REPEATED > 100  # as long as the mask of a dropout
+
+
+@pytest.mark.parametrize("steps", [1, 7, 700])
+@pytest.mark.parametrize(
+    ("step", "by_numpy"),
+    [
+        (lambda r, i: r * 1.0001 + 0.5, lambda r, i: r * 1.0001 + 0.5),
+        (lambda r, i: r.maximum(i % 7 - 5.0), lambda r, i: np.maximum(r, i % 7 - 5.0)),
+        (lambda r, i: r.flip(0) + 1, lambda r, i: r[::-1] + 1),
+        (lambda r, i: (r > i).where(r, r + 1), lambda r, i: np.where(r > i, r, r + 1)),
+    ],
+    ids=["multiply and add", "maximum", "flip", "where"],
+)
+def test_chain_of_any_length_has_its_values_and_gradient(
+    step: Callable[[Tensor, int], Tensor],
+    by_numpy: Callable[[np.ndarray, int], np.ndarray],
+    steps: int,
+) -> None:
+    leaf = Tensor(np.linspace(-3, 3, 5), requires_grad=True)
+    value, expected = leaf, leaf.numpy()
+    for i in range(steps):
+        value, expected = step(value, i), by_numpy(expected, i)
+    (gradient,) = value.sum().gradient(leaf)
+    assert np.allclose(value.numpy(), expected)
+    assert np.isfinite(gradient.numpy()).all()
