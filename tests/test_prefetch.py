@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from test_tiles import AVX512, matmul
+from test_tiles import AVX512, matmul, moved
 
 from proofgrad import Tensor
 from proofgrad.backends.llvm import prefetch
@@ -21,6 +21,7 @@ from proofgrad.core.compile.linear_terms import at_start, coefficient
 from proofgrad.core.compile.stages import parts_of, run_stages
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
@@ -171,3 +172,22 @@ def test_hints_change_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
         found.append((Tensor(one) @ Tensor(other)).numpy())
     assert np.array_equal(*found)
     compiler().forget()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4, 8])
+@pytest.mark.parametrize(
+    "sizes", [(512, 32, 1000), (1024, 128, 1024), (1000, 100, 1000), (784, 64, 512)]
+)
+def test_hints_name_only_what_is_known_where_they_stand(
+    sizes: tuple[int, int, int], threads: int
+) -> None:
+    """As in a step of gradient descent: what is updated is read after the sum, its place made late."""
+    rows, _, columns = sizes
+    product_ = matmul(*sizes, turned=(True, False), dtype=dtypes.float32).src[0]
+    weights = UOp(Ops.PARAM, dtypes.float32, (), (3, rows * columns))
+    before = UOp(Ops.RESHAPE, dtypes.float32, (weights,), product_.shape)
+    rate = moved(Ops.RESHAPE, UOp.const(dtypes.float32, 0.01), (1,) * len(product_.shape))
+    body = UOp.sink(before + product_ * moved(Ops.EXPAND, rate, product_.shape))
+    target = replace(AVX512, threads=threads)
+    *_, tile = parts_of(run_stages(KERNEL_STAGES, body, compiler().library, target))
+    assert emit(tile, "kernel", Dialect()).text.endswith("}\n")  # no CompileError

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import prod
 
 from proofgrad.backends.llvm.streaming import LINE_BYTES
@@ -97,16 +97,20 @@ class _Access:
 
 @dataclass(frozen=True, slots=True)
 class _Nest:
-    """The loops of a tile, a load in the innermost one, and the loops around all nodes of the kernel."""
+    """The loops of a tile, a load in the innermost one, and the loops around all nodes of the kernel.
+
+    `before`: the nodes that come before that load.
+    """
 
     first: UOp
     loops: Loops
     around: dict[UOp, Loops]
+    before: frozenset[UOp]
 
     def outside(self, access: _Access, number: int) -> tuple[tuple[UOp, ...], int] | None:
         """The parts of an index that do not change inside of a loop, and what the others are where all loops are at 0.
 
-        None if not every part can be had where the loops begin.
+        None if not every part is known where the load is.
         """
         parts: list[UOp] = []
         constant, waiting = 0, [access.place.src[1]]
@@ -116,11 +120,15 @@ class _Nest:
                 waiting += term.src
             elif loops_of(term).intersection(access.loops[number + 1 :]) or term.op is CONST:
                 constant += at_start(term)
-            elif (loops := self.around.get(term)) is not None and loops == self.loops[: len(loops)]:
+            elif term in self.before and self._is_open(self.around[term]):
                 parts.append(term)
             else:
                 return None
         return tuple(parts), constant
+
+    def _is_open(self, loops: Loops) -> bool:
+        """Whether the load stands inside of all these loops."""
+        return loops == self.loops[: len(loops)]
 
 
 _Reader = Callable[[Sequence[_Access], UOp, int], _Piece | None]
@@ -133,7 +141,7 @@ def next_pieces(first: UOp, around: dict[UOp, Loops]) -> Iterator[tuple[UOp, Hin
     """
     loops = around[first]
     outer = sum(loop.arg[1] is not AxisRole.REDUCE for loop in loops)
-    nest = _Nest(first, loops, around)
+    nest = _Nest(first, loops, around, frozenset(takewhile(lambda n: n is not first, around)))
     by_buffer: dict[UOp, list[_Access]] = {}
     for access in _accesses(around) if outer < len(loops) and all(map(size_of, loops)) else ():
         by_buffer.setdefault(access.place.src[0], []).append(access)

@@ -327,7 +327,7 @@ def share_out_work_items(kernel: UOp, target: Target) -> UOp:
 
 
 def _choose_vectors(kernel: UOp, target: Target, asked: Choices) -> list[VectorChoice]:
-    """Loops along which most accesses are contiguous, no two of which any value depends on.
+    """Loops along which most accesses are contiguous, no two of which any value or register depends on.
 
     The output's own loop comes first on a tie; each reduction beside it may have one of its own.
     """
@@ -348,12 +348,12 @@ def _choose_vectors(kernel: UOp, target: Target, asked: Choices) -> list[VectorC
     choices = [c for loop in candidates if (c := _vector_choice(nodes, loop, lanes)) is not None]
     chosen: list[VectorChoice] = []
     free = loops_below(kernel)
+    inside = [free[n].union(n.src[1:]) if n.op in BINDERS else free[n] for n in nodes]
     choices.sort(key=lambda c: (c.gathers, -c.lanes))
     first = min(asked.along or 0, max(0, len(choices) - 1))
     for choice in (*choices[first:], *choices[:first]):
-        apart = [not any(choice.loop in free[n] and other.loop in free[n] for n in nodes)
-                 for other in chosen]  # fmt: skip
-        if all(apart):
+        if not any(choice.loop in loops and other.loop in loops
+                   for loops in inside for other in chosen):  # fmt: skip
             chosen.append(choice)
     return chosen
 

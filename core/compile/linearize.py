@@ -34,9 +34,10 @@ def linearize(program: UOp) -> UOp:
     """Put nodes in running order; open and close the loops."""
     nodes = _nodes_of(program)
     loops = _loops_of(nodes)
-    separated = _separate_loops(program, nodes, loops)
-    if separated is not program:
-        nodes = _nodes_of(separated)
+    # What runs inside of a loop that got a name of its own is there twice, with the same loops inside.
+    while (separated := _separate_loops(program, nodes, loops)) is not program:
+        program = separated
+        nodes = _nodes_of(program)
         loops = _loops_of(nodes)
     paths = _block_paths(nodes, loops)
     return UOp(LINEAR, dtypes.void, tuple(_emit_block((), nodes, paths)))
@@ -110,19 +111,20 @@ def _longest(paths: Iterable[Path]) -> Path:
 def _separate_loops(program: UOp, nodes: list[UOp], loops: dict[UOp, frozenset[UOp]]) -> UOp:
     """Reductions that share a loop but run in different places get loops of their own.
 
-    They may stay together only if their results stand in the same nest and none needs another.
+    They stay together if their results stand in the same nest and as many reductions deep: so none needs
+    another, and no two loops need each other.
     """
     results = [n for n in nodes if n.op is RESULT]
     if len(results) < 2:
         return program
     next_number = 1 + max((n.arg[0] for n in nodes if n.op is RANGE), default=0)
-    below = _results_below(nodes)
+    depths = _depths(nodes)
     groups: dict[Path, list[list[UOp]]] = {}
     for result in results:
         own = result.src[0].src[0].src[1:]
         for members in groups.setdefault(own, []):
-            together = loops[members[0]] == loops[result]
-            if together and not any(m in below[result] for m in members):
+            first = members[0]
+            if loops[first] == loops[result] and depths[first] == depths[result]:
                 members.append(result)
                 break
         else:
@@ -150,12 +152,12 @@ def _loops_in_several_groups(groups: dict[Path, list[list[UOp]]]) -> set[UOp]:
     return several
 
 
-def _results_below(nodes: list[UOp]) -> dict[UOp, frozenset[UOp]]:
-    """For each node the results that it needs; a result needs itself."""
-    found: dict[UOp, frozenset[UOp]] = {}
+def _depths(nodes: list[UOp]) -> dict[UOp, int]:
+    """How many results each node needs, one after another; a result counts itself."""
+    found: dict[UOp, int] = {}
     for node in nodes:
-        needed = together([found[s] for s in node.src])
-        found[node] = needed | {node} if node.op is RESULT else needed
+        below = max([found[s] for s in node.src], default=0)
+        found[node] = below + 1 if node.op is RESULT else below
     return found
 
 
@@ -163,7 +165,8 @@ def _rename(program: UOp, changes: dict[UOp, dict[UOp, UOp]]) -> UOp:
     done: dict[UOp, UOp] = {}
     for node in toposort((program,)):
         if node in changes:
-            done[node] = node.substitute({**_inner_results(node, done), **changes[node]})
+            # In turn: results inside, renamed or not, run in the loops of this one.
+            done[node] = node.substitute(_inner_results(node, done)).substitute(changes[node])
         else:
             done[node] = node.with_src(tuple([done[s] for s in node.src]))
     return done[program]

@@ -33,20 +33,23 @@ class _Lowering:
 
     def __init__(self, first_free_number: int) -> None:
         self.next_number = first_free_number
-        self.loops_of: dict[UOp, tuple[UOp, ...]] = {}
+        self.loops_of: dict[tuple[UOp, Index], tuple[UOp, ...]] = {}
 
-    def reduce_loops(self, node: UOp) -> tuple[UOp, ...]:
-        """The ranges of a REDUCE_AXIS: the same ones wherever it is asked for."""
-        if node not in self.loops_of:
+    def reduce_loops(self, node: UOp, index: Index) -> tuple[UOp, ...]:
+        """The ranges of a REDUCE_AXIS: others for each index, which may lie in other loops.
+
+        Under any gate the same: they run together, and are one reduction if the gates hold.
+        """
+        if (node, index) not in self.loops_of:
             sizes = [node.src[0].shape[axis] for axis in node.arg[1]]
-            self.loops_of[node] = tuple(
+            self.loops_of[node, index] = tuple(
                 [
                     UOp.range(size, self.next_number + k, AxisRole.REDUCE)
                     for k, size in enumerate(sizes)
                 ]
             )
             self.next_number += len(sizes)
-        return self.loops_of[node]
+        return self.loops_of[node, index]
 
 
 def lower_movement(body: UOp) -> UOp:
@@ -93,7 +96,7 @@ def _needs(demand: Demand, lowering: _Lowering) -> list[Demand]:
         return [Demand(source, index, gate) for source in node.src]
     if node.op is Ops.REDUCE_AXIS:
         inner = list(index)
-        for axis, loop in zip(node.arg[1], lowering.reduce_loops(node)):
+        for axis, loop in zip(node.arg[1], lowering.reduce_loops(node, index)):
             inner[axis] = loop
         return [Demand(node.src[0], tuple(inner), gate)]
     if node.op in SOURCE_INDEX:
@@ -117,7 +120,7 @@ def _combine(demand: Demand, values: list[UOp], lowering: _Lowering) -> UOp:
         case Ops.IOTA:
             return index[0].cast(node.dtype)
         case Ops.REDUCE_AXIS:
-            loops = lowering.reduce_loops(node)
+            loops = lowering.reduce_loops(node, index)
             return UOp(Ops.REDUCE, node.dtype, (values[0], *loops), node.arg[0])
         case _:
             inside = _valid(node, index)

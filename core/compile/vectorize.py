@@ -149,17 +149,22 @@ def _update(node: UOp, src: tuple[UOp, ...], lanes: int) -> UOp:
     if register.dtype.lanes == 1:
         start = UOp(Ops.BROADCAST, register.dtype.vec(lanes), (register.src[0],))
         wide = UOp(Ops.ACCUMULATOR, start.dtype, (start, *register.src[1:]), register.arg)
-        value = _with_wide(src[1], _spread(register, lanes), wide)
-        return UOp(Ops.UPDATE, wide.dtype, (wide, value))
+        return UOp(Ops.UPDATE, wide.dtype, (wide, _with_wide(src[1], register, wide)))
     return UOp(Ops.UPDATE, register.dtype, (register, _spread(src[1], lanes)))
 
 
-def _with_wide(value: UOp, spread: UOp, wide: UOp) -> UOp:
-    """`value` with the register `wide` for the one that is spread; only vectors read that."""
-    done = {spread: wide}
-    for node in toposort((value,), lambda n: n is not spread and n.dtype.lanes > 1):
-        if node.dtype.lanes > 1 and node is not spread:
-            done[node] = node.with_src(tuple([done.get(s, s) for s in node.src]))
+def _with_wide(value: UOp, register: UOp, wide: UOp) -> UOp:
+    """`value` with the vector `wide` for a register: whatever was made of that becomes a vector too."""
+    done = {register: wide}
+    for node in toposort((value,)):
+        src = tuple([done.get(s, s) for s in node.src])
+        if src == node.src:
+            continue
+        if node.op is Ops.BROADCAST:
+            (done[node],) = src
+        else:
+            spread = tuple([_spread(s, wide.dtype.lanes) for s in src])
+            done[node] = UOp(node.op, node.dtype.vec(wide.dtype.lanes), spread, node.arg)
     return done[value]
 
 
@@ -173,6 +178,8 @@ def _result(node: UOp, update: UOp, loop: UOp) -> UOp:
 
 
 def _combiner(update: UOp) -> Ops:
+    """The operation that combines two partial results: what an update does, behind its gates."""
     value = update.src[1]
-    op = value.src[1].op if value.op is Ops.WHERE else value.op
-    return Ops.ADD if op is Ops.MULACC else op
+    while value.op is Ops.WHERE:
+        value = value.src[1]
+    return Ops.ADD if value.op is Ops.MULACC else value.op

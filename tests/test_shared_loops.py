@@ -1,0 +1,107 @@
+"""Reductions that share loops, inside of one another and side by side, from Kernel to Linear.
+
+Rules and procedures may leave several reductions with the same loops: each place gets loops of its own.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from kernel_interpreter import free_loops, run_kernel
+
+from proofgrad import Tensor  # noqa: F401  (makes the compiler)
+from proofgrad.backends.reference import ReferenceBackend
+from proofgrad.core.compile.accumulate import reductions_to_accumulators
+from proofgrad.core.compile.axes import choose_axes
+from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.index_width import choose_index_width
+from proofgrad.core.compile.linearize import linearize
+from proofgrad.core.compile.merging import merge_loops
+from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.unroll import unroll_upcasts
+from proofgrad.core.compile.vectorize import vectorize
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.tensor.realize import compiler
+
+PLAIN, VECTORS = Target("plain"), Target("vectors", vector_bytes=16)
+SIZES = (2, 3, 4)
+WIDTH = 96
+
+
+class Drawn:
+    """A kernel that stores a random term over a few loops that reductions share."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.outputs = [UOp.range(self.random.choice(SIZES), k) for k in range(2)]
+        self.reduced = [
+            UOp.range(self.random.choice(SIZES), 2 + k, AxisRole.REDUCE) for k in range(3)
+        ]
+        self.made: dict[frozenset[UOp], list[UOp]] = {}  # terms by the loops that are open
+        self.memory = UOp(Ops.PARAM, dtypes.int32, (), (1, WIDTH))
+
+    def kernel(self) -> UOp:
+        rows, columns = self.outputs
+        inner = columns.src[0].arg
+        target = UOp(Ops.PARAM, dtypes.int32, (), (0, rows.src[0].arg * inner))
+        place = UOp(Ops.INDEX, dtypes.int32, (target, rows * inner + columns))
+        value = self.term(frozenset(self.outputs), 3) + self.term(frozenset(self.outputs), 3)
+        return UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value)))
+
+    def term(self, loops: frozenset[UOp], depth: int) -> UOp:
+        """A term in which these loops may stand; often one that stands elsewhere in them too."""
+        known = [t for inner, terms in self.made.items() if inner <= loops for t in terms]
+        if known and self.random.random() < 0.3:
+            return self.random.choice(known)
+        made = self.fresh(loops, depth)
+        self.made.setdefault(loops, []).append(made)
+        return made
+
+    def fresh(self, loops: frozenset[UOp], depth: int) -> UOp:
+        free = [loop for loop in self.reduced if loop not in loops]
+        kind = self.random.random() if depth else 1.0
+        if kind < 0.5 and free:
+            own = self.random.sample(free, self.random.choice((1, 1, min(2, len(free)))))
+            own.sort(key=lambda loop: loop.arg[0])
+            value = self.term(loops | set(own), depth - 1)
+            bound = [loop for n in value.toposort() if n.op is Ops.REDUCE for loop in n.src[1:]]
+            if not set(own).isdisjoint(bound):  # no lowering runs a loop inside of itself
+                return value if free_loops(value) <= loops else self.fresh(loops, 0)
+            op = self.random.choice((Ops.ADD, Ops.ADD, Ops.MAX))
+            return UOp(Ops.REDUCE, dtypes.int32, (value, *own), op)
+        if kind < 0.9:
+            one, other = self.term(loops, depth - 1), self.term(loops, depth - 1)
+            return UOp(self.random.choice((Ops.ADD, Ops.MUL)), dtypes.int32, (one, other))
+        index = UOp.index(self.random.randrange(3))
+        for loop in sorted(loops, key=lambda loop: loop.arg[0]):
+            index = index + loop * self.random.choice((0, 1, 1, 2))
+        return UOp(Ops.LOAD, dtypes.int32, (UOp(Ops.INDEX, dtypes.int32, (self.memory, index)),))
+
+
+def run_linear(linear: UOp, size: int, data: list[int]) -> list[int]:
+    machine = ReferenceBackend()
+    inputs = b"".join([value.to_bytes(4, "little", signed=True) for value in data])
+    memory = [machine.alloc(4 * size), bytearray(inputs)]
+    machine.load(machine.compile(machine.emit(linear, "test")))(memory)
+    return [
+        int.from_bytes(memory[0][4 * k : 4 * k + 4], "little", signed=True) for k in range(size)
+    ]
+
+
+@pytest.mark.parametrize("target", [PLAIN, VECTORS], ids=["plain", "vectors"])
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_shared_loops_keep_the_values(first: int, target: Target) -> None:
+    facts = compiler().library.facts()
+    for seed in range(first, first + 20):
+        kernel = Drawn(seed).kernel()
+        check_form(Form.KERNEL, kernel)
+        data = [random.Random(seed).randint(-9, 9) for _ in range(WIDTH)]
+        expected = run_kernel(kernel, {1: data})[0]
+        chosen = unroll_upcasts(choose_axes(merge_loops(kernel), target, facts))
+        program = reductions_to_accumulators(choose_index_width(chosen, target, facts))
+        linear = linearize(vectorize(program, facts))
+        check_form(Form.LINEAR, linear)
+        assert run_linear(linear, len(expected), data) == expected, f"seed {seed}"
