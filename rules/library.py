@@ -33,9 +33,12 @@ MEANINGS = (
     "core/rewrite/rule.py",
     "core/rewrite/functions.py",
     "core/rewrite/scope.py",
+    "core/rewrite/sorts.py",
     "core/rewrite/views.py",
 )
-MEANINGS_IN_VERIFY = ("semantics", "encode", "laws", "fresh", "prove", "portfolio", "solve")
+MEANINGS_IN_VERIFY = (
+    *("semantics", "encode", "laws", "fresh", "strict", "prove", "portfolio", "solve"),
+)
 # What decides what a rule does once it is admitted: every file of these folders.
 EXECUTION = ("core/ir", "core/rewrite")
 

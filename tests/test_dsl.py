@@ -140,8 +140,9 @@ def test_declared_types_are_kept_in_casts() -> None:
 def test_wrapped_constant_keeps_operations_of_its_type() -> None:
     (right,) = rule_of("rule a: (x + c) + d => x + {wrap: c - 1 + d}").right
     assert isinstance(right, Node)
-    less_one = Apply("+", (Name("c"), Apply("neg", (Num(1),))))
-    assert right.src[1] == Calc(Apply("+", (less_one, Name("d"))), "T", "wrap")
+    minus_one = Node("NEG", (Lit(1, "T"),), "T")
+    less_one = Node("ADD", (Const("c", "T"), minus_one), "T")
+    assert right.src[1] == Calc(Node("ADD", (less_one, Const("d", "T")), "T"), "T", "wrap")
 
 
 def test_reduction_is_of_ranges_in_loops_and_of_axes_in_tensors() -> None:

@@ -11,7 +11,7 @@ type, and every result of a view that keeps its contract.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ import z3
 
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
-from proofgrad.core.rewrite.functions import TYPE_NUMBERS, TYPED_OPS
+from proofgrad.core.rewrite.functions import TYPE_NUMBERS
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
@@ -39,8 +39,9 @@ from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.core.rewrite.views import CONTRACTS, NUMBER, TRUTH
 from proofgrad.verify import encode_numbers as numbers
 from proofgrad.verify import semantics
-from proofgrad.verify.encode_assumed import assumed, if_truth
+from proofgrad.verify.encode_assumed import otherwise
 from proofgrad.verify.encode_integers import Integers
+from proofgrad.verify.encode_memory import Read, covered
 from proofgrad.verify.encode_numbers import Number
 from proofgrad.verify.encode_ring import Ring
 from proofgrad.verify.encode_text import text_of
@@ -105,7 +106,7 @@ class Encoder:
         self.numbers: dict[str, Number] = {}
         self.facts: dict[Expr, Number] = {}
         self.premises: list[Term] = []
-        self.assumed = assumed(case.rule)
+        self.reads: list[Read] = []  # of memory, by the terms so far
 
     # -- terms --------------------------------------------------------------------------------------
 
@@ -119,28 +120,25 @@ class Encoder:
                 return self.literal(value, dtype)
             case Calc():
                 return self.computed(term, dtype)
-            case Instance(name, _, _, value):
-                return self.chosen(name, dtype, self.term(value))
+            case Instance():
+                return self.instance(term, dtype)
             case Node():
                 return self.node(term, dtype)
 
     def variable(self, name: str, dtype: DType) -> Term:
-        if name in self.assumed:
-            return self.chosen(name, dtype, self.variable(self.assumed[name], dtypes.bool))
         if name not in self.values:
             self.values[name] = self.arithmetic.variable(name, dtype)
             self.dtypes[name] = dtype
         return self.values[name]
 
-    def chosen(self, name: str, dtype: DType, truth: Term) -> Term:
-        """A variable that is any function of a truth: two values, one for each."""
-        ends = []
-        for key in [if_truth(name, end) for end in (True, False)]:
-            if key not in self.values:
-                self.values[key] = self.arithmetic.variable(key, dtype)
-                self.dtypes[key] = dtype
-            ends.append(self.values[key])
-        return z3.If(truth, *ends)
+    def instance(self, term: Instance, dtype: DType) -> Term:
+        """The variable where its truth is the one that is asked for, elsewhere any value."""
+        if self.case.dtype(term.value.type) is not dtypes.bool:
+            raise NoMeaning(f"{term.counter} is the counter of a loop, and there is none here")
+        truth, asked = self.variable(term.counter, dtypes.bool), self.term(term.value)
+        itself = self.variable(term.name, dtype)
+        other = self.variable(otherwise(term.name, term.counter), dtype)
+        return z3.If(truth == asked, itself, other)
 
     def literal(self, value: Any, dtype: DType) -> Term:
         """A literal; where it does not fit the type the rule cannot fire."""
@@ -167,15 +165,28 @@ class Encoder:
             raise NoMeaning("LOAD of anything but an INDEX of a variable buffer")
         at = self.term(place.src[1])
         zero = self.arithmetic.constant(dtype, 0)
-        memory = z3.Function(f"memory#{place.src[0].name}", at.sort(), zero.sort())
+        buffer = place.src[0].name
+        memory = z3.Function(f"memory#{buffer}", at.sort(), zero.sort())
         if len(place.src) == 2:
+            self.reads.append(Read(buffer, at, z3.BoolVal(True)))
             return memory(at)
-        return z3.If(self.term(place.src[2]), memory(at), zero)
+        gate = self.term(place.src[2])
+        self.reads.append(Read(buffer, at, gate))
+        return z3.If(gate, memory(at), zero)
+
+    def left_and_right(self, right: RuleTerm) -> tuple[Term, Term, list[Term], list[Term]]:
+        """Values of both sides, conditions, and that the right side reads only what the left does."""
+        left, read = self.term(self.case.rule.left), self.reads
+        for view in self.case.rule.views:
+            self.view(view)
+        conditions = [self.premise(c) for c in self.case.rule.where]
+        self.reads = []
+        return left, self.term(right), conditions, covered(self.reads, read)
 
     def computed(self, term: Calc, dtype: DType) -> Term:
         """A computed constant; one that does not fit keeps the rule from firing."""
         if term.mode == "wrap":
-            return self.at_type(term.value, dtype)[0]
+            return self.term(term.value)
         value = self.number(term.value)
         if isinstance(self.arithmetic, Ring):
             return value
@@ -186,34 +197,6 @@ class Encoder:
         if dtype.lo is not None and dtype.hi is not None and z3.is_int(value):
             self.premises += [value >= dtype.lo, value <= dtype.hi]
         return value
-
-    def at_type(self, expr: Expr, dtype: DType) -> tuple[Term, DType]:
-        """The value of `expr` with every operation done at the type of its operands."""
-        match expr:
-            case Num(value):
-                return self.literal(value, dtype), dtype
-            case Name(name) if name in self.values:
-                return self.values[name], self.dtypes[name]
-            case Apply(function, (value, Name(target))) if function in ("cast", "bitcast"):
-                to_type = self.case.dtype(target)
-                inner, source = self.at_type(value, dtype)
-                op = TYPED_OPS[function]
-                return self.arithmetic.meaning(op, to_type, [inner], [source]), to_type
-            case Apply(function, args) if function in TYPED_OPS:
-                return self._applied_at_type(TYPED_OPS[function], args, dtype)
-            case _:
-                raise NoMeaning(f"{expr} has no value at a type")
-
-    def _applied_at_type(self, op: Ops, args: tuple[Expr, ...], dtype: DType) -> tuple[Term, DType]:
-        context = dtype
-        for arg in args:  # a plain number beside a constant has that constant's type
-            if isinstance(arg, Name) and arg.name in self.dtypes and op is not Ops.WHERE:
-                context = self.dtypes[arg.name]
-        typed = [self.at_type(arg, context) for arg in args]
-        src_dtypes = [d for _, d in typed]
-        result = dtypes.bool if op in COMPARE else src_dtypes[-1]
-        _check_types(op, result, src_dtypes)
-        return self.arithmetic.meaning(op, result, [v for v, _ in typed], src_dtypes), result
 
     # -- conditions ---------------------------------------------------------------------------------
 
@@ -413,7 +396,9 @@ class Encoder:
         return self.number(given)
 
 
-def equality(case: Case, arithmetic: Arithmetic) -> Goal:
+def equality(
+    case: Case, arithmetic: Arithmetic, same: Callable[[Term, Term], Term] = semantics.same
+) -> Goal:
     """The goal of a rewrite of values: where the conditions hold, both sides are the same."""
     encoder = Encoder(case, arithmetic)
     (right_side,) = case.rule.right
@@ -421,12 +406,13 @@ def equality(case: Case, arithmetic: Arithmetic) -> Goal:
         raise NoMeaning("a rewrite needs a right side")
     if isinstance(case.rule.left, Node) and case.rule.left.op == "INDEX":
         return _same_place(encoder, case.rule.left, right_side)
-    left = encoder.term(case.rule.left)
-    for view in case.rule.views:
-        encoder.view(view)
-    conditions = [encoder.premise(c) for c in case.rule.where]
-    right = encoder.term(right_side)
-    return encoder.goal(semantics.same(left, right), conditions)
+    left, right, conditions, reads = encoder.left_and_right(right_side)
+    return encoder.goal(joined(same(left, right), reads), conditions)
+
+
+def joined(claim: Term, others: Sequence[Term]) -> Term:
+    """All of the claims together; a single one as it is."""
+    return z3.And(claim, *others) if others else claim
 
 
 def ring_equality(case: Case) -> Goal:
@@ -437,8 +423,10 @@ def ring_equality(case: Case) -> Goal:
     (right_side,) = case.rule.right
     if right_side is None:
         raise NoMeaning("a rewrite needs a right side")
-    left = encoder.term(case.rule.left)
-    return Goal([], semantics.same(left, encoder.term(right_side)))
+    left, read = encoder.term(case.rule.left), encoder.reads
+    encoder.reads = []
+    same = semantics.same(left, encoder.term(right_side))
+    return Goal([], joined(same, covered(encoder.reads, read)))
 
 
 def _same_place(encoder: Encoder, left: Node, right: RuleTerm) -> Goal:

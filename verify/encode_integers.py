@@ -55,8 +55,7 @@ class Integers:
         """A value of the type: a bool, or an Int in its range."""
         if dtype.kind is Kind.BOOL:
             return z3.Bool(name)
-        if dtype.is_float:
-            raise NoMeaning("floats are not integers")
+        check_integral(dtype)
         value = z3.Int(name)
         self.known += in_range(value, dtype)
         return value
@@ -64,8 +63,7 @@ class Integers:
     def constant(self, dtype: DType, value: Any) -> Term:
         if dtype.kind is Kind.BOOL:
             return z3.BoolVal(bool(value))
-        if dtype.is_float:
-            raise NoMeaning("floats are not integers")
+        check_integral(dtype)
         return z3.IntVal(int(value))
 
     def meaning(
@@ -79,8 +77,7 @@ class Integers:
             return self._cast(op, args[0], operand, dtype)
         if operand.kind is Kind.BOOL:
             return semantics.meaning(op, dtype, args, src_dtypes)
-        if operand.is_float:
-            raise NoMeaning("floats are not integers")
+        check_integral(operand)
         return self._on_integers(op, dtype, args)
 
     def _on_integers(self, op: Ops, dtype: DType, args: Sequence[Term]) -> Term:
@@ -111,8 +108,9 @@ class Integers:
                 raise NoMeaning(f"{op.name} has no meaning on mathematical integers")
 
     def _cast(self, op: Ops, x: Term, source: DType, target: DType) -> Term:
-        if source.is_float or target.is_float:
-            raise NoMeaning("floats are not integers")
+        for dtype in (source, target):
+            if dtype.kind is not Kind.BOOL:
+                check_integral(dtype)
         if op is Ops.BITCAST and (
             source.bits != target.bits or Kind.BOOL in (source.kind, target.kind)
         ):
@@ -177,6 +175,15 @@ class Integers:
             ]
             self._quotients[key] = (q, r)
         return self._quotients[key]
+
+
+INTEGRAL = (Kind.SIGNED, Kind.UNSIGNED, Kind.INDEX)
+
+
+def check_integral(dtype: DType) -> None:
+    """Raises: NoMeaning, unless the values of `dtype` are integers."""
+    if dtype.kind not in INTEGRAL:
+        raise NoMeaning(f"values of {dtype.name} are no integers")
 
 
 def in_range(value: Term, dtype: DType) -> list[Term]:

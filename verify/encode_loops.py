@@ -18,11 +18,12 @@ from typing import Any
 import z3
 
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.rewrite.rule import Apply, Const, Expr, Fact, Name, Node, Text, Var
+from proofgrad.core.rewrite.rule import Apply, Const, Expr, Fact, Instance, Name, Node, Text, Var
 from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify import semantics
-from proofgrad.verify.encode import Bits, Encoder, Goal
+from proofgrad.verify.encode import Bits, Encoder, Goal, joined
 from proofgrad.verify.encode_axes import identity
+from proofgrad.verify.encode_memory import covered
 from proofgrad.verify.encode_ring import Ring
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.semantics import IllFormed, NoMeaning
@@ -58,7 +59,9 @@ def _over_nothing(case: Case, left: Node, right: RuleTerm, arithmetic: Any) -> G
         return Goal([], z3.BoolVal(True))  # there are no reductions of bools
     start = _identity(encoder, op, dtype)
     value = encoder.arithmetic.meaning(op, dtype, [start, encoder.term(left.src[0])], [dtype] * 2)
-    return encoder.goal(semantics.same(value, encoder.term(right)), _conditions(encoder))
+    read, encoder.reads = encoder.reads, []
+    same = semantics.same(value, encoder.term(right))
+    return encoder.goal(joined(same, covered(encoder.reads, read)), _conditions(encoder))
 
 
 def _step(case: Case, left: Node, right: RuleTerm, arithmetic: Any, step: str) -> Goal:
@@ -67,8 +70,11 @@ def _step(case: Case, left: Node, right: RuleTerm, arithmetic: Any, step: str) -
     if dtype.is_bool:
         return Goal([], z3.BoolVal(True))
     if step != "tree":
-        value = encoder.term(left)
-        return encoder.goal(semantics.same(value, encoder.term(right)), _conditions(encoder))
+        value, read = encoder.term(left), encoder.reads
+        encoder.reads = []
+        same = semantics.same(value, encoder.term(right))
+        reads = covered(encoder.reads, read) if step == "leaf" else []
+        return encoder.goal(joined(same, reads), _conditions(encoder))
     parts = []
     for encoder.tree in ("first", "second"):
         parts.append(encoder.term(right))  # by the hypothesis also the value of the left side
@@ -108,8 +114,11 @@ class _LoopEncoder(Encoder):
         }
 
     def term(self, term: RuleTerm) -> Term:
-        if isinstance(term, Var | Const) and not self.inside and self._depends(term.name):
-            raise IllFormed(f"{term.name} may depend on the loops, and is used outside of them")
+        used = [term.name] if isinstance(term, Var | Const) else []
+        used = [term.name, term.counter] if isinstance(term, Instance) else used
+        for name in used:
+            if not self.inside and self._depends(name):
+                raise IllFormed(f"{name} may depend on the loops, and is used outside of them")
         return super().term(term)
 
     def _depends(self, name: str) -> bool:

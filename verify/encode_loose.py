@@ -31,12 +31,7 @@ Term = Any
 
 def equality_but_for_zeros(case: Case, arithmetic: Any) -> Goal:
     """Both sides are the same, or both are zeros."""
-    goal = equality(case, arithmetic)
-    left, right = goal.conclusion.children()
-    if not z3.is_fp(left):
-        return goal
-    zeros = z3.And(z3.fpIsZero(left), z3.fpIsZero(right))
-    return Goal(goal.premises, z3.Or(goal.conclusion, zeros), goal.variables)
+    return equality(case, arithmetic, semantics.same_but_for_zeros)
 
 
 def equality_of_finite(case: Case, arithmetic: Any) -> Goal:
@@ -77,9 +72,10 @@ def _about_powers(op: Ops, argument: Term, value: Term) -> list[Term]:
 
 
 def _parts(term: RuleTerm) -> list[RuleTerm]:
-    if not isinstance(term, Node):
-        return [term]
-    return [term, *[part for source in term.src for part in _parts(source)]]
+    inner = term.src if isinstance(term, Node) else ()
+    if isinstance(term, Calc) and term.mode == "wrap":
+        inner = (term.value,)
+    return [term, *[part for source in inner for part in _parts(source)]]
 
 
 def _divisors(expr: Expr) -> list[Expr]:
@@ -108,6 +104,8 @@ class _RealTerms(Reals):
         match term:
             case Const(name, kind):
                 return super().term(Var(name, kind))
+            case Calc(value, _, "wrap"):
+                return self.term(value)
             case Calc(value, _, _):
                 return self.number(value)
             case _:
@@ -131,7 +129,7 @@ class _RealTerms(Reals):
                     needs.append(self.term(inner) >= 0)
                 case Node("LOG2", (inner,)):
                     needs.append(self.term(inner) > 0)
-                case Calc(value, _, _):
+                case Calc(value, _, "exact"):
                     needs += [self.number(divisor) != 0 for divisor in _divisors(value)]
         return needs
 

@@ -65,7 +65,19 @@ def literal(value: float | bool, like: str) -> Number:
 
 
 def to_value(value: Number, dtype: DType) -> tuple[Term, Term]:
-    """The number as a value of `dtype`, and the condition that it is one exactly."""
+    """The number as a value of `dtype`, and the condition that it is one exactly.
+
+    A number has one zero: of a float it is 0.0.
+    """
+    result, fits = _exact_value(value, dtype)
+    return (_with_one_zero(result) if dtype.is_float else result), fits
+
+
+def _with_one_zero(value: Term) -> Term:
+    return z3.If(z3.fpIsZero(value), z3.fpPlusZero(value.sort()), value)
+
+
+def _exact_value(value: Number, dtype: DType) -> tuple[Term, Term]:
     if isinstance(value, Wide):
         if dtype.kind is Kind.INDEX:
             return as_int(value), z3.BoolVal(True)

@@ -8,7 +8,12 @@ is not specified, so this order may be taken. So it is enough that for all value
 for every n that the conditions allow: for n = 0, where the left is the value of a reduction over
 nothing, for n = 1, for n = 2, and for n + 1 if it holds for n >= 2. A variable of the body is any
 function of r, unless a condition says that it is independent of r; v[r := x] is that function at x.
-Both sides over R start from the same value and combine the same values.
+Both sides over R start from the same value and combine the same values. Where there are no loops R,
+the left side starts from that value, whatever the right side does.
+
+A sum of floats over R starts from 0.0. Then the signs of other zeros in it make no difference: x + y is
+-0.0 only if x and y are, so no sum that 0.0 is in is -0.0, and what is not zero is the same beside
+either zero. So there both sides may differ in the sign of a zero.
 
 Owns: these goals. Does not own: the meaning of values (encode.py), laws of all loops at once
 (encode_loops.py).
@@ -38,7 +43,9 @@ from proofgrad.core.rewrite.rule import (
 from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify import semantics
 from proofgrad.verify.encode import Bits, Encoder, Goal
+from proofgrad.verify.encode_assumed import variable_of
 from proofgrad.verify.encode_axes import identity
+from proofgrad.verify.encode_memory import Read, covered
 from proofgrad.verify.encode_ring import Ring
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.semantics import IllFormed, NoMeaning
@@ -55,24 +62,31 @@ def names_a_range(rule: Rule) -> bool:
 
 def law_of_a_range(case: Case) -> list[Goal]:
     """The goals of the induction, on values as they are."""
-    return [_few(case, Bits(), count) for count in (0, 1, 2)] + [_step(case, Bits())]
+    few = [_few(case, Bits(), count) for count in (0, 1, 2)]
+    return [*few, _step(case, Bits()), *_reads(case)]
 
 
 def law_of_a_wrapping_range(case: Case) -> list[Goal]:
     """The same goals as identities of a ring, which hold at every integer width."""
-    return [_few(case, _IndexRing(), count) for count in (0, 1, 2)] + [_step(case, _IndexRing())]
+    few = [_few(case, _IndexRing(), count) for count in (0, 1, 2)]
+    return [*few, _step(case, _IndexRing()), *_reads(case)]
 
 
 def law_of_a_short_range(case: Case) -> list[Goal]:
     """The goals for at most two iterations, without other loops. They prove nothing."""
-    return [_few(case, Bits(), count, started=True) for count in (0, 1, 2)]
+    few = [_few(case, Bits(), count, started=True) for count in (0, 1, 2)]
+    return [*few, *[goal for count in (0, 1, 2) for goal in _reads(case, count)]]
 
 
 def _few(case: Case, arithmetic: Any, count: int, started: bool = False) -> Goal:
-    """Both sides for `count` iterations. `started`: with what a reduction starts from."""
+    """Both sides for `count` iterations. `started`: with what a reduction starts from.
+
+    Without other loops the right side need not be a reduction, which starts from the same.
+    """
     encoder = _RangeEncoder(case, arithmetic)
     if encoder.dtype.is_bool:
         return Goal([], z3.BoolVal(True))  # there are no reductions of bools
+    started = started or not encoder.has_other_loops
     start = encoder.start()
     values = [encoder.body(z3.IntVal(k)) for k in range(max(count, 1))][:count]
     right, needed = encoder.right(z3.IntVal(count))
@@ -81,7 +95,8 @@ def _few(case: Case, arithmetic: Any, count: int, started: bool = False) -> Goal
         right = encoder.folded([start, right]) if encoder.has_other_loops else right
     else:
         left = encoder.folded(values) if values else start
-    return encoder.goal(semantics.same(left, right), needed)
+    same = semantics.same if started else encoder.same
+    return encoder.goal(same(left, right), needed)
 
 
 def _step(case: Case, arithmetic: Any) -> Goal:
@@ -93,8 +108,45 @@ def _step(case: Case, arithmetic: Any) -> Goal:
     value = encoder.body(count)
     after, needed = encoder.right(count + 1)
     before, also = encoder.right(count)
-    claim = z3.And(*also, semantics.same(encoder.folded([before, value]), after))
+    claim = z3.And(*also, encoder.same(encoder.folded([before, value]), after))
     return encoder.goal(claim, [count >= 2, *needed])
+
+
+def _reads(case: Case, count: int | None = None) -> list[Goal]:
+    """That the right side computes only what the left side does, for any `count` or a small one.
+
+    In v[r := x] the variable is any term, with accesses to memory that stay in their buffers while r
+    is a value of the counter: x has to be one. A read that is written down is one of the left side
+    at one of these values.
+    """
+    encoder = _RangeEncoder(case, Bits())
+    if encoder.dtype.is_bool:
+        return []
+    whole = z3.Int("n#") if count is None else z3.IntVal(count)
+    encoder.body(z3.IntVal(0))  # binds the names
+    encoder.reads = []
+    _, needed = encoder.right(whole)
+    reads, encoder.reads = encoder.reads, []
+    taken = encoder.taken
+    if not reads and not taken:
+        return []
+    claims = [is_counted(place, whole) for place in taken]
+    places = [*taken, z3.IntVal(0)] if count is None else [z3.IntVal(k) for k in range(count)]
+    others: list[Read] = []
+    for place in places if reads else []:
+        encoder.reads = []
+        encoder.body(place)
+        others += [
+            Read(read.buffer, read.place, z3.And(read.gate, is_counted(place, whole)))
+            for read in encoder.reads
+        ]
+    claim = z3.And(*claims, *covered(reads, others))
+    return [encoder.goal(claim, [whole >= 0, *needed])]
+
+
+def is_counted(place: Term, count: Term) -> Term:
+    """Whether a counter that takes `count` values takes this one."""
+    return z3.And(place >= 0, place < count)
 
 
 class _RangeEncoder(Encoder):
@@ -114,6 +166,7 @@ class _RangeEncoder(Encoder):
         self._place: Term | None = None  # the value of r, inside of its loop
         self._count: Term | None = None
         self._fits: list[Term] = []
+        self.taken: list[Term] = []  # the values of the counter that are put into variables
 
     @property
     def has_other_loops(self) -> bool:
@@ -126,6 +179,11 @@ class _RangeEncoder(Encoder):
                 raise NoMeaning(f"{self._op.name} is no operation of a ring")
             return self.arithmetic.constant(self.dtype, 0 if self._op is Ops.ADD else 1)
         return identity(self._op, self.dtype)
+
+    def same(self, left: Term, right: Term) -> Term:
+        """Whether both sides may be reduced over the other loops: but for zeros in a sum of floats."""
+        is_float_sum = self._op is Ops.ADD and self.dtype.is_float and self.has_other_loops
+        return (semantics.same_but_for_zeros if is_float_sum else semantics.same)(left, right)
 
     def folded(self, values: Sequence[Term]) -> Term:
         total, *others = values
@@ -164,14 +222,15 @@ class _RangeEncoder(Encoder):
     def variable(self, name: str, dtype: DType) -> Term:
         if name == self._counter:
             return self._at()
-        if name in self._fixed:
+        if variable_of(name) in self._fixed:
             return super().variable(name, dtype)
         self.dtypes[name] = dtype
         return self._function(name, dtype)(self._at())
 
     def term(self, term: RuleTerm) -> Term:
-        if isinstance(term, Instance):
+        if isinstance(term, Instance) and self.case.dtype(term.value.type) is dtypes.index:
             value = self.term(term.value)
+            self.taken.append(value)
             if term.name in self._fixed:
                 return self.variable(term.name, self.case.dtype(term.type))
             return self._function(term.name, self.case.dtype(term.type))(value)

@@ -15,7 +15,8 @@ import z3
 from proofgrad.core.ir.dtypes import DType, Kind
 from proofgrad.core.ir.ops import Ops
 from proofgrad.verify import semantics
-from proofgrad.verify.semantics import ON_INTEGERS, NoMeaning
+from proofgrad.verify.encode_integers import check_integral
+from proofgrad.verify.semantics import ON_INTEGERS
 
 Term = Any
 _RING = (Ops.ADD, Ops.MUL, Ops.NEG, Ops.MULACC)
@@ -31,7 +32,10 @@ class Ring:
         return z3.Const(name, _sort(dtype))
 
     def constant(self, dtype: DType, value: Any) -> Term:
-        return z3.BoolVal(value) if dtype.kind is Kind.BOOL else z3.IntVal(int(value))
+        if dtype.kind is Kind.BOOL:
+            return z3.BoolVal(value)
+        check_integral(dtype)
+        return z3.IntVal(int(value))
 
     def meaning(
         self, op: Ops, dtype: DType, args: Sequence[Term], src_dtypes: Sequence[DType]
@@ -52,6 +56,7 @@ class Ring:
 
 
 def _sort(dtype: DType) -> Any:
-    if dtype.is_float:
-        raise NoMeaning("floats are no ring")
-    return z3.BoolSort() if dtype.kind is Kind.BOOL else z3.IntSort()
+    if dtype.kind is Kind.BOOL:
+        return z3.BoolSort()
+    check_integral(dtype)
+    return z3.IntSort()

@@ -19,6 +19,8 @@ from typing import Any
 
 import z3
 
+from proofgrad.verify.strict_sorts import strict_sorts
+
 Term = Any
 
 # A context is one table of 8 MB and little else. What glibc gives back to the system it gets again page
@@ -29,13 +31,17 @@ KEPT_BYTES, MAPPED_BYTES = 1 << 28, 1 << 25
 
 @contextmanager
 def fresh_terms() -> Iterator[None]:
-    """What is made inside is made in a context of its own, and may not meet terms from outside."""
+    """What is made inside is made in a context of its own, and may not meet terms from outside.
+
+    Sorts are strict there.
+    """
     _keep_memory()
     before, collects = z3.z3._main_ctx, gc.isenabled()
     gc.disable()  # z3 gives the number of a term that Python drops to the next one
     z3.z3._main_ctx = None  # z3 makes it with the first term, which takes it milliseconds
     try:
-        yield
+        with strict_sorts():
+            yield
     finally:
         z3.z3._main_ctx = before
         if collects:

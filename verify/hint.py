@@ -17,8 +17,19 @@ from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from multiprocessing.connection import Connection
 
-from proofgrad.core.rewrite.functions import NUMBER_FUNCTIONS
-from proofgrad.core.rewrite.rule import Apply, Calc, Const, Expr, Fact, Name, Node, Num, Rule, Var
+from proofgrad.core.rewrite.rule import (
+    Apply,
+    Calc,
+    Const,
+    Expr,
+    Fact,
+    Lit,
+    Name,
+    Node,
+    Num,
+    Rule,
+    Var,
+)
 from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify.dsl.show import show_term
 from proofgrad.verify.encode_types import Case, cases
@@ -204,7 +215,7 @@ def _conditions(case: Case) -> Iterator[Repair]:
         if isinstance(y, Const):
             yield from _where(f"{y.name} <= {x.name}", Apply("<=", (high, _low(x))))
             yield from _where(f"{y.name} < {x.name}", Apply("<", (high, _low(x))))
-    wrapped = [term for right in case.rule.right for term in _parts(right) if _may_fit(term)]
+    wrapped = [term for right in case.rule.right for term in _parts(right) if _fitted(term) != term]
     if wrapped:
         texts = ", ".join([show_term(term) for term in wrapped])
         yield Repair(f"{texts.replace('wrap: ', '')} in place of {texts}", fits=True)
@@ -266,18 +277,28 @@ def _parts(term: RuleTerm | None) -> list[RuleTerm]:
 
 def _fitted(term: RuleTerm | None) -> RuleTerm | None:
     """The term with constants that must fit instead of wrapping."""
-    if term is not None and _may_fit(term):
-        return replace(term, mode="exact")
+    number = _number_of(term.value) if isinstance(term, Calc) and term.mode == "wrap" else None
+    if number is not None:
+        return replace(term, value=number, mode="exact")
     if isinstance(term, Node):
         return replace(term, src=tuple([_fitted(source) for source in term.src]))
     return term
 
 
-def _may_fit(term: RuleTerm) -> bool:
-    return isinstance(term, Calc) and term.mode == "wrap" and _is_mathematical(term.value)
+_MATHEMATICAL = {"ADD": "+", "MUL": "*", "NEG": "neg", "FLOORDIV": "//", "MOD": "%", "MAX": "max",
+                 "MIN": "min", "AND": "&", "OR": "|", "XOR": "^", "SHL": "<<", "SHR": ">>"}  # fmt: skip
 
 
-def _is_mathematical(expr: Expr) -> bool:
-    if isinstance(expr, Apply):
-        return expr.function in NUMBER_FUNCTIONS and all(map(_is_mathematical, expr.args))
-    return isinstance(expr, Name | Num)
+def _number_of(term: RuleTerm | Expr) -> Expr | None:
+    """The mathematical number of a term over constants; None if there is no such function."""
+    match term:
+        case Const(name, _):
+            return Name(name)
+        case Lit(value, _):
+            return Num(value)
+        case Node(op, src, _) if op in _MATHEMATICAL:
+            args = [_number_of(source) for source in src]
+            known = tuple([arg for arg in args if arg is not None])
+            return Apply(_MATHEMATICAL[op], known) if len(known) == len(args) else None
+        case _:
+            return None

@@ -71,24 +71,6 @@ FUNCTION_NEIGHBOURS = {
     "lo": ("hi",),
     "hi": ("lo",),
 }
-TYPED_NEIGHBOURS = {  # inside {wrap: ...}, where functions are operations of the graph
-    "<": ("==",),
-    "==": ("<",),
-    "+": ("*",),
-    "*": ("+",),
-    "/": ("*",),
-    "//": ("truncdiv",),
-    "truncdiv": ("//",),
-    "%": ("truncmod",),
-    "truncmod": ("%",),
-    "max": ("min",),
-    "min": ("max",),
-    "&": ("|",),
-    "|": ("&",),
-    "^": ("|",),
-    "<<": (">>",),
-    ">>": ("<<",),
-}
 # The order of operands that is exchanged for the usual one.
 SWAPPED_SOURCES = {
     **dict.fromkeys(("FDIV", "FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD"), (1, 0)),
@@ -96,8 +78,7 @@ SWAPPED_SOURCES = {
     **dict.fromkeys(("WHERE", "MULACC", "FMA"), (0, 2, 1)),
 }
 SWAPPED_ARGUMENTS = frozenset(
-    {"-", "/", "//", "%", "<<", ">>", "truncdiv", "truncmod", "divides", "compose"}
-    | {"chain_shrinks", "lossless", "narrower"}
+    {"-", "//", "%", "<<", ">>", "divides", "compose", "chain_shrinks", "lossless", "narrower"}
 )
 
 Part = Any  # a Term or an Expr
@@ -141,8 +122,8 @@ def _changes(rule: Rule) -> Iterator[tuple[Rule, str]]:
 # -- one change somewhere in a term or an expression ------------------------------------------------
 
 
-def _variants(part: Part, typed: bool = False) -> Iterator[Changed]:
-    """`part` with one change in it. `typed`: inside {wrap: ...}."""
+def _variants(part: Part) -> Iterator[Changed]:
+    """`part` with one change in it."""
     match part:
         case Lit(value, _):
             for other in _numbers(value):
@@ -152,14 +133,14 @@ def _variants(part: Part, typed: bool = False) -> Iterator[Changed]:
                 yield Num(other), f"{value} becomes {other}"
         case Node():
             yield from _variants_of_node(part)
-        case Calc(value, _, mode):
-            for inner, change in _variants(value, mode == "wrap"):
+        case Calc(value):
+            for inner, change in _variants(value):
                 yield dataclasses.replace(part, value=inner), change
         case Instance(value=value):
             for inner, change in _variants(value):
                 yield dataclasses.replace(part, value=inner), change
         case Apply():
-            yield from _variants_of_application(part, typed)
+            yield from _variants_of_application(part)
         case Fact(term):
             for inner, change in _variants(term):
                 yield Fact(inner), change
@@ -193,9 +174,9 @@ def _variants_of_node(node: Node) -> Iterator[Changed]:
             yield dataclasses.replace(node, arg=arg), change
 
 
-def _variants_of_application(applied: Apply, typed: bool) -> Iterator[Changed]:
+def _variants_of_application(applied: Apply) -> Iterator[Changed]:
     function, args = applied.function, applied.args
-    neighbours = TYPED_NEIGHBOURS if typed else FUNCTION_NEIGHBOURS
+    neighbours = FUNCTION_NEIGHBOURS
     if function == "==" and any(_is_tuple(arg) for arg in args):
         neighbours = {"==": ("!=",)}
     for other in neighbours.get(function, ()):
@@ -205,7 +186,7 @@ def _variants_of_application(applied: Apply, typed: bool) -> Iterator[Changed]:
     if function in ("neg", "not"):
         yield args[0], f"without {function}"
     for place, arg in enumerate(args):
-        for inner, change in _variants(arg, typed):
+        for inner, change in _variants(arg):
             yield Apply(function, (*args[:place], inner, *args[place + 1 :])), change
 
 

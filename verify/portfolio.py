@@ -61,7 +61,7 @@ def attempts(case: Case) -> Iterator[Attempt]:
 def _attempts_at_values(case: Case) -> Iterator[Attempt]:
     ops, dtypes = _used(case)
     kinds = {dtype.kind for dtype in dtypes}
-    integral = Kind.FLOAT not in kinds
+    integral = kinds.isdisjoint((Kind.FLOAT, Kind.CODE))
     bounds = case.rule.kind in FACT_KINDS
     goal_of = _GOALS_OF_FACTS.get(case.rule.kind, _EQUALITIES.get(case.domain, equality))
     arithmetic = bounds or bool(ops & _HARD_ON_BITS) or Kind.INDEX in kinds

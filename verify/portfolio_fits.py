@@ -12,7 +12,6 @@ from typing import Any
 
 from proofgrad.core.ir.dtypes import Kind
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.rewrite.functions import TYPED_OPS
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
@@ -31,6 +30,9 @@ from proofgrad.verify.sample import variables
 
 _DIVISIONS = {Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD}
 _COSTLY = _DIVISIONS | {Ops.ADD, Ops.MUL, Ops.MULACC, Ops.FDIV, Ops.SQRT}
+
+
+_LIKE = {"+": Ops.ADD, "*": Ops.MUL, "/": Ops.FDIV, "//": Ops.FLOORDIV, "%": Ops.MOD}
 
 
 def may_split(case: Case) -> bool:
@@ -55,7 +57,7 @@ def may_hide(case: Case) -> bool:
 def _said(rule: Rule) -> set[Ops]:
     """The operations in a rule, and for functions those with their names."""
     applied = {f for part in _parts(rule) if isinstance(part, Apply) for f in [part.function]}
-    found = {TYPED_OPS[function] for function in applied & TYPED_OPS.keys()}
+    found = {_LIKE[function] for function in applied & _LIKE.keys()}
     found |= {Ops[part.op] for part in _parts(rule) if isinstance(part, Node)}
     return found | ({Ops.MOD} if applied & {"divides", "divisor"} else set())
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proofgrad.core.rewrite.rule import Calc, Rule, RuleKind
+from proofgrad.core.rewrite.rule import Apply, Calc, Rule, RuleKind
+from proofgrad.core.rewrite.sorts import IllSorted, check_sorts
 from proofgrad.verify.encode_types import Case, cases
 from proofgrad.verify.portfolio import attempts
 from proofgrad.verify.prove_case import Decision, can_fire, decide, taken_over
@@ -98,7 +99,8 @@ def prove_rules(
     Raises: WorkerDied.
     """
     known = before or {}
-    work = {rule: list(cases(rule)) for rule in rules}
+    refused = {rule: reason for rule in rules for reason in [_ill_sorted(rule)] if reason}
+    work = {rule: [] if rule in refused else list(cases(rule)) for rule in rules}
     chunks = [(rule, chunk) for rule in rules for chunk in _chunks(work[rule])]
     tasks = [
         _Chunk(place, chunk, _old_cases(known.get(rule.full_name)), witness)
@@ -113,7 +115,21 @@ def prove_rules(
             if on_progress is not None:
                 on_progress(len(found), total)
         rest = _say_rest(workers, rules, work, found, known)
-    return [_verdict(rule, work[rule], found, rest.get(rule)) for rule in rules]
+    return [
+        Result(rule, "unknown", refused[rule])
+        if rule in refused
+        else _verdict(rule, work[rule], found, rest.get(rule))
+        for rule in rules
+    ]
+
+
+def _ill_sorted(rule: Rule) -> str:
+    """Why a rule says nothing, since its parts do not fit together; else nothing."""
+    try:
+        check_sorts(rule)
+    except IllSorted as error:
+        return f"it is not well formed: {error}"
+    return ""
 
 
 def _chunks(items: list[Case]) -> Iterator[list[Case]]:
@@ -262,7 +278,11 @@ def _verdict(
     return Result(rule, "proved", "", obligations, rest.conditions)
 
 
+_ALWAYS_MET = frozenset({"independent", "loop_free"})  # by some term, whatever else is asked of it
+
+
 def _has_conditions(rule: Rule) -> bool:
-    if rule.kind is not RuleKind.REWRITE or rule.domains[0] in ("tensor", "loop"):
-        return False
-    return bool(rule.where) or any(isinstance(t, Calc) and t.mode == "exact" for t in rule.right)
+    """Whether there may be no values at all that a rule or a line of facts speaks of."""
+    asked = [c for c in rule.where if not (isinstance(c, Apply) and c.function in _ALWAYS_MET)]
+    numbers = [t for t in rule.right if isinstance(t, Calc) and t.mode == "exact"]
+    return bool(asked) or (rule.kind is RuleKind.REWRITE and bool(numbers))

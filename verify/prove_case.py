@@ -59,7 +59,8 @@ class Attempt:
     """One way to decide a case.
 
     `exact`: a model of its goal is a claim about the rule itself. `proves`: its goals are all of
-    the rule, not a part of it that is only there to be refuted. `apart`: each text is asked in a
+    the rule, not a part of it that is only there to be refuted. `supposes`: the premises of its goals
+    are what the rule asks for, even if it is not exact. `apart`: each text is asked in a
     context of its own, in which a search for values more often ends.
     """
 
@@ -70,6 +71,7 @@ class Attempt:
     proves: bool = True
     most_seconds: float = MOST_SECONDS
     apart: bool = False
+    supposes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +173,14 @@ def can_fire(case: Case, attempts: Iterable[Attempt]) -> bool:
         for values in sample.smallest_first(case, 500):
             if sample.attempt(case, values) is not None:
                 return True
-    return any(attempt.exact and _are_met(case, attempt) for attempt in attempts)
+    fitting = [attempt for attempt in attempts if attempt.exact or attempt.supposes]
+    return any(_are_met(case, attempt) for attempt in fitting)
 
 
 def _are_met(case: Case, attempt: Attempt) -> bool:
     try:
         with fresh_terms():
-            texts = [text_of(goal.premises) for goal in attempt.plan(case)]
+            texts = [text_of(goal.premises) for goal in attempt.plan(case) if goal.premises]
     except (ValueError, TypeError, z3.Z3Exception):
         return False
     return any(ask(text, SHORT).verdict == REFUTED for text in texts)

@@ -49,13 +49,13 @@ def attempts_at_laws(case: Case) -> Sequence[Attempt] | None:
                 Attempt("induction by cases", _ranges_by_cases, SHORT, exact=False),
                 Attempt("induction", law_of_a_range, SHORT, exact=False),
                 Attempt("two iterations", law_of_a_short_range, SHORT, exact=True, proves=False),
-                Attempt("induction", law_of_a_range, LONG, exact=False),
+                Attempt("induction", law_of_a_range, LONG, exact=False, supposes=True),
             ]
         case "loop":
             return [
                 Attempt("induction on a ring", law_of_wrapping_loops, SHORT, exact=False),
                 Attempt("induction by cases", _loops_by_cases, SHORT, exact=False),
-                Attempt("induction", law_of_loops, LONG, exact=False),
+                Attempt("induction", law_of_loops, LONG, exact=False, supposes=True),
             ]
         case "real":
             return [Attempt("reals", law_of_reals, SHORT, exact=True)]

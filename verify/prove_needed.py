@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proofgrad.core.ir.dtypes import as_constant
-from proofgrad.core.rewrite.rule import Lit, Node, Rule, Term
+from proofgrad.core.rewrite.rule import Calc, Lit, Node, Rule, Term
 from proofgrad.verify import sample
 from proofgrad.verify.dsl.show import show_expr
 from proofgrad.verify.dsl.types import OP_KINDS
@@ -125,6 +125,8 @@ def _exists(term: Term | None, case: Case) -> bool:
             except OverflowError:
                 return False
             return True
+        case Calc(value, _, "wrap"):
+            return _exists(value, case)
         case Node(op, src, name):
             kinds = OP_KINDS.get(op)
             fits = kinds is None or case.dtype(name).kind in kinds

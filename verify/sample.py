@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from proofgrad.core.ir.dtypes import DType, Kind, as_constant, dtypes, round_float, wrap_int
+from proofgrad.core.ir.dtypes import DType, Kind, as_constant, round_float, wrap_int
 from proofgrad.core.ir.evaluate import evaluate, from_bits, identity
-from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
-from proofgrad.core.rewrite.functions import NUMBER_FUNCTIONS, TYPE_NUMBERS, TYPED_OPS
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.rewrite.functions import NUMBER_FUNCTIONS, TYPE_NUMBERS
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
@@ -36,7 +36,7 @@ from proofgrad.core.rewrite.rule import (
     Var,
 )
 from proofgrad.core.rewrite.rule import Term as RuleTerm
-from proofgrad.verify.encode_assumed import assumed, if_truth
+from proofgrad.verify.encode_assumed import assumed, otherwise, variable_of
 from proofgrad.verify.encode_types import Case, type_condition
 
 Value = Any
@@ -78,25 +78,23 @@ def same_value(a: Value, b: Value) -> bool:
 
 
 def variables(rule: Rule) -> dict[str, str]:
-    """What the left side is a function of, and their types: variables, and both values of a
-    variable for which the right side assumes a truth."""
+    """What both sides are functions of, and their types: the variables of the left side, and what
+    one of them is where another truth is put into it than it has."""
     return dict(_variables(rule))
 
 
 @lru_cache(maxsize=64)
 def _variables(rule: Rule) -> dict[str, str]:
-    about_truths = assumed(rule)
     found: dict[str, str] = {}
     terms: list[Any] = [rule.left]
     while terms:
         term = terms.pop()
         if isinstance(term, Var | Const) and term.type not in ("range", "ranges"):
-            both = [if_truth(term.name, end) for end in (True, False)]
-            for name in both if term.name in about_truths else [term.name]:
-                found.setdefault(name, term.type)
+            found.setdefault(term.name, term.type)
         if isinstance(term, Node):
             terms += reversed(term.src)
-    return found
+    others = {otherwise(name, truth): found[name] for name, truth in sorted(assumed(rule))}
+    return found | others
 
 
 def can_sample(rule: Rule) -> bool:
@@ -127,7 +125,6 @@ class About:
 
     def __init__(self, case: Case) -> None:
         self.dtypes = {name: case.dtype(kind) for name, kind in variables(case.rule).items()}
-        self.assumed = assumed(case.rule)
         self.looped = _in_loops(case.rule)
 
 
@@ -146,7 +143,6 @@ class Trial:
         self.bounds = bounds or {}
         about = about or About(case)
         self.dtypes = about.dtypes
-        self._assumed = about.assumed
         self._iteration: int | None = None
 
     def run(self) -> Outcome:
@@ -179,11 +175,12 @@ class Trial:
             case Lit(value, _):
                 return _constant(value, dtype)
             case Calc(value, _, "wrap"):
-                return self._at_type(value, dtype)[0]
+                return self.term(value)
             case Calc(value, _, _):
                 return _exactly(self.number(value), dtype)
-            case Instance(name, _, _, value):
-                return self._value(if_truth(name, self.term(value)))
+            case Instance(name, _, counter, value):
+                is_so = self._value(counter) == self.term(value)
+                return self._value(name if is_so else otherwise(name, counter))
             case Node():
                 return self._node(term, dtype)
 
@@ -221,8 +218,6 @@ class Trial:
                 raise NotFiring
 
     def _value(self, name: str) -> Value:
-        if name in self._assumed:
-            name = if_truth(name, self._value(self._assumed[name]))
         value = self.values[name]
         if not isinstance(value, Several):
             return value
@@ -262,29 +257,6 @@ class Trial:
             return _known(None if math.isnan(value) else value)
         return int(value)
 
-    def _at_type(self, expr: Expr, dtype: DType) -> tuple[Value, DType]:
-        match expr:
-            case Num(value):
-                return _constant(value, dtype), dtype
-            case Name(name):
-                return self._value(name), self.dtypes[name]
-            case Apply(function, (value, Name(target))) if function in ("cast", "bitcast"):
-                to_type = self.case.dtype(target)
-                inner, source = self._at_type(value, dtype)
-                return evaluate(TYPED_OPS[function], to_type, (inner,), (source,)), to_type
-            case Apply(function, args) if function in TYPED_OPS:
-                op = TYPED_OPS[function]
-                context = dtype
-                for arg in args:
-                    if isinstance(arg, Name) and arg.name in self.dtypes:
-                        context = self.dtypes[arg.name]
-                typed = [self._at_type(arg, context) for arg in args]
-                src_dtypes = [d for _, d in typed]
-                result = dtypes.bool if op in COMPARE else src_dtypes[-1]
-                return evaluate(op, result, [v for v, _ in typed], src_dtypes), result
-            case _:
-                raise NotFiring
-
 
 def _known(value: Any) -> Any:
     if value is None:
@@ -304,7 +276,7 @@ def _exactly(value: Any, dtype: DType) -> Value:
         raise NotFiring
     if dtype.is_int and value != int(value):
         raise NotFiring
-    return _constant(value, dtype)
+    return _constant(value + 0.0 if isinstance(value, float) else value, dtype)  # of 0 no sign
 
 
 def _varies(term: Any, values: dict[str, Value]) -> bool:
@@ -402,7 +374,7 @@ def _in_loops(rule: Rule) -> set[str]:
         for term in [getattr(c.args[0], "term", None)]
         if isinstance(term, Var | Const)
     }
-    return set(variables(rule)) - free
+    return {name for name in variables(rule) if variable_of(name) not in free}
 
 
 def _loosened(about: About, values: dict[str, Value], source: random.Random) -> Bounds:

@@ -104,6 +104,13 @@ def same(left: Term, right: Term) -> Term:
     return left == right
 
 
+def same_but_for_zeros(left: Term, right: Term) -> Term:
+    """The same, or two zeros."""
+    if not z3.is_fp(left):
+        return same(left, right)
+    return z3.Or(same(left, right), z3.And(z3.fpIsZero(left), z3.fpIsZero(right)))
+
+
 def number(value: Term, dtype: DType) -> Term:
     """The mathematical integer that a bool, machine integer or index value stands for."""
     match dtype.kind:

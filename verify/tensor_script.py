@@ -87,12 +87,12 @@ class _Script:
                 raise _NoScript
             case Lit() | Calc():
                 return _tensor(self._trial.term(term), dtype)
+            case Node(op, _, _) if Ops[op] not in {*_FORMS, Ops.CAST, Ops.BITCAST}:
+                raise _NoScript
             case Node(op, src, _):
                 parts = [self._operand(source) for source in src]
                 if op in ("CAST", "BITCAST"):
                     return f'{parts[0]}.{op.lower()}("{_scriptable(dtype).name}")'
-                if Ops[op] not in _FORMS:
-                    raise _NoScript
                 return _FORMS[Ops[op]].format(*parts)
 
     def _operand(self, term: RuleTerm) -> str:

@@ -281,7 +281,7 @@ class Rewriter:
         if op in COMMUTATIVE and not self._in_order(sources):
             sources = sources[::-1]
         elif op in HAVE_LOOPS:
-            sources = (sources[0], *[s for s in sources[1:] if s.op is not CONST])
+            sources = (sources[0], *_loops(node.src[1:], sources[1:]))
         if sources != node.src:
             return UOp(node.op, node.dtype, sources, node.arg)
         return self._first_rule(node)
@@ -356,6 +356,21 @@ class _Applications:
             f"rewriting does not end; the last rules were {rules}; one of them must go down in the"
             f" order that rules/README.md states. At node\n{_excerpt(node)}"
         )
+
+
+def _loops(before: Sequence[UOp], after: Sequence[UOp]) -> list[UOp]:
+    """The loops of a reduction over normal sources: all but those that run exactly once.
+
+    A rule may find the only value that a counter can have. That is no reason to drop a loop that may
+    run no time at all: over nothing a reduction has another value.
+    """
+    kept = [(old, new) for old, new in zip(before, after) if not _runs_once(old, new)]
+    return [old if new.op is CONST else new for old, new in kept]
+
+
+def _runs_once(old: UOp, new: UOp) -> bool:
+    size = old.src[0] if old.op is RANGE else old
+    return new.op is CONST and size.op is CONST and (old.op is CONST or size.arg == 1)
 
 
 def _program_of(joined: Joined, rulesets: tuple[RuleSet, ...]) -> IndexProgram | None:

@@ -10,12 +10,26 @@ from collections.abc import Callable
 from typing import Any
 
 from proofgrad.core.rewrite.functions import NUMBER_FUNCTIONS
-from proofgrad.core.rewrite.rule import Apply, Const, Expr, Fact, Name, Num, Var
+from proofgrad.core.rewrite.rule import (
+    Apply,
+    Calc,
+    Const,
+    Expr,
+    Fact,
+    Lit,
+    Name,
+    Node,
+    Num,
+    Term,
+    Var,
+)
 
 INLINE = ("+", "-", "*", "<", "<=", ">", ">=", "==", "!=")
 CALLED = {"//": "floordiv", "%": "modulo", "min": "min", "max": "max", "abs": "abs",
           "gcd": "gcd", "divides": "divides", "is_power_of_two": "is_power_of_two",
           "log2_exact": "log2_exact"}  # fmt: skip
+OPERATORS = {"ADD": "+", "MUL": "*", "CMPLT": "<", "CMPEQ": "=="}
+FUNCTIONS = {"FLOORDIV": "floordiv", "MOD": "modulo", "MIN": "min", "MAX": "max"}
 LIBRARY: dict[str, Any] = {code: NUMBER_FUNCTIONS[name] for name, code in CALLED.items()}
 
 Bound = Callable[
@@ -40,10 +54,32 @@ class Expressions:
         self._bound = bound
         self._divisor = divisor
 
-    def value(self, expr: Expr) -> tuple[str, set[str]]:
+    def value(self, expr: Expr | Term) -> tuple[str, set[str]]:
         """The text of a number, and the local names in it that may be None. Raises: NoCode."""
         unknown: set[str] = set()
         return self._text(expr, unknown), unknown
+
+    def computed(self, calc: Calc) -> tuple[str, set[str]]:
+        """As `value`, of a computed constant at index, where nothing wraps. Raises: NoCode."""
+        if calc.mode == "wrap":
+            return self._constant(calc.value), set()
+        return self.value(calc.value)
+
+    def _constant(self, term: Expr | Term) -> str:
+        """The text of a term over constants."""
+        match term:
+            case Lit(value, _) if type(value) is int:
+                return f"({value})"
+            case Const(name, _) if name in self.numbers:
+                return self.numbers[name]
+            case Node("NEG", (inner,)):
+                return f"(-{self._constant(inner)})"
+            case Node(op, (a, b)) if op in OPERATORS:
+                return f"({self._constant(a)} {OPERATORS[op]} {self._constant(b)})"
+            case Node(op, (a, b)) if op in FUNCTIONS:
+                return f"{FUNCTIONS[op]}({self._constant(a)}, {self._constant(b)})"
+            case _:
+                raise NoCode(f"no code for {term!r}")
 
     def condition(self, expr: Expr) -> str:
         """Text that is true only if `expr` surely is: an unknown bound makes it false."""
@@ -56,7 +92,7 @@ class Expressions:
                 text, unknown = self.value(expr)
                 return known(unknown, text)
 
-    def _text(self, expr: Expr, unknown: set[str]) -> str:
+    def _text(self, expr: Expr | Term, unknown: set[str]) -> str:
         match expr:
             case Num(value) if type(value) is int:
                 return str(value) if value >= 0 else f"({value})"

@@ -93,7 +93,7 @@ class Facts:
             return known
         intervals = self._intervals
         if node.op is RANGE and node.src[0].op is CONST:  # most questions are about these
-            intervals[node] = (0, node.src[0].arg - 1)
+            intervals[node] = _interval_of_counter(node.src[0].arg)
             return intervals[node]
         form = self.forms.known(node)
         if form is not None:
@@ -119,8 +119,7 @@ class Facts:
         if op is VARIABLE:
             return (node.arg[1], node.arg[2])
         if op is RANGE:
-            size = self._intervals[node.src[0]][1]
-            return (0, None if size is None else size - 1)
+            return _interval_of_counter(self._intervals[node.src[0]][1])
         if op in SPREAD:
             return self.interval(node.src[0])
         for rule in self._rules.candidates(node):
@@ -254,6 +253,15 @@ class Facts:
             return known
         loops = self._loops
         return known_below(node, loops, lambda top: _loops_of(top, loops))
+
+
+def _interval_of_counter(size: int | None) -> Interval:
+    """Bounds of a counter of at most `size` iterations.
+
+    Proofs take bounds to have a number between them, so those of a loop that never runs, whose
+    counter has no value, do not cross.
+    """
+    return (0, None if size is None or size < 1 else size - 1)
 
 
 def _usable(interval: Interval, dtype: DType) -> bool:

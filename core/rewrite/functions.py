@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes, wrap_int
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.rewrite.rule import LOOSE_CLASSES
 
 
@@ -89,39 +89,11 @@ NUMBER_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "fill": _fill,  # every bit below the highest of a set; all bits for a negative number
 }
 
-# The functions of `{wrap: ...}`: the graph's own operations, under the names that rules write. A
-# Name has the type of its Const, a Num the type of its context; each step rounds or wraps as the
-# operation does. "<" and "==" give bools; "cast" and "bitcast" take (value, Name of a type).
-TYPED_OPS: dict[str, Ops] = {
-    "+": Ops.ADD,
-    "*": Ops.MUL,
-    "neg": Ops.NEG,
-    "/": Ops.FDIV,
-    "//": Ops.FLOORDIV,
-    "%": Ops.MOD,
-    "truncdiv": Ops.TRUNCDIV,
-    "truncmod": Ops.TRUNCMOD,
-    "max": Ops.MAX,
-    "min": Ops.MIN,
-    "&": Ops.AND,
-    "|": Ops.OR,
-    "^": Ops.XOR,
-    "<<": Ops.SHL,
-    ">>": Ops.SHR,
-    "<": Ops.CMPLT,
-    "==": Ops.CMPEQ,
-    "not": Ops.NOT,
-    "where": Ops.WHERE,
-    "mulacc": Ops.MULACC,
-    "fma": Ops.FMA,
-    "sqrt": Ops.SQRT,
-    "exp2": Ops.EXP2,
-    "log2": Ops.LOG2,
-    "sin": Ops.SIN,
-    "trunc": Ops.TRUNC,
-    "cast": Ops.CAST,
-    "bitcast": Ops.BITCAST,
-}
+# What `{wrap: ...}` may compute: operations whose value is the same wherever they are done. The others
+# are functions that each machine approximates in its own way (docs/numerics.md gives bounds only), so
+# that a constant computed here would differ from what a kernel computes.
+APPROXIMATED = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN})
+COMPUTABLE = ELEMENTWISE - APPROXIMATED
 
 # Facts about terms. lo(x), hi(x): mathematical integers that x lies between, ends included; for a
 # float, extended reals that it lies between if it is not NaN. ones(x), may(x): values of the type of

@@ -145,8 +145,8 @@ class _RightSide:
                 return f"({literal})"
             case Const(name, _) | Var(name, _) if name in self._text.numbers:
                 return self._text.numbers[name]
-            case Calc(expr, _, _):
-                text, names = self._text.code.value(expr)
+            case Calc():
+                text, names = self._text.code.computed(term)
                 unknown |= names
                 return text
             case _:

@@ -39,19 +39,19 @@ def _node(op: Ops, *src: Term) -> Node:
     return Node(op.name, src, _T)
 
 
-def _computed(function: str, *args: Expr) -> Calc:
-    return Calc(Apply(function, args), _T, "wrap")
+def _computed(op: Ops, *src: Term) -> Calc:
+    return Calc(_node(op, *src), _T, "wrap")
 
 
-_SUM_OF_CONSTANTS = _computed("+", Name("c"), Name("d"))
-_PRODUCT_OF_CONSTANTS = _computed("*", Name("c"), Name("d"))
+_SUM_OF_CONSTANTS = _computed(Ops.ADD, _c, _d)
+_PRODUCT_OF_CONSTANTS = _computed(Ops.MUL, _c, _d)
 _scaled = _node(Ops.MUL, _x, _c)
 
 # Left and right side of each law, for every x, y and constants c, d.
 LAWS: dict[str, tuple[Node, Term]] = {
     "constants are added": (_node(Ops.ADD, _c, _d), _SUM_OF_CONSTANTS),
     "constants are multiplied": (_node(Ops.MUL, _c, _d), _PRODUCT_OF_CONSTANTS),
-    "constants are negated": (_node(Ops.NEG, _c), _computed("neg", Name("c"))),
+    "constants are negated": (_node(Ops.NEG, _c), _computed(Ops.NEG, _c)),
     "0 adds nothing": (_node(Ops.ADD, _x, Lit(0, _T)), _x),
     "1 scales nothing": (_node(Ops.MUL, _x, Lit(1, _T)), _x),
     "0 times a term is 0": (_node(Ops.MUL, _x, Lit(0, _T)), Lit(0, _T)),

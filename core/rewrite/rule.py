@@ -96,11 +96,13 @@ class Node:
 class Calc:
     """Right side only: a constant computed from constants and facts.
 
-    mode "exact": the mathematical value, and the rule fires only if it fits the type.
-    mode "wrap": each operation done at the type itself (two's complement, IEEE rounding).
+    mode "exact": `value` is an expression, a mathematical number; the rule fires only if it fits the
+    type. A mathematical zero has no sign: as a float it is 0.0.
+    mode "wrap": `value` is a term over constants. Each of its operations is done at the type that it
+    says (two's complement, IEEE rounding), and each of its literals has one.
     """
 
-    value: Expr
+    value: Expr | Term
     type: str
     mode: str = "exact"
 

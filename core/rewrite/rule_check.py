@@ -22,7 +22,6 @@ from proofgrad.core.rewrite.functions import (
     TYPE_CLASSES,
     TYPE_FUNCTIONS,
     TYPE_NUMBERS,
-    TYPED_OPS,
 )
 from proofgrad.core.rewrite.rule import (
     NUMBER_KINDS,
@@ -51,7 +50,7 @@ MOST_TEXT = 100_000  # characters of what is written for people
 _is_name = re.compile(rf"[A-Za-z_][A-Za-z_0-9]{{0,{MOST_LETTERS - 1}}}", re.ASCII).fullmatch
 _OPS = frozenset(Ops.__members__)
 _FUNCTIONS = frozenset(
-    {*NUMBER_FUNCTIONS, *TYPED_OPS, *FACTS, *TYPE_FUNCTIONS, *TYPE_NUMBERS, *ARG_FUNCTIONS}
+    {*NUMBER_FUNCTIONS, *FACTS, *TYPE_FUNCTIONS, *TYPE_NUMBERS, *ARG_FUNCTIONS}
 )
 _DOMAINS = frozenset({*DOMAIN_TYPES, "tensor", "loop", "derivative"})
 _CLASSES = frozenset({*TYPE_CLASSES, "domain"})
@@ -148,7 +147,7 @@ def _check_computed(term: Any, depth: int) -> None:
     if term.mode not in _MODES:
         raise ValueError(f"{_shown(term.mode)} is no way to compute a constant")
     _check_name(term.type)
-    _check_expr(term.value, depth)
+    (_check_term if term.mode == "wrap" else _check_expr)(term.value, depth)
 
 
 def _check_instance(term: Any, depth: int) -> None:

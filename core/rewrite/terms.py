@@ -15,15 +15,15 @@ from typing import Any
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes, round_float
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.op_names import CONST
-from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.functions import (
     ARG_FUNCTIONS,
+    COMPUTABLE,
     NUMBER_FUNCTIONS,
     TYPE_FUNCTIONS,
     TYPE_NUMBERS,
-    TYPED_OPS,
 )
 from proofgrad.core.rewrite.instances import assumed, instance
 from proofgrad.core.rewrite.rule import (
@@ -54,7 +54,7 @@ class DoesNotFit(Exception):
 # -- expressions --------------------------------------------------------------------------------
 
 
-def compile_expr(expr: Expr, scope: Scope) -> Value:
+def compile_expr(expr: Expr | Term, scope: Scope) -> Value:
     """The mathematical value of `expr`; None where it depends on an unknown bound."""
     match expr:
         case Num(value):
@@ -284,10 +284,10 @@ def compile_term(term: Term, scope: Scope) -> Builder:
 
 def _compile_instance(term: Instance, scope: Scope) -> Builder:
     body, counter = scope.nodes[term.name], scope.nodes[term.counter]
-    value = compile_term(term.value, scope)
+    value, is_truth = compile_term(term.value, scope), term.value.type == dtypes.bool.name
 
     def build_instance(env: Env, shape: Shape) -> UOp:
-        if env[counter].dtype.is_bool:
+        if is_truth:
             changed = assumed(env[body], env[counter], value(env, shape), env[FACTS])
             if changed is env[body]:
                 raise DoesNotFit  # nothing is known that was not
@@ -358,10 +358,10 @@ def _compile_reduction(
 def _compile_calc(term: Calc, scope: Scope) -> Builder:
     get_type = scope.type_getter(term.type)
     if term.mode == "wrap":
-        compute = _compile_wrapped(term.value, get_type, scope)
+        compute = _compile_wrapped(term.value, scope)
 
         def build_wrapped(env: Env, shape: Shape) -> UOp:
-            return constant(get_type(env), compute(env)[0], shape)
+            return constant(get_type(env), compute(env), shape)
 
         return build_wrapped
     value = compile_expr(term.value, scope)
@@ -390,47 +390,41 @@ def _exactly(value: Any, dtype: DType) -> Any:
     return nearest
 
 
-Typed = Callable[[Env], tuple[Any, DType]]
-
-
-def _compile_wrapped(expr: Expr, get_type: Callable[[Env], DType], scope: Scope) -> Typed:
-    """Each operation of `expr` done at the type of its operands; plain numbers at `get_type`."""
-    match expr:
-        case Num(value):
-            return lambda env: (as_constant(value, get_type(env).scalar), get_type(env).scalar)
-        case Name(name) if name in scope.values and name in scope.nodes:
-            node, slot = scope.nodes[name], scope.values[name]
-            return lambda env: (env[slot], env[node].dtype.scalar)
-        case Apply(function, (value, Name(target))) if function in ("cast", "bitcast"):
-            return _wrapped_cast(TYPED_OPS[function], value, target, get_type, scope)
-        case Apply(function, args):
-            return _wrapped_apply(function, args, get_type, scope)
+def _compile_wrapped(term: Expr | Term, scope: Scope) -> Value:
+    """The value of a term over constants, each operation done at the type that it says."""
+    match term:
+        case Const(name, _):
+            slot = scope.values[name]
+            return lambda env: env[slot]
+        case Lit(value, type_name):
+            get_type = scope.type_getter(type_name)
+            return lambda env: _literal(value, get_type(env).scalar)
+        case Calc(value, type_name, "exact"):
+            exact, get_type = compile_expr(value, scope), scope.type_getter(type_name)
+            return lambda env: _exactly(exact(env), get_type(env).scalar)
+        case Node(op_name, src, type_name) if Ops[op_name] in COMPUTABLE:
+            return _compile_computed(Ops[op_name], src, type_name, scope)
         case _:
-            raise ValueError(f"{expr!r} has no value at a type")
+            raise ValueError(f"{term!r} is no term over constants")
 
 
-def _wrapped_cast(
-    op: Ops, value: Expr, target: str, get_type: Callable[[Env], DType], scope: Scope
-) -> Typed:
-    inner, to_type = _compile_wrapped(value, get_type, scope), scope.type_getter(target)
+def _compile_computed(op: Ops, src: tuple[Term, ...], type_name: str, scope: Scope) -> Value:
+    values = [_compile_wrapped(source, scope) for source in src]
+    get_type = scope.type_getter(type_name)
+    source_types = [scope.type_getter(source.type) for source in src]
 
-    def compute_cast(env: Env) -> tuple[Any, DType]:
-        number, dtype = inner(env)
-        scalar = to_type(env).scalar
-        return evaluate(op, scalar, (number,), (dtype,)), scalar
-
-    return compute_cast
-
-
-def _wrapped_apply(
-    function: str, args: tuple[Expr, ...], get_type: Callable[[Env], DType], scope: Scope
-) -> Typed:
-    op = TYPED_OPS[function]
-    values = [_compile_wrapped(arg, get_type, scope) for arg in args]
-
-    def compute(env: Env) -> tuple[Any, DType]:
-        typed = [value(env) for value in values]
-        dtype = dtypes.bool if op in COMPARE else typed[-1][1]
-        return evaluate(op, dtype, [v for v, _ in typed], [d for _, d in typed]), dtype
+    def compute(env: Env) -> Any:
+        known = [value(env) for value in values]
+        return evaluate(
+            op, get_type(env).scalar, known, [source(env).scalar for source in source_types]
+        )
 
     return compute
+
+
+def _literal(value: Any, dtype: DType) -> Any:
+    """A literal as a value of `dtype`. Raises: DoesNotFit."""
+    try:
+        return as_constant(value, dtype)
+    except OverflowError:
+        raise DoesNotFit from None

@@ -24,6 +24,7 @@ from proofgrad.core.rewrite.rule import (
     Var,
     View,
 )
+from proofgrad.core.rewrite.sorts import IllSorted, check_sorts
 from proofgrad.core.rewrite.views import NUMBER, TRUTH
 from proofgrad.verify.dsl import names
 from proofgrad.verify.dsl.errors import RuleError, Source, near
@@ -94,7 +95,7 @@ class Elaborator:
         settled = self._scope.types.resolve((left, right, where, when, views))
         parts = dict(zip(("left", "right", "where", "when", "views"), settled))
         self._check_bound_types(types, parts["left"], children[0])
-        return Rule(
+        rule = Rule(
             name=str(name),
             ruleset=self._header.name,
             kind=kind,
@@ -106,6 +107,18 @@ class Elaborator:
             examples=examples,
             line=tree.meta.line,
         )
+        self._check_sorts(rule, tree)
+        return rule
+
+    def _check_sorts(self, rule: Rule, tree: Syntax) -> None:
+        """Refuse a rule in which a part is of another sort than its place wants."""
+        try:
+            check_sorts(rule)
+        except IllSorted as error:
+            for part, place in reversed(self._scope.places):
+                if self._scope.types.resolve(part) == error.part:
+                    raise RuleError(self._source, place, error.reason) from None
+            raise RuleError(self._source, place_of(tree), error.reason) from None
 
     def _kind(self, tree: Syntax, children: list[Any]) -> RuleKind:
         """What is claimed; of a fact its name is taken from `children`, and its ends stand free."""

@@ -35,10 +35,16 @@ class Expressions:
             )
         token = tree.children[0]
         self._scope.bind(str(token), "arg", token)
+        self._scope.places.append((Name(str(token)), place_of(token)))
         return Name(str(token))
 
     def number(self, tree: Syntax) -> Expr:
         """A mathematical number, a tuple or a truth value: no bare terms."""
+        expr = self._number(tree)
+        self._scope.places.append((expr, place_of(tree)))
+        return expr
+
+    def _number(self, tree: Syntax) -> Expr:
         match tree.data:
             case "number":
                 return Num(self._scope.value(tree.children[0]))
@@ -56,7 +62,9 @@ class Expressions:
     def condition(self, tree: Syntax) -> Expr:
         """A truth value."""
         if tree.data == "infix" and tree.children[1].type == "COMPARE":
-            return self._comparison(tree)
+            comparison = self._comparison(tree)
+            self._scope.places.append((comparison, place_of(tree)))
+            return comparison
         condition = self.number(tree)
         if not isinstance(condition, Apply) or condition.function not in names.TRUTHS:
             raise self._scope.error(
@@ -150,9 +158,11 @@ class Expressions:
                 return Apply("or", (below, above))
 
     def _bound(self, fact: str, tree: Any) -> Expr:
-        if self._scope.is_term_name(tree):
-            return Apply(fact, (Fact(self._term(tree)),))
-        return self.number(tree)
+        if not self._scope.is_term_name(tree):
+            return self.number(tree)
+        bound = Apply(fact, (Fact(self._term(tree)),))
+        self._scope.places.append((bound, place_of(tree)))
+        return bound
 
 
 def conjuncts(condition: Expr) -> list[Expr]:

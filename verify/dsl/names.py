@@ -18,7 +18,6 @@ from proofgrad.core.rewrite.functions import (
     TYPE_CLASSES,
     TYPE_FUNCTIONS,
     TYPE_NUMBERS,
-    TYPED_OPS,
 )
 from proofgrad.core.rewrite.views import CONTRACTS
 
@@ -64,6 +63,7 @@ CALL_OPS: dict[str, tuple[str, tuple[int, ...]]] = {
     "contiguous": ("CONTIGUOUS", (1,)),
     "detach": ("DETACH", (1,)),
 }
+CALL_NAMES = {op: name for name, (op, _) in CALL_OPS.items()}
 CAST_OPS = {"cast": "CAST", "bitcast": "BITCAST"}
 MOVEMENT_OPS = {
     "reshape": "RESHAPE",
@@ -76,7 +76,6 @@ MOVEMENT_OPS = {
     "copy": "COPY",
 }
 REDUCE_OPS = {"sum": "ADD", "product": "MUL", "max": "MAX", "min": "MIN"}
-TYPED_SYMBOLS = {op.name: symbol for symbol, op in TYPED_OPS.items()}
 
 NUMBER_INFIX = (
     "+", "-", "*", "//", "%", "<", "<=", ">", ">=", "==", "!=", "and", "or", "&", "|", "^", "<<",

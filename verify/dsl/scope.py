@@ -10,8 +10,9 @@ from typing import Any
 
 from lark import Token, Tree
 
+from proofgrad.core.rewrite.rule import Expr, Term
 from proofgrad.verify.dsl import names
-from proofgrad.verify.dsl.errors import RuleError, Source
+from proofgrad.verify.dsl.errors import Place, RuleError, Source
 from proofgrad.verify.dsl.places import place_of
 from proofgrad.verify.dsl.types import Types
 
@@ -23,7 +24,8 @@ class Scope:
     """Fields: sorts (name -> var, const, arg, number, ranges or type), slots (name -> type slot).
 
     left_side: names may be bound. in_wrap: inside `{wrap: ...}`. in_loop: the counter of a loop has a
-    value, which it has on the left side and in the inputs of views.
+    value, which it has on the left side and in the inputs of views. places: of each part, where it
+    is written.
     """
 
     def __init__(self, domains: tuple[str, ...], source: Source) -> None:
@@ -35,6 +37,7 @@ class Scope:
         self.left_side = True
         self.in_loop = True
         self.in_wrap = False
+        self.places: list[tuple[Term | Expr, Place]] = []
         self._source = source
 
     def bind(self, name: str, sort: str, token: Token) -> None:

@@ -37,7 +37,7 @@ _STRENGTH = {
 _TYPED, _PREFIX, _ATOM = 0, 11, 12
 _KEYWORDS = {RuleKind.REWRITE: "rule", RuleKind.COTANGENT: "cotangent", RuleKind.BOUNDS: "bounds"}
 _INFIX = {op: symbol for symbol, op in names.INFIX_OPS.items()}
-_CALLS = {op: name for name, (op, _) in names.CALL_OPS.items()}
+_CALLS = names.CALL_NAMES
 _ARGS = {op: name for name, op in names.MOVEMENT_OPS.items()}
 _CASTS = {op: name for name, op in names.CAST_OPS.items()}
 _REDUCTIONS = {op: name for name, op in names.REDUCE_OPS.items()}
@@ -82,7 +82,7 @@ def show_term(term: Term) -> str:
     return _Annotations(None).term(term)
 
 
-def show_expr(expr: Expr) -> str:
+def show_expr(expr: Expr | Term) -> str:
     """A number, an arg or a condition. Example: 'hi(x) < c'."""
     return _expr(expr)[0]
 
@@ -167,7 +167,7 @@ class _Annotations:
             case Lit(value, type_):
                 return self._literal(value, type_)
             case Calc(value, type_, mode):
-                inside = f"wrap: {_typed_expr(value)}" if mode == "wrap" else show_expr(value)
+                inside = f"wrap: {self._computed(value)}" if mode == "wrap" else show_expr(value)
                 if self._said is None or not self._hiders:
                     return f"{{{inside}}}", _ATOM
                 return f"{{{inside}}}: {type_}", _TYPED
@@ -175,6 +175,13 @@ class _Annotations:
                 return f"{name}[{counter} := {self.term(value)}]", _ATOM
             case Node():
                 return self._node(term)
+
+    def _computed(self, value: Term | Expr) -> str:
+        """The inside of `{wrap: ...}`: nothing around it settles the types of its literals."""
+        self._hiders += 1
+        shown = self.term(value)
+        self._hiders -= 1
+        return shown
 
     def _named(self, name: str, type_: str) -> Shown:
         if self._said is None or name in self._said or type_ in ("range", "ranges"):
@@ -242,7 +249,7 @@ def _number(value: float | bool) -> str:
 # -- expressions ---------------------------------------------------------------------------------
 
 
-def _expr(expr: Expr) -> Shown:
+def _expr(expr: Expr | Term) -> Shown:
     match expr:
         case Num(value):
             text = _number(value)
@@ -274,27 +281,3 @@ def _applied(function: str, args: tuple[Expr, ...]) -> Shown:
 def _within(expr: Expr, least: int) -> str:
     text, strength = _expr(expr)
     return text if strength >= least else f"({text})"
-
-
-def _typed_expr(expr: Expr) -> str:
-    """The inside of `{wrap: ...}`, where `not` is written as the operation !x."""
-    return _typed(expr)[0]
-
-
-def _typed(expr: Expr) -> Shown:
-    if not isinstance(expr, Apply):
-        return _expr(expr)
-    function, args = expr.function, expr.args
-    if function in ("neg", "not"):
-        text, strength = _typed(args[0])
-        bracket = strength < _PREFIX or isinstance(args[0], Num)
-        return ("-" if function == "neg" else "!") + (f"({text})" if bracket else text), _PREFIX
-    if function == "+" and isinstance(args[1], Apply) and args[1].function == "neg":
-        function, args = "-", (args[0], *args[1].args)  # c - 1; -1 alone may not fit the type
-    if function in _STRENGTH:
-        strength = _STRENGTH[function]
-        shown = [_typed(a) for a in args]
-        limits = (strength + 1 if strength == _STRENGTH["<"] else strength, strength + 1)
-        texts = [t if s >= limit else f"({t})" for (t, s), limit in zip(shown, limits)]
-        return f" {function} ".join(texts), strength
-    return f"{function}({', '.join([_typed(a)[0] for a in args])})", _ATOM

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from lark import Tree
 
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.rewrite.functions import APPROXIMATED, COMPUTABLE
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
@@ -17,7 +19,6 @@ from proofgrad.core.rewrite.rule import (
     Lit,
     Name,
     Node,
-    Num,
     Term,
     Text,
     Var,
@@ -38,6 +39,11 @@ class Terms:
 
     def term(self, tree: Syntax, slot: str = "") -> Term:
         """A node, name or constant; `slot` is the type that a computed constant takes."""
+        term = self._said(tree, slot)
+        self._scope.places.append((term, place_of(tree)))
+        return term
+
+    def _said(self, tree: Syntax, slot: str) -> Term:
         match tree.data:
             case "number":
                 return self._literal(self._scope.value(tree.children[0]), tree)
@@ -227,7 +233,8 @@ class Terms:
         self._scope.in_wrap = True
         term = self.term(body)
         self._scope.in_wrap = False
-        return Calc(self._typed_expression(term, body), term.type, "wrap")
+        self._check_computable(term, body)
+        return Calc(term, term.type, "wrap")
 
     def _node(self, op: str, src: tuple[Term, ...], tree: Syntax) -> Node:
         return Node(op, src, self._scope.types.operation(op, [s.type for s in src], place_of(tree)))
@@ -240,19 +247,18 @@ class Terms:
             self._scope.sorts["T"] = "type"
         return self._scope.types.named(str(token), place_of(token))
 
-    def _typed_expression(self, term: Term, tree: Syntax) -> Expr:
-        """A term over constants as the expression that `{wrap: ...}` keeps."""
-        match term:
-            case Const(name, _) | Calc(Name(name), _, "exact"):
-                return Name(name)
-            case Lit(value, _):
-                return Num(value)
-            case Node(op, src, type_) if op in names.TYPED_SYMBOLS:
-                args = [self._typed_expression(s, tree) for s in src]
-                if op in ("CAST", "BITCAST"):
-                    args.append(Name(type_))
-                return Apply(names.TYPED_SYMBOLS[op], tuple(args))
-            case _:
+    def _check_computable(self, term: Term, tree: Syntax) -> None:
+        """Refuse what `{wrap: ...}` cannot compute, or would not compute as a kernel does."""
+        if isinstance(term, Node):
+            if Ops[term.op] in APPROXIMATED:
                 raise self._scope.error(
-                    tree, "only constants and operations on them can be computed"
+                    tree,
+                    f"{names.CALL_NAMES[term.op]} is approximated by each machine in its own way, so"
+                    " a constant computed here would differ from what a kernel computes",
                 )
+            if Ops[term.op] in COMPUTABLE and term.arg is None:
+                for source in term.src:
+                    self._check_computable(source, tree)
+                return
+        if not isinstance(term, Const | Lit | Calc):
+            raise self._scope.error(tree, "only constants and operations on them can be computed")
