@@ -40,6 +40,7 @@ from proofgrad.core.rewrite.rule import (
     Var,
     View,
 )
+from proofgrad.core.rewrite.sorts import check_sorts
 from proofgrad.core.rewrite.views import CONTRACTS
 
 MOST_LETTERS = 100  # of a name
@@ -91,6 +92,7 @@ def check_rule(rule: Rule) -> Rule:
     for text in (rule.text, rule.doc, *_tuple(rule.examples)):
         check_text(text)
     _check_number(rule.line)
+    check_sorts(rule)
     return rule
 
 

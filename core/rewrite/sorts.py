@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from proofgrad.core.ir.dtypes import Kind
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
-from proofgrad.core.rewrite.functions import COMPUTABLE, TYPE_FUNCTIONS
+from proofgrad.core.rewrite.functions import COMPUTABLE, TYPE_CLASSES, TYPE_FUNCTIONS
 from proofgrad.core.rewrite.rule import (
     NUMBER_KINDS,
     Apply,
@@ -160,8 +160,10 @@ class _Types:
 
     def kinds(self, name: str) -> frozenset[Kind]:
         """The kinds of every type that `name` may stand for."""
-        declared = dict(self.rule.types)
-        return frozenset([d.kind for d in types_of_class(self.rule, declared.get(name, name))])
+        kind = dict(self.rule.types).get(name, name)
+        if kind not in TYPE_CLASSES and kind != "domain":
+            raise ValueError(f"{name!r} is no type")
+        return frozenset([dtype.kind for dtype in types_of_class(self.rule, kind)])
 
 
 class _Checker:
