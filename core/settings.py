@@ -29,6 +29,7 @@ MEANING: dict[str, str] = {
     "FASTMATH": "classes of float laws that are not exact to the bit, of nsz,finite,real",
     "WINO": "1: conv2d by Winograd's law of reals, where it saves half; not exact to the bit",
     "PROVE": "1: show for each compiled kernel that its accesses are those of its tensor graph",
+    "CHECK": "1: compare each compiled kernel with its tensor graph at sampled elements",
     "SPEC": "1: check the form after every stage",
     "PLANS": "0: no plans from the disk and none kept there; each process rewrites its graphs",
     "PROOFGRAD_CACHE": "folder for compiled kernels and rules; default $XDG_CACHE_HOME/proofgrad",
@@ -159,9 +160,14 @@ def proves_kernels() -> bool:
     return number("PROVE") > 0
 
 
+def checks_values() -> bool:
+    """Whether kernels are compared with their graphs at sampled elements; PROVE=1 does so too."""
+    return number("CHECK") > 0 or proves_kernels()
+
+
 def keeps_plans() -> bool:
     """Whether plans may come from the disk: not where somebody wants to see how one is made."""
-    looks = number("DEBUG") >= 2 or checks_forms() or proves_kernels() or beam_width() > 0
+    looks = number("DEBUG") >= 2 or checks_forms() or checks_values() or beam_width() > 0
     return number("PLANS", 1) > 0 and not looks
 
 

@@ -5,6 +5,8 @@ Owns: the one Compiler of the process. Does not own: any of the parts.
 
 from __future__ import annotations
 
+import atexit
+import sys
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
@@ -12,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proofgrad.backends import BUILT_IN, ELSEWHERE
+from proofgrad.core import settings
 from proofgrad.core.compile.target import Backend
 from proofgrad.core.tensor import realize
 from proofgrad.core.tensor.device import Device
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.compiler import Compiler, KernelCheck
+    from proofgrad.core.compile.compiler import Compiler, KernelCheck, ValueCheck
 
 _ROOT = Path(realize.__file__).resolve().parents[2]
 # Folders, and the endings of the files in them, that decide what a graph becomes.
@@ -55,7 +58,9 @@ def _compiler() -> Compiler:
         return Library(load_library(), FACTS, COTANGENTS, Journal(), load_loose)
 
     store = PlanStore(_sources)
-    return Compiler(GRAPH_STAGES, KERNEL_STAGES, library, Device.__getitem__, _kernel_check, store)
+    return Compiler(
+        GRAPH_STAGES, KERNEL_STAGES, library, Device.__getitem__, _kernel_check, store, _value_check
+    )
 
 
 def _sources() -> str:
@@ -73,3 +78,17 @@ def _kernel_check() -> KernelCheck:
     from proofgrad.verify.kernel_proof import KernelProver
 
     return KernelProver()
+
+
+def _value_check() -> ValueCheck:
+    from proofgrad.verify.sampled_kernels import ValueChecker
+
+    made = ValueChecker()
+    atexit.register(_say_what_was_checked, made)
+    return made
+
+
+def _say_what_was_checked(check: ValueCheck) -> None:
+    """One line at the end, with DEBUG=1."""
+    if settings.debug_level() >= 1:
+        print(f"checked {check.summary()}", file=sys.stderr)

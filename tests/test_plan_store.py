@@ -58,7 +58,8 @@ print(json.dumps([values, compiler().kernels_compiled]))
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return {**os.environ, "PLANS": "1", "PROOFGRAD_CACHE": str(folder), "NUM_THREADS": "1"}
+    asked = {"PLANS": "1", "CHECK": "0", "PROOFGRAD_CACHE": str(folder), "NUM_THREADS": "1"}
+    return {**os.environ, **asked}
 
 
 def trained(folder: Path, *arguments: str) -> list[Any]:
@@ -116,7 +117,7 @@ def plan_of(
 ) -> tuple[Compiler, Plan]:
     """The plan that a new process with these variables would take for a Tensor."""
     compiler = compiler or wiring._compiler()
-    with Context(**{"PLANS": 1, **variables}):
+    with Context(**{"PLANS": 1, "CHECK": 0, **variables}):
         return compiler, compiler.plan(machine.graph_to_run([tensor._uop], tensor.device))
 
 
@@ -175,7 +176,9 @@ def test_other_sources_and_other_inputs_to_write_over_are_other_plans(cache: Pat
     assert len(keys) == 4
 
 
-@pytest.mark.parametrize(("name", "value"), [("PLANS", 0), ("DEBUG", 2), ("PROVE", 1), ("SPEC", 1)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("PLANS", 0), ("DEBUG", 2), ("PROVE", 1), ("CHECK", 1), ("SPEC", 1)]
+)
 def test_who_looks_at_stages_sees_them_run(cache: Path, name: str, value: int) -> None:
     plan_of(product())
     compiler, _ = plan_of(product(), **{name: value})

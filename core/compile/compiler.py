@@ -46,6 +46,27 @@ class KernelCheck(Protocol):
         ...
 
 
+class ValueCheck(Protocol):
+    """Looks at kernels and plans that are made while CHECK=1, or PROVE=1."""
+
+    def kernels(self, body: UOp, kernels: Sequence[Kernel]) -> None:
+        """What one body became. Raises if it is wrong."""
+        ...
+
+    def plan(
+        self, before: UOp, after: UOp, plan: Plan, compiled: Sequence[Sequence[Kernel]]
+    ) -> None:
+        """`before`: the tensor graph that was cut; `after`: its calls, each of which has its kernels.
+
+        Raises if the steps of the plan are not those of the graph.
+        """
+        ...
+
+    def summary(self) -> str:
+        """One line about everything so far."""
+        ...
+
+
 # Far more than one program uses. What a loop makes anew in each step goes, and is read from the disk
 # if it is asked for again.
 MOST_PLANS = MOST_KERNELS = 4096
@@ -62,17 +83,20 @@ class Compiler:
         backend: Callable[[str], Backend],
         make_check: Callable[[], KernelCheck] | None = None,
         store: PlanStore | None = None,
+        make_value_check: Callable[[], ValueCheck] | None = None,
     ) -> None:
         self.graph_stages = graph_stages
         self.kernel_stages = kernel_stages
         self._load_library = library
         self._backend = backend
         self._make_check = make_check
+        self._make_value_check = make_value_check
         self._store = store
         self._library: Library | None = None
         self._plans: Newest[tuple[Any, ...], Plan] = Newest(MOST_PLANS)
         self._kernels: Newest[tuple[Any, ...], tuple[Kernel, ...]] = Newest(MOST_KERNELS)
         self.kernel_check: KernelCheck | None = None  # made when PROVE=1 first asks for it
+        self.value_check: ValueCheck | None = None  # made when CHECK=1 first asks for it
 
     @property
     def library(self) -> Library:
@@ -124,27 +148,35 @@ class Compiler:
 
     @rare_collection()
     def _new_plan(self, root: UOp, unneeded: frozenset[int]) -> Plan:
-        graph = self.kernel_graph(root)
+        cut: list[UOp] = []  # the tensor graph that was cut
+        graph = self.kernel_graph(root, cut)
         graph = write_in_place(graph, unneeded) if unneeded else graph
         if len(graph.src) == 1:  # nothing to do meanwhile
-            return self._make_plan(graph, None)
+            return self._make_plan(graph, cut[-1], None)
         try:
             with Aside() as aside:
-                return self._make_plan(graph, aside)
+                return self._make_plan(graph, cut[-1], aside)
         except BaseException:
             known = list(self._kernels.items())
             for key in [k for k, kernels in known if not all(x.is_compiled for x in kernels)]:
                 del self._kernels[key]
             raise
 
-    def kernel_graph(self, root: UOp) -> UOp:
-        """The KernelGraph of a TensorGraph."""
-        target = self._backend(root.arg).target
-        return run_stages(
-            self.graph_stages, root, self.library, target, _observer("graph", self.library)
-        )
+    def kernel_graph(self, root: UOp, passed: list[UOp] | None = None) -> UOp:
+        """The KernelGraph of a TensorGraph; `passed` gets the tensor graphs on the way."""
+        target, shown = self._backend(root.arg).target, _observer("graph", self.library)
+        before = [root] if passed is None else passed
+        before.append(root)
 
-    def _make_plan(self, graph: UOp, aside: Aside | None) -> Plan:
+        def observe(stage: Stage, made: UOp) -> None:
+            if stage.makes is Form.TENSOR_GRAPH:
+                before.append(made)
+            if shown is not None:
+                shown(stage, made)
+
+        return run_stages(self.graph_stages, root, self.library, target, observe)
+
+    def _make_plan(self, graph: UOp, cut: UOp, aside: Aside | None) -> Plan:
         every = [buffer for call in graph.src for buffer in call.src[1:]] + list(graph.arg)
         made = [buffer for buffer in dict.fromkeys(every) if _number(buffer) < 0]
         inputs = 1 + max([_number(buffer) for buffer in every] + [-1])
@@ -162,16 +194,19 @@ class Compiler:
             return variables.setdefault(key, -1 - len(variables))
 
         launches: list[Step] = []
+        compiled: list[tuple[Kernel, ...]] = []  # of each call
         for call in graph.src:
             buffers = [BufferInfo(b.dtype, b.arg, b.src[1].arg) for b in call.src[1:]]
             slots = [slot(b) for b in call.src[1:]]
             shape, ast = call.src[0].src[0].shape, call.src[0]
             if ast.src[0].op is Ops.COPY:
                 launches.append(Step(None, tuple(slots), (), buffers[0].nbytes, shape))
+                compiled.append(())
                 continue
             own = dict(enumerate(zip(slots, buffers)))
             tables = {0}  # what the kernels of this call have written
-            for kernel in self._kernels_of(ast, call.arg.device, aside):
+            compiled.append(self._kernels_of(ast, call.arg.device, aside))
+            for kernel in compiled[-1]:
                 written = kernel.slots[0]
                 if written not in tables:  # behind the buffers that kernels still read
                     tables.add(written)
@@ -195,7 +230,18 @@ class Compiler:
             if slot(b) < inputs
         }
         peak = peak_bytes(inputs, infos, steps)
-        return Plan(inputs, tuple(infos), results, steps, reused, peak, tuple(variables))
+        plan = Plan(inputs, tuple(infos), results, steps, reused, peak, tuple(variables))
+        if (check := self._value_check()) is not None:
+            check.plan(cut, graph, plan, compiled)
+        return plan
+
+    def _value_check(self) -> ValueCheck | None:
+        """What compares values, if CHECK=1 or PROVE=1 asks for it."""
+        if not settings.checks_values():
+            return None
+        if self.value_check is None and self._make_value_check is not None:
+            self.value_check = self._make_value_check()
+        return self.value_check
 
     def kernels(self, body: UOp, device: str) -> tuple[Kernel, ...]:
         """The compiled kernels of a body, a SINK over PARAMs: those that fill its tables first."""
@@ -267,6 +313,8 @@ class Compiler:
         kernels = tuple([self._compiled(linear, device, aside) for linear in linears])
         for kernel in kernels:
             _show_source(kernel)
+        if (check := self._value_check()) is not None:
+            check.kernels(body, kernels)
         return kernels
 
     def _choices(self, body: UOp, device: str) -> Choices:
@@ -327,6 +375,7 @@ _READ_BY_STAGES = (
     "NOALG",
     "NOSCHED",
     "PROVE",
+    "CHECK",
     "FASTMATH",
     "CHOICES",
     "BEAM",
@@ -346,6 +395,7 @@ def _settings_of(stored: tuple[Any, ...]) -> tuple[Any, ...]:
         settings.wants_no_rules(),
         settings.wants_plain_loops(),
         settings.proves_kernels(),
+        settings.checks_values(),
         settings.fastmath(),
         settings.choices_text(),
         settings.beam_width(),

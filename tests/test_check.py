@@ -1,0 +1,321 @@
+"""CHECK=1: kernels beside their tensor graphs at sampled elements; what is wrong is found, what is right passes."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy
+import pytest
+
+from proofgrad import Context, Tensor
+from proofgrad.core.compile.compiler import Compiler
+from proofgrad.core.compile.plan import Kernel, Plan
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.evaluate import evaluate, from_bits
+from proofgrad.core.ir.ops import BINARY, COMPARE, TERNARY, UNARY, Ops
+from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.tensor.realize import compile_only, compiler
+from proofgrad.verify import sampled_arithmetic as arithmetic
+from proofgrad.verify.launch_plan import PlanError, check_plan
+from proofgrad.verify.sampled_freedom import Estimate, estimate, estimate_reduction
+from proofgrad.verify.sampled_kernels import CheckError, ValueChecker
+
+
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch) -> ValueChecker:
+    """Sees every kernel and plan that is made from here on."""
+    made = ValueChecker()
+    for name, value in (("value_check", made), ("_kernels", {}), ("_plans", {})):
+        monkeypatch.setattr(compiler(), name, value)
+    return made
+
+
+def data(*shape: int) -> Tensor:
+    return Tensor(numpy.random.default_rng(0).normal(size=shape).astype(numpy.float32))
+
+
+# -- the two interpreters -----------------------------------------------------------------------
+
+
+def _drawn(dtype: DType, count: int, draw: random.Random) -> list[Any]:
+    def one() -> Any:
+        if dtype is dtypes.index:
+            return draw.choice([0, 1, -1, 7, draw.randrange(-(10**6), 10**6)])
+        if draw.random() < 0.5 and (dtype.is_float or dtype.is_code):
+            return float(
+                draw.choice([0.0, -0.0, 1.0, -1.0, 2.5, math.inf, -math.inf, math.nan, 3.0])
+            )
+        if draw.random() < 0.3 and dtype.is_int:
+            assert dtype.lo is not None and dtype.hi is not None
+            return draw.choice([0, 1, dtype.lo, dtype.hi, 2, 3, dtype.hi - 1])
+        return from_bits(draw.getrandbits(dtype.bits), dtype)
+
+    return [one() for _ in range(count)]
+
+
+def _operations() -> list[tuple[Ops, DType, tuple[DType, ...]]]:
+    found: list[tuple[Ops, DType, tuple[DType, ...]]] = []
+    for dtype in (*dtypes.all, dtypes.index):
+        kinds = (arithmetic._BOOL, arithmetic._INT, arithmetic._FLOAT)
+        table = kinds[0 if dtype.is_bool else 1 if dtype.is_int else 2]
+        for op in table:
+            if dtype is dtypes.index and op in (Ops.SHL, Ops.SHR, Ops.NOT):
+                continue
+            count = 1 if op in UNARY else 3 if op in TERNARY else 2
+            found.append((op, dtypes.bool if op in COMPARE else dtype, (dtype,) * count))
+        found.append((Ops.WHERE, dtype, (dtypes.bool, dtype, dtype)))
+        found += [(Ops.CAST, other, (dtype,)) for other in (*dtypes.all, *dtypes.fp8s)]
+        alike = [d for d in dtypes.all if d.bits == dtype.bits and not d.is_bool]
+        if not dtype.is_bool and dtype is not dtypes.index:
+            found += [(Ops.BITCAST, other, (dtype,)) for other in alike]
+    return found + [(Ops.CAST, d, (code,)) for code in dtypes.fp8s for d in dtypes.all]
+
+
+@pytest.mark.parametrize("op", sorted({op for op, _, _ in _operations()}), ids=lambda op: op.name)
+def test_operation_on_arrays_is_that_of_the_reference(op: Ops) -> None:
+    draw = random.Random(op.name)
+    for _, dtype, sources in [each for each in _operations() if each[0] is op]:
+        columns = [_drawn(source, 200, draw) for source in sources]
+        wanted = [evaluate(op, dtype, row, sources) for row in zip(*columns)]
+        arrays = [numpy.array(c, arithmetic.kept_as(s)) for c, s in zip(columns, sources)]
+        with numpy.errstate(all="ignore"):
+            got = arithmetic.compute(op, dtype, arrays, sources)
+            same = arithmetic.same_bits(got, numpy.array(wanted, arithmetic.kept_as(dtype)), dtype)
+        if op is Ops.BITCAST and sources[0].is_float:  # a NaN has many bits
+            same |= numpy.isnan(arrays[0])
+        if op in (Ops.EXP2, Ops.LOG2, Ops.SIN):
+            same |= numpy.isclose(got.astype(float), numpy.array(wanted, float), rtol=1e-6)
+        assert same.all(), (op, dtype, sources, [c[int(same.argmin())] for c in columns])
+
+
+def test_every_elementwise_operation_has_a_meaning_on_arrays() -> None:
+    known = {*arithmetic._FLOAT, *arithmetic._INT, *arithmetic._BOOL}
+    assert known == UNARY | BINARY | (TERNARY - {Ops.WHERE})
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64])
+def test_sum_in_any_order_is_within_its_freedom(dtype: DType) -> None:
+    draw = numpy.random.default_rng(1)
+    for _ in range(200):
+        count = int(draw.integers(1, 40))
+        drawn = draw.normal(size=(count, 1)) * numpy.exp2(draw.integers(-20, 20))
+        terms = arithmetic.cast(drawn, dtypes.float64, dtype)
+        freedom = estimate_reduction(Ops.ADD, dtype, Estimate(terms), count)
+        total = arithmetic.constant(dtype, 0.0)
+        for k in draw.permutation(count):
+            total = arithmetic.compute(Ops.ADD, dtype, (total, terms[k]), (dtype, dtype))
+        assert freedom.agrees(total, dtype).all()
+
+
+def test_sum_of_whole_numbers_has_no_freedom() -> None:
+    terms = Estimate(numpy.arange(100, dtype=numpy.float32).reshape(100, 1))
+    assert estimate_reduction(Ops.ADD, dtypes.float32, terms, 100).error is None
+
+
+def test_comparison_of_nearly_equal_sums_is_not_known() -> None:
+    near = Estimate(numpy.ones(1, numpy.float32), numpy.full(1, 1e-6))
+    one = Estimate(numpy.ones(1, numpy.float32))
+    found = estimate(Ops.CMPLT, dtypes.bool, (near, one), (dtypes.float32,) * 2)
+    assert not found.is_known().any()
+
+
+# -- what is right passes -----------------------------------------------------------------------
+
+RIGHT: dict[str, Callable[[], Tensor]] = {
+    "product": lambda: data(20, 40) @ data(40, 36),
+    "softmax": lambda: data(6, 37).softmax(),
+    "long sum": lambda: data(1 << 17).sum(),
+    "convolution": lambda: data(2, 4, 9, 9).conv2d(data(5, 4, 3, 3), padding=1),
+    "rows": lambda: data(40, 8)[Tensor([3, -1, 39, 3])],
+    "topk": lambda: data(5, 20).topk(3)[0],
+    "half": lambda: (data(6, 40).half() @ data(40, 5).half()).exp2(),
+    "nothing": lambda: data(13, 4, 0, 1).sum(2),
+    "one element": lambda: data(1).exp(),
+    "scatter": lambda: data(4, 33).scatter_reduce(1, Tensor([[3, 3, 0]] * 4), data(4, 3), "mean"),
+    "whole": lambda: (Tensor.arange(30) * 7 - 50) // 4 % 5,
+    "cumsum": lambda: data(300).cumsum(),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_kernels_pass(check: ValueChecker, name: str) -> None:
+    with Context(CHECK=1), compile_only():
+        RIGHT[name]().realize()
+    assert check.total.kernels + check.total.not_checked.total() > 0
+    assert not check.total.not_checked
+
+
+def test_what_is_not_checked_is_counted(check: ValueChecker) -> None:
+    check._most_values = 100
+    with Context(CHECK=1), compile_only():
+        (data(20, 40) @ data(40, 36)).realize()
+    assert check.total.not_checked == {"too much to compute": 1}
+    assert "1 not checked: too much to compute" in check.summary()
+
+
+def test_nothing_is_checked_unless_asked(check: ValueChecker) -> None:
+    with Context(CHECK=0), compile_only():
+        (data(20, 4) + 1).realize()
+    assert check.total.kernels == 0 and check.total.plans == 0
+
+
+# -- what is wrong is found ---------------------------------------------------------------------
+
+
+def _compile_with_fault(
+    monkeypatch: pytest.MonkeyPatch, value: Tensor, fault: Callable[[UOp], UOp]
+) -> None:
+    """Compile with every Linear changed by `fault`."""
+    right = Compiler._compiled
+
+    def compiled(self: Compiler, linear: UOp, device: str, aside: Any = None) -> Kernel:
+        return right(self, fault(linear), device, aside)
+
+    monkeypatch.setattr(Compiler, "_compiled", compiled)
+    with Context(CHECK=1), compile_only():
+        value.realize()
+
+
+def _one_higher(op: Ops) -> Callable[[UOp], UOp]:
+    """The index of the first access of a kind is one too high."""
+
+    def fault(linear: UOp) -> UOp:
+        place = next(n for n in linear.src if n.op is op).src[0]
+        index = place.src[1]
+        moved = UOp(Ops.ADD, index.dtype, (index, UOp.const(index.dtype, 1)))
+        changed = place.replace(src=(place.src[0], moved, *place.src[2:]))
+        return _again(linear, {place: changed})
+
+    return fault
+
+
+def _again(linear: UOp, changes: dict[UOp, UOp]) -> UOp:
+    """Linear with nodes changed, what they need in front of them."""
+    made: dict[UOp, UOp] = {}
+    order: list[UOp] = []
+    for node in linear.src:
+        new = changes.get(node, node).substitute(made | changes)
+        made[node] = new
+        known = set(order)
+        order += [n for n in toposort((new,)) if n not in known and n is not new and not n.src]
+        order += [n for n in toposort((new,)) if n not in set(order)] if node in changes else [new]
+    return UOp(Ops.LINEAR, dtypes.void, tuple(dict.fromkeys(order)))
+
+
+@pytest.mark.parametrize("op", [Ops.LOAD, Ops.STORE])
+def test_wrong_index_is_found(
+    check: ValueChecker, monkeypatch: pytest.MonkeyPatch, op: Ops
+) -> None:
+    with pytest.raises(CheckError, match=r"kernel .*: .*(expected|element)"):
+        _compile_with_fault(monkeypatch, data(7, 5).permute(1, 0) + 1.0, _one_higher(op))
+
+
+def test_another_operation_is_found(check: ValueChecker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fault(linear: UOp) -> UOp:
+        node = next(n for n in linear.src if n.op is Ops.MAX)
+        return _again(linear, {node: node.replace(op=Ops.MIN)})
+
+    with pytest.raises(CheckError, match="expected"):
+        _compile_with_fault(monkeypatch, data(64).maximum(data(64) * 2), fault)
+
+
+# -- plans --------------------------------------------------------------------------------------
+
+
+def _a_plan() -> tuple[UOp, UOp, Plan, list[Any]]:
+    """A tensor graph, its calls, their plan and kernels: two buffers that are alike, results over inputs."""
+    seen: list[Any] = []
+
+    class Keep:
+        def kernels(self, body: UOp, kernels: Any) -> None:
+            """Not looked at."""
+
+        def plan(self, *parts: Any) -> None:
+            seen.append(parts)
+
+        def summary(self) -> str:
+            return ""
+
+    with pytest.MonkeyPatch.context() as patch, Context(CHECK=1):
+        for name, value in (("value_check", Keep()), ("_kernels", {}), ("_plans", {})):
+            patch.setattr(compiler(), name, value)
+        a, b = data(8, 8).realize(), data(8, 8).exp().realize()
+        seen.clear()
+        with compile_only():
+            ((a * 2).contiguous() - (b * 3).contiguous() @ a).realize()
+    graph, calls, plan, compiled = seen[-1]
+    return graph, calls, plan, compiled
+
+
+def test_right_plan_passes() -> None:
+    assert check_plan(*_a_plan()) == ""
+
+
+def _swapped(plan: Plan, step: int, one: int, other: int) -> Plan:
+    slots = list(plan.steps[step].slots)
+    slots[one], slots[other] = slots[other], slots[one]
+    steps = list(plan.steps)
+    steps[step] = replace(steps[step], slots=tuple(slots))
+    return replace(plan, steps=tuple(steps))
+
+
+def test_swapped_arguments_of_a_launch_are_found() -> None:
+    graph, calls, plan, compiled = _a_plan()
+    last = len(plan.steps) - 1
+    with pytest.raises(PlanError, match="does not hold"):
+        check_plan(graph, calls, _swapped(plan, last, 1, 2), compiled)
+
+
+def test_launches_in_another_order_are_found() -> None:
+    graph, calls, plan, compiled = _a_plan()
+    turned = replace(plan, steps=plan.steps[::-1])
+    with pytest.raises(PlanError):
+        check_plan(graph, calls, turned, compiled)
+
+
+def test_memory_that_is_freed_too_early_is_found() -> None:
+    graph, calls, plan, compiled = _a_plan()
+    first = replace(plan.steps[0], free_after=(plan.steps[0].slots[0],))
+    with pytest.raises(PlanError, match="does not hold"):
+        check_plan(graph, calls, replace(plan, steps=(first, *plan.steps[1:])), compiled)
+
+
+def test_another_result_is_found() -> None:
+    graph, calls, plan, compiled = _a_plan()
+    with pytest.raises(PlanError):
+        check_plan(graph, calls, replace(plan, results=(plan.steps[0].slots[0],)), compiled)
+
+
+def test_memory_that_is_too_small_is_found() -> None:
+    graph, calls, plan, compiled = _a_plan()
+    made = tuple([replace(info, size=info.size - 1) for info in plan.made])
+    with pytest.raises(PlanError, match="has 63"):
+        check_plan(graph, calls, replace(plan, made=made), compiled)
+
+
+def test_swapped_buffers_of_a_call_are_found() -> None:
+    graph, calls, plan, compiled = _a_plan()
+    call = calls.src[-1]
+    turned = call.replace(src=(*call.src[:2], *call.src[:1:-1]))
+    with pytest.raises(PlanError, match="value of its root"):
+        check_plan(graph, calls.replace(src=(*calls.src[:-1], turned)), plan, compiled)
+
+
+def test_result_over_an_input_that_is_read_later_is_found() -> None:
+    graph, calls, plan, compiled = _a_plan()
+    early = calls.src[0]
+    written = early.src[1]
+    over = next(
+        b for call in calls.src[1:] for b in call.src[2:]
+        if b.src[0].arg >= 0 and (b.dtype, b.arg) == (written.dtype, written.arg)
+    )  # fmt: skip
+    moved = [
+        call.replace(src=tuple([over if s is written else s for s in call.src]))
+        for call in calls.src
+    ]
+    with pytest.raises(PlanError, match="value of its root"):
+        check_plan(graph, calls.replace(src=tuple(moved)), plan, compiled)

@@ -1,0 +1,73 @@
+"""Values for the memory that a kernel reads: drawn by number, so that memory of any size takes no room.
+
+Owns: which values, and where each lies. Does not own: what is computed of them.
+
+Each sampled element sees memory of one of several kinds: small whole numbers, whose products and sums
+are exact, so that one term too many shows among a million; numbers of all sizes; and numbers among which are
+infinities, NaN, -0.0, denormals and the ends of a type. Integers, which may be indices, are small and
+sometimes below 0 or far too large.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy
+
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.evaluate import from_bits
+from proofgrad.verify.sampled_arithmetic import Values, cast, kept_as
+
+KINDS = 3
+WHOLE, MIXED, CORNERS = range(KINDS)
+_COUNT = 4096  # values of each kind
+_MULTIPLIER = numpy.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio
+_SHIFT = numpy.uint64(64 - 12)
+
+
+def element(slot: int, dtype: DType, index: Values, kind: Values, seed: int) -> Values:
+    """The element at each index of the memory `slot`, of the kind that the sample sees."""
+    where = numpy.asarray(index).astype(numpy.uint64)
+    mixed = (where + numpy.uint64((slot * 0x51ED27 + seed * 0x2545F491) & 0xFFFFFFFF)) * _MULTIPLIER
+    mixed = (mixed ^ (mixed >> numpy.uint64(29))) * _MULTIPLIER
+    place = (mixed >> _SHIFT).astype(numpy.int64)
+    return _table(dtype)[kind, place]
+
+
+@functools.lru_cache(maxsize=64)
+def _table(dtype: DType) -> Any:
+    """`_COUNT` values of each kind."""
+    draw = numpy.random.default_rng(dtype.bits * 31 + dtype.priority)
+    rows = [_row(dtype, kind, draw) for kind in range(KINDS)]
+    return numpy.stack(rows)
+
+
+def _row(dtype: DType, kind: int, draw: Any) -> Values:
+    if dtype.is_bool:
+        return draw.integers(0, 2, _COUNT) > 0
+    is_float = dtype.is_float or dtype.is_code
+    row = draw.integers(-4 if is_float or dtype.lo else 0, 5, _COUNT)
+    row = row.astype(numpy.float64 if is_float else kept_as(dtype))
+    if kind == MIXED and is_float:
+        row = draw.normal(size=_COUNT) * numpy.exp2(draw.integers(-3, 4, _COUNT))
+    elif kind == MIXED:
+        row = draw.integers(0, min(64, (dtype.hi or 64) + 1), _COUNT).astype(kept_as(dtype))
+    elif kind == CORNERS:
+        corners = _float_corners(dtype) if is_float else _integer_corners(dtype)
+        places = draw.choice(_COUNT, _COUNT // 8, replace=False)
+        row[places] = numpy.array(corners, row.dtype)[draw.integers(0, len(corners), len(places))]
+    with numpy.errstate(all="ignore"):
+        return cast(row, dtypes.float64, dtype) if is_float else row
+
+
+def _float_corners(dtype: DType) -> list[float]:
+    largest = dtypes.max(dtype)
+    small = [float(from_bits(bits, dtype)) for bits in (1, 2)]
+    return [0.0, -0.0, math.inf, -math.inf, math.nan, *small, -small[0], 0.5, -1.0, largest, 1e4]
+
+
+def _integer_corners(dtype: DType) -> list[int]:
+    assert dtype.lo is not None and dtype.hi is not None
+    return [dtype.lo, dtype.lo + 1, -1 if dtype.lo else 0, dtype.hi, dtype.hi - 1, 100, 127]
