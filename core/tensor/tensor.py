@@ -73,7 +73,9 @@ class Tensor(Assignment):
         Then the graph is kept, so that `backward` works after `realize`. All other graphs are
         dropped, so that a loop of realised steps does not grow without end.
         """
-        if self._uop.op in (Ops.DETACH, Ops.BUFFER) or not TensorBase._parameters:
+        if not TensorBase._parameters or self._uop.op is Ops.BUFFER:
+            return False
+        if self._uop.op is Ops.DETACH and self._uop.arg is None:  # with one it is a custom gradient
             return False
         if id(self) in TensorBase._leaves:
             return False
