@@ -15,7 +15,7 @@ import numpy as np
 from proofgrad.testing.fuzz.operation import NothingFits, Operation
 from proofgrad.testing.fuzz.oracle import Machine, Meaningless
 from proofgrad.testing.fuzz.program import Data, Program, Realize, Ref, Statement, Step
-from proofgrad.testing.fuzz.table import TABLE
+from proofgrad.testing.fuzz.table import TABLE, WEIGHTS
 from proofgrad.testing.fuzz.values import (
     FLOATS,
     INTS,
@@ -64,6 +64,7 @@ class Builder:
         self.machine = Machine()
         self.leaves: list[Statement] = []
         self.statements: list[Statement] = []
+        self._into = self.statements
         self.pool: list[int] = []
         self.count = 0
         self.is_same_shape = False  # partners have the very shape, as with variables
@@ -217,10 +218,10 @@ class Builder:
 
     def grow(self, operations: list[Operation], into: list[Statement] | None = None) -> bool:
         """One step more; False if nothing was found."""
-        statements = self.statements if into is None else into
-        for _ in range(TRIES):
-            operation = self.random.choice(operations)
-            before = (self.count, len(self.leaves), len(self.pool))
+        statements = self._into = self.statements if into is None else into
+        weights = [WEIGHTS[operation.name] for operation in operations]
+        for operation in self.random.choices(operations, weights, k=TRIES):
+            before = self._state()
             try:
                 with np.errstate(all="ignore"):
                     operands, options = operation.draw(self)
@@ -238,10 +239,18 @@ class Builder:
             self._undo(before)
         return False
 
-    def _undo(self, before: tuple[int, int, int]) -> None:
+    def step(self, name: str, *operands: Any) -> Ref:
+        """A step that another one asks for."""
+        return self._add(Step(self._next(), name, operands), self._into)
+
+    def _state(self) -> tuple[int, int, int, int]:
+        return self.count, len(self.leaves), len(self.pool), len(self._into)
+
+    def _undo(self, before: tuple[int, int, int, int]) -> None:
         self.count = before[0]
         del self.leaves[before[1] :]
         del self.pool[before[2] :]
+        del self._into[before[3] :]
         self.machine.names = {n: c for n, c in self.machine.names.items() if n < before[0]}
 
     def _pick(self, operation: Operation, operands: Any, options: Any) -> int | None:

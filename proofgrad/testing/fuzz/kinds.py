@@ -155,7 +155,8 @@ def _given(builder: Builder, target: Ref, is_whole: bool = False) -> Any:
 
 
 def add_write(builder: Builder, targets: list[int], into: list[Statement]) -> None:
-    before = (builder.count, len(builder.leaves), len(builder.pool))
+    builder._into = into
+    before = builder._state()
     cells = {n: (c, c.value) for n, c in builder.machine.names.items()}
     try:
         with np.errstate(all="ignore"):

@@ -59,6 +59,8 @@ class Drawing(Protocol):
 
     def number(self, dtype: str) -> Any: ...
 
+    def step(self, name: str, *operands: Any) -> Ref: ...
+
 
 class NothingFits(Exception):
     """There is no operand for this operation now; another one is drawn."""

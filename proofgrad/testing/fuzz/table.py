@@ -6,6 +6,7 @@ from proofgrad.testing.fuzz import (
     choosing,
     creation,
     elementwise,
+    joining,
     movement,
     products,
     reductions,
@@ -13,9 +14,24 @@ from proofgrad.testing.fuzz import (
 )
 from proofgrad.testing.fuzz.operation import Operation
 
-FAMILIES = (elementwise, reductions, movement, choosing, products, windows, creation)
+# Of each family, how often one of it is drawn.
+FAMILIES = {
+    elementwise: 30,
+    reductions: 15,
+    movement: 17,
+    joining: 8,
+    choosing: 8,
+    products: 8,
+    windows: 10,
+    creation: 4,
+}
 TABLE: dict[str, Operation] = {
     operation.name: operation for family in FAMILIES for operation in family.OPERATIONS
+}
+WEIGHTS: dict[str, float] = {
+    operation.name: weight / len(family.OPERATIONS)
+    for family, weight in FAMILIES.items()
+    for operation in family.OPERATIONS
 }
 
 _RANDOM = "random: which numbers is no matter of meaning; tests/test_tensor_random.py"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from proofgrad.testing.fuzz.movement import factors
 from proofgrad.testing.fuzz.operation import (
     Drawing,
     Drawn,
@@ -27,7 +28,13 @@ CLOSE, SUM = Rounding.CLOSE, Rounding.SUM
 
 
 def _image(d: Drawing, *kinds: str) -> tuple[Ref, tuple[int, ...]]:
-    """Four axes: a value that has them, or a new one of small sizes."""
+    """Three or four axes: a value that has them or is given them, or a new one of small sizes."""
+    if d.random.random() < 0.35:
+        x = d.any(*kinds, most=200)
+        if d.value(x).size:
+            shape = (1, *factors(d, d.value(x).size))
+            shape = shape if len(shape) > 2 else (*shape, 1)
+            return d.step("reshape", x, shape), shape
     for _ in range(3):
         x = d.any(*kinds, rank=3, most=200)
         shape = d.value(x).shape
