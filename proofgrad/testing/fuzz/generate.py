@@ -14,7 +14,7 @@ import numpy as np
 
 from proofgrad.testing.fuzz.operation import NothingFits, Operation
 from proofgrad.testing.fuzz.oracle import Machine, Meaningless
-from proofgrad.testing.fuzz.program import Data, Program, Realize, Ref, Statement, Step
+from proofgrad.testing.fuzz.program import Data, Program, Realize, Ref, Statement, Step, references
 from proofgrad.testing.fuzz.table import TABLE, WEIGHTS
 from proofgrad.testing.fuzz.values import (
     FLOATS,
@@ -297,12 +297,14 @@ def of(test: Callable[[Operation], bool]) -> list[Operation]:
     return [operation for operation in TABLE.values() if test(operation)]
 
 
-def results_of(builder: Builder, statements: list[Statement], most: int = 3) -> tuple[Ref, ...]:
-    """The last value, and some that nothing uses."""
+def results_of(builder: Builder, statements: list[Statement], most: int = 8) -> tuple[Ref, ...]:
+    """Values that nothing uses, the last ones first, and one of the others."""
     made = [s.target for s in statements if isinstance(s, Step)]
-    kept = [made[-1]] if made else []
-    kept += builder.random.sample(made[:-1], min(len(made) - 1, most - 1)) if len(made) > 1 else []
-    return tuple([Ref(number) for number in dict.fromkeys(kept)])
+    used = set(references([s.operands for s in statements if isinstance(s, Step)]))
+    ends = [number for number in reversed(made) if number not in used]
+    inner = [number for number in made if number in used]
+    kept = ends[:most] + builder.random.sample(inner, min(1, len(inner)))
+    return tuple([Ref(number) for number in kept])
 
 
 def forced(random: Random) -> tuple[tuple[str, str], ...]:

@@ -22,6 +22,7 @@ from proofgrad.testing.fuzz.program import (
     Write,
     references,
 )
+from proofgrad.testing.fuzz.table import TABLE
 from proofgrad.testing.fuzz.values import kind_of
 
 
@@ -48,24 +49,57 @@ def special(random: Random) -> Program:
 
 def gradient(random: Random) -> Program:
     """The derivative of a weighted sum for some of the leaves."""
+    shapes = [small_shape(random) for _ in range(random.randint(1, 3))]
+    return differentiated(
+        random, "gradient", shapes, of(lambda o: o.is_smooth), random.randint(2, 14)
+    )
+
+
+LAYERS = (
+    "conv2d", "conv2d", "conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "dot", "linear", "einsum",
+    "__matmul__", "scaled_dot_product_attention", "softmax", "layernorm", "batchnorm", "cross_entropy",
+    "relu", "gelu", "silu", "__add__", "__mul__", "__sub__", "pad", "pad", "cat", "reshape", "permute", "flip",
+    "mean", "sum", "max", "roll", "__getitem__", "shrink", "interpolate", "unfold", "expand", "cumsum", "repeat",
+)  # fmt: skip
+
+
+def layers(random: Random) -> Program:
+    """Convolutions, products, norms and what stands between them, and mostly their gradients."""
+    shape = (
+        random.choice([1, 1, 2]),
+        *[random.choice([1, 1, 2, 3]), random.choice([1, 2, 3, 5]), random.choice([1, 2, 3])],
+    )
+    shapes = [shape, *[small_shape(random) for _ in range(random.randint(0, 1))]]
+    made = differentiated(
+        random, "layers", shapes, [TABLE[name] for name in LAYERS], random.randint(1, 8)
+    )
+    return made if random.random() < 0.8 else made.with_(gradient_of=(), weights=())
+
+
+def differentiated(
+    random: Random,
+    kind: str,
+    shapes: list[tuple[int, ...]],
+    operations: list[Operation],
+    count: int,
+) -> Program:
     dtype = random.choice(["float64", "float64", "float32"])
     builder = Builder(random, random.choice(["smooth", "smooth", "plain"]), (dtype,))
-    for _ in range(random.randint(1, 3)):
-        builder.leaf(dtype, small_shape(random))
-    first = [s.target for s in builder.leaves if isinstance(s, Step)]
-    grown(builder, of(lambda o: o.is_smooth and not isinstance(o, str)), random.randint(2, 14))
+    first = [builder.leaf(dtype, shape).number for shape in shapes]
+    grown(builder, operations, count)
+    first += [s.target for s in builder.leaves if isinstance(s, Step) and s.target not in first and s.operands[0].dtype == dtype]  # fmt: skip
     results = differentiable(builder, first)
     weights = []
     for ref in results:
         value = builder.value(ref)
         weights.append(Data(dtype, value.shape, tuple([random.choice([0.5, 1.0, -1.0, 2.0, 0.25]) for _ in range(value.size)])))  # fmt: skip
     reached = reached_from(results, [*builder.leaves, *builder.statements])
-    targets = tuple([Ref(n) for n in first if n in reached])
+    targets = tuple(
+        [Ref(n) for n in first if n in reached and 0 < builder.value(Ref(n)).size <= 40][:3]
+    )
     if not targets:
         raise NothingFits
-    return finished(
-        builder, "gradient", results=results, weights=tuple(weights), gradient_of=targets
-    )
+    return finished(builder, kind, results=results, weights=tuple(weights), gradient_of=targets)
 
 
 def small_shape(random: Random) -> tuple[int, ...]:
@@ -297,9 +331,10 @@ def variable(random: Random) -> Program:
 
 
 KINDS: dict[str, tuple[Callable[[Random], Program], int]] = {
-    "plain": (plain, 40),
+    "plain": (plain, 34),
     "special": (special, 10),
-    "gradient": (gradient, 20),
+    "gradient": (gradient, 16),
+    "layers": (layers, 14),
     "writes": (writes, 12),
     "recorded": (recorded, 12),
     "variable": (variable, 6),

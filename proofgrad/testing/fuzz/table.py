@@ -22,14 +22,25 @@ FAMILIES = {
     joining: 8,
     choosing: 8,
     products: 8,
-    windows: 10,
+    windows: 12,
     creation: 4,
 }
 TABLE: dict[str, Operation] = {
     operation.name: operation for family in FAMILIES for operation in family.OPERATIONS
 }
+_OFTEN = (
+    "conv2d",
+    "__getitem__",
+    "sum",
+    "pad",
+    "reshape",
+    "permute",
+    "scatter_reduce",
+    "where",
+    "cast",
+)
 WEIGHTS: dict[str, float] = {
-    operation.name: weight / len(family.OPERATIONS)
+    operation.name: weight / len(family.OPERATIONS) * (3 if operation.name in _OFTEN else 1)
     for family, weight in FAMILIES.items()
     for operation in family.OPERATIONS
 }
