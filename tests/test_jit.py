@@ -356,16 +356,6 @@ def test_results_that_are_no_tensors_are_refused() -> None:
         [f(line(1)) for _ in range(2)]
 
 
-def test_the_same_tensor_twice_is_refused() -> None:
-    @TinyJit
-    def f(x: Tensor, y: Tensor) -> Tensor:
-        return x + y
-
-    x = line(1)
-    with pytest.raises(JitError, match="same Tensor as argument 0 and 1"):
-        [f(x, x) for _ in range(2)]
-
-
 def test_error_of_the_function_leaves_its_arguments_as_they_were() -> None:
     @TinyJit
     def f(x: Tensor) -> Tensor:

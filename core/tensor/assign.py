@@ -20,6 +20,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.aliasing import alive_links
 from proofgrad.core.tensor.base import Link, TensorBase, check_same_device, own_value
 from proofgrad.core.tensor.calls import Calls
 from proofgrad.core.tensor.errors import DtypeError, GradientError
@@ -118,7 +119,9 @@ class Assignment(Calls):
             seen = link.of(seen)
             between = above.tensor()
             if between is not None:
+                before_write(between)
                 between._uop = seen
+        before_write(self)
         self._uop = node
         Assignment._last_write = (ref(self), ref(owner), ref(owner._uop))
 
@@ -127,9 +130,7 @@ class Assignment(Calls):
 
         Raises: ShapeError if that one has another shape now.
         """
-        links = self._base or ()
-        alive = [k for k, link in enumerate(links) if link.tensor() is not None]
-        links = links[: alive[-1] + 1] if alive else ()
+        links = alive_links(self)
         if links:
             owner = links[-1].tensor()
             if owner is None or owner.shape != links[-1].shape:

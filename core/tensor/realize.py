@@ -121,7 +121,7 @@ def buffer_of(uop: UOp) -> UOp | None:
 def flat_buffer(uop: UOp, device: str) -> UOp:
     """`uop` as a BUFFER of its own layout on the device, through RESHAPE; computed if need be."""
     found = computed(uop)
-    if _is_flat(found):
+    if is_flat(found):
         return found
     found = UOp(Ops.CONTIGUOUS, found.dtype, (found,)) if is_view(found) else found
     return realize([found], device)[0]
@@ -184,9 +184,14 @@ def _alone() -> tuple[tuple[int, int], ...]:
 
 def is_view(uop: UOp) -> bool:
     """Whether `uop` is memory seen through movement operations only."""
+    return buffer_below(uop) is not None
+
+
+def buffer_below(uop: UOp) -> UOp | None:
+    """The BUFFER of a device that `uop` shows through movement operations only; None: it is more."""
     while uop.op in MOVEMENT or uop.op is DETACH:
         uop = uop.src[0]
-    return uop.op is BUFFER and uop.src[1].arg != HOST
+    return uop if uop.op is BUFFER and uop.src[1].arg != HOST else None
 
 
 def read(uop: UOp, device: str) -> bytearray:
@@ -205,7 +210,8 @@ def read(uop: UOp, device: str) -> bytearray:
     return data
 
 
-def _is_flat(uop: UOp) -> bool:
+def is_flat(uop: UOp) -> bool:
+    """Whether `uop` is the memory of a BUFFER of a device in its own layout."""
     buffer = uop.src[0] if uop.op is Ops.RESHAPE else uop
     return buffer.op is Ops.BUFFER and buffer.src[1].arg != HOST
 
@@ -328,6 +334,9 @@ def _run(
         inputs.clear()
         unneeded = frozenset([k for k in numbers if kept[k]() is None and _is_unshared(given, k)])
         plan = compiler().plan(graph, unneeded)
+        while witness is not None and (kept_apart := witness.refused(plan)):
+            unneeded -= kept_apart
+            plan = compiler().plan(graph, unneeded)
         memory = (
             [None] * len(shapes) if _MACHINE.compile_only else execute(plan, given, devices, values)
         )
