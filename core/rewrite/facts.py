@@ -261,7 +261,7 @@ def _interval_of_counter(size: int | None) -> Interval:
     Proofs take bounds to have a number between them, so those of a loop that never runs, whose
     counter has no value, do not cross.
     """
-    return (0, None if size is None or size < 1 else size - 1)
+    return (0, None if size is None else max(size - 1, 0))
 
 
 def _usable(interval: Interval, dtype: DType) -> bool:
