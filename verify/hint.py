@@ -38,6 +38,7 @@ from proofgrad.verify.prove import Result
 from proofgrad.verify.prove_case import can_fire, decide
 from proofgrad.verify.sample import NotFiring, Outcome, Trial, attempt, can_sample, smallest_first
 from proofgrad.verify.solve import PROVED
+from proofgrad.verify.workers import end_with
 
 SECONDS = 15.0
 MOST_CHOICES = 1_500
@@ -71,7 +72,9 @@ def hint(result: Result, seconds: float = SECONDS) -> str:
     context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
     receiver, sender = context.Pipe(duplex=False)
     search = context.Process(
-        target=_search, args=(failed.case, failed.decision.outcome, sender), daemon=True
+        target=_search,
+        args=(failed.case, failed.decision.outcome, sender, os.getpid()),
+        daemon=True,
     )
     search.start()
     sender.close()
@@ -94,7 +97,8 @@ def _told(receiver: Connection, seconds: float) -> str:
     return f"would be right with: {found}"
 
 
-def _search(case: Case, outcome: Outcome, sender: Connection) -> None:
+def _search(case: Case, outcome: Outcome, sender: Connection, parent: int) -> None:
+    end_with(parent)
     repair = find_repair(case, outcome)
     sender.send(None if repair is None else repair.text)
 

@@ -36,6 +36,7 @@ from proofgrad.core.rewrite.rule import (
 from proofgrad.core.rewrite.views import CONTRACTS
 from proofgrad.verify.dsl.polynomial import (
     Polynomial,
+    TooLarge,
     add,
     always_positive,
     multiply,
@@ -135,8 +136,11 @@ MEASURES = (LOOPS, LOAD, SIZE, DEPTH)
 def check_termination(rules: Sequence[Rule]) -> tuple[Rule, str] | None:
     """The first rewrite rule that does not go down, and why; None if all do."""
     for rule in rules:
-        if rule.kind is RuleKind.REWRITE and not goes_down(rule):
-            return rule, _reason(rule, rules)
+        try:
+            if rule.kind is RuleKind.REWRITE and not goes_down(rule):
+                return rule, _reason(rule, rules)
+        except TooLarge as error:
+            return rule, str(error)
     return None
 
 
