@@ -204,3 +204,38 @@ def test_a_tap_that_reads_only_padding_leaves_the_sum_alone() -> None:
     x, w = np.ones((2, 3, 1, 1), np.float32), np.ones((16, 3, 3, 3), np.float32)
     got = Tensor(x).conv2d(Tensor(w), padding=1).numpy()
     np.testing.assert_array_equal(got, np.full((2, 16, 1, 1), 3.0))
+
+
+def body(
+    random: np.random.Generator, shape: tuple[int, ...], depth: int, scale: float
+) -> tuple[Tensor, Array]:
+    """Sums of products and gates whose terms are far larger than their sum: x * 1 + -x * 1 + small."""
+    one = np.ones(shape, np.float32)
+    if depth == 0 or random.random() < 0.2:
+        small = random.normal(size=shape).astype(np.float32)
+        return Tensor(small) * Tensor(one), small
+    rest, y = body(random, shape, depth - 1, scale)
+    x = (random.uniform(-1, 1, shape) * scale).astype(np.float32)
+    terms = [(Tensor(x) * Tensor(one), x), (Tensor(-x) * Tensor(one), -x)]
+    order = random.permutation(2)
+    (a, p), (b, q) = [terms[k] for k in order]
+    value, expected = (a + b) + rest, (p + q) + y
+    if random.random() < 0.5:
+        truth = random.random(some_axes(random, shape)) < 0.8
+        return Tensor(truth).where(value, 0), np.where(truth, expected, np.float32(0))
+    return value, expected
+
+
+@settings(QUICK, max_examples=40)
+@given(st.data())
+def test_a_sum_takes_its_elements_whole(data: st.DataObject) -> None:
+    """Each element is rounded as written; no part of one may meet the sum before the others."""
+    random = np.random.default_rng(data.draw(SEEDS))
+    shape = tuple(data.draw(st.lists(st.sampled_from([2, 5, 16, 64]), min_size=1, max_size=2)))
+    axes = tuple(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
+    with Context(**data.draw(ASKED)):
+        value, elements = body(random, shape, 2, data.draw(st.sampled_from([1e6, 1e20, 3e38])))
+        got = value.sum(axes).numpy()
+    exact = elements.astype(np.float64).sum(axes)
+    bound = np.abs(elements.astype(np.float64)).sum(axes) * elements.size * 2.0**-24
+    assert np.all(np.abs(got - exact) <= bound)
