@@ -239,3 +239,31 @@ def test_a_sum_takes_its_elements_whole(data: st.DataObject) -> None:
     exact = elements.astype(np.float64).sum(axes)
     bound = np.abs(elements.astype(np.float64)).sum(axes) * elements.size * 2.0**-24
     assert np.all(np.abs(got - exact) <= bound)
+
+
+@settings(QUICK, max_examples=60)
+@given(st.data())
+def test_comparisons_with_shifted_counters(data: st.DataObject) -> None:
+    """Words of every width, up to their ends, beside counters that views shift, turn and stretch."""
+    random = np.random.default_rng(data.draw(SEEDS))
+    dtype = np.dtype(data.draw(st.sampled_from(TYPES[1:])))
+    ends = np.iinfo(dtype)
+    near = random.integers(0, 9, (3, 4)).astype(dtype)
+    far = random.choice(np.array([ends.min, ends.min + 2, ends.max - 1, ends.max], dtype), (3, 4))
+    x = np.where(random.random((3, 4)) < 0.7, near, far)[..., None]
+    counter, cells = Tensor.arange(12).cast(dtype.name), np.arange(12).astype(dtype)
+    for _ in range(data.draw(st.integers(0, 2))):
+        view = data.draw(st.sampled_from([slice(2, None), slice(None, None, 2), slice(None, -1)]))
+        turned = slice(None, None, data.draw(st.sampled_from([1, -1])))
+        counter, cells = counter[view][turned], cells[view][turned]
+    weights = whole(random, *cells.shape, dtype="int32")
+    with Context(**data.draw(ASKED)):
+        tx = Tensor(x)
+        for got, expected in (
+            (tx == counter, x == cells),
+            (tx < counter, x < cells),
+            (counter < tx, cells < x),
+        ):
+            chosen = (got * Tensor(weights)).sum(-1).numpy()
+            np.testing.assert_array_equal(chosen, (expected * weights).sum(-1))
+            np.testing.assert_array_equal(got.numpy(), expected)
