@@ -71,6 +71,22 @@ class Checked:
         )
 
 
+class Iterations:
+    """Draws stores, and values of their loops."""
+
+    def __init__(self, seed: int) -> None:
+        draw = numpy.random.default_rng(seed)
+        self.choice, self.integers = draw.choice, draw.integers
+
+    def loop(self, loop: UOp, count: int) -> Values:
+        """Values of a loop for so many iterations: the last of all loops, and of some, for the edges of tiles."""
+        size = loop.src[0].arg
+        drawn = self.integers(0, size, count)
+        drawn[self.integers(0, 4, count) == 0] = size - 1
+        drawn[:1] = size - 1
+        return drawn
+
+
 class ValueChecker:
     """Checks kernels and plans one after the other and counts."""
 
@@ -176,7 +192,7 @@ class ValueChecker:
     ) -> int:
         budget = Budget(self._most_values)
         reader = Reader(_draw, budget)
-        draw = numpy.random.default_rng(len(body.toposort()))
+        draw = Iterations(len(body.toposort()))
         last = parts[-1]
         found = [reader.sample(last, iterations, draw, KINDS)]
         if elements and last.size:

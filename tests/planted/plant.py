@@ -21,7 +21,9 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+import proofgrad.core
+
+ROOT = Path(str(proofgrad.core.__file__)).resolve().parents[1]  # of the folders that faults are in
 
 
 @dataclass(frozen=True, slots=True)

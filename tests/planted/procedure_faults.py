@@ -252,27 +252,25 @@ def outcome(fault: Fault, programs: Iterable[str]) -> Outcome:
     """Run programs with a fault until one shows it; then with CHECK=1 and with PROVE=1."""
     text = fault.text()
     for name in programs:
-        told = in_a_fork(lambda tell: _tell(tell, fault, text, name), 60)
-        plain = told[0] if told else "died"
-        if plain == "died":
-            told = in_a_fork(lambda tell: _tell(tell, fault, text, name, only_checks=True), 60)
-            return Outcome(fault, name, "died", *([*told, "-", "-"][:2]))
-        if plain == "wrong":
-            return Outcome(fault, name, plain, *([*told[1:], "-", "-"][:2]))
+        plain = _told(fault, text, name)
+        if plain in ("wrong", "died"):
+            return Outcome(
+                fault, name, plain, *[_told(fault, text, name, **{way: 1}) for way in WAYS]
+            )
     return Outcome(fault)
 
 
-def _tell(
-    tell: Callable[[Any], None], fault: Fault, text: str, name: str, only_checks: bool = False
-) -> None:
-    plant(fault.module, text)
-    plain = "wrong"
-    if not only_checks:
-        plain = _ran(name)
-        tell(plain)
-    if plain == "wrong":
-        tell(_ran(name, CHECK=1))
-        tell(_ran(name, PROVE=1))
+WAYS = ("CHECK", "PROVE")
+
+
+def _told(fault: Fault, text: str, name: str, **asked: int) -> str:
+    """What happens to a program with a fault, in a process of its own."""
+
+    def work(tell: Callable[[Any], None]) -> None:
+        plant(fault.module, text)
+        tell(_ran(name, **asked))
+
+    return str((in_a_fork(work, 60) or ["died"])[0])
 
 
 def warm() -> None:
