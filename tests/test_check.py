@@ -13,16 +13,19 @@ import pytest
 
 from proofgrad import Context, Tensor
 from proofgrad.core.compile.compiler import Compiler
-from proofgrad.core.compile.plan import Kernel, Plan
+from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step
+from proofgrad.core.compile.split_reductions import split_long_reductions
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import evaluate, from_bits
 from proofgrad.core.ir.ops import BINARY, COMPARE, TERNARY, UNARY, Ops
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.tensor.arena import make_arena
 from proofgrad.core.tensor.realize import compile_only, compiler
 from proofgrad.verify import sampled_arithmetic as arithmetic
-from proofgrad.verify.launch_plan import PlanError, check_plan
+from proofgrad.verify.graph_stages import check_parts, compare_graphs
+from proofgrad.verify.launch_plan import PlanError, check_arena, check_plan
 from proofgrad.verify.sampled_freedom import Estimate, estimate, estimate_reduction
-from proofgrad.verify.sampled_kernels import CheckError, ValueChecker
+from proofgrad.verify.sampled_kernels import CheckError, ValueChecker, _draw
 
 
 @pytest.fixture
@@ -146,7 +149,7 @@ def test_right_kernels_pass(check: ValueChecker, name: str) -> None:
     with Context(CHECK=1), compile_only():
         RIGHT[name]().realize()
     assert check.total.kernels + check.total.not_checked.total() > 0
-    assert not check.total.not_checked
+    assert not [why for why in check.total.not_checked if "graph" not in why]
 
 
 def test_what_is_not_checked_is_counted(check: ValueChecker) -> None:
@@ -237,6 +240,9 @@ def _a_plan() -> tuple[UOp, UOp, Plan, list[Any]]:
         def plan(self, *parts: Any) -> None:
             seen.append(parts)
 
+        def arena(self, *parts: Any) -> None:
+            """Not looked at."""
+
         def summary(self) -> str:
             return ""
 
@@ -247,8 +253,8 @@ def _a_plan() -> tuple[UOp, UOp, Plan, list[Any]]:
         seen.clear()
         with compile_only():
             ((a * 2).contiguous() - (b * 3).contiguous() @ a).realize()
-    graph, calls, plan, compiled = seen[-1]
-    return graph, calls, plan, compiled
+    graphs, calls, plan, compiled = seen[-1]
+    return graphs[-1][1], calls, plan, compiled
 
 
 def test_right_plan_passes() -> None:
@@ -319,3 +325,82 @@ def test_result_over_an_input_that_is_read_later_is_found() -> None:
     ]
     with pytest.raises(PlanError, match="value of its root"):
         check_plan(graph, calls.replace(src=tuple(moved)), plan, compiled)
+
+
+# -- before the cut, and memory that is shared --------------------------------------------------
+
+
+def _long_sum(op: Ops) -> tuple[UOp, UOp]:
+    """A long reduction over two of three axes, and the same in parts."""
+    memory = UOp(
+        Ops.BUFFER,
+        dtypes.float32,
+        (UOp(Ops.UNIQUE, dtypes.void, (), 0), UOp(Ops.DEVICE, dtypes.void, (), "CPU")),
+        3 << 16,
+    )
+    value = UOp(Ops.RESHAPE, dtypes.float32, (memory,), (1 << 8, 3, 1 << 8))
+    whole = UOp.sink(UOp(Ops.REDUCE_AXIS, dtypes.float32, (value,), (op, (0, 2))))
+    return whole, split_long_reductions(whole)
+
+
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.MAX])
+def test_reduction_in_parts_is_proved(op: Ops) -> None:
+    whole, parts = _long_sum(op)
+    assert whole is not parts
+    check_parts(whole, parts, every=True)
+
+
+def _changed(parts: UOp, node: UOp, **change: Any) -> UOp:
+    return parts.substitute({node: node.replace(**change)})
+
+
+def test_other_results_of_a_part_are_found() -> None:
+    """The same elements, reduced into the same number of results, but not into their own."""
+    whole, parts = _long_sum(Ops.ADD)
+    slabs = next(n for n in toposort((parts,)) if n.op is Ops.RESHAPE and len(n.shape) == 4)
+    turned = UOp(Ops.PERMUTE, slabs.dtype, (slabs.src[0],), (2, 1, 0))
+    with pytest.raises(PlanError):
+        check_parts(whole, _changed(parts, slabs, src=(turned,)), every=True)
+
+
+def test_other_operation_of_a_part_is_found() -> None:
+    whole, parts = _long_sum(Ops.MAX)
+    outer = [n for n in toposort((parts,)) if n.op is Ops.REDUCE_AXIS][-1]
+    with pytest.raises(PlanError, match="REDUCE_AXIS in a reduction by MAX"):
+        check_parts(whole, _changed(parts, outer, arg=(Ops.ADD, outer.arg[1])), every=True)
+
+
+def test_graph_that_rules_made_wrong_is_found(check: ValueChecker) -> None:
+    x = UOp(
+        Ops.BUFFER,
+        dtypes.float32,
+        (UOp(Ops.UNIQUE, dtypes.void, (), 0), UOp(Ops.DEVICE, dtypes.void, (), "CPU")),
+        12,
+    )
+    a, b = [UOp(Ops.FLIP, dtypes.float32, (x,), (flipped,)) for flipped in (True, False)]
+    with pytest.raises(PlanError, match="another value"):
+        compare_graphs(UOp.sink(a), UOp.sink(b), _draw, 3, 10_000)
+    assert compare_graphs(
+        UOp.sink(a), UOp.sink(UOp(Ops.FLIP, dtypes.float32, (b,), (True,))), _draw, 3, 10_000
+    )
+
+
+def test_buffers_that_share_memory_at_one_time_are_found() -> None:
+    info = BufferInfo(dtypes.float32, 8, "REFERENCE")
+    made = {k: info for k in range(1, 5)}
+    steps = [
+        Step(None, (1, 0), ()),
+        Step(None, (2, 1), ()),
+        Step(None, (3, 2), ()),
+        Step(None, (4, 3), ()),
+    ]
+    arena = make_arena(steps, list(made.values()), 1, ())
+    check_arena(made, steps, arena)
+    assert len({id(handle) for handle in arena.memory.values()}) < 4
+    for slot in range(1, 4):
+        shared = replace(arena, memory=arena.memory | {slot + 1: arena.memory[slot]})
+        with pytest.raises(PlanError, match="share memory"):
+            check_arena(made, steps, shared)
+    small = replace(arena, room=arena.room | {2: (31, "REFERENCE")})
+    with pytest.raises(PlanError, match="has 31"):
+        check_arena(made, steps, small)

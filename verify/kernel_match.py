@@ -399,7 +399,8 @@ class Matcher:
         self, before: UOp, after: UOp, loops: Sequence[UOp], given: Given
     ) -> dict[UOp, UOp] | None:
         """Values of loops that are gone, among the parts of the index `after`, that give it."""
-        parts = [n for n in toposort((after,)) if is_integer(n.dtype) and n.op is not Ops.CONST]
+        no_values = (Ops.CONST, Ops.PARAM, Ops.INDEX)
+        parts = [n for n in toposort((after,)) if is_integer(n.dtype) and n.op not in no_values]
         choices = product(parts[::-1][:MOST_PARTS], repeat=len(loops))
         for chosen in islice(choices, MOST_SELECTIONS):
             terms = dict(zip(loops, chosen))

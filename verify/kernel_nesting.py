@@ -15,6 +15,10 @@ class NotReadable(Exception):
     """A program that means nothing: says where it breaks the rules of loops and registers."""
 
 
+class NotCovered(NotReadable):
+    """A program that may mean something, which the reader does not know."""
+
+
 class Nesting:
     """Walks a Linear as a machine would: which loops are open where, and what has run in them."""
 

@@ -136,7 +136,11 @@ class Questions:
         loops = loops_of((claim, *given))
         if any(loop_size(loop) == 0 for loop in loops):
             return Decision(Verdict.PROVED, by_enumeration=True)  # there is nothing to try
-        if z3.is_true(z3.simplify(self.terms.term(claim))):
+        try:
+            is_plainly_true = z3.is_true(z3.simplify(self.terms.term(claim)))
+        except z3.Z3Exception:  # a guess of terms that do not go together
+            return Decision(Verdict.UNKNOWN)
+        if is_plainly_true:
             return Decision(Verdict.PROVED)
         wrong = self._samples.failing(claim, given, loops)
         if wrong is not None:

@@ -16,7 +16,7 @@ from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.verify.kernel_loops import linear_form, row_major
-from proofgrad.verify.kernel_nesting import Nesting, NotReadable
+from proofgrad.verify.kernel_nesting import Nesting, NotCovered, NotReadable
 from proofgrad.verify.kernel_terms import LANE, loop_size
 
 
@@ -99,7 +99,7 @@ class _Reader:
         nodes = toposort(stores)
         lanes = {n.dtype.lanes for n in nodes} - {1}
         if len(lanes) > 1:
-            raise NotReadable(f"vectors of {sorted(lanes)} lanes in one program")
+            raise NotCovered(f"vectors of {sorted(lanes)} lanes in one program")
         self.lane = UOp.range(max(lanes, default=1), LANE, AxisRole.VECTOR)
         self._scalar: dict[UOp, UOp] = {}
 

@@ -16,8 +16,9 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.verify.kernel_loops import map_by_position, values_at
 from proofgrad.verify.kernel_match import Difference
+from proofgrad.verify.kernel_nesting import NotReadable
 from proofgrad.verify.kernel_questions import Questions, Verdict, all_of
-from proofgrad.verify.kernel_readback import NotReadable, free_loops, free_loops_below
+from proofgrad.verify.kernel_readback import free_loops, free_loops_below
 from proofgrad.verify.kernel_terms import Interval, loop_size
 
 # The numbers of loops that no kernel has: of what is combined, and of the places where it goes.

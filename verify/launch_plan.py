@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp, toposort
+
+if TYPE_CHECKING:
+    from proofgrad.core.tensor.arena import Arena
 
 Compiled = Sequence[Sequence[Kernel]]  # the kernels of each call; none of a copy
 
@@ -147,6 +151,37 @@ def _check_results(tensor_graph: UOp, kernel_graph: UOp, results: Sequence[UOp])
 def _number(buffer: UOp) -> int:
     number: int = buffer.src[0].arg
     return number
+
+
+# -- memory that buffers share --------------------------------------------------------------------------
+
+
+def check_arena(made: Mapping[int, BufferInfo], steps: Sequence[Step], arena: Arena) -> None:
+    """Slots that have one memory are never in use at the same time, and it has room for each. Raises: PlanError.
+
+    `made`: the slots that are laid out, which are in use from the first step with them to the last.
+    """
+    users: dict[int, list[int]] = {}
+    for slot, info in made.items():
+        if slot not in arena.memory:
+            raise PlanError("arena", f"slot {slot} has no memory")
+        nbytes, device = arena.room[slot]
+        if nbytes < info.nbytes or device != info.device:
+            raise PlanError(
+                "arena",
+                f"slot {slot} of {info.nbytes} bytes on {info.device} has {nbytes} on {device}",
+            )
+        users.setdefault(id(arena.memory[slot]), []).append(slot)
+    used: dict[int, list[int]] = {}
+    for number, step in enumerate(steps):
+        for slot in step.slots:
+            used.setdefault(slot, []).append(number)
+    always = [0, len(steps)]  # what no step writes may be read at any time
+    for slots in users.values():
+        lives = sorted([(min(used.get(s, always)), max(used.get(s, always)), s) for s in slots])
+        for (_, end, one), (begin, _, other) in zip(lives, lives[1:]):
+            if begin <= end:
+                raise PlanError("arena", f"slots {one} and {other} share memory in step {begin}")
 
 
 # -- calls and launches -----------------------------------------------------------------------------

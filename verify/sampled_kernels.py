@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -21,13 +21,16 @@ from typing import Any
 import numpy
 
 from proofgrad.core import settings
-from proofgrad.core.compile.plan import Kernel, Plan
+from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step
+from proofgrad.core.compile.stages import Procedure, Stage
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.tensor.arena import Arena
+from proofgrad.verify.graph_stages import check_parts, compare_graphs
 from proofgrad.verify.kernel_nesting import NotReadable
-from proofgrad.verify.launch_plan import PlanError, check_plan
+from proofgrad.verify.launch_plan import PlanError, check_arena, check_plan
 from proofgrad.verify.sampled_arithmetic import Values
 from proofgrad.verify.sampled_freedom import Estimate
 from proofgrad.verify.sampled_inputs import KINDS, element
@@ -68,6 +71,22 @@ class Checked:
         )
 
 
+class Iterations:
+    """Draws stores, and values of their loops."""
+
+    def __init__(self, seed: int) -> None:
+        draw = numpy.random.default_rng(seed)
+        self.choice, self.integers = draw.choice, draw.integers
+
+    def loop(self, loop: UOp, count: int) -> Values:
+        """Values of a loop for so many iterations: the last of all loops, and of some, for the edges of tiles."""
+        size = loop.src[0].arg
+        drawn = self.integers(0, size, count)
+        drawn[self.integers(0, 4, count) == 0] = size - 1
+        drawn[:1] = size - 1
+        return drawn
+
+
 class ValueChecker:
     """Checks kernels and plans one after the other and counts."""
 
@@ -97,12 +116,18 @@ class ValueChecker:
         _say(f"checked {name:<24} {points} points")
 
     def plan(
-        self, before: UOp, after: UOp, plan: Plan, compiled: Sequence[Sequence[Kernel]]
+        self,
+        graphs: Sequence[tuple[Stage | None, UOp]],
+        after: UOp,
+        plan: Plan,
+        compiled: Sequence[Sequence[Kernel]],
     ) -> None:
-        """The launches of a plan. Raises: CheckError."""
+        """The stages before the cut, and the launches of a plan. Raises: CheckError."""
         start = time.perf_counter()
         try:
-            reason = check_plan(before, after, plan, compiled)
+            reason = check_plan(graphs[-1][1], after, plan, compiled)
+            if not reason:
+                self._stages(graphs)
         except PlanError as error:
             raise CheckError(error.kernel, "launch plan", error.reason) from None
         self.total.seconds += time.perf_counter() - start
@@ -110,6 +135,30 @@ class ValueChecker:
             self.total.not_checked[reason] += 1
         else:
             self.total.plans += 1
+
+    def arena(self, made: Mapping[int, BufferInfo], steps: Sequence[Step], arena: Arena) -> None:
+        """Memory that the buffers of a recorded plan share. Raises: CheckError."""
+        try:
+            check_arena(made, steps, arena)
+        except PlanError as error:
+            raise CheckError(error.kernel, "memory of a recorded plan", error.reason) from None
+
+    def _stages(self, graphs: Sequence[tuple[Stage | None, UOp]]) -> None:
+        """The tensor graph, what rules made of it, and what reductions in parts made of that."""
+        for (_, before), (stage, after) in zip(graphs, graphs[1:]):
+            if before is after:
+                continue
+            if stage is not None and isinstance(stage.step, Procedure):
+                check_parts(before, after, settings.proves_kernels())
+            elif not settings.fastmath():
+                self._rewritten(before, after)
+
+    def _rewritten(self, before: UOp, after: UOp) -> None:
+        try:
+            with numpy.errstate(all="ignore"):
+                self.total.points += compare_graphs(before, after, _draw, KINDS, USUAL_VALUES)
+        except OverBudgetError:
+            self.total.not_checked["a graph before rules and after: too much to compute"] += 1
 
     def summary(self) -> str:
         return str(self.total)
@@ -143,7 +192,7 @@ class ValueChecker:
     ) -> int:
         budget = Budget(self._most_values)
         reader = Reader(_draw, budget)
-        draw = numpy.random.default_rng(len(body.toposort()))
+        draw = Iterations(len(body.toposort()))
         last = parts[-1]
         found = [reader.sample(last, iterations, draw, KINDS)]
         if elements and last.size:

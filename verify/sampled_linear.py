@@ -63,7 +63,8 @@ class Frame:
     budget: Budget
     kind: Values  # of the memory that each point sees
     bound: dict[UOp, Values]
-    position: Values | None = None  # of the element that each point writes
+    position: Values | None = None  # of the element that each point writes,
+    writes: Values | None = None  # where its gate holds
     outer: Frame | None = None  # the frame that reads what this one fills, its points in this shape
     shape: tuple[int, ...] = ()
     own: frozenset[UOp] = frozenset()  # loops that the outer frame does not have
@@ -129,6 +130,8 @@ class Frame:
                 return self._load(node, lane)
             case Ops.RESULT:
                 return self._register(node, lane)
+            case Ops.REDUCE:
+                return self._reduction(node)
             case Ops.HREDUCE:
                 return self._over_lanes(node)
             case op if op in ELEMENTWISE:
@@ -163,7 +166,7 @@ class Frame:
             open_ = numpy.array(True) if gate is None else gate
             shape = numpy.broadcast_shapes(numpy.shape(position), numpy.shape(open_))
             position, open_ = numpy.broadcast_to(position, shape), numpy.broadcast_to(open_, shape)
-            size = memory.arg[1] if memory.op is Ops.PARAM else memory.src[0].src[0].src[0].arg[1]
+            size = _size(memory)
             outside = open_ & ((position < 0) | (position >= size))
             if outside.any():
                 raise NotReadable(
@@ -206,6 +209,17 @@ class Frame:
 
         return [self._source(t, lane) for t in (start, *terms)], result
 
+    def _reduction(self, node: UOp) -> tuple[list[Key], Callable[..., Values]]:
+        """A REDUCE, of a Kernel."""
+        value, *loops = node.src
+        axis = self.bind(loops, self.depends[node])
+        steps = prod([loop.src[0].arg for loop in loops])
+        taken = Taken(node.arg, (Term((value,), ()),))
+        first = _neutral(node.arg, node.dtype)
+        return [(value, None)], lambda each: self.combine(
+            taken, node.dtype, first, (each,), axis, steps
+        )
+
     def combine(
         self,
         taken: Taken,
@@ -245,6 +259,14 @@ class Frame:
             return numpy.expand_dims(in_type(found, dtype), -(LANES + 1))
 
         return [(node.src[0], -lanes)], combined
+
+
+def _size(memory: UOp) -> int:
+    """How many elements there are."""
+    if memory.op is Ops.KEEP:
+        return prod([loop.src[0].arg for loop in memory.src[1:]])
+    size: int = memory.arg[1] if memory.op is Ops.PARAM else memory.src[0].src[0].src[0].arg[1]
+    return size
 
 
 def _name(memory: UOp) -> str:

@@ -19,7 +19,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernel_nesting import Nesting, NotReadable
 from proofgrad.verify.sampled_arithmetic import Values, kept_as
-from proofgrad.verify.sampled_linear import Frame, Taken, taken_in
+from proofgrad.verify.sampled_linear import Frame, Taken, Term, taken_in
 from proofgrad.verify.sampled_tensor import Budget, OverBudgetError
 
 # So many iterations are looked through for the one that writes an element.
@@ -71,7 +71,7 @@ class Part:
     @property
     def combines(self) -> bool:
         """Whether it combines with what is there."""
-        return any(len(store.src) > 2 for store in self.nests)
+        return any(len(store.src) > 2 or store.arg is not None for store in self.nests)
 
 
 @dataclass(slots=True)
@@ -85,6 +85,8 @@ class Reader:
         def read(frame: Frame, memory: UOp, index: Values, gate: Values) -> Values:
             if memory.op is Ops.KEPT:
                 return self._scratch(part, frame, memory, index)
+            if memory.op is Ops.KEEP:
+                return self._kept(part, frame, memory, index)
             return self._parameter(part, frame, memory, index, gate)
 
         return Frame(part.depends, read, self.budget, kind, bound)
@@ -100,6 +102,8 @@ class Reader:
         number = part.slots[slot]
         if number == part.written and not part.combines and frame.position is not None:
             elsewhere = gate & (index != frame.position)
+            if frame.writes is not None:
+                elsewhere = elsewhere & frame.writes
             if elsewhere.any():
                 raise NotReadable(
                     f"a LOAD reads element {numpy.broadcast_to(index, elsewhere.shape)[elsewhere].ravel()[0]}"
@@ -126,6 +130,18 @@ class Reader:
         outer = dict(zip(around, counters))
         stores = [(store, tuple(loops))]
         return self._stored(part, stores, flat, kind, outer, (frame, shape)).reshape(shape)
+
+    def _kept(self, part: Part, frame: Frame, keep: UOp, index: Values) -> Values:
+        """The value of KEEP for the loops whose row-major position an index is."""
+        value, *loops = keep.src
+        around = [x for x in frame.bound if x in part.depends[value] and x not in loops]
+        given = [index, frame.kind, *[frame.bound[loop] for loop in around]]
+        shape = numpy.broadcast_shapes(*map(numpy.shape, given))
+        flat, kind, *counters = _flattened(shape, *given)
+        sizes = [loop.src[0].arg for loop in loops]
+        inner = dict(zip(loops, numpy.unravel_index(flat, sizes)))
+        found = self.frame(part, kind, dict(zip(around, counters)) | inner).value(value)
+        return _of_points(found, len(flat)).reshape(shape)
 
     def written(self, part: Part, elements: Values, kind: Values) -> Values:
         """The elements that a kernel leaves behind. Raises: NotReadable where nothing writes one."""
@@ -324,10 +340,7 @@ class Reader:
             lane = frame.bound[counters[-1]]
         steps = prod([loop.src[0].arg for loop in counters])
         self.budget.spend(steps * len(elements))
-        there = [n for n in toposort((value,)) if n.op is Ops.LOAD and len(n.src) > 1]
-        if len(there) != 1 or there[0].src[0] is not place:
-            raise NotReadable("a STORE with loops does not read the element that it writes")
-        taken: Taken = taken_in(there[0], value)
+        taken = _taken_by(store)
         position, gate = frame.place(place, lanes, lane)
         hits = gate & (position == elements)
         needed = [t for term in taken.terms for t in (*term.factors, *term.gates)]
@@ -352,6 +365,7 @@ class Reader:
         """Random iterations of some stores: the elements that they write, as what, and which kind of memory each sees."""
         stores = list(part.nests)
         chosen = draw.choice(len(stores), min(3, len(stores)), replace=False).tolist()
+        points = max(points, len(chosen))
         every: list[tuple[Values, Values, Values]] = []
         for k, number in enumerate(chosen):
             count = points // len(chosen) + (1 if k < points % len(chosen) else 0)
@@ -368,7 +382,7 @@ class Reader:
             none = numpy.zeros(0, numpy.int64)
             return none, numpy.zeros(0, kept_as(part.dtype)), none
         kind = numpy.arange(count) % kinds
-        bound = {loop: draw.integers(0, loop.src[0].arg, count) for loop in nest}
+        bound = {loop: draw.loop(loop, count) for loop in nest}
         lane = draw.integers(0, lanes, count) if lanes > 1 else None
         frame = self.frame(part, kind, bound)
         position, gate = frame.place(store.src[0], lanes, lane)
@@ -379,18 +393,30 @@ class Reader:
                 f"a STORE writes element {position[outside][0]} of memory of {part.size} elements"
             )
         rows = numpy.flatnonzero(gate)
-        kind, position = kind[rows], position[rows]
-        bound = {loop: values[rows] for loop, values in bound.items()}
-        lane = None if lane is None else lane[rows]
-        if len(store.src) > 2:
+        if len(store.src) > 2 or store.arg is not None:
+            kind, position = kind[rows], position[rows]
+            bound = {loop: values[rows] for loop, values in bound.items()}
+            lane = None if lane is None else lane[rows]
             fixed = {loop: values for loop, values in bound.items() if loop not in store.src[2:]}
             first = self.before(part, position, kind)
             value = self._combined(part, store, nest, fixed, lane, position, kind, first)
             return position, value, kind
+        # What is not stored is computed all the same: what it loads must be there.
         frame = self.frame(part, kind, bound)
-        frame.position = position
-        value = frame.value(store.src[1], lane)
-        return position, _of_points(value, len(rows)), kind
+        frame.position, frame.writes = position, gate
+        value = _of_points(frame.value(store.src[1], lane), count)
+        return position[rows], value[rows], kind[rows]
+
+
+def _taken_by(store: UOp) -> Taken:
+    """What a STORE combines with the element that is there."""
+    place, value = store.src[:2]
+    if store.arg is not None:
+        return Taken(store.arg, (Term((value,), ()),))
+    there = [n for n in toposort((value,)) if n.op is Ops.LOAD and len(n.src) > 1]
+    if len(there) != 1 or there[0].src[0] is not place:
+        raise NotReadable("a STORE with loops does not read the element that it writes")
+    return taken_in(there[0], value)
 
 
 def _of_points(values: Values, count: int) -> Values:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -54,12 +54,20 @@ class ValueCheck(Protocol):
         ...
 
     def plan(
-        self, before: UOp, after: UOp, plan: Plan, compiled: Sequence[Sequence[Kernel]]
+        self,
+        graphs: Sequence[tuple[Stage | None, UOp]],
+        after: UOp,
+        plan: Plan,
+        compiled: Sequence[Sequence[Kernel]],
     ) -> None:
-        """`before`: the tensor graph that was cut; `after`: its calls, each of which has its kernels.
+        """`graphs`: the tensor graph, first as it was, after each stage; `after`: its calls and their kernels.
 
         Raises if the steps of the plan are not those of the graph.
         """
+        ...
+
+    def arena(self, made: Mapping[int, BufferInfo], steps: Sequence[Step], arena: Any) -> None:
+        """Memory that the slots `made` of a recorded plan share. Raises if two need it at once."""
         ...
 
     def summary(self) -> str:
@@ -148,35 +156,39 @@ class Compiler:
 
     @rare_collection()
     def _new_plan(self, root: UOp, unneeded: frozenset[int]) -> Plan:
-        cut: list[UOp] = []  # the tensor graph that was cut
+        cut: list[
+            tuple[Stage | None, UOp]
+        ] = []  # the tensor graph, after each stage before the cut
         graph = self.kernel_graph(root, cut)
         graph = write_in_place(graph, unneeded) if unneeded else graph
         if len(graph.src) == 1:  # nothing to do meanwhile
-            return self._make_plan(graph, cut[-1], None)
+            return self._make_plan(graph, cut, None)
         try:
             with Aside() as aside:
-                return self._make_plan(graph, cut[-1], aside)
+                return self._make_plan(graph, cut, aside)
         except BaseException:
             known = list(self._kernels.items())
             for key in [k for k, kernels in known if not all(x.is_compiled for x in kernels)]:
                 del self._kernels[key]
             raise
 
-    def kernel_graph(self, root: UOp, passed: list[UOp] | None = None) -> UOp:
+    def kernel_graph(self, root: UOp, passed: list[tuple[Stage | None, UOp]] | None = None) -> UOp:
         """The KernelGraph of a TensorGraph; `passed` gets the tensor graphs on the way."""
         target, shown = self._backend(root.arg).target, _observer("graph", self.library)
-        before = [root] if passed is None else passed
-        before.append(root)
+        before = [] if passed is None else passed
+        before.append((None, root))
 
         def observe(stage: Stage, made: UOp) -> None:
             if stage.makes is Form.TENSOR_GRAPH:
-                before.append(made)
+                before.append((stage, made))
             if shown is not None:
                 shown(stage, made)
 
         return run_stages(self.graph_stages, root, self.library, target, observe)
 
-    def _make_plan(self, graph: UOp, cut: UOp, aside: Aside | None) -> Plan:
+    def _make_plan(
+        self, graph: UOp, passed: Sequence[tuple[Stage | None, UOp]], aside: Aside | None
+    ) -> Plan:
         every = [buffer for call in graph.src for buffer in call.src[1:]] + list(graph.arg)
         made = [buffer for buffer in dict.fromkeys(every) if _number(buffer) < 0]
         inputs = 1 + max([_number(buffer) for buffer in every] + [-1])
@@ -231,11 +243,11 @@ class Compiler:
         }
         peak = peak_bytes(inputs, infos, steps)
         plan = Plan(inputs, tuple(infos), results, steps, reused, peak, tuple(variables))
-        if (check := self._value_check()) is not None:
-            check.plan(cut, graph, plan, compiled)
+        if (check := self.checks()) is not None:
+            check.plan(passed, graph, plan, compiled)
         return plan
 
-    def _value_check(self) -> ValueCheck | None:
+    def checks(self) -> ValueCheck | None:
         """What compares values, if CHECK=1 or PROVE=1 asks for it."""
         if not settings.checks_values():
             return None
@@ -313,7 +325,7 @@ class Compiler:
         kernels = tuple([self._compiled(linear, device, aside) for linear in linears])
         for kernel in kernels:
             _show_source(kernel)
-        if (check := self._value_check()) is not None:
+        if (check := self.checks()) is not None:
             check.kernels(body, kernels)
         return kernels
 

@@ -47,6 +47,7 @@ class Arena:
     memory: dict[int, Any]
     nbytes: int
     unshared_nbytes: int
+    room: dict[int, tuple[int, str]] = field(default_factory=dict)  # of each slot: bytes, device
 
 
 def make_arena(
@@ -71,8 +72,9 @@ def make_arena(
             block = Block(device, sizes[slot])
             blocks.append(block)
         block.add(slot, life)
-    memory = {}
+    memory, room = {}, {}
     for block in blocks:
         handle = Device[block.device].alloc(block.nbytes)
         memory.update(dict.fromkeys(block.slots, handle))
-    return Arena(memory, sum([block.nbytes for block in blocks]), sum(sizes.values()))
+        room.update(dict.fromkeys(block.slots, (block.nbytes, block.device)))
+    return Arena(memory, sum([block.nbytes for block in blocks]), sum(sizes.values()), room)

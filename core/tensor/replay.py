@@ -309,6 +309,9 @@ class Replay:
         ]
         left_out = {*constant, *[made.slot for made in self.made]}
         arena = make_arena(steps, self.plan.made, first, left_out)
+        if (check := machine.compiler().checks()) is not None:
+            made = dict(enumerate(self.plan.made, first))
+            check.arena({k: info for k, info in made.items() if k not in left_out}, steps, arena)
         for slot, handle in arena.memory.items():
             self.memory[slot] = handle
         return arena

@@ -1,0 +1,192 @@
+"""What the stages before the cut make of a tensor graph, beside the graph that they were given.
+
+Owns: the proof that a reduction in parts takes in each element once, for the result that it belongs to; samples of graphs that
+rules have rewritten. Does not own: the cut and the launches (launch_plan.py), kernels (sampled_kernels.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy
+
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.verify.launch_plan import PlanError
+from proofgrad.verify.sampled_arithmetic import Values
+from proofgrad.verify.sampled_freedom import Estimate
+from proofgrad.verify.sampled_tensor import Budget, OverBudgetError, TensorElements, flat_elements
+
+# Of more elements so many are followed, drawn at random; with PROVE=1 all of them, so many at a time.
+FOLLOWED, AT_ONCE = 4096, 1 << 20
+# Elements of each root that are compared.
+POINTS = 3
+_CUTS = frozenset({Ops.REDUCE_AXIS, Ops.CONTIGUOUS})
+Draw = Callable[[int, DType, Values, Values], Values]
+
+
+# -- reductions in parts ----------------------------------------------------------------------------
+
+
+def check_parts(before: UOp, after: UOp, every: bool) -> None:
+    """Two tensor graphs are one, but for reductions that became several. Raises: PlanError.
+
+    `every`: all elements of such a reduction are followed, which proves it; else some.
+    """
+    stack, seen = [(before, after)], set[tuple[UOp, UOp]]()
+    while stack:
+        old, new = stack.pop()
+        if old is new or (old, new) in seen:
+            continue
+        seen.add((old, new))
+        if (old.op, old.dtype, old.arg, len(old.src)) == (new.op, new.dtype, new.arg, len(new.src)):
+            stack += list(zip(old.src, new.src))
+        elif old.op is Ops.REDUCE_AXIS:
+            stack.append((old.src[0], _in_parts(old, new, every)))
+        else:
+            raise PlanError("split reductions", f"{old.op.name} became {new.op.name}")
+
+
+def _in_parts(old: UOp, new: UOp, every: bool) -> UOp:
+    """The value that both reduce, in the graph after. Raises: PlanError."""
+    chain, found = [], new
+    while found.shape != old.src[0].shape or _reduces(chain) != old.shape:
+        is_whole = found.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.CONTIGUOUS)
+        if not is_whole and (found.op is not Ops.REDUCE_AXIS or found.arg[0] is not old.arg[0]):
+            raise PlanError(
+                "split reductions", f"{found.op.name} in a reduction by {old.arg[0].name}"
+            )
+        if found.dtype is not old.dtype:
+            raise PlanError(
+                "split reductions", f"a part of type {found.dtype} of one of {old.dtype}"
+            )
+        chain.append(found)
+        found = found.src[0]
+    for positions in _positions(prod(found.shape), every):
+        wanted = _after(old, positions)
+        for node in reversed(chain):
+            positions = _after(node, positions)
+        if (positions != wanted).any():
+            raise PlanError("split reductions", "an element goes into another result")
+    return found
+
+
+def _reduces(chain: list[UOp]) -> tuple[int, ...] | None:
+    """The shape that a chain gives, if it ends with its first reduction, which reads the value in slabs."""
+    reductions = [n for n in chain if n.op is Ops.REDUCE_AXIS]
+    return chain[0].shape if len(reductions) > 1 else None
+
+
+def _positions(count: int, every: bool) -> Iterator[Values]:
+    if not every and count > FOLLOWED:
+        yield numpy.random.default_rng(count).integers(0, count, FOLLOWED)
+        return
+    for start in range(0, count, AT_ONCE):
+        yield numpy.arange(start, min(count, start + AT_ONCE))
+
+
+def _after(node: UOp, positions: Values) -> Values:
+    """Where the elements of the source of a node go, as row-major positions."""
+    shape = node.src[0].shape
+    match node.op:
+        case Ops.PERMUTE:
+            index = numpy.unravel_index(positions, shape)
+            return numpy.ravel_multi_index([index[axis] for axis in node.arg], node.shape)
+        case Ops.REDUCE_AXIS:
+            index = numpy.unravel_index(positions, shape)
+            axes = node.arg[1]
+            kept = [part * 0 if axis in axes else part for axis, part in enumerate(index)]
+            return numpy.ravel_multi_index(kept, node.shape)
+        case _:  # RESHAPE, CONTIGUOUS
+            return positions
+
+
+# -- graphs that rules have rewritten ---------------------------------------------------------------
+
+
+def compare_graphs(before: UOp, after: UOp, draw: Draw, kinds: int, most_values: int) -> int:
+    """How many elements of roots were compared. Raises: PlanError, OverBudgetError.
+
+    What both graphs hold may be any value: nodes that they share are leaves, where that is enough.
+    """
+    known = toposort((before,))
+    shared = set(known).intersection(toposort((after,)))
+    leaves = {n: k for k, n in enumerate(known) if n.op is Ops.BUFFER}
+    cut = {n: k for k, n in enumerate(known) if n in leaves or (n in shared and n.op in _CUTS)}
+    compare = _Comparison(leaves, cut, draw, kinds)
+    points = 0
+    for number, (old, new) in enumerate(zip(before.src, after.src)):
+        if old is new or not prod(old.shape):
+            continue
+        budget = Budget(most_values)
+        found = compare.in_places(old, new, budget)
+        if found is None:
+            found = compare.whole(old, new, budget)
+        if found is None:
+            raise PlanError(f"root {number}", "rules made another value of it")
+        points += found
+    return points
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """Elements of two graphs, beside each other."""
+
+    leaves: dict[UOp, int]  # memory
+    cut: dict[UOp, int]  # and what both graphs hold
+    draw: Draw
+    kinds: int
+    _same: dict[tuple[UOp, UOp], int | None] = field(default_factory=dict)
+
+    def in_places(self, old: UOp, new: UOp, budget: Budget) -> int | None:
+        """How many elements were compared where the graphs begin to differ; None where these do not agree."""
+        points = 0
+        stack, seen = [(old, new)], set[tuple[UOp, UOp]]()
+        while stack:
+            pair = stack.pop()
+            one, other = pair
+            if one is other or pair in seen:
+                continue
+            seen.add(pair)
+            alike = (one.op, one.dtype, one.arg) == (other.op, other.dtype, other.arg)
+            if alike and [s.shape for s in one.src] == [s.shape for s in other.src] and one.src:
+                stack += list(zip(one.src, other.src))
+                continue
+            if pair not in self._same:
+                try:
+                    self._same[pair] = self.whole(one, other, budget)
+                except OverBudgetError:
+                    self._same[pair] = None
+            found = self._same[pair]
+            if found is None:
+                return None
+            points += found
+        return points
+
+    def whole(self, old: UOp, new: UOp, budget: Budget) -> int | None:
+        """How many elements were compared; None where they differ. Raises: OverBudgetError."""
+        found = self._compared(old, new, self.cut, budget)
+        return self._compared(old, new, self.leaves, budget) if found is None else found
+
+    def _compared(self, old: UOp, new: UOp, leaves: dict[UOp, int], budget: Budget) -> int | None:
+        size = prod(old.shape)
+        if (old.shape, old.dtype) != (new.shape, new.dtype):
+            return None
+        where = numpy.random.default_rng(size).integers(0, max(1, size), POINTS if size else 0)
+        kind = numpy.arange(len(where)) % self.kinds
+
+        def read(node: UOp, index: Values) -> Estimate:
+            return Estimate(self.draw(leaves[node], node.dtype, numpy.asarray(index), kind))
+
+        sides = []
+        for root in (old, new):
+            elements = TensorElements(read, budget, lambda node: node in leaves)
+            sides.append(elements.at(root, flat_elements(root.shape, where)))
+        one, other = sides
+        if other.error is not None:
+            one = Estimate(one.values, other.error + (0.0 if one.error is None else one.error))
+        agrees = numpy.broadcast_to(one.agrees(other.values, old.dtype), where.shape)
+        return int(numpy.broadcast_to(one.is_known(), where.shape).sum()) if agrees.all() else None
