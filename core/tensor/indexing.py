@@ -10,7 +10,7 @@ from math import prod
 from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import ShapeError, row_major_strides, show
+from proofgrad.core.ir.shapes import Shape, ShapeError, row_major_strides, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.base import TensorBase, check_same_device, describe
@@ -39,6 +39,11 @@ class Indexing(Take):
             Tensor([[1, 2], [3, 4]])[:, 0]  # [1, 3]
             Tensor([1, 5, 3])[[2, 0]]  # [3, 1]
         """
+        view, pending = self._view_and_positions(index)
+        return view._pick_by_tensors(pending)
+
+    def _view_and_positions(self, index: Any) -> tuple[Self, list[tuple[int, Self]]]:
+        """What the ints, slices and None of an index show, and the Tensors for axes of that."""
         parts = self._full_index(index if isinstance(index, tuple) else (index,))
         result, axis = self, 0
         pending: list[tuple[int, Self]] = []
@@ -53,7 +58,7 @@ class Indexing(Take):
                 case _:
                     pending.append((axis, part))
                     axis += 1
-        return result._pick_by_tensors(pending)
+        return result, pending
 
     def _full_index(self, parts: tuple[Any, ...]) -> list[Any]:
         """The index with Ellipsis spelt out, masks as positions and every axis mentioned."""
@@ -166,13 +171,11 @@ class Indexing(Take):
         if not pending:
             return self
         axes = [axis for axis, _ in pending]
-        together = broadcast_shapes("[]", *[positions.shape for _, positions in pending])
-        first = axes[0]
-        adjacent = axes == list(range(first, first + len(axes)))
+        together = broadcast_positions(pending)
+        first = axes[0] if are_adjacent(axes) else 0
         source = self
-        if not adjacent:
+        if not are_adjacent(axes):
             source = self.permute(axes + [k for k in range(self.ndim) if k not in axes])
-            first = 0
         sizes = [self.shape[axis] for axis in axes]
         place = self._place_in_axes([part for _, part in pending], sizes, together)
         behind = source.shape[first + len(axes) :]
@@ -223,3 +226,12 @@ class Indexing(Take):
                 f"{name} along axis {axis} of {show(self.shape)} with indices {show(index.shape)}:"
                 f" as many axes are needed, and sizes that are not larger on the other ones"
             )
+
+
+def broadcast_positions(pending: Sequence[tuple[int, TensorBase]]) -> Shape:
+    return broadcast_shapes("[]", *[positions.shape for _, positions in pending])
+
+
+def are_adjacent(axes: Sequence[int]) -> bool:
+    """Do no other axes lie between? Then the picked elements stand there, else in front."""
+    return list(axes) == list(range(axes[0], axes[0] + len(axes)))

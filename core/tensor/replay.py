@@ -31,12 +31,14 @@ from proofgrad.core.tensor.device import HOST, Device
 from proofgrad.core.tensor.errors import JitError
 from proofgrad.core.tensor.execute import (
     allocate,
+    claim,
     execute,
     is_watched,
     memory_of_variables,
     run_step,
 )
 from proofgrad.core.tensor.holders import Source
+from proofgrad.core.tensor.interrupts import Interrupts
 from proofgrad.core.tensor.launches import Launches
 from proofgrad.core.tensor.numbering import computed
 from proofgrad.core.tensor.spares import SPARE_BYTES, SPARES, Spare
@@ -194,14 +196,15 @@ class Replay:
             for tensor in tensors:
                 tensor._uop = machine.PENDING
 
-        try:
-            nodes = machine.realize(roots, tensors[0].device, release, inputs)
-        except BaseException:
-            for tensor, root in zip(tensors, roots):
-                tensor._uop = root
-            raise
-        for tensor, node in zip(tensors, nodes):
-            tensor._uop = node
+        with Interrupts() as interrupts:
+            try:
+                nodes = machine.realize(roots, tensors[0].device, release, inputs, interrupts)
+            except BaseException:
+                for tensor, root in zip(tensors, roots):
+                    tensor._uop = root
+                raise
+            for tensor, node in zip(tensors, nodes):
+                tensor._uop = node
         if inputs.unsettled:
             found = [source.get(recording.arguments) for source in inputs.unsettled]
             _compute([tensor for tensor in found if tensor is not None])
@@ -439,7 +442,7 @@ class Replay:
     def _copied(self, handle: Any, tensor: Tensor) -> Any:
         data = bytearray(tensor.nbytes())
         self.backend.copyout(memoryview(data), handle)
-        fresh = self.backend.alloc(max(1, len(data)))
+        fresh = claim(self.device, max(1, len(data)))
         self.backend.copyin(fresh, memoryview(data))
         return fresh
 
