@@ -27,17 +27,19 @@ from proofgrad.testing.fuzz.run import Outcome
 from proofgrad.testing.fuzz.values import kind_of
 
 MOST_RUNS = 400
+MOST_SLOW_RUNS = 25  # each of them takes all the time that it may
 
 
 def shrunk(
     program: Program, outcome: Outcome, check: Callable[[Program], Outcome]
 ) -> tuple[Program, Outcome]:
-    """The smallest that was found within MOST_RUNS runs, and its outcome."""
+    """The smallest that was found within so many runs, and its outcome."""
     runs = 0
+    most = MOST_SLOW_RUNS if outcome.status == "slow" else MOST_RUNS
 
     def still(candidate: Program) -> Outcome | None:
         nonlocal runs
-        if runs >= MOST_RUNS or not candidate.results:
+        if runs >= most or not candidate.results:
             return None
         try:
             expected(candidate)
@@ -52,7 +54,7 @@ def shrunk(
 
     best = outcome
     changed = True
-    while changed and runs < MOST_RUNS:
+    while changed and runs < most:
         changed = False
         for change in CHANGES:
             for candidate in change(program):
