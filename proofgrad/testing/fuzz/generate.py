@@ -67,6 +67,7 @@ class Builder:
         self._into = self.statements
         self.pool: list[int] = []
         self.count = 0
+        self.most = MOST_ELEMENTS  # of a value
         self.is_same_shape = False  # partners have the very shape, as with variables
 
     # -- what the table asks for ------------------------------------------------------------------
@@ -74,7 +75,7 @@ class Builder:
     def value(self, ref: Ref) -> Value:
         return self.machine.names[ref.number].value
 
-    def any(self, *kinds: str, rank: int = 0, most: int = MOST_ELEMENTS) -> Ref:
+    def any(self, *kinds: str, rank: int = 0, most: int = 2 * MOST_ELEMENTS) -> Ref:
         fitting = [
             number
             for number in self.pool
@@ -119,7 +120,7 @@ class Builder:
         if self.is_same_shape:
             return a == b
         try:
-            return int(np.prod(np.broadcast_shapes(a, b))) <= MOST_ELEMENTS
+            return int(np.prod(np.broadcast_shapes(a, b))) <= self.most
         except ValueError:
             return False
 
@@ -262,7 +263,7 @@ class Builder:
         return int(self.random.randrange(len(found)))
 
     def _is_worth(self, value: Value) -> bool:
-        if value.size > MOST_ELEMENTS or len(value.shape) > 6:
+        if value.size > self.most or len(value.shape) > 6:
             return False
         if value.size == 0:
             return self.random.random() < 0.5
@@ -336,6 +337,7 @@ def finished(builder: Builder, kind: str, **more: Any) -> Program:
     options = {
         "results": results_of(builder, builder.statements),
         "settings": forced(builder.random),
+        "is_together": builder.random.random() < 0.5,
     }
     return Program(kind, statements, **{**options, **more})
 
