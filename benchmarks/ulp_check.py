@@ -2,7 +2,7 @@
 
 Owns: the reference values, the samples, and the measure. Does not own: the functions themselves
 (core/compile/transcendental.py), whose graphs it compiles for the CPU. `run_with_numpy` runs them
-operation by operation instead; tests compare the two. Functions built from exp2, log2 and sin are
+operation by operation instead; tests compare the two. Functions built from these are
 run as a user runs them, on Tensors.
 
     python benchmarks/ulp_check.py          # every float16 and bfloat16, samples of the others
@@ -37,7 +37,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 CHUNK = 1 << 15  # its arrays fit the cache
 SAMPLES = 1 << 22
 BUILT_SAMPLES = 1 << 20
-FUNCTIONS = {Ops.EXP2: numpy.exp2, Ops.LOG2: numpy.log2, Ops.SIN: numpy.sin}
+FUNCTIONS = {Ops.EXP2: numpy.exp2, Ops.LOG2: numpy.log2, Ops.SIN: numpy.sin, Ops.COS: numpy.cos}
 BUILT_TYPES = (dtypes.float16, dtypes.float32, dtypes.float64)
 BUILT = {
     "exp": numpy.exp,
@@ -139,7 +139,7 @@ class Worst:
 
 
 def ulp_errors(op: Ops, dtype: DType, x: Any) -> tuple[Any, Any]:
-    """Errors of exp2, log2 or sin, and which special values are wrong."""
+    """Errors of exp2, log2, sin or cos, and which special values are wrong."""
     exact = FUNCTIONS[op](x.astype(STORAGES[dtype].reference))
     return compare(run_on_cpu(op, dtype)(x), exact, dtype)
 

@@ -144,6 +144,10 @@ def _sine(x: Values) -> Values:
     return numpy.sin(numpy.where(numpy.isinf(x), numpy.nan, x))
 
 
+def _cosine(x: Values) -> Values:
+    return numpy.cos(numpy.where(numpy.isinf(x), numpy.nan, x))
+
+
 def _larger(_: DType, x: Values, y: Values) -> Values:
     return numpy.where(x == y, numpy.where(numpy.signbit(x), y, x), numpy.maximum(x, y))
 
@@ -179,10 +183,12 @@ _FLOAT: dict[Ops, Callable[..., Values]] = {
     Ops.EXP2: _in_double(numpy.exp2),
     Ops.LOG2: _in_double(numpy.log2),
     Ops.SIN: _in_double(_sine),
+    Ops.COS: _in_double(_cosine),
     Ops.TRUNC: lambda _, x: numpy.trunc(x),
     Ops.ADD: lambda _, x, y: x + y,
     Ops.MUL: lambda _, x, y: x * y,
     Ops.FDIV: lambda _, x, y: x / y,
+    Ops.FMOD: lambda _, x, y: numpy.fmod(x, y),
     Ops.MAX: _larger,
     Ops.MIN: _smaller,
     Ops.CMPLT: lambda _, x, y: x < y,

@@ -194,7 +194,7 @@ def _multiplied_and_added(
     return _product(dtype, value, x, e) + e[2]
 
 
-_FUNCTIONS = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN})
+_FUNCTIONS = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS})
 _BOUNDS: dict[Ops, Callable[[DType, Values, Sequence[Values], Sequence[Values]], Values]] = {
     Ops.ADD: lambda _, __, x, e: e[0] + e[1],
     Ops.NEG: lambda _, __, x, e: e[0],
@@ -207,6 +207,7 @@ _BOUNDS: dict[Ops, Callable[[DType, Values, Sequence[Values], Sequence[Values]],
     Ops.EXP2: _power,
     Ops.LOG2: _logarithm,
     Ops.SIN: _sine,
+    Ops.COS: _sine,
     Ops.TRUNC: _whole,
     Ops.MULACC: _multiplied_and_added,
     Ops.FMA: _multiplied_and_added,

@@ -102,22 +102,9 @@ class Functions(Powers):
         """The sine of radians; NaN at infinities."""
         return self._as_float()._unary(Ops.SIN)
 
-    @in_float32_or_wider
     def cos(self) -> Self:
-        """The sine of the distance to the nearest zero of the cosine, an odd multiple of pi / 2.
-
-        Beyond series.cosine_zeros_up_to it is 1 - 2 sin(x / 2)**2, which is as good for any x, but
-        has few digits right near a zero.
-        """
-        near = self._within(series.cosine_zeros_up_to(self.dtype))
-        size = near.where((self < 0).where(-self, self), 0)
-        turn = (size.detach() * (1 / math.pi)).trunc()
-        rest = size
-        for part in series.quarter_turn(self.dtype):  # products with all but the last are exact
-            rest = rest - (turn * 2 + 1) * part
-        sine = near.where(rest, self * 0.5).sin()
-        is_odd = (turn * 0.5).trunc() * 2 != turn
-        return near.where(is_odd.where(sine, -sine), 1 - sine.square() * 2)
+        """The cosine of radians; NaN at infinities."""
+        return self._as_float()._unary(Ops.COS)
 
     @in_float32_or_wider
     def tan(self) -> Self:

@@ -81,8 +81,7 @@ class Powers(Elementwise):
         size = (y * safe.log2()).exp2()
         at_zero = (y < 0).where(math.inf, (y > 0).where(0.0, y))
         size = zero.where(at_zero, size)
-        negative = x.detach().bitcast(f"int{x.dtype.bits}") < 0  # -0.0 too
-        signed = (negative & odd).where(-size, size)
+        signed = (x._is_negative() & odd).where(-size, size)
         real = ((x < 0) & ~whole & x.ne(-math.inf)).where(math.nan, signed)
         return (one | x.eq(1) | (x.eq(-1) & y.isinf())).where(1.0, real)
 
