@@ -235,14 +235,18 @@ def c_function(name: str, *arguments: Any) -> Any:
     return result
 
 
-def compare(got: Any, exact: Any, dtype: DType) -> tuple[Any, Any]:
-    """Errors in units in the last place, and which NaNs, infinities or zeros are wrong."""
+def compare(got: Any, exact: Any, dtype: DType, near: float = 0.0) -> tuple[Any, Any]:
+    """Errors in units in the last place, and which NaNs, infinities or zeros are wrong.
+
+    Of results that are smaller than `near` in units in the last place of `near`.
+    """
     storage = STORAGES[dtype]
     rounded = round_to(exact, dtype)
     special = ~numpy.isfinite(rounded) | (rounded == 0) | ~numpy.isfinite(got)
     same = (got == rounded) & (numpy.signbit(got) == numpy.signbit(rounded))
     same |= numpy.isnan(got) & numpy.isnan(rounded)
-    exponent = numpy.frexp(numpy.where(special, 1, exact))[1] - 1
+    sizes = numpy.maximum(numpy.abs(numpy.where(special & (near == 0), 1, exact)), near)
+    exponent = numpy.frexp(numpy.where(numpy.isfinite(sizes), sizes, 1))[1] - 1
     exponent = numpy.maximum(exponent, storage.smallest_exponent)
     unit = numpy.ldexp(storage.reference(1), exponent - storage.fraction_bits)
     # Near the largest and the smallest number a neighbour of the right value is no mistake.
@@ -328,6 +332,7 @@ _NUMPY = {
     Ops.NEG: numpy.negative,
     Ops.TRUNC: numpy.trunc,
     Ops.SQRT: numpy.sqrt,
+    Ops.NOT: numpy.invert,
     Ops.AND: numpy.bitwise_and,
     Ops.OR: numpy.bitwise_or,
     Ops.XOR: numpy.bitwise_xor,

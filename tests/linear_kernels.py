@@ -16,7 +16,7 @@ from proofgrad.core.ir.evaluate import evaluate, from_bits, to_bits
 from proofgrad.core.ir.ops import ALU, BINARY, CASTS, COMPARE, UNARY, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
-EXPANDED = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.FMOD}
+EXPANDED = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.FMOD}
 FLOAT_OPS = {
     Ops.NEG, Ops.SQRT, Ops.TRUNC, Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.MIN, Ops.CMPLT,
     Ops.CMPEQ, Ops.WHERE, Ops.FMA,

@@ -233,6 +233,7 @@ _ALU: dict[Ops, Callable[..., Array]] = {
     Ops.MUL: np.multiply,
     Ops.FDIV: np.divide,
     Ops.FMOD: np.fmod,
+    Ops.POW: np.power,
     Ops.FLOORDIV: np.floor_divide,
     Ops.MOD: np.mod,
     Ops.TRUNCDIV: _truncdiv,

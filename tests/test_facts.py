@@ -275,6 +275,7 @@ FULL_RANGE = {
     ("SIN", FLOAT): "its error bound does not say that it stays within -1 and 1",
     ("COS", FLOAT): "its error bound does not say that it stays within -1 and 1",
     ("FMOD", FLOAT): "nothing asks for them",
+    ("POW", FLOAT): "any number",
     ("MULACC", FLOAT): "one or two roundings: nothing is proven of it",
     ("FMA", FLOAT): "any value; it stands inside of polynomials",
 }

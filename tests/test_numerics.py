@@ -52,7 +52,7 @@ SAMPLES = 20_000
 ROUNDED_EXACTLY = {
     Ops.ADD, Ops.MUL, Ops.FDIV, Ops.NEG, Ops.TRUNC, Ops.CAST, Ops.BITCAST, Ops.AND, Ops.OR, Ops.XOR,
     Ops.SHL, Ops.SHR, Ops.CMPLT, Ops.CMPEQ, Ops.WHERE, Ops.FMA, Ops.CONST, Ops.BROADCAST,
-    Ops.LOAD,
+    Ops.LOAD, Ops.NOT,
 }  # fmt: skip
 
 

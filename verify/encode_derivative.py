@@ -6,7 +6,7 @@ cotangent of xk has to be g * dy/dxk wherever that exists; at a tie of max or mi
 For movement and sums, which are linear, it has to be the transpose: element j of the source gets the
 sum of g over the elements that are made of j.
 
-Read as the exact number it rounds: ln 2. Derivatives of steps (TRUNC, comparisons,
+Read as the exact numbers they round: ln 2 and 1 / ln 2. Derivatives of steps (TRUNC, comparisons,
 casts to and from integers) are zero or do not exist: no gradient passes; nor through DETACH.
 """
 
@@ -84,8 +84,9 @@ _EXP2 = Function("exp2", z3.RealSort, z3.RealSort)
 _LOG2 = Function("log2", z3.RealSort, z3.RealSort)
 _SIN = Function("sin", z3.RealSort, z3.RealSort)
 _COS = Function("cos", z3.RealSort, z3.RealSort)
+_POW = Function("pow", z3.RealSort, z3.RealSort, z3.RealSort)
 _SQRT = Function("sqrt", z3.RealSort, z3.RealSort)
-_NAMED = {math.log(2): "ln2#"}  # what this float stands for
+_NAMED = {math.log(2): "ln2#", 1 / math.log(2): "one_over_ln2#"}  # what these floats stand for
 
 
 def _ln2() -> Term:
@@ -122,6 +123,9 @@ _derivative(Ops.EXP2, lambda x: (_ln2() * _EXP2(x),), _everywhere)
 _derivative(Ops.LOG2, lambda x: (1 / (x * _ln2()),), lambda x: x > 0)
 _derivative(Ops.SIN, lambda x: (_COS(x),), _everywhere)
 _derivative(Ops.COS, lambda x: (-_SIN(x),), _everywhere)
+_derivative(
+    Ops.POW, lambda x, y: (y * _POW(x, y - 1), _POW(x, y) * _LOG2(x) * _ln2()), lambda x, y: x > 0
+)
 # Where the quotient is no whole number; the multiple that is taken off is a step.
 _derivative(Ops.FMOD, lambda x, y: (z3.RealVal(1), -_truncated(x / y)), lambda x, y: y != 0)
 _derivative(Ops.MULACC, lambda x, y, z: (y, x, z3.RealVal(1)), _everywhere)
@@ -181,7 +185,7 @@ class Reals:
     def __init__(self, case: Case) -> None:
         self.case = case
         self.g = z3.Real("g")
-        self.known: list[Term] = [_ln2() > 0]
+        self.known: list[Term] = [_ln2() > 0, _ln2() * z3.Real("one_over_ln2#") == 1]
 
     def term(self, term: RuleTerm) -> Term:
         match term:
@@ -237,6 +241,7 @@ ON_REALS: dict[Ops, Callable[..., Term]] = {
     Ops.LOG2: lambda x: _LOG2(x),
     Ops.SIN: lambda x: _SIN(x),
     Ops.COS: lambda x: _COS(x),
+    Ops.POW: lambda x, y: _POW(x, y),
     Ops.TRUNC: lambda x: _truncated(x),
     Ops.MAX: lambda x, y: z3.If(x < y, y, x),
     Ops.MIN: lambda x, y: z3.If(x < y, x, y),

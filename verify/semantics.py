@@ -264,12 +264,13 @@ def _extreme(x: Term, y: Term, x_wins: Term, negative_wins: bool) -> Term:
     return z3.If(z3.Or(z3.fpIsNaN(x), z3.fpIsNaN(y)), z3.fpNaN(x.sort()), number)
 
 
-def _uninterpreted(name: str) -> Callable[[Term], Term]:
+def _uninterpreted(name: str) -> Callable[..., Term]:
     """A function known only to be one: equal arguments give equal results."""
 
-    def apply(x: Term) -> Term:
-        sort = x.sort()
-        return z3.Function(f"{name}_{sort.ebits()}_{sort.sbits()}", sort, sort)(x)
+    def apply(*args: Term) -> Term:
+        sort = args[0].sort()
+        kinds = [sort] * (len(args) + 1)
+        return z3.Function(f"{name}_{sort.ebits()}_{sort.sbits()}", *kinds)(*args)
 
     return apply
 
@@ -288,6 +289,7 @@ _ON_FLOATS: dict[Ops, Callable[..., Term]] = {
     Ops.MUL: lambda x, y: z3.fpMul(z3.RNE(), x, y),
     Ops.FDIV: lambda x, y: z3.fpDiv(z3.RNE(), x, y),
     Ops.FMOD: lambda x, y: _truncated_float_remainder(x, y),
+    Ops.POW: _uninterpreted("pow"),
     Ops.SQRT: lambda x: z3.fpSqrt(z3.RNE(), x),
     Ops.TRUNC: lambda x: z3.fpRoundToIntegral(z3.RTZ(), x),
     Ops.FMA: lambda x, y, z: z3.fpFMA(z3.RNE(), x, y, z),

@@ -1,7 +1,7 @@
 """Procedure: arithmetic of float16 and bfloat16 is computed in float32, one rounding an operation.
 
-Owns: which operations are widened. Does not own: how EXP2, LOG2, SIN, COS and FMOD are computed
-(transcendental.py), the conversions between the formats (backends).
+Owns: which operations are widened. Does not own: how EXP2, LOG2, SIN, COS, POW and FMOD are
+computed (transcendental.py), the conversions between the formats (backends).
 
 Rounding the float32 result to the small format gives the bits of an operation of the small format:
 float32 has 24 >= 2 * 11 + 2 digits, so for + * / and the square root two roundings are one
@@ -21,7 +21,7 @@ SMALL_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16})
 
 _ROUNDED = frozenset({Ops.ADD, Ops.MUL, Ops.FDIV, Ops.SQRT})
 _EXACT = frozenset({Ops.NEG, Ops.TRUNC, Ops.FMOD, Ops.MAX, Ops.MIN}) | COMPARE
-_APPROXIMATE = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS})
+_APPROXIMATE = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW})
 _WIDENED = _ROUNDED | _EXACT | _APPROXIMATE | {Ops.MULACC, Ops.FMA, Ops.HREDUCE}
 
 

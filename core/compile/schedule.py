@@ -23,7 +23,8 @@ from proofgrad.core.ir.uop import UOp, toposort
 # Recomputing these for every copy of an expanded axis costs more than a buffer.
 COSTLY = frozenset(
     {
-        Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.SQRT, Ops.FDIV, Ops.FMOD, Ops.MOD, Ops.FLOORDIV,
+        Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.SQRT, Ops.FDIV, Ops.FMOD, Ops.MOD,
+        Ops.FLOORDIV,
     }
 )  # fmt: skip
 # Movement that uses every element at most once, so that fusing over it computes nothing twice.

@@ -51,7 +51,7 @@ class Target:
     index_dtype: DType = dtypes.int64  # preferred; int32 is taken only where the bounds fit it
     native: frozenset[Ops] = (
         frozenset()
-    )  # of EXP2, LOG2, SIN, COS, FMOD: those the backend prints itself
+    )  # of EXP2, LOG2, SIN, COS, POW, FMOD: those the backend prints itself
     has_fma: bool = True  # MULACC and FMA on floats cost no more than a MUL
     runs: bool = True  # False: kernels can be printed and compiled here; reading a value raises
 

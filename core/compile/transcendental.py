@@ -1,7 +1,7 @@
-"""Procedure: EXP2, LOG2, SIN, COS and FMOD become graphs of operations that IEEE rounds correctly.
+"""Procedure: EXP2, LOG2, SIN, COS, POW, FMOD become graphs of operations that IEEE rounds correctly.
 
 Owns: 2**x and log2(x) of float32 and float64, and which type each function is computed in. Does not
-own: sine and cosine (sine.py), remainders (remainder.py), the published error bounds (docs/numerics.md), how the coefficients were
+own: sine and cosine (sine.py), powers (power.py), remainders (remainder.py), the published error bounds (docs/numerics.md), how the coefficients were
 found (benchmarks/fit_polynomials.py).
 
 Because every operation used is exact or correctly rounded, FMA too, and none else is contracted, the
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from proofgrad.core.compile.polynomial import floats, fma, polynomial
+from proofgrad.core.compile.power import power
 from proofgrad.core.compile.remainder import remainder
 from proofgrad.core.compile.sine import cosine, sine
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -38,7 +39,7 @@ class _Format:
 
 
 def expand_transcendentals(root: UOp, native: frozenset[Ops] = frozenset()) -> UOp:
-    """`root` with each of the five that is not in `native` written in simpler operations.
+    """`root` with each of the six that is not in `native` written in simpler operations.
 
     Dtypes: float32 and float64 in their own format; float16 and bfloat16 through float32.
     Works on scalars and vectors. Doing it twice changes nothing more.
@@ -184,5 +185,6 @@ _EXPANSIONS: dict[Ops, Callable[..., UOp]] = {
     Ops.LOG2: log2,
     Ops.SIN: sine,
     Ops.COS: cosine,
+    Ops.POW: lambda x, y: power(x, y, exp2, log2, _exponent_and_rest),
     Ops.FMOD: remainder,
 }

@@ -234,6 +234,16 @@ def _fmod(_: DType, x: float, y: float) -> float:
     return math.nan if math.isinf(x) or y == 0.0 else math.fmod(x, y)
 
 
+def _pow(x: float, y: float) -> float:
+    is_odd = math.isfinite(y) and math.fmod(y, 2.0) in (1.0, -1.0)
+    try:
+        return math.pow(x, y)
+    except OverflowError:
+        return -math.inf if x < 0.0 and is_odd else math.inf
+    except ValueError:  # of 0 to a power below 0, and where there is no real power
+        return math.nan if x else math.copysign(math.inf, x) if is_odd else math.inf
+
+
 def _trunc(_: DType, x: float) -> float:
     return math.copysign(float(math.trunc(x)), x) if math.isfinite(x) else x
 
@@ -289,6 +299,7 @@ _FLOAT: dict[Ops, Callable[..., Any]] = {
     Ops.MUL: _rounded(lambda x, y: x * y),
     Ops.FDIV: _rounded(_divide),
     Ops.FMOD: _fmod,
+    Ops.POW: _rounded(_pow),
     Ops.MAX: _float_max,
     Ops.MIN: _float_min,
     Ops.CMPLT: lambda _, x, y: x < y,

@@ -41,6 +41,7 @@ class Ops(enum.IntEnum):
     TRUNCDIV = enum.auto()
     TRUNCMOD = enum.auto()
     FMOD = enum.auto()
+    POW = enum.auto()
     MAX = enum.auto()
     MIN = enum.auto()
     AND = enum.auto()
@@ -101,7 +102,7 @@ UNARY = frozenset({Ops.NEG, Ops.NOT, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.
 BINARY = frozenset(
     {
         Ops.ADD, Ops.MUL, Ops.FDIV, Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.FMOD,
-        Ops.MAX, Ops.MIN, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.CMPLT, Ops.CMPEQ,
+        Ops.POW, Ops.MAX, Ops.MIN, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.CMPLT, Ops.CMPEQ,
     }
 )  # fmt: skip
 TERNARY = frozenset({Ops.WHERE, Ops.MULACC, Ops.FMA})
@@ -148,6 +149,11 @@ MEANING: dict[Ops, str] = {
     Ops.FMOD: (
         "Floats: x - n * y, exactly, n the quotient rounded towards zero: fmod of C. It has the sign"
         " of x, also where it is 0; x where y is infinite; NaN if x is infinite or y is 0."
+    ),
+    Ops.POW: (
+        "Floats: x**y, within the published error bound. 1 if x is 1 or y is 0, and of -1 to an infinite"
+        " power; NaN of a number below 0 to a power that is not whole; else the limit at zeros and"
+        " infinities, with the sign of x if y is odd: pow of IEEE 754."
     ),
     Ops.MAX: "The larger. Floats: NaN if either is NaN; -0.0 is below 0.0. Not on bools.",
     Ops.MIN: "The smaller. Floats: NaN if either is NaN; -0.0 is below 0.0. Not on bools.",

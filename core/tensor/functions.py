@@ -82,6 +82,11 @@ class Functions(Powers):
         return self.log2() * _LOG10_2
 
     @in_float32_or_wider
+    def rsqrt(self) -> Self:
+        """`1 / sqrt(self)`."""
+        return self.sqrt().reciprocal()
+
+    @in_float32_or_wider
     def log1p(self) -> Self:
         """log(1 + x), with all its digits where x is small."""
         whole = self + 1
@@ -127,12 +132,20 @@ class Functions(Powers):
     @in_float32_or_wider
     def asin(self) -> Self:
         """The angle with this sine; NaN outside of -1 .. 1."""
-        return self._with_sign_of_zero((self / ((1 - self) * (1 + self)).sqrt()).atan())
+        half = self / (self._other_leg() + 1)
+        return self._with_sign_of_zero(half.atan() * 2)
+
+    def _other_leg(self) -> Self:
+        """The root of 1 - x**2, rounded once below it, so that nothing cancels near 1."""
+        return (-self).fma(self, 1.0).sqrt()
 
     @in_float32_or_wider
     def acos(self) -> Self:
         """The angle with this cosine; NaN outside of -1 .. 1."""
-        return ((1 - self) / (1 + self)).sqrt().atan() * 2
+        negative = self < 0
+        half = self._other_leg() / (negative.where(-self, self) + 1)
+        angle = half.atan() * 2
+        return negative.where(math.pi - angle, angle)
 
     # -- hyperbolas -------------------------------------------------------------------------------
 
@@ -148,9 +161,11 @@ class Functions(Powers):
 
     @in_float32_or_wider
     def cosh(self) -> Self:
-        """(e**x + e**-x) / 2."""
+        """(e**x + e**-x) / 2; 1 + 2 sinh(x / 2)**2 where x is small, whose slope keeps its digits."""
+        small = self._within(1)
+        half = (small.where(self, 0) * 0.5)._odd_polynomial(series.sinh(self.dtype))
         root = ((self < 0).where(-self, self) * 0.5).exp()
-        return root * 0.5 * root + 0.5 / root / root
+        return small.where(half.fma(half * 2, 1.0), root * 0.5 * root + 0.5 / root / root)
 
     @in_float32_or_wider
     def tanh(self) -> Self:
@@ -176,20 +191,19 @@ class Functions(Powers):
 
     @in_float32_or_wider
     def acosh(self) -> Self:
-        """log(x + sqrt(x**2 - 1)); NaN below 1."""
-        far = self > series.far(self.dtype)
-        above = far.where(1, self - 1)
-        angle = (above + (above * (above + 2)).sqrt()).log1p()
-        angle = far.where(far.where(self, 1).log() + _LN_2, angle)
-        return (self < 1).where(math.nan, angle)
+        """log(x + sqrt(x**2 - 1)); NaN below 1, where the slope is that of the formula, as in torch."""
+        negative = self < 0
+        size = negative.where(-self, self)
+        far = size > series.far(self.dtype)
+        above = far.where(1, size - 1)
+        angle = (above + above.sqrt() * (above + 2).sqrt()).log1p()
+        angle = far.where(far.where(size, 1).log() + _LN_2, angle)
+        return negative.where(-angle, angle) + (self < 1).where(math.nan, 0)
 
     @in_float32_or_wider
     def atanh(self) -> Self:
         """log((1 + x) / (1 - x)) / 2; NaN outside of -1 .. 1."""
-        negative = self < 0
-        size = negative.where(-self, self)
-        angle = (size * 2 / (1 - size)).log1p() * 0.5
-        return self._with_sign_of_zero(negative.where(-angle, angle))
+        return self._with_sign_of_zero((self.log1p() - (-self).log1p()) * 0.5)
 
     @in_float32_or_wider
     def erf(self) -> Self:

@@ -49,6 +49,7 @@ CALL_OPS: dict[str, tuple[str, tuple[int, ...]]] = {
     "truncdiv": ("TRUNCDIV", (2,)),
     "truncmod": ("TRUNCMOD", (2,)),
     "fmod": ("FMOD", (2,)),
+    "pow": ("POW", (2,)),
     "max": ("MAX", (2,)),
     "min": ("MIN", (2,)),
     "where": ("WHERE", (3,)),
