@@ -51,7 +51,7 @@ MISSED: dict[str, tuple[Fault, str]] = {
     "bounds of a loop in a value": (
         Fault(
             "bounds", "core/rewrite/facts.py",
-            "intervals[node] = (0, node.src[0].arg - 1)", "intervals[node] = (0, node.src[0].arg - 2)",
+            "intervals[node] = _interval_of_counter(node.src[0].arg, node.src[0].arg)", "intervals[node] = _interval_of_counter(node.src[0].arg, node.src[0].arg - 1)",
         ), "counted",
     ),
     "value under a condition": (

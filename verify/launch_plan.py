@@ -38,8 +38,9 @@ def check_plan(tensor_graph: UOp, kernel_graph: UOp, plan: Plan, compiled: Compi
     """
     if not all(is_plain(node.shape) for node in toposort((tensor_graph,))):
         return "sizes of a plan are variables"
-    calls, results = _values_of_calls(kernel_graph)
-    _check_results(tensor_graph, kernel_graph, results)
+    plain = _Plain()
+    calls, results = _values_of_calls(kernel_graph, plain)
+    _check_results(tensor_graph, results, plain)
     _Launches(plan, kernel_graph).check(calls, results, compiled)
     return ""
 
@@ -90,12 +91,12 @@ def in_shape(node: UOp, shape: tuple[int, ...]) -> UOp:
     return node if node.shape == shape else UOp(Ops.RESHAPE, node.dtype, (node,), shape)
 
 
-def _values_of_calls(graph: UOp) -> tuple[list[_Call], list[UOp]]:
+def _values_of_calls(graph: UOp, plain: _Plain) -> tuple[list[_Call], list[UOp]]:
     """Each call with what its buffers hold; and what the buffers of the results hold at the end.
 
     An input holds itself at first. Raises: PlanError.
     """
-    plain, holds = _Plain(), dict[UOp, UOp]()
+    holds: dict[UOp, UOp] = {}
 
     def held(buffer: UOp) -> UOp | None:
         if buffer.arg == 0:
@@ -137,11 +138,10 @@ def _values_of_calls(graph: UOp) -> tuple[list[_Call], list[UOp]]:
     return calls, [plain.of(value) for value in results if value is not None]
 
 
-def _check_results(tensor_graph: UOp, kernel_graph: UOp, results: Sequence[UOp]) -> None:
+def _check_results(tensor_graph: UOp, results: Sequence[UOp], plain: _Plain) -> None:
     """Each result is the value of its root. Raises: PlanError."""
     if len(results) != len(tensor_graph.src):
         raise PlanError("results", f"{len(results)} for {len(tensor_graph.src)} roots")
-    plain = _Plain()
     for number, (root, value) in enumerate(zip(tensor_graph.src, results)):
         flat = (elements(root.shape),)
         if in_shape(plain.of(root), flat) is not in_shape(value, flat):

@@ -89,9 +89,8 @@ class Frame:
             if missing:
                 stack.extend(missing)
                 continue
-            found = finish(*[self.known[k] for k in needed])
-            self.budget.spend(numpy.size(found))
-            self.known[key] = found
+            found = self.known[key] = finish(*[self.known[k] for k in needed])
+            self.budget.spend(found.size)
             stack.pop()
         return self.known[start]
 

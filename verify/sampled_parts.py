@@ -360,23 +360,56 @@ class Reader:
     # -- samples ----------------------------------------------------------------------------------
 
     def sample(
-        self, part: Part, points: int, draw: Any, kinds: int
+        self, part: Part, points: int, elements: int, draw: Any, kinds: int
     ) -> tuple[Values, Values, Values]:
-        """Random iterations of some stores: the elements that they write, as what, and which kind of memory each sees."""
+        """Random iterations of some stores, and those that write random elements.
+
+        Gives the elements that they write, as what, and which kind of memory each sees.
+        """
         stores = list(part.nests)
-        chosen = draw.choice(len(stores), min(3, len(stores)), replace=False).tolist()
-        points = max(points, len(chosen))
+        count = len(stores) if len(stores) < 3 else 1
+        chosen = [stores[k] for k in draw.choice(len(stores), count, replace=False).tolist()]
+        found: dict[UOp, tuple[list[Values], Values | None, Values]] = {}
+        if elements and part.size and not part.combines:
+            found = self._of_elements(part, stores, elements, draw, kinds)
+            if count == 1 and len(stores) > 1:  # in the same frame
+                chosen = list(found)[:1]
         every: list[tuple[Values, Values, Values]] = []
-        for k, number in enumerate(chosen):
-            count = points // len(chosen) + (1 if k < points % len(chosen) else 0)
-            if count:
-                every.append(self._sampled(part, stores[number], count, draw, kinds))
-        elements, values, kind = [numpy.concatenate(parts) for parts in zip(*every)]
-        return elements, values, kind
+        for k, store in enumerate(dict.fromkeys((*chosen, *found))):
+            more = 0
+            if store in chosen:
+                more = max(1, points // count + (1 if k < points % count else 0))
+            every.append(self._sampled(part, store, more, draw, kinds, found.get(store)))
+        where, values, kind = [numpy.concatenate(parts) for parts in zip(*every)]
+        return where, values, kind
+
+    def _of_elements(
+        self, part: Part, stores: Sequence[UOp], elements: int, draw: Any, kinds: int
+    ) -> dict[UOp, tuple[list[Values], Values | None, Values]]:
+        """The iterations that write random elements, by store: counters, lane, kind. Raises: NotReadable if none does."""
+        where = draw.integers(0, part.size, elements)
+        where[:1] = part.size - 1
+        kind = numpy.arange(elements) % kinds
+        found: dict[UOp, tuple[list[Values], Values | None, Values]] = {}
+        left = numpy.ones(elements, bool)
+        nests = [(store, part.nests[store]) for store in stores]
+        for store, _, rows, counters, lane in self._writers(part, nests, where, kind, {}):
+            found.setdefault(store, (counters, lane, kind[rows]))
+            left[rows] = False
+        if left.any():
+            raise NotReadable(f"nothing writes element {where[left][0]} of {part.size}")
+        return found
 
     def _sampled(
-        self, part: Part, store: UOp, count: int, draw: Any, kinds: int
+        self,
+        part: Part,
+        store: UOp,
+        count: int,
+        draw: Any,
+        kinds: int,
+        more: tuple[list[Values], Values | None, Values] | None,
     ) -> tuple[Values, Values, Values]:
+        """So many random iterations of a store, and more that are known."""
         nest, lanes = part.nests[store], store.src[1].dtype.lanes
         if any(loop.src[0].arg == 0 for loop in nest):
             none = numpy.zeros(0, numpy.int64)
@@ -384,6 +417,13 @@ class Reader:
         kind = numpy.arange(count) % kinds
         bound = {loop: draw.loop(loop, count) for loop in nest}
         lane = draw.integers(0, lanes, count) if lanes > 1 else None
+        if more is not None:
+            counters, other_lane, other_kind = more
+            kind = numpy.concatenate([kind, other_kind])
+            bound = {x: numpy.concatenate([bound[x], c]) for x, c in zip(nest, counters)}
+            if lane is not None and other_lane is not None:
+                lane = numpy.concatenate([lane, other_lane])
+            count = len(kind)
         frame = self.frame(part, kind, bound)
         position, gate = frame.place(store.src[0], lanes, lane)
         position, gate = [_of_points(x, count) for x in (position, gate)]
@@ -402,7 +442,6 @@ class Reader:
             value = self._combined(part, store, nest, fixed, lane, position, kind, first)
             return position, value, kind
         # What is not stored is computed all the same: what it loads must be there.
-        frame = self.frame(part, kind, bound)
         frame.position, frame.writes = position, gate
         value = _of_points(frame.value(store.src[1], lane), count)
         return position[rows], value[rows], kind[rows]

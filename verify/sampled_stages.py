@@ -71,7 +71,7 @@ def _differ(
     part = _Scalars(after)
     reader = Reader(_draw, Budget(MOST_VALUES))
     draw = _AtFirst(point)
-    where, values, kind = reader.sample(part, ITERATIONS, draw, KINDS)
+    where, values, kind = reader.sample(part, ITERATIONS, 0, draw, KINDS)
     if isinstance(before, UOp):
         wanted = expected_elements(before, where, kind, reader.budget).values
     else:

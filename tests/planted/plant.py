@@ -13,6 +13,7 @@ import functools
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -101,7 +102,10 @@ def _function(value: Any) -> FunctionType | None:
 
 
 def in_a_fork(work: Callable[[Callable[[Any], None]], None], seconds: int) -> list[Any]:
-    """What `work` tells, each value that JSON can hold; "died" at the end if the process did not end by itself."""
+    """What `work` tells, each value that JSON can hold; at the end "died" or "hangs" if the process was killed.
+
+    `seconds`: of its own time; a fault may let a loop run for ever.
+    """
     reader, writer = os.pipe()
     sys.stdout.flush()
     child = os.fork()
@@ -111,7 +115,10 @@ def in_a_fork(work: Callable[[Callable[[Any], None]], None], seconds: int) -> li
     with os.fdopen(reader, encoding="utf-8") as lines:
         told = [json.loads(line) for line in lines if line.endswith("\n")]
     _, status = os.waitpid(child, 0)
-    return told if status == 0 else [*told, "died"]
+    if status == 0:
+        return told
+    is_late = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGALRM)
+    return [*told, "hangs" if is_late else "died"]
 
 
 def _in_child(
@@ -119,7 +126,9 @@ def _in_child(
 ) -> None:
     os.close(reader)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(seconds)
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    signal.alarm(20 * seconds)
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 2)
 
