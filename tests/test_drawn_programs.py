@@ -267,3 +267,25 @@ def test_comparisons_with_shifted_counters(data: st.DataObject) -> None:
             chosen = (got * Tensor(weights)).sum(-1).numpy()
             np.testing.assert_array_equal(chosen, (expected * weights).sum(-1))
             np.testing.assert_array_equal(got.numpy(), expected)
+
+
+@settings(QUICK, max_examples=12)
+@given(st.data())
+def test_long_sums_keep_their_digits(data: st.DataObject) -> None:
+    """Of any length, also prime; of equal elements, whose rounding errors all have one sign."""
+    count = data.draw(st.sampled_from([100003, 999983, 1 << 20, 1500000, 2097143]))
+    rows = data.draw(st.sampled_from([1, 3, 7]))
+    shape = data.draw(st.sampled_from([(rows, count // rows), (count // rows, rows)]))
+    axes = data.draw(st.sampled_from([None, shape.index(max(shape))]))
+    number = np.float32(data.draw(st.sampled_from([0.1, 1.7, 100.3, -3e-5])))
+    x = np.full(shape, number)
+    exact = x.astype(np.float64)
+    with Context(**data.draw(st.sampled_from([{}, {"CHOICES": "threads=off"}]))):
+        got = [Tensor(x).sum(axes).numpy(), (Tensor(x) * Tensor(x)).mean(axes).numpy()]
+    np.testing.assert_allclose(got[0], exact.sum(axes), rtol=1e-5)
+    np.testing.assert_allclose(got[1], (exact * exact).mean(axes), rtol=1e-5)
+
+
+def test_means_of_many_small_integers_are_exact_to_the_last_digit() -> None:
+    x = np.full(3_000_017, 127, np.int8)
+    assert abs(Tensor(x).mean().item() - 127) <= 127 * 2.0**-22

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 
 from proofgrad.core.compile.contraction import output_loops, size_of
+from proofgrad.core.compile.linear_terms import loops_below
 from proofgrad.core.compile.sums_of_products import add_product, product_of
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -44,23 +45,28 @@ def _copies(term: UOp, loop: UOp) -> list[UOp]:
 def _unroll_reductions(kernel: UOp) -> UOp:
     """The values of UPCAST loops of a reduction are combined, then with those of the other loops.
 
-    Products of floats that are added go into the sum one by one, others in pairs.
+    Products of floats go into the sum one by one where several sums run side by side, as in a tile; else
+    the one sum would wait for itself, and its rounding errors would add up.
     """
     done: dict[UOp, UOp] = {}
+    free = loops_below(kernel)
     for node in toposort((kernel,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
-        done[node] = _unrolled(new) if new.op is Ops.REDUCE else new
+        if new.op is Ops.REDUCE:
+            new = _unrolled(new, any(x.arg[1] is AxisRole.UPCAST for x in free[node]))
+        done[node] = new
     return done[kernel]
 
 
-def _unrolled(reduction: UOp) -> UOp:
+def _unrolled(reduction: UOp, is_beside_others: bool) -> UOp:
     """A reduction without its UPCAST loops."""
     (value, *loops), op = reduction.src, reduction.arg
     copied = [loop for loop in loops if loop.arg[1] is AxisRole.UPCAST]
     if not copied:
         return reduction
     rest = tuple([loop for loop in loops if loop not in copied])
-    if rest and op is Ops.ADD and value.dtype.is_float and product_of(value) is not None:
+    is_sum = bool(rest) and op is Ops.ADD and value.dtype.is_float
+    if is_sum and is_beside_others and product_of(value) is not None:
         values = [value]
         for loop in copied:
             values = [copy for value in values for copy in _copies(value, loop)]
