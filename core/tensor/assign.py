@@ -45,8 +45,8 @@ class Assignment(Calls):
         """This Tensor becomes `x`, which passes no gradient. Those built before keep the old.
 
         A view writes into the Tensor that it is a view of: `x[:, 0].assign(0)` changes `x`.
-        Raises: ShapeError, DtypeError, DeviceError if `x` is not alike; ValueError for a view
-        that repeats elements.
+        `x` is cast where nothing is lost: ints to floats. Raises: ShapeError, DtypeError, DeviceError
+        if `x` is not alike; ValueError for a view that repeats elements of a Tensor that is there.
         """
         if isinstance(x, TensorBase) and x.ndim and x.shape != self.shape:
             raise ShapeError(

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import Shape, ShapeError, row_major_strides, show
+from proofgrad.core.ir.shapes import Shape, ShapeError, is_plain, row_major_strides, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.base import TensorBase, check_same_device, describe
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import broadcast_node, broadcast_shapes, resolve_axis
 from proofgrad.core.tensor.operands import Whole
+from proofgrad.core.tensor.storage import flatten_nested
 from proofgrad.core.tensor.take import Take
 
 
@@ -55,6 +56,10 @@ class Indexing(Take):
                     result, axis = result._slice(axis, part), axis + 1
                 case int():
                     result = result._pick(axis, part)
+                case _Numbers(values, positions):
+                    _check_positions(values, axis, result.shape)
+                    pending.append((axis, positions))
+                    axis += 1
                 case _:
                     pending.append((axis, part))
                     axis += 1
@@ -81,6 +86,7 @@ class Indexing(Take):
 
     def _index_part(self, part: Any, axis: Whole) -> list[Any]:
         """One part, checked; a mask becomes a line of positions for each of its axes."""
+        given, numbers = part, None
         if part is None or part is Ellipsis or isinstance(part, slice):
             return [part]
         if isinstance(part, bool):
@@ -91,6 +97,7 @@ class Indexing(Take):
             hasattr(part, "__array__") and hasattr(part, "dtype")
         ):
             part = part if isinstance(part, TensorBase) else self._as_index(part)
+            numbers = given if given is not part and part.dtype.is_int else None
         if not isinstance(part, TensorBase):
             if hasattr(part, "__index__"):
                 return [part.__index__()]
@@ -100,7 +107,7 @@ class Indexing(Take):
             return self._positions_of_mask(part, axis)
         if not part.dtype.is_int:
             raise DtypeError(f"indices are integers or bools, not {part.dtype}")
-        return [part]
+        return [part if numbers is None else _Numbers(numbers, part)]
 
     def _as_index(self, values: Any) -> TensorBase:
         if isinstance(values, (list, tuple)) and not values:
@@ -235,3 +242,24 @@ def broadcast_positions(pending: Sequence[tuple[int, TensorBase]]) -> Shape:
 def are_adjacent(axes: Sequence[int]) -> bool:
     """Do no other axes lie between? Then the picked elements stand there, else in front."""
     return list(axes) == list(range(axes[0], axes[0] + len(axes)))
+
+
+class _Numbers(NamedTuple):
+    """Positions that are known: lists and arrays."""
+
+    values: Any
+    positions: Any
+
+
+def _check_positions(values: Any, axis: int, shape: Shape) -> None:
+    """Raises: IndexError for the first number that is no place of an axis."""
+    size = shape[axis]
+    if not is_plain((size,)):
+        return
+    if hasattr(values, "min"):
+        found = [int(values.min()), int(values.max())] if values.size else []
+    else:
+        found = [int(value) for value in flatten_nested(values)[1]]
+    outside = [value for value in found if not -size <= value < size]
+    if outside:
+        raise IndexError(f"index {outside[0]} is out of range for axis {axis} of {show(shape)}")

@@ -164,6 +164,11 @@ class Tensor(Assignment):
         return int(self.item())
 
     def __bool__(self) -> Flag:
+        if self.numel() != 1:
+            raise ShapeError(
+                f"the truth of {self.numel()} elements, shape {show(self.shape)}, is not one: use"
+                f" any() or all()"
+            )
         return bool(self.item())
 
     def __format__(self, spec: str) -> str:
