@@ -334,7 +334,7 @@ def _run(
         inputs.clear()
         unneeded = frozenset([k for k in numbers if kept[k]() is None and _is_unshared(given, k)])
         plan = compiler().plan(graph, unneeded)
-        while witness is not None and (kept_apart := witness.refused(plan)):
+        while witness is not None and (kept_apart := witness.refused(plan) & unneeded):
             unneeded -= kept_apart
             plan = compiler().plan(graph, unneeded)
         memory = (
