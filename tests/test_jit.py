@@ -462,3 +462,24 @@ def test_state_that_an_array_shares_is_not_written_over() -> None:
     array = np.from_dlpack(count)
     f(line(1, 1))
     assert (array.tolist(), count.tolist()) == ([3, 4], [4, 5])
+
+
+@pytest.mark.parametrize("is_realized", [False, True])
+def test_views_of_a_tensor_that_is_only_read_are_given_as_copies(is_realized: bool) -> None:
+    """Its data was brought to the device by the first call, and its graph does not say so."""
+    table = Tensor([1.0, 2.0, 3.0, 4.0])
+    if is_realized:
+        table.realize()
+
+    @TinyJit
+    def step(x: Tensor) -> tuple[Tensor, ...]:
+        whole = table.reshape(2, 2)
+        return whole, whole.unsqueeze(1), whole.int(), x + 1
+
+    given = [step(Tensor([float(k)]).realize()) for k in range(6)]
+    table[:] = 10.0
+    table.realize()
+    for k, (whole, more, whole_ints, sum_) in enumerate(given):
+        assert whole.tolist() == whole_ints.tolist() == [[1, 2], [3, 4]]
+        assert more.tolist() == [[[1, 2]], [[3, 4]]]
+        assert sum_.tolist() == [k + 1]

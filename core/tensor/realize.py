@@ -346,7 +346,7 @@ def _run(
             unneeded = _unneeded(given, kept)
             interrupts.let_through()
             plan = compiler().plan(graph, unneeded)
-            while witness is not None and (kept_apart := witness.refused(plan)):
+            while witness is not None and (kept_apart := witness.refused(plan) & unneeded):
                 unneeded -= kept_apart
                 plan = compiler().plan(graph, unneeded)
             if _MACHINE.compile_only:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
@@ -527,11 +528,19 @@ def _roots(targets: Sequence[Target]) -> list[UOp]:
     roots: dict[UOp, None] = {}
     for target in targets:
         root = target.tensor._uop
-        is_view = machine.is_view(computed(root))  # replays would share its memory
+        is_view = _shows_memory(root)  # replays would share it
         while is_view or root in roots:
             root, is_view = own_copy(root), False
         roots[root] = None
     return list(roots)
+
+
+def _shows_memory(node: UOp) -> bool:
+    """Is this memory seen through movement operations, once what was computed stands for its graph?"""
+    node = computed(node)
+    while node.op in MOVEMENT or node.op is Ops.DETACH:
+        node = computed(node.src[0])
+    return machine.is_view(node)
 
 
 def _check_devices(recording: _Recording, tensors: Sequence[Tensor]) -> None:
