@@ -34,9 +34,8 @@ FLOAT_ONLY = frozenset(
     }
 )
 INT_ONLY = frozenset({Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.SHL, Ops.SHR})
-ROUNDED = frozenset(
-    {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS}
-)  # by another library: not to the last bit
+# By another library: not to the last bit.
+ROUNDED = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW})
 
 
 def values_of(dtype: DType) -> list[object]:
