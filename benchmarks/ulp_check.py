@@ -2,7 +2,7 @@
 
 Owns: the reference values, the samples, and the measure. Does not own: the functions themselves
 (core/compile/transcendental.py), whose graphs it compiles for the CPU. `run_with_numpy` runs them
-operation by operation instead; tests compare the two. Functions built from exp2, log2 and sin are
+operation by operation instead; tests compare the two. Functions built from these are
 run as a user runs them, on Tensors.
 
     python benchmarks/ulp_check.py          # every float16 and bfloat16, samples of the others
@@ -37,7 +37,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 CHUNK = 1 << 15  # its arrays fit the cache
 SAMPLES = 1 << 22
 BUILT_SAMPLES = 1 << 20
-FUNCTIONS = {Ops.EXP2: numpy.exp2, Ops.LOG2: numpy.log2, Ops.SIN: numpy.sin}
+FUNCTIONS = {Ops.EXP2: numpy.exp2, Ops.LOG2: numpy.log2, Ops.SIN: numpy.sin, Ops.COS: numpy.cos}
 BUILT_TYPES = (dtypes.float16, dtypes.float32, dtypes.float64)
 BUILT = {
     "exp": numpy.exp,
@@ -139,7 +139,7 @@ class Worst:
 
 
 def ulp_errors(op: Ops, dtype: DType, x: Any) -> tuple[Any, Any]:
-    """Errors of exp2, log2 or sin, and which special values are wrong."""
+    """Errors of exp2, log2, sin or cos, and which special values are wrong."""
     exact = FUNCTIONS[op](x.astype(STORAGES[dtype].reference))
     return compare(run_on_cpu(op, dtype)(x), exact, dtype)
 
@@ -235,14 +235,18 @@ def c_function(name: str, *arguments: Any) -> Any:
     return result
 
 
-def compare(got: Any, exact: Any, dtype: DType) -> tuple[Any, Any]:
-    """Errors in units in the last place, and which NaNs, infinities or zeros are wrong."""
+def compare(got: Any, exact: Any, dtype: DType, near: float = 0.0) -> tuple[Any, Any]:
+    """Errors in units in the last place, and which NaNs, infinities or zeros are wrong.
+
+    Of results that are smaller than `near` in units in the last place of `near`.
+    """
     storage = STORAGES[dtype]
     rounded = round_to(exact, dtype)
     special = ~numpy.isfinite(rounded) | (rounded == 0) | ~numpy.isfinite(got)
     same = (got == rounded) & (numpy.signbit(got) == numpy.signbit(rounded))
     same |= numpy.isnan(got) & numpy.isnan(rounded)
-    exponent = numpy.frexp(numpy.where(special, 1, exact))[1] - 1
+    sizes = numpy.maximum(numpy.abs(numpy.where(special & (near == 0), 1, exact)), near)
+    exponent = numpy.frexp(numpy.where(numpy.isfinite(sizes), sizes, 1))[1] - 1
     exponent = numpy.maximum(exponent, storage.smallest_exponent)
     unit = numpy.ldexp(storage.reference(1), exponent - storage.fraction_bits)
     # Near the largest and the smallest number a neighbour of the right value is no mistake.
@@ -328,6 +332,7 @@ _NUMPY = {
     Ops.NEG: numpy.negative,
     Ops.TRUNC: numpy.trunc,
     Ops.SQRT: numpy.sqrt,
+    Ops.NOT: numpy.invert,
     Ops.AND: numpy.bitwise_and,
     Ops.OR: numpy.bitwise_or,
     Ops.XOR: numpy.bitwise_xor,

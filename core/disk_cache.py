@@ -3,9 +3,9 @@
 Owns: file names, atomic writing, what happens when a file or the folder is bad. Does not own: what
 the bytes mean.
 
-A file is a checksum followed by the bytes. The checksum is of the kind of the cache, the key and the
-bytes, so that a file under the name of another is damaged as one with a changed byte is: it is
-deleted and made again.
+A file is a mark of this layout, a checksum, and the bytes. The checksum is of the kind of the cache, the
+key and the bytes, so that a file under the name of another is damaged as one with a changed byte is: it
+is deleted and made again. A file without the mark, as other versions leave, is not looked at.
 Where the folder cannot be used, one warning is given and everything stays in memory. Files lie in 256
 folders by the beginning of their key; each writer keeps the one that it writes to below its share of
 the limit, so that nobody ever has to look at all of them.
@@ -21,6 +21,7 @@ import time
 import warnings
 from pathlib import Path
 
+_MARK = b"proofgrad kept 2\n"
 _CHECKSUM_BYTES = 32
 _SHARES = 256
 LIMIT_BYTES = 1 << 30
@@ -45,10 +46,13 @@ class DiskCache:
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._warn(error)
+            self._warn(f"{error}; continuing without it")
             return None
-        data = stored[_CHECKSUM_BYTES:]
-        if self._checksum(key, data) == stored[:_CHECKSUM_BYTES]:
+        if not stored.startswith(_MARK):
+            return None
+        start = len(_MARK) + _CHECKSUM_BYTES
+        data = stored[start:]
+        if self._checksum(key, data) == stored[len(_MARK) : start]:
             with contextlib.suppress(
                 OSError
             ):  # where only reading is allowed, nobody deletes either
@@ -62,11 +66,11 @@ class DiskCache:
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._write(path, self._checksum(key, data) + data)
+            self._write(path, _MARK + self._checksum(key, data) + data)
             self._delete_oldest(path)
         except OSError as error:
             self._memory[key] = data
-            self._warn(error)
+            self._warn(f"{error}; continuing without it")
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key
@@ -107,9 +111,9 @@ class DiskCache:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
-            self._warn(error)
+            self._warn(f"{error}; continuing without it")
 
-    def _warn(self, problem: object) -> None:
+    def _warn(self, problem: str) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(f"cache in {self.folder}: {problem}; continuing without it", stacklevel=3)
+            warnings.warn(f"cache in {self.folder}: {problem}", stacklevel=3)

@@ -75,7 +75,7 @@ FUNCTIONS = (
     "relu", "exp", "log", "sigmoid", "tanh", "softmax", "mean", "max", "gelu", "silu", "abs", "sqrt",
 )  # fmt: skip
 EXPANDED = frozenset(
-    {Ops.EXP2, Ops.LOG2, Ops.SIN}
+    {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.FMOD}
 )  # written in other operations where a machine lacks them
 
 

@@ -39,8 +39,8 @@ MEANINGS = (
 MEANINGS_IN_VERIFY = (
     *("semantics", "encode", "laws", "fresh", "strict", "prove", "portfolio", "solve"),
 )
-# What decides what a rule does once it is admitted: every file of these folders.
-EXECUTION = ("core/ir", "core/rewrite")
+# What decides what a rule does once it is admitted, and what is tried of that: every file of these folders.
+EXECUTION = ("core/ir", "core/rewrite", "verify/agreement")
 
 
 def library_names() -> tuple[str, ...]:

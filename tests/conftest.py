@@ -1,16 +1,19 @@
-"""Settings of the whole test-suite, and the report on rules that never fired."""
+"""Settings of the whole test-suite, what tests leave behind, and the report on rules that never fired."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 from forced_choices import FORCED, force
 from hypothesis import settings
 from rule_coverage import MADE_FOR_RULES, Coverage, allowed_not_to_fire, brings_rules
 from rules_from_text import unproven_library
+
+from proofgrad import Device, Tensor
+from proofgrad.core.tensor.realize import compiler
 
 # In CI the same examples every time; elsewhere new ones, and a failing one is printed as a graph.
 settings.register_profile("ci", derandomize=True)
@@ -24,6 +27,23 @@ os.environ.setdefault("CHECK", "1")
 
 COVERAGE = Coverage()
 COVERAGE.start()
+
+
+@pytest.fixture(autouse=True)
+def process_as_before() -> Iterator[None]:
+    """What a test asks of the whole process, the next one does not find: tests run in any order."""
+    environment, folder = dict(os.environ), os.getcwd()
+    default, training = Device._chosen, Tensor.training
+    yield
+    if dict(os.environ) != environment:
+        os.environ.clear()
+        os.environ.update(environment)
+    os.chdir(folder)
+    Device._chosen, Tensor.training = default, training
+    library = compiler()._library
+    if library is not None and library._added:
+        library._added.clear()
+        compiler().forget()  # what was compiled with the rules of a test
 
 
 @pytest.hookimpl(wrapper=True)

@@ -28,6 +28,7 @@ def forged_entry(rule: Rule, verdict: str = PROVED, meanings: str = MEANINGS) ->
             {"types": {"T": "int8"}, "domain": "int", "method": "none", "goals": "0", "steps": 5}
         ],
         "conditions": [],
+        "instances": 7,
         "key": entry_key(rule, meanings, SOLVERS),
     }
     return {**entry, "seal": seal(entry)}

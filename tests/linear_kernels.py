@@ -16,13 +16,13 @@ from proofgrad.core.ir.evaluate import evaluate, from_bits, to_bits
 from proofgrad.core.ir.ops import ALU, BINARY, CASTS, COMPARE, UNARY, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
-TRANSCENDENTAL = {Ops.EXP2, Ops.LOG2, Ops.SIN}
+EXPANDED = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.FMOD}
 FLOAT_OPS = {
     Ops.NEG, Ops.SQRT, Ops.TRUNC, Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.MIN, Ops.CMPLT,
     Ops.CMPEQ, Ops.WHERE, Ops.FMA,
 }  # fmt: skip
 BOOL_OPS = {Ops.NOT, Ops.AND, Ops.OR, Ops.XOR, Ops.CMPLT, Ops.CMPEQ, Ops.WHERE}
-INT_OPS = ALU - TRANSCENDENTAL - {Ops.SQRT, Ops.TRUNC, Ops.FDIV, Ops.FMA}
+INT_OPS = ALU - EXPANDED - {Ops.SQRT, Ops.TRUNC, Ops.FDIV, Ops.FMA}
 
 
 def ops_of(dtype: DType) -> list[Ops]:

@@ -48,7 +48,7 @@ def _read_by_numpy(uop: UOp, device: str) -> bytearray:
     return bytearray(oracle.to_bytes(oracle.evaluate_tensor(uop, _elements), uop.dtype))
 
 
-def _realize_by_numpy(roots: Sequence[UOp], device: str, release: Any = None) -> list[UOp]:
+def _realize_by_numpy(roots: Sequence[UOp], device: str, *_: Any) -> list[UOp]:
     return [_computed_by_numpy(root, device) for root in roots]
 
 

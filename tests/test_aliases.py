@@ -153,11 +153,11 @@ sparse_categorical_crossentropy sqrt std std_mean svd swish tan tanh threefry va
 # These make Tensors of no other's elements, give something else, or change the Tensor itself.
 OTHERS = """
 arange as_param assign backward call const const_like data device dtype element_size empty empty_like
-eye from_blob from_dlpack from_url full full_like glorot_uniform grad gradient inference_mode
+eye from_blob from_dlpack from_url full full_like get_rng_state glorot_uniform grad gradient inference_mode
 is_floating_point is_param is_param_ item kaiming_normal kaiming_uniform kernelize lazydata linspace
 manual_seed max_numel max_shape nbytes ndim no_grad normal numel numpy ones ones_like rand rand_like
 randint randn randn_like random_bits randperm realize replace requires_grad requires_grad_
-scaled_uniform schedule shape size st test to_ tolist train training uniform uop view_info zero_grad
+scaled_uniform schedule set_rng_state shape size st test to_ tolist train training uniform uop view_info zero_grad
 zeros zeros_like
 """
 

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from tensors import machine
 
-from proofgrad import DtypeError, GlobalCounters, GradientError, ShapeError, Tensor, dtypes, nn
+from proofgrad import (
+    DtypeError,
+    GlobalCounters,
+    GradientError,
+    ShapeError,
+    Tensor,
+    Variable,
+    dtypes,
+    nn,
+)
 from proofgrad.core.tensor import realize
 
 __all__ = ["machine"]
@@ -444,3 +453,72 @@ def test_memory_that_an_array_shares_is_not_written_over() -> None:
     y = y * 2
     y.realize()
     assert (theirs.tolist(), y.tolist()) == ([1, 2, 3], [2, 4, 6])
+
+
+# -- a write is done where the view it went through is computed --------------------------------------
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_computing_a_view_that_was_written_to_does_the_write(bound: bool) -> None:
+    cache, place = Tensor.zeros(8, 2).contiguous().realize(), Variable("place", 0, 7)
+    for k in range(1, 7):
+        part = cache[place.bind(k) : place.bind(k) + 1] if bound else cache[k : k + 1]
+        part.assign(Tensor.full((1, 2), float(k))).realize()
+        assert len(cache._uop.toposort()) < 6
+        assert part.tolist() == [[k, k]]
+    assert cache.tolist() == [[k, k] for k in [0, 1, 2, 3, 4, 5, 6, 0]]
+
+
+def test_computing_an_earlier_view_keeps_what_it_showed() -> None:
+    x = Tensor([1.0, 2.0, 3.0]).realize()
+    first, second = x[:2], x[1:]
+    first.assign(first * 10)
+    second.assign(second * 10)
+    first.realize()
+    assert (first.tolist(), second.tolist(), x.tolist()) == ([10, 20], [20, 30], [10, 20, 30])
+
+
+def test_gradients_pass_a_write_whose_view_was_computed() -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    x = Tensor.zeros(3).contiguous().realize()
+    x[1:] = w * 3
+    x[1:].realize()
+    x.sum().backward()
+    assert w.grad is not None
+    assert w.grad.tolist() == [3, 3]
+
+
+def test_positions_on_several_axes_are_written_as_numpy_writes_them() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        shape = tuple(rng.integers(1, 5, rng.integers(2, 5)))
+        lines = [(2,), (3, 1), (2, 2)][rng.integers(3)]
+        index: list[Any] = []
+        for n in shape:
+            match rng.integers(0, 5):
+                case 0:
+                    index.append(slice(int(rng.integers(0, n)), None, int(rng.choice([1, 2, -1]))))
+                case 1 | 2:
+                    index.append(rng.integers(-n, n, lines))
+                case 3:
+                    index += [None, slice(None)]
+                case _:
+                    index.append(slice(None))
+        expected = rng.standard_normal(shape).astype(np.float32)
+        t = Tensor(expected)
+        value = rng.standard_normal(expected[tuple(index)].shape).astype(np.float32)
+        t[tuple(Tensor(p) if isinstance(p, np.ndarray) else p for p in index)] = Tensor(value)
+        expected[tuple(index)] = value
+        assert np.array_equal(t.numpy(), expected), (shape, index)
+
+
+def test_positions_on_some_axes_cost_what_there_is_to_write() -> None:
+    counts = []
+    for size in (6, 12):
+        x = Tensor.zeros(size, 4, size, 4, size).contiguous().realize()
+        x[:, Tensor([0, 1]), :, Tensor([2, 3]), :] = Tensor.ones(2, size, size, size)
+        before = GlobalCounters.global_ops
+        x.realize()
+        counts.append((GlobalCounters.global_ops - before) / x.numel())
+        assert x.sum().item() == 2 * size**3
+    assert counts[1] <= counts[0] + 1

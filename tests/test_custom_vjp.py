@@ -124,3 +124,14 @@ def test_contiguous_backward_gives_the_gradient_a_buffer() -> None:
     assert grad.uop.op is Ops.CONTIGUOUS
     assert grad.tolist() == [2, 2, 2]
     assert x.contiguous_backward().tolist() == [1, 2, 3]
+
+
+def test_gradient_passes_a_custom_function_that_was_computed_before() -> None:
+    """The graph of what leads to a parameter is kept, and a custom gradient leads there."""
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = (x * 2).contiguous_backward().realize()
+    assert (y * 3).sum().gradient(x)[0].tolist() == [6, 6]
+
+    triple = custom_vjp(lambda x: x * 2, backward=lambda gradient, x: gradient * 3)
+    z = triple(x).realize()
+    assert (z * z).sum().gradient(x)[0].tolist() == [12, 24]

@@ -204,3 +204,88 @@ def test_a_tap_that_reads_only_padding_leaves_the_sum_alone() -> None:
     x, w = np.ones((2, 3, 1, 1), np.float32), np.ones((16, 3, 3, 3), np.float32)
     got = Tensor(x).conv2d(Tensor(w), padding=1).numpy()
     np.testing.assert_array_equal(got, np.full((2, 16, 1, 1), 3.0))
+
+
+def body(
+    random: np.random.Generator, shape: tuple[int, ...], depth: int, scale: float
+) -> tuple[Tensor, Array]:
+    """Sums of products and gates whose terms are far larger than their sum: x * 1 + -x * 1 + small."""
+    one = np.ones(shape, np.float32)
+    if depth == 0 or random.random() < 0.2:
+        small = random.normal(size=shape).astype(np.float32)
+        return Tensor(small) * Tensor(one), small
+    rest, y = body(random, shape, depth - 1, scale)
+    x = (random.uniform(-1, 1, shape) * scale).astype(np.float32)
+    terms = [(Tensor(x) * Tensor(one), x), (Tensor(-x) * Tensor(one), -x)]
+    order = random.permutation(2)
+    (a, p), (b, q) = [terms[k] for k in order]
+    value, expected = (a + b) + rest, (p + q) + y
+    if random.random() < 0.5:
+        truth = random.random(some_axes(random, shape)) < 0.8
+        return Tensor(truth).where(value, 0), np.where(truth, expected, np.float32(0))
+    return value, expected
+
+
+@settings(QUICK, max_examples=40)
+@given(st.data())
+def test_a_sum_takes_its_elements_whole(data: st.DataObject) -> None:
+    """Each element is rounded as written; no part of one may meet the sum before the others."""
+    random = np.random.default_rng(data.draw(SEEDS))
+    shape = tuple(data.draw(st.lists(st.sampled_from([2, 5, 16, 64]), min_size=1, max_size=2)))
+    axes = tuple(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
+    with Context(**data.draw(ASKED)):
+        value, elements = body(random, shape, 2, data.draw(st.sampled_from([1e6, 1e20, 3e38])))
+        got = value.sum(axes).numpy()
+    exact = elements.astype(np.float64).sum(axes)
+    bound = np.abs(elements.astype(np.float64)).sum(axes) * elements.size * 2.0**-24
+    assert np.all(np.abs(got - exact) <= bound)
+
+
+@settings(QUICK, max_examples=60)
+@given(st.data())
+def test_comparisons_with_shifted_counters(data: st.DataObject) -> None:
+    """Words of every width, up to their ends, beside counters that views shift, turn and stretch."""
+    random = np.random.default_rng(data.draw(SEEDS))
+    dtype = np.dtype(data.draw(st.sampled_from(TYPES[1:])))
+    ends = np.iinfo(dtype)
+    near = random.integers(0, 9, (3, 4)).astype(dtype)
+    far = random.choice(np.array([ends.min, ends.min + 2, ends.max - 1, ends.max], dtype), (3, 4))
+    x = np.where(random.random((3, 4)) < 0.7, near, far)[..., None]
+    counter, cells = Tensor.arange(12).cast(dtype.name), np.arange(12).astype(dtype)
+    for _ in range(data.draw(st.integers(0, 2))):
+        view = data.draw(st.sampled_from([slice(2, None), slice(None, None, 2), slice(None, -1)]))
+        turned = slice(None, None, data.draw(st.sampled_from([1, -1])))
+        counter, cells = counter[view][turned], cells[view][turned]
+    weights = whole(random, *cells.shape, dtype="int32")
+    with Context(**data.draw(ASKED)):
+        tx = Tensor(x)
+        for got, expected in (
+            (tx == counter, x == cells),
+            (tx < counter, x < cells),
+            (counter < tx, cells < x),
+        ):
+            chosen = (got * Tensor(weights)).sum(-1).numpy()
+            np.testing.assert_array_equal(chosen, (expected * weights).sum(-1))
+            np.testing.assert_array_equal(got.numpy(), expected)
+
+
+@settings(QUICK, max_examples=12)
+@given(st.data())
+def test_long_sums_keep_their_digits(data: st.DataObject) -> None:
+    """Of any length, also prime; of equal elements, whose rounding errors all have one sign."""
+    count = data.draw(st.sampled_from([100003, 999983, 1 << 20, 1500000, 2097143]))
+    rows = data.draw(st.sampled_from([1, 3, 7]))
+    shape = data.draw(st.sampled_from([(rows, count // rows), (count // rows, rows)]))
+    axes = data.draw(st.sampled_from([None, shape.index(max(shape))]))
+    number = np.float32(data.draw(st.sampled_from([0.1, 1.7, 100.3, -3e-5])))
+    x = np.full(shape, number)
+    exact = x.astype(np.float64)
+    with Context(**data.draw(st.sampled_from([{}, {"CHOICES": "threads=off"}]))):
+        got = [Tensor(x).sum(axes).numpy(), (Tensor(x) * Tensor(x)).mean(axes).numpy()]
+    np.testing.assert_allclose(got[0], exact.sum(axes), rtol=1e-5)
+    np.testing.assert_allclose(got[1], (exact * exact).mean(axes), rtol=1e-5)
+
+
+def test_means_of_many_small_integers_are_exact_to_the_last_digit() -> None:
+    x = np.full(3_000_017, 127, np.int8)
+    assert abs(Tensor(x).mean().item() - 127) <= 127 * 2.0**-22

@@ -115,6 +115,7 @@ def single(number: float) -> UOp:
         (SMALL.alu(Ops.MUL, single(3.0)), True, True),
         (SMALL.alu(Ops.ADD, SMALL), True, True),
         (SMALL.alu(Ops.SIN), True, True),
+        (SMALL.alu(Ops.COS), True, True),
         (SMALL.alu(Ops.EXP2), False, True),
         (SMALL.alu(Ops.SQRT), False, False),
         (SMALL.alu(Ops.MAX, single(0.0)).alu(Ops.SQRT), True, True),
@@ -272,6 +273,9 @@ FULL_RANGE = {
     ("CAST", "bool"): "false and true",
     ("LOG2", FLOAT): "any real number, and -inf",
     ("SIN", FLOAT): "its error bound does not say that it stays within -1 and 1",
+    ("COS", FLOAT): "its error bound does not say that it stays within -1 and 1",
+    ("FMOD", FLOAT): "nothing asks for them",
+    ("POW", FLOAT): "any number",
     ("MULACC", FLOAT): "one or two roundings: nothing is proven of it",
     ("FMA", FLOAT): "any value; it stands inside of polynomials",
 }
@@ -330,7 +334,7 @@ def test_lines_of_one_kind_stand_in_the_file_of_that_name() -> None:
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16], ids=repr)
-@pytest.mark.parametrize("op", [Ops.EXP2, Ops.LOG2, Ops.SIN])
+@pytest.mark.parametrize("op", [Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS])
 def test_functions_keep_the_promise_that_facts_take(op: Ops, dtype: DType) -> None:
     """Of the reference interpreter; tests/test_numerics.py compares the machines with it."""
     for pattern in range(1 << 16):

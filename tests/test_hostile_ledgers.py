@@ -144,7 +144,7 @@ def test_no_text_of_a_ledger_runs(name: str, tmp_path: Path) -> None:
     source = rule_file(name).read_bytes()
     by_length = sorted(entries, key=lambda entry: len(json.dumps(entry["rule"])))
     counts = {"refused": 0, "failed": 0, "used": 0}
-    for entry in by_length[:: len(entries) // 2]:
+    for entry in (by_length[0], by_length[len(entries) // 2]):
         small = {**entry, "obligations": entry["obligations"][:1]}
         for hostile in hostile_entries(small, canary):
             ledger = ledger_of(name, hostile, meanings)

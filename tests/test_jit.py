@@ -356,16 +356,6 @@ def test_results_that_are_no_tensors_are_refused() -> None:
         [f(line(1)) for _ in range(2)]
 
 
-def test_the_same_tensor_twice_is_refused() -> None:
-    @TinyJit
-    def f(x: Tensor, y: Tensor) -> Tensor:
-        return x + y
-
-    x = line(1)
-    with pytest.raises(JitError, match="same Tensor as argument 0 and 1"):
-        [f(x, x) for _ in range(2)]
-
-
 def test_error_of_the_function_leaves_its_arguments_as_they_were() -> None:
     @TinyJit
     def f(x: Tensor) -> Tensor:
@@ -472,3 +462,24 @@ def test_state_that_an_array_shares_is_not_written_over() -> None:
     array = np.from_dlpack(count)
     f(line(1, 1))
     assert (array.tolist(), count.tolist()) == ([3, 4], [4, 5])
+
+
+@pytest.mark.parametrize("is_realized", [False, True])
+def test_views_of_a_tensor_that_is_only_read_are_given_as_copies(is_realized: bool) -> None:
+    """Its data was brought to the device by the first call, and its graph does not say so."""
+    table = Tensor([1.0, 2.0, 3.0, 4.0])
+    if is_realized:
+        table.realize()
+
+    @TinyJit
+    def step(x: Tensor) -> tuple[Tensor, ...]:
+        whole = table.reshape(2, 2)
+        return whole, whole.unsqueeze(1), whole.int(), x + 1
+
+    given = [step(Tensor([float(k)]).realize()) for k in range(6)]
+    table[:] = 10.0
+    table.realize()
+    for k, (whole, more, whole_ints, sum_) in enumerate(given):
+        assert whole.tolist() == whole_ints.tolist() == [[1, 2], [3, 4]]
+        assert more.tolist() == [[[1, 2]], [[3, 4]]]
+        assert sum_.tolist() == [k + 1]

@@ -159,6 +159,13 @@ def test_only_a_proof_admits_a_rule(verdict: str) -> None:
     assert f"rule little.nested may not be used: its verdict is {verdict}" in message
 
 
+def test_a_proof_without_an_instance_admits_nothing() -> None:
+    ledger = forged_ledger(TEXT)
+    entry = {**ledger["rules"][1], "instances": 0}
+    ledger["rules"][1] = {**entry, "seal": seal(entry)}
+    assert "the engine was seen to run it on no instance" in refusal(TEXT, ledger)
+
+
 @pytest.mark.parametrize(
     ("part", "value", "reason"),
     [

@@ -43,7 +43,7 @@ def mutant(text: str, domain: str = "int, index") -> Mutant:
         ("x + c => x + {c - 1}", {"right: 1 becomes 0", "right: - becomes +"}),
         ("x % c => x where c > 0", {"where: without 0 < c", "where: < becomes <="}),
         ("x + y => y where x < y", {"where: hi becomes lo", "where: < becomes >"}),
-        ("x + c => {wrap: c // 2}", {"right: operands of // swapped"}),
+        ("x + c => {wrap: c // 2}", {"right: operands of FLOORDIV swapped"}),
     ],
 )
 def test_the_usual_mistakes_are_made(text: str, expected: set[str]) -> None:

@@ -208,7 +208,7 @@ def test_the_selected_value_is_proved() -> None:
     right = (
         f"sum[R](where(p[r := {CLAMPED}] & (0 <= i) & (i < {{count(r)}}), v[r := {CLAMPED}], 0))"
     )
-    where = "where independent(i, r) when 0 < count(r)"
+    where = "where independent(i, r), 0 < count(r)"
     assert (
         verdict(f"(T in uint8): sum[r, R](where(g, v, 0)) => {right} {SOLVED} {where}") == "proved"
     )

@@ -56,6 +56,7 @@ METHODS: dict[str, Callable[[Tensor], Tensor]] = {
     "smoothed cross_entropy": lambda x: x.cross_entropy(LABELS, label_smoothing=0.1),
     "categorical": lambda x: x.sparse_categorical_crossentropy(LABELS),
     "nll_loss": lambda x: x.nll_loss(LABELS),
+    "newton_schulz": lambda x: x.newton_schulz(0, (1.0,)),
     "mse_loss": lambda x: x.mse_loss(-x),
     "binary_crossentropy_logits": lambda x: x.binary_crossentropy_logits(CHANCES.cast(x.dtype)),
     "scatter_reduce": lambda x: x.scatter_reduce(0, PLACES, x, "sum"),

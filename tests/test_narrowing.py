@@ -167,3 +167,23 @@ def conjuncts(truth: UOp) -> list[UOp]:
 def load(truth: UOp, forms: object) -> int:
     sums = [forms.read(side) for part in conjuncts(truth) for side in part.src]  # type: ignore[attr-defined]
     return sum(load_of(form) for form in sums if form is not None)
+
+
+@pytest.mark.parametrize("off", [-1, 1])
+def test_bounds_that_the_gate_does_not_claim_are_not_used(
+    monkeypatch: pytest.MonkeyPatch, off: int
+) -> None:
+    read = narrowing.Narrowing._bounds
+
+    def wrong(self: narrowing.Narrowing, part: UOp) -> object:
+        found = read(self, part)
+        if found is None:
+            return None
+        core, low, high = found
+        return core, None if low is None else low + off, None if high is None else high + off
+
+    place, gate = R0 % 4, (3 < R0) & (R0 < 8)
+    assert place_within(place, gate) is not place
+    monkeypatch.setattr(narrowing.Narrowing, "_bounds", wrong)
+    assert place_within(place, gate) is place
+    assert place_within(place, R0.eq(6)) is place

@@ -12,7 +12,7 @@ from tensors import numbers
 
 from proofgrad import GlobalCounters, ShapeError, Tensor, TinyJit, dtypes, nn
 from proofgrad.nn import optim
-from proofgrad.nn.state import get_parameters, get_state_dict
+from proofgrad.nn.state import get_parameters, get_state_dict, load_state_dict
 
 Array = np.ndarray[Any, Any]
 STEPS = 20
@@ -484,3 +484,44 @@ def test_misuse_of_a_schedule_says_what_is_wrong(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         call(sgd())
+
+
+# -- going on from a checkpoint ----------------------------------------------------------------------
+
+
+def _makes(kind: str) -> tuple[Any, Any, Any]:
+    Tensor.manual_seed(0)
+    layer = nn.Linear(2, 2)
+    optimizer = nn.optim.Adam(get_parameters(layer), lr=0.1)
+    schedules = {
+        "cycle": lambda: nn.optim.OneCycleLR(optimizer, max_lr=1.0, total_steps=10),
+        "step": lambda: nn.optim.StepLR(optimizer, 2),
+        "plateau": lambda: nn.optim.ReduceLROnPlateau(optimizer, patience=1),
+    }
+    return layer, optimizer, schedules[kind]()
+
+
+def _steps(made: tuple[Any, Any, Any], count: int) -> list[Any]:
+    layer, optimizer, schedule = made
+    found = []
+    for _ in range(count):
+        optimizer.zero_grad()
+        loss = (layer(Tensor.rand(4, 2)) - 1).square().mean()
+        loss.backward()
+        optimizer.step()
+        schedule.step(*([1.0] if isinstance(schedule, nn.optim.ReduceLROnPlateau) else []))
+        found.append((optimizer.lr.item(), loss.item(), layer.weight.tolist()))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["cycle", "step", "plateau"])
+def test_training_that_goes_on_from_a_checkpoint_is_training_without_one(kind: str) -> None:
+    whole = _steps(_makes(kind), 7)
+    made = _makes(kind)
+    _steps(made, 3)
+    state = {name: tensor.numpy() for name, tensor in get_state_dict(list(made)).items()}
+    random = Tensor.get_rng_state().numpy()
+    again = _makes(kind)
+    load_state_dict(list(again), {name: Tensor(value) for name, value in state.items()})
+    Tensor.set_rng_state(Tensor(random))
+    assert _steps(again, 4) == whole[3:]

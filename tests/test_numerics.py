@@ -1,4 +1,4 @@
-"""The procedures that compute exp2, log2, sin and small floats: their bits, bounds and shapes.
+"""The procedures that compute exp2, log2, sin, cos and small floats: their bits, bounds and shapes.
 
 Owns: validation of core/compile/transcendental.py, sine.py and promote.py against numpy and the
 reference meaning. Does not own: the complete measurement (benchmarks/ulp_check.py), of which the
@@ -31,7 +31,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
 ROOT = Path(__file__).parent.parent
-FUNCTIONS = (Ops.EXP2, Ops.LOG2, Ops.SIN)
+FUNCTIONS = (Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS)
 WIDE_FLOATS = (dtypes.float32, dtypes.float64)
 ULP_BOUND = {
     (Ops.EXP2, dtypes.float32): 0.88,
@@ -40,6 +40,8 @@ ULP_BOUND = {
     (Ops.LOG2, dtypes.float64): 1.0,
     (Ops.SIN, dtypes.float32): 0.501,
     (Ops.SIN, dtypes.float64): 1.5,
+    (Ops.COS, dtypes.float32): 0.501,
+    (Ops.COS, dtypes.float64): 1.5,
 }  # as docs/numerics.md publishes them
 BUILT_BOUND = {
     "exp": 2.1, "log": 1.8, "log10": 2.2, "expm1": 3.0, "log1p": 2.5, "sigmoid": 3.2, "softplus": 3.8,
@@ -50,7 +52,7 @@ SAMPLES = 20_000
 ROUNDED_EXACTLY = {
     Ops.ADD, Ops.MUL, Ops.FDIV, Ops.NEG, Ops.TRUNC, Ops.CAST, Ops.BITCAST, Ops.AND, Ops.OR, Ops.XOR,
     Ops.SHL, Ops.SHR, Ops.CMPLT, Ops.CMPEQ, Ops.WHERE, Ops.FMA, Ops.CONST, Ops.BROADCAST,
-    Ops.LOAD,
+    Ops.LOAD, Ops.NOT,
 }  # fmt: skip
 
 
@@ -128,6 +130,12 @@ def same(a: float, b: float) -> bool:
         (Ops.SIN, math.inf, math.nan),
         (Ops.SIN, -math.inf, math.nan),
         (Ops.SIN, math.nan, math.nan),
+        (Ops.COS, 0.0, 1.0),
+        (Ops.COS, -0.0, 1.0),
+        (Ops.COS, 2.0**-149, 1.0),
+        (Ops.COS, math.inf, math.nan),
+        (Ops.COS, -math.inf, math.nan),
+        (Ops.COS, math.nan, math.nan),
     ],
 )
 def test_function_of_special_value_is_exact(

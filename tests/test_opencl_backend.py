@@ -194,6 +194,29 @@ def test_device_that_is_not_ieee_is_refused_with_what_it_lacks() -> None:
         first_device(cl)
 
 
+def test_device_that_compiles_nothing_is_refused_with_what_its_driver_says() -> None:
+    bits = SimpleNamespace(DENORM=1, INF_NAN=2, ROUND_TO_NEAREST=4, CORRECTLY_ROUNDED_DIVIDE_SQRT=8)
+
+    class Program:
+        def __init__(self, *_: object) -> None:
+            """The driver builds later."""
+
+        def build(self, *_: object, **__: object) -> None:
+            raise OSError("unknown target CPU 'newest'")
+
+    device = SimpleNamespace(name=" Toy ", single_fp_config=15)
+    platform = SimpleNamespace(get_devices=lambda: [device])
+    cl = SimpleNamespace(
+        device_fp_config=bits,
+        Error=OSError,
+        get_platforms=lambda: [platform],
+        Context=lambda devices: devices,
+        Program=Program,
+    )
+    with pytest.raises(DeviceError, match="Toy lacks a driver that compiles .*CPU 'newest'"):
+        first_device(cl)
+
+
 def test_cache_that_cannot_be_written_is_one_warning_and_a_folder_of_this_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

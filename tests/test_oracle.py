@@ -19,9 +19,24 @@ EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-8, 6e-8, 3.0, 65504
          -math.inf, math.nan]  # fmt: skip
 INT_EDGES = [0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 64, 100, 127, 128, 255, -1, -2, -3, -7, -8,
              -100, -128, 2**31 - 1, 2**31, 2**63 - 1, -(2**31), -(2**63), 2**64 - 1]  # fmt: skip
-FLOAT_ONLY = frozenset({Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.TRUNC, Ops.FDIV, Ops.FMA})
+FLOAT_ONLY = frozenset(
+    {
+        Ops.SQRT,
+        Ops.EXP2,
+        Ops.LOG2,
+        Ops.SIN,
+        Ops.COS,
+        Ops.TRUNC,
+        Ops.FDIV,
+        Ops.FMOD,
+        Ops.POW,
+        Ops.FMA,
+    }
+)
 INT_ONLY = frozenset({Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.SHL, Ops.SHR})
-ROUNDED = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN})  # by another library: not to the last bit
+ROUNDED = frozenset(
+    {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS}
+)  # by another library: not to the last bit
 
 
 def values_of(dtype: DType) -> list[object]:

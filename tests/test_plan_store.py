@@ -258,6 +258,19 @@ def test_file_that_is_no_plan_is_made_again(cache: Path, edit: Callable[[bytes],
     assert file.read_bytes() == right
 
 
+def test_files_of_another_layout_are_made_again_in_silence(cache: Path) -> None:
+    tensor = product()
+    plan_of(tensor)
+    (file,) = files(cache)
+    right = file.read_bytes()
+    for other in (b"", sha256(b"plan").digest() + b"plan", b"text"):
+        file.write_bytes(other)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            plan_of(tensor)
+        assert file.read_bytes() == right
+
+
 def test_torn_file_is_made_again_with_a_warning(cache: Path) -> None:
     tensor = product()
     plan_of(tensor)
@@ -327,15 +340,15 @@ def name(k: int) -> str:
 def test_cache_keeps_below_its_limit_and_drops_what_was_not_used_longest(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, limit_bytes=256 * 1100)
     for k in range(10):
-        cache.put(name(k), bytes([k]) * 68)
+        cache.put(name(k), bytes([k]) * 51)
         os.utime(tmp_path / "ab" / name(k), (k, k))
-    assert cache.get(name(0)) == bytes(68)  # used just now
-    cache.put(name(10), b"x" * 68)
-    cache.put(name(11), b"y" * 68)
+    assert cache.get(name(0)) == bytes(51)  # used just now
+    cache.put(name(10), b"x" * 51)
+    cache.put(name(11), b"y" * 51)
     assert sum(path.stat().st_size for path in files(tmp_path)) <= 1100
     assert cache.get(name(1)) is None
-    assert cache.get(name(0)) == bytes(68)
-    assert cache.get(name(11)) == b"y" * 68
+    assert cache.get(name(0)) == bytes(51)
+    assert cache.get(name(11)) == b"y" * 51
 
 
 def test_file_larger_than_its_share_is_kept_until_the_next(tmp_path: Path) -> None:

@@ -102,8 +102,8 @@ def test_what_is_assumed_inside_of_a_term(rule: str, verdict_of_it: str) -> None
     assert result.verdict == verdict_of_it
     assert (
         result.verdict == "proved"
-        or "x if true = " in explain(result)
-        or "y if true" in explain(result)
+        or "x unless p = " in explain(result)
+        or "y unless p = " in explain(result)
     )
 
 

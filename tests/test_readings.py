@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 import z3
@@ -43,8 +46,11 @@ from proofgrad.rules.library import PROOFS, library_names, rule_file
 from proofgrad.verify.counterexample import explain
 from proofgrad.verify.dsl.errors import RuleError
 from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.encode_integers import Integers, Quotients
+from proofgrad.verify.encode_types import cases
 from proofgrad.verify.fresh_terms import fresh_terms
 from proofgrad.verify.prove import Result, prove_rules
+from proofgrad.verify.sample import About, drawn
 from proofgrad.verify.strict_sorts import Coerced
 
 
@@ -196,6 +202,50 @@ def test_literals_keep_the_sign_of_zero() -> None:
     (right,) = parsed("rule a over float: x + c => {wrap: c * -0.0}").right
     assert isinstance(right, Calc) and isinstance(right.value, Node)
     assert right.value.src[1] == Lit(-0.0, "T") != Lit(0.0, "T")
+
+
+def test_the_remainder_of_a_shifted_term_is_proved_as_it_was_asked() -> None:
+    """With a condition that the others imply, the law itself holds all the same."""
+    result = proved(
+        "rule a over index: (x + c1) % c2 == c3 => x % c2 == {(c3 - c1) % c2}"
+        " where c2 > 0, 0 <= c3, c3 < c2"
+    )
+    assert [o.decision.method for o in result.obligations] == ["remainders"]
+    assert "`0 < c2` is not needed" in result.reason
+
+
+@pytest.mark.parametrize("divisor", [1, 2, 3, 7])
+def test_different_multiples_differ_by_the_divisor(divisor: int) -> None:
+    """The lemma of remainders, for all small quotients."""
+    with fresh_terms():
+        arithmetic = Integers(Quotients.FRESH)
+        y = z3.Int("y")
+        for name in "pqr":
+            arithmetic.floor(z3.Int(name), y)
+        claim = z3.And(*arithmetic.spaced_multiples())
+        quotients = [z3.Int(f"quotient#{k}") for k in range(3)]
+        for values in product((-2, -1, 0, 1, 5), repeat=3):
+            chosen = [(q, z3.IntVal(v)) for q, v in zip(quotients, values)]
+            assert z3.is_true(z3.simplify(z3.substitute(claim, *chosen, (y, z3.IntVal(divisor)))))
+
+
+# -- values within the bounds of conditions -------------------------------------------------------------
+
+BOUNDED = [
+    ("rule a: x + c => x where 3 <= x, x < 6, c == 77", {"x": (3, 5), "c": (77, 77)}),
+    ("rule a over index: x % c => x where 0 < c, c < 9, 0 <= x, x < c", {"x": (0, 7), "c": (1, 8)}),
+    ("rule a over float32: x + y => x where 1.0 <= x, x <= 2.0", {"x": (1.0, 2.0)}),
+    ("rule a over uint8: x + c => x where 250 < c", {"c": (251, 255)}),
+]
+
+
+@pytest.mark.parametrize(("rule", "ends"), BOUNDED)
+def test_values_are_drawn_where_a_rule_speaks_of_them(rule: str, ends: dict[str, Any]) -> None:
+    case = list(cases(parsed(rule)))[-1]
+    source, about = Random(1), About(case)
+    choices = [drawn(case, about, source) for _ in range(400)]
+    meant = [c for c in choices if all(low <= c[n] <= high for n, (low, high) in ends.items())]
+    assert len(meant) > 150
 
 
 # -- the engine does what was proved ----------------------------------------------------------------------

@@ -19,9 +19,9 @@ from proofgrad.core.ir.ops import ALU, BINARY, COMPARE, TERNARY, UNARY, Ops
 from proofgrad.verify import semantics
 from proofgrad.verify.encode_integers import Integers, Quotients
 
-UNKNOWN_FUNCTIONS = {Ops.EXP2, Ops.LOG2, Ops.SIN}
-ON_INTS = sorted(BINARY - {Ops.FDIV})
-ON_FLOATS = (Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.MIN, Ops.CMPLT, Ops.CMPEQ)
+UNKNOWN_FUNCTIONS = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW}
+ON_INTS = sorted(BINARY - {Ops.FDIV, Ops.FMOD, Ops.POW})
+ON_FLOATS = (Ops.ADD, Ops.MUL, Ops.FDIV, Ops.FMOD, Ops.MAX, Ops.MIN, Ops.CMPLT, Ops.CMPEQ)
 ON_BOOLS = (Ops.AND, Ops.OR, Ops.XOR, Ops.CMPLT, Ops.CMPEQ)
 INDEX_OPS = (
     Ops.ADD, Ops.MUL, Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.MAX, Ops.MIN,

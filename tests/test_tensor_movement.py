@@ -177,3 +177,9 @@ def test_views_of_a_realised_tensor_run_no_kernel() -> None:
     before = GlobalCounters.kernel_count
     t.reshape(6, 4).T[1:3].flip(0).unsqueeze(0).expand(5, 2, 6).realize()
     assert GlobalCounters.kernel_count == before
+
+
+def test_pad_lays_minus_zero_around_if_asked(machine: str) -> None:
+    padded = Tensor([1.0]).pad(((1, 1),), value=-0.0)
+    assert np.signbit(padded.numpy()).tolist() == [True, False, True]
+    assert not np.signbit(Tensor([1.0]).pad(((1, 1),)).numpy()).any()

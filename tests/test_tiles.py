@@ -284,9 +284,9 @@ def test_an_unrolled_sum_that_takes_one_value_twice_is_found(
 ) -> None:
     from test_kernel_proof import planted
 
-    right = unroll._combined
+    right = unroll._one_by_one
     monkeypatch.setattr(
-        unroll, "_combined", lambda values, op: right([*values[:-1], values[0]], op)
+        unroll, "_one_by_one", lambda products: right([*products[:-1], products[0]])
     )
     body = matmul(16, 8, 40, dtype=dtypes.float32)
     assert planted([body], replace(SMALL, vector_registers=32), "unroll")

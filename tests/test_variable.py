@@ -186,3 +186,16 @@ def test_cache_is_written_at_a_variable_place() -> None:
         found = step(Tensor(value), place.bind(k))
         np.testing.assert_array_equal(found.numpy(), want[:, : k + 1].sum(1))
         np.testing.assert_array_equal(cache.numpy(), want)
+
+
+def test_a_variable_is_a_number_wherever_a_tensor_may_stand() -> None:
+    i, j = Variable("i", 1, 9).bind(3), Variable("j", 0, 300).bind(0)
+    assert Tensor(i).item() == 3 and Tensor(i).shape == ()
+    assert (Tensor(i) * 2 + 1).tolist() == 7
+    assert Tensor(i * i + j).item() == 9 and Tensor(j).item() == 0
+    assert (Tensor([1, 2]) + i).tolist() == [4, 5]
+    assert (Tensor([1.5, 2.5]) * Tensor(i, dtype="float32")).tolist() == [4.5, 7.5]
+    scaled = TinyJit(lambda x, n: (x * Tensor(n)).realize())
+    for size in (1, 2, 5, 9):
+        x = Tensor([1, 2, size]).realize()
+        assert scaled(x, Variable("n", 1, 9).bind(size)).tolist() == [size, 2 * size, size**2]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +20,17 @@ from proofgrad.rules.library import PROOFS, fingerprint, ledger_file, library_na
 from proofgrad.verify.counterexample import explain
 from proofgrad.verify.dsl.parser import parse_rules
 from proofgrad.verify.hint import hint
-from proofgrad.verify.ledger import Entry, entry_of, fresh_entries, old_entries, write_whole
+from proofgrad.verify.ledger import (
+    Entry,
+    entry_of,
+    fresh_entries,
+    is_run_as_before,
+    old_entries,
+    run_again,
+    write_whole,
+)
 from proofgrad.verify.progress import Progress
-from proofgrad.verify.prove import Result, Witness, prove_rules
+from proofgrad.verify.prove import Result, Witness, prove_rules, run_rules
 
 REFUTED_RULES = PROOFS / "refuted"
 
@@ -64,7 +72,10 @@ def prove_with_witness(options: Options, witness: Witness | None) -> tuple[int, 
             kept[name] = fresh_entries(ledger_file(name), its_rules, meanings, solvers)
             before |= old_entries(ledger_file(name), its_rules, solvers)
     missing = [rule for name in rules for rule in rules[name] if rule.name not in kept[name]]
-    results = _prove(missing, options.jobs, before, witness)
+    results = [
+        *_run_again(kept, rules, meanings, options.jobs),
+        *_prove(missing, options.jobs, before, witness),
+    ]
     if options.verbose:
         _print_each(results)
     made = {r.rule.full_name: entry_of(r, meanings, solvers) for r in results}
@@ -81,6 +92,31 @@ def prove_with_witness(options: Options, witness: Witness | None) -> tuple[int, 
         return 1, results
     still_refuted = refute_all(options.jobs) if options.from_nothing else 0
     return 1 if failed or still_refuted else 0, results
+
+
+def _run_again(
+    kept: dict[str, dict[str, Entry]],
+    rules: Mapping[str, Sequence[Rule]],
+    meanings: str,
+    jobs: int | None,
+) -> list[Result]:
+    """Run the rules of entries that are kept, where something that executes rules has changed.
+
+    Entries are changed to what was found; rules that are executed otherwise now are left out, and given.
+    """
+    changed = [name for name in kept if not is_run_as_before(ledger_file(name), meanings)]
+    again = [rule for name in changed for rule in rules[name] if rule.name in kept[name]]
+    failed = []
+    for result in run_rules(again, jobs) if again else ():
+        entries, name = kept[result.rule.ruleset], result.rule.name
+        if result.verdict == PROVED and result.agreement is not None:
+            entries[name] = run_again(entries[name], result.agreement)
+        else:
+            del entries[name]
+            failed.append(result)
+    if again:
+        print(f"the engine ran {len(again)} proved rules again")
+    return failed
 
 
 def prove_files(paths: Sequence[Path], jobs: int | None) -> int:
@@ -142,8 +178,10 @@ def _print_each(results: Sequence[Result]) -> None:
     for result in results:
         count = len(result.obligations)
         cases = f"{count} case{'s' if count != 1 else ''}"
+        agreed = result.agreement
+        ran = f", {agreed.instances} instances at {agreed.points} points" if agreed else ""
         print(
-            f"{result.verdict:8} {result.rule.full_name:{width}}  {cases}, {result.seconds:.2f} s"
+            f"{result.verdict:8} {result.rule.full_name:{width}}  {cases}, {result.seconds:.2f} s{ran}"
         )
 
 
@@ -169,6 +207,12 @@ def _print_summary(results: Sequence[Result], kept: int, seconds: float) -> None
     for result in results:
         for needed in result.undecided:
             print(f"not known to be needed: {result.rule.full_name}: {needed.condition}")
+    agreed = [result.agreement for result in results if result.agreement is not None]
+    if agreed:
+        instances, points = sum(a.instances for a in agreed), sum(a.points for a in agreed)
+        print(
+            f"the engine ran {len(agreed)} rules on {instances:,} instances, at {points:,} points"
+        )
     slowest = sorted(results, key=lambda r: -r.seconds)[:3]
     if slowest:
         shown = ", ".join(f"{r.rule.full_name} {r.seconds:.1f} s" for r in slowest)

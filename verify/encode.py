@@ -12,7 +12,7 @@ type, and every result of a view that keeps its contract.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import z3
@@ -83,12 +83,16 @@ class Bits:
 
 @dataclass(slots=True)
 class Goal:
-    """`conclusion` follows from `premises`, whatever the values of the variables."""
+    """`conclusion` follows from `premises`, whatever the values of the variables.
+
+    `claim`: in words, where it is not that both sides are the same.
+    """
 
     premises: list[Term]
     conclusion: Term
     variables: dict[str, tuple[Term, DType]] = field(default_factory=dict)
     bounds: dict[tuple[str, str], Term] = field(default_factory=dict)  # by "lo" or "hi", variable
+    claim: str = ""
 
     def text(self) -> str:
         """The obligation as SMT-LIB: unsatisfiable if and only if the goal holds."""
@@ -186,8 +190,8 @@ class Encoder:
     def computed(self, term: Calc, dtype: DType) -> Term:
         """A computed constant; one that does not fit keeps the rule from firing."""
         if term.mode == "wrap":
-            return self.term(term.value)
-        value = self.number(term.value)
+            return self.term(term.computed)
+        value = self.number(term.number)
         if isinstance(self.arithmetic, Ring):
             return value
         if isinstance(self.arithmetic, Bits):
@@ -407,7 +411,12 @@ def equality(
     if isinstance(case.rule.left, Node) and case.rule.left.op == "INDEX":
         return _same_place(encoder, case.rule.left, right_side)
     left, right, conditions, reads = encoder.left_and_right(right_side)
-    return encoder.goal(joined(same(left, right), reads), conditions)
+    goal = encoder.goal(joined(same(left, right), reads), conditions)
+    return replace(goal, claim=SAME_AND_READ) if reads else goal
+
+
+READS = "the right side reads only places that the left side reads"
+SAME_AND_READ = f"both sides are the same, and {READS}"
 
 
 def joined(claim: Term, others: Sequence[Term]) -> Term:

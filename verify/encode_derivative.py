@@ -6,7 +6,7 @@ cotangent of xk has to be g * dy/dxk wherever that exists; at a tie of max or mi
 For movement and sums, which are linear, it has to be the transpose: element j of the source gets the
 sum of g over the elements that are made of j.
 
-Read as the exact numbers they round: ln 2 and pi / 2. Derivatives of steps (TRUNC, comparisons,
+Read as the exact numbers they round: ln 2 and 1 / ln 2. Derivatives of steps (TRUNC, comparisons,
 casts to and from integers) are zero or do not exist: no gradient passes; nor through DETACH.
 """
 
@@ -84,16 +84,18 @@ _EXP2 = Function("exp2", z3.RealSort, z3.RealSort)
 _LOG2 = Function("log2", z3.RealSort, z3.RealSort)
 _SIN = Function("sin", z3.RealSort, z3.RealSort)
 _COS = Function("cos", z3.RealSort, z3.RealSort)
+_POW = Function("pow", z3.RealSort, z3.RealSort, z3.RealSort)
 _SQRT = Function("sqrt", z3.RealSort, z3.RealSort)
-_NAMED = {math.log(2): "ln2#", math.pi / 2: "half_pi#"}  # what these floats stand for
+_NAMED = {math.log(2): "ln2#", 1 / math.log(2): "one_over_ln2#"}  # what these floats stand for
 
 
 def _ln2() -> Term:
     return z3.Real("ln2#")
 
 
-def _half_pi() -> Term:
-    return z3.Real("half_pi#")
+def _truncated(x: Term) -> Term:
+    """The whole number at x or next to it towards 0."""
+    return z3.ToReal(z3.If(x < 0, -z3.ToInt(-x), z3.ToInt(x)))
 
 
 def _half_at_a_tie(wins: Term, ties: Term) -> Term:
@@ -120,6 +122,12 @@ _derivative(Ops.SQRT, lambda x: (1 / (2 * _SQRT(x)),), lambda x: x > 0)
 _derivative(Ops.EXP2, lambda x: (_ln2() * _EXP2(x),), _everywhere)
 _derivative(Ops.LOG2, lambda x: (1 / (x * _ln2()),), lambda x: x > 0)
 _derivative(Ops.SIN, lambda x: (_COS(x),), _everywhere)
+_derivative(Ops.COS, lambda x: (-_SIN(x),), _everywhere)
+_derivative(
+    Ops.POW, lambda x, y: (y * _POW(x, y - 1), _POW(x, y) * _LOG2(x) * _ln2()), lambda x, y: x > 0
+)
+# Where the quotient is no whole number; the multiple that is taken off is a step.
+_derivative(Ops.FMOD, lambda x, y: (z3.RealVal(1), -_truncated(x / y)), lambda x, y: y != 0)
 _derivative(Ops.MULACC, lambda x, y, z: (y, x, z3.RealVal(1)), _everywhere)
 _derivative(Ops.FMA, lambda x, y, z: (y, x, z3.RealVal(1)), _everywhere)
 _derivative(
@@ -172,12 +180,12 @@ def _between_floats(case: Case, op: Ops, left: Node) -> bool:
 
 
 class Reals:
-    """Terms as real numbers; `known` holds what is used of sqrt, sin, cos and the constants."""
+    """Terms as real numbers; `known` holds what is used of sqrt and the constants."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
         self.g = z3.Real("g")
-        self.known: list[Term] = [_ln2() > 0, _half_pi() > 0]
+        self.known: list[Term] = [_ln2() > 0, _ln2() * z3.Real("one_over_ln2#") == 1]
 
     def term(self, term: RuleTerm) -> Term:
         match term:
@@ -201,10 +209,6 @@ class Reals:
                     z3.Implies(args[0] >= 0, z3.And(root >= 0, root * root == args[0]))
                 )
                 return root
-            case Ops.SIN:
-                shifted = _SIN(args[0]) == _COS(args[0] - _half_pi())
-                self.known.append(shifted)
-                return _SIN(args[0])
             case Ops.CAST:
                 return (
                     z3.If(args[0], z3.RealVal(1), z3.RealVal(0)) if z3.is_bool(args[0]) else args[0]
@@ -235,6 +239,10 @@ ON_REALS: dict[Ops, Callable[..., Term]] = {
     Ops.FMA: lambda x, y, z: x * y + z,
     Ops.EXP2: lambda x: _EXP2(x),
     Ops.LOG2: lambda x: _LOG2(x),
+    Ops.SIN: lambda x: _SIN(x),
+    Ops.COS: lambda x: _COS(x),
+    Ops.POW: lambda x, y: _POW(x, y),
+    Ops.TRUNC: lambda x: _truncated(x),
     Ops.MAX: lambda x, y: z3.If(x < y, y, x),
     Ops.MIN: lambda x, y: z3.If(x < y, x, y),
     Ops.CMPLT: lambda x, y: x < y,

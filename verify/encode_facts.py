@@ -37,7 +37,7 @@ def containment(case: Case, arithmetic: Arithmetic) -> Goal:
     for side, compare in zip(case.rule.right, ("<=", ">=")):
         if not isinstance(side, Calc):
             raise NoMeaning("bounds are computed numbers")
-        bound = encoder.number(side.value)
+        bound = encoder.number(side.number)
         claims.append(numbers.apply(compare, [bound, value]))
         fits += _within(bound, dtype)
     claim = z3.And(*claims)
@@ -86,7 +86,7 @@ def _multiple_and_divisor(encoder: Encoder) -> tuple[Number, Number, list[Term]]
     if not isinstance(side, Calc):
         raise NoMeaning("a divisor is a computed number")
     value = encoder.number_of(left, encoder.case.dtype(rule.left.type))
-    return value, encoder.number(side.value), conditions
+    return value, encoder.number(side.number), conditions
 
 
 def _is_multiple(value: Number, divisor: Number, arithmetic: Arithmetic) -> Term:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from itertools import product
 from typing import Any, assert_never
 
 import z3
@@ -49,6 +50,7 @@ class Integers:
         self._multiples = 0
         self._quotients: dict[tuple[int, int], tuple[Term, Term]] = {}
         self._common: dict[tuple[int, int], Term] = {}
+        self._fresh_by: dict[int, tuple[Term, list[Term]]] = {}  # fresh quotients by their divisor
         self._keep: list[Term] = []  # ids of z3 terms are reused unless the terms live
 
     def variable(self, name: str, dtype: DType) -> Term:
@@ -174,7 +176,37 @@ class Integers:
                 z3.Implies(y < 0, z3.And(y < r, r <= 0)),
             ]
             self._quotients[key] = (q, r)
+            self._fresh_by.setdefault(y.get_id(), (y, []))[1].append(q)
         return self._quotients[key]
+
+    def spaced_multiples(self) -> list[Term]:
+        """That different multiples of a positive number differ by it or more.
+
+        With it the remainders of numbers whose difference is known are compared: solvers do not find
+        the multiple by themselves. It is said of sums and differences of the fresh quotients by one
+        number: for k = q - p, say, that k * y >= y if k >= 1, and k * y <= -y if k <= -1, where y > 0.
+        """
+        found: list[Term] = []
+        for y, quotients in self._fresh_by.values():
+            for signs in _signs(len(quotients)):
+                signed = [(sign, q) for sign, q in zip(signs, quotients) if sign]
+                k = z3.Sum([sign * q for sign, q in signed])
+                multiple = z3.Sum([sign * (q * y) for sign, q in signed])
+                found.append(z3.Implies(z3.And(y > 0, k >= 1), multiple >= y))
+                found.append(z3.Implies(z3.And(y > 0, k <= -1), multiple <= -y))
+        return found
+
+
+MOST_COMPARED = 4  # quotients by one number
+
+
+def _signs(count: int) -> list[tuple[int, ...]]:
+    """Each choice of coefficients -1, 0 and 1, but not both of one and its negation."""
+    if count > MOST_COMPARED:
+        raise NoMeaning(f"{count} quotients by one number are too many to compare")
+    return [
+        signs for signs in product((0, 1, -1), repeat=count) if next(filter(None, signs), 0) > 0
+    ]
 
 
 INTEGRAL = (Kind.SIGNED, Kind.UNSIGNED, Kind.INDEX)

@@ -74,7 +74,7 @@ def _about_powers(op: Ops, argument: Term, value: Term) -> list[Term]:
 def _parts(term: RuleTerm) -> list[RuleTerm]:
     inner = term.src if isinstance(term, Node) else ()
     if isinstance(term, Calc) and term.mode == "wrap":
-        inner = (term.value,)
+        inner = (term.computed,)
     return [term, *[part for source in inner for part in _parts(source)]]
 
 
@@ -104,10 +104,10 @@ class _RealTerms(Reals):
         match term:
             case Const(name, kind):
                 return super().term(Var(name, kind))
-            case Calc(value, _, "wrap"):
-                return self.term(value)
-            case Calc(value, _, _):
-                return self.number(value)
+            case Calc(_, _, "wrap"):
+                return self.term(term.computed)
+            case Calc():
+                return self.number(term.number)
             case _:
                 return super().term(term)
 
@@ -129,8 +129,8 @@ class _RealTerms(Reals):
                     needs.append(self.term(inner) >= 0)
                 case Node("LOG2", (inner,)):
                     needs.append(self.term(inner) > 0)
-                case Calc(value, _, "exact"):
-                    needs += [self.number(divisor) != 0 for divisor in _divisors(value)]
+                case Calc(_, _, "exact"):
+                    needs += [self.number(divisor) != 0 for divisor in _divisors(part.number)]
         return needs
 
     def number(self, expr: Expr) -> Term:

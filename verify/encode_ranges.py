@@ -22,6 +22,7 @@ Owns: these goals. Does not own: the meaning of values (encode.py), laws of all 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import z3
@@ -42,7 +43,7 @@ from proofgrad.core.rewrite.rule import (
 )
 from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify import semantics
-from proofgrad.verify.encode import Bits, Encoder, Goal
+from proofgrad.verify.encode import READS, Bits, Encoder, Goal
 from proofgrad.verify.encode_assumed import variable_of
 from proofgrad.verify.encode_axes import identity
 from proofgrad.verify.encode_memory import Read, covered
@@ -141,7 +142,7 @@ def _reads(case: Case, count: int | None = None) -> list[Goal]:
             for read in encoder.reads
         ]
     claim = z3.And(*claims, *covered(reads, others))
-    return [encoder.goal(claim, [whole >= 0, *needed])]
+    return [replace(encoder.goal(claim, [whole >= 0, *needed]), claim=READS)]
 
 
 def is_counted(place: Term, count: Term) -> Term:

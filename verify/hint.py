@@ -38,6 +38,7 @@ from proofgrad.verify.prove import Result
 from proofgrad.verify.prove_case import can_fire, decide
 from proofgrad.verify.sample import NotFiring, Outcome, Trial, attempt, can_sample, smallest_first
 from proofgrad.verify.solve import PROVED
+from proofgrad.verify.workers import end_with
 
 SECONDS = 15.0
 MOST_CHOICES = 1_500
@@ -71,7 +72,9 @@ def hint(result: Result, seconds: float = SECONDS) -> str:
     context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
     receiver, sender = context.Pipe(duplex=False)
     search = context.Process(
-        target=_search, args=(failed.case, failed.decision.outcome, sender), daemon=True
+        target=_search,
+        args=(failed.case, failed.decision.outcome, sender, os.getpid()),
+        daemon=True,
     )
     search.start()
     sender.close()
@@ -94,7 +97,8 @@ def _told(receiver: Connection, seconds: float) -> str:
     return f"would be right with: {found}"
 
 
-def _search(case: Case, outcome: Outcome, sender: Connection) -> None:
+def _search(case: Case, outcome: Outcome, sender: Connection, parent: int) -> None:
+    end_with(parent)
     repair = find_repair(case, outcome)
     sender.send(None if repair is None else repair.text)
 
@@ -215,7 +219,7 @@ def _conditions(case: Case) -> Iterator[Repair]:
         if isinstance(y, Const):
             yield from _where(f"{y.name} <= {x.name}", Apply("<=", (high, _low(x))))
             yield from _where(f"{y.name} < {x.name}", Apply("<", (high, _low(x))))
-    wrapped = [term for right in case.rule.right for term in _parts(right) if _fitted(term) != term]
+    wrapped = [term for right in case.rule.right for term in _parts(right) if _fitted_number(term)]
     if wrapped:
         texts = ", ".join([show_term(term) for term in wrapped])
         yield Repair(f"{texts.replace('wrap: ', '')} in place of {texts}", fits=True)
@@ -277,19 +281,26 @@ def _parts(term: RuleTerm | None) -> list[RuleTerm]:
 
 def _fitted(term: RuleTerm | None) -> RuleTerm | None:
     """The term with constants that must fit instead of wrapping."""
-    number = _number_of(term.value) if isinstance(term, Calc) and term.mode == "wrap" else None
-    if number is not None:
+    number = _fitted_number(term)
+    if isinstance(term, Calc) and number is not None:
         return replace(term, value=number, mode="exact")
     if isinstance(term, Node):
         return replace(term, src=tuple([_fitted(source) for source in term.src]))
     return term
 
 
+def _fitted_number(term: RuleTerm | None) -> Expr | None:
+    """The number that a constant is if it does not wrap; None if it has no such form."""
+    if not isinstance(term, Calc) or term.mode != "wrap":
+        return None
+    return _number_of(term.computed)
+
+
 _MATHEMATICAL = {"ADD": "+", "MUL": "*", "NEG": "neg", "FLOORDIV": "//", "MOD": "%", "MAX": "max",
                  "MIN": "min", "AND": "&", "OR": "|", "XOR": "^", "SHL": "<<", "SHR": ">>"}  # fmt: skip
 
 
-def _number_of(term: RuleTerm | Expr) -> Expr | None:
+def _number_of(term: RuleTerm) -> Expr | None:
     """The mathematical number of a term over constants; None if there is no such function."""
     match term:
         case Const(name, _):

@@ -419,7 +419,27 @@ def _combined_by(op: Ops, node: UOp) -> list[UOp]:
     if op is Ops.ADD and _is_gated(node):
         gate, value, zero = node.src
         return [gate.where(t, zero) for t in _combined_by(op, value)]
+    if op is Ops.ADD and (taken := _taken_in(node)) is not None:
+        products, before = taken
+        return [*products, *_combined_by(op, before)]
     return [node]
+
+
+def _taken_in(node: UOp) -> tuple[list[UOp], UOp] | None:
+    """The products, behind gates, that multiply-adds brought into a sum, and the sum before them."""
+    products: list[UOp] = []
+    if node.op is Ops.WHERE:
+        gate, after, before = node.src
+        while after is not before:
+            taken = _taken_in(after)
+            if taken is None:
+                return None
+            products += [gate.where(p, UOp.const(p.dtype, 0)) for p in taken[0]]
+            after = taken[1]
+        return products, before
+    if node.op is not Ops.MULACC:
+        return None
+    return [UOp(Ops.MUL, node.dtype, node.src[:2])], node.src[2]
 
 
 def _choice(node: UOp) -> tuple[UOp, UOp, UOp] | None:

@@ -204,6 +204,9 @@ class _Launches:
                 self.memory[number] = buffer
         if any(slot >= plan.inputs for slot in self.memory):
             raise PlanError("plan", f"{plan.inputs} inputs, {max(self.memory) + 1} are read")
+        first = plan.inputs + len(plan.made)
+        for number, (variable, _) in enumerate(plan.variables):
+            self.memory[first + number] = ("variable", variable)
         steps = list(plan.steps)
         asked = sum([len(kernels) or 1 for kernels in compiled])
         if len(compiled) != len(calls) or asked != len(steps):
@@ -231,8 +234,12 @@ class _Launches:
                 raise PlanError(name, "another kernel is launched")
             if len(step.slots) != len(numbers) or len(set(step.slots)) != len(numbers):
                 raise PlanError(name, f"slots {step.slots} for parameters {numbers}")
+            variables = {} if kernel is None else kernel.variables
             for parameter, slot in list(zip(numbers, step.slots))[1:]:
-                self._reads(name, call, buffers, tables, parameter, slot)
+                if parameter not in variables:
+                    self._reads(name, call, buffers, tables, parameter, slot)
+                elif self.memory.get(slot) != ("variable", variables[parameter]):
+                    raise PlanError(name, f"variable {variables[parameter]} is not in slot {slot}")
             written, slot = numbers[0], step.slots[0]
             if written == 0:
                 self._has_room(name, slot, buffers[0].arg, buffers[0])

@@ -15,6 +15,7 @@ from typing import Any
 
 from proofgrad.core.rewrite.ledger import FORMAT, MOST_BYTES, PROVED, entry_key, seal
 from proofgrad.core.rewrite.rule import Rule, rule_to_json
+from proofgrad.verify.agreement.compare import Agreement
 from proofgrad.verify.prove import Result
 
 Entry = dict[str, Any]
@@ -29,6 +30,7 @@ def entry_of(result: Result, fingerprint: str, solvers: dict[str, str]) -> Entry
         "reason": result.reason,
         "obligations": [o.to_json() for o in result.obligations],
         "conditions": [needed.to_json() for needed in result.conditions],
+        "instances": 0 if result.agreement is None else result.agreement.instances,
         "key": entry_key(result.rule, fingerprint, solvers),
     }
     return {**entry, "seal": seal(entry)}
@@ -48,11 +50,22 @@ def fresh_entries(
         key = entry_key(rule, fingerprint, solvers)
         if entry is None or entry.get("key") != key or entry.get("verdict") != PROVED:
             continue
-        if entry.get("seal") != seal(entry):
+        if entry.get("seal") != seal(entry) or not entry.get("instances"):
             continue
         entry = {**entry, "rule": rule_to_json(rule)}
         kept[rule.name] = {**entry, "seal": seal(entry)}
     return kept
+
+
+def is_run_as_before(path: Path, fingerprint: str) -> bool:
+    """Whether what executes rules is what it was when a ledger was written."""
+    return bool(_head(path).get("fingerprint") == fingerprint)
+
+
+def run_again(entry: Entry, agreement: Agreement) -> Entry:
+    """An entry with what was found of the rule by what executes rules now."""
+    entry = {**entry, "instances": agreement.instances}
+    return {**entry, "seal": seal(entry)}
 
 
 def old_entries(path: Path, rules: Sequence[Rule], solvers: dict[str, str]) -> dict[str, Entry]:
@@ -101,10 +114,16 @@ def _read(path: Path) -> dict[str, Entry]:
 
 def _solvers_of(path: Path) -> Any:
     """By which solvers the entries of a ledger were proven."""
+    return _head(path).get("solvers")
+
+
+def _head(path: Path) -> dict[str, Any]:
+    """What a ledger says of itself; nothing if there is no readable one."""
     try:
-        return json.loads(path.read_bytes())["solvers"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
+        whole = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return whole if isinstance(whole, dict) else {}
 
 
 def _is_entry(entry: Any) -> bool:

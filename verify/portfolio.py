@@ -6,7 +6,7 @@ trying (prove_case.py), splits (portfolio_splits.py), the ways of laws (prove_la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from proofgrad.verify.encode_opaque import without_products
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.portfolio_fits import may_divide, may_hide, may_split
 from proofgrad.verify.portfolio_splits import (
+    alternatives,
     has_amounts,
     split_amounts,
     split_signs,
@@ -55,7 +56,24 @@ _EQUALITIES: dict[str, Callable[[Case, Any], Goal]] = {
 def attempts(case: Case) -> Iterator[Attempt]:
     """Every way to decide a case, in the order in which they are tried."""
     laws = attempts_at_laws(case)
-    yield from _attempts_at_values(case) if laws is None else laws
+    whole = list(_attempts_at_values(case) if laws is None else laws)
+    parts = alternatives(case)
+    if not parts:
+        yield from whole
+        return
+    short = [attempt for attempt in whole if attempt.most_steps <= SHORT]
+    yield from short
+    yield from [_by_alternatives(attempt, parts) for attempt in whole if attempt.proves]
+    yield from [attempt for attempt in whole if attempt not in short]
+
+
+def _by_alternatives(attempt: Attempt, parts: Sequence[Case]) -> Attempt:
+    """The same way, for each of the cases that together are the case."""
+
+    def plan(_: Case) -> list[Goal]:
+        return [goal for part in parts for goal in attempt.plan(part)]
+
+    return replace(attempt, method=f"{attempt.method}, by alternatives", plan=plan)
 
 
 def _attempts_at_values(case: Case) -> Iterator[Attempt]:
@@ -99,6 +117,13 @@ def _attempts_at_values(case: Case) -> Iterator[Attempt]:
         ]
         return [*goals_by_lemmas(goal, arithmetic), *zero]
 
+    def remainders(case: Case) -> list[Goal]:
+        if not may_divide(case):
+            raise NoMeaning("no division")
+        arithmetic = Integers(Quotients.FRESH)
+        goal = goal_of(case, arithmetic)
+        return [replace(goal, premises=[*goal.premises, *arithmetic.spaced_multiples()])]
+
     def signs(case: Case) -> list[Goal]:
         return split_signs(goal_of(case, Integers(Quotients.FRESH)))
 
@@ -135,6 +160,8 @@ def _attempts_at_values(case: Case) -> Iterator[Attempt]:
             yield from on_opaque
         if not only_bits:
             yield from on_integers
+            if Kind.INDEX in kinds:
+                yield Attempt("remainders", remainders, SHORT, exact=False)
             yield from [replace(attempt, most_steps=MIDDLE) for attempt in on_integers[:2]]
     if Kind.INDEX not in kinds or not integral:
         if not integral:

@@ -6,6 +6,7 @@ Owns: the splits. All goals of a split together are the goal. Does not own: whic
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -14,13 +15,31 @@ import z3
 
 from proofgrad.core.ir.dtypes import Kind
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.rewrite.rule import Apply, Const, Name, Node
+from proofgrad.core.rewrite.rule import Apply, Const, Expr, Name, Node
 from proofgrad.verify.encode import Goal
 from proofgrad.verify.encode_integers import QUOTIENT
 from proofgrad.verify.encode_types import Case
 from proofgrad.verify.semantics import NoMeaning
 
 MOST_SPLITS = 64
+MOST_ALTERNATIVES = 8
+
+
+def alternatives(case: Case) -> list[Case]:
+    """The case for each choice among the parts of conditions that `or` joins: together they are it."""
+    choices = [_disjuncts(condition) for condition in case.rule.where]
+    count = prod([len(choice) for choice in choices])
+    if not 1 < count <= MOST_ALTERNATIVES:
+        return []
+    return [replace(case, rule=replace(case.rule, where=where)) for where in product(*choices)]
+
+
+def _disjuncts(condition: Expr) -> list[Expr]:
+    match condition:
+        case Apply("or", parts):
+            return [disjunct for part in parts for disjunct in _disjuncts(part)]
+        case _:
+            return [condition]
 
 
 def split_values(case: Case, goal: Goal) -> list[Goal]:
@@ -89,12 +108,13 @@ def _substituted(goal: Goal, combination: Sequence[tuple[Any, Any]]) -> Goal:
         for name, (value, dtype) in goal.variables.items()
     }
     premises = [z3.substitute(p, *combination) for p in goal.premises]
-    return Goal(premises, z3.substitute(goal.conclusion, *combination), variables, goal.bounds)
+    conclusion = z3.substitute(goal.conclusion, *combination)
+    return replace(goal, premises=premises, conclusion=conclusion, variables=variables)
 
 
 def with_premise(goal: Goal, premise: Any) -> Goal:
     """The goal with one more premise."""
-    return Goal([*goal.premises, premise], goal.conclusion, goal.variables, goal.bounds)
+    return replace(goal, premises=[*goal.premises, premise])
 
 
 def without_quotients(divisors: Sequence[Any]) -> list[Any]:

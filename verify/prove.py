@@ -1,8 +1,9 @@
 """Proving rules: every case of every rule, in parallel, and one verdict a rule.
 
 Owns: the division of work, what may be taken over from an old ledger, verdicts. Does not own: how a
-case is decided (prove_case.py, portfolio.py and the encode_ files), whether conditions are needed
-(prove_needed.py), processes (workers.py), files (ledger.py), output (cli.py).
+case is decided (prove_case.py, portfolio.py and the encode_ files), whether the engine does what was
+proved (agreement/), whether conditions are needed (prove_needed.py), processes (workers.py), files
+(ledger.py), output (cli.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import Any
 
 from proofgrad.core.rewrite.rule import Apply, Calc, Rule, RuleKind
 from proofgrad.core.rewrite.sorts import IllSorted, check_sorts
+from proofgrad.verify.agreement.agree import agreement
+from proofgrad.verify.agreement.compare import Agreement
+from proofgrad.verify.agreement.library import read_facts
 from proofgrad.verify.encode_types import Case, cases
 from proofgrad.verify.portfolio import attempts
 from proofgrad.verify.prove_case import Decision, can_fire, decide, taken_over
@@ -22,6 +26,8 @@ from proofgrad.verify.workers import Workers, process_count
 
 CASES_A_TASK = 6  # enough to keep processes busy, few enough to stop soon after a refutation
 SOLVER = "z3: "
+PROVED_VERDICT = "proved"
+BUT = "the solver proves its cases, but "
 
 Entry = Mapping[str, Any]  # of a ledger
 Witness = Callable[[Sequence[str]], Any]  # says something of the texts of a case that is proved
@@ -51,6 +57,7 @@ class Result:
     """The verdict on a rule: "proved", "refuted" or "unknown".
 
     `conditions`: what is known of the need of each condition, where all cases are proved.
+    `agreement`: what the engine made of instances, likewise.
     """
 
     rule: Rule
@@ -58,6 +65,7 @@ class Result:
     reason: str = ""
     obligations: tuple[Obligation, ...] = field(default=())
     conditions: tuple[Needed, ...] = field(default=())
+    agreement: Agreement | None = None
 
     @property
     def refutation(self) -> Obligation | None:
@@ -81,6 +89,7 @@ class _Rest:
 
     fires: bool
     conditions: tuple[Needed, ...]
+    agreement: Agreement
 
 
 def prove_rules(
@@ -108,6 +117,7 @@ def prove_rules(
     ]
     found: dict[Case, Obligation] = {}
     total = sum(len(chunk) for _, chunk in chunks)
+    read_facts()  # before the processes begin, so that they share them
     with Workers(processes or process_count()) as workers:
         for place, decided in workers.each(_decide_all, tasks, _chunk_told):
             for case, (decision, testimony) in zip(tasks[place].cases, decided):
@@ -130,6 +140,30 @@ def _ill_sorted(rule: Rule) -> str:
     except IllSorted as error:
         return f"it is not well formed: {error}"
     return ""
+
+
+def run_rules(rules: Sequence[Rule], processes: int | None = None) -> list[Result]:
+    """What the engine makes of instances of rules that are proved, in the same order.
+
+    A result is "proved", without cases, if both sides agree. Raises: WorkerDied.
+    """
+    read_facts()
+    tasks = [_Question(place, rule, AGREES) for place, rule in enumerate(rules)]
+    with Workers(processes or process_count()) as workers:
+        answers = dict(workers.each(_answer, tasks, _question_told))
+    return [
+        _otherwise(rule, answers[place], ())
+        or Result(rule, PROVED_VERDICT, agreement=answers[place])
+        for place, rule in enumerate(rules)
+    ]
+
+
+def _otherwise(rule: Rule, found: Agreement, obligations: tuple[Obligation, ...]) -> Result | None:
+    """The verdict on a rule whose cases are proved, if the engine does not do what was proved."""
+    if found.is_met:
+        return None
+    verdict = "refuted" if found.difference else "unknown"
+    return Result(rule, verdict, f"{BUT}{found.reason}", obligations, agreement=found)
 
 
 def _chunks(items: list[Case]) -> Iterator[list[Case]]:
@@ -201,34 +235,40 @@ def _say_rest(
     found: Mapping[Case, Obligation],
     known: Mapping[str, Entry],
 ) -> dict[Rule, _Rest]:
-    """Whether the rules with proved cases can fire, and need their conditions."""
-    rest: dict[Rule, _Rest] = {}
+    """Of the rules with proved cases: whether they can fire, need their conditions, and do what was proved."""
+    told: dict[Rule, tuple[Needed, ...] | None] = {}
     tasks: list[_Question] = []
     for rule in rules:
         decisions = [found[case].decision for case in work[rule] if case in found]
         if len(decisions) < len(work[rule]) or any(d.verdict != PROVED for d in decisions):
             continue
-        told = _conditions_told(known.get(rule.full_name))
-        if told is not None and all(d.is_old for d in decisions):
-            rest[rule] = _Rest(True, told)
-        else:
-            tasks.append(_Question(len(tasks), rule, None))
+        before = _conditions_told(known.get(rule.full_name))
+        told[rule] = before if all(d.is_old for d in decisions) else None
+        tasks.append(_Question(len(tasks), rule, AGREES))
+        if told[rule] is None:
+            tasks.append(_Question(len(tasks), rule, FIRES))
             tasks += [_Question(len(tasks) + k, rule, k) for k in range(len(rule.where))]
+    places = {(task.rule, task.about): task.place for task in tasks}
     answers = dict(workers.each(_answer, tasks, _question_told))
-    for task in tasks:
-        if task.condition is None:
-            needed = tuple([answers[task.place + 1 + k] for k in range(len(task.rule.where))])
-            rest[task.rule] = _Rest(answers[task.place], needed)
+    rest: dict[Rule, _Rest] = {}
+    for rule, needed in told.items():
+        fires = needed is not None or answers[places[rule, FIRES]]
+        if needed is None:
+            needed = tuple([answers[places[rule, k]] for k in range(len(rule.where))])
+        rest[rule] = _Rest(fires, needed, answers[places[rule, AGREES]])
     return rest
+
+
+AGREES, FIRES = "the engine does what was proved", "it can fire"
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """Whether a rule can fire, or needs the condition of that number."""
+    """About a rule: AGREES, FIRES, or whether it needs the condition of that number."""
 
     place: int
     rule: Rule
-    condition: int | None
+    about: str | int
 
 
 def _conditions_told(entry: Entry | None) -> tuple[Needed, ...] | None:
@@ -239,17 +279,18 @@ def _conditions_told(entry: Entry | None) -> tuple[Needed, ...] | None:
 
 
 def _question_told(task: _Question) -> str:
-    what = "it can fire"
-    if task.condition is not None:
-        what = f"condition {task.condition + 1} is needed"
+    about = task.about
+    what = about if isinstance(about, str) else f"condition {about + 1} is needed"
     return f"{task.rule.full_name} (whether {what})"
 
 
 def _answer(task: _Question) -> tuple[int, Any]:
-    rule, condition = task.rule, task.condition
+    rule, about = task.rule, task.about
     forget_answers()
-    if condition is not None:
-        return task.place, is_needed(rule, condition)
+    if about == AGREES:
+        return task.place, agreement(rule)
+    if isinstance(about, int):
+        return task.place, is_needed(rule, about)
     fires = not _has_conditions(rule) or any(can_fire(c, attempts(c)) for c in cases(rule))
     return task.place, fires
 
@@ -268,14 +309,17 @@ def _verdict(
     assert rest is not None
     if not rest.fires:
         return Result(rule, "unknown", "no values were found that meet its conditions", obligations)
+    otherwise = _otherwise(rule, rest.agreement, obligations)
+    if otherwise is not None:
+        return otherwise
     for needed in rest.conditions:
         if needed.verdict == UNNEEDED:
             why = (
                 f"condition `{needed.condition}` is not needed for soundness: drop it or mark it"
                 " `when`"
             )
-            return Result(rule, "unknown", why, obligations, rest.conditions)
-    return Result(rule, "proved", "", obligations, rest.conditions)
+            return Result(rule, "unknown", why, obligations, rest.conditions, rest.agreement)
+    return Result(rule, PROVED_VERDICT, "", obligations, rest.conditions, rest.agreement)
 
 
 _ALWAYS_MET = frozenset({"independent", "loop_free"})  # by some term, whatever else is asked of it

@@ -25,7 +25,16 @@ from proofgrad.verify.encode_types import Case
 from proofgrad.verify.fresh_terms import fresh_terms
 from proofgrad.verify.sample import Outcome
 from proofgrad.verify.semantics import IllFormed
-from proofgrad.verify.solve import MOST_SECONDS, OPEN, PROVED, REFUTED, ask, ask_each, values_of
+from proofgrad.verify.solve import (
+    MOST_SECONDS,
+    OPEN,
+    PROVED,
+    REFUTED,
+    ask,
+    ask_each,
+    functions_of,
+    values_of,
+)
 
 DRAWS, FIRST_DRAWS = 200, 20
 SAMPLING = "sampling"
@@ -205,7 +214,8 @@ def _try(case: Case, attempt: Attempt) -> _Tried:
             return _Tried(OPEN, f"no answer in {attempt.most_steps:,} steps")
         if answers.verdict == REFUTED and attempt.exact:
             goal = goals[answers.place]
-            return _confirm(case, goal, values_of(answers, _shown(case, goal)))
+            model = values_of(answers, _shown(case, goal)) | functions_of(answers)
+            return _confirm(case, goal, model)
         if answers.verdict == REFUTED:
             return _Tried(OPEN, "does not follow")
     if not attempt.proves:
@@ -214,10 +224,11 @@ def _try(case: Case, attempt: Attempt) -> _Tried:
 
 
 def _shown(case: Case, goal: Goal) -> list[tuple[str, Any, DType]]:
-    """The goal's variables and bounds, if their values explain something."""
+    """The goal's variables and bounds."""
+    named = [(name, value, dtype) for name, (value, dtype) in goal.variables.items()]
     if not sample.can_sample(case.rule) and case.domain != "tensor":
-        return []
-    variables = [(name, value, dtype) for name, (value, dtype) in goal.variables.items()]
+        return [(name, value, dtype) for name, value, dtype in named if not z3.is_real(value)]
+    variables = named
     return [*variables, *[_shown_bound(goal, key) for key in goal.bounds]]
 
 
@@ -234,7 +245,8 @@ def _confirm(case: Case, goal: Goal, model: dict[str, Any]) -> _Tried:
     """A model of the solver refutes only if the reference interpreter agrees."""
     if not sample.can_sample(case.rule):
         shown = ", ".join(f"{name} = {value}" for name, value in model.items())
-        return _Tried(REFUTED, f"fails for {shown}" if shown else "fails")
+        claim = goal.claim or "both sides are the same"
+        return _Tried(REFUTED, f"that {claim} fails{f' for {shown}' if shown else ''}")
     values = {name: model[name] for name in goal.variables}
     bounded = {name for _, name in goal.bounds if name in values}
     bounds = {

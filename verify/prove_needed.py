@@ -125,8 +125,8 @@ def _exists(term: Term | None, case: Case) -> bool:
             except OverflowError:
                 return False
             return True
-        case Calc(value, _, "wrap"):
-            return _exists(value, case)
+        case Calc(_, _, "wrap"):
+            return _exists(term.computed, case)
         case Node(op, src, name):
             kinds = OP_KINDS.get(op)
             fits = kinds is None or case.dtype(name).kind in kinds

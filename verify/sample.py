@@ -38,6 +38,9 @@ from proofgrad.core.rewrite.rule import (
 from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify.encode_assumed import assumed, otherwise, variable_of
 from proofgrad.verify.encode_types import Case, type_condition
+from proofgrad.verify.sample_bounds import bounds_in, ends_of, value_between
+
+WITHIN = 0.7  # the part of all choices that are made within the bounds that conditions ask for
 
 Value = Any
 Bounds = dict[str, tuple[int, int]]  # the facts lo and hi of a variable; else its value is both
@@ -126,6 +129,7 @@ class About:
     def __init__(self, case: Case) -> None:
         self.dtypes = {name: case.dtype(kind) for name, kind in variables(case.rule).items()}
         self.looped = _in_loops(case.rule)
+        self.bounds = bounds_in(case.rule)
 
 
 class Trial:
@@ -174,10 +178,10 @@ class Trial:
         match term:
             case Lit(value, _):
                 return _constant(value, dtype)
-            case Calc(value, _, "wrap"):
-                return self.term(value)
-            case Calc(value, _, _):
-                return _exactly(self.number(value), dtype)
+            case Calc(_, _, "wrap"):
+                return self.term(term.computed)
+            case Calc():
+                return _exactly(self.number(term.number), dtype)
             case Instance(name, _, counter, value):
                 is_so = self._value(counter) == self.term(value)
                 return self._value(name if is_so else otherwise(name, counter))
@@ -349,18 +353,49 @@ def refute_by_sampling(case: Case, draws: int) -> Outcome | None:
     """A failing choice among `draws` random ones (a fixed seed: the same in every run)."""
     source, about = random.Random(f"{case}"), About(case)
     for _ in range(draws):
-        times = source.randint(0, 2)
-        values: dict[str, Value] = {}
-        for name, dtype in about.dtypes.items():
-            values[name] = (
-                Several(random_value(dtype, source) for _ in range(times))
-                if name in about.looped
-                else random_value(dtype, source)
-            )
+        values = drawn(case, about, source)
         outcome = attempt(case, values, _loosened(about, values, source), about)
         if outcome is not None and outcome.differs:
             return outcome
     return None
+
+
+def drawn(case: Case, about: About, source: random.Random) -> dict[str, Value]:
+    """A choice of values; where conditions bound a variable, most often within these bounds."""
+    times = source.randint(0, 2)
+    is_within = bool(about.bounds) and source.random() < WITHIN
+    values: dict[str, Value] = {}
+    for name in _most_bounded_first(case, about) if is_within else about.dtypes:
+        dtype = about.dtypes[name]
+        ends = _ends(case, about, name, values) if is_within else (None, None)
+        if name in about.looped:
+            values[name] = Several(_one(dtype, ends, source) for _ in range(times))
+        else:
+            values[name] = _one(dtype, ends, source)
+    return {name: values[name] for name in about.dtypes}
+
+
+def _most_bounded_first(case: Case, about: About) -> list[str]:
+    """The names, those first that numbers bound: the others are bounded by them."""
+    return sorted(about.dtypes, key=lambda name: _ends(case, about, name, {}).count(None))
+
+
+def _ends(case: Case, about: About, name: str, values: dict[str, Value]) -> tuple[Any, Any]:
+    def value_of(expr: Expr) -> Any:
+        try:
+            return Trial(case, values, None, about).number(expr)
+        except (NotFiring, KeyError, OverflowError, ValueError):
+            return None  # of a variable that has no value yet
+
+    return ends_of(name, about.bounds, value_of)
+
+
+def _one(dtype: DType, ends: tuple[Any, Any], source: random.Random) -> Value:
+    low, high = ends
+    if (low is None and high is None) or dtype.is_bool or dtype.is_code:
+        return random_value(dtype, source)
+    found = value_between(dtype, low, high, simple_values(dtype), source)
+    return random_value(dtype, source) if found is None else found
 
 
 def _in_loops(rule: Rule) -> set[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.rewrite.rule import FACT_KINDS, Apply, Calc, Const, Expr, Fact, RuleKind, Var
 from proofgrad.verify.encode_types import Case
-from proofgrad.verify.sample import NotFiring, Trial, random_value, variables
+from proofgrad.verify.sample import About, NotFiring, Trial, drawn, random_value, variables
 
 Masks = dict[str, tuple[int, int]]  # the facts ones and may of a variable
 
@@ -23,9 +23,9 @@ def refutes_fact(case: Case, draws: int) -> bool:
     if case.rule.kind not in FACT_KINDS:
         return False
     source = random.Random(f"{case}")
-    names = variables(case.rule)
+    about = About(case)
     for _ in range(draws):
-        values = {name: random_value(case.dtype(kind), source) for name, kind in names.items()}
+        values = drawn(case, about, source)
         if _breaks(case, values, source):
             return True
     return False
@@ -100,7 +100,7 @@ class _FactTrial(Trial):
             return not math.isnan(value)
         if rule.kind is RuleKind.DIVISOR:
             (side,) = rule.right
-            number = self.number(side.value) if isinstance(side, Calc) else 0
+            number = self.number(side.number) if isinstance(side, Calc) else 0
             return number >= 0 and bool(value % number == 0 if number else value == 0)
         low, high = [self._end(side) for side in rule.right]
         if rule.kind is RuleKind.BITS:
@@ -111,7 +111,7 @@ class _FactTrial(Trial):
         """One of the two numbers. Raises: NotFiring if it is no value of the type."""
         if not isinstance(side, Calc):
             raise NotFiring
-        dtype, end = self.case.dtype(self.case.rule.left.type), self.number(side.value)
+        dtype, end = self.case.dtype(self.case.rule.left.type), self.number(side.number)
         if dtype.lo is not None and dtype.hi is not None and not dtype.lo <= end <= dtype.hi:
             raise NotFiring
         return end

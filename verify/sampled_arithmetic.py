@@ -144,6 +144,15 @@ def _sine(x: Values) -> Values:
     return numpy.sin(numpy.where(numpy.isinf(x), numpy.nan, x))
 
 
+def _cosine(x: Values) -> Values:
+    return numpy.cos(numpy.where(numpy.isinf(x), numpy.nan, x))
+
+
+def _power(dtype: DType, x: Values, y: Values) -> Values:
+    found = numpy.power(x.astype(numpy.float64), y.astype(numpy.float64))
+    return cast(found, dtypes.float64, dtype)
+
+
 def _larger(_: DType, x: Values, y: Values) -> Values:
     return numpy.where(x == y, numpy.where(numpy.signbit(x), y, x), numpy.maximum(x, y))
 
@@ -179,10 +188,13 @@ _FLOAT: dict[Ops, Callable[..., Values]] = {
     Ops.EXP2: _in_double(numpy.exp2),
     Ops.LOG2: _in_double(numpy.log2),
     Ops.SIN: _in_double(_sine),
+    Ops.COS: _in_double(_cosine),
     Ops.TRUNC: lambda _, x: numpy.trunc(x),
     Ops.ADD: lambda _, x, y: x + y,
     Ops.MUL: lambda _, x, y: x * y,
     Ops.FDIV: lambda _, x, y: x / y,
+    Ops.FMOD: lambda _, x, y: numpy.fmod(x, y),
+    Ops.POW: _power,
     Ops.MAX: _larger,
     Ops.MIN: _smaller,
     Ops.CMPLT: lambda _, x, y: x < y,

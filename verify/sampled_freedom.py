@@ -183,6 +183,10 @@ def _sine(dtype: DType, value: Values, x: Sequence[Values], e: Sequence[Values])
     return numpy.minimum(e[0], 2.0) + _function(dtype, value)
 
 
+def _any_power(dtype: DType, value: Values, x: Sequence[Values], e: Sequence[Values]) -> Values:
+    return numpy.where(e[0] + e[1] > 0, numpy.inf, 0.0) + _function(dtype, value)
+
+
 def _whole(_: DType, __: Values, x: Sequence[Values], e: Sequence[Values]) -> Values:
     wide = _wide(x[0])
     return numpy.where(numpy.trunc(wide - e[0]) == numpy.trunc(wide + e[0]), 0.0, numpy.inf)
@@ -194,7 +198,7 @@ def _multiplied_and_added(
     return _product(dtype, value, x, e) + e[2]
 
 
-_FUNCTIONS = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN})
+_FUNCTIONS = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW})
 _BOUNDS: dict[Ops, Callable[[DType, Values, Sequence[Values], Sequence[Values]], Values]] = {
     Ops.ADD: lambda _, __, x, e: e[0] + e[1],
     Ops.NEG: lambda _, __, x, e: e[0],
@@ -207,6 +211,8 @@ _BOUNDS: dict[Ops, Callable[[DType, Values, Sequence[Values], Sequence[Values]],
     Ops.EXP2: _power,
     Ops.LOG2: _logarithm,
     Ops.SIN: _sine,
+    Ops.COS: _sine,
+    Ops.POW: _any_power,
     Ops.TRUNC: _whole,
     Ops.MULACC: _multiplied_and_added,
     Ops.FMA: _multiplied_and_added,

@@ -257,7 +257,8 @@ def _parts(body: UOp, kernels: Sequence[Kernel]) -> list[Part]:
 
 
 def _not_covered(body: UOp, kernels: Sequence[Kernel]) -> str:
-    if not all(is_plain(node.shape) for node in body.toposort()):
+    is_whole = all(is_plain(node.shape) for node in body.toposort())
+    if not is_whole or any(kernel.variables for kernel in kernels):  # one may bound a frame alone
         return "sizes are variables"
     if settings.fastmath():
         return "FASTMATH is asked for"

@@ -23,6 +23,9 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.sampled_arithmetic import Values, constant, kept_as
 from proofgrad.verify.sampled_freedom import Estimate, estimate, estimate_reduction
 
+# Operations whose sources' indices are computed from several parts of an index at once.
+_JOIN_AXES = frozenset({Ops.RESHAPE, Ops.PAD, Ops.SKEW})
+
 Index = tuple[Any, ...]
 Read = Callable[[UOp, Values], Estimate]
 
@@ -99,6 +102,8 @@ class TensorElements:
     ) -> tuple[list[tuple[UOp, Index, int]], Callable[[list[Estimate]], Estimate]]:
         """What a node needs, and what it makes of it."""
         self._alive.append(index)
+        if self.is_leaf(node) or node.op in _JOIN_AXES:
+            self.budget.spend(_extent(index))  # before there are arrays of that size
         if self.is_leaf(node):
             flat = _flat(index, node.shape)
             return [], lambda _: self.read(node, flat)
@@ -161,6 +166,11 @@ class TensorElements:
             return Estimate(values, None if error is None else numpy.where(inside, error, 0.0))
 
         return [(node.src[0], tuple(cut), depth)], chosen
+
+
+def _extent(index: Index) -> int:
+    """How many elements an array has that depends on every part of an index."""
+    return prod(numpy.broadcast_shapes(*[numpy.shape(part) for part in index]))
 
 
 def _of_depth(values: Values, depth: int) -> Values:

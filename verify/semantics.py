@@ -264,14 +264,23 @@ def _extreme(x: Term, y: Term, x_wins: Term, negative_wins: bool) -> Term:
     return z3.If(z3.Or(z3.fpIsNaN(x), z3.fpIsNaN(y)), z3.fpNaN(x.sort()), number)
 
 
-def _uninterpreted(name: str) -> Callable[[Term], Term]:
+def _uninterpreted(name: str) -> Callable[..., Term]:
     """A function known only to be one: equal arguments give equal results."""
 
-    def apply(x: Term) -> Term:
-        sort = x.sort()
-        return z3.Function(f"{name}_{sort.ebits()}_{sort.sbits()}", sort, sort)(x)
+    def apply(*args: Term) -> Term:
+        sort = args[0].sort()
+        kinds = [sort] * (len(args) + 1)
+        return z3.Function(f"{name}_{sort.ebits()}_{sort.sbits()}", *kinds)(*args)
 
     return apply
+
+
+def _truncated_float_remainder(x: Term, y: Term) -> Term:
+    """C's fmod from IEEE's remainder of the sizes, which is of the quotient rounded to nearest."""
+    nearest = z3.fpRem(z3.fpAbs(x), z3.fpAbs(y))
+    is_above = z3.fpLT(nearest, z3.fpPlusZero(x.sort()))
+    size = z3.fpAbs(z3.If(is_above, z3.fpAdd(z3.RNE(), nearest, z3.fpAbs(y)), nearest))
+    return z3.If(z3.fpIsNegative(x), z3.fpNeg(size), size)
 
 
 _ON_FLOATS: dict[Ops, Callable[..., Term]] = {
@@ -279,12 +288,15 @@ _ON_FLOATS: dict[Ops, Callable[..., Term]] = {
     Ops.ADD: lambda x, y: z3.fpAdd(z3.RNE(), x, y),
     Ops.MUL: lambda x, y: z3.fpMul(z3.RNE(), x, y),
     Ops.FDIV: lambda x, y: z3.fpDiv(z3.RNE(), x, y),
+    Ops.FMOD: lambda x, y: _truncated_float_remainder(x, y),
+    Ops.POW: _uninterpreted("pow"),
     Ops.SQRT: lambda x: z3.fpSqrt(z3.RNE(), x),
     Ops.TRUNC: lambda x: z3.fpRoundToIntegral(z3.RTZ(), x),
     Ops.FMA: lambda x, y, z: z3.fpFMA(z3.RNE(), x, y, z),
     Ops.EXP2: _uninterpreted("exp2"),
     Ops.LOG2: _uninterpreted("log2"),
     Ops.SIN: _uninterpreted("sin"),
+    Ops.COS: _uninterpreted("cos"),
     Ops.MAX: lambda x, y: _extreme(x, y, z3.fpGT(x, y), negative_wins=False),
     Ops.MIN: lambda x, y: _extreme(x, y, z3.fpLT(x, y), negative_wins=True),
     Ops.CMPLT: z3.fpLT,
@@ -299,11 +311,13 @@ PUBLISHED: dict[Ops, Callable[[Term, Term], list[Term]]] = {
     Ops.LOG2: lambda x, y: [
         z3.fpIsNaN(y) == z3.Or(z3.fpIsNaN(x), z3.fpLT(x, z3.fpPlusZero(x.sort())))
     ],
-    Ops.SIN: lambda x, y: [
-        z3.fpIsNaN(y) == z3.Or(z3.fpIsNaN(x), z3.fpIsInf(x)),
-        z3.Not(z3.fpIsInf(y)),
-    ],
+    Ops.SIN: lambda x, y: _number_of_a_number(x, y),
+    Ops.COS: lambda x, y: _number_of_a_number(x, y),
 }
+
+
+def _number_of_a_number(x: Term, y: Term) -> list[Term]:
+    return [z3.fpIsNaN(y) == z3.Or(z3.fpIsNaN(x), z3.fpIsInf(x)), z3.Not(z3.fpIsInf(y))]
 
 
 # -- casts ------------------------------------------------------------------------------------------

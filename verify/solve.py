@@ -87,6 +87,13 @@ def values_of(answers: Answers, shown: Shown) -> dict[str, Any]:
     return {name: _value(model.eval(_brought(term, model.ctx)), t) for name, term, t in shown}
 
 
+def functions_of(answers: Answers) -> dict[str, str]:
+    """What the model has for each variable that is a function of a counter, as text."""
+    model = answers.solver.model()
+    named = [d for d in model.decls() if d.arity() and "#" not in d.name() and "!" not in d.name()]
+    return {d.name(): str(model[d]) for d in sorted(named, key=str)}
+
+
 def _brought(term: Any, context: Any) -> Any:
     return term if term.ctx is context else term.translate(context)
 

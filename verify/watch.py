@@ -17,6 +17,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from proofgrad.verify import commands
+from proofgrad.verify.workers import end_with
 
 SECONDS_BETWEEN_LOOKS = 0.2
 CLEAR_SCREEN = "\x1b[2J\x1b[H"
@@ -55,12 +56,13 @@ def _start(path: Path, jobs: int | None) -> BaseProcess:
         print(CLEAR_SCREEN, end="")
     print(f"{path}, {time.strftime('%H:%M:%S')}; Ctrl-C ends", flush=True)
     context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
-    proof = context.Process(target=_prove, args=(path, jobs))
+    proof = context.Process(target=_prove, args=(path, jobs, os.getpid()))
     proof.start()
     return proof
 
 
-def _prove(path: Path, jobs: int | None) -> None:
+def _prove(path: Path, jobs: int | None, parent: int) -> None:
+    end_with(parent)
     if os.name == "posix":
         os.setpgid(0, 0)
     start = time.perf_counter()

@@ -1,6 +1,8 @@
 """Processes that share work: cases to prove, mutants to judge, goals to ask other solvers about.
 
 Owns: sharing, what happens if a process dies or the user stops. Does not own: the work.
+
+A worker whose parent is gone, killed or not, ends within some seconds, at once but for a call of a solver.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ import gc
 import multiprocessing
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -16,6 +20,7 @@ from itertools import islice
 from multiprocessing.process import BaseProcess
 from typing import Self, TypeVar
 
+PARENT_SECONDS = 1.0  # between two looks whether the parent lives
 Task = TypeVar("Task")
 Found = TypeVar("Found")
 
@@ -75,7 +80,7 @@ class Workers:
             return self._pool.submit(work, task)
         others = multiprocessing.active_children()
         context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
-        self._pool = ProcessPoolExecutor(self._count, context, _begin)
+        self._pool = ProcessPoolExecutor(self._count, context, _begin, (os.getpid(),))
         future = self._pool.submit(work, task)
         self._processes = [p for p in multiprocessing.active_children() if p not in others]
         return future
@@ -86,13 +91,25 @@ def process_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _begin() -> None:
+def _begin(parent: int) -> None:
     """Ctrl-C reaches every process of a terminal; the one that asked for the work ends the others.
 
     What lives now lives on: to look for garbage in it takes time, and copies memory that is shared.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()
+    end_with(parent)
+
+
+def end_with(parent: int) -> None:
+    """Have this process end when its parent, which should end it, has ended without."""
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(PARENT_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _is_lost(future: Future[Found]) -> bool:

@@ -82,7 +82,15 @@ class Pool:
             region = waiting.pop() if waiting else None
             if region is not None:
                 self.free_bytes -= size
-        return Block(self, region or Region(size), nbytes)
+        return Block(self, region or self._made(size), nbytes)
+
+    def _made(self, size: int) -> Region:
+        """A new block. If there is no memory for it, what is free here is given back first."""
+        try:
+            return Region(size)
+        except MemoryError:
+            self.clear()
+        return Region(size)
 
     def give_back(self, region: Region) -> None:
         size, none = region.size, list[Region]()

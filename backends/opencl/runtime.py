@@ -30,6 +30,10 @@ GROUP_SIZE = 64  # work items a group: a multiple of every machine's vector widt
 BUILD_OPTIONS = ("-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 
 
+PROBE = "kernel void probe(global float *out) { out[get_global_id(0)] = exp2(out[0]) + 1.0f; }"
+MOST_TOLD = 400  # letters of an error
+
+
 class OpenCLBackend:
     """The first OpenCL device that computes as IEEE 754 asks."""
 
@@ -133,7 +137,7 @@ def first_device(cl: Any) -> Any:
     refused = []
     for platform in platforms:
         for device in _devices(cl, platform):
-            lacks = _lacks(cl, device)
+            lacks = _lacks(cl, device) or _refusal(cl, device)
             if not lacks:
                 return device
             refused.append(f"{device.name.strip()} lacks {', '.join(lacks)}")
@@ -158,6 +162,16 @@ def _lacks(cl: Any, device: Any) -> list[str]:
         config.CORRECTLY_ROUNDED_DIVIDE_SQRT: "correctly rounded division",
     }
     return [words for bit, words in needed.items() if not device.single_fp_config & bit]
+
+
+def _refusal(cl: Any, device: Any) -> list[str]:
+    """What a device says that cannot compile at all, as one newer than its driver."""
+    try:
+        cl.Program(cl.Context([device]), PROBE).build(list(BUILD_OPTIONS), cache_dir=False)
+    except cl.Error as error:
+        told = " ".join(str(error).split())
+        return [f"a driver that compiles kernels for it ({told[:MOST_TOLD]})"]
+    return []
 
 
 def _target(cl: Any, device: Any) -> Target:

@@ -8,10 +8,10 @@ Does not own: the order of the loops (linearize.py) and how registers are kept (
 from __future__ import annotations
 
 from proofgrad.core.compile.linear_terms import at_start
-from proofgrad.core.compile.sums_of_products import is_gated
+from proofgrad.core.compile.sums_of_products import Product, added, products_added
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
-from proofgrad.core.ir.op_names import ADD, KEEP, LOAD, MUL, REDUCE, STORE
+from proofgrad.core.ir.op_names import ADD, KEEP, LOAD, REDUCE, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -64,27 +64,12 @@ def _combined(op: Ops, register: UOp, value: UOp, places: _Places) -> UOp:
     Each register takes them in the order in which they lie in memory, so that one operand serves
     several registers at a time.
     """
-    products = _products(value) if op is ADD else None
+    products = products_added(value) if op is ADD else None
     if products is None:
         return UOp(op, register.dtype, (register, value))
-    for product, gates in sorted(products, key=places.of) if len(products) > 1 else products:
-        before, register = register, UOp(Ops.MULACC, register.dtype, (*product.src, register))
-        for gate in gates:  # what adding 0 gives: a sum starts from 0.0, and so is never -0.0
-            register = gate.where(register, before)
+    for product in sorted(products, key=places.of) if len(products) > 1 else products:
+        register = added(register, product)
     return register
-
-
-def _products(value: UOp) -> list[tuple[UOp, tuple[UOp, ...]]] | None:
-    """The products that `value` is the sum of, each with the gates outside of which it is 0."""
-    if value.op is MUL:
-        return [(value, ())]
-    if value.op is ADD:
-        parts = [_products(source) for source in value.src]
-        return None if None in parts else [p for part in parts for p in part or ()]
-    if is_gated(value):
-        inside = _products(value.src[1])
-        return inside and [(p, (*gates, value.src[0])) for p, gates in inside]
-    return None
 
 
 class _Places:
@@ -94,9 +79,9 @@ class _Places:
         self._loads: dict[UOp, frozenset[UOp]] = {}  # a load, and those that its place depends on
         self._starts: dict[UOp, int] = {}
 
-    def of(self, gated: tuple[UOp, tuple[UOp, ...]]) -> int:
+    def of(self, product: Product) -> int:
         """The sum of the places of all that a product loads."""
-        direct = [n for n in toposort((gated[0],), _is_no_load) if n.op is LOAD]
+        direct = [n for n in toposort(product.factors, _is_no_load) if n.op is LOAD]
         loads = frozenset().union(*[self._loads_of(load) for load in direct])
         return sum([at_start(load.src[0].src[1], self._starts) for load in loads])
 

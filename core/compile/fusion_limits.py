@@ -38,26 +38,33 @@ def beyond_limits(
 
     `nodes`: all of the graph, sources first.
     """
-    added = _of_large_kernels(nodes, stored, _kernels_that_use(nodes, consumers, stored))
+    added = _of_large_kernels(nodes, stored, _repetitions(nodes, consumers, stored))
     return added | _read_through_many_views(nodes, consumers, stored | added)
 
 
-def _kernels_that_use(
+def _repetitions(
     nodes: Sequence[UOp], consumers: Mapping[UOp, list[UOp]], stored: set[UOp]
 ) -> dict[UOp, int]:
-    """How many of the stored nodes' kernels compute each node, counted up to MANY_KERNELS."""
-    ends: dict[UOp, set[UOp]] = {}
+    """How many kernels beyond the first compute a value, where their ways to it part.
+
+    Only there is a buffer worth while: what one user of a value does for all of these kernels can be
+    done before the value is stored. Kernels are counted up to MANY_KERNELS.
+    """
+    kernels: dict[UOp, set[UOp]] = {}
+    found: dict[UOp, int] = {}
     for node in reversed(nodes):
-        found: set[UOp] = set()
-        for user in consumers[node]:
-            if len(found) < MANY_KERNELS:
-                found |= {user} if user in stored else ends[user]
-        ends[node] = found
-    return {node: min(len(found), MANY_KERNELS) for node, found in ends.items()}
+        parts = [{user} if user in stored else kernels[user] for user in consumers[node]]
+        every: set[UOp] = set()
+        for part in parts:
+            every = every | part if len(every) < MANY_KERNELS else every
+        kernels[node] = every
+        if len(parts) > 1 and (len(every) >= MANY_KERNELS or len(every) > max(map(len, parts))):
+            found[node] = min(len(every), MANY_KERNELS) - 1
+    return found
 
 
 def _of_large_kernels(
-    nodes: Sequence[UOp], stored: set[UOp], kernels: Mapping[UOp, int]
+    nodes: Sequence[UOp], stored: set[UOp], repetitions: Mapping[UOp, int]
 ) -> set[UOp]:
     """Values that end a kernel, for computing them takes as much as one kernel may do, or repeats it."""
     ends = set(stored)
@@ -76,7 +83,7 @@ def _of_large_kernels(
                 len(run) > MOST_REDUCTIONS
                 or len(read) > MOST_BUFFERS
                 or length > LONGEST_CHAIN
-                or _is_repeated(node, ends, kernels[node] - 1)
+                or _is_repeated(node, ends, repetitions.get(node, 0))
             ):
                 ends.add(node)
         is_read = node.op is Ops.BUFFER or node in ends
@@ -88,7 +95,7 @@ def _of_large_kernels(
 
 def _is_repeated(node: UOp, ends: set[UOp], times: int) -> bool:
     """Whether computing `node` again so many times takes more operations than are allowed."""
-    if times < 1:
+    if not times:
         return False
     seen, stack, left = {node}, [node], MOST_REPEATED // times
     while stack and left >= 0:

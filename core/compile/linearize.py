@@ -237,7 +237,7 @@ def _by_step(units: Iterable[UOp]) -> list[UOp]:
     for unit in units:
         if unit.op is MULACC:
             before = unit.src[2]
-            if before.op is WHERE:  # a product behind a gate, or else what was before it
+            while before.op is WHERE:  # a product behind gates, or else what was before it
                 before = before.src[1]
             step_of[unit] = step_of.get(before, -1) + 1
     return sorted(step_of, key=lambda unit: step_of[unit])

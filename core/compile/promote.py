@@ -1,12 +1,12 @@
 """Procedure: arithmetic of float16 and bfloat16 is computed in float32, one rounding an operation.
 
-Owns: which operations are widened. Does not own: how EXP2, LOG2 and SIN are computed
-(transcendental.py), the conversions between the formats (backends).
+Owns: which operations are widened. Does not own: how EXP2, LOG2, SIN, COS, POW and FMOD are
+computed (transcendental.py), the conversions between the formats (backends).
 
 Rounding the float32 result to the small format gives the bits of an operation of the small format:
 float32 has 24 >= 2 * 11 + 2 digits, so for + * / and the square root two roundings are one
 (S. Figueroa, When is double rounding innocuous?, 1995). Negation, truncation, the larger, the
-smaller and comparisons are exact. FMA goes through float64, where the product is exact, and the sum
+smaller, remainders and comparisons are exact. FMA goes through float64, where the product is exact, and the sum
 rounded to odd: the second rounding cannot tell that from the exact number (S. Boldo and G. Melquiond,
 Emulation of FMA and correctly rounded sums, 2008).
 """
@@ -20,8 +20,8 @@ from proofgrad.core.ir.uop import UOp
 SMALL_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16})
 
 _ROUNDED = frozenset({Ops.ADD, Ops.MUL, Ops.FDIV, Ops.SQRT})
-_EXACT = frozenset({Ops.NEG, Ops.TRUNC, Ops.MAX, Ops.MIN}) | COMPARE
-_APPROXIMATE = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN})
+_EXACT = frozenset({Ops.NEG, Ops.TRUNC, Ops.FMOD, Ops.MAX, Ops.MIN}) | COMPARE
+_APPROXIMATE = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW})
 _WIDENED = _ROUNDED | _EXACT | _APPROXIMATE | {Ops.MULACC, Ops.FMA, Ops.HREDUCE}
 
 

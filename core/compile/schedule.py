@@ -21,7 +21,12 @@ from proofgrad.core.ir.shapes import elements, is_plain, sizes
 from proofgrad.core.ir.uop import UOp, toposort
 
 # Recomputing these for every copy of an expanded axis costs more than a buffer.
-COSTLY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.SQRT, Ops.FDIV, Ops.MOD, Ops.FLOORDIV})
+COSTLY = frozenset(
+    {
+        Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.SQRT, Ops.FDIV, Ops.FMOD, Ops.MOD,
+        Ops.FLOORDIV,
+    }
+)  # fmt: skip
 # Movement that uses every element at most once, so that fusing over it computes nothing twice.
 _AT_MOST_ONCE = MOVEMENT - {Ops.EXPAND}
 # A reduction runs inside another one that combines at most so many of its results, as the sum over

@@ -1,7 +1,7 @@
-"""The sine of any float32 or float64, as a graph of exact and correctly rounded operations.
+"""Sine and cosine of any float32 or float64, as graphs of exact and correctly rounded operations.
 
 Owns: the reduction of the angle to a part of a half turn, and the polynomials after it. Does not
-own: when SIN is expanded (transcendental.py), the published error bounds (docs/numerics.md).
+own: when SIN and COS are expanded (transcendental.py), the published error bounds (docs/numerics.md).
 
 float32 is computed in float64: the angle in turns is x / 2pi, whose whole turns are dropped part by
 part. float64 has no wider type: its bits are multiplied with the right window of the bits of 1 / 2pi
@@ -22,29 +22,41 @@ from proofgrad.core.ir.uop import UOp
 
 def sine(x: UOp) -> UOp:
     """sin(x) of a float32 or float64, scalar or vector; NaN at the infinities."""
-    return _sine_float32(x) if x.dtype.scalar is dtypes.float32 else _sine_float64(x)
+    if x.dtype.scalar is dtypes.float32:
+        return x.eq(0.0).where(x, _sine_float32(x, 0.0))  # keeps the sign of zero
+    bits = x.bitcast(dtypes.uint64.vec(x.dtype.lanes))
+    return _sine_float64(x, bits & _SIGN_BIT, 0, x)
+
+
+def cosine(x: UOp) -> UOp:
+    """cos(x), the sine of a quarter turn more, which is added to the turns where they are exact."""
+    if x.dtype.scalar is dtypes.float32:
+        return _sine_float32(x, 0.25)
+    bits = x.bitcast(dtypes.uint64.vec(x.dtype.lanes))
+    return _sine_float64(x, bits.const_like(0), 1 << 62, x.const_like(1.0))
 
 
 # -- float32 ------------------------------------------------------------------------------------
 
 
-def _sine_float32(x: UOp) -> UOp:
-    """sin(2pi (h / 2 + r)) = (-1)**h sin(2pi r), with h whole and r at most a quarter turn.
+def _sine_float32(x: UOp, turns: float) -> UOp:
+    """sin(x + 2pi turns) by sin(2pi (h / 2 + r)) = (-1)**h sin(2pi r), h whole, r at most a quarter turn.
 
     Products of 24 bits of x with 26 bits of 1 / 2pi are exact, and so are their fractions. At most
-    three of them are not zero or tiny, and sums from the left lose nothing that r would need.
+    three of them are not zero or tiny, and sums from the left lose nothing that r would need: where a
+    quarter turn more makes r small, x is more than 1, and the first fraction has no bits below 2**-53.
     """
     wide = x.cast(dtypes.float64.vec(x.dtype.lanes))
     *products, rest = [wide * part for part in _TURN_PARTS]
     fractions = [p + -p.alu(Ops.TRUNC) for p in products] + [rest]
+    fractions[0] = fractions[0] + turns if turns else fractions[0]
     sum_with_h = _sum(fractions) + _MAGIC_HALVES
     halves = sum_with_h + -_MAGIC_HALVES
     r = _sum([fractions[0] - halves, *fractions[1:]])
     size = r * polynomial(r * r, _SINE_OF_TURNS)
     integer = dtypes.uint64.vec(x.dtype.lanes)
     sign = sum_with_h.bitcast(integer) << 63
-    value = (size.bitcast(integer) ^ sign).bitcast(wide.dtype).cast(x.dtype)
-    return x.eq(0.0).where(x, value)  # keeps the sign of zero
+    return (size.bitcast(integer) ^ sign).bitcast(wide.dtype).cast(x.dtype)
 
 
 def _sum(terms: list[UOp]) -> UOp:
@@ -54,17 +66,21 @@ def _sum(terms: list[UOp]) -> UOp:
 # -- float64 ------------------------------------------------------------------------------------
 
 
-def _sine_float64(x: UOp) -> UOp:
-    """sin(2pi (k / 4 + r)) by quarter turns: turns in units of 2**-128, r as two doubles."""
+def _sine_float64(x: UOp, sign: UOp, turns: int, near_zero: UOp) -> UOp:
+    """sin(2pi (k / 4 + r)) by quarter turns of |x|: turns in units of 2**-128, r as two doubles.
+
+    `turns`: more of them, in units of 2**-64. `sign` is changed by theirs. `near_zero`: what the
+    result rounds to for |x| < 2**-27.
+    """
     bits = x.bitcast(dtypes.uint64.vec(x.dtype.lanes))
     exponent = (bits >> 52) & 0x7FF
     high, low = _turns(bits, exponent)
     quarter = (high + (1 << 61)) & (3 << 62)
     angle, angle_low = _radians(*_two_doubles(high - quarter, low))
+    quarter = quarter + turns if turns else quarter
     size = _sine_or_cosine(angle, angle_low, (quarter & (1 << 62)).eq(1 << 62))
-    sign = (quarter ^ bits) & _SIGN_BIT
-    value = (size.bitcast(bits.dtype) ^ sign).bitcast(x.dtype)
-    known = (exponent < 1023 - 27).where(x, value)  # there sin(x) rounds to x
+    value = (size.bitcast(bits.dtype) ^ (quarter & _SIGN_BIT) ^ sign).bitcast(x.dtype)
+    known = (exponent < 1023 - 27).where(near_zero, value)
     return exponent.eq(0x7FF).where(x.const_like(math.nan), known)
 
 

@@ -26,6 +26,13 @@ MANY_ROWS, ROWS, LEAST_ROWS, SHARES = 256, 256, 16, 16
 # cache while every result takes it in. The sums of the slabs must be so many times shorter than the operands.
 SLAB_BYTES = 1 << 20
 PARTS = 4
+# A sum of floats with few results adds at most so many elements before their sum is added to others: the rounding
+# error of a sum grows with how many it adds one after the other. A slab is at least a quarter as long, or leaves a rest.
+LONGEST_SUM = 1 << 14
+LONGEST_COLUMN = 1 << 9  # where elements are added one by one, and not in vectors
+LEAST_SLABS = 8
+# As many elements as the vectors that one iteration of a sum takes at once, or a multiple of that.
+VECTORS = 128
 
 
 def split_long_reductions(root: UOp) -> UOp:
@@ -42,6 +49,10 @@ def _split(node: UOp) -> UOp:
     shape = value.shape
     if prod(shape) < MANY_ELEMENTS or value.op is Ops.CONTIGUOUS:
         return node
+    is_sum = op is Ops.ADD and node.dtype.is_float and not is_contraction(node)
+    if is_sum and prod(node.shape) < FEW_RESULTS:
+        longest = LONGEST_SUM if shape[-1] == 1 or len(shape) - 1 in axes else LONGEST_COLUMN
+        return _in_short_sums(node, min(longest, prod(shape) // LEAST_SLABS))
     axis = next((a for a in axes if shape[a] > 1), None)
     size = None if axis is None else _slab(node, axis)
     return node if axis is None or size is None else _in_slabs(node, op, axes, axis, size)
@@ -61,6 +72,45 @@ def _slab(node: UOp, axis: int) -> int | None:
     else:
         return None
     return size if max(2, least) <= size < whole else None
+
+
+def _in_short_sums(node: UOp, longest: int) -> UOp:
+    """Sums of at most `longest` elements that lie together, then their sum."""
+    (value,), axes, shape = node.src, node.arg[1], node.src[0].shape
+    inner: list[int] = []  # the last axes, which are summed whole
+    together = 1
+    for axis in sorted(axes, reverse=True):
+        if together * shape[axis] > longest:
+            break
+        inner.append(axis)
+        together *= shape[axis]
+    else:
+        return node
+    unit = VECTORS if together == 1 else 1
+    room, whole = max(1, longest // together // unit), shape[axis]
+    size = largest_divisor(whole // unit, at_most=room) if whole % unit == 0 else 1
+    size = unit * (room if 4 * size < room else size)
+    left = whole % size
+    if left:
+        head, rest = [
+            _part(node, axis, *ends) for ends in ((0, whole - left), (whole - left, whole))
+        ]
+        return _in_short_sums(head, longest) + _in_short_sums(rest, longest)
+    split = (*shape[:axis], whole // size, size, *shape[axis + 1 :])
+    slabs = UOp(Ops.RESHAPE, value.dtype, (value,), split)
+    within = (axis + 1, *[a + 1 for a in sorted(inner)])
+    partial = UOp(Ops.REDUCE_AXIS, node.dtype, (slabs,), (Ops.ADD, within))
+    stored = UOp(Ops.CONTIGUOUS, node.dtype, (partial,))
+    across = tuple([a for a in sorted(axes) if a <= axis])
+    total = UOp(Ops.REDUCE_AXIS, node.dtype, (stored,), (Ops.ADD, across))
+    return UOp(Ops.RESHAPE, node.dtype, (_in_short_sums(total, longest),), node.shape)
+
+
+def _part(node: UOp, axis: int, begin: int, end: int) -> UOp:
+    """A reduction of a part of an axis only."""
+    (value,) = node.src
+    ends = tuple([(begin, end) if a == axis else (0, n) for a, n in enumerate(value.shape)])
+    return node.with_src((UOp(Ops.SHRINK, value.dtype, (value,), ends),))
 
 
 def _is_of_rows(value: UOp, axes: tuple[int, ...]) -> bool:

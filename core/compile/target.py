@@ -49,7 +49,9 @@ class Target:
     storage: frozenset[DType] = ALL_TYPES  # types of buffers, casts and bitcasts
     arithmetic: frozenset[DType] = WIDE_TYPES  # types of ALU ops; other floats go through float32
     index_dtype: DType = dtypes.int64  # preferred; int32 is taken only where the bounds fit it
-    native: frozenset[Ops] = frozenset()  # of EXP2, LOG2, SIN: those the backend prints itself
+    native: frozenset[Ops] = (
+        frozenset()
+    )  # of EXP2, LOG2, SIN, COS, POW, FMOD: those the backend prints itself
     has_fma: bool = True  # MULACC and FMA on floats cost no more than a MUL
     runs: bool = True  # False: kernels can be printed and compiled here; reading a value raises
 

@@ -1,7 +1,7 @@
-"""Procedure: EXP2, LOG2 and SIN become graphs of operations that IEEE rounds correctly.
+"""Procedure: EXP2, LOG2, SIN, COS, POW, FMOD become graphs of operations that IEEE rounds correctly.
 
 Owns: 2**x and log2(x) of float32 and float64, and which type each function is computed in. Does not
-own: the sine (sine.py), the published error bounds (docs/numerics.md), how the coefficients were
+own: sine and cosine (sine.py), powers (power.py), remainders (remainder.py), the published error bounds (docs/numerics.md), how the coefficients were
 found (benchmarks/fit_polynomials.py).
 
 Because every operation used is exact or correctly rounded, FMA too, and none else is contracted, the
@@ -15,7 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from proofgrad.core.compile.polynomial import floats, fma, polynomial
-from proofgrad.core.compile.sine import sine
+from proofgrad.core.compile.power import power
+from proofgrad.core.compile.remainder import remainder
+from proofgrad.core.compile.sine import cosine, sine
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -37,7 +39,7 @@ class _Format:
 
 
 def expand_transcendentals(root: UOp, native: frozenset[Ops] = frozenset()) -> UOp:
-    """`root` with each EXP2, LOG2 and SIN that is not in `native` written in simpler operations.
+    """`root` with each of the six that is not in `native` written in simpler operations.
 
     Dtypes: float32 and float64 in their own format; float16 and bfloat16 through float32.
     Works on scalars and vectors. Doing it twice changes nothing more.
@@ -50,14 +52,15 @@ def expand_transcendentals(root: UOp, native: frozenset[Ops] = frozenset()) -> U
     for node in nodes:
         same = node.with_src(tuple([done[s] for s in node.src]))
         expand = expansions.get(node.op)
-        done[node] = same if expand is None else _through_float32(expand, same.src[0])
+        done[node] = same if expand is None else _through_float32(expand, *same.src)
     return done[root]
 
 
-def _through_float32(function: Callable[[UOp], UOp], x: UOp) -> UOp:
-    if x.dtype.bits >= 32:
-        return function(x)
-    return function(x.cast(dtypes.float32.vec(x.dtype.lanes))).cast(x.dtype)
+def _through_float32(function: Callable[..., UOp], *args: UOp) -> UOp:
+    dtype = args[0].dtype
+    if dtype.bits >= 32:
+        return function(*args)
+    return function(*[x.cast(dtypes.float32.vec(dtype.lanes)) for x in args]).cast(dtype)
 
 
 def exp2(x: UOp) -> UOp:
@@ -177,4 +180,11 @@ _FORMATS: dict[DType, _Format] = {
     ),
 }
 
-_EXPANSIONS: dict[Ops, Callable[[UOp], UOp]] = {Ops.EXP2: exp2, Ops.LOG2: log2, Ops.SIN: sine}
+_EXPANSIONS: dict[Ops, Callable[..., UOp]] = {
+    Ops.EXP2: exp2,
+    Ops.LOG2: log2,
+    Ops.SIN: sine,
+    Ops.COS: cosine,
+    Ops.POW: lambda x, y: power(x, y, exp2, log2, _exponent_and_rest),
+    Ops.FMOD: remainder,
+}

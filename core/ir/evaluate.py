@@ -226,6 +226,24 @@ def _sin(x: float) -> float:
     return math.nan if math.isinf(x) else math.sin(x)
 
 
+def _cos(x: float) -> float:
+    return math.nan if math.isinf(x) else math.cos(x)
+
+
+def _fmod(_: DType, x: float, y: float) -> float:
+    return math.nan if math.isinf(x) or y == 0.0 else math.fmod(x, y)
+
+
+def _pow(x: float, y: float) -> float:
+    is_odd = math.isfinite(y) and math.fmod(y, 2.0) in (1.0, -1.0)
+    try:
+        return math.pow(x, y)
+    except OverflowError:
+        return -math.inf if x < 0.0 and is_odd else math.inf
+    except ValueError:  # of 0 to a power below 0, and where there is no real power
+        return math.nan if x else math.copysign(math.inf, x) if is_odd else math.inf
+
+
 def _trunc(_: DType, x: float) -> float:
     return math.copysign(float(math.trunc(x)), x) if math.isfinite(x) else x
 
@@ -275,10 +293,13 @@ _FLOAT: dict[Ops, Callable[..., Any]] = {
     Ops.EXP2: _rounded(_exp2),
     Ops.LOG2: _rounded(_log2),
     Ops.SIN: _rounded(_sin),
+    Ops.COS: _rounded(_cos),
     Ops.TRUNC: _trunc,
     Ops.ADD: _rounded(lambda x, y: x + y),
     Ops.MUL: _rounded(lambda x, y: x * y),
     Ops.FDIV: _rounded(_divide),
+    Ops.FMOD: _fmod,
+    Ops.POW: _rounded(_pow),
     Ops.MAX: _float_max,
     Ops.MIN: _float_min,
     Ops.CMPLT: lambda _, x, y: x < y,

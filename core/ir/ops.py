@@ -28,6 +28,7 @@ class Ops(enum.IntEnum):
     EXP2 = enum.auto()
     LOG2 = enum.auto()
     SIN = enum.auto()
+    COS = enum.auto()
     TRUNC = enum.auto()
     CAST = enum.auto()
     BITCAST = enum.auto()
@@ -39,6 +40,8 @@ class Ops(enum.IntEnum):
     MOD = enum.auto()
     TRUNCDIV = enum.auto()
     TRUNCMOD = enum.auto()
+    FMOD = enum.auto()
+    POW = enum.auto()
     MAX = enum.auto()
     MIN = enum.auto()
     AND = enum.auto()
@@ -95,11 +98,11 @@ class Ops(enum.IntEnum):
     __str__ = __repr__
 
 
-UNARY = frozenset({Ops.NEG, Ops.NOT, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.TRUNC})
+UNARY = frozenset({Ops.NEG, Ops.NOT, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TRUNC})
 BINARY = frozenset(
     {
-        Ops.ADD, Ops.MUL, Ops.FDIV, Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.MAX,
-        Ops.MIN, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.CMPLT, Ops.CMPEQ,
+        Ops.ADD, Ops.MUL, Ops.FDIV, Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.FMOD,
+        Ops.POW, Ops.MAX, Ops.MIN, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.CMPLT, Ops.CMPEQ,
     }
 )  # fmt: skip
 TERNARY = frozenset({Ops.WHERE, Ops.MULACC, Ops.FMA})
@@ -126,6 +129,7 @@ MEANING: dict[Ops, str] = {
     Ops.EXP2: "2**x, within the published error bound (docs/numerics.md).",
     Ops.LOG2: "Logarithm to base 2, within the published error bound; NaN below 0, -inf at 0.",
     Ops.SIN: "Sine of x radians, within the published error bound; NaN at infinities.",
+    Ops.COS: "Cosine of x radians, within the published error bound; NaN at infinities.",
     Ops.TRUNC: "Floats: rounded towards zero to an integral value, sign of zero kept.",
     Ops.CAST: (
         "The value in another type. To bool: x != 0 (NaN is true). Int to int: modulo 2**bits. Int"
@@ -142,6 +146,15 @@ MEANING: dict[Ops, str] = {
     Ops.MOD: "Ints: x - (x // y) * y, so it has the sign of y; x % 0 = 0.",
     Ops.TRUNCDIV: "Ints: rounded towards zero, modulo 2**bits; by 0 it is 0.",
     Ops.TRUNCMOD: "Ints: x - truncdiv(x, y) * y, so it has the sign of x; by 0 it is 0.",
+    Ops.FMOD: (
+        "Floats: x - n * y, exactly, n the quotient rounded towards zero: fmod of C. It has the sign"
+        " of x, also where it is 0; x where y is infinite; NaN if x is infinite or y is 0."
+    ),
+    Ops.POW: (
+        "Floats: x**y, within the published error bound. 1 if x is 1 or y is 0, and of -1 to an infinite"
+        " power; NaN of a number below 0 to a power that is not whole; else the limit at zeros and"
+        " infinities, with the sign of x if y is odd: pow of IEEE 754."
+    ),
     Ops.MAX: "The larger. Floats: NaN if either is NaN; -0.0 is below 0.0. Not on bools.",
     Ops.MIN: "The smaller. Floats: NaN if either is NaN; -0.0 is below 0.0. Not on bools.",
     Ops.AND: "Bools and ints: bitwise and.",

@@ -76,7 +76,7 @@ def _rule_lines(rule: Rule) -> list[str]:
     code = Expressions({divisor.name: "number"} if isinstance(divisor, Const) else {}, bound)
     try:
         conditions = [code.condition(c) for c in (*rule.where, *rule.when)]
-        ends = [code.value(end.value) for end in rule.right if isinstance(end, Calc)]
+        ends = [code.value(end.number) for end in rule.right if isinstance(end, Calc)]
     except NoCode:
         return ["    # not about numbers"]
     low, high = [

@@ -54,7 +54,7 @@ class Expressions:
         self._bound = bound
         self._divisor = divisor
 
-    def value(self, expr: Expr | Term) -> tuple[str, set[str]]:
+    def value(self, expr: Expr) -> tuple[str, set[str]]:
         """The text of a number, and the local names in it that may be None. Raises: NoCode."""
         unknown: set[str] = set()
         return self._text(expr, unknown), unknown
@@ -62,10 +62,10 @@ class Expressions:
     def computed(self, calc: Calc) -> tuple[str, set[str]]:
         """As `value`, of a computed constant at index, where nothing wraps. Raises: NoCode."""
         if calc.mode == "wrap":
-            return self._constant(calc.value), set()
-        return self.value(calc.value)
+            return self._constant(calc.computed), set()
+        return self.value(calc.number)
 
-    def _constant(self, term: Expr | Term) -> str:
+    def _constant(self, term: Term) -> str:
         """The text of a term over constants."""
         match term:
             case Lit(value, _) if type(value) is int:
@@ -92,7 +92,7 @@ class Expressions:
                 text, unknown = self.value(expr)
                 return known(unknown, text)
 
-    def _text(self, expr: Expr | Term, unknown: set[str]) -> str:
+    def _text(self, expr: Expr, unknown: set[str]) -> str:
         match expr:
             case Num(value) if type(value) is int:
                 return str(value) if value >= 0 else f"({value})"

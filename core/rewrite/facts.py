@@ -93,7 +93,7 @@ class Facts:
             return known
         intervals = self._intervals
         if node.op is RANGE and node.src[0].op is CONST:  # most questions are about these
-            intervals[node] = _interval_of_counter(node.src[0].arg)
+            intervals[node] = _interval_of_counter(node.src[0].arg, node.src[0].arg)
             return intervals[node]
         form = self.forms.known(node)
         if form is not None:
@@ -119,7 +119,7 @@ class Facts:
         if op is VARIABLE:
             return (node.arg[1], node.arg[2])
         if op is RANGE:
-            return _interval_of_counter(self._intervals[node.src[0]][1])
+            return _interval_of_counter(*self._intervals[node.src[0]])
         if op in SPREAD:
             return self.interval(node.src[0])
         for rule in self._rules.candidates(node):
@@ -255,13 +255,14 @@ class Facts:
         return known_below(node, loops, lambda top: _loops_of(top, loops))
 
 
-def _interval_of_counter(size: int | None) -> Interval:
-    """Bounds of a counter of at most `size` iterations.
+def _interval_of_counter(least: int | None, most: int | None) -> Interval:
+    """Bounds of a counter that takes from `least` to `most` values.
 
-    Proofs take bounds to have a number between them, so those of a loop that never runs, whose
-    counter has no value, do not cross.
+    Proofs take bounds to have a number between them, so those of a loop that never runs do not cross.
+    Nor is its counter pinned: what would not depend on it any more might be read outside of the loop.
     """
-    return (0, None if size is None or size < 1 else size - 1)
+    may_be_empty = least is None or least < 1
+    return (0, None if most is None else max(most - 1, int(may_be_empty)))
 
 
 def _usable(interval: Interval, dtype: DType) -> bool:

@@ -1,6 +1,7 @@
 """Views of truths: what a gate says of a range, found by a search that is believed in nothing.
 
-Owns: these searches, the check that a truth is the conjunction that a contract claims. Does not own:
+Owns: these searches, the check that a truth is the conjunction that a contract claims, what a truth says
+of sums. Does not own:
 contracts (views.py), the check of their equations (view_check.py).
 """
 
@@ -18,6 +19,7 @@ from proofgrad.core.rewrite.views import CONTRACTS, TRUTH, Contract
 
 if TYPE_CHECKING:
     from proofgrad.core.rewrite.facts import Facts
+    from proofgrad.core.rewrite.forms import Forms
 
 Solution = tuple[UOp, UOp, UOp, UOp, int]
 COMPARISONS = {"==": Ops.CMPEQ, "<": Ops.CMPLT}
@@ -105,6 +107,27 @@ def parts_of(truth: UOp) -> list[UOp]:
     if truth.op is not AND:
         return [truth]
     return parts_of(truth.src[0]) + parts_of(truth.src[1])
+
+
+Claim = tuple[frozenset[tuple[Any, int]], int]  # the summands of a sum, and its constant
+
+
+def claims_of(truth: UOp, forms: Forms) -> frozenset[Claim]:
+    """Sums of index terms that are 0 or more wherever a truth holds: one or two of each comparison."""
+    found = set()
+    for part in parts_of(truth):
+        if part.op is not Ops.CMPLT and part.op is not Ops.CMPEQ:
+            continue
+        first, second = [forms.read(source) for source in part.src]
+        if first is None or second is None:
+            continue
+        terms, constant = add(second, scale(first, -1))
+        if part.op is Ops.CMPLT:
+            found.add((frozenset(terms.items()), constant - 1))
+        else:
+            found.add((frozenset(terms.items()), constant))
+            found.add((frozenset([(atom, -k) for atom, k in terms.items()]), -constant))
+    return frozenset(found)
 
 
 def conjunction_of(truths: list[UOp]) -> UOp:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from proofgrad.core.rewrite.facts import Facts
 
 
-COSTLY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.SQRT, Ops.FDIV})
+COSTLY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.SQRT, Ops.FDIV, Ops.FMOD})
 MOST_STEPS = 256  # of a walk through a term; in a larger one nothing is assumed
 
 

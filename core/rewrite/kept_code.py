@@ -34,13 +34,19 @@ def kept(what: str, ledgers: Ledgers, make: Callable[[], Any]) -> Any:
     if not all([digest is not None for _, digest in ledgers]):
         return make()
     key = sha256(f"{what} {generator_digest()} {list(ledgers)!r}".encode()).hexdigest()
-    files = DiskCache(settings.cache_folder() / "rules")
+    files = _files(settings.cache_folder() / "rules")
     known = files.get(key)
     if known is not None:
         return marshal.loads(known)  # noqa: S302 - our own file, under its checksum
     made = make()
     files.put(key, marshal.dumps(made))
     return made
+
+
+@cache
+def _files(folder: Path) -> DiskCache:
+    """One for a folder, which warns once."""
+    return DiskCache(folder)
 
 
 def generator_files() -> list[str]:

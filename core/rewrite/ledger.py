@@ -32,7 +32,7 @@ VERDICTS = (PROVED, "bounded", "refuted", "unknown")
 
 _NOT_PROVEN_PARTS = frozenset({"text", "doc", "examples", "line"})
 _ENTRY_PARTS = frozenset(
-    {"name", "rule", "verdict", "reason", "obligations", "conditions", "key", "seal"}
+    {"name", "rule", "verdict", "reason", "obligations", "conditions", "instances", "key", "seal"}
 )
 _OTHER_MEANINGS = (
     "it was proven with other meanings of the operations (the semantics, the encoder or the"
@@ -320,6 +320,7 @@ def _is_evidence(entry: dict[str, Any]) -> bool:
         all([_is_text(entry[part]) for part in ("verdict", "reason", "key", "seal")])
         and _is_list_of(entry["obligations"], _OBLIGATION)
         and _is_list_of(entry["conditions"], _CONDITION)
+        and _is_count(entry["instances"])
     )
 
 
@@ -407,6 +408,8 @@ def _proven_rule(entry: dict[str, Any], ruleset: str, data: dict[str, Any]) -> R
         return "its entry is about another rule, other meanings or other solver versions"
     if entry["verdict"] != PROVED:
         return f"its verdict is {entry['verdict']} ({entry['reason']})"
+    if entry["instances"] < 1:
+        return "the engine was seen to run it on no instance"
     rule = check_rule(rule_from_json(entry["rule"]))
     if (rule.name, rule.ruleset) != (entry["name"], ruleset):
         return "its entry holds another rule"

@@ -275,7 +275,7 @@ def _end(term: Term | None, scope: Scope) -> Value:
     """One end of a BOUNDS rule, a mask of a BITS rule, a divisor: a mathematical number."""
     if not isinstance(term, Calc):
         raise ValueError(f"a bound is a number, not {term!r}")  # noqa: TRY004  (bad rule data)
-    return compile_expr(term.value, scope)
+    return compile_expr(term.number, scope)
 
 
 def _taken_terms(rule: Rule) -> frozenset[str]:

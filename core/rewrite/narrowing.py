@@ -3,8 +3,9 @@
 Where x < c holds, x is min(x, c - 1), and so on: LAWS. So in a term that is read only there, these
 minima and maxima may stand for x, and have narrower bounds. The term is simplified by the rules in
 use, and then x may stand for them again. A sum of several atoms, x + 3*y < 12, is met wherever a
-multiple of it is in a sum. Equals are put for equals, and nothing else is believed: that what was
-put in gives back the term when it is taken out is checked at each use.
+multiple of it is in a sum. Equals are put for equals, and nothing else is believed: that the bounds are
+among what the gate claims (gates.py) is checked of each gate, and that what was put in gives back the
+term when it is taken out at each use.
 
 Owns: the clauses of a gate, this exchange, LAWS. Does not own: the rules between (index_terms.py),
 bounds of minima and maxima (rules/bounds.rules), the contract of the view `narrow` (views.py).
@@ -33,7 +34,7 @@ from proofgrad.core.rewrite.forms import (
     interval,
     scale,
 )
-from proofgrad.core.rewrite.gates import conjunction_of, parts_of
+from proofgrad.core.rewrite.gates import claims_of, conjunction_of, parts_of
 from proofgrad.core.rewrite.linear_laws import unnamed
 from proofgrad.core.rewrite.rule import Apply, Const, Expr, Name, Node, Num, Rule, Term, Var
 from proofgrad.core.rewrite.scope import takes
@@ -87,6 +88,7 @@ class Clauses:
     The latter is made when it is first needed.
     """
 
+    gate: UOp
     bounds: dict[Core, tuple[Bound, Bound]]
     atoms: dict[Atom, Sum] = field(default_factory=dict)
     sums: list[tuple[Core, Sum]] = field(default_factory=list)
@@ -215,12 +217,20 @@ class Narrowing:
                 core, low, high = found
                 least, most = bounds.get(core, (None, None))
                 bounds[core] = _larger(least, low), _smaller(most, high)
-        return Clauses(bounds) if bounds else None
+        return Clauses(gate, bounds) if bounds else None
 
     def _stand_ins(self, clauses: Clauses) -> None:
-        """Have something stand for each term of the gate; those of one atom first."""
+        """Have something stand for each term of the gate; those of one atom first.
+
+        This is what the contract rests on, so that each bound has to be among what the gate claims.
+        """
+        claims = claims_of(clauses.gate, self._forms)
         for core, (low, high) in sorted(clauses.bounds.items(), key=lambda item: len(item[0])):
-            self._add(clauses, core, low, high)
+            opposite = frozenset([(atom, -k) for atom, k in core])
+            is_least = low is None or (core, -low) in claims
+            is_most = high is None or (opposite, high) in claims
+            if is_least and is_most:
+                self._add(clauses, core, low, high)
 
     def _bounds(self, part: UOp) -> tuple[Core, Bound, Bound] | None:
         """The summands of a term that is compared with a number, and the bounds that follow."""

@@ -198,7 +198,9 @@ class PatternCompiler:
         op, scope = Ops[term.op], self._scope
         counter, *others = [source.name for source in term.src[1:] if isinstance(source, Var)]
         slot = scope.nodes[counter] = scope.new_slot()
-        rest = scope.nodes[others[0]] = scope.new_slot() if others else None
+        rest = scope.new_slot() if others else None
+        if rest is not None:
+            scope.nodes[others[0]] = rest
         choice = scope.choice = scope.new_slot()
         body = self.compile(term.src[0])
 

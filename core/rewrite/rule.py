@@ -106,6 +106,20 @@ class Calc:
     type: str
     mode: str = "exact"
 
+    @property
+    def number(self) -> Expr:
+        """The expression of an exact constant."""
+        if not isinstance(self.value, Num | Name | Apply | Fact | Text):
+            raise ValueError(f"{self.value!r} is a term, not a number")  # noqa: TRY004
+        return self.value
+
+    @property
+    def computed(self) -> Term:
+        """The term of a constant that is computed at its type."""
+        if isinstance(self.value, Num | Name | Apply | Fact | Text):
+            raise ValueError(f"{self.value!r} is no term")  # noqa: TRY004  (bad rule data)
+        return self.value
+
 
 @dataclass(frozen=True, slots=True)
 class Instance:

@@ -50,9 +50,7 @@ MOST_TEXT = 100_000  # characters of what is written for people
 
 _is_name = re.compile(rf"[A-Za-z_][A-Za-z_0-9]{{0,{MOST_LETTERS - 1}}}", re.ASCII).fullmatch
 _OPS = frozenset(Ops.__members__)
-_FUNCTIONS = frozenset(
-    {*NUMBER_FUNCTIONS, *FACTS, *TYPE_FUNCTIONS, *TYPE_NUMBERS, *ARG_FUNCTIONS}
-)
+_FUNCTIONS = frozenset({*NUMBER_FUNCTIONS, *FACTS, *TYPE_FUNCTIONS, *TYPE_NUMBERS, *ARG_FUNCTIONS})
 _DOMAINS = frozenset({*DOMAIN_TYPES, "tensor", "loop", "derivative"})
 _CLASSES = frozenset({*TYPE_CLASSES, "domain"})
 _MODES = ("exact", "wrap")

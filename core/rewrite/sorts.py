@@ -138,7 +138,7 @@ def check_sorts(rule: Rule) -> None:
         if right is None:
             continue
         if rule.kind in NUMBER_KINDS and isinstance(right, Calc):
-            checker.want(right.value, _NUMBERS)
+            checker.want(right.number, _NUMBERS)
         else:
             checker.term(right)
     for condition in (*rule.where, *rule.when):
@@ -232,13 +232,13 @@ class _Checker:
                 self._named(term, name, kind)
             case Lit():
                 pass
-            case Calc(value, kind, "wrap"):
-                self._computed(term, value)
-                if value.type != kind:  # type: ignore[union-attr]
-                    raise IllSorted(term, f"a constant of {value.type} as {kind}")  # type: ignore[union-attr]
-            case Calc(value, kind, _):
+            case Calc(_, kind, "wrap"):
+                self._computed(term, term.computed)
+                if term.computed.type != kind:
+                    raise IllSorted(term, f"a constant of {term.computed.type} as {kind}")
+            case Calc(_, kind, _):
                 is_bool = self._types.kinds(kind) == {Kind.BOOL}
-                self.want(value, {Sort.TRUTH} if is_bool else _NUMBERS)
+                self.want(term.number, {Sort.TRUTH} if is_bool else _NUMBERS)
             case Instance():
                 self._instance(term)
             case Node(_, src, _, arg):
@@ -248,7 +248,7 @@ class _Checker:
                     self._arg(term, arg)
                 self._operation(term)
 
-    def _computed(self, calc: Calc, value: Term | Expr) -> None:
+    def _computed(self, calc: Calc, value: Term) -> None:
         """A term over constants, of operations that give the same everywhere."""
         match value:
             case Const() | Lit() | Calc(_, _, "exact"):

@@ -54,7 +54,7 @@ class DoesNotFit(Exception):
 # -- expressions --------------------------------------------------------------------------------
 
 
-def compile_expr(expr: Expr | Term, scope: Scope) -> Value:
+def compile_expr(expr: Expr, scope: Scope) -> Value:
     """The mathematical value of `expr`; None where it depends on an unknown bound."""
     match expr:
         case Num(value):
@@ -358,13 +358,13 @@ def _compile_reduction(
 def _compile_calc(term: Calc, scope: Scope) -> Builder:
     get_type = scope.type_getter(term.type)
     if term.mode == "wrap":
-        compute = _compile_wrapped(term.value, scope)
+        compute = _compile_wrapped(term.computed, scope)
 
         def build_wrapped(env: Env, shape: Shape) -> UOp:
             return constant(get_type(env), compute(env), shape)
 
         return build_wrapped
-    value = compile_expr(term.value, scope)
+    value = compile_expr(term.number, scope)
 
     def build_exact(env: Env, shape: Shape) -> UOp:
         dtype = get_type(env)
@@ -390,7 +390,7 @@ def _exactly(value: Any, dtype: DType) -> Any:
     return nearest
 
 
-def _compile_wrapped(term: Expr | Term, scope: Scope) -> Value:
+def _compile_wrapped(term: Term, scope: Scope) -> Value:
     """The value of a term over constants, each operation done at the type that it says."""
     match term:
         case Const(name, _):
@@ -399,8 +399,8 @@ def _compile_wrapped(term: Expr | Term, scope: Scope) -> Value:
         case Lit(value, type_name):
             get_type = scope.type_getter(type_name)
             return lambda env: _literal(value, get_type(env).scalar)
-        case Calc(value, type_name, "exact"):
-            exact, get_type = compile_expr(value, scope), scope.type_getter(type_name)
+        case Calc(_, type_name, "exact"):
+            exact, get_type = compile_expr(term.number, scope), scope.type_getter(type_name)
             return lambda env: _exactly(exact(env), get_type(env).scalar)
         case Node(op_name, src, type_name) if Ops[op_name] in COMPUTABLE:
             return _compile_computed(Ops[op_name], src, type_name, scope)

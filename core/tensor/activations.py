@@ -13,6 +13,8 @@ from proofgrad.core.tensor.functions import Functions, in_float32_or_wider
 from proofgrad.core.tensor.operands import Real
 
 _GELU_SLOPE = math.sqrt(8 / math.pi)
+_GELU_ENDS = 30.0  # beyond, gelu is x or 0 in every type
+_MISH_ENDS = 40.0  # beyond, mish is x
 
 
 class Activations(Functions):
@@ -26,7 +28,7 @@ class Activations(Functions):
 
     def relu6(self) -> Self:
         """min(relu(x), 6)."""
-        return self.relu().minimum(6)
+        return self.hardtanh(0, 6)
 
     def leaky_relu(self, neg_slope: Real = 0.01) -> Self:
         """x, or x * neg_slope where x < 0."""
@@ -86,7 +88,8 @@ class Activations(Functions):
         """
         match approximate:
             case "tanh":
-                inner = self * self.square().fma(0.044715 * _GELU_SLOPE, _GELU_SLOPE)
+                x = self.maximum(-_GELU_ENDS).minimum(_GELU_ENDS)  # its square does not overflow
+                inner = x * x.square().fma(0.044715 * _GELU_SLOPE, _GELU_SLOPE)
                 return self * inner.sigmoid()  # (1 + tanh(y)) / 2 = sigmoid(2 y), without a series
             case "none":
                 return self * 0.5 * ((self * math.sqrt(0.5)).erf() + 1)
@@ -101,23 +104,27 @@ class Activations(Functions):
     @in_float32_or_wider
     def mish(self) -> Self:
         """x tanh(softplus(x))."""
-        return self * self.softplus().tanh()
+        return self * self.minimum(_MISH_ENDS).softplus().tanh()
 
     @in_float32_or_wider
     def softsign(self) -> Self:
-        """x / (1 + |x|)."""
-        return self / (self.abs() + 1)
+        """x / (1 + |x|); 1 - 1 / (1 + x) where x is large, whose slope keeps its digits."""
+        negative = self < 0
+        whole = negative.where(-self, self) + 1
+        far = 1 - whole.reciprocal()
+        return self._within(1).where(self / whole, negative.where(-far, far))
 
     @in_float32_or_wider
     def hardsigmoid(self, alpha: Real = 1 / 6, beta: Real = 0.5) -> Self:
         """alpha x + beta, not below 0, not above 1."""
-        return (self * alpha + beta).clamp(0, 1)
+        return (self * alpha + beta).hardtanh(0, 1)
 
     @in_float32_or_wider
     def hardswish(self) -> Self:
         """x relu6(x + 3) / 6."""
-        return self * ((self + 3).relu6() / 6)
+        share = (self <= -3).where(0, (self >= 3).where(6, self + 3))
+        return self * (share / 6)
 
     def hardtanh(self, min_val: Real = -1, max_val: Real = 1) -> Self:
-        """Not below `min_val`, not above `max_val`."""
-        return self.clamp(min_val, max_val)
+        """Not below `min_val`, not above `max_val`; at and beyond them the slope is 0, as in torch."""
+        return (self <= min_val).where(min_val, (self >= max_val).where(max_val, self))

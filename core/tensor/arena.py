@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from proofgrad.core.tensor.device import Device
+from proofgrad.core.tensor.execute import claim
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.plan import BufferInfo, Step
@@ -74,7 +74,7 @@ def make_arena(
         block.add(slot, life)
     memory, room = {}, {}
     for block in blocks:
-        handle = Device[block.device].alloc(block.nbytes)
+        handle = claim(block.device, block.nbytes)
         memory.update(dict.fromkeys(block.slots, handle))
         room.update(dict.fromkeys(block.slots, (block.nbytes, block.device)))
     return Arena(memory, sum([block.nbytes for block in blocks]), sum(sizes.values()), room)

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from math import prod
 from typing import Any, ClassVar, NoReturn, Self
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.aliasing import alive_links
 from proofgrad.core.tensor.base import Link, TensorBase, check_same_device, own_value
 from proofgrad.core.tensor.calls import Calls
 from proofgrad.core.tensor.errors import DtypeError, GradientError
+from proofgrad.core.tensor.indexing import are_adjacent, broadcast_positions
 from proofgrad.core.tensor.movement import broadcast_node, reshape_node
 from proofgrad.core.tensor.operands import Scalar, Whole, constant_node
 from proofgrad.core.tensor.promotion import promote
@@ -35,13 +38,15 @@ class Assignment(Calls):
     __slots__ = ()
     # The view that was written to last, the Tensor below it, and what that became.
     _last_write: ClassVar[tuple[ref[Any], ref[Any], ref[UOp]] | None] = None
+    # What Tensors became by writes through views, and the values that were written.
+    _written_through: ClassVar[WeakKeyDictionary[UOp, ref[UOp]]] = WeakKeyDictionary()
 
     def assign(self, x: Any) -> Self:
         """This Tensor becomes `x`, which passes no gradient. Those built before keep the old.
 
         A view writes into the Tensor that it is a view of: `x[:, 0].assign(0)` changes `x`.
-        Raises: ShapeError, DtypeError, DeviceError if `x` is not alike; ValueError for a view
-        that repeats elements.
+        `x` is cast where nothing is lost: ints to floats. Raises: ShapeError, DtypeError, DeviceError
+        if `x` is not alike; ValueError for a view that repeats elements of a Tensor that is there.
         """
         if isinstance(x, TensorBase) and x.ndim and x.shape != self.shape:
             raise ShapeError(
@@ -71,9 +76,9 @@ class Assignment(Calls):
         if mask is not None:
             self._write(self._where_masked(mask, value))
             return
-        target = self[index]
-        if target is not self and not target._shows_elements_of(self):
-            self._write(self._scattered(index, target.shape, value))
+        target, pending = self._view_and_positions(index)
+        if pending:
+            target._write(target._scattered(pending, value))
         elif not (isinstance(value, Assignment) and value._was_just_written_to(target)):
             target._write(target._value_like(value, target.shape))
 
@@ -118,18 +123,30 @@ class Assignment(Calls):
             seen = link.of(seen)
             between = above.tensor()
             if between is not None:
+                before_write(between)
                 between._uop = seen
+        before_write(self)
         self._uop = node
         Assignment._last_write = (ref(self), ref(owner), ref(owner._uop))
+        Assignment._written_through[owner._uop] = ref(node)
+
+    def _owner_to_compute(self) -> Self | None:
+        """The Tensor below this view, if it was written to through a view and not computed since."""
+        links = alive_links(self)
+        owner: Any = links[-1].tensor() if links else None
+        return owner if owner is not None and owner._uop in self._written_through else None
+
+    def _is_what_was_written(self) -> bool:
+        """Is this view the last through which the Tensor below it was written to?"""
+        owner = self._owner_to_compute()
+        return owner is not None and self._written_through[owner._uop]() is self._uop
 
     def _alive_links(self) -> tuple[Link, ...]:
         """The steps of this view down to the last Tensor that there still is.
 
         Raises: ShapeError if that one has another shape now.
         """
-        links = self._base or ()
-        alive = [k for k, link in enumerate(links) if link.tensor() is not None]
-        links = links[: alive[-1] + 1] if alive else ()
+        links = alive_links(self)
         if links:
             owner = links[-1].tensor()
             if owner is None or owner.shape != links[-1].shape:
@@ -220,26 +237,38 @@ class Assignment(Calls):
         rows = [max(0, done - 1) for done in accumulate(flags)]
         return given[type(self)(rows, self.device)].reshape(self.shape)
 
-    def _scattered(self, index: Any, shape: Shape, value: Any) -> UOp:
-        """Each element of `shape` written to its place; of two for one place the last."""
-        count = self.numel()
-        numbers = type(self).arange(1, count + 1, dtype="int64", device=self.device)
-        places = numbers.reshape(self.shape)[index].flatten()  # 0: outside of this Tensor
-        node = self._value_like(value, shape)
-        written_by = self._writers(places, count)
-        wanted = (written_by - 1).maximum(0)
-        flat = self._with(reshape_node(node, (places.numel(),)))
-        chosen = flat[wanted]._uop if places.numel() else self._uop
-        hit = reshape_node((written_by > 0)._uop, self.shape)
-        return hit.alu(Ops.WHERE, reshape_node(chosen, self.shape), self._uop)
+    def _scattered(self, pending: Sequence[tuple[int, Any]], value: Any) -> UOp:
+        """This Tensor with `value` at the positions of some axes; of two for one place the last.
+
+        Who writes is settled for the places of these axes alone; all elements behind a place have
+        one writer.
+        """
+        axes = [axis for axis, _ in pending]
+        rest = [k for k in range(self.ndim) if k not in axes]
+        together, first = broadcast_positions(pending), axes[0] if are_adjacent(axes) else 0
+        kept = [self.shape[k] for k in rest]
+        node = self._value_like(value, (*kept[:first], *together, *kept[first:]))
+        sizes = [self.shape[axis] for axis in axes]
+        count, number = prod(sizes), prod(together)
+        if not number:
+            return self._uop
+        places = self._place_in_axes([part for _, part in pending], sizes, together)
+        written_by = self._writers(places.flatten(), count)
+        inner = [first + k for k in range(len(together))]
+        outer = [k for k in range(len(node.shape)) if k not in inner]
+        given = self._with(node).permute([*inner, *outer]).reshape((number, *kept))
+        chosen = given._take(0, (written_by - 1).maximum(0))
+        hit = (written_by > 0).reshape((count, *[1] * len(kept)))
+        order = [*axes, *rest]
+        result = hit.where(chosen, self.permute(order).reshape((count, *kept)))
+        back = result.reshape((*sizes, *kept)).permute([order.index(k) for k in range(self.ndim)])
+        return back._uop
 
     def _writers(self, places: Any, count: Whole) -> Any:
         """For each of `count` places the number, from 1, of the last element for it; 0: none."""
         number = places.numel()
-        if not number:
-            return type(self).zeros(count, dtype="int64", device=self.device)
-        own = type(self).arange(1, count + 1, dtype="int64", device=self.device)
-        serial = type(self).arange(1, number + 1, dtype="int64", device=self.device)
+        own = self._iota(count, dtypes.int64)
+        serial = self._iota(number, dtypes.int64) + 1
         hits = own.reshape(count, 1) == places.reshape(1, number)
         return hits.where(serial.reshape(1, number), 0).max(1)
 

@@ -16,7 +16,13 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.base import TensorBase
 from proofgrad.core.tensor.device import canonical_device
 from proofgrad.core.tensor.errors import DtypeError
-from proofgrad.core.tensor.movement import as_sizes, checked_shape, reshape_node
+from proofgrad.core.tensor.movement import (
+    as_sizes,
+    broadcast_node,
+    checked_shape,
+    normal_size,
+    reshape_node,
+)
 from proofgrad.core.tensor.operands import Flag, Real, Scalar, Whole, constant_node
 from proofgrad.core.tensor.promotion import as_dtype, scalar_dtype
 from proofgrad.core.tensor.realize import host_buffer
@@ -39,7 +45,7 @@ class Creation(Sorting):
         dtype: DType | str | None = None,
         requires_grad: Flag | None = None,
     ) -> None:
-        """A Tensor of a number, nested lists, a range, bytes, a file, an array, or a graph node.
+        """A Tensor of a number, nested lists, a range, bytes, a file, an array, a variable, or a graph node.
 
         Bytes and the file of a Path are uint8, or as many elements of `dtype` as they hold. Lists may
         hold Tensors of one shape. numpy arrays are copied; see from_dlpack.
@@ -56,6 +62,8 @@ class Creation(Sorting):
         self._become_leaf(requires_grad)
 
     def _node_of(self, data: Any, dtype: DType | None) -> UOp:
+        if isinstance(data, UOp) and data.dtype is dtypes.index:
+            return _node_of_size(data, dtype or dtypes.default_int)
         if isinstance(data, UOp):
             return data if dtype is None else data.cast(dtype)
         if isinstance(data, TensorBase):
@@ -345,3 +353,12 @@ def _steps(begin: Real, end: Real, step: Real) -> Whole:
 def _fits(ends: tuple[Any, ...], dtype: DType) -> Flag:
     low, high = dtypes.min(dtype), dtypes.max(dtype)
     return all(low <= end <= high for end in ends)
+
+
+def _node_of_size(size: UOp, dtype: DType) -> UOp:
+    """The value of a size that is made of variables: so many ones, added."""
+    length = normal_size(size)
+    if isinstance(length, int):
+        return UOp.const(dtype, length)
+    ones = broadcast_node(UOp.const(dtype, 1), (length,))
+    return reshape_node(UOp(Ops.REDUCE_AXIS, dtype, (ones,), (Ops.ADD, (0,))), ())

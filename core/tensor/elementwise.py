@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Self
 
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
@@ -77,9 +78,10 @@ class Elementwise(Operands):
 
     def floordiv(self, x: Operand, reverse: Flag = False) -> Self:
         """Rounded towards minus infinity, as in Python; x // 0 is 0 for integers."""
-        a, _ = self._pair("//", x)
+        a, b = self._pair("//", x)
         if a.dtype.is_float:
-            return self._divide(x, reverse).floor()
+            first, second = (b, a) if reverse else (a, b)
+            return self._with(first)._float_division(self._with(second))[0]
         return self._binary(Ops.FLOORDIV, "//", x, swap=reverse)
 
     def mod(self, x: Operand, reverse: Flag = False) -> Self:
@@ -88,25 +90,36 @@ class Elementwise(Operands):
         if not a.dtype.is_float:
             return self._binary(Ops.MOD, "%", x, swap=reverse)
         first, second = (b, a) if reverse else (a, b)
-        dividend, divisor = self._with(first), self._with(second)
-        rest = dividend._remainder(divisor)
-        apart = rest.ne(0) & (rest < 0).ne(divisor < 0)
-        return apart.where(rest + divisor, rest)
+        return self._with(first)._float_division(self._with(second))[1]
 
     def fmod(self, x: Operand) -> Self:
-        """The remainder with the sign of the dividend, as in C; integers by 0 give 0.
+        """The remainder with the sign of the dividend, as in C: exact. Integers by 0 give 0."""
+        a, _ = self._pair("fmod", x)
+        return self._binary(Ops.FMOD if a.dtype.is_float else Ops.TRUNCMOD, "fmod", x)
 
-        Floats: exact while the quotient has fewer digits than the type.
-        """
-        a, b = self._pair("fmod", x)
-        if not a.dtype.is_float:
-            return self._binary(Ops.TRUNCMOD, "fmod", x)
-        return self._with(a)._remainder(self._with(b))
+    def _float_division(self, divisor: Self) -> tuple[Self, Self]:
+        """Quotient and remainder of floats as numpy has them, step by step (npy_divmod)."""
+        wide = dtypes.float64 if self.dtype is dtypes.float64 else dtypes.float32
+        x, y = self.cast(wide), divisor.cast(wide)
+        rest, ratio = x.fmod(y), x / y
+        negative = y < 0
+        apart = rest.ne(0) & (rest < 0).ne(negative)
+        # A remainder of 0 has the sign of y: of either zero the sum with 0.0 is 0.0.
+        signed = negative.where(-(-rest + 0.0), rest + 0.0)
+        remainder = apart.where(rest + y, signed)
+        whole = (x - rest) / y
+        whole = apart.where(whole - 1, whole)
+        below = whole.floor()
+        quotient = (whole - below > 0.5).where(below + 1, below)
+        quotient = whole.eq(0).where(self._zero_with_sign_of(ratio), quotient)
+        return y.eq(0).where(ratio.detach(), quotient).cast(self.dtype), remainder.cast(self.dtype)
 
-    def _remainder(self, divisor: Self) -> Self:
-        """Floats: self - trunc(self / divisor) * divisor; self if it is the smaller one."""
-        count = self._divide(divisor, False).trunc()
-        return count.eq(0).where(self, self - count * divisor)
+    def _zero_with_sign_of(self, x: Self) -> Self:
+        return x._is_negative().where(-0.0, 0.0).cast(x.dtype)
+
+    def _is_negative(self) -> Self:
+        """Is the sign bit of these floats set, that of -0.0 and of NaN included?"""
+        return self.detach().bitcast(f"int{self.dtype.bits}") < 0
 
     def maximum(self, x: Operand) -> Self:
         """The larger; NaN if either is NaN."""
@@ -310,9 +323,8 @@ class Elementwise(Operands):
         """The size of this with the sign of the other, that of -0.0 and of NaN included."""
         a, b = self._pair("copysign", other)
         dtype = least_float(a.dtype)
-        size, sign = self._with(a).cast(dtype).abs(), self._with(b).cast(dtype).detach()
-        negative = sign.bitcast(f"int{dtype.bits}") < 0
-        return negative.where(-size, size)
+        size = self._with(a).cast(dtype).abs()
+        return self._with(b).cast(dtype)._is_negative().where(-size, size)
 
     def isclose(
         self, other: Operand, rtol: Real = 1e-5, atol: Real = 1e-8, equal_nan: Flag = False

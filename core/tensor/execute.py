@@ -7,6 +7,7 @@ are and what Tensors they belong to (realize.py), replaying without looking agai
 from __future__ import annotations
 
 import functools
+import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from proofgrad.core import settings
 from proofgrad.core.ir.shapes import show
 from proofgrad.core.tensor.counters import GlobalCounters
 from proofgrad.core.tensor.device import HOST, Device
+from proofgrad.core.tensor.interrupts import Interrupts
 from proofgrad.core.tensor.report import kernel_line, run_line, say
 from proofgrad.core.tensor.storage import unpack
 
@@ -45,10 +47,13 @@ def execute(
     given: Sequence[Any],
     devices: Sequence[str],
     values: Mapping[str, int] | None = None,
+    interrupts: Interrupts | None = None,
 ) -> list[Any]:
     """Run the steps; the memory of each result. Memory between is dropped after its last use.
 
     `given` is the memory of the inputs, `devices` where each is, `values` those of variables.
+    When the first input is written over, all else that can fail has been done, and `interrupts`
+    are held.
     """
     numbers = memory_of_variables(plan, values or {})
     memory = [*given[: plan.inputs], *[None] * len(plan.made), *numbers]
@@ -58,8 +63,14 @@ def execute(
             memory[slot] = allocate(made)
     level, stops_at_nans = settings.debug_level(), settings.stops_at_nans()
     start = time.perf_counter()
-    for step in plan.steps:
+    no_way_back = False
+    for k, step in enumerate(plan.steps):
         out = step.slots[0]
+        if out < plan.inputs and not no_way_back:
+            no_way_back = True
+            _make_ready(plan, k, memory)
+            if interrupts is not None:
+                interrupts.hold()
         if memory[out] is None:
             memory[out] = allocate(plan.made[out - plan.inputs])
         if level >= 2 or LISTENER.add is not None:
@@ -79,6 +90,16 @@ def execute(
     return [memory[slot] for slot in plan.results]
 
 
+def _make_ready(plan: Plan, first: int, memory: list[Any]) -> None:
+    """Load the kernels from step `first` on, and find memory for all that they write."""
+    for step in plan.steps[first:]:
+        out = step.slots[0]
+        if step.kernel is not None:
+            step.kernel.ready()
+        if memory[out] is None:
+            memory[out] = allocate(plan.made[out - plan.inputs])
+
+
 def memory_of_variables(plan: Plan, values: Mapping[str, int]) -> list[Any]:
     """Memory for each variable of a plan. Raises: ValueError if one has no value."""
     for name, _ in plan.variables:
@@ -90,7 +111,7 @@ def memory_of_variables(plan: Plan, values: Mapping[str, int]) -> list[Any]:
 @functools.lru_cache(maxsize=1024)
 def variable_memory(device: str, value: int) -> Any:
     """Memory that holds the value of a variable, as a kernel reads it."""
-    handle = Device[device].alloc(8)
+    handle = claim(device, 8)
     Device[device].copyin(handle, memoryview(value.to_bytes(8, "little", signed=True)))
     return handle
 
@@ -99,7 +120,19 @@ def allocate(made: BufferInfo) -> Any:
     """Fresh memory for a buffer of a plan; the host's is made by who fills it."""
     if made.device == HOST:
         return None
-    return Device[made.device].alloc(max(made.size, 1) * made.dtype.itemsize)
+    return claim(made.device, max(made.size, 1) * made.dtype.itemsize)
+
+
+def claim(device: str, nbytes: int) -> Any:
+    """Memory of a device. If there is none left, what nobody can reach is collected, and asked again.
+
+    Raises: MemoryError if there is not enough then.
+    """
+    try:
+        return Device[device].alloc(nbytes)
+    except MemoryError:
+        gc.collect()
+    return Device[device].alloc(nbytes)
 
 
 def run_step(step: Step, memory: list[Any], where: Sequence[str]) -> None:

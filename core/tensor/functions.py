@@ -82,6 +82,11 @@ class Functions(Powers):
         return self.log2() * _LOG10_2
 
     @in_float32_or_wider
+    def rsqrt(self) -> Self:
+        """`1 / sqrt(self)`."""
+        return self.sqrt().reciprocal()
+
+    @in_float32_or_wider
     def log1p(self) -> Self:
         """log(1 + x), with all its digits where x is small."""
         whole = self + 1
@@ -102,22 +107,9 @@ class Functions(Powers):
         """The sine of radians; NaN at infinities."""
         return self._as_float()._unary(Ops.SIN)
 
-    @in_float32_or_wider
     def cos(self) -> Self:
-        """The sine of the distance to the nearest zero of the cosine, an odd multiple of pi / 2.
-
-        Beyond series.cosine_zeros_up_to it is 1 - 2 sin(x / 2)**2, which is as good for any x, but
-        has few digits right near a zero.
-        """
-        near = self._within(series.cosine_zeros_up_to(self.dtype))
-        size = near.where((self < 0).where(-self, self), 0)
-        turn = (size.detach() * (1 / math.pi)).trunc()
-        rest = size
-        for part in series.quarter_turn(self.dtype):  # products with all but the last are exact
-            rest = rest - (turn * 2 + 1) * part
-        sine = near.where(rest, self * 0.5).sin()
-        is_odd = (turn * 0.5).trunc() * 2 != turn
-        return near.where(is_odd.where(sine, -sine), 1 - sine.square() * 2)
+        """The cosine of radians; NaN at infinities."""
+        return self._as_float()._unary(Ops.COS)
 
     @in_float32_or_wider
     def tan(self) -> Self:
@@ -140,12 +132,20 @@ class Functions(Powers):
     @in_float32_or_wider
     def asin(self) -> Self:
         """The angle with this sine; NaN outside of -1 .. 1."""
-        return self._with_sign_of_zero((self / ((1 - self) * (1 + self)).sqrt()).atan())
+        half = self / (self._other_leg() + 1)
+        return self._with_sign_of_zero(half.atan() * 2)
+
+    def _other_leg(self) -> Self:
+        """The root of 1 - x**2, rounded once below it, so that nothing cancels near 1."""
+        return (-self).fma(self, 1.0).sqrt()
 
     @in_float32_or_wider
     def acos(self) -> Self:
         """The angle with this cosine; NaN outside of -1 .. 1."""
-        return ((1 - self) / (1 + self)).sqrt().atan() * 2
+        negative = self < 0
+        half = self._other_leg() / (negative.where(-self, self) + 1)
+        angle = half.atan() * 2
+        return negative.where(math.pi - angle, angle)
 
     # -- hyperbolas -------------------------------------------------------------------------------
 
@@ -161,9 +161,11 @@ class Functions(Powers):
 
     @in_float32_or_wider
     def cosh(self) -> Self:
-        """(e**x + e**-x) / 2."""
+        """(e**x + e**-x) / 2; 1 + 2 sinh(x / 2)**2 where x is small, whose slope keeps its digits."""
+        small = self._within(1)
+        half = (small.where(self, 0) * 0.5)._odd_polynomial(series.sinh(self.dtype))
         root = ((self < 0).where(-self, self) * 0.5).exp()
-        return root * 0.5 * root + 0.5 / root / root
+        return small.where(half.fma(half * 2, 1.0), root * 0.5 * root + 0.5 / root / root)
 
     @in_float32_or_wider
     def tanh(self) -> Self:
@@ -189,20 +191,19 @@ class Functions(Powers):
 
     @in_float32_or_wider
     def acosh(self) -> Self:
-        """log(x + sqrt(x**2 - 1)); NaN below 1."""
-        far = self > series.far(self.dtype)
-        above = far.where(1, self - 1)
-        angle = (above + (above * (above + 2)).sqrt()).log1p()
-        angle = far.where(far.where(self, 1).log() + _LN_2, angle)
-        return (self < 1).where(math.nan, angle)
+        """log(x + sqrt(x**2 - 1)); NaN below 1, where the slope is that of the formula, as in torch."""
+        negative = self < 0
+        size = negative.where(-self, self)
+        far = size > series.far(self.dtype)
+        above = far.where(1, size - 1)
+        angle = (above + above.sqrt() * (above + 2).sqrt()).log1p()
+        angle = far.where(far.where(size, 1).log() + _LN_2, angle)
+        return negative.where(-angle, angle) + (self < 1).where(math.nan, 0)
 
     @in_float32_or_wider
     def atanh(self) -> Self:
         """log((1 + x) / (1 - x)) / 2; NaN outside of -1 .. 1."""
-        negative = self < 0
-        size = negative.where(-self, self)
-        angle = (size * 2 / (1 - size)).log1p() * 0.5
-        return self._with_sign_of_zero(negative.where(-angle, angle))
+        return self._with_sign_of_zero((self.log1p() - (-self).log1p()) * 0.5)
 
     @in_float32_or_wider
     def erf(self) -> Self:

@@ -50,7 +50,8 @@ class Holders:
     """All live Tensors, as they are when this is made."""
 
     def __init__(self, arguments: Sequence[Tensor]) -> None:
-        self._arguments = {id(tensor): k for k, tensor in enumerate(arguments)}
+        numbered = reversed([*enumerate(arguments)])
+        self._arguments = {id(tensor): k for k, tensor in numbered}  # the first of the same ones
         found = _live_tensors()
         owners = {id(t.grad): ref(t) for t in found if t.grad is not None}
         self.entries = {id(t): Entry(ref(t), ref(t._uop), owners.get(id(t))) for t in found}
@@ -88,12 +89,18 @@ class Holders:
             return replace(self.source_of(owner), gradient=True)
         return Source(tensor=ref(tensor))
 
-    def written(self) -> Iterator[tuple[Tensor, Source]]:
-        """The Tensors that name another value than at the beginning."""
+    def noted(self) -> Iterator[tuple[Tensor, Source]]:
+        """The Tensors that were written to, if only with what they were."""
         for entry in self._written.values():
             tensor = entry.tensor()
-            if tensor is not None and tensor._uop is not entry.node():
+            if tensor is not None:
                 yield tensor, self.source_of(tensor)
+
+    def written(self) -> Iterator[tuple[Tensor, Source]]:
+        """The Tensors that name another value than at the beginning."""
+        for tensor, source in self.noted():
+            if tensor._uop is not self.entries[id(tensor)].node():
+                yield tensor, source
 
     def new_gradients(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Tensors with a `.grad` that was not there before, and that gradient."""

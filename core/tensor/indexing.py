@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import ShapeError, row_major_strides, show
+from proofgrad.core.ir.shapes import Shape, ShapeError, is_plain, row_major_strides, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.base import TensorBase, check_same_device, describe
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import broadcast_node, broadcast_shapes, resolve_axis
 from proofgrad.core.tensor.operands import Whole
+from proofgrad.core.tensor.storage import flatten_nested
 from proofgrad.core.tensor.take import Take
 
 
@@ -39,6 +40,11 @@ class Indexing(Take):
             Tensor([[1, 2], [3, 4]])[:, 0]  # [1, 3]
             Tensor([1, 5, 3])[[2, 0]]  # [3, 1]
         """
+        view, pending = self._view_and_positions(index)
+        return view._pick_by_tensors(pending)
+
+    def _view_and_positions(self, index: Any) -> tuple[Self, list[tuple[int, Self]]]:
+        """What the ints, slices and None of an index show, and the Tensors for axes of that."""
         parts = self._full_index(index if isinstance(index, tuple) else (index,))
         result, axis = self, 0
         pending: list[tuple[int, Self]] = []
@@ -50,10 +56,14 @@ class Indexing(Take):
                     result, axis = result._slice(axis, part), axis + 1
                 case int():
                     result = result._pick(axis, part)
+                case _Numbers(values, positions):
+                    _check_positions(values, axis, result.shape)
+                    pending.append((axis, positions))
+                    axis += 1
                 case _:
                     pending.append((axis, part))
                     axis += 1
-        return result._pick_by_tensors(pending)
+        return result, pending
 
     def _full_index(self, parts: tuple[Any, ...]) -> list[Any]:
         """The index with Ellipsis spelt out, masks as positions and every axis mentioned."""
@@ -76,6 +86,7 @@ class Indexing(Take):
 
     def _index_part(self, part: Any, axis: Whole) -> list[Any]:
         """One part, checked; a mask becomes a line of positions for each of its axes."""
+        given, numbers = part, None
         if part is None or part is Ellipsis or isinstance(part, slice):
             return [part]
         if isinstance(part, bool):
@@ -86,6 +97,7 @@ class Indexing(Take):
             hasattr(part, "__array__") and hasattr(part, "dtype")
         ):
             part = part if isinstance(part, TensorBase) else self._as_index(part)
+            numbers = given if given is not part and part.dtype.is_int else None
         if not isinstance(part, TensorBase):
             if hasattr(part, "__index__"):
                 return [part.__index__()]
@@ -95,7 +107,7 @@ class Indexing(Take):
             return self._positions_of_mask(part, axis)
         if not part.dtype.is_int:
             raise DtypeError(f"indices are integers or bools, not {part.dtype}")
-        return [part]
+        return [part if numbers is None else _Numbers(numbers, part)]
 
     def _as_index(self, values: Any) -> TensorBase:
         if isinstance(values, (list, tuple)) and not values:
@@ -166,13 +178,11 @@ class Indexing(Take):
         if not pending:
             return self
         axes = [axis for axis, _ in pending]
-        together = broadcast_shapes("[]", *[positions.shape for _, positions in pending])
-        first = axes[0]
-        adjacent = axes == list(range(first, first + len(axes)))
+        together = broadcast_positions(pending)
+        first = axes[0] if are_adjacent(axes) else 0
         source = self
-        if not adjacent:
+        if not are_adjacent(axes):
             source = self.permute(axes + [k for k in range(self.ndim) if k not in axes])
-            first = 0
         sizes = [self.shape[axis] for axis in axes]
         place = self._place_in_axes([part for _, part in pending], sizes, together)
         behind = source.shape[first + len(axes) :]
@@ -223,3 +233,33 @@ class Indexing(Take):
                 f"{name} along axis {axis} of {show(self.shape)} with indices {show(index.shape)}:"
                 f" as many axes are needed, and sizes that are not larger on the other ones"
             )
+
+
+def broadcast_positions(pending: Sequence[tuple[int, TensorBase]]) -> Shape:
+    return broadcast_shapes("[]", *[positions.shape for _, positions in pending])
+
+
+def are_adjacent(axes: Sequence[int]) -> bool:
+    """Do no other axes lie between? Then the picked elements stand there, else in front."""
+    return list(axes) == list(range(axes[0], axes[0] + len(axes)))
+
+
+class _Numbers(NamedTuple):
+    """Positions that are known: lists and arrays."""
+
+    values: Any
+    positions: Any
+
+
+def _check_positions(values: Any, axis: int, shape: Shape) -> None:
+    """Raises: IndexError for the first number that is no place of an axis."""
+    size = shape[axis]
+    if not is_plain((size,)):
+        return
+    if hasattr(values, "min"):
+        found = [int(values.min()), int(values.max())] if values.size else []
+    else:
+        found = [int(value) for value in flatten_nested(values)[1]]
+    outside = [value for value in found if not -size <= value < size]
+    if outside:
+        raise IndexError(f"index {outside[0]} is out of range for axis {axis} of {show(shape)}")

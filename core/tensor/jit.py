@@ -13,6 +13,7 @@ up again at each replay; so a Tensor that was written to in between is not forgo
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, ref
@@ -21,6 +22,7 @@ from proofgrad.core import settings
 from proofgrad.core.ir.shapes import is_plain, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.aliasing import Outdated
 from proofgrad.core.tensor.base import name_of
 from proofgrad.core.tensor.errors import JitError
 from proofgrad.core.tensor.holders import Holders
@@ -40,6 +42,8 @@ from proofgrad.core.tensor.report import recording_line, say
 from proofgrad.core.tensor.tensor import Tensor
 
 Result = TypeVar("Result")
+KEPT = 8  # recordings of one function, for calls whose arguments are related in several ways
+_ONE_AT_A_TIME = threading.RLock()  # a recording changes its arguments until it is done
 _PLAIN = (type(None), bool, int, float, str, bytes, UOp)
 
 
@@ -50,7 +54,9 @@ class TinyJit(Generic[Result]):
     types and devices of Tensors and all plain values must stay as they were; a `Variable` may have
     another value. Each call gives fresh
     results: those of the call before keep their values. Tensors that the function writes to with
-    assign, `+=` or `x[...] = v` are written to by replays; random numbers go on.
+    assign, `+=` or `x[...] = v` are written to by replays; random numbers go on. A call whose
+    arguments are related in another way (one Tensor twice, one that the function writes to by a name
+    of its own, a view to write through) is recorded for itself.
     Raises: JitError for what cannot be replayed, and for arguments that are not alike.
 
     Example:
@@ -71,10 +77,10 @@ class TinyJit(Generic[Result]):
     def reset(self) -> None:
         """Forget what was recorded; the next two calls run and record again."""
         self.cnt = 0
-        self.captured: Replay | None = None
+        self.captured: Replay | None = None  # that was used last
+        self._kept: list[Replay] = []  # the latest first
         self._expected: tuple[Any, Any] = ((), {})  # patterns of args and kwargs
         self._is_flat = False  # all arguments are Tensors, none has a name
-        self._result: Any = None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Methods: each object has a recording of its own."""
@@ -119,21 +125,44 @@ class TinyJit(Generic[Result]):
         return result
 
     def _record(self, args: Any, kwargs: Any) -> Result:
+        with _ONE_AT_A_TIME:
+            return self._record_alone(args, kwargs)
+
+    def _record_alone(self, args: Any, kwargs: Any) -> Result:
         recording = _Recording(self.__name__, [*leaves(args), *leaves(kwargs)])
         expected = (pattern(args), pattern(kwargs))
         result: Result = recording.run(self.fxn, args, kwargs)
-        self.captured = recording.finish(result)
-        if self.captured is not None:
+        found = recording.finish(result, bool(self._kept))
+        if found is not None:
+            if self._kept:
+                found.aliases.compare(self._kept[0].aliases)
+            found.result = template(result, recording.hole)
             self._expected = expected
             self._is_flat = not kwargs and all([isinstance(one, Tensor) for one in args])
-            self._result = template(result, recording.hole)
+            self._kept = [found, *self._kept[: KEPT - 1]]
+            self.captured = found
             if settings.debug_level() >= 1:
                 say(recording_line(self.__name__, self.kernel_count, self.captured.arena))
         return result
 
     def _replay(self, recorded: Replay, args: Any, kwargs: Any) -> Result:
-        if self._is_flat and not kwargs and recorded.knows(args):
-            return filled(self._result, recorded.run(args, {}), args)  # type: ignore[no-any-return]
+        try:
+            if self._is_flat and not kwargs and recorded.knows(args):
+                return filled(recorded.result, recorded.run(args, {}), args)  # type: ignore[no-any-return]
+            arguments, values = self._collected(args, kwargs)
+            if not recorded.fits(arguments):
+                fitting = [one for one in self._kept if one.fits(arguments)]
+                if not fitting:
+                    return self._record(args, kwargs)
+                self.captured = recorded = fitting[0]
+            results = recorded.run(arguments, values)
+            return filled(recorded.result, results, arguments)  # type: ignore[no-any-return]
+        except Outdated:
+            self._kept = [one for one in self._kept if one is not recorded]
+        return self._record(args, kwargs)
+
+    def _collected(self, args: Any, kwargs: Any) -> tuple[list[Tensor], dict[str, int]]:
+        """The Tensors and the values of variables. Raises: JitError if they are not alike."""
         arguments: list[Tensor] = []
         values: dict[str, int] = {}
         of_args, of_kwargs = self._expected
@@ -146,8 +175,7 @@ class TinyJit(Generic[Result]):
                 f"{self.__name__} was recorded with {expected}, and now gets {got}; make a TinyJit for"
                 f" each kind of arguments, or call reset() to record again"
             )
-        results = recorded.run(arguments, values)
-        return filled(self._result, results, arguments)  # type: ignore[no-any-return]
+        return arguments, values
 
 
 # -- recording --------------------------------------------------------------------------------------
@@ -160,7 +188,7 @@ class _Recording:
         self.name = name
         self.leaves = [leaf for leaf in given if isinstance(leaf.value, Tensor)]
         self.arguments: list[Tensor] = [leaf.value for leaf in self.leaves]
-        self.places: list[UOp] = []
+        self.places: dict[int, UOp] = {}  # by the number of the argument
         self.random: dict[UOp, Callable[[], bytes]] = {}
         self.holders: Holders
         self.numbers: dict[int, int] = {}
@@ -199,35 +227,32 @@ class _Recording:
 
     def _stand_in(self) -> None:
         """Each argument becomes a buffer of its own, unlike all that the function can know."""
-        first: dict[int, str] = {}
         for leaf in self.leaves:
-            if id(leaf.value) in first:
-                raise JitError(
-                    f"{self.name} gets the same Tensor as argument {first[id(leaf.value)]} and"
-                    f" {leaf.path}; give it once, or a clone"
-                )
-            first[id(leaf.value)] = leaf.path
             if not is_plain(leaf.value.shape):
                 raise JitError(
                     f"argument {leaf.path} of {self.name} has the shape {show(leaf.value.shape)}; give"
                     f" the whole Tensor and the variable, and shrink inside"
                 )
+        first = {id(tensor): k for k, tensor in reversed([*enumerate(self.arguments)])}
         self.before = [machine.flat_buffer(t._uop, t.device) for t in self.arguments]
-        self.places = [machine.twin(node) for node in self.before]
-        self._own = [tensor._uop for tensor in self.arguments]
-        for tensor, place in zip(self.arguments, self.places):
-            tensor._uop = place
+        self._own = {k: self.arguments[k]._uop for k in first.values()}
+        self.places = {k: machine.twin(self.before[k]) for k in first.values()}
+        for k, place in self.places.items():
+            self.arguments[k]._uop = place
 
     def _give_back(self) -> None:
-        for tensor, place, own in zip(self.arguments, self.places, self._own):
-            if tensor._uop is place:
-                tensor._uop = own
+        for k, place in self.places.items():
+            if self.arguments[k]._uop is place:
+                self.arguments[k]._uop = self._own[k]
 
-    def finish(self, result: Any) -> Replay | None:
-        """Compute what was put off. None if there is something to settle before it can be kept."""
+    def finish(self, result: Any, may_be_empty: bool) -> Replay | None:
+        """Compute what was put off. None if there is something to settle before it can be kept.
+
+        `may_be_empty`: for these arguments there may be nothing to compute, as in `x.assign(x)`.
+        """
         targets = self._targets(result)
         try:
-            return Replay.record(self, targets)
+            return Replay.record(self, targets) if targets or not may_be_empty else None
         finally:
             self._give_back()
 

@@ -6,6 +6,7 @@ Owns: how one Tensor is made of several, and what stands around one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import copysign
 from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
@@ -149,7 +150,7 @@ class Joining(Reduce):
 
     def _pad_value(self, around: Sequence[tuple[int, int]], value: Scalar) -> Self:
         zeros = self._pad_zeros(around)
-        if value == 0 or not any(b > 0 or a > 0 for b, a in around):
+        if (value == 0 and copysign(1, value) > 0) or not any(b > 0 or a > 0 for b, a in around):
             return zeros
         inside = self._with(constant_node(True, dtypes.bool, self.shape))._pad_zeros(around)
         return inside.where(zeros, value)

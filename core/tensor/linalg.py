@@ -136,7 +136,9 @@ class LinearAlgebra(Losses):
         if self.shape[-2] > self.shape[-1]:
             turned = self.transpose(-2, -1).newton_schulz(steps, params, eps)
             return turned.transpose(-2, -1)
-        x = self / (self.square().sum((-2, -1), keepdim=True).sqrt() + eps)
+        wide = self._wide()  # squares of float16 overflow from 256 on
+        length = wide.square().sum((-2, -1), keepdim=True)._length()
+        x = (wide / (length + eps)).cast(self._as_float().dtype)
         for _ in range(steps):
             square = x @ x.transpose(-2, -1)
             power, total = x, self._with(constant_node(0, x.dtype, x.shape))

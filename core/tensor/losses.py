@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from typing import Self, TypeVar
 
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -140,7 +141,13 @@ class Losses(Windows):
         return _reduced(losses, reduction).cast(kind)
 
     def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
-        """The mean of the squared differences."""
+        """The mean of the squared differences. Shapes that are not equal are broadcast, with a warning."""
+        if target.shape != self.shape:
+            warnings.warn(
+                f"mse_loss of {show(self.shape)} and {show(target.shape)}: they are broadcast against"
+                f" each other, which is seldom meant",
+                stacklevel=2,
+            )
         kind, (x, y) = self._together(target)
         return _reduced((x - y).square(), reduction).cast(kind)
 

@@ -55,7 +55,7 @@ def resolve_axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]
     return tuple(axes)
 
 
-def _normal(size: Any) -> Any:
+def normal_size(size: Any) -> Any:
     """A size in its one form: equal sums of variables are one object."""
     return sizes().normal(size) if isinstance(size, UOp) else size
 
@@ -126,7 +126,7 @@ class Movement(TensorBase):
                     f" {tuple(wanted)}: {self.numel()} is no multiple of {rest}"
                 )
             wanted[wanted.index(-1)] = self.numel() // rest
-        return tuple([_normal(size) for size in wanted])
+        return tuple([normal_size(size) for size in wanted])
 
     def _resolve_variable_shape(self, wanted: list[Any]) -> Shape:
         """The shape with its -1 filled in, where sizes are variables."""
@@ -139,7 +139,10 @@ class Movement(TensorBase):
                 f" product for all values of the variables; give every size"
             )
         return tuple(
-            [missing if isinstance(size, int) and size == -1 else _normal(size) for size in wanted]
+            [
+                missing if isinstance(size, int) and size == -1 else normal_size(size)
+                for size in wanted
+            ]
         )
 
     def permute(self, order: Any = (), *args: Any) -> Self:
@@ -184,7 +187,7 @@ class Movement(TensorBase):
     def shrink(self, arg: Sequence[tuple[int, int] | None]) -> Self:
         """The elements begin <= i < end of each axis; None keeps an axis."""
         cuts = [(0, n) if cut is None else (cut[0], cut[1]) for cut, n in zip(arg, self.shape)]
-        cuts = [(_normal(begin), _normal(end)) for begin, end in cuts]
+        cuts = [(normal_size(begin), normal_size(end)) for begin, end in cuts]
         if len(arg) != self.ndim:
             raise ShapeError(f"shrink {tuple(arg)} must have a cut for each of {show(self.shape)}")
         if all(cut == (0, n) for cut, n in zip(cuts, self.shape)):

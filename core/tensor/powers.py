@@ -1,6 +1,6 @@
-"""Powers: by multiplying for whole constants, else through base 2.
+"""Powers: by multiplying for whole constants, else by an operation of the IR.
 
-Owns: which way an exponent goes, and the special values of IEEE 754 pow.
+Owns: which way an exponent goes. Does not own: how POW is computed (core/compile/power.py).
 """
 
 from __future__ import annotations
@@ -8,18 +8,12 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.elementwise import Elementwise
 from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.operands import Flag, Operand, Whole, constant_node
-from proofgrad.core.tensor.promotion import promote_scalar
-
-# 2 ** (y log2 x) multiplies the relative error of log2 x by y log2 x, which is up to 1024.
-_COMPUTED_IN = {
-    dtypes.float16: dtypes.float32,
-    dtypes.bfloat16: dtypes.float32,
-    dtypes.float32: dtypes.float64,
-}
+from proofgrad.core.tensor.promotion import accumulation_dtype, promote_scalar
 
 
 class Powers(Elementwise):
@@ -28,20 +22,26 @@ class Powers(Elementwise):
     __slots__ = ()
 
     def pow(self, x: Operand, reverse: Flag = False) -> Self:
-        """`self ** x`. Whole constant exponents multiply; negative bases stay exact there."""
+        """`self ** x`. Whole constant exponents multiply; negative bases stay exact there.
+
+        The constant 0.5 is the square root, which at -0.0 and minus infinity is -0.0 and NaN.
+        """
         if not reverse and isinstance(x, (bool, int, float)):
             if float(x).is_integer() and abs(x) <= 64:
                 whole = promote_scalar(self.dtype, x)
-                return self.cast(whole)._whole_power(math.trunc(x))
+                # What has more than one step is rounded to 16 bits once.
+                wide = whole if 0 <= x <= 2 else accumulation_dtype(whole)
+                return self.cast(wide)._whole_power(math.trunc(x)).cast(whole)
             if x == 0.5:
-                return self.sqrt()
+                return self.sqrt()  # as numpy and torch do for this constant
         a, b = self._pair("**", x)
         first, second = (b, a) if reverse else (a, b)
         left, right = self._with(first), self._with(second)
         if not a.dtype.is_float:
             return left._int_power(right)
-        wide = _COMPUTED_IN.get(a.dtype, a.dtype)
-        return left.cast(wide)._float_power(right.cast(wide)).cast(a.dtype)
+        wide = accumulation_dtype(a.dtype)  # for the slope, whose factors overflow in float16
+        power = UOp(Ops.POW, wide, (first.cast(wide), second.cast(wide)))
+        return self._with(power.cast(a.dtype))
 
     def _whole_power(self, exponent: Whole) -> Self:
         if exponent < 0:
@@ -49,7 +49,7 @@ class Powers(Elementwise):
                 raise ValueError(
                     f"integers to a negative power ({exponent}) are no integers; use x.float()"
                 )
-            return self._whole_power(-exponent).reciprocal()
+            return self.reciprocal()._whole_power(-exponent)
         result: Self | None = None
         square = self
         while exponent:
@@ -71,21 +71,6 @@ class Powers(Elementwise):
             square = square * square
         return result if self.dtype.is_unsigned else (exponent < 0).where(0, result)
 
-    def _float_power(self, exponent: Self) -> Self:
-        """2 ** (y log2 |x|), with the signs and the special values of IEEE 754 pow."""
-        x, y = self, exponent
-        whole = y.trunc() == y
-        odd = whole & ((y * 0.5).trunc() * 2 != y)
-        zero, one = x.eq(0), y.eq(0)
-        safe = zero.where(1.0, x).abs()
-        size = (y * safe.log2()).exp2()
-        at_zero = (y < 0).where(math.inf, (y > 0).where(0.0, y))
-        size = zero.where(at_zero, size)
-        negative = x.detach().bitcast(f"int{x.dtype.bits}") < 0  # -0.0 too
-        signed = (negative & odd).where(-size, size)
-        real = ((x < 0) & ~whole & x.ne(-math.inf)).where(math.nan, signed)
-        return (one | x.eq(1) | (x.eq(-1) & y.isinf())).where(1.0, real)
-
     def __pow__(self, other: Operand) -> Self:
         return self.pow(other)
 
@@ -95,7 +80,3 @@ class Powers(Elementwise):
     def square(self) -> Self:
         """`self * self`."""
         return self * self
-
-    def rsqrt(self) -> Self:
-        """`1 / sqrt(self)`."""
-        return self.sqrt().reciprocal()

@@ -7,9 +7,9 @@ of (seed, n, i) alone.
 
 from __future__ import annotations
 
-import itertools
 import math
 import struct
+import threading
 import time
 from typing import Any, ClassVar, Self
 
@@ -24,7 +24,7 @@ from proofgrad.core.tensor.errors import DtypeError
 from proofgrad.core.tensor.movement import as_sizes, broadcast_node, checked_shape
 from proofgrad.core.tensor.operands import Flag, Real, Whole, constant_node
 from proofgrad.core.tensor.promotion import as_dtype
-from proofgrad.core.tensor.realize import draw_once, host_buffer
+from proofgrad.core.tensor.realize import draw_once, host_buffer, read
 from proofgrad.core.tensor.recording import note_random
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -39,7 +39,18 @@ class _Seed:
 
     def __init__(self) -> None:
         self.value = time.time_ns() & 0xFFFFFFFFFFFFFFFF
-        self.calls = itertools.count()
+        self.calls = 0
+        self.lock = threading.Lock()
+
+    def start(self, value: Whole, calls: Whole) -> None:
+        with self.lock:
+            self.value, self.calls = value, calls
+
+    def next_call(self) -> tuple[Whole, Whole]:
+        """The seed, and the number of a call that is begun."""
+        with self.lock:
+            call, self.calls = self.calls, self.calls + 1
+            return self.value, call
 
 
 class Random(Creation):
@@ -53,8 +64,34 @@ class Random(Creation):
         """Start the sequence of random calls that belongs to `seed`."""
         if not isinstance(seed, int):
             raise TypeError(f"a seed is an integer, not {describe(seed)}")
-        Random._seed.value = seed & 0xFFFFFFFFFFFFFFFF
-        Random._seed.calls = itertools.count()
+        Random._seed.start(seed & 0xFFFFFFFFFFFFFFFF, 0)
+
+    @classmethod
+    def get_rng_state(cls) -> Self:
+        """Where the random numbers of this process are: the seed and the number of calls, as uint64.
+
+        For a checkpoint: what is drawn after `set_rng_state` of it is what was drawn after it.
+
+        Example:
+            state = Tensor.get_rng_state()
+            Tensor.set_rng_state(state)
+        """
+        state = (Random._seed.value, Random._seed.calls)
+        return cls._of_numbers(state)
+
+    @classmethod
+    def set_rng_state(cls, state: Self) -> None:
+        """Go on where `get_rng_state` was asked. Raises: DtypeError for anything else."""
+        if state.shape != (2,) or state.dtype is not dtypes.uint64:
+            raise DtypeError(f"a state of random numbers is two uint64, not {describe(state)}")
+        seed, calls = struct.unpack("<2Q", bytes(read(state._uop, state.device)))
+        Random._seed.start(seed, calls)
+
+    @classmethod
+    def _of_numbers(cls, numbers: tuple[Whole, Whole]) -> Self:
+        device = canonical_device("CPU")
+        node = host_buffer(struct.pack("<2Q", *numbers), dtypes.uint64, device)
+        return cls._leaf(node, device, False)
 
     @classmethod
     def _random_words(cls, count: Whole, device: str) -> tuple[Self, Self]:
@@ -71,7 +108,7 @@ class Random(Creation):
 
     @staticmethod
     def _next_key() -> bytes:
-        seed, call = Random._seed.value, next(Random._seed.calls)
+        seed, call = Random._seed.next_call()
         return struct.pack("<3I", seed & 0xFFFFFFFF, seed >> 32, call & 0xFFFFFFFF)
 
     @classmethod

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
+from proofgrad.core import settings
 from proofgrad.core.compile.target import Borrowed
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.op_names import BUFFER, DETACH, DEVICE, RESHAPE, UNIQUE
@@ -27,6 +28,7 @@ from proofgrad.core.ir.uop import UOp, fresh_node, toposort
 from proofgrad.core.tensor.counters import GlobalCounters
 from proofgrad.core.tensor.device import HOST, Device
 from proofgrad.core.tensor.execute import execute
+from proofgrad.core.tensor.interrupts import Interrupts
 from proofgrad.core.tensor.numbering import (
     COMPUTED,
     buffers_of,
@@ -121,7 +123,7 @@ def buffer_of(uop: UOp) -> UOp | None:
 def flat_buffer(uop: UOp, device: str) -> UOp:
     """`uop` as a BUFFER of its own layout on the device, through RESHAPE; computed if need be."""
     found = computed(uop)
-    if _is_flat(found):
+    if is_flat(found):
         return found
     found = UOp(Ops.CONTIGUOUS, found.dtype, (found,)) if is_view(found) else found
     return realize([found], device)[0]
@@ -184,9 +186,14 @@ def _alone() -> tuple[tuple[int, int], ...]:
 
 def is_view(uop: UOp) -> bool:
     """Whether `uop` is memory seen through movement operations only."""
+    return buffer_below(uop) is not None
+
+
+def buffer_below(uop: UOp) -> UOp | None:
+    """The BUFFER of a device that `uop` shows through movement operations only; None: it is more."""
     while uop.op in MOVEMENT or uop.op is DETACH:
         uop = uop.src[0]
-    return uop.op is BUFFER and uop.src[1].arg != HOST
+    return uop if uop.op is BUFFER and uop.src[1].arg != HOST else None
 
 
 def read(uop: UOp, device: str) -> bytearray:
@@ -205,7 +212,8 @@ def read(uop: UOp, device: str) -> bytearray:
     return data
 
 
-def _is_flat(uop: UOp) -> bool:
+def is_flat(uop: UOp) -> bool:
+    """Whether `uop` is the memory of a BUFFER of a device in its own layout."""
     buffer = uop.src[0] if uop.op is Ops.RESHAPE else uop
     return buffer.op is Ops.BUFFER and buffer.src[1].arg != HOST
 
@@ -218,13 +226,15 @@ def realize(
     device: str,
     release: Callable[[], None] | None = None,
     witness: Witness | None = None,
+    interrupts: Interrupts | None = None,
 ) -> list[UOp]:
     """Each root as a buffer (through RESHAPE); views of buffers stay views and run nothing.
 
     `device` is for values that read no buffer. Results are remembered: `computed(root)`.
     `release` lets go of all nodes that the caller holds, `roots` included, so that the memory of
     inputs which nobody else holds can be written over. If the run fails, `roots` is filled again
-    with nodes of the same values. `witness` is told how it is done.
+    with nodes of the same values. `interrupts` are let through while it can be
+    undone. `witness` is told how it is done.
     """
     by = recorder()
     if by is not None:
@@ -235,15 +245,21 @@ def realize(
     places = {root: k for k, root in enumerate(wanted)}
     place_of = [places.get(computed(root)) for root in roots]
     views = [root if place is None else None for root, place in zip(roots, place_of)]
+    let_go = None if release is None else _letting_go(release, roots, places)
     found = _run(
-        wanted, device, None if release is None else _letting_go(release, roots, places), witness
+        wanted, device, let_go, witness, Interrupts() if interrupts is None else interrupts
     )
     if isinstance(found, _Failure):
         roots[:] = [
             found.roots[place] if place is not None else view  # type: ignore[misc]
             for place, view in zip(place_of, views)
         ]
-        raise found.error
+        try:
+            raise found.error
+        finally:
+            del (
+                found
+            )  # else its traceback and this frame hold each other, and all memory of the run
     return [
         found[place] if place is not None else computed(computed(view))  # type: ignore[arg-type]
         for place, view in zip(place_of, views)
@@ -306,7 +322,8 @@ def _run(
     wanted: list[UOp],
     device: str,
     release: Callable[[], None] | None,
-    witness: Witness | None = None,
+    witness: Witness | None,
+    interrupts: Interrupts,
 ) -> list[UOp] | _Failure:
     """The buffer of each root, through RESHAPE. `wanted` is emptied."""
     values: dict[str, int] = {}
@@ -318,25 +335,40 @@ def _run(
     # its memory would never be free again.
     roots = [_gone if node is root else ref(root) for node, root in zip(graph.src, wanted)]
     kept = [ref(buffer) for buffer in inputs]
-    numbers = range(len(inputs))
     if witness is not None:
         witness.before(set(toposort(wanted, is_not_computed)), inputs)
     try:
-        if release is not None:
-            release()
-        wanted.clear()
-        inputs.clear()
-        unneeded = frozenset([k for k in numbers if kept[k]() is None and _is_unshared(given, k)])
-        plan = compiler().plan(graph, unneeded)
-        memory = (
-            [None] * len(shapes) if _MACHINE.compile_only else execute(plan, given, devices, values)
-        )
+        try:
+            if release is not None:
+                release()
+            wanted.clear()
+            inputs.clear()
+            unneeded = _unneeded(given, kept)
+            interrupts.let_through()
+            plan = compiler().plan(graph, unneeded)
+            while witness is not None and (kept_apart := witness.refused(plan) & unneeded):
+                unneeded -= kept_apart
+                plan = compiler().plan(graph, unneeded)
+            if _MACHINE.compile_only:
+                memory = [None] * len(shapes)
+            else:
+                memory = execute(plan, given, devices, values, interrupts)
+        finally:
+            interrupts.hold()
     except BaseException as error:  # noqa: BLE001  (raised again by who called)
         buffers = [_again(kept[k](), node, given[k]) for k, node in enumerate(buffers_of(graph))]
         return _Failure(error, with_buffers(graph, buffers))
     if witness is not None:
         witness.after(plan, given, values)
     return _results(plan, shapes, memory, roots, kept)
+
+
+def _unneeded(given: list[Any], kept: list[ref[UOp]]) -> frozenset[int]:
+    """The inputs whose memory nobody else holds, and the plan may write results to."""
+    if settings.stops_at_nans():  # then a run may fail when it has written to them
+        return frozenset()
+    numbers = range(len(given))
+    return frozenset([k for k in numbers if kept[k]() is None and _is_unshared(given, k)])
 
 
 def _gone() -> None:

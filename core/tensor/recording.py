@@ -6,9 +6,9 @@ running (realize.py), recording itself (jit.py, replay.py).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from proofgrad.core.ir.uop import UOp
@@ -48,14 +48,17 @@ class Witness(Protocol):
         """All nodes of the graph that will run, and its buffers in the order of their numbers."""
         ...
 
+    def refused(self, plan: Plan) -> frozenset[int]:
+        """The inputs whose memory the plan writes results to that must not get it."""
+        ...
+
     def after(self, plan: Plan, given: list[Any], values: dict[str, int]) -> None:
         """The plan that has run, the memory of its inputs, the values of variables."""
         ...
 
 
-@dataclass(slots=True)
-class _Told:
-    """The state of this module."""
+class _Told(threading.local):
+    """The state of this module: what one thread records is nothing to the others."""
 
     recorder: Recorder | None = None
     written: list[Any] | None = None  # Tensors, within `watch_writes`

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, ref
 
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.aliasing import Aliases, Outdated, Step, base_again, steps_of_view
 from proofgrad.core.tensor.arena import Arena, make_arena
 from proofgrad.core.tensor.base import own_copy
 from proofgrad.core.tensor.counters import GlobalCounters
@@ -30,12 +32,14 @@ from proofgrad.core.tensor.device import HOST, Device
 from proofgrad.core.tensor.errors import JitError
 from proofgrad.core.tensor.execute import (
     allocate,
+    claim,
     execute,
     is_watched,
     memory_of_variables,
     run_step,
 )
 from proofgrad.core.tensor.holders import Source
+from proofgrad.core.tensor.interrupts import Interrupts
 from proofgrad.core.tensor.launches import Launches
 from proofgrad.core.tensor.numbering import computed
 from proofgrad.core.tensor.spares import SPARE_BYTES, SPARES, Spare
@@ -65,7 +69,19 @@ class _Read:
     shape: Shape
     dtype: DType
     node: UOp | None  # as it was last seen; None of one that is written in place
+    is_whole: bool  # else the input is what it shows elements of, and it must stay as it was
     in_place: bool = False
+    is_copied: bool = False  # in this replay: somebody else holds its buffer
+
+    def handle(self, arguments: Sequence[Tensor]) -> Any:
+        """The memory that it says the input is now; None if it says nothing."""
+        tensor = self.source.get(arguments)
+        if tensor is None or not (self.is_whole or tensor._uop is self.node):
+            return None
+        buffer = machine.buffer_below(computed(tensor._uop))
+        if buffer is None or (self.is_whole and not machine.is_flat(computed(tensor._uop))):
+            return None
+        return machine.memory_of(buffer)
 
 
 @dataclass(slots=True)
@@ -79,6 +95,7 @@ class _Made:
     source: Source | None
     gradient_of: Source | None
     read: _Read | None = None  # of one that is written in place
+    steps: Sequence[Step] = ()  # of a result that is a view
     is_plain: bool = True
     may_spare: bool = False
     spares: list[Spare] = field(default_factory=list)
@@ -112,10 +129,12 @@ class _Inputs:
     """What the inputs of the plan are: found before the run lets go of them."""
 
     recording: _Recording
+    targets: list[Target]
     argument: dict[int, int] = field(default_factory=dict)
     random: dict[int, Callable[[], bytes]] = field(default_factory=dict)
     fixed: dict[int, UOp] = field(default_factory=dict)
-    reads: list[tuple[int, Source, Shape, DType, ref[UOp]]] = field(default_factory=list)
+    reads: list[tuple[int, Source, Shape, DType, ref[UOp], bool]] = field(default_factory=list)
+    constant: list[tuple[Source, UOp]] = field(default_factory=list)
     unsettled: list[Source] = field(default_factory=list)
     plan: Plan | None = None
     given: list[Any] = field(default_factory=list)
@@ -124,27 +143,37 @@ class _Inputs:
     def before(self, nodes: set[UOp], inputs: list[UOp]) -> None:
         """Sort the inputs by where a replay finds them."""
         recording, holders = self.recording, self.recording.holders
-        places = {machine.buffer_of(place): k for k, place in enumerate(recording.places)}
+        places = {machine.buffer_of(place): k for k, place in recording.places.items()}
         numbers = {buffer: k for k, buffer in enumerate(inputs)}
-        found: dict[int, list[tuple[Source, UOp]]] = {}
+        read: set[int] = set()
         for source, node in holders.readers(nodes):
-            buffer = machine.buffer_of(computed(node))
-            if buffer is not None and buffer in places:
-                continue
-            if buffer is not None and buffer in numbers and buffer.src[1].arg != HOST:
-                found.setdefault(numbers[buffer], []).append((source, node))
-            elif any(part in numbers for part in node.toposort()):
-                self.unsettled.append(source)
+            buffer = machine.buffer_below(computed(node))
+            if buffer is None:
+                if any(part in numbers for part in node.toposort()):
+                    self.unsettled.append(source)
+                else:
+                    self.constant.append((source, node))
+            elif buffer in numbers and buffer not in places:
+                k, is_whole = numbers[buffer], machine.is_flat(node)
+                self.reads.append((k, source, node.shape, node.dtype, ref(node), is_whole))
+                read.add(k)
         for buffer, k in numbers.items():
             if buffer in places:
                 self.argument[k] = places[buffer]
             elif buffer in recording.random:
                 self.random[k] = recording.random[buffer]
-            elif k in found:
-                for source, node in found[k]:
-                    self.reads.append((k, source, node.shape, node.dtype, ref(node)))
-            else:
+            elif k not in read:
                 self.fixed[k] = buffer
+
+    def refused(self, plan: Plan) -> frozenset[int]:
+        """Inputs of which another Tensor, or one of several, would get the memory."""
+        arguments, found = self.recording.arguments, set()
+        for target, slot in zip(self.targets, plan.results):
+            if slot < plan.inputs and slot not in self.argument:
+                readers = [source.get(arguments) for k, source, *_ in self.reads if k == slot]
+                if len(readers) != 1 or readers[0] is not target.tensor:
+                    found.add(slot)
+        return frozenset(found)
 
     def after(self, plan: Plan, given: list[Any], values: dict[str, int]) -> None:
         self.plan, self.given, self.values = plan, given, values
@@ -161,21 +190,22 @@ class Replay:
         _check_kept(recording, tensors)
         if not targets:
             raise JitError(f"{recording.name} gives no Tensor and writes to none")
-        inputs = _Inputs(recording)
+        inputs = _Inputs(recording, targets)
         roots = _roots(targets)
 
         def release() -> None:
             for tensor in tensors:
                 tensor._uop = machine.PENDING
 
-        try:
-            nodes = machine.realize(roots, tensors[0].device, release, inputs)
-        except BaseException:
-            for tensor, root in zip(tensors, roots):
-                tensor._uop = root
-            raise
-        for tensor, node in zip(tensors, nodes):
-            tensor._uop = node
+        with Interrupts() as interrupts:
+            try:
+                nodes = machine.realize(roots, tensors[0].device, release, inputs, interrupts)
+            except BaseException:
+                for tensor, root in zip(tensors, roots):
+                    tensor._uop = root
+                raise
+            for tensor, node in zip(tensors, nodes):
+                tensor._uop = node
         if inputs.unsettled:
             found = [source.get(recording.arguments) for source in inputs.unsettled]
             _compute([tensor for tensor in found if tensor is not None])
@@ -186,6 +216,7 @@ class Replay:
         plan = inputs.plan
         assert plan is not None
         self.name, self.plan = recording.name, plan
+        self.result: Any = None  # what the function gives, with holes for Tensors
         self.device = targets[0].tensor.device
         self.backend = Device[self.device]
         self.where = [
@@ -203,13 +234,17 @@ class Replay:
         self.arguments = [(k, a) for k, a in inputs.argument.items() if k < plan.inputs]
         self.random = {k: fresh for k, fresh in inputs.random.items() if k < plan.inputs}
         written = set(plan.reused)
-        self.reads = [
-            _Read(k, source, shape, dtype, None if k in written else node(), k in written)
-            for k, source, shape, dtype, node in inputs.reads
-            if k < plan.inputs
-        ]
+        self.reads, self._agreeing = _one_for_each_input(
+            [
+                _Read(k, s, shape, dtype, None if k in written else node(), whole, k in written)
+                for k, s, shape, dtype, node, whole in inputs.reads
+                if k < plan.inputs
+            ]
+        )
+        self._constant = inputs.constant
         self.accumulated = recording.holders.accumulated()
-        self.made = self._results(targets)
+        self.aliases = _aliases(recording, targets, inputs, self.accumulated)
+        self.made = self._results(targets, recording.arguments)
         self._check_in_place()
         steps = self._without_constant_copies(plan.steps)
         self.arena = self._between(steps)
@@ -223,12 +258,14 @@ class Replay:
         self._passing = [*[slot for slot, _ in self.arguments], *made_anew]
         for slot in [*self._passing, *[read.slot for read in self.reads]]:
             self.memory[slot] = None
-        self._nodes = [_no_node] * len(recording.arguments)
+        self._nodes: list[Callable[[], UOp | None]] = [_no_node] * len(recording.arguments)
+        self._objects: list[Callable[[], Tensor | None]] = [_no_node] * len(recording.arguments)
         self._lock = threading.Lock()  # the tables of memory are for one run at a time
         _REPLAYS.add(self)
 
-    def _results(self, targets: list[Target]) -> list[_Made]:
+    def _results(self, targets: list[Target], arguments: Sequence[Tensor]) -> list[_Made]:
         reads = {read.slot: read for read in self.reads if read.in_place}
+        given = [target.tensor if target.source is None else None for target in targets]
         found: list[_Made] = []
         for target, slot in zip(targets, self.plan.results):
             in_plan = slot >= self.plan.inputs
@@ -237,6 +274,7 @@ class Replay:
                 _Made(
                     slot, target.tensor.shape, info, target.is_result, target.source,
                     target.gradient_of, reads.get(slot),
+                    steps_of_view(target.tensor, arguments, given) if target.is_result else (),
                 )
             )  # fmt: skip
         uses = Counter([made.slot for made in found])
@@ -285,17 +323,25 @@ class Replay:
     # -- a replay -----------------------------------------------------------------------------------
 
     def knows(self, arguments: Sequence[Any]) -> bool:
-        """Whether each argument is a Tensor of the same value as in the last run, in the same memory."""
-        known = zip(arguments, self._nodes)
-        is_same = [type(one) is Tensor and one._uop is node() for one, node in known]
+        """Whether each argument is the Tensor of the last run, of the same value in the same memory."""
+        known = zip(arguments, self._objects, self._nodes)
+        is_same = [one is last() and one._uop is node() for one, last, node in known]
         return len(arguments) == len(self._nodes) and all(is_same)
+
+    def fits(self, arguments: Sequence[Tensor]) -> bool:
+        """Whether a replay for these arguments gives what the function would."""
+        return self.aliases.fit(arguments)
 
     def run(self, arguments: Sequence[Tensor], values: dict[str, int]) -> list[Any]:
         """The results of the function for these arguments, None in place of what is no result.
 
-        `values` are those of the variables among the arguments.
+        `values` are those of the variables among the arguments. Raises: Outdated, before anything is
+        changed, if what the function reads is not what it was. An interrupt leaves each Tensor
+        with its value before or after the replay.
         """
         with self._lock:
+            if self._constant or self._agreeing:
+                self._check_known(arguments)
             if self.accumulated:
                 self._check_gradients(arguments)
             watched = is_watched()
@@ -307,6 +353,9 @@ class Replay:
                 self._set_variables(values)
             self._launch(watched)
             results = [self._give(made, arguments) for made in self.made]
+            for made, result in zip(self.made, results):
+                if made.steps and result is not None:
+                    result._base = base_again(made.steps, arguments, results)
             for slot in self._passing:
                 self.memory[slot] = None
             return results
@@ -318,15 +367,28 @@ class Replay:
             node = arguments[k]._uop
             if keeps_addresses and node is nodes[k]():
                 continue
+            nodes[k] = _no_node  # until the program has been told
             handle = machine.flat_memory(node, self.device)
             memory[slot] = handle
             taken.add(id(handle))
             changed(slot, handle)
-            nodes[k] = ref(node) if machine.has_memory(node, handle) else _no_node
+            if machine.has_memory(node, handle):
+                self._objects[k], nodes[k] = ref(arguments[k]), ref(node)
         for read in self.reads:
             self._look_up(read, arguments, taken)
         for slot, fresh in self.random.items():
             memory[slot] = fresh()
+
+    def _check_known(self, arguments: Sequence[Tensor]) -> None:
+        """Raises: Outdated if Tensors that had one value, or a constant one, do not have it now."""
+        for source, node in self._constant:
+            tensor = source.get(arguments)
+            if tensor is None or tensor._uop is not node:
+                raise Outdated
+        for reads in self._agreeing:
+            handles = [read.handle(arguments) for read in reads]
+            if any(handle is None or handle is not handles[0] for handle in handles):
+                raise Outdated
 
     def _set_variables(self, values: dict[str, int]) -> None:
         self.values = self.values | values
@@ -347,15 +409,14 @@ class Replay:
     def _look_up(self, read: _Read, arguments: Sequence[Tensor], taken: set[int]) -> None:
         """The memory of a Tensor that the function reads, as that is now."""
         tensor = read.source.get(arguments)
-        if tensor is None:
-            if read.node is None:
-                raise JitError(f"{self.name} writes to a Tensor that is gone; call reset()")
-            self._use(read.slot, machine.memory_of(machine.buffer_of(read.node)))
-            return
+        if tensor is None:  # the function, which has read it, has to read another one now
+            raise Outdated
         if not read.in_place and tensor._uop is read.node:
             if self.memory[read.slot] is None:
-                self._use(read.slot, machine.memory_of(machine.buffer_of(computed(read.node))))
+                self._use(read.slot, machine.memory_of(machine.buffer_below(computed(read.node))))
             return
+        if not read.is_whole:
+            raise Outdated
         if tensor.shape != read.shape or tensor.dtype is not read.dtype:
             raise JitError(
                 f"{self.name} was recorded reading a Tensor of shape {show(read.shape)},"
@@ -367,21 +428,22 @@ class Replay:
             return
         handle, is_alone = machine.memory_to_write(tensor, self.device)
         mine = 4 if self.memory[read.slot] is handle else 3  # this table, _MEMORY, here, the call
-        if not is_alone or id(handle) in taken or sys.getrefcount(handle) > mine:
+        read.is_copied = not is_alone or id(handle) in taken or sys.getrefcount(handle) > mine
+        if read.is_copied:  # who else holds the buffer keeps it
             handle = self._copied(handle, tensor)
-            tensor._uop = machine.PENDING  # who else holds the buffer keeps it
         taken.add(id(handle))
         self._use(read.slot, handle)
 
     def _use(self, slot: int, handle: Any) -> None:
         if self.memory[slot] is not handle:
-            self.memory[slot] = handle
+            self.memory[slot] = None  # until the program has been told
             self.program.changed(slot, handle)
+            self.memory[slot] = handle
 
     def _copied(self, handle: Any, tensor: Tensor) -> Any:
         data = bytearray(tensor.nbytes())
         self.backend.copyout(memoryview(data), handle)
-        fresh = self.backend.alloc(max(1, len(data)))
+        fresh = claim(self.device, max(1, len(data)))
         self.backend.copyin(fresh, memoryview(data))
         return fresh
 
@@ -400,7 +462,7 @@ class Replay:
     def _give(self, made: _Made, arguments: Sequence[Tensor]) -> Tensor | None:
         """What becomes of one result."""
         target = None if made.source is None else made.source.get(arguments)
-        if made.read is not None and target is not None and target._uop is not machine.PENDING:
+        if made.read is not None and not made.read.is_copied:
             return None  # written in place: its buffer is the same
         shape = made.shape if made.is_plain else tuple(sizes().bound(made.shape, self.values))
         node = made.node(shape, self.memory[made.slot])
@@ -417,7 +479,34 @@ class Replay:
 
 
 def _no_node() -> None:
-    """Stands for a weak reference to an argument whose memory is not known."""
+    """Stands for a weak reference to an argument, or its node, whose memory is not known."""
+
+
+def _one_for_each_input(reads: Sequence[_Read]) -> tuple[list[_Read], list[list[_Read]]]:
+    """A Tensor to look up for each input, and the Tensors that must agree on what an input is.
+
+    Where several Tensors had the value that the function reads, each may be the one that it has read.
+    """
+    of_slot: dict[int, list[_Read]] = {}
+    for read in sorted(reads, key=lambda read: not read.is_whole):
+        of_slot.setdefault(read.slot, []).append(read)
+    several = [found for found in of_slot.values() if len(found) > 1 or not found[0].is_whole]
+    return [found[0] for found in of_slot.values()], several
+
+
+def _aliases(
+    recording: _Recording,
+    targets: Sequence[Target],
+    inputs: _Inputs,
+    accumulated: Sequence[tuple[Source, bool]],
+) -> Aliases:
+    """What other calls must have in common with the one that was recorded."""
+    written = list(recording.holders.noted())
+    owners = [target.gradient_of for target in targets if target.gradient_of is not None]
+    added = [source for source, _ in accumulated]
+    read = [*[source for _, source, *_ in inputs.reads], *[s for s, _ in inputs.constant]]
+    effects = [*[source for _, source in written], *owners, *added]
+    return Aliases(recording.arguments, [*read, *effects], written, bool(effects))
 
 
 def _compute(tensors: list[Tensor]) -> None:
@@ -439,11 +528,19 @@ def _roots(targets: Sequence[Target]) -> list[UOp]:
     roots: dict[UOp, None] = {}
     for target in targets:
         root = target.tensor._uop
-        is_view = machine.is_view(computed(root))  # replays would share its memory
+        is_view = _shows_memory(root)  # replays would share it
         while is_view or root in roots:
             root, is_view = own_copy(root), False
         roots[root] = None
     return list(roots)
+
+
+def _shows_memory(node: UOp) -> bool:
+    """Is this memory seen through movement operations, once what was computed stands for its graph?"""
+    node = computed(node)
+    while node.op in MOVEMENT or node.op is Ops.DETACH:
+        node = computed(node.src[0])
+    return machine.is_view(node)
 
 
 def _check_devices(recording: _Recording, tensors: Sequence[Tensor]) -> None:

@@ -12,15 +12,6 @@ from functools import cache
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 
-_QUARTER_FLOAT32 = tuple(
-    map(float.fromhex, ("0x1.92p+0", "0x1.fb4p-12", "0x1.444p-24", "0x1.68c234c4c6629p-39"))
-)
-_QUARTER_FLOAT64 = tuple(
-    map(
-        float.fromhex,
-        ("0x1.921fb5p+0", "0x1.110b46p-26", "0x1.1a6263p-54", "0x1.8a2e03707344ap-81"),
-    )
-)
 ERF_SERIES_BELOW = 0.5
 ERF_IS_ONE_FROM = 6.0  # 1 - erf(6) is 2e-17
 
@@ -43,16 +34,6 @@ _ERFC_FLOAT64 = (
 def far(dtype: DType) -> float:
     """Where x**2 + 1 is x**2 for half the digits, so that asinh and acosh are log(2 x)."""
     return 2.0**28 if dtype is dtypes.float64 else 2.0**13
-
-
-def cosine_zeros_up_to(dtype: DType) -> float:
-    """Angles with so few quarter turns that their products with `quarter_turn` are exact."""
-    return 1e8 if dtype is dtypes.float64 else 6000.0
-
-
-def quarter_turn(dtype: DType) -> tuple[float, ...]:
-    """pi / 2 in four parts, three of them with half the digits of a float (Cody and Waite, 1980)."""
-    return _QUARTER_FLOAT64 if dtype is dtypes.float64 else _QUARTER_FLOAT32
 
 
 def erfc(dtype: DType) -> tuple[float, ...]:

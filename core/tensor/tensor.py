@@ -21,6 +21,7 @@ from proofgrad.core.tensor.autograd import node_gradients, nodes_reached
 from proofgrad.core.tensor.base import TensorBase, alive, owns_value
 from proofgrad.core.tensor.custom_vjp import custom_vjp
 from proofgrad.core.tensor.errors import DtypeError
+from proofgrad.core.tensor.interrupts import Interrupts
 from proofgrad.core.tensor.movement import broadcast_node
 from proofgrad.core.tensor.numbering import computed
 from proofgrad.core.tensor.operands import Flag, Real, Whole, constant_node
@@ -42,13 +43,24 @@ class Tensor(Assignment):
     # -- computing ------------------------------------------------------------------------------
 
     def realize(self, *others: Tensor) -> Self:
-        """Compute this Tensor (and the others, in one go) into buffers now."""
+        """Compute this Tensor (and the others, in one go) into buffers now.
+
+        Of a view that was written to, what it is a view of is computed: the write is done.
+        """
         by_device: dict[str, list[Tensor]] = {}
-        every: tuple[Tensor, ...] = (self, *others)
-        for tensor in dict.fromkeys(every):
-            by_device.setdefault(tensor.device, []).append(tensor)
+        every = dict.fromkeys((self, *others))
+        shown = {id(tensor): tensor for tensor in every if tensor._is_what_was_written()}
+        for tensor in list(every):
+            owner = tensor._owner_to_compute()
+            if owner is not None:
+                every[owner] = None
+        for tensor in every:
+            if id(tensor) not in shown:
+                by_device.setdefault(tensor.device, []).append(tensor)
         for device, tensors in by_device.items():
             _realize_together(tensors, device)
+        for tensor in shown.values():
+            tensor._refresh()
         return self
 
     def schedule(self, *others: Tensor) -> list[ScheduleItem]:
@@ -73,7 +85,9 @@ class Tensor(Assignment):
         Then the graph is kept, so that `backward` works after `realize`. All other graphs are
         dropped, so that a loop of realised steps does not grow without end.
         """
-        if self._uop.op in (Ops.DETACH, Ops.BUFFER) or not TensorBase._parameters:
+        if not TensorBase._parameters or self._uop.op is Ops.BUFFER:
+            return False
+        if self._uop.op is Ops.DETACH and self._uop.arg is None:  # with one it is a custom gradient
             return False
         if id(self) in TensorBase._leaves:
             return False
@@ -150,6 +164,11 @@ class Tensor(Assignment):
         return int(self.item())
 
     def __bool__(self) -> Flag:
+        if self.numel() != 1:
+            raise ShapeError(
+                f"the truth of {self.numel()} elements, shape {show(self.shape)}, is not one: use"
+                f" any() or all()"
+            )
         return bool(self.item())
 
     def __format__(self, spec: str) -> str:
@@ -317,14 +336,15 @@ def _realize_together(tensors: list[Tensor], device: str) -> None:
             tensor._uop = machine.PENDING
 
     roots = [tensor._uop for tensor in tensors]
-    try:
-        results = machine.realize(roots, device, release)
-    except BaseException:
+    with Interrupts() as interrupts:
+        try:
+            results = machine.realize(roots, device, release, None, interrupts)
+        except BaseException:
+            for tensor in free:
+                tensor._uop = roots[places[tensor]]
+            raise
         for tensor in free:
-            tensor._uop = roots[places[tensor]]
-        raise
-    for tensor in free:
-        tensor._uop = results[places[tensor]]
+            tensor._uop = results[places[tensor]]
 
 
 _FORMATS = {

@@ -48,6 +48,8 @@ INFIX_OPS = {
 CALL_OPS: dict[str, tuple[str, tuple[int, ...]]] = {
     "truncdiv": ("TRUNCDIV", (2,)),
     "truncmod": ("TRUNCMOD", (2,)),
+    "fmod": ("FMOD", (2,)),
+    "pow": ("POW", (2,)),
     "max": ("MAX", (2,)),
     "min": ("MIN", (2,)),
     "where": ("WHERE", (3,)),
@@ -57,6 +59,7 @@ CALL_OPS: dict[str, tuple[str, tuple[int, ...]]] = {
     "exp2": ("EXP2", (1,)),
     "log2": ("LOG2", (1,)),
     "sin": ("SIN", (1,)),
+    "cos": ("COS", (1,)),
     "trunc": ("TRUNC", (1,)),
     "load": ("LOAD", (1,)),
     "index": ("INDEX", (2, 3)),

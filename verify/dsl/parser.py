@@ -24,7 +24,9 @@ from proofgrad.verify.dsl.places import place_of
 from proofgrad.verify.dsl.scope import Syntax
 from proofgrad.verify.dsl.termination import check_termination
 
-MAX_FILE_BYTES = 1 << 20  # a hand-written file is some 10 KiB; larger is a mistake or an attack
+MAX_FILE_BYTES = 1 << 18  # a hand-written file is some 10 KiB; larger is a mistake or an attack
+MAX_PARTS = 2000  # of the syntax tree of one rule; the largest of the library has some 200
+MAX_NAME = 100  # letters
 MAX_DEPTH = 60  # levels of the syntax tree of one rule; keeps every later recursion shallow
 
 
@@ -194,11 +196,26 @@ def _item(tree: Syntax, header: FileHeader, source: Source) -> tuple[Rule, Token
     if isinstance(children[0], Token):
         doc = str(children.pop(0))[1:-1]
     body, *examples = children
+    _check_size(tree, source)
     text = source.text[body.meta.start_pos : body.meta.end_pos]
     shown = tuple([_example_text(e, source) for e in examples if isinstance(e, Tree)])
     rule = Elaborator(header, source).rule(body, text, doc, shown)
     name_token = body.children[1]
     return rule, name_token
+
+
+def _check_size(tree: Syntax, source: Source) -> None:
+    """Raises: RuleSyntaxError for more parts, or longer names, than anybody reads."""
+    for count, node in enumerate(tree.iter_subtrees(), 1):
+        if count > MAX_PARTS:
+            raise RuleSyntaxError(
+                source, place_of(node), f"a rule of more than {MAX_PARTS} parts; split the rule"
+            )
+    for token in tree.scan_values(lambda value: value.type == "NAME"):
+        if len(token) > MAX_NAME:
+            raise RuleSyntaxError(
+                source, place_of(token), f"a name of more than {MAX_NAME} letters"
+            )
 
 
 def _example_text(tree: Syntax, source: Source) -> str:

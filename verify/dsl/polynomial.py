@@ -11,6 +11,14 @@ Monomial = tuple[str, ...]  # variables in alphabetical order, repeated for powe
 Polynomial = dict[Monomial, int]
 
 
+MOST_PRODUCTS = 20_000  # of monomials in one product
+MOST_DEGREE = 200  # of a monomial
+
+
+class TooLarge(ValueError):
+    """Measures with so many terms that they are not compared."""
+
+
 def number(value: int) -> Polynomial:
     return {(): value} if value else {}
 
@@ -33,6 +41,10 @@ def scale(term: Polynomial, factor: int) -> Polynomial:
 
 
 def multiply(a: Polynomial, b: Polynomial) -> Polynomial:
+    """Raises: TooLarge."""
+    degree = max(map(len, a), default=0) + max(map(len, b), default=0)
+    if len(a) * len(b) > MOST_PRODUCTS or degree > MOST_DEGREE:
+        raise TooLarge("its measures are too large to be compared; split the rule")
     products = [{tuple(sorted(m + n)): c * d} for m, c in a.items() for n, d in b.items()]
     return add(*products)
 

@@ -82,7 +82,7 @@ def show_term(term: Term) -> str:
     return _Annotations(None).term(term)
 
 
-def show_expr(expr: Expr | Term) -> str:
+def show_expr(expr: Expr) -> str:
     """A number, an arg or a condition. Example: 'hi(x) < c'."""
     return _expr(expr)[0]
 
@@ -109,7 +109,7 @@ def _unusual_constants(term: Term) -> list[str]:
 def _right(term: Term, rule: Rule, annotated: _Annotations) -> str:
     if rule.kind in NUMBER_KINDS:
         assert isinstance(term, Calc)
-        return show_expr(term.value)
+        return show_expr(term.number)
     return annotated.term(term)
 
 
@@ -166,8 +166,11 @@ class _Annotations:
                 return self._named(name, type_)
             case Lit(value, type_):
                 return self._literal(value, type_)
-            case Calc(value, type_, mode):
-                inside = f"wrap: {self._computed(value)}" if mode == "wrap" else show_expr(value)
+            case Calc(_, type_, mode):
+                computed = mode == "wrap"
+                inside = (
+                    f"wrap: {self._computed(term.computed)}" if computed else show_expr(term.number)
+                )
                 if self._said is None or not self._hiders:
                     return f"{{{inside}}}", _ATOM
                 return f"{{{inside}}}: {type_}", _TYPED
@@ -176,7 +179,7 @@ class _Annotations:
             case Node():
                 return self._node(term)
 
-    def _computed(self, value: Term | Expr) -> str:
+    def _computed(self, value: Term) -> str:
         """The inside of `{wrap: ...}`: nothing around it settles the types of its literals."""
         self._hiders += 1
         shown = self.term(value)
@@ -249,7 +252,7 @@ def _number(value: float | bool) -> str:
 # -- expressions ---------------------------------------------------------------------------------
 
 
-def _expr(expr: Expr | Term) -> Shown:
+def _expr(expr: Expr) -> Shown:
     match expr:
         case Num(value):
             text = _number(value)

@@ -36,6 +36,7 @@ from proofgrad.core.rewrite.rule import (
 from proofgrad.core.rewrite.views import CONTRACTS
 from proofgrad.verify.dsl.polynomial import (
     Polynomial,
+    TooLarge,
     add,
     always_positive,
     multiply,
@@ -47,6 +48,7 @@ from proofgrad.verify.dsl.polynomial import (
 from proofgrad.verify.dsl.promises import PROMISES, Promise
 from proofgrad.verify.dsl.termination_sums import (
     CHOOSES,
+    MAKES,
     READS,
     SUM_OPS,
     Reading,
@@ -110,6 +112,8 @@ def _weighted_size(op: str, args: Sequence[Polynomial]) -> Polynomial:
             return add(*args, number(3))
         case "CAST_TO_INDEX":
             return args[0]
+        case "CAST_FROM_INDEX":
+            return add(*args, number(1 + MAKES))
         case _:
             return add(*args, number(1))
 
@@ -135,8 +139,11 @@ MEASURES = (LOOPS, LOAD, SIZE, DEPTH)
 def check_termination(rules: Sequence[Rule]) -> tuple[Rule, str] | None:
     """The first rewrite rule that does not go down, and why; None if all do."""
     for rule in rules:
-        if rule.kind is RuleKind.REWRITE and not goes_down(rule):
-            return rule, _reason(rule, rules)
+        try:
+            if rule.kind is RuleKind.REWRITE and not goes_down(rule):
+                return rule, _reason(rule, rules)
+        except TooLarge as error:
+            return rule, str(error)
     return None
 
 
@@ -311,7 +318,8 @@ class _Weights:
                 loops = [s for s in src if isinstance(s, Var) and s.type in ("range", "ranges")]
                 weight = self._measure.of(op, [self._of(s) for s in src if s not in loops])
                 if self._reading is not None and self._reading.reads_index(term):
-                    weight = add(number(READS), *[self._of(s) for s in src])
+                    made = MAKES if op == "CAST_FROM_INDEX" else 0
+                    weight = add(number(READS + made), *[self._of(s) for s in src])
                 return add(weight, *map(_count, loops)) if self._measure is LOOPS else weight
 
     def _of_index_term(self, term: Term, reading: Reading) -> Polynomial:
@@ -348,7 +356,9 @@ def _cast_name(source: str, target: str) -> str:
         return "CAST_OF_CODE" if source in ("float32", "float64") else "NUMBER_TO_CODE"
     if source in _CODES:
         return "CAST_OF_CODE"
-    return "CAST_TO_INDEX" if target == "index" else "CAST"
+    if target == "index":
+        return "CAST_TO_INDEX"
+    return "CAST_FROM_INDEX" if source == "index" else "CAST"
 
 
 def _names_in(term: Term | None) -> set[str]:

@@ -31,6 +31,8 @@ SUM_OPS = frozenset({"ADD", "NEG", "MUL", "FLOORDIV", "MOD"})
 # What an operation on index terms weighs more than they do: one that makes another type of them, and a
 # selection, a maximum or the like, which gives an index term that is an atom of sums.
 READS, CHOOSES = 4, 2
+# A number that is made of an index weighs so much more: a comparison may bring its other side near instead.
+MAKES = 8
 _NUMBERS = (Const, Lit, Calc)
 
 

@@ -23,7 +23,8 @@ BIT_KINDS = INT_KINDS | {Kind.BOOL}
 OP_KINDS: dict[str, frozenset[Kind]] = {
     **{op: NUMBER_KINDS for op in ("NEG", "ADD", "MUL", "MAX", "MIN", "MULACC")},
     **{op: INTEGER_KINDS for op in ("FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD")},
-    **{op: FLOAT_KINDS for op in ("FDIV", "SQRT", "EXP2", "LOG2", "SIN", "TRUNC", "FMA")},
+    **{op: FLOAT_KINDS for op in ("FDIV", "FMOD", "POW", "SQRT", "EXP2", "LOG2")},
+    **{op: FLOAT_KINDS for op in ("SIN", "COS", "TRUNC", "FMA")},
     **{op: BIT_KINDS for op in ("NOT", "AND", "OR", "XOR")},
     **{op: INT_KINDS for op in ("SHL", "SHR")},
 }

@@ -34,6 +34,11 @@ class Optimizer(ABC):
         device: str | None = None,
         fused: bool = False,
     ) -> None:
+        if not isinstance(params, Iterable) or isinstance(params, Tensor):
+            raise TypeError(
+                f"an optimizer takes a list of Tensors, not {type(params).__name__}; see"
+                f" nn.state.get_parameters"
+            )
         unique = list({id(param): param for param in params}.values())
         for param in unique:
             if param.requires_grad is None and param.dtype.is_float:

@@ -11,14 +11,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from proofgrad import Tensor
+from proofgrad import Tensor, dtypes
 from proofgrad.nn.optim.optimizer import Optimizer, OptimizerGroup
 
 
 class LRScheduler(ABC):
     """A rate for each step of one optimiser, or of each in a group.
 
-    Made with the rate of step 0; each `step()` goes on by one.
+    Made with the rate of step 0; each `step()` goes on by one. `get_state_dict` has its place, and
+    the Tensors of the optimiser: make all as at first, then load.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
@@ -27,8 +28,17 @@ class LRScheduler(ABC):
             optimizer.optimizers if isinstance(optimizer, OptimizerGroup) else [optimizer]
         )
         self.base_lrs = [float(part.lr.item()) for part in self.parts]
-        self.last_epoch = 0
+        self.epoch = Tensor([0], "CPU", dtypes.int64, requires_grad=False)  # part of the state
         self._set()
+
+    @property
+    def last_epoch(self) -> int:
+        """The number of steps so far: what `get_state_dict` has as `epoch`."""
+        return int(self.epoch.item())
+
+    @last_epoch.setter
+    def last_epoch(self, step: int) -> None:
+        self.epoch.assign(Tensor([step], "CPU", dtypes.int64)).realize()
 
     @abstractmethod
     def lr_at(self, step: int, base: float) -> float:
@@ -192,28 +202,28 @@ class ReduceLROnPlateau:
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode = threshold, threshold_mode
         self.cooldown, self.min_lr, self.eps = cooldown, min_lr, eps
-        self.best = math.inf if mode == "min" else -math.inf
-        self.bad_steps = self.cooling = 0
+        best = math.inf if mode == "min" else -math.inf
+        # The best metric, steps that were not better, steps that do not count: part of the state.
+        self.progress = Tensor([best, 0, 0], "CPU", dtypes.float64, requires_grad=False)
 
     def step(self, metric: float | Tensor) -> None:
         """Take note of the metric of this step; lower the rate if it is time."""
         value = float(metric.item()) if isinstance(metric, Tensor) else float(metric)
-        if self._is_better(value):
-            self.best, self.bad_steps = value, 0
-        else:
-            self.bad_steps += 1
-        if self.cooling > 0:
-            self.cooling, self.bad_steps = self.cooling - 1, 0
-        if self.bad_steps > self.patience:
+        best, bad, cooling = self.progress.tolist()
+        best, bad = (value, 0) if self._is_better(value, best) else (best, bad + 1)
+        if cooling > 0:
+            cooling, bad = cooling - 1, 0
+        if bad > self.patience:
             self._lower()
-            self.cooling, self.bad_steps = self.cooldown, 0
+            cooling, bad = self.cooldown, 0
+        self.progress.assign(Tensor([best, bad, cooling], "CPU", dtypes.float64)).realize()
 
-    def _is_better(self, value: float) -> bool:
+    def _is_better(self, value: float, best: float) -> bool:
         relative = self.threshold_mode == "rel"
         if self.mode == "min":
-            scaled, moved = self.best * (1 - self.threshold), self.best - self.threshold
+            scaled, moved = best * (1 - self.threshold), best - self.threshold
             return value < (scaled if relative else moved)
-        scaled, moved = self.best * (1 + self.threshold), self.best + self.threshold
+        scaled, moved = best * (1 + self.threshold), best + self.threshold
         return value > (scaled if relative else moved)
 
     def _lower(self) -> None:

@@ -6,6 +6,8 @@ than is wanted. Nothing is written to disk; links and folders are left out.
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import lzma
 import struct
@@ -13,16 +15,17 @@ import tarfile
 import zipfile
 import zlib
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import IO
+from typing import IO, cast
 
 from proofgrad import Tensor, dtypes
-from proofgrad.nn.state.files import FormatError, Source, bytes_of, name_of, tensor_of
+from proofgrad.nn.state.files import FormatError, Source, bytes_of, name_of, shown, tensor_of
 
 LIMIT_BYTES = 1 << 34  # of what is unpacked from one archive, unless asked otherwise
-# What the readers of the standard library raise at broken archives; RuntimeError: encrypted files.
+# What the readers of the standard library raise at broken archives; RuntimeError: encrypted files, and
+# NotImplementedError, which is one: compression that there is not.
 _BROKEN = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError,
-    OSError, ValueError, LookupError, OverflowError, RuntimeError,
+    OSError, ValueError, LookupError, OverflowError, RuntimeError, MemoryError,
 )  # fmt: skip
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 
@@ -43,7 +46,11 @@ def tar_extract(fn: Source, limit_bytes: int = LIMIT_BYTES) -> dict[str, Tensor]
     found: dict[str, Tensor] = {}
     unpacked = 0
     try:
-        with _opened(fn) as file, tarfile.open(fileobj=file, mode="r:*") as archive:
+        with (
+            _opened(fn) as file,
+            _Bounded(_unpacked(file), fn, limit_bytes) as plain,
+            tarfile.open(fileobj=plain, mode="r:") as archive,
+        ):
             for member in archive:
                 check_name(member.name)
                 unpacked += max(0, member.size)
@@ -54,8 +61,37 @@ def tar_extract(fn: Source, limit_bytes: int = LIMIT_BYTES) -> dict[str, Tensor]
     except (FormatError, FileNotFoundError):
         raise
     except _BROKEN as error:
-        raise FormatError(f"{name_of(fn)} is no tar archive that can be read: {error}") from None
+        raise FormatError(
+            f"{name_of(fn)} is no tar archive that can be read: {shown(error)}"
+        ) from None
     return found
+
+
+class _Bounded(io.RawIOBase):
+    """A file of which nobody reads more at once than is wanted of all of it: long names are in memory."""
+
+    def __init__(self, file: IO[bytes], fn: Source, limit_bytes: int) -> None:
+        self._file, self._fn, self._limit_bytes = file, fn, limit_bytes
+
+    def read(self, size: int = -1) -> bytes:
+        _check_limit(self._fn, size, max(self._limit_bytes, tarfile.RECORDSIZE))
+        return self._file.read(size)
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        return self._file.seek(place, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+
+def _unpacked(file: IO[bytes]) -> IO[bytes]:
+    """What a file holds, which may be compressed."""
+    start = file.read(6)
+    file.seek(0)
+    for mark, opened in ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ", lzma.open)):
+        if start.startswith(mark):
+            return cast(IO[bytes], opened(file, "rb"))
+    return file
 
 
 def zip_members(fn: Source, limit_bytes: int = LIMIT_BYTES) -> dict[str, memoryview]:
@@ -64,19 +100,22 @@ def zip_members(fn: Source, limit_bytes: int = LIMIT_BYTES) -> dict[str, memoryv
     try:
         with _opened(fn) as file, zipfile.ZipFile(file) as archive:
             entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-            packed = [entry for entry in entries if entry.compress_type != zipfile.ZIP_STORED]
-            _check_limit(fn, sum(entry.file_size for entry in packed), limit_bytes)
-            for entry in entries:
+            stored = [entry.compress_type == zipfile.ZIP_STORED for entry in entries]
+            packed_sizes = [e.file_size for e, is_stored in zip(entries, stored) if not is_stored]
+            _check_limit(fn, sum(packed_sizes), limit_bytes)
+            for entry, is_stored in zip(entries, stored, strict=True):
                 check_name(entry.filename)
                 if entry.filename in found:
                     raise FormatError(f"{name_of(fn)} has two files {entry.filename!r}")
                 found[entry.filename] = (
-                    memoryview(archive.read(entry)) if entry in packed else _stored(data, entry)
+                    _stored(data, entry) if is_stored else memoryview(archive.read(entry))
                 )
     except FormatError:
         raise
     except _BROKEN as error:
-        raise FormatError(f"{name_of(fn)} is no zip archive that can be read: {error}") from None
+        raise FormatError(
+            f"{name_of(fn)} is no zip archive that can be read: {shown(error)}"
+        ) from None
     return found
 
 

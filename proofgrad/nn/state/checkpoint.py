@@ -15,8 +15,8 @@ from typing import Any
 from proofgrad import Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.nn.state.archive import LIMIT_BYTES, zip_members
-from proofgrad.nn.state.files import FormatError, Source, name_of, tensor_of
-from proofgrad.nn.state.pickles import Call, load_pickle
+from proofgrad.nn.state.files import FormatError, Source, name_of, shown, tensor_of
+from proofgrad.nn.state.pickles import Call, load_pickle, plain
 
 _STORAGES = {
     "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16",
@@ -32,11 +32,18 @@ _DTYPES = {
 }  # fmt: skip
 
 
+MOST_AXES = 64  # as torch has
+MOST_COPIES = 8  # of a byte that is stored, where Tensors lie in another order than their storages
+FEW_BYTES = 1 << 26  # that may be copied in any case
+_LISTS = (tuple, list)
+
+
 def torch_load(fn: Source, device: str | None = None, limit_bytes: int = LIMIT_BYTES) -> Any:
     """What `torch.save` wrote to a file, mostly a dict of Tensors; no code of the file is run.
 
     The file is mapped: a Tensor whose elements lie in order is read when it is first computed.
     Plain values, dicts, lists, Tensors, parameters, sizes and types are read; all else is refused.
+    `limit_bytes` is for what is unpacked, and for what is copied as elements lie in another order.
 
     Raises: FormatError naming what is not allowed, or for a file from before torch 1.6.
 
@@ -57,7 +64,25 @@ def torch_load(fn: Source, device: str | None = None, limit_bytes: int = LIMIT_B
         for name, part in files.items()
         if name.startswith(folder + "data/")
     }
-    return load_pickle(bytes(files[pickles[0]]), _names(device), _finder(storages))
+    stored = sum(map(len, storages.values()))
+    copies = _Copies(min(limit_bytes, MOST_COPIES * stored + FEW_BYTES))
+    return load_pickle(bytes(files[pickles[0]]), _names(device, copies), _finder(storages))
+
+
+@dataclass(slots=True)
+class _Copies:
+    """How many bytes may still be copied."""
+
+    left_bytes: int
+
+    def take(self, nbytes: int) -> None:
+        """Raises: FormatError."""
+        self.left_bytes -= nbytes
+        if self.left_bytes < 0:
+            raise FormatError(
+                "the Tensors of a checkpoint lie in another order than their storages, and need copies"
+                f" of more bytes than limit_bytes or {MOST_COPIES} times all storages"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,33 +105,33 @@ def _finder(storages: Mapping[str, memoryview]) -> Callable[[Any], _Storage]:
         match pid:
             case ("storage", _StorageType() as kind, str() as key, _, int()) if key in storages:
                 return _Storage(storages[key], kind.dtype)
-        raise FormatError(f"a checkpoint names a storage that is not there: {str(pid)[:100]}")
+        raise FormatError(f"a checkpoint names a storage that is not there: {shown(pid)}")
 
     return storage
 
 
-def _names(device: str | None) -> dict[tuple[str, str], Any]:
+def _names(device: str | None, copies: _Copies) -> dict[tuple[str, str], Any]:
     """Everything that the pickle of a checkpoint may name."""
 
     def rebuild(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
-        return _tensor(storage, storage.dtype, offset, size, stride, device)
+        return _tensor(storage, storage.dtype, (offset, size, stride), device, copies)
 
     def rebuild_typed(
         storage: Any, offset: Any, size: Any, stride: Any, _: Any, __: Any, dtype: Any, *___: Any
     ) -> Tensor:
-        return _tensor(storage, dtype, offset, size, stride, device)
+        return _tensor(storage, dtype, (offset, size, stride), device, copies)
 
     calls: dict[tuple[str, str], Callable[..., Any]] = {
-        ("collections", "OrderedDict"): OrderedDict,
+        ("collections", "OrderedDict"): _ordered,
         ("torch._utils", "_rebuild_tensor"): rebuild,
         ("torch._utils", "_rebuild_tensor_v2"): rebuild,
         ("torch._utils", "_rebuild_tensor_v3"): rebuild_typed,
         ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
         ("torch._utils", "_rebuild_parameter_with_state"): lambda tensor, *_: tensor,
         ("torch", "Size"): lambda sizes=(): tuple(sizes),
-        ("torch", "device"): lambda *name: ":".join(map(str, name)),
-        ("__builtin__", "set"): lambda items=(): set(items),
-        ("builtins", "set"): lambda items=(): set(items),
+        ("torch", "device"): lambda *name: ":".join([str(plain(part)) for part in name]),
+        ("__builtin__", "set"): _set,
+        ("builtins", "set"): _set,
         ("_codecs", "encode"): _encoded,
     }
     names: dict[tuple[str, str], Any] = {place: Call(call) for place, call in calls.items()}
@@ -122,15 +147,28 @@ def _names(device: str | None) -> dict[tuple[str, str], Any]:
 
 def _encoded(text: Any, encoding: Any) -> bytes:
     """How old pickles write bytes."""
-    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
-        raise FormatError(f"a pickle encodes text as {encoding!r}")
+    if not isinstance(text, str) or not _is_latin(encoding):
+        raise FormatError(f"a pickle encodes text as {shown(encoding)}")
     return text.encode("latin1")
 
 
+def _is_latin(encoding: Any) -> bool:
+    return isinstance(encoding, str) and encoding in ("latin1", "latin-1")
+
+
+def _set(items: Any = ()) -> set[Any]:
+    return {plain(item) for item in items}
+
+
+def _ordered(items: Any = ()) -> OrderedDict[Any, Any]:
+    return OrderedDict([(plain(key), value) for key, value in items])
+
+
 def _tensor(
-    storage: Any, dtype: Any, offset: Any, size: Any, stride: Any, device: str | None
+    storage: Any, dtype: Any, place: tuple[Any, Any, Any], device: str | None, copies: _Copies
 ) -> Tensor:
     """A Tensor of some elements of a storage: `stride[k]` on for each step along axis k."""
+    offset, size, stride = place
     if not isinstance(storage, _Storage) or not isinstance(dtype, DType):
         raise FormatError("a checkpoint builds a Tensor of no storage, or of no type known here")
     _check_place(offset, size, stride)
@@ -146,22 +184,30 @@ def _tensor(
             f"a Tensor of shape {shape}, stride {tuple(stride)} and offset {offset} does not fit"
             f" its storage of {count} elements"
         )
-    data = _gathered(storage.data, dtype.itemsize, offset, kept, stride)
+    data = _gathered(storage.data, dtype.itemsize, offset, kept, stride, copies)
     whole = tensor_of(data, dtype, kept, device)
     return whole if kept == shape else whole.expand(shape)
 
 
 def _check_place(offset: Any, size: Any, stride: Any) -> None:
+    if type(size) not in _LISTS or type(stride) not in _LISTS or len(size) > MOST_AXES:
+        raise FormatError(f"a Tensor needs sizes and strides of up to {MOST_AXES} axes")
     numbers = [offset, *size, *stride]
     whole = all(type(number) is int and 0 <= number < 1 << 62 for number in numbers)
     if not whole or len(size) != len(stride):
         raise FormatError(
-            f"a Tensor needs sizes and strides of 0 or more: {size!r}, {stride!r}, {offset!r}"
+            "a Tensor needs sizes and strides of 0 or more:"
+            f" {shown(size)}, {shown(stride)}, {shown(offset)}"
         )
 
 
 def _gathered(
-    data: memoryview, width: int, offset: int, shape: tuple[int, ...], stride: Sequence[int]
+    data: memoryview,
+    width: int,
+    offset: int,
+    shape: tuple[int, ...],
+    stride: Sequence[int],
+    copies: _Copies,
 ) -> memoryview:
     """The elements in row-major order: a part of `data` if they lie so, else a copy."""
     expected, in_order = 1, True
@@ -172,6 +218,7 @@ def _gathered(
         return data[offset * width : (offset + prod(shape)) * width]
     import numpy
 
+    copies.take(prod(shape) * width)
     line = numpy.frombuffer(data[: len(data) // width * width], f"u{width}")[offset:]
     steps = [step * width for step in stride]
     view = numpy.lib.stride_tricks.as_strided(line, shape, steps, writeable=False)

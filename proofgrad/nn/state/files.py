@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import reprlib
 import secrets
 from collections.abc import Iterator
 from math import prod
@@ -23,6 +24,15 @@ Source = Tensor | str | os.PathLike[str]
 
 class FormatError(ValueError):
     """A file that is not what it was read as, or asks for what is not allowed."""
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 2, 60, 60, 40
+
+
+def shown(value: object) -> str:
+    """The beginning of what a file says, for messages: parts may hold each other many times over."""
+    return _SHORT.repr(value)
 
 
 def bytes_of(source: Source) -> memoryview:

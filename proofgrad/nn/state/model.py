@@ -117,6 +117,8 @@ def _check_names(own: Mapping[str, Tensor], given: Mapping[str, Tensor], strict:
 
 def _fitting(name: str, own: Tensor, given: Tensor) -> Tensor:
     """The value in the shape of its place; one element may be () or (1,)."""
+    if not isinstance(given, Tensor):
+        raise TypeError(f"{name} is a {type(given).__name__}; a state is made of Tensors")
     if given.shape == own.shape:
         return given
     if {given.shape, own.shape} == {(), (1,)}:

@@ -6,12 +6,22 @@ Owns: loading without pickles, saving. Types that numpy lacks are refused.
 from __future__ import annotations
 
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 
 from proofgrad import DtypeError, Tensor
 from proofgrad.nn.state.archive import LIMIT_BYTES
-from proofgrad.nn.state.files import FormatError, replacing
+from proofgrad.nn.state.files import FormatError, replacing, shown
+
+# What numpy and the standard library raise at broken files; RuntimeError: encrypted files, compression
+# that there is not, numbers nested too deep; MemoryError: a header that
+# claims more than there is.
+_BROKEN = (
+    zipfile.BadZipFile, zlib.error, struct.error, ArithmeticError, EOFError, LookupError, MemoryError,
+    OSError, RuntimeError, SyntaxError, TypeError, ValueError,
+)  # fmt: skip
 
 
 def npz_load(
@@ -19,7 +29,8 @@ def npz_load(
 ) -> dict[str, Tensor]:
     """The arrays of an npz file by name.
 
-    Raises: FormatError for a broken file, pickled objects, or more than `limit_bytes`.
+    Raises: FormatError for a broken file, pickled objects, or more than `limit_bytes`; DtypeError for
+    arrays of a type that Tensors lack.
     """
     import numpy
 
@@ -29,11 +40,15 @@ def npz_load(
         if size > limit_bytes:
             raise FormatError(f"{fn} unpacks to {size:,} bytes; the limit is {limit_bytes:,}")
         with numpy.load(fn, allow_pickle=False) as arrays:
-            return {name: Tensor(arrays[name], device) for name in arrays.files}
-    except (zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
+            found = {name: arrays[name] for name in arrays.files}
+        other = [name for name, array in found.items() if not isinstance(array, numpy.ndarray)]
+        if other:
+            raise FormatError(f"{fn} has members that are no arrays: {shown(other)}")
+        return {name: Tensor(array, device) for name, array in found.items()}
+    except _BROKEN as error:
         if isinstance(error, (FileNotFoundError, FormatError, DtypeError)):
             raise
-        raise FormatError(f"{fn} is no npz file of numbers: {error}") from None
+        raise FormatError(f"{fn} is no npz file of numbers: {shown(error)}") from None
 
 
 def npz_save(tensors: Mapping[str, Tensor], fn: str | os.PathLike[str]) -> None:

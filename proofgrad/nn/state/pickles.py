@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from proofgrad.nn.state.files import FormatError
+from proofgrad.nn.state.files import FormatError, shown
 
 # Instructions that data needs. Left out: those that make objects of classes (INST, OBJ, NEWOBJ),
 # the extension registry (EXT), buffers from outside, names of storages as text (PERSID).
@@ -28,6 +28,7 @@ _ALLOWED = (
     "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_DICT", "DICT", "EMPTY_SET", "ADDITEMS",
     "FROZENSET", "GLOBAL", "STACK_GLOBAL", "BINPERSID",
 )  # fmt: skip
+_PLAIN = (str, bytes, int, float, bool, type(None))
 _BROKEN = (
     ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError, TypeError,
     ValueError, pickle.UnpicklingError,
@@ -53,7 +54,18 @@ def load_pickle(
     except FormatError:
         raise
     except _BROKEN as error:
-        raise FormatError(f"a pickle that cannot be read: {error!r}") from None
+        raise FormatError(f"a pickle that cannot be read: {shown(error)}") from None
+
+
+def plain(key: Any) -> Any:
+    """`key`, if it is text, a number, or a tuple of these: the hash of others may take for ever.
+
+    Raises: FormatError.
+    """
+    parts = key if type(key) is tuple else (key,)
+    if not all([type(part) in _PLAIN for part in parts]):
+        raise FormatError(f"a pickle has {shown(key)} as a key; text and numbers are read")
+    return key
 
 
 class _Reader(pickle._Unpickler):
@@ -97,12 +109,28 @@ class _Reader(pickle._Unpickler):
     def load_setitem(self) -> None:
         """One value of a dict."""
         value, key = self.stack.pop(), self.stack.pop()
-        self._dict()[key] = value
+        self._dict()[plain(key)] = value
 
     def load_setitems(self) -> None:
         """The values of a dict since the last mark."""
         items = self.pop_mark()
-        self._dict().update(zip(items[::2], items[1::2], strict=True))
+        self._dict().update(zip(map(plain, items[::2]), items[1::2], strict=True))
+
+    def load_dict(self) -> None:
+        """A dict of what stands since the last mark."""
+        items = self.pop_mark()
+        self.stack.append(dict(zip(map(plain, items[::2]), items[1::2], strict=True)))
+
+    def load_additems(self) -> None:
+        """Members of a set."""
+        items = self.pop_mark()
+        if type(self.stack[-1]) is not set:
+            raise FormatError("a pickle adds members to what is no set")
+        self.stack[-1].update(map(plain, items))
+
+    def load_frozenset(self) -> None:
+        """A set of what stands since the last mark."""
+        self.stack.append(frozenset(map(plain, self.pop_mark())))
 
     def _dict(self) -> Any:
         if type(self.stack[-1]) not in (dict, OrderedDict):
@@ -113,3 +141,6 @@ class _Reader(pickle._Unpickler):
     dispatch[ord(pickle.BUILD)] = load_build
     dispatch[ord(pickle.SETITEM)] = load_setitem
     dispatch[ord(pickle.SETITEMS)] = load_setitems
+    dispatch[ord(pickle.DICT)] = load_dict
+    dispatch[pickle.ADDITEMS[0]] = load_additems
+    dispatch[pickle.FROZENSET[0]] = load_frozenset

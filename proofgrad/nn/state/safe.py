@@ -95,6 +95,10 @@ def safe_save(
     for key, value in (metadata or {}).items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError(f"metadata is text by text, not {key!r}: {value!r}")
+    if not isinstance(tensors, Mapping):
+        raise TypeError(
+            f"safe_save takes Tensors by name, not {type(tensors).__name__}; see get_state_dict"
+        )
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise TypeError(f"safe_save takes Tensors, and {name!r} is {tensor!r}")

@@ -27,6 +27,7 @@ class Tally:
 
     programs: int = 0
     operations: int = 0
+    slowest: float = 0.0
     outcomes: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     scripts: dict[str, str] = field(default_factory=dict)
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None, checker: Checker | None = None)
     mark = "# " if tally.scripts else ""  # what is printed runs as it is
     print(
         f"{mark}fuzz: {tally.programs:,} programs of {tally.operations:,} operations in {spent:.0f} s, seed"
-        f" {asked.seed}{refused}: {result}"
+        f" {asked.seed}, the slowest took {tally.slowest:.1f} s{refused}: {result}"
     )
     return 1 if tally.scripts else 0
 
@@ -78,6 +79,7 @@ def _run(asked: argparse.Namespace, checker: Checker, begin: float) -> Tally:
         outcome = checker.check(made)
         tally.programs += 1
         tally.operations += made.operations
+        tally.slowest = max(tally.slowest, outcome.seconds)
         tally.outcomes[outcome.status] += 1
         if outcome.is_find:
             _note(tally, made, outcome, checker)

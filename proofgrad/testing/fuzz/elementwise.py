@@ -124,10 +124,8 @@ def softplus(x: Array, beta: float = 1.0) -> Array:
     return np.logaddexp(x * beta, 0) / beta
 
 
-def gelu(x: Array, approximate: str = "tanh") -> Array:
-    if approximate == "none":
-        return 0.5 * x * (1 + erf(x / math.sqrt(2)))
-    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+def gelu(x: Array) -> Array:
+    return x * sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
 
 
 def elu(x: Array, alpha: float = 1.0) -> Array:

@@ -14,8 +14,8 @@ import numpy as np
 
 from proofgrad.testing.fuzz.operation import NothingFits, Operation
 from proofgrad.testing.fuzz.oracle import Machine, Meaningless
-from proofgrad.testing.fuzz.program import Data, Program, Realize, Ref, Statement, Step
-from proofgrad.testing.fuzz.table import TABLE
+from proofgrad.testing.fuzz.program import Data, Program, Realize, Ref, Statement, Step, references
+from proofgrad.testing.fuzz.table import TABLE, WEIGHTS
 from proofgrad.testing.fuzz.values import (
     FLOATS,
     INTS,
@@ -64,8 +64,10 @@ class Builder:
         self.machine = Machine()
         self.leaves: list[Statement] = []
         self.statements: list[Statement] = []
+        self._into = self.statements
         self.pool: list[int] = []
         self.count = 0
+        self.most = MOST_ELEMENTS  # of a value
         self.is_same_shape = False  # partners have the very shape, as with variables
 
     # -- what the table asks for ------------------------------------------------------------------
@@ -73,7 +75,7 @@ class Builder:
     def value(self, ref: Ref) -> Value:
         return self.machine.names[ref.number].value
 
-    def any(self, *kinds: str, rank: int = 0, most: int = MOST_ELEMENTS) -> Ref:
+    def any(self, *kinds: str, rank: int = 0, most: int = 2 * MOST_ELEMENTS) -> Ref:
         fitting = [
             number
             for number in self.pool
@@ -118,7 +120,7 @@ class Builder:
         if self.is_same_shape:
             return a == b
         try:
-            return int(np.prod(np.broadcast_shapes(a, b))) <= MOST_ELEMENTS
+            return int(np.prod(np.broadcast_shapes(a, b))) <= self.most
         except ValueError:
             return False
 
@@ -217,10 +219,10 @@ class Builder:
 
     def grow(self, operations: list[Operation], into: list[Statement] | None = None) -> bool:
         """One step more; False if nothing was found."""
-        statements = self.statements if into is None else into
-        for _ in range(TRIES):
-            operation = self.random.choice(operations)
-            before = (self.count, len(self.leaves), len(self.pool))
+        statements = self._into = self.statements if into is None else into
+        weights = [WEIGHTS[operation.name] for operation in operations]
+        for operation in self.random.choices(operations, weights, k=TRIES):
+            before = self._state()
             try:
                 with np.errstate(all="ignore"):
                     operands, options = operation.draw(self)
@@ -238,10 +240,18 @@ class Builder:
             self._undo(before)
         return False
 
-    def _undo(self, before: tuple[int, int, int]) -> None:
+    def step(self, name: str, *operands: Any) -> Ref:
+        """A step that another one asks for."""
+        return self._add(Step(self._next(), name, operands), self._into)
+
+    def _state(self) -> tuple[int, int, int, int]:
+        return self.count, len(self.leaves), len(self.pool), len(self._into)
+
+    def _undo(self, before: tuple[int, int, int, int]) -> None:
         self.count = before[0]
         del self.leaves[before[1] :]
         del self.pool[before[2] :]
+        del self._into[before[3] :]
         self.machine.names = {n: c for n, c in self.machine.names.items() if n < before[0]}
 
     def _pick(self, operation: Operation, operands: Any, options: Any) -> int | None:
@@ -253,7 +263,7 @@ class Builder:
         return int(self.random.randrange(len(found)))
 
     def _is_worth(self, value: Value) -> bool:
-        if value.size > MOST_ELEMENTS or len(value.shape) > 6:
+        if value.size > self.most or len(value.shape) > 6:
             return False
         if value.size == 0:
             return self.random.random() < 0.5
@@ -288,12 +298,14 @@ def of(test: Callable[[Operation], bool]) -> list[Operation]:
     return [operation for operation in TABLE.values() if test(operation)]
 
 
-def results_of(builder: Builder, statements: list[Statement], most: int = 3) -> tuple[Ref, ...]:
-    """The last value, and some that nothing uses."""
+def results_of(builder: Builder, statements: list[Statement], most: int = 8) -> tuple[Ref, ...]:
+    """Values that nothing uses, the last ones first, and one of the others."""
     made = [s.target for s in statements if isinstance(s, Step)]
-    kept = [made[-1]] if made else []
-    kept += builder.random.sample(made[:-1], min(len(made) - 1, most - 1)) if len(made) > 1 else []
-    return tuple([Ref(number) for number in dict.fromkeys(kept)])
+    used = set(references([s.operands for s in statements if isinstance(s, Step)]))
+    ends = [number for number in reversed(made) if number not in used]
+    inner = [number for number in made if number in used]
+    kept = ends[:most] + builder.random.sample(inner, min(1, len(inner)))
+    return tuple([Ref(number) for number in kept])
 
 
 def forced(random: Random) -> tuple[tuple[str, str], ...]:
@@ -325,6 +337,7 @@ def finished(builder: Builder, kind: str, **more: Any) -> Program:
     options = {
         "results": results_of(builder, builder.statements),
         "settings": forced(builder.random),
+        "is_together": builder.random.random() < 0.5,
     }
     return Program(kind, statements, **{**options, **more})
 

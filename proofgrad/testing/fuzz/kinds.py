@@ -22,6 +22,7 @@ from proofgrad.testing.fuzz.program import (
     Write,
     references,
 )
+from proofgrad.testing.fuzz.table import TABLE
 from proofgrad.testing.fuzz.values import kind_of
 
 
@@ -48,24 +49,60 @@ def special(random: Random) -> Program:
 
 def gradient(random: Random) -> Program:
     """The derivative of a weighted sum for some of the leaves."""
-    dtype = random.choice(["float64", "float64", "float32"])
+    shapes = [small_shape(random) for _ in range(random.randint(1, 3))]
+    return differentiated(
+        random, "gradient", shapes, of(lambda o: o.is_smooth), random.randint(2, 14)
+    )
+
+
+LAYERS = (
+    "conv2d", "conv2d", "conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "dot", "linear", "einsum",
+    "__matmul__", "scaled_dot_product_attention", "softmax", "layernorm", "batchnorm", "cross_entropy",
+    "relu", "gelu", "silu", "__add__", "__mul__", "__sub__", "pad", "pad", "cat", "reshape", "permute", "flip",
+    "mean", "sum", "max", "roll", "__getitem__", "shrink", "interpolate", "unfold", "expand", "cumsum", "repeat",
+)  # fmt: skip
+
+
+def layers(random: Random) -> Program:
+    """Convolutions, products, norms and what stands between them, and mostly their gradients."""
+    sizes = (1, 1, 2, 3, 5, 6, 7, 9, 13)
+    shape = (
+        random.choice([1, 1, 2, 3]),
+        random.choice([1, 1, 2, 3, 8, 16]),
+        *[random.choice(sizes) for _ in range(random.choice([1, 2, 2, 2]))],
+    )
+    if int(np.prod(shape)) > 600:
+        raise NothingFits
+    shapes = [shape, *[small_shape(random) for _ in range(random.randint(0, 1))]]
+    made = differentiated(
+        random, "layers", shapes, [TABLE[name] for name in LAYERS], random.randint(1, 8)
+    )
+    return made if random.random() < 0.8 else made.with_(gradient_of=(), weights=())
+
+
+def differentiated(
+    random: Random,
+    kind: str,
+    shapes: list[tuple[int, ...]],
+    operations: list[Operation],
+    count: int,
+) -> Program:
+    dtype = random.choice(["float64", "float32"])
     builder = Builder(random, random.choice(["smooth", "smooth", "plain"]), (dtype,))
-    for _ in range(random.randint(1, 3)):
-        builder.leaf(dtype, small_shape(random))
-    first = [s.target for s in builder.leaves if isinstance(s, Step)]
-    grown(builder, of(lambda o: o.is_smooth and not isinstance(o, str)), random.randint(2, 14))
+    builder.most = 400 if kind == "gradient" else 2000
+    first = [builder.leaf(dtype, shape).number for shape in shapes]
+    grown(builder, operations, count)
+    first += [s.target for s in builder.leaves if isinstance(s, Step) and s.target not in first and s.operands[0].dtype == dtype]  # fmt: skip
     results = differentiable(builder, first)
     weights = []
     for ref in results:
         value = builder.value(ref)
         weights.append(Data(dtype, value.shape, tuple([random.choice([0.5, 1.0, -1.0, 2.0, 0.25]) for _ in range(value.size)])))  # fmt: skip
     reached = reached_from(results, [*builder.leaves, *builder.statements])
-    targets = tuple([Ref(n) for n in first if n in reached])
+    targets = tuple([Ref(n) for n in first if n in reached and builder.value(Ref(n)).size][:3])
     if not targets:
         raise NothingFits
-    return finished(
-        builder, "gradient", results=results, weights=tuple(weights), gradient_of=targets
-    )
+    return finished(builder, kind, results=results, weights=tuple(weights), gradient_of=targets)
 
 
 def small_shape(random: Random) -> tuple[int, ...]:
@@ -155,7 +192,8 @@ def _given(builder: Builder, target: Ref, is_whole: bool = False) -> Any:
 
 
 def add_write(builder: Builder, targets: list[int], into: list[Statement]) -> None:
-    before = (builder.count, len(builder.leaves), len(builder.pool))
+    builder._into = into
+    before = builder._state()
     cells = {n: (c, c.value) for n, c in builder.machine.names.items()}
     try:
         with np.errstate(all="ignore"):
@@ -262,12 +300,12 @@ def recorded(random: Random) -> Program:
 def variable(random: Random) -> Program:
     """An axis whose size is a Variable: several values, one kernel."""
     builder = Builder(random, types=("float32", "float32", "int32", "float64"))
-    bound = random.choice([5, 7, 8, 13])
+    bound = random.choice([6, 7, 8, 13])
     others = tuple([random.choice([1, 2, 3, 4]) for _ in range(random.choice([0, 1, 1, 2]))])
     axis = random.randint(0, len(others))
     shape = (*others[:axis], bound, *others[axis:])
     dtype = random.choice(builder.types)
-    builder.machine.size = random.randint(2, bound)
+    builder.machine.size = random.randint(5, bound)  # unlike the other sizes
     cut = (*[slice(None)] * axis, slice(None, Symbol()))
     for _ in range(random.randint(1, 2)):
         whole = builder.leaf(dtype, shape)
@@ -296,9 +334,10 @@ def variable(random: Random) -> Program:
 
 
 KINDS: dict[str, tuple[Callable[[Random], Program], int]] = {
-    "plain": (plain, 40),
+    "plain": (plain, 34),
     "special": (special, 10),
-    "gradient": (gradient, 20),
+    "gradient": (gradient, 16),
+    "layers": (layers, 14),
     "writes": (writes, 12),
     "recorded": (recorded, 12),
     "variable": (variable, 6),

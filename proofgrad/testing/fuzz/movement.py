@@ -1,4 +1,4 @@
-"""Methods that move elements, join Tensors and pad them: draws and meanings."""
+"""Methods that only move elements: draws and meanings."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from proofgrad.testing.fuzz.operation import (
-    Drawing,
-    Drawn,
-    NothingFits,
-    Operation,
-    common_type,
-    same,
-)
+from proofgrad.testing.fuzz.operation import Drawing, Drawn, NothingFits, Operation, same
 from proofgrad.testing.fuzz.values import Array
 
 ANY = ("bool", "int", "float", "code")
@@ -94,45 +87,6 @@ def _flip(d: Drawing) -> Drawn:
     return (x, tuple(sorted(d.random.sample(range(rank), d.random.randint(1, rank))))), {}
 
 
-def around(d: Drawing, shape: Sequence[int], low: int = -1, high: int = 3) -> list[tuple[int, int]]:
-    found = []
-    for size in shape:
-        before, after = [d.random.choice([0, 0, d.random.randint(low, high)]) for _ in range(2)]
-        if size + min(before, 0) + min(after, 0) < 1:
-            before = after = 0
-        found.append((before, after))
-    return found
-
-
-def _pad(d: Drawing) -> Drawn:
-    x = d.any("bool", "int", "float", rank=1)
-    value = d.value(x)
-    mode = d.random.choice(["constant"] * 5 + ["reflect", "replicate", "circular"])
-    if mode == "constant":
-        pads = tuple(around(d, value.shape))
-        if d.random.random() < 0.5 or value.dtype == "bool":
-            return (x, pads), {}
-        number = d.number(value.dtype)
-        return (x, pads), {"value": number}
-    pads = tuple(
-        [
-            (min(b, n - 1), min(a, n - 1))
-            for (b, a), n in zip(around(d, value.shape, 0, 2), value.shape)
-        ]
-    )
-    if 0 in value.shape:
-        raise NothingFits
-    return (x, pads), {"mode": mode}
-
-
-def _pad_to(d: Drawing) -> Drawn:
-    x = d.any("int", "float", rank=1)
-    value = d.value(x)
-    return (x, tuple([n + d.random.randint(0, 2) for n in value.shape])), {
-        "value": d.number(value.dtype)
-    }
-
-
 def _one_axis(name: str, rank: int = 1) -> Callable[[Drawing], Drawn]:
     def draw(d: Drawing) -> Drawn:
         x = d.any(*ANY, rank=rank)
@@ -188,50 +142,6 @@ def _chunk(d: Drawing) -> Drawn:
     return (x, d.random.randint(1, 4)), options
 
 
-def _repeat(d: Drawing) -> Drawn:
-    x = d.any(*ANY, most=60)
-    counts = [d.random.choice([1, 1, 2, 3]) for _ in d.value(x).shape]
-    front = [2] if d.random.random() < 0.2 or not counts else []
-    return (x, tuple(front + counts)), {}
-
-
-def _repeat_interleave(d: Drawing) -> Drawn:
-    x = d.any(*ANY, most=80)
-    rank = len(d.value(x).shape)
-    axis = d.random.randrange(rank) if rank and d.random.random() < 0.8 else None
-    return (x, d.random.randint(1, 3)), {"dim": axis}
-
-
-def _roll(d: Drawing) -> Drawn:
-    x = d.any(*ANY, rank=1)
-    rank = len(d.value(x).shape)
-    match d.random.randrange(3):
-        case 0:
-            return (x, d.random.randint(-4, 4)), {}
-        case 1:
-            return (x, d.random.randint(-4, 4), d.random.randrange(rank)), {}
-    axes = tuple(d.random.sample(range(rank), min(rank, 2)))
-    return (x, tuple([d.random.randint(-3, 3) for _ in axes]), axes), {}
-
-
-def _cat(d: Drawing) -> Drawn:
-    x = d.any("bool", "int", "float", rank=1, most=150)
-    shape = d.value(x).shape
-    axis = d.random.randrange(len(shape))
-    others = []
-    for _ in range(d.random.randint(1, 2)):
-        wanted = list(shape)
-        wanted[axis] = d.random.choice([shape[axis], 1, 2, 3, 0])
-        others.append(d.like(x, tuple(wanted)))
-    return (x, *others), {"dim": axis}
-
-
-def _stack(d: Drawing) -> Drawn:
-    x = d.any("bool", "int", "float", most=150)
-    others = [d.like(x) if d.random.random() < 0.7 else x for _ in range(d.random.randint(1, 2))]
-    return (x, *others), {"dim": d.random.randint(0, len(d.value(x).shape))}
-
-
 def _meshgrid(d: Drawing) -> Drawn:
     x = d.any("int", "float", rank=1, most=20)
     if len(d.value(x).shape) != 1:
@@ -239,11 +149,6 @@ def _meshgrid(d: Drawing) -> Drawn:
     return (x, d.leaf("int32", (d.random.randint(1, 4),))), {
         "indexing": d.random.choice(["ij", "xy"])
     }
-
-
-def _triangle(d: Drawing) -> Drawn:
-    x = d.any("bool", "int", "float", rank=2)
-    return (x, d.random.randint(-2, 2)), {}
 
 
 def _diag(d: Drawing) -> Drawn:
@@ -287,23 +192,6 @@ def one(d: Drawing) -> Drawn:
 # -- meanings -------------------------------------------------------------------------------------
 
 
-def pad(x: Array, pads: Any, mode: str = "constant", value: Any = 0) -> Array:
-    grown = [(max(0, b), max(0, a)) for b, a in pads]
-    if mode == "constant":
-        wide = np.pad(x, grown, constant_values=value) if x.ndim else x
-    else:
-        names = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-        wide = x
-        for axis, amounts in enumerate(grown):
-            only = [amounts if k == axis else (0, 0) for k in range(x.ndim)]
-            wide = np.pad(wide, only, mode=names[mode]) if any(amounts) else wide
-    return wide[tuple(slice(max(0, -b), n - max(0, -a)) for (b, a), n in zip(pads, wide.shape))]
-
-
-def pad_to(x: Array, shape: Any, value: Any = 0) -> Array:
-    return pad(x, [(0, m - n) for m, n in zip(shape, x.shape)], value=value)
-
-
 def shrink(x: Array, arg: Any) -> Array:
     return x[tuple(slice(b, e) for b, e in arg)]
 
@@ -339,22 +227,6 @@ def chunk(x: Array, count: int, dim: int = 0) -> list[Array]:
     return split(x, max(1, -(-x.shape[dim] // count)), dim)
 
 
-def repeat(x: Array, counts: Any) -> Array:
-    return np.tile(x, counts)
-
-
-def roll(x: Array, shifts: Any, dims: Any = None) -> Array:
-    return np.roll(x, shifts, dims)
-
-
-def cat(*parts: Array, dim: int = 0) -> Array:
-    return np.concatenate(parts, dim)
-
-
-def stack(*parts: Array, dim: int = 0) -> Array:
-    return np.stack(parts, dim)
-
-
 def unfold(x: Array, axis: int, size: int, step: int) -> Array:
     return np.lib.stride_tricks.sliding_window_view(x, size, axis)[
         tuple(slice(None, None, step if k == axis else None) for k in range(x.ndim))
@@ -369,11 +241,6 @@ def rearrange(x: Array, formula: str) -> Array:
     if "(" not in right:
         return turned
     return turned.reshape((turned.shape[0] * turned.shape[1], *turned.shape[2:]))
-
-
-def _joined_types(types: list[Any], options: dict[str, Any]) -> tuple[str | None, str]:
-    found = common_type(types)
-    return found, found
 
 
 def _view(name: str, draw: Any, meaning: Any, **more: Any) -> Operation:
@@ -406,19 +273,10 @@ OPERATIONS = [
     _plain("expand", _expand, np.broadcast_to, is_plain=False),
     _plain("expand_as", _expand_as, lambda x, y: np.broadcast_to(x, y.shape), is_plain=False),
     _plain("unfold", _unfold, unfold, is_plain=False),
-    _plain("meshgrid", _meshgrid, lambda *x, indexing: np.meshgrid(*x, indexing=indexing)[0], is_plain=False,
-           results=1),
+    _plain("meshgrid", _meshgrid, lambda *x, indexing: np.meshgrid(*x, indexing=indexing), is_plain=False,
+           results=2, places=(1,)),
     _plain("diag", _diag, np.diag, is_plain=False),
-    _plain("repeat", _repeat, repeat),
-    _plain("repeat_interleave", _repeat_interleave, lambda x, n, dim: np.repeat(x, n, dim)),
-    _plain("roll", _roll, roll),
-    _plain("pad", _pad, pad),
-    _plain("pad_to", _pad_to, pad_to),
-    _plain("triu", _triangle, np.triu),
-    _plain("tril", _triangle, np.tril),
     _plain("contiguous", one, lambda x: x, is_plain=False),
     _plain("contiguous_backward", one, lambda x: x, is_plain=False),
     _plain("clone", one, lambda x: x),
-    Operation("cat", _cat, cat, _joined_types, data=4),
-    Operation("stack", _stack, stack, _joined_types, data=4),
 ]  # fmt: skip

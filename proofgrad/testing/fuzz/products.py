@@ -36,6 +36,8 @@ def _other_factor(d: Drawing, x: Any) -> tuple[Any, Any]:
     dtype = d.value(x).dtype
     if d.random.random() < 0.15:
         return x, d.leaf(dtype, (shape[-1],))
+    if len(shape) > 1 and d.random.random() < 0.2:
+        return x, d.step("transpose", x, -1, -2)
     front = shape[:-2] if len(shape) > 2 and d.random.random() < 0.5 else ()
     return x, d.like(x, (*front, shape[-1], columns)) if d.random.random() < 0.3 else d.leaf(
         dtype, (*front, shape[-1], columns)
@@ -50,7 +52,7 @@ def _gram(d: Drawing) -> Drawn:
     """A matrix with itself, turned."""
     x = d.any("int", "float", rank=2, most=120)
     shape = d.value(x).shape
-    letters = "abcd"[: len(shape)]
+    letters = "abcdfg"[: len(shape)]
     left, right = letters, letters[:-2] + letters[-1] + "e"
     if shape[-1] != shape[-2]:
         right = letters[:-2] + "e" + letters[-1]
@@ -63,7 +65,7 @@ def _einsum(d: Drawing) -> Drawn:
     x = d.any("int", "float", rank=2, most=120)
     value = d.value(x)
     n, m = value.shape[-2:]
-    front = "uv"[: len(value.shape) - 2]
+    front = "uvwx"[: len(value.shape) - 2]
     k = d.random.choice(SIZES)
     formula, shape = d.random.choice(
         [(f"{front}ij,jk->{front}ik", (m, k)), (f"{front}ij,ki->{front}jk", (k, n)), (f"{front}ij,j->i{front}", (m,)),
@@ -163,7 +165,9 @@ def attention(
 
 
 def reduced(losses: Array, reduction: str) -> Array:
-    return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
+    if reduction == "none":
+        return losses
+    return np.divide(losses.sum(), losses.size) if reduction == "mean" else losses.sum()
 
 
 def _picked(scores: Array, labels: Array) -> Array:

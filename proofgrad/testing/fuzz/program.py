@@ -44,7 +44,10 @@ class Data:
     elements: tuple[Any, ...]
 
     def __repr__(self) -> str:
-        data = f"Tensor({list(self.elements)!r}, dtype={self.dtype!r})"
+        elements, count = self.elements, len(self.elements)
+        same = count > 4 and all(repr(e) == repr(elements[0]) for e in elements)
+        listed = f"[{elements[0]!r}] * {count}" if same else repr(list(elements))
+        data = f"Tensor({listed}, dtype={self.dtype!r})"
         return data if len(self.shape) == 1 else f"{data}.reshape({self.shape!r})"
 
 
@@ -107,6 +110,7 @@ class Program:
     `gradient_of`: leaves for which the weighted sum of the results is differentiated. `body`: what a
     TinyJit records, over the values numbered in `parameters` and all that was made before; `calls`
     says what it is called with. `sizes`: the values of the Variable `n` that the program is run for.
+    `is_together`: what is compared is computed in one go.
     """
 
     kind: str
@@ -120,6 +124,7 @@ class Program:
     calls: tuple[Call, ...] = ()
     sizes: tuple[int, ...] = ()
     bound: int = 0
+    is_together: bool = False
     note: str = field(default="", compare=False)
 
     @property
@@ -207,7 +212,12 @@ def source_of(program: Program) -> str:
         return _joined([*lines, *_gradient_lines(program)])
     if program.body:
         return _joined([*lines, *_recorded_lines(program)])
-    return _joined([*lines, *[_seen(repr(r), r) for r in program.results]])
+    together = _together(program, list(map(repr, program.results)))
+    return _joined([*lines, *together, *[_seen(repr(r), r) for r in program.results]])
+
+
+def _together(program: Program, names: Sequence[str]) -> list[str]:
+    return [f"Tensor.realize({', '.join(names)})"] if program.is_together and len(names) > 1 else []
 
 
 def _gradient_lines(program: Program) -> list[str]:
@@ -217,6 +227,7 @@ def _gradient_lines(program: Program) -> list[str]:
     lines = [
         f"{', '.join(names)}, = ({total}).gradient({', '.join(map(repr, program.gradient_of))})"
     ]
+    lines += _together(program, [*map(repr, program.results), *names])
     lines += [_seen(repr(r), r) for r in program.results]
     return lines + [f"see({name!r}, {name})" for name in names]
 

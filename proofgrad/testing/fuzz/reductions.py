@@ -233,6 +233,8 @@ def running_extreme(larger: bool) -> Callable[..., tuple[Array, Array]]:
         best, places = lines.copy(), np.zeros(lines.shape, np.int32)
         for k in range(1, len(lines)):
             better = lines[k] > best[k - 1] if larger else lines[k] < best[k - 1]
+            better |= (lines[k] != lines[k]) & (best[k - 1] == best[k - 1])  # the first NaN stays
+            better &= best[k - 1] == best[k - 1]
             best[k] = np.where(better, lines[k], best[k - 1])
             places[k] = np.where(better, k, places[k - 1])
         return np.moveaxis(best, 0, axis), np.moveaxis(places, 0, axis)

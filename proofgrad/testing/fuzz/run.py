@@ -22,7 +22,7 @@ from proofgrad.testing.fuzz.compare import Seen, difference
 from proofgrad.testing.fuzz.oracle import Meaningless
 from proofgrad.testing.fuzz.program import Program, source_of
 
-SECONDS = 20.0  # of the processor, for one program
+SECONDS = 10.0  # of the processor, for one program
 # What valid programs may be answered with, by kind: documented limits.
 REFUSALS: dict[str, tuple[tuple[type[Exception], str], ...]] = {
     "recorded": ((JitError, ""),),

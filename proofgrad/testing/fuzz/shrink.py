@@ -27,17 +27,19 @@ from proofgrad.testing.fuzz.run import Outcome
 from proofgrad.testing.fuzz.values import kind_of
 
 MOST_RUNS = 400
+MOST_SLOW_RUNS = 25  # each of them takes all the time that it may
 
 
 def shrunk(
     program: Program, outcome: Outcome, check: Callable[[Program], Outcome]
 ) -> tuple[Program, Outcome]:
-    """The smallest that was found within MOST_RUNS runs, and its outcome."""
+    """The smallest that was found within so many runs, and its outcome."""
     runs = 0
+    most = MOST_SLOW_RUNS if outcome.status == "slow" else MOST_RUNS
 
     def still(candidate: Program) -> Outcome | None:
         nonlocal runs
-        if runs >= MOST_RUNS or not candidate.results:
+        if runs >= most or not candidate.results:
             return None
         try:
             expected(candidate)
@@ -52,7 +54,7 @@ def shrunk(
 
     best = outcome
     changed = True
-    while changed and runs < MOST_RUNS:
+    while changed and runs < most:
         changed = False
         for change in CHANGES:
             for candidate in change(program):
@@ -73,11 +75,17 @@ def shrunk(
 def without_settings(program: Program) -> Iterator[Program]:
     if program.settings:
         yield program.with_(settings=())
+    if program.is_together:
+        yield program.with_(is_together=False)
 
 
 def one_result(program: Program) -> Iterator[Program]:
     if len(program.results) > 1:
         for place, ref in enumerate(program.results):
+            if program.is_together:
+                others = program.results[:place] + program.results[place + 1 :]
+                left = program.weights[:place] + program.weights[place + 1 :]
+                yield needed(program.with_(results=others, weights=left))
             weights = program.weights[place : place + 1]
             yield needed(program.with_(results=(ref,), weights=weights))
     if len(program.gradient_of) > 1:
@@ -212,11 +220,9 @@ def smaller_sizes(program: Program) -> Iterator[Program]:
                 )  # fmt: skip
     for k, statement in enumerate(program.statements):
         if is_leaf(statement):
-            for size in {n for n in _data(statement).shape if n > 1}:
-                smaller = _cut(statement, size, 1)
-                yield program.with_(
-                    statements=(*program.statements[:k], smaller, *program.statements[k + 1 :])
-                )
+            for size in sorted({n for n in _data(statement).shape if n > 1}):
+                for new in sorted({1, size // 2, size - 1}):
+                    yield _with_statement(program, k, _cut(statement, size, new))
 
 
 def _data(statement: Statement) -> Data:
@@ -252,6 +258,35 @@ def _literals(statement: Statement, size: int, new: int) -> Statement:
     return replace(statement, operands=tuple([change(o) for o in statement.operands]))
 
 
+def _with_statement(program: Program, place: int, new: Statement) -> Program:
+    before, after = program.statements[:place], program.statements[place + 1 :]
+    return program.with_(statements=(*before, new, *after))
+
+
+def simpler_options(program: Program) -> Iterator[Program]:
+    """Options left out, or 1 or 0; operands that are None or fewer."""
+    for k, statement in enumerate(program.statements):
+        if not isinstance(statement, Step) or not statement.options:
+            continue
+        for place, (name, value) in enumerate(statement.options):
+            rest = (*statement.options[:place], *statement.options[place + 1 :])
+            yield _with_statement(program, k, replace(statement, options=rest))
+            if isinstance(value, tuple) and all(isinstance(v, int) for v in value):
+                for simple in (0, 1):
+                    for axis in range(len(value)):
+                        new = (*value[:axis], simple, *value[axis + 1 :])
+                        if value[axis] > simple:
+                            options = (*statement.options[:place], (name, new), *statement.options[place + 1 :])  # fmt: skip
+                            yield _with_statement(program, k, replace(statement, options=options))
+
+
+def simple_weights(program: Program) -> Iterator[Program]:
+    """A plain sum."""
+    ones = tuple([Data(w.dtype, w.shape, (1.0,) * len(w.elements)) for w in program.weights])
+    if ones != program.weights:
+        yield program.with_(weights=ones)
+
+
 def simpler_values(program: Program) -> Iterator[Program]:
     """All elements 1, or 0, 1, 2, ..., or those of integers."""
     for k, statement in enumerate(program.statements):
@@ -276,5 +311,5 @@ def simpler_values(program: Program) -> Iterator[Program]:
 
 CHANGES = (
     without_settings, one_result, fewer_calls, without_statements, data_instead, operands_instead,
-    smaller_sizes, simpler_values,
+    smaller_sizes, simpler_options, simpler_values, simple_weights,
 )  # fmt: skip

@@ -6,6 +6,7 @@ from proofgrad.testing.fuzz import (
     choosing,
     creation,
     elementwise,
+    joining,
     movement,
     products,
     reductions,
@@ -13,9 +14,35 @@ from proofgrad.testing.fuzz import (
 )
 from proofgrad.testing.fuzz.operation import Operation
 
-FAMILIES = (elementwise, reductions, movement, choosing, products, windows, creation)
+# Of each family, how often one of it is drawn.
+FAMILIES = {
+    elementwise: 30,
+    reductions: 15,
+    movement: 17,
+    joining: 8,
+    choosing: 8,
+    products: 8,
+    windows: 12,
+    creation: 4,
+}
 TABLE: dict[str, Operation] = {
     operation.name: operation for family in FAMILIES for operation in family.OPERATIONS
+}
+_OFTEN = (
+    "conv2d",
+    "__getitem__",
+    "sum",
+    "pad",
+    "reshape",
+    "permute",
+    "scatter_reduce",
+    "where",
+    "cast",
+)
+WEIGHTS: dict[str, float] = {
+    operation.name: weight / len(family.OPERATIONS) * (3 if operation.name in _OFTEN else 1)
+    for family, weight in FAMILIES.items()
+    for operation in family.OPERATIONS
 }
 
 _RANDOM = "random: which numbers is no matter of meaning; tests/test_tensor_random.py"

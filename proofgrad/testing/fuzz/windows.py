@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from proofgrad.testing.fuzz.movement import factors
 from proofgrad.testing.fuzz.operation import (
     Drawing,
     Drawn,
@@ -27,9 +28,15 @@ CLOSE, SUM = Rounding.CLOSE, Rounding.SUM
 
 
 def _image(d: Drawing, *kinds: str) -> tuple[Ref, tuple[int, ...]]:
-    """Four axes: a value that has them, or a new one of small sizes."""
+    """Three or four axes: a value that has them or is given them, or a new one of small sizes."""
+    if d.random.random() < 0.35:
+        x = d.any(*kinds, most=600)
+        if d.value(x).size:
+            shape = (1, *factors(d, d.value(x).size))
+            shape = shape if len(shape) > 2 else (*shape, 1)
+            return d.step("reshape", x, shape), shape
     for _ in range(3):
-        x = d.any(*kinds, rank=3, most=200)
+        x = d.any(*kinds, rank=3, most=600)
         shape = d.value(x).shape
         if 3 <= len(shape) <= 4 and 0 not in shape:
             return x, shape
@@ -46,14 +53,14 @@ def _image(d: Drawing, *kinds: str) -> tuple[Ref, tuple[int, ...]]:
 def _conv(d: Drawing) -> Drawn:
     x, shape = _image(d, "int", "float")
     axes = len(shape) - 2
-    padding = tuple([d.random.choice([0, 0, 1, 1, 2]) for _ in range(axes)])
+    padding = tuple([d.random.choice([0, 0, 1, 1, 2, 3]) for _ in range(axes)])
     dilation = tuple([d.random.choice([1, 1, 1, 2]) for _ in range(axes)])
     kernel = []
     for size, pad, hole in zip(shape[2:], padding, dilation):
         most = (size + 2 * pad - 1) // hole + 1
-        kernel.append(d.random.randint(1, min(3, most)))
+        kernel.append(d.random.randint(1, min(d.random.choice([3, 3, 5]), most)))
     groups = d.random.choice([g for g in (1, 1, 2, 3) if shape[1] % g == 0])
-    out = groups * d.random.randint(1, 3)
+    out = groups * d.random.choice([1, 2, 3, 4, 8, 16])
     dtype = d.value(x).dtype
     weight = d.leaf(dtype, (out, shape[1] // groups, *kernel))
     options: dict[str, Any] = {

@@ -1,0 +1,127 @@
+"""What the engine makes of instances of rules, evaluated by the reference: the second way to admission.
+
+Here nothing is asked of the solver: wrong rules have to fail by execution alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proofgrad.core.rewrite.rule import Rule
+from proofgrad.rules.library import PROOFS, library_names, rule_file
+from proofgrad.verify.agreement.agree import agreement, used_cases
+from proofgrad.verify.agreement.compare import Agreement
+from proofgrad.verify.dsl.parser import parse_rules
+
+
+def rules_of(text: str) -> tuple[Rule, ...]:
+    return parse_rules(text, check_order=False).rules
+
+
+def agreed(line: str, domain: str) -> Agreement:
+    (rule,) = rules_of(f"ruleset tried over {domain}\nrule {line}\n")
+    return agreement(rule)
+
+
+# -- wrong by a meaning that proof and execution might read differently --------------------------------
+
+WRONG = {
+    "a truth assumed where nothing says it": (
+        "t (T in int): cast(q: bool, T) * ((x ^ cast(p: bool, T)) & x)"
+        " => cast(q, T) * ((x[q := true] ^ cast(p, T)) & x[p := true])",
+        "cast",
+    ),
+    "a float sum starts from 0.0": (
+        "t (T in float): sum[r](v) => v[r := 0] where count(r) == 1",
+        "loop",
+    ),
+    "the sign of a computed zero": ("t: max(min(x, c), c) => {c} where not_nan(x)", "float"),
+    "a gate that is dropped": (
+        "t: where(g, load(index(b, i, g)), y) => where(g, load(index(b, i)), y)",
+        "float",
+    ),
+    "a bool that is taken for a number": (
+        "t (T in int): product[r, R](where(g, v * cast(q: bool, T), 1))"
+        " => product[R](where(p & (i < {count(r)}), v[q := false] * cast(q, T), 1))"
+        " where independent(i, r), independent(p, r), independent(q, r), lo(i) == 0, hi(i) == 0"
+        " let (i, p, a, b, s) = solve(g, r)",
+        "loop",
+    ),
+    "an 8-bit float that rounds": (
+        "t: cast(cast(x: int32, fp8e4m3), int32) * y => x * y where 34 <= x, x <= 35",
+        "cast",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_rule_that_is_executed_otherwise_is_refused_without_a_solver(name: str) -> None:
+    line, domain = WRONG[name]
+    found = agreed(line, domain)
+    assert not found.is_met, found
+
+
+@pytest.mark.parametrize(
+    ("line", "domain"),
+    [
+        ("t: x * y => y where 1 == 2", "int"),
+        ("t: flip(x, a) => x where not is_no_flip(a), is_no_flip(a)", "tensor"),
+        ("t (T in int): sum[r, R](x) => sum[R](x) where count(r) == 1, count(r) == 2", "loop"),
+        ("t: x + y => x where lo(x) == 5, hi(x) == 4", "int"),
+    ],
+)
+def test_a_rule_whose_conditions_no_instance_meets_is_refused(line: str, domain: str) -> None:
+    found = agreed(line, domain)
+    assert not found.is_met
+    assert found.instances == 0
+    assert "no instance was found" in found.reason
+
+
+def test_a_difference_shows_the_graphs_and_the_point() -> None:
+    found = agreed("t: x // c => truncdiv(x, c) where c > 0", "int8")
+    assert not found.is_met
+    assert "the engine makes of" in found.reason
+    assert "Ops.TRUNCDIV" in found.reason
+    assert "left = " in found.reason and "right = " in found.reason
+
+
+@pytest.mark.parametrize(
+    ("line", "domain"),
+    [
+        ("add: x + y in [lo(x), hi(x) + hi(y)]", "index"),
+        ("mod: x % y in [0, hi(y) - 1] where 0 <= x", "int"),
+        ("exp2: exp2(x) in [1.0, inf]", "float"),
+    ],
+)
+def test_a_false_line_of_bounds_is_refused(line: str, domain: str) -> None:
+    (rule,) = rules_of(f"ruleset bounds over {domain}\nbounds {line}\n")
+    assert agreement(rule).difference
+
+
+def test_a_wrong_cotangent_is_refused() -> None:
+    text = "ruleset cotangent over derivative\ncotangent fdiv: x / y, g => g / y, -(g / y * x)\n"
+    (rule,) = rules_of(text)
+    assert "cotangent of source 1" in agreement(rule).difference
+
+
+# -- the library, and what is known to be wrong --------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", library_names())
+def test_the_engine_does_what_is_proved_of_every_rule(name: str) -> None:
+    for rule in rules_of(rule_file(name).read_text()):
+        few = used_cases(rule)
+        found = agreement(rule, few[:: max(1, len(few) // 4)])  # all cases are in the ledger
+        assert found.is_met, f"{rule.full_name}: {found.reason}"
+
+
+# The search behind the view gives nothing where the rule would be wrong.
+AGREE = {"split_by_anything"}
+
+
+@pytest.mark.parametrize("path", sorted((PROOFS / "refuted").glob("*.rules")), ids=lambda p: p.stem)
+def test_known_wrong_rules_fail_by_execution_alone(path: Path) -> None:
+    met = {rule.name for rule in rules_of(path.read_text()) if agreement(rule).is_met}
+    assert met <= AGREE

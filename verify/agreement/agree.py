@@ -1,0 +1,224 @@
+"""Whether the engine and the reference agree on a rule: instances of every case, by value.
+
+Owns: how many instances are tried, and by which parts of the engine. Does not own: instances
+(instances.py), what is compared (compare.py), derivatives (derivatives.py).
+
+An instance counts if the engine's rule fires on it by itself, with facts that the engine finds by the
+library's lines, and both sides were compared at a point at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from random import Random
+from zlib import crc32
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.shapes import ShapeError
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.engine import RewriteError, Rewriter
+from proofgrad.core.rewrite.match import Matcher, RuleSet
+from proofgrad.core.rewrite.rule import FACT_KINDS, Rule, RuleKind, Var
+from proofgrad.verify.agreement.compare import (
+    Agreement,
+    Differs,
+    check_facts,
+    compare,
+    compare_tensors,
+    shown,
+)
+from proofgrad.verify.agreement.derivatives import wrong_cotangent
+from proofgrad.verify.agreement.instances import About, Instance
+from proofgrad.verify.agreement.library import Uncounted, facts_for, narrowing_for
+from proofgrad.verify.agreement.points import points_of
+from proofgrad.verify.agreement.sums import is_about_sums, sums_by, sums_over_short_loops
+from proofgrad.verify.agreement.unmatched import count_orders, unmatched_agreement
+from proofgrad.verify.dsl.parser import read_example
+from proofgrad.verify.encode_types import Case, cases, type_condition
+
+# Enough instances of a case to meet each choice that matters; of a rule of few cases, more of each.
+ENOUGH, ENOUGH_IN_ALL = 6, 64
+MANY_POINTS, FEW_POINTS = 160, 40
+FEW_TRIES, MANY_TRIES, MOST_TRIES = 30, 240, 4_000
+WALKED = 4  # instances that the engine's walk takes too
+MOST_ORDERS = 1_000  # of the operands of a left side; one with more is not matched
+_ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+def agreement(rule: Rule, every: Sequence[Case] | None = None) -> Agreement:
+    """Run the rule on instances of its cases, until one differs."""
+    if count_orders(rule.left) > MOST_ORDERS:
+        return unmatched_agreement(rule)
+    used = used_cases(rule) if every is None else every
+    trial = _Trial(rule, max(ENOUGH, ENOUGH_IN_ALL // max(len(used), 1)))
+    for case in used:
+        trial.run(case)
+        if trial.difference:
+            break
+    if not trial.instances and not trial.difference:
+        trial.search_longer()
+    return Agreement(trial.instances, trial.points, trial.fired, trial.difference)
+
+
+def used_cases(rule: Rule) -> list[Case]:
+    """The cases that are proven, but for those in which `when` leaves the rule out."""
+    return [case for case in cases(rule) if not _is_never_used(case)]
+
+
+def _is_never_used(case: Case) -> bool:
+    return any(type_condition(condition, case) is False for condition in case.rule.when)
+
+
+class _Trial:
+    """One rule on its instances. `enough`: how many of a case are to fire."""
+
+    def __init__(self, rule: Rule, enough: int) -> None:
+        self.rule = rule
+        self.about = About(rule)
+        self.instances = self.points = self.fired = 0
+        self.difference = ""
+        self._enough = enough if self.about.has_choices else max(2, enough // 4)
+        self._rules = RuleSet(rule.ruleset, (rule,))
+        self._facts = facts_for(rule)
+        self._at_work = narrowing_for(self._facts) if self.about.is_narrowed else None
+        self._sums = sums_by(self._rules, self._facts) if is_about_sums(rule) else None
+        self._fired_before: dict[int, None] = {}  # seeds on which the rule fired at other types
+        self._seed = crc32(rule.full_name.encode()) << 24
+        self._done: list[Case] = []
+
+    def run(self, case: Case) -> None:
+        """Try instances of one case until enough have fired."""
+        first = self._seed + len(self._done) * MOST_TRIES
+        with_others = len(self._done) < 8 or not self.instances
+        self._done.append(case)
+        if len(self._done) == 1:
+            self._try(case, self._given(case))
+        if not self.difference:
+            self._try(case, self._built(case, self._seeds(first, with_others)))
+
+    def search_longer(self) -> None:
+        """Try many more instances of a few cases, for the rule fired on none."""
+        first = self._seed + len(self._done) * MOST_TRIES
+        for case in self._done[:: max(1, len(self._done) // 3)]:
+            self._try(case, self._built(case, range(first, first + MOST_TRIES)))
+            if self.instances or self.difference:
+                return
+
+    def _try(self, case: Case, nodes: Iterator[tuple[UOp, int]]) -> None:
+        before = self.instances
+        try:
+            for node, seed in nodes:
+                if self._compares(case, node, Random(seed)):
+                    self._fired_before[seed] = None
+                    if self.instances - before >= self._enough:
+                        break
+        except Differs as error:
+            self.difference = f"{case}:\n{error}"
+        self.fired += self.instances > before
+
+    # -- instances --------------------------------------------------------------------------------
+
+    def _seeds(self, first: int, with_others: bool) -> Iterator[int]:
+        """Numbers of instances; after some, those on which the rule fired at other types."""
+        yield from range(first, first + FEW_TRIES)
+        if self.about.has_choices:
+            yield from list(self._fired_before)[-2 * ENOUGH :]
+            if with_others:
+                yield from range(first + FEW_TRIES, first + MANY_TRIES)
+
+    def _built(self, case: Case, seeds: Iterable[int]) -> Iterator[tuple[UOp, int]]:
+        for seed in seeds:
+            try:
+                yield Instance(case, self.about, Random(seed)).build(self.rule.left), seed
+            except (OverflowError, ShapeError):
+                continue  # the choices do not go together
+
+    def _given(self, case: Case) -> Iterator[tuple[UOp, int]]:
+        """The rule's own examples. A rule about any index term may also change what a loop counts."""
+        for text in self.rule.examples:
+            for node in read_example(text)[0].toposort():
+                yield node, self._seed
+        if isinstance(self.rule.left, Var) and case.dtype(self.rule.left.type) is dtypes.index:
+            for node in sums_over_short_loops():
+                self._compare(case, node, self._walked(node), Random(self._seed))
+
+    # -- one instance -----------------------------------------------------------------------------
+
+    def _compares(self, case: Case, node: UOp, random: Random) -> bool:
+        """Whether the rule fires on the node and was compared there. Raises: Differs."""
+        if self.rule.kind in FACT_KINDS:
+            points = self._claimed(node, random)
+        elif self.rule.kind is RuleKind.COTANGENT:
+            points = self._derived(node, random)
+        else:
+            points = self._rewritten(case, node, random)
+        self.points += points
+        self.instances += points > 0
+        return points > 0
+
+    def _rewritten(self, case: Case, node: UOp, random: Random) -> int:
+        result = self._result(node)
+        if result is None:
+            return 0
+        points = self._compare(case, node, result, random)
+        if points and self.instances < WALKED:
+            self._compare(case, node, self._walked(node), random)
+        if points and self._sums is not None:
+            self._compare(case, node, self._sums.rewrite(node), random)
+        return points
+
+    def _result(self, node: UOp) -> UOp | None:
+        try:
+            for matcher in self._rules.candidates(node):
+                result = matcher.apply(node, self._facts)
+                if result is not None and result is not node:
+                    return result
+        except _ERRORS as error:
+            raise Differs(f"  the engine cannot run it on\n{shown(node)}\n  {error!r}") from error
+        return None
+
+    def _walked(self, node: UOp) -> UOp:
+        """What the engine's walk makes of the node by this rule alone."""
+        try:
+            return Rewriter([self._rules], self._facts, Uncounted()).rewrite(node)
+        except RewriteError as error:
+            raise Differs(f"  {error}") from error
+
+    def _compare(self, case: Case, node: UOp, result: UOp, random: Random) -> int:
+        if self.about.on_tensors:
+            return compare_tensors(node, result, random)
+        return compare(case, node, result, random, self._most_points(), self.about.has_loops)
+
+    def _most_points(self) -> int:
+        return MANY_POINTS if self.instances < WALKED else FEW_POINTS
+
+    # -- facts and derivatives ----------------------------------------------------------------------
+
+    def _claimed(self, node: UOp, random: Random) -> int:
+        """At how many points the facts hold of a node of which a line of facts says something."""
+        if not any(self._says(matcher, node) for matcher in self._rules.candidates(node)):
+            return 0
+        values = points_of((node,), random, self._most_points(), False)
+        if values is None:
+            return 0
+        column = values.of(node)
+        check_facts(node, column, values, self._facts)
+        return len(column)
+
+    def _says(self, matcher: Matcher, node: UOp) -> bool:
+        match self.rule.kind:
+            case RuleKind.BOUNDS | RuleKind.BITS:
+                found = matcher.interval(node, self._facts)
+                return found is not None and None not in found
+            case RuleKind.DIVISOR:
+                return matcher.divisor(node, self._facts) is not None
+            case _:
+                return matcher.holds(node, self._facts)
+
+    def _derived(self, node: UOp, random: Random) -> int:
+        found = wrong_cotangent(self._rules, node, self._facts, random)
+        if found is None:
+            return 0
+        if found.difference:
+            raise Differs(f"  of\n{shown(node)}\n  {found.difference}")
+        return max(found.points, 1)
