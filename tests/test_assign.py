@@ -522,3 +522,14 @@ def test_positions_on_some_axes_cost_what_there_is_to_write() -> None:
         counts.append((GlobalCounters.global_ops - before) / x.numel())
         assert x.sum().item() == 2 * size**3
     assert counts[1] <= counts[0] + 1
+
+
+@pytest.mark.parametrize("index", [Tensor([1]), Tensor([False, True]), [1], slice(1, 2)])
+def test_chosen_elements_of_a_view_are_written_to_what_the_tensor_is_now(index: Any) -> None:
+    """The view was taken before another write: what stays must not be what it showed then."""
+    x = Tensor([[1, 2], [3, 4]])
+    view = x.reshape(2, 1, 2)
+    x[0] = -1
+    view[index] = 0
+    assert x.tolist() == [[-1, -1], [0, 0]]
+    assert view.tolist() == [[[-1, -1]], [[0, 0]]]

@@ -53,6 +53,14 @@ OPERATIONS: dict[str, tuple[Any, Any]] = {
     "reshape": (lambda x, v: x[:, :v].reshape(2, -1), lambda a, k: a[:, :k].reshape(2, -1)),
     "sum": (lambda x, v: x[:, :v].sum(1), lambda a, k: a[:, :k].sum(1)),
     "max": (lambda x, v: x[:, :v].max(), lambda a, k: a[:, :k].max()),
+    "mean": (lambda x, v: x[:, :v].mean(1), lambda a, k: a[:, :k].mean(1)),
+    "mean of all": (lambda x, v: x[:, :v].mean(), lambda a, k: a[:, :k].mean()),
+    "var": (lambda x, v: x[:, :v].var(1, correction=0), lambda a, k: a[:, :k].var(1)),
+    "layernorm": (
+        lambda x, v: x[:, :v].layernorm((1, 2)),
+        lambda a, k: (a[:, :k] - a[:, :k].mean((1, 2), keepdims=True))
+        / np.sqrt(a[:, :k].var((1, 2), keepdims=True) + 1e-5),
+    ),
     "flip": (lambda x, v: x[:, :v].flip(1), lambda a, k: a[:, :k][:, ::-1]),
     "permute": (lambda x, v: x[:, :v].permute(1, 2, 0), lambda a, k: a[:, :k].transpose(1, 2, 0)),
     "pad": (

@@ -69,6 +69,7 @@ class Frame:
     shape: tuple[int, ...] = ()
     own: frozenset[UOp] = frozenset()  # loops that the outer frame does not have
     axis_of: dict[UOp, int] = field(default_factory=dict)
+    bound_with: dict[UOp, tuple[UOp, ...]] = field(default_factory=dict)  # loops of one axis
     lanes_of: dict[int | None, Values] = field(default_factory=dict)
     known: dict[Key, Values] = field(default_factory=dict)
     _plans: dict[Key, Any] = field(default_factory=dict)
@@ -183,7 +184,10 @@ class Frame:
 
     def bind(self, loops: Sequence[UOp], outer: frozenset[UOp]) -> int:
         """Give loops an axis, in front of those of the loops that they run in."""
-        if loops and loops[0] in self.axis_of:
+        known = [loop for loop in loops if loop in self.axis_of]
+        if known and self.bound_with[known[0]] != tuple(loops):
+            raise NotReadable("two reductions share some of their loops, and not all")
+        if known:
             return self.axis_of[loops[0]]
         axis = 1 + max([self.axis_of.get(loop, LANES) for loop in outer], default=LANES)
         sizes = [loop.src[0].arg for loop in loops]
@@ -192,7 +196,7 @@ class Frame:
         for k, loop in enumerate(loops):
             inner = prod(sizes[k + 1 :])
             self.bound[loop] = counter // max(1, inner) % max(1, sizes[k])
-            self.axis_of[loop] = axis
+            self.axis_of[loop], self.bound_with[loop] = axis, tuple(loops)
         return axis
 
     def _register(self, node: UOp, lane: int | None) -> tuple[list[Key], Callable[..., Values]]:

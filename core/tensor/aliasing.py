@@ -90,7 +90,7 @@ class Aliases:
         others = before._known | {id(one) for ref in before._objects if (one := ref()) is not None}
         self._unknown = others.isdisjoint([id(one()) for one in self._objects])
 
-    def fit(self, arguments: Sequence[Tensor]) -> bool:
+    def allow(self, arguments: Sequence[Tensor]) -> bool:
         """Does a replay for these arguments give what the function would?"""
         others = [one() for one in self._objects]
         if not self._unknown:

@@ -72,6 +72,7 @@ class Assignment(Calls):
         the elements that stay. Raises: as assign; GradientError for a parameter, see there.
         """
         self._refuse_parameter("x[...] = v")
+        self._refresh()  # the elements that stay are those of now
         mask = self._mask_index(index)
         if mask is not None:
             self._write(self._where_masked(mask, value))

@@ -330,7 +330,7 @@ class Replay:
 
     def fits(self, arguments: Sequence[Tensor]) -> bool:
         """Whether a replay for these arguments gives what the function would."""
-        return self.aliases.fit(arguments)
+        return self.aliases.allow(arguments)
 
     def run(self, arguments: Sequence[Tensor], values: dict[str, int]) -> list[Any]:
         """The results of the function for these arguments, None in place of what is no result.

@@ -42,7 +42,7 @@ TYPES = (
     + ("fp8e4m3", "fp8e5m2")
 )
 SETTINGS: tuple[dict[str, str], ...] = (
-    {"NOOPT": "1"}, {"NOSCHED": "1"}, {"SPEC": "1"}, {"DEV": "REFERENCE"},
+    {"NOOPT": "1"}, {"NOSCHED": "1"}, {"SPEC": "1"}, {"CHECK": "1"}, {"DEV": "REFERENCE"},
     {"CHOICES": "tiled=off lanes=1"}, {"CHOICES": "tiled=off"},
     {"CHOICES": "tiled=on tile=2x1x4 blocks=1x1 depth=1"}, {"CHOICES": "tiled=on tile=8x3x16 depth=2"},
     {"CHOICES": "tiled=on tile=3x3x2 blocks=2x3 staged=rows+columns depth=4"},
@@ -68,6 +68,7 @@ class Builder:
         self.pool: list[int] = []
         self.count = 0
         self.most = MOST_ELEMENTS  # of a value
+        self.limit = 2 * MOST_ELEMENTS  # of an operand
         self.is_same_shape = False  # partners have the very shape, as with variables
 
     # -- what the table asks for ------------------------------------------------------------------
@@ -75,13 +76,13 @@ class Builder:
     def value(self, ref: Ref) -> Value:
         return self.machine.names[ref.number].value
 
-    def any(self, *kinds: str, rank: int = 0, most: int = 2 * MOST_ELEMENTS) -> Ref:
+    def any(self, *kinds: str, rank: int = 0, most: int | None = None) -> Ref:
         fitting = [
             number
             for number in self.pool
             if kind_of(self.value(Ref(number)).dtype) in kinds
             and len(self.value(Ref(number)).shape) >= rank
-            and self.value(Ref(number)).size <= most
+            and self.value(Ref(number)).size <= (self.limit if most is None else most)
         ]
         if not fitting:
             raise NothingFits

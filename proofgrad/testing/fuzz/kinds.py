@@ -141,6 +141,48 @@ def reached_from(results: tuple[Ref, ...], statements: list[Statement]) -> set[i
     return wanted
 
 
+LONG = (
+    "sum", "sum", "max", "min", "mean", "argmax", "any", "all", "cumsum", "cummax", "sort", "argsort", "topk",
+    "softmax", "logsumexp", "var", "prod", "permute", "flip", "roll", "pad", "cat", "reshape", "__getitem__",
+    "__getitem__", "gather", "scatter_reduce", "scatter", "where", "__add__", "__mul__", "__lt__", "cast", "relu",
+    "__matmul__", "dot", "transpose", "repeat", "expand", "masked_select", "nonzero", "avg_pool2d", "max_pool2d",
+)  # fmt: skip
+
+
+def large(random: Random) -> Program:
+    """Few operations on many elements: what is split, sorted by a network, or shared by threads."""
+    builder = Builder(random)
+    builder.most, builder.limit = 200_000, 200_000
+    for _ in range(random.randint(1, 2)):
+        shape = random.choice(
+            [
+                (70_001,),
+                (4099,),
+                (9001,),
+                (300, 257),
+                (2, 33_000),
+                (33_000, 3),
+                (17, 64, 65),
+                (1, 5000),
+                (129, 128),
+            ]
+        )
+        dtype = random.choice(["int32", "int32", "float32", "float32", "float64", "int64"])
+        line = builder._add(
+            Step(builder._next(), "arange", (0, int(np.prod(shape)), 1), (("dtype", dtype),)),
+            builder.statements,
+        )
+        numbers = builder.step(
+            "__sub__", builder.step("__mod__", line, random.choice([7, 5, 11, 13])), 3
+        )
+        builder.pool = [n for n in builder.pool if n not in (line.number, numbers.number - 1)]
+        builder.step("reshape", numbers, shape)
+    grown(builder, [TABLE[name] for name in LONG], random.randint(1, 5))
+    made = finished(builder, "large")
+    is_interpreted = ("DEV", "REFERENCE") in made.settings
+    return made.with_(settings=()) if is_interpreted else made
+
+
 # -- writes -----------------------------------------------------------------------------------------
 
 IN_PLACE = (
@@ -338,6 +380,7 @@ KINDS: dict[str, tuple[Callable[[Random], Program], int]] = {
     "special": (special, 10),
     "gradient": (gradient, 16),
     "layers": (layers, 14),
+    "large": (large, 4),
     "writes": (writes, 12),
     "recorded": (recorded, 12),
     "variable": (variable, 6),

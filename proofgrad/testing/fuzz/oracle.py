@@ -148,6 +148,8 @@ class Machine:
             assert name in OPERATORS
             operands = (Ref(-1), write.value)
             used = {-1: now, **self.values(list(references(write.value)))}
+            if isinstance(write.value, Ref) and self.names[write.value.number] is target:
+                used[write.value.number] = now  # one Tensor, looked at once
             seed = zlib.crc32(repr(write).encode()) + self.seed
             found = evaluate(TABLE[name], Step(-2, name, operands), used, seed, self.is_real)
             if found.dtype != dtype or found.shape != now.shape:

@@ -56,7 +56,7 @@ EXCEPTIONS: dict[str, str] = {
     **dict.fromkeys(
         ("rand", "rand_like", "randn", "randn_like", "randint", "randperm", "normal", "uniform",
          "scaled_uniform", "glorot_uniform", "kaiming_uniform", "kaiming_normal", "multinomial",
-         "dropout", "manual_seed", "random_bits", "threefry"), _RANDOM),
+         "dropout", "manual_seed", "get_rng_state", "set_rng_state", "random_bits", "threefry"), _RANDOM),
     **dict.fromkeys(
         ("shape", "dtype", "device", "ndim", "numel", "nbytes", "element_size", "size", "max_shape",
          "max_numel", "is_floating_point", "__len__", "view_info", "st", "grad"), _READS),
