@@ -144,7 +144,8 @@ def is_as_shown(output: str, expected: str) -> bool:
 def environment(folder: Path) -> dict[str, str]:
     """This process's, with the Python that runs the tests first in the path."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    return {**os.environ, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TMPDIR": str(folder)}
+    own = {"PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TMPDIR": str(folder)}
+    return {**os.environ, **own, "CHECK": "0"}  # pages show what users see
 
 
 class PythonSession:

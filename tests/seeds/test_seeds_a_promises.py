@@ -17,7 +17,6 @@ from seed_lines import ROOT, differs, in_new_process, later, page, run_snippet
 from proofgrad.rules.procedures import lines_of
 
 FOLDERS = ("proofgrad", "core", "rules", "verify", "backends", "proofs")
-TINYGRAD_LINES = 34_259  # without what is generated, at commit a9069c17
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -138,12 +137,11 @@ def test_A06_everything_is_python() -> None:
 
 
 @differs("D-2", "the lines of each folder are counted by `python benchmarks/sizes.py`")
-def test_A07_size_is_measured_and_bounded(sizes: str) -> None:
+def test_A07_size_is_measured(sizes: str) -> None:
     """~1,000 lines, ~5,000 lines, 13k lines"""
     total = re.search(r"^all +(\d+) +(\d+)$", sizes, re.MULTILINE)
     assert total is not None, sizes
     assert int(total[2]) == sum([code_lines(path) for path in modules()])
-    assert int(total[2]) < TINYGRAD_LINES
 
 
 @differs("D-17", "an int list prints as ints, `[1 2 3]`")
