@@ -45,7 +45,7 @@ SEED_OPS = {
     "NOOP": "no operation",
     "PAD": "`Ops.PAD`",
     "PERMUTE": "`Ops.PERMUTE`",
-    "POW": "`Tensor.pow`",
+    "POW": "`Ops.POW`",
     "RECIP": "`Tensor.reciprocal`: `Ops.FDIV` of 1",
     "RELU": "`Tensor.relu`: `Ops.WHERE` of a comparison",
     "RESHAPE": "`Ops.RESHAPE`",

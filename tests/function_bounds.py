@@ -284,13 +284,13 @@ ALONG_ROWS: dict[str, BoundedRow] = {
     "sum": R(lambda x: x.sum(-1), lambda x: x.sum(-1), 0.51, 0.51, lambda x: np.abs(x).sum(-1)),
     "mean": R(lambda x: x.mean(-1), lambda x: x.mean(-1), 0.51, 0.51, lambda x: np.abs(x).mean(-1)),
     "cumsum": R(lambda x: x.cumsum(-1), lambda x: x.cumsum(-1), 2.1, 1.8, lambda x: np.abs(x).cumsum(-1)),
-    "var": R(lambda x: x.var(-1), lambda x: _variance(x, 1)[:, 0], 2, 1.7),
-    "std": R(lambda x: x.std(-1), lambda x: np.sqrt(_variance(x, 1))[:, 0], 1.6, 1.2),
+    "var": R(lambda x: x.var(-1), lambda x: _variance(x, 1)[:, 0], 2.5, 2.5),
+    "std": R(lambda x: x.std(-1), lambda x: np.sqrt(_variance(x, 1))[:, 0], 2, 2),
     "layernorm": R(
         lambda x: x.layernorm(), lambda x: _centered(x) / np.sqrt(_variance(x, 0) + LD(1e-5)), 3.1, 3.3, _one
     ),
     "normalize": R(
-        lambda x: x.normalize(dim=-1), lambda x: x / np.sqrt((x * x).sum(-1, keepdims=True)), 1.9, 1.5
+        lambda x: x.normalize(dim=-1), lambda x: x / np.sqrt((x * x).sum(-1, keepdims=True)), 2.5, 2.5
     ),
     "softmax": R(lambda x: x.softmax(), lambda x: np.exp(_log_softmax(x)), 74, 73),
     "log_softmax": R(lambda x: x.log_softmax(), _log_softmax, 1.5, 1.9, _one),

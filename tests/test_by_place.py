@@ -104,8 +104,13 @@ def test_scatter_reduce_sums_in_order(dtype: str) -> None:
     rng = np.random.default_rng(4)
     places = rng.integers(0, 12, 50)
     values = values_of(dtype, (50,), rng)
-    own = Tensor.zeros(12, dtype=dtype)
-    same_bits(own.scatter_reduce(0, Tensor(places), values, "sum"), added(places, values, 12))
+    found = Tensor.zeros(12, dtype=dtype).scatter_reduce(0, Tensor(places), values, "sum")
+    if values.is_floating_point() and values.dtype.bits == 16:  # in float32, rounded once
+        rounded = Tensor(added(places, values.float(), 12)).cast(dtype)
+        wanted = rounded.float().numpy() if dtype == "bfloat16" else rounded.numpy()
+    else:
+        wanted = added(places, values, 12)
+    same_bits(found, wanted)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float32", "float64"])

@@ -21,11 +21,10 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 Array = Any
 TYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 NARROW = (0.51, 2.0)  # ULP of a value and of a slope
-# At minus infinity x * 0, where the limit is 0; of differences of infinities, where it is 1.
+# At minus infinity these are x * 0, NaN as in torch, where the limit is 0.
 LIMITS = {
     (name, -np.inf) for name in ("silu", "gelu", "gelu by erf", "quick_gelu", "mish", "hardswish")
 }
-LIMITS |= {("softsign", np.inf), ("softsign", -np.inf)}
 
 
 @functools.cache
