@@ -370,6 +370,33 @@ def test_other_operation_of_a_part_is_found() -> None:
         check_parts(whole, _changed(parts, outer, arg=(Ops.ADD, outer.arg[1])), every=True)
 
 
+def _sum_with_a_rest() -> tuple[UOp, UOp]:
+    """A long sum whose length is prime: slabs, and what they leave over."""
+    unique, device = UOp(Ops.UNIQUE, dtypes.void, (), 0), UOp(Ops.DEVICE, dtypes.void, (), "CPU")
+    memory = UOp(Ops.BUFFER, dtypes.float32, (unique, device), 2 * 100003)
+    value = UOp(Ops.RESHAPE, dtypes.float32, (memory,), (2, 100003))
+    whole = UOp.sink(UOp(Ops.REDUCE_AXIS, dtypes.float32, (value,), (Ops.ADD, (1,))))
+    return whole, split_long_reductions(whole)
+
+
+def test_sum_of_slabs_and_a_rest_is_proved() -> None:
+    whole, parts = _sum_with_a_rest()
+    assert sum(n.op is Ops.SHRINK for n in toposort((parts,))) == 2
+    check_parts(whole, parts, every=True)
+
+
+@pytest.mark.parametrize("moved", [-1, 1])
+def test_rest_that_starts_elsewhere_is_found(moved: int) -> None:
+    whole, parts = _sum_with_a_rest()
+    cuts = [n for n in toposort((parts,)) if n.op is Ops.SHRINK]
+    rest = min(cuts, key=lambda n: n.shape[1])
+    (begin, end), length = rest.arg[1], rest.shape[1]
+    moves = {1: (begin - length // 2, end - length // 2), -1: (begin - length, end - length)}
+    wrong = _changed(parts, rest, arg=(rest.arg[0], moves[moved]))
+    with pytest.raises(PlanError, match="in no part, or in two"):
+        check_parts(whole, wrong, every=True)
+
+
 def test_graph_that_rules_made_wrong_is_found(check: ValueChecker) -> None:
     x = UOp(
         Ops.BUFFER,

@@ -24,6 +24,7 @@ from proofgrad.verify.sampled_tensor import Budget, OverBudgetError, TensorEleme
 FOLLOWED, AT_ONCE = 4096, 1 << 20
 # Elements of each root that are compared.
 POINTS = 3
+_MOVES = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.CONTIGUOUS, Ops.SHRINK})
 _CUTS = frozenset({Ops.REDUCE_AXIS, Ops.CONTIGUOUS})
 Draw = Callable[[int, DType, Values, Values], Values]
 
@@ -52,32 +53,64 @@ def check_parts(before: UOp, after: UOp, every: bool) -> None:
 
 def _in_parts(old: UOp, new: UOp, every: bool) -> UOp:
     """The value that both reduce, in the graph after. Raises: PlanError."""
-    chain, found = [], new
-    while found.shape != old.src[0].shape or _reduces(chain) != old.shape:
-        is_whole = found.op in (Ops.RESHAPE, Ops.PERMUTE, Ops.CONTIGUOUS)
-        if not is_whole and (found.op is not Ops.REDUCE_AXIS or found.arg[0] is not old.arg[0]):
-            raise PlanError(
-                "split reductions", f"{found.op.name} in a reduction by {old.arg[0].name}"
-            )
-        if found.dtype is not old.dtype:
-            raise PlanError(
-                "split reductions", f"a part of type {found.dtype} of one of {old.dtype}"
-            )
-        chain.append(found)
-        found = found.src[0]
-    for positions in _positions(prod(found.shape), every):
+    chains = _chains(old, new)
+    found = {chain[-1].src[0] for chain in chains}
+    if len(found) > 1:
+        raise PlanError("split reductions", "the parts of a reduction are of different values")
+    (value,) = found
+    for positions in _positions(prod(value.shape), every):
         wanted = _after(old, positions)
-        for node in reversed(chain):
+        taken = numpy.zeros(len(positions), numpy.int64)
+        for chain in chains:
+            place, inside = _through(chain, positions)
+            if (place != wanted)[inside].any():
+                raise PlanError("split reductions", "an element goes into another result")
+            taken += inside
+        if (taken != 1).any():
+            raise PlanError("split reductions", "an element is in no part, or in two")
+    return value
+
+
+def _chains(old: UOp, new: UOp) -> list[list[UOp]]:
+    """The ways from a reduction in parts down to its value, each a chain of nodes. Raises: PlanError."""
+    op, shape = old.arg[0], old.src[0].shape
+    if new.shape != old.shape:
+        raise PlanError("split reductions", f"results of shape {new.shape}, not {old.shape}")
+    ends: list[list[UOp]] = []
+    waiting: list[tuple[UOp, list[UOp], int]] = [(new, [], 1)]
+    while waiting:
+        node, chain, least = waiting.pop()  # `least`: reductions above the value
+        reductions = sum([n.op is Ops.REDUCE_AXIS for n in chain])
+        if node.shape == shape and reductions > least:
+            ends.append(chain)
+            continue
+        if node.dtype is not old.dtype:
+            raise PlanError(
+                "split reductions", f"a part of type {node.dtype} of one of {old.dtype}"
+            )
+        if node.op is op:
+            waiting += [(source, chain, 0) for source in node.src]
+        elif node.op in _MOVES or (node.op is Ops.REDUCE_AXIS and node.arg[0] is op):
+            waiting.append((node.src[0], [*chain, node], least))
+        else:
+            raise PlanError("split reductions", f"{node.op.name} in a reduction by {op.name}")
+    return ends
+
+
+def _through(chain: list[UOp], positions: Values) -> tuple[Values, Values]:
+    """Where elements of the value go, and which of them are in the part that a chain reduces."""
+    inside = numpy.ones(len(positions), bool)
+    for node in reversed(chain):
+        if node.op is not Ops.SHRINK:
             positions = _after(node, positions)
-        if (positions != wanted).any():
-            raise PlanError("split reductions", "an element goes into another result")
-    return found
-
-
-def _reduces(chain: list[UOp]) -> tuple[int, ...] | None:
-    """The shape that a chain gives, if it ends with its first reduction, which reads the value in slabs."""
-    reductions = [n for n in chain if n.op is Ops.REDUCE_AXIS]
-    return chain[0].shape if len(reductions) > 1 else None
+            continue
+        index = numpy.unravel_index(positions, node.src[0].shape)
+        kept: list[Values] = []
+        for place, (begin, end) in zip(index, node.arg, strict=True):
+            inside &= (begin <= place) & (place < end)
+            kept.append(numpy.clip(place - begin, 0, end - begin - 1))
+        positions = numpy.ravel_multi_index(kept, node.shape)
+    return positions, inside
 
 
 def _positions(count: int, every: bool) -> Iterator[Values]:
