@@ -533,3 +533,11 @@ def test_chosen_elements_of_a_view_are_written_to_what_the_tensor_is_now(index: 
     view[index] = 0
     assert x.tolist() == [[-1, -1], [0, 0]]
     assert view.tolist() == [[[-1, -1]], [[0, 0]]]
+
+
+def test_old_view_that_is_written_to_itself_writes_what_it_named() -> None:
+    x = Tensor([0, 1]).realize()
+    turned = x.flip(0)
+    x.assign(Tensor([7, 8]))
+    turned[()] = turned
+    assert (x.tolist(), turned.tolist()) == ([0, 1], [1, 0])

@@ -72,6 +72,8 @@ class Assignment(Calls):
         the elements that stay. Raises: as assign; GradientError for a parameter, see there.
         """
         self._refuse_parameter("x[...] = v")
+        if value is self:
+            value = self._value()  # the one that it names, before it shows what was written since
         self._refresh()  # the elements that stay are those of now
         mask = self._mask_index(index)
         if mask is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from math import log2
+from math import log2, sqrt
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from proofgrad.testing.fuzz.program import Ref, Step, references
 from proofgrad.testing.fuzz.values import (
     DIGITS,
+    LEAST_INNER,
     NOISE,
     SAMPLES,
     Array,
@@ -25,12 +26,14 @@ from proofgrad.testing.fuzz.values import (
     held,
     kind_of,
     least_float,
+    least_of,
     merged,
     moved,
     promote,
     promote_number,
     rounded,
     sum_type,
+    unit_of,
 )
 
 
@@ -96,6 +99,9 @@ class Operation:
     takes_variables: bool = False
     is_elementwise: bool = False
     noise: float = NOISE
+    inner: float = (
+        0.0  # how large a number inside is whose rounding stays, where the result is less
+    )
 
 
 # -- types ----------------------------------------------------------------------------------------
@@ -332,5 +338,10 @@ def _close(
         samples.append(_run(operation, step, at))
     if kind_of(result) == "float":
         found = Value(result, tuple([np.asarray(s, np.float64) for s in samples]))
-        samples = [rounded(s, result) for s in moved(found, result, noise, seed + 1)]
+        terms = max([d.size for d in data if isinstance(d, Value)], default=1) / max(1, found.size)
+        noise *= 1 + sqrt(terms) / 8  # sums may run one by one
+        least = max(
+            float(unit_of(np.array(operation.inner), result)), LEAST_INNER * least_of(result)
+        )
+        samples = [rounded(s, result) for s in moved(found, result, noise, seed + 1, least)]
     return Value(result, tuple([rounded(s, result) for s in samples]))

@@ -207,7 +207,14 @@ def squared(x: Array, y: Array, reduction: str) -> Array:
 
 def _loss(name: str, draw: Callable[[Drawing], Drawn], f: Any, data: int = 1) -> Operation:
     return Operation(
-        name, draw, f, pair_of_floats if data == 2 else as_float, CLOSE, data=data, noise=12
+        name,
+        draw,
+        f,
+        pair_of_floats if data == 2 else as_float,
+        CLOSE,
+        data=data,
+        noise=12,
+        inner=1.0,
     )
 
 

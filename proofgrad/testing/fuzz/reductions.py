@@ -292,14 +292,14 @@ OPERATIONS = [
     _over("std", deviation, (), as_float, CLOSE, draw=_variance),
     _over("var_mean", with_mean(variance), (), as_float, CLOSE, draw=_variance, results=2),
     _over("std_mean", with_mean(deviation), (), as_float, CLOSE, draw=_variance, results=2),
-    _over("logsumexp", logsumexp, ("float",), as_float, CLOSE, least=1),
+    _over("logsumexp", logsumexp, ("float",), as_float, CLOSE, least=1, inner=4.0),
     _over("argmax", place_of(True), (), as_int32, Rounding.EXACT, draw=_extreme_place),
     _over("argmin", place_of(False), (), as_int32, Rounding.EXACT, draw=_extreme_place),
     Operation("softmax", along("float", least=1), softmax, as_float, CLOSE, takes_variables=True),
     Operation(
         "softmin", along("float", least=1), lambda x, axis: softmax(-x, axis), as_float, CLOSE
     ),
-    Operation("log_softmax", along("float", least=1), log_softmax, as_float, CLOSE),
+    Operation("log_softmax", along("float", least=1), log_softmax, as_float, CLOSE, inner=1.0),
     Operation("layernorm", along("float", least=2), layernorm, as_float, CLOSE),
     Operation("normalize", _normalize, normalize, as_float, CLOSE),
     Operation("batchnorm", _batchnorm, batchnorm, same, CLOSE, data=5),
@@ -313,7 +313,7 @@ OPERATIONS = [
     Operation(
         "cummin", along(*NUMBERS, least=1), running_extreme(False), same, results=2, places=(1,)
     ),
-    Operation("logcumsumexp", along("float", least=1), logcumsumexp, as_float, CLOSE),
+    Operation("logcumsumexp", along("float", least=1), logcumsumexp, as_float, CLOSE, inner=4.0),
     Operation("sort", _sort, ordered_with_places, same, results=2, places=(1,)),
     Operation("argsort", _sort, order, as_int32),
     Operation("topk", _topk, first_of_order, same, results=2, places=(1,)),

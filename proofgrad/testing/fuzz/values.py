@@ -21,6 +21,9 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 SAMPLES = 5
 NOISE = 6.0  # units in the last place that an operation's rounding may cost
+LEAST_INNER = (
+    64  # a factor below every normal number, as of x * sigmoid(x), is rounded to the least
+)
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 CODES = ("fp8e4m3", "fp8e5m2")
@@ -212,13 +215,24 @@ def directions(seed: int, shape: tuple[int, ...]) -> tuple[Array, ...]:
     return tuple(result[:SAMPLES])
 
 
-def moved(value: Value, dtype: str, units: float, seed: int) -> tuple[Array, ...]:
-    """The samples, each element moved by up to `units` of the type, in float64."""
+def least_of(dtype: str) -> float:
+    """The least positive number of a type."""
+    return float(unit_of(np.array(0.0), dtype))
+
+
+def moved(
+    value: Value, dtype: str, units: float, seed: int, least: float = 0.0
+) -> tuple[Array, ...]:
+    """The samples, each element moved by up to `units` of the type, in float64.
+
+    A unit is at least `least`.
+    """
     ways = directions(seed, value.shape)
     result = []
     for number in range(SAMPLES):
         x = value.sample(number).astype(np.float64)
-        result.append(x + ways[number] * units * unit_of(x, dtype) if number else x)
+        unit = np.maximum(unit_of(x, dtype), least)
+        result.append(x + ways[number] * units * unit if number else x)
     return tuple(result)
 
 
