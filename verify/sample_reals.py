@@ -5,6 +5,7 @@ Owns: the choice of numbers. Does not own: what a law claims (encode_loose.py).
 
 from __future__ import annotations
 
+from fractions import Fraction
 from random import Random
 
 import z3
@@ -17,6 +18,9 @@ from proofgrad.verify.fresh_terms import fresh_terms
 
 DRAWS = 3  # two polynomials that differ do so at nearly every choice
 LARGEST = 99
+# The names that encode_derivative.py gives to ln 2 and 1 / ln 2: a law holds for any that its premises
+# admit, and no whole numbers are each other's reciprocal by chance.
+_LOGARITHMS = {"ln2#": Fraction(2, 3), "one_over_ln2#": Fraction(3, 2)}
 
 
 def refutes_reals(case: Case) -> bool:
@@ -33,5 +37,6 @@ def _is_false(goal: Goal, random: Random) -> bool:
     """At one choice the premises hold and the conclusion does not; unknown functions decide nothing."""
     claim = z3.Implies(z3.And(*goal.premises), goal.conclusion)
     names = [term for term in z3util.get_vars(claim) if z3.is_real(term)]
-    values = [(name, z3.RealVal(random.randint(-LARGEST, LARGEST))) for name in names]
+    numbers = {name: random.randint(-LARGEST, LARGEST) for name in names}
+    values = [(name, z3.RealVal(_LOGARITHMS.get(str(name), numbers[name]))) for name in names]
     return z3.is_false(z3.simplify(z3.substitute(claim, *values)))
