@@ -34,12 +34,16 @@ LARGEST_QUESTION = 80
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where two kernels do not agree; `point`: loop values at which two index terms differ."""
+    """Where two kernels do not agree; `point`: loop values at which two index terms differ.
+
+    `is_of_order`: the same iterations in another order, or combined by another operation: few values show it.
+    """
 
     what: str
     before: UOp
     after: UOp
     point: dict[str, int] = field(default_factory=dict)
+    is_of_order: bool = False
 
     @property
     def is_counterexample(self) -> bool:
@@ -51,6 +55,14 @@ def _same_order(before: Written, after: Written) -> bool:
     order = common_loops(before.own_loops, after.own_loops)
     is_whole = tuple(order.values()) == after.own_loops and len(order) == len(before.own_loops)
     return is_whole and before.store.arg is after.store.arg
+
+
+def _other_loops(before: Written, after: Written) -> Difference:
+    order = common_loops(before.own_loops, after.own_loops)
+    is_of_order = set(order.values()) == set(after.own_loops) and len(order) == len(
+        before.own_loops
+    )
+    return Difference("the loops of a store", before.store, after.store, {}, is_of_order)
 
 
 @dataclass(slots=True)
@@ -81,8 +93,9 @@ class Matcher:
         if own or any(before.own_loops for before in candidates):
             if after.changes_place or any(before.changes_place for before in candidates):
                 return self._combining(candidates, after, strict)
-            if any(not _same_order(before, after) for before in candidates):
-                return Difference("the loops of a store", candidates[0].store, after.store)
+            others = [before for before in candidates if not _same_order(before, after)]
+            if others:
+                return _other_loops(others[0], after)
         given = self._gate(place)
         for before in candidates:
             order = common_loops(before.own_loops, after.own_loops)
@@ -104,7 +117,7 @@ class Matcher:
         order = common_loops(before.own_loops, after.own_loops)
         first = Difference("the loops of a store", before.store, after.store)
         if others or not _same_order(before, after):
-            return first
+            return first if others else _other_loops(before, after)
         for guess in guesses(before.loops, after.loops):
             if any(guess.terms[x] is not y for x, y in order.items()):
                 continue

@@ -200,11 +200,11 @@ class _KernelProof:
         before: UOp | list[Written],
         after: list[Written],
     ) -> None:
-        """Raises: ProofError for a difference that the values of some element show, or may show."""
+        """Raises: ProofError for a difference of order, or one that the values of some element show, or may show."""
         if difference is None:
             return
         explained = self._explained(difference)
-        if do_differ(before, after, difference.point):
+        if difference.is_of_order or do_differ(before, after, difference.point):
             raise ProofError(self.name, stage.name, explained)
         self.not_covered.append(
             f"stage {stage.name!r}: {explained.splitlines()[0]}, as the comparison reads it; the"

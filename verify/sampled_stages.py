@@ -8,10 +8,10 @@ comparison then knows too little, which is said (`not covered`), and is no error
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy
 
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernel_nesting import NotReadable
@@ -19,7 +19,7 @@ from proofgrad.verify.kernel_readback import Written, free_loops_below
 from proofgrad.verify.kernel_terms import loop_name
 from proofgrad.verify.sampled_arithmetic import Values
 from proofgrad.verify.sampled_freedom import Estimate
-from proofgrad.verify.sampled_inputs import KINDS, element
+from proofgrad.verify.sampled_inputs import KINDS, WHOLE, element
 from proofgrad.verify.sampled_kernels import expected_elements
 from proofgrad.verify.sampled_parts import Drawn, Part, Reader
 from proofgrad.verify.sampled_tensor import Budget, OverBudgetError
@@ -28,6 +28,8 @@ ITERATIONS = 48
 MOST_VALUES = 6_000_000
 # Values that two right forms compute from whole numbers are nearer than this, for all that sums and functions leave free.
 NEAR = 1e-3
+# Memory is drawn so many times more with single infinities and NaNs in it, which show what is read and multiplied in vain.
+ROUNDS = 12
 
 
 class _Scalars(Part):
@@ -70,13 +72,37 @@ def _differ(
 ) -> bool:
     part = _Scalars(after)
     reader = Reader(_draw, Budget(MOST_VALUES))
-    draw = _AtFirst(point)
-    where, values, kind = reader.sample(part, ITERATIONS, 0, draw, KINDS)
+    where, values, kind = reader.sample(part, ITERATIONS, 0, _AtFirst(point, KINDS), KINDS)
     if isinstance(before, UOp):
         wanted = expected_elements(before, where, kind, reader.budget).values
-    else:
-        wanted = reader.written(_Scalars(before), where, kind)
-    wanted = numpy.broadcast_to(wanted, where.shape)
+        return _are_others(part, values, wanted)
+    if _are_others(part, values, reader.written(_Scalars(before), where, kind)):
+        return True
+    rounds = range(ROUNDS if part.dtype.is_float and not part.dtype.is_code else 0)
+    return any(_differ_in_holes(before, part, point, seed) for seed in rounds)
+
+
+def _differ_in_holes(
+    before: Sequence[Written], part: _Scalars, point: Mapping[str, int], seed: int
+) -> bool:
+    """Whether an element differs where single elements of memory are infinities and NaNs."""
+
+    def draw(number: int, dtype: DType, index: Values, kind: Values) -> Values:
+        values = element(number, dtype, index, kind, seed)
+        if not dtype.is_float or dtype.is_code:
+            return values
+        # A whole number from -4 to 4 for each element: one in nine is infinite, one in nine is NaN.
+        chosen = element(number, dtypes.int32, index, kind, ROUNDS + seed)
+        return numpy.where(chosen == 4, numpy.inf, numpy.where(chosen == -4, numpy.nan, values))
+
+    reader = Reader(draw, Budget(MOST_VALUES))
+    iterations = _AtFirst(point, ITERATIONS // 2)
+    where, values, kind = reader.sample(part, ITERATIONS, 0, iterations, WHOLE + 1)
+    return _are_others(part, values, reader.written(_Scalars(before), where, kind))
+
+
+def _are_others(part: _Scalars, values: Values, wanted: Values) -> bool:
+    wanted = numpy.broadcast_to(wanted, values.shape)
     if part.dtype.is_float or part.dtype.is_code:
         one, other = values.astype(numpy.float64), wanted.astype(numpy.float64)
         error = NEAR * (1 + numpy.abs(other))
@@ -84,15 +110,15 @@ def _differ(
     return bool((values != wanted).any())
 
 
-def _draw(number: int, dtype: Any, index: Values, kind: Values) -> Values:
+def _draw(number: int, dtype: DType, index: Values, kind: Values) -> Values:
     return element(number, dtype, index, kind, 0)
 
 
 class _AtFirst:
-    """Draws iterations; those of a point first, in each kind of memory."""
+    """Draws iterations; so many of a point first."""
 
-    def __init__(self, point: Mapping[str, int]) -> None:
-        self._point = point
+    def __init__(self, point: Mapping[str, int], at_point: int) -> None:
+        self._point, self._at_point = point, at_point
         self._draw = numpy.random.default_rng(0)
 
     def choice(self, count: int, size: int, replace: bool) -> Values:
@@ -104,7 +130,7 @@ class _AtFirst:
         size = loop.src[0].arg
         drawn = self._draw.integers(0, size, count)
         if loop_name(loop) in self._point:
-            drawn[: min(count, KINDS)] = min(self._point[loop_name(loop)], size - 1)
+            drawn[: min(count, self._at_point)] = min(self._point[loop_name(loop)], size - 1)
         return drawn
 
     def integers(self, low: int, high: int, count: int) -> Values:
