@@ -17,6 +17,8 @@ from proofgrad.verify.fresh_terms import fresh_terms
 
 DRAWS = 3  # two polynomials that differ do so at nearly every choice
 LARGEST = 99
+# Fractions that are to each other what the numbers are that encode_derivative.py names.
+NAMED = {"ln2#": "7/10", "one_over_ln2#": "10/7"}
 
 
 def refutes_reals(case: Case) -> bool:
@@ -33,5 +35,8 @@ def _is_false(goal: Goal, random: Random) -> bool:
     """At one choice the premises hold and the conclusion does not; unknown functions decide nothing."""
     claim = z3.Implies(z3.And(*goal.premises), goal.conclusion)
     names = [term for term in z3util.get_vars(claim) if z3.is_real(term)]
-    values = [(name, z3.RealVal(random.randint(-LARGEST, LARGEST))) for name in names]
+    values = [
+        (name, z3.RealVal(NAMED.get(str(name)) or random.randint(-LARGEST, LARGEST)))
+        for name in names
+    ]
     return z3.is_false(z3.simplify(z3.substitute(claim, *values)))
