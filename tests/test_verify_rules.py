@@ -104,9 +104,10 @@ def test_the_gate_refuses_other_meanings(
     assert main(["-j", "1"]) == 0
     changed = small_library / "ops.py"
     changed.write_text("SHL now means something else")
-    files = (*library.meaning_files(), changed)
+    files, executed = (*library.meaning_files(), changed), library.execution_files()
     monkeypatch.setattr(library, "ROOT", Path("/"))
     monkeypatch.setattr(library, "meaning_files", lambda: files)
+    monkeypatch.setattr(library, "execution_files", lambda: executed)
     with pytest.raises(EvidenceError, match="other meanings"):
         load()
 

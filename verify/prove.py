@@ -124,7 +124,8 @@ def prove_rules(
                 found[case] = Obligation(case, decision, testimony)
             if on_progress is not None:
                 on_progress(len(found), total)
-        rest = _say_rest(workers, rules, work, found, known)
+        asked = [rule for rule in rules if rule not in refused]
+        rest = _say_rest(workers, asked, work, found, known)
     return [
         Result(rule, "unknown", refused[rule])
         if rule in refused

@@ -15,7 +15,7 @@ from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.rewrite.rule import FACT_KINDS, Rule
-from proofgrad.rules.library import rule_file
+from proofgrad.rules.library import RULES, rule_file
 from proofgrad.rules.pipeline import FACTS, KERNEL_STAGES
 from proofgrad.verify.dsl.parser import parse_rules
 
@@ -27,13 +27,15 @@ class Uncounted(Journal):
         """Nothing."""
 
 
+_RULES = RULES  # the library's own, whatever rules are asked about
 _SIMPLIFY = "simplify index terms"
 
 
 @cache
 def rules_in(name: str) -> Sequence[Rule]:
     """The rules of a file of the library."""
-    return tuple(parse_rules(rule_file(name).read_text(), name, check_order=False).rules)
+    text = (_RULES / rule_file(name).name).read_text()
+    return tuple(parse_rules(text, name, check_order=False).rules)
 
 
 @cache
