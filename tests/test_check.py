@@ -370,31 +370,63 @@ def test_other_operation_of_a_part_is_found() -> None:
         check_parts(whole, _changed(parts, outer, arg=(Ops.ADD, outer.arg[1])), every=True)
 
 
-def _sum_with_a_rest() -> tuple[UOp, UOp]:
-    """A long sum whose length is prime: slabs, and what they leave over."""
-    unique, device = UOp(Ops.UNIQUE, dtypes.void, (), 0), UOp(Ops.DEVICE, dtypes.void, (), "CPU")
-    memory = UOp(Ops.BUFFER, dtypes.float32, (unique, device), 2 * 100003)
-    value = UOp(Ops.RESHAPE, dtypes.float32, (memory,), (2, 100003))
-    whole = UOp.sink(UOp(Ops.REDUCE_AXIS, dtypes.float32, (value,), (Ops.ADD, (1,))))
+def _sum_with_a_rest(*shape: int, axes: tuple[int, ...]) -> tuple[UOp, UOp]:
+    """A long sum of floats whose length no part divides, and the same in parts."""
+    memory = UOp(
+        Ops.BUFFER,
+        dtypes.float32,
+        (UOp(Ops.UNIQUE, dtypes.void, (), 0), UOp(Ops.DEVICE, dtypes.void, (), "CPU")),
+        math.prod(shape),
+    )
+    value = UOp(Ops.RESHAPE, dtypes.float32, (memory,), shape)
+    whole = UOp.sink(UOp(Ops.REDUCE_AXIS, dtypes.float32, (value,), (Ops.ADD, axes)))
     return whole, split_long_reductions(whole)
 
 
-def test_sum_of_slabs_and_a_rest_is_proved() -> None:
-    whole, parts = _sum_with_a_rest()
-    assert sum(n.op is Ops.SHRINK for n in toposort((parts,))) == 2
-    check_parts(whole, parts, every=True)
+RESTS = {
+    "one axis": ((100_003,), (0,)),
+    "with results": ((3, 70_001), (1,)),
+    "one by one": ((35_003, 2), (0,)),
+    "rests of rests": ((300_007, 2), (0,)),
+    "both axes": ((257, 509), (0, 1)),
+}
 
 
-@pytest.mark.parametrize("moved", [-1, 1])
-def test_rest_that_starts_elsewhere_is_found(moved: int) -> None:
-    whole, parts = _sum_with_a_rest()
-    cuts = [n for n in toposort((parts,)) if n.op is Ops.SHRINK]
-    rest = min(cuts, key=lambda n: n.shape[1])
-    (begin, end), length = rest.arg[1], rest.shape[1]
-    moves = {1: (begin - length // 2, end - length // 2), -1: (begin - length, end - length)}
-    wrong = _changed(parts, rest, arg=(rest.arg[0], moves[moved]))
-    with pytest.raises(PlanError, match="in no part, or in two"):
-        check_parts(whole, wrong, every=True)
+@pytest.mark.parametrize("every", [False, True], ids=["some", "every"])
+@pytest.mark.parametrize("case", RESTS)
+def test_sum_with_a_rest_takes_each_element_once(case: str, every: bool) -> None:
+    shape, axes = RESTS[case]
+    whole, parts = _sum_with_a_rest(*shape, axes=axes)
+    sums = [n for n in toposort((parts,)) if n.op is Ops.ADD]
+    assert sums
+    every &= math.prod(shape) < 1 << 18  # all elements of few, some of many
+    check_parts(whole, parts, every)
+    for total in sums:
+        head, rest = total.src
+        end = rest.src[0]
+        (axis,) = [a for a, (begin, _) in enumerate(end.arg) if begin]
+        begin, size = end.arg[axis]
+        ends = {
+            "twice": [*end.arg[:axis], (begin - 1, size - 1), *end.arg[axis + 1 :]],
+            "shorter": [*end.arg[:axis], (begin, size - 1), *end.arg[axis + 1 :]],
+        }
+        wrong = {
+            "lost": parts.substitute({total: head}),
+            "lost head": parts.substitute({total: rest}),
+            "doubled": parts.substitute({total: UOp(Ops.ADD, total.dtype, (total, rest))}),
+        } | {
+            name: parts.substitute({end: end.replace(arg=tuple(arg))})
+            for name, arg in ends.items()
+            if name == "twice" or size - begin > 1
+        }
+        for changed in wrong.values():
+            assert changed is not parts
+            with pytest.raises(
+                PlanError, match="is left out|is taken in 2 times|RESHAPE became SHRINK"
+            ):
+                check_parts(whole, changed, every)
+        with pytest.raises(PlanError, match="MAX in a reduction by ADD"):
+            check_parts(whole, parts.substitute({total: total.replace(op=Ops.MAX)}), every)
 
 
 def test_graph_that_rules_made_wrong_is_found(check: ValueChecker) -> None:

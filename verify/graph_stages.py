@@ -24,8 +24,9 @@ from proofgrad.verify.sampled_tensor import Budget, OverBudgetError, TensorEleme
 FOLLOWED, AT_ONCE = 4096, 1 << 20
 # Elements of each root that are compared.
 POINTS = 3
-_MOVES = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.CONTIGUOUS, Ops.SHRINK})
 _CUTS = frozenset({Ops.REDUCE_AXIS, Ops.CONTIGUOUS})
+# What may lie between the parts of a reduction, beside the operation that combines them.
+_MOVES = (Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK, Ops.CONTIGUOUS)
 Draw = Callable[[int, DType, Values, Values], Values]
 
 
@@ -53,88 +54,118 @@ def check_parts(before: UOp, after: UOp, every: bool) -> None:
 
 def _in_parts(old: UOp, new: UOp, every: bool) -> UOp:
     """The value that both reduce, in the graph after. Raises: PlanError."""
-    chains = _chains(old, new)
-    found = {chain[-1].src[0] for chain in chains}
-    if len(found) > 1:
-        raise PlanError("split reductions", "the parts of a reduction are of different values")
-    (value,) = found
-    for positions in _positions(prod(value.shape), every):
-        wanted = _after(old, positions)
-        taken = numpy.zeros(len(positions), numpy.int64)
-        for chain in chains:
-            place, inside = _through(chain, positions)
-            if (place != wanted)[inside].any():
-                raise PlanError("split reductions", "an element goes into another result")
-            taken += inside
-        if (taken != 1).any():
-            raise PlanError("split reductions", "an element is in no part, or in two")
+    value, nodes = _parts(old, new)
+    if (new.shape, value.shape) != (old.shape, old.src[0].shape):
+        raise PlanError("split reductions", "a result of another shape")
+    for positions in _positions(value.shape, every, _at_ends(nodes, value)):
+        which = numpy.arange(len(positions))
+        arrived = {value: (which, positions)}
+        for node in nodes:
+            into = [_after(node, source, *arrived[source]) for source in node.src]
+            arrived[node] = tuple([numpy.concatenate(part) for part in zip(*into)])  # type: ignore[assignment]
+        which, where = arrived[new]
+        times = numpy.bincount(which, minlength=len(positions))
+        if (times != 1).any():
+            least = times.min()
+            found = "is left out" if least == 0 else f"is taken in {times.max()} times"
+            raise PlanError("split reductions", f"an element {found}")
+        if (where != _after(old, old.src[0], which, positions[which])[1]).any():
+            raise PlanError("split reductions", "an element goes into another result")
     return value
 
 
-def _chains(old: UOp, new: UOp) -> list[list[UOp]]:
-    """The ways from a reduction in parts down to its value, each a chain of nodes. Raises: PlanError."""
-    op, shape = old.arg[0], old.src[0].shape
-    if new.shape != old.shape:
-        raise PlanError("split reductions", f"results of shape {new.shape}, not {old.shape}")
-    ends: list[list[UOp]] = []
-    waiting: list[tuple[UOp, list[UOp], int]] = [(new, [], 1)]
-    while waiting:
-        node, chain, least = waiting.pop()  # `least`: reductions above the value
-        reductions = sum([n.op is Ops.REDUCE_AXIS for n in chain])
-        if node.shape == shape and reductions > least:
-            ends.append(chain)
+def _parts(old: UOp, new: UOp) -> tuple[UOp, list[UOp]]:
+    """The value that is reduced, and what lies between it and the result, sources first. Raises: PlanError.
+
+    The value is what the first reductions read: the first node of its shape below one.
+    """
+    op, values, nodes = old.arg[0], list[UOp](), dict[tuple[UOp, bool], None]()
+    stack = [(new, False)]
+    while stack:
+        node, is_below = stack.pop()
+        if is_below and node.shape == old.src[0].shape:
+            values.append(node)
             continue
+        if (node, is_below) in nodes:
+            continue
+        is_reduction = node.op is Ops.REDUCE_AXIS and node.arg[0] is op
+        if not is_reduction and node.op not in (*_MOVES, op):
+            raise PlanError("split reductions", f"{node.op.name} in a reduction by {op.name}")
         if node.dtype is not old.dtype:
             raise PlanError(
                 "split reductions", f"a part of type {node.dtype} of one of {old.dtype}"
             )
-        if node.op is op:
-            waiting += [(source, chain, 0) for source in node.src]
-        elif node.op in _MOVES or (node.op is Ops.REDUCE_AXIS and node.arg[0] is op):
-            waiting.append((node.src[0], [*chain, node], least))
-        else:
-            raise PlanError("split reductions", f"{node.op.name} in a reduction by {op.name}")
-    return ends
+        nodes[node, is_below] = None
+        stack += [(source, is_below or is_reduction) for source in node.src]
+    if any(value is not values[0] for value in values):
+        raise PlanError("split reductions", "parts of several values")
+    between = {node for node, _ in nodes}
+    if values[0] in between:
+        raise PlanError("split reductions", "a part that is not reduced")
+    return values[0], [n for n in toposort((new,), lambda n: n in between) if n in between]
 
 
-def _through(chain: list[UOp], positions: Values) -> tuple[Values, Values]:
-    """Where elements of the value go, and which of them are in the part that a chain reduces."""
-    inside = numpy.ones(len(positions), bool)
-    for node in reversed(chain):
+def _at_ends(nodes: list[UOp], value: UOp) -> Values:
+    """Elements of the value that lie at the ends of parts, inside and outside."""
+    found = [0, max(0, prod(value.shape) - 1)]
+    for node in nodes:
         if node.op is not Ops.SHRINK:
-            positions = _after(node, positions)
             continue
-        index = numpy.unravel_index(positions, node.src[0].shape)
-        kept: list[Values] = []
-        for place, (begin, end) in zip(index, node.arg, strict=True):
-            inside &= (begin <= place) & (place < end)
-            kept.append(numpy.clip(place - begin, 0, end - begin - 1))
-        positions = numpy.ravel_multi_index(kept, node.shape)
-    return positions, inside
+        shape = node.src[0].shape
+        for axis, (begin, end) in enumerate(node.arg):
+            for at in {begin - 1, begin, end - 1, end}.intersection(range(shape[axis])):
+                index = [at if a == axis else first for a, (first, _) in enumerate(node.arg)]
+                found.append(_before(node.src[0], tuple(index), value))
+    return numpy.array(found)
 
 
-def _positions(count: int, every: bool) -> Iterator[Values]:
+def _before(node: UOp, index: tuple[int, ...], value: UOp) -> int:
+    """An element of the value that goes to an element of a node, as a row-major position."""
+    while node is not value:
+        source = node.src[0]
+        match node.op:
+            case Ops.PERMUTE:
+                index = tuple([index[node.arg.index(axis)] for axis in range(len(index))])
+            case Ops.SHRINK:
+                index = tuple([at + begin for at, (begin, _) in zip(index, node.arg)])
+            case Ops.RESHAPE:
+                position = numpy.ravel_multi_index(index, node.shape) if index else 0
+                index = tuple([int(at) for at in numpy.unravel_index(position, source.shape)])
+        node = source
+    return int(numpy.ravel_multi_index(index, value.shape))
+
+
+def _positions(shape: tuple[int, ...], every: bool, always: Values) -> Iterator[Values]:
+    count = prod(shape)
     if not every and count > FOLLOWED:
-        yield numpy.random.default_rng(count).integers(0, count, FOLLOWED)
+        yield numpy.append(numpy.random.default_rng(count).integers(0, count, FOLLOWED), always)
         return
     for start in range(0, count, AT_ONCE):
         yield numpy.arange(start, min(count, start + AT_ONCE))
 
 
-def _after(node: UOp, positions: Values) -> Values:
-    """Where the elements of the source of a node go, as row-major positions."""
-    shape = node.src[0].shape
+def _after(node: UOp, source: UOp, which: Values, positions: Values) -> tuple[Values, Values]:
+    """Which elements of a source of a node go into it, and where, as row-major positions."""
+    shape = source.shape
     match node.op:
         case Ops.PERMUTE:
             index = numpy.unravel_index(positions, shape)
-            return numpy.ravel_multi_index([index[axis] for axis in node.arg], node.shape)
+            return which, numpy.ravel_multi_index([index[axis] for axis in node.arg], node.shape)
         case Ops.REDUCE_AXIS:
             index = numpy.unravel_index(positions, shape)
             axes = node.arg[1]
             kept = [part * 0 if axis in axes else part for axis, part in enumerate(index)]
-            return numpy.ravel_multi_index(kept, node.shape)
-        case _:  # RESHAPE, CONTIGUOUS
-            return positions
+            return which, numpy.ravel_multi_index(kept, node.shape)
+        case Ops.SHRINK:
+            index = numpy.unravel_index(positions, shape)
+            kept = [part - begin for part, (begin, _) in zip(index, node.arg)]
+            inside = numpy.ones(len(positions), bool)
+            for part, (begin, end) in zip(index, node.arg):
+                inside &= (begin <= part) & (part < end)
+            within = [part[inside] for part in kept]
+            return which[inside], numpy.ravel_multi_index(within, node.shape)
+        case _:  # RESHAPE, CONTIGUOUS, and what combines results element by element
+            return which, positions
 
 
 # -- graphs that rules have rewritten ---------------------------------------------------------------

@@ -244,10 +244,9 @@ class _Launches:
             if written == 0:
                 self._has_room(name, slot, buffers[0].arg, buffers[0])
                 self.memory[slot] = call.after if step is steps[-1] else ("a part of", call.node)
-            elif written in buffers:
-                raise PlanError(name, f"writes parameter {written}, which its call only reads")
-            else:
-                assert kernel is not None
+            else:  # a table, which may have the number of a buffer that no kernel reads after it
+                if kernel is None or slot < self.plan.inputs:
+                    raise PlanError(name, f"writes parameter {written}, which its call only reads")
                 if tables.setdefault(written, slot) != slot:
                     raise PlanError(
                         name, f"table {written} is written to slots {tables[written]} and {slot}"
