@@ -23,8 +23,8 @@ MISSED: dict[str, tuple[Fault, str]] = {
     "body of a reduction in parts": (
         Fault(
             "split body", "core/compile/split_reductions.py",
-            "slabs = UOp(Ops.RESHAPE, value.dtype, (value,), split)",
-            "slabs = UOp(Ops.RESHAPE, value.dtype, (UOp(Ops.NEG, value.dtype, (value,)),), split)",
+            "(slabs,), (Ops.ADD, within))",
+            "(UOp(Ops.NEG, node.dtype, (slabs,)),), (Ops.ADD, within))",
         ), "long sum",
     ),
     "arguments of a call": (
