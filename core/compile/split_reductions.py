@@ -77,6 +77,7 @@ def _slab(node: UOp, axis: int) -> int | None:
 def _in_short_sums(node: UOp, longest: int) -> UOp:
     """Sums of at most `longest` elements that lie together, then their sum."""
     (value,), axes, shape = node.src, node.arg[1], node.src[0].shape
+    longest = max(longest, 2 * VECTORS)  # a part is shorter than the whole
     inner: list[int] = []  # the last axes, which are summed whole
     together = 1
     for axis in sorted(axes, reverse=True):
