@@ -328,3 +328,26 @@ def test_names_of_a_rule_are_not_those_of_an_encoding(line: str) -> None:
         assert verdict(f"ruleset names over int {line}") != "proved"
     except ValueError as error:
         assert "quotient0" in str(error)  # not bound on the left
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tensor rule t: max[a](pad(x, b)) => max[a](x)",
+        "tensor rule t: sum[a](max[b](x)) => max[b](sum[a](x))",
+        "tensor rule t: permute(sum[a](x), p) => sum[a](permute(x, p))",
+        "tensor rule t: reshape(permute(x, p), s) => reshape(x, s)",
+        "tensor rule t: flip(permute(x, p), f) => permute(flip(x, f), p)",
+        "loop rule t (T in int): sum[R](x) => x where independent(x, R)",
+        "loop rule t (T in int): max[R](where(p, x, y)) => where(p, max[R](x), max[R](y))",
+        "loop rule t (T in int): sum[r, R](v) => sum[R](v[r := 0] + v[r := 1]) where count(r) == 3",
+    ],
+)
+def test_wrong_law_that_the_solver_leaves_open_is_refuted_by_an_instance(line: str) -> None:
+    """Laws of shapes and loops of which the encoder finds no values; the engine and the reference do."""
+    domain, rule = line.split(" ", 1)
+    (result,) = prove_rules(
+        parse_rules(f"ruleset t over {domain}\n{rule}\n", check_order=False).rules, 1
+    )
+    assert result.verdict == "refuted"
+    assert "the engine makes of" in result.reason

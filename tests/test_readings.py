@@ -148,7 +148,7 @@ def test_a_truth_is_no_place_of_a_loop() -> None:
         " where independent(i, r), independent(p, r), independent(q, r), lo(i) == 0, hi(i) == 0"
         " let (i, p, a, b, s) = solve(g, r)"
     )
-    assert result.verdict == "unknown"
+    assert result.verdict == "refuted"
     assert "depends on r is used outside of its loop" in result.reason
 
 

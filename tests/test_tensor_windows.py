@@ -259,3 +259,19 @@ def test_interpolated_integers_are_the_nearest(align_corners: bool) -> None:
         -1,
         0,
     ]
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_bias_of_sixteen_bits_is_added_before_the_result_is_rounded(kind: str) -> None:
+    """x * w + bias is rounded once, whichever function adds the bias."""
+    x = Tensor([8.75, 0.3, 2.7], dtype=kind).reshape(3, 1, 1)
+    w = Tensor([1.0, 6.0, 11.0, 16.0, 26.0], dtype=kind).reshape(5, 1, 1)
+    bias = Tensor([1.0, 0.3, -0.7, 100.0, 1.0], dtype=kind)
+    wide = [t.cast("float32") for t in (x, w, bias)]
+    wanted = (wide[0] * wide[1].reshape(1, 5, 1) + wide[2].reshape(1, 5, 1)).cast(kind)
+    assert x.conv2d(w, bias).tolist() == wanted.tolist()
+    flat = x.reshape(3, 1).linear(w.reshape(1, 5), bias)
+    assert flat.tolist() == wanted.reshape(3, 5).tolist() and flat.dtype is x.dtype
+    scaled = x.reshape(3, 1).expand(3, 5).linear(w.reshape(5), bias)
+    assert scaled.tolist() == wanted.reshape(3, 5).tolist()
+    assert x.conv2d(w, bias.cast("float32")).dtype.name == "float32"

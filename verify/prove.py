@@ -126,10 +126,11 @@ def prove_rules(
                 on_progress(len(found), total)
         asked = [rule for rule in rules if rule not in refused]
         rest = _say_rest(workers, asked, work, found, known)
+        tried = _try_open(workers, asked, work, found)
     return [
         Result(rule, "unknown", refused[rule])
         if rule in refused
-        else _verdict(rule, work[rule], found, rest.get(rule))
+        else _verdict(rule, work[rule], found, rest.get(rule), tried.get(rule))
         for rule in rules
     ]
 
@@ -157,6 +158,23 @@ def run_rules(rules: Sequence[Rule], processes: int | None = None) -> list[Resul
         or Result(rule, PROVED_VERDICT, agreement=answers[place])
         for place, rule in enumerate(rules)
     ]
+
+
+def _try_open(
+    workers: Workers,
+    rules: Sequence[Rule],
+    work: Mapping[Rule, list[Case]],
+    found: Mapping[Case, Obligation],
+) -> dict[Rule, Agreement]:
+    """What the engine makes of instances of rules that were neither proved nor refuted.
+
+    Most wrong laws of tensors and loops show there, where the solver finds no values.
+    """
+    verdicts = {r: [found[c].decision.verdict for c in work[r] if c in found] for r in rules}
+    open_ones = [r for r in rules if OPEN in verdicts[r] and REFUTED not in verdicts[r]]
+    tasks = [_Question(place, rule, AGREES) for place, rule in enumerate(open_ones)]
+    answers = dict(workers.each(_answer, tasks, _question_told))
+    return {rule: answers[place] for place, rule in enumerate(open_ones)}
 
 
 def _otherwise(rule: Rule, found: Agreement, obligations: tuple[Obligation, ...]) -> Result | None:
@@ -297,7 +315,11 @@ def _answer(task: _Question) -> tuple[int, Any]:
 
 
 def _verdict(
-    rule: Rule, claimed: list[Case], found: Mapping[Case, Obligation], rest: _Rest | None
+    rule: Rule,
+    claimed: list[Case],
+    found: Mapping[Case, Obligation],
+    rest: _Rest | None,
+    tried: Agreement | None,
 ) -> Result:
     obligations = tuple([found[case] for case in claimed if case in found])
     if not claimed:
@@ -305,8 +327,11 @@ def _verdict(
     for verdict, name in ((REFUTED, "refuted"), (OPEN, "unknown")):
         for obligation in obligations:
             if obligation.decision.verdict == verdict:
-                why = obligation.decision.reason or "the sides differ"
-                return Result(rule, name, f"{obligation.case}: {why}", obligations)
+                why = f"{obligation.case}: {obligation.decision.reason or 'the sides differ'}"
+                if tried is not None and tried.difference:
+                    why = f"{tried.difference}\n  (the solver leaves it open, {why})"
+                    return Result(rule, "refuted", f"over {why}", obligations, agreement=tried)
+                return Result(rule, name, why, obligations)
     assert rest is not None
     if not rest.fires:
         return Result(rule, "unknown", "no values were found that meet its conditions", obligations)

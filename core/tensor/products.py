@@ -21,6 +21,15 @@ from proofgrad.core.tensor.random import Random
 _T = TypeVar("_T", bound="Products")
 
 
+def with_bias(y: _T, bias: _T | None, result: DType) -> _T:
+    """A sum that runs in a wider type, plus the bias, rounded once to `result`."""
+    if bias is None:
+        return y.cast(result)
+    if promote(result, bias.dtype) is not result:
+        return y.cast(result) + bias
+    return (y + bias.cast(y.dtype)).cast(result)
+
+
 class Products(Random):
     """Sums of products over named or counted axes."""
 
@@ -68,15 +77,18 @@ class Products(Random):
     def linear(
         self, weight: Self, bias: Self | None = None, dtype: DType | str | None = None
     ) -> Self:
-        """x @ weight + bias; weight has the shape (in, out), or (in,) to scale.
+        """x @ weight + bias, rounded once; weight has the shape (in, out), or (in,) to scale.
 
         `dtype`: all three are cast to it first.
         """
         if dtype is not None:
             added = None if bias is None else bias.cast(dtype)
             return self.cast(dtype).linear(weight.cast(dtype), added)
-        result = self * weight if weight.ndim == 1 else self.dot(weight)
-        return result if bias is None else result + bias
+        result = computed_dtype(promote(self.dtype, weight.dtype))
+        wide = accumulation_dtype(result)
+        is_scale = weight.ndim == 1
+        y = self.cast(wide) * weight.cast(wide) if is_scale else self.dot(weight, wide)
+        return with_bias(y, bias, result)
 
     def sequential(self, ll: Sequence[Callable[[Any], Any]]) -> Self:
         """The layers one after the other."""

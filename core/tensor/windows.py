@@ -17,7 +17,7 @@ from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.tensor.base import check_same_device
 from proofgrad.core.tensor.movement import checked_shape
 from proofgrad.core.tensor.operands import Flag, Whole, constant_node
-from proofgrad.core.tensor.products import sum_of_products
+from proofgrad.core.tensor.products import sum_of_products, with_bias
 from proofgrad.core.tensor.promotion import (
     accumulation_dtype,
     as_dtype,
@@ -128,8 +128,8 @@ class Windows(Winograd):
             y = x._correlated_by_law(w, groups)
         else:
             y = x._correlated(w, groups, steps, holes)
-        y = y.cast(result)
-        return y if bias is None else y + bias.reshape((1, -1) + (1,) * axes)
+        line = None if bias is None else bias.reshape((1, -1) + (1,) * axes)
+        return with_bias(y, line, result)
 
     def _correlated(
         self, w: Self, groups: Whole, steps: Sequence[int], holes: Sequence[int]
