@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from proofgrad import Tensor
 from proofgrad.testing.fuzz.__main__ import main
+from proofgrad.testing.fuzz.compare import wrong_elements
 from proofgrad.testing.fuzz.kinds import KINDS, program
-from proofgrad.testing.fuzz.program import IN_PLACE, source_of
+from proofgrad.testing.fuzz.oracle import expected
+from proofgrad.testing.fuzz.program import IN_PLACE, Data, Program, Ref, Step, source_of
 from proofgrad.testing.fuzz.report import script_of
 from proofgrad.testing.fuzz.run import Outcome, check
 from proofgrad.testing.fuzz.shrink import shrunk
@@ -178,3 +181,19 @@ def test_a_program_that_takes_too_long_is_found() -> None:
     made = program(1, 0, "plain")
     assert check(made, seconds=0.001).status in ("slow", "right")
     assert check(made).status == "right"
+
+
+def test_a_sum_that_is_not_finite_has_no_known_slope() -> None:
+    """Differences of infinities say nothing of a derivative: neither a number nor NaN is wrong."""
+    leaf = Data("float32", (1,), (1.0,))
+    other = Data("float32", (2,), (1.0, float("inf")))
+    statements = (
+        Step(0, "Tensor", (leaf,)),
+        Step(1, "Tensor", (other,)),
+        Step(2, "__mul__", (Ref(0), Ref(1))),
+    )
+    weights = (Data("float32", (2,), (1.0, 1.0)),)
+    made = Program("gradient", statements, (Ref(2),), gradient_of=(Ref(0),), weights=weights)
+    (value,) = [value for name, value in expected(made).items() if name == "g0"]
+    assert not wrong_elements(value, np.array([float("nan")], "float32"), False).any()
+    assert not wrong_elements(value, np.array([float("inf")], "float32"), False).any()

@@ -334,6 +334,8 @@ def _slope(leaf: Array, place: Any, total: Any, middle: float) -> tuple[float, f
     wide, narrow = (up - down) / (2 * STEP), (up_half - down_half) / STEP
     after, before = (up_half - middle) * 2 / STEP, (middle - down_half) * 2 / STEP
     best = (4 * narrow - wide) / 3
+    if not np.isfinite(best):
+        return 0.0, float("nan")  # the sum is not finite: differences say nothing of its slope
     size = max(1.0, abs(best))
     if not abs(after - before) <= KINK * size or not abs(wide - narrow) <= KINK * size:
         return best, float("nan")
