@@ -18,11 +18,10 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import evaluate, from_bits, identity, to_bits
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.functions import APPROXIMATED
 
 Column = list[Any]
 COUNTERS = frozenset({Ops.RANGE, Ops.VARIABLE})
-# Within their error bound machines compute these in their own way.
-APPROXIMATE = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN})
 
 
 class _Outside:
@@ -40,6 +39,7 @@ class Values:
 
     `counters`: values of free loops and variables; `memory`: contents of each PARAM.
     `as_reals`: floats are not rounded to their types, and constants of reals are what they stand for.
+    `by_parts`: what the first loop of a reduction combines is combined by itself, then that of the next.
     """
 
     def __init__(
@@ -48,16 +48,22 @@ class Values:
         counters: dict[UOp, Column],
         memory: dict[UOp, list[Sequence[Any]]],
         as_reals: bool = False,
+        by_parts: bool = False,
     ) -> None:
         self.count = count
         self._counters = counters
         self._memory = memory
         self._as_reals = as_reals
+        self._by_parts = by_parts
         self._known: dict[UOp, Column] = {}
 
     def with_reals(self) -> Values:
         """The same points, where floats are reals."""
         return Values(self.count, self._counters, self._memory, as_reals=True)
+
+    def summed_by_parts(self) -> Values:
+        """The same points, where each loop of a reduction is combined by itself, the first one first."""
+        return Values(self.count, self._counters, self._memory, self._as_reals, by_parts=True)
 
     def at(self, k: int) -> Iterator[tuple[UOp, Any]]:
         """What loops, variables and memory are at point `k`."""
@@ -117,12 +123,13 @@ class Values:
         for place, loop in enumerate(loops):
             counters[loop] = [turn[place] for turn in turns] * self.count
         memory = {buffer: _repeated(held, times) for buffer, held in self._memory.items()}
-        values = Values(self.count * times, counters, memory, self._as_reals).of(body)
+        inner = Values(self.count * times, counters, memory, self._as_reals, self._by_parts)
+        values = inner.of(body)
         rounded = dtypes.float64 if self._as_reals and dtype.is_float else dtype
-        return [
-            _folded(op, rounded, start, values[k * times : (k + 1) * times])
-            for k in range(self.count)
-        ]
+        parts = [values[k * times : (k + 1) * times] for k in range(self.count)]
+        if self._by_parts:
+            parts = [_combined(op, rounded, part, sizes) for part in parts]
+        return [_folded(op, rounded, start, part) for part in parts]
 
 
 def _repeated(column: Sequence[Any], times: int) -> list[Any]:
@@ -130,11 +137,22 @@ def _repeated(column: Sequence[Any], times: int) -> list[Any]:
 
 
 def _folded(op: Ops, dtype: DType, total: Any, values: Column) -> Any:
+    if total is OUTSIDE:
+        return OUTSIDE
     for value in values:
         if value is OUTSIDE:
             return OUTSIDE
         total = evaluate(op, dtype, (total, value))
     return total
+
+
+def _combined(op: Ops, dtype: DType, values: Column, sizes: Sequence[int]) -> Column:
+    """One value for all, in row-major order of loops of these sizes: the loops by themselves in turn."""
+    for size in sizes:
+        step = len(values) // size
+        lines = [values[place::step] for place in range(step)]
+        values = [_folded(op, dtype, line[0], line[1:]) for line in lines]
+    return values
 
 
 # -- elementwise ------------------------------------------------------------------------------------
@@ -157,8 +175,8 @@ def _meaning(node: UOp, as_reals: bool) -> Callable[..., Any]:
         if op is Ops.CAST and types[0].is_float:
             return lambda value: value
         dtype = dtypes.float64
-    if op in APPROXIMATE and not as_reals:
-        return lambda value: _moved(evaluate(op, dtype, (value,)), dtype)
+    if op in APPROXIMATED and not as_reals:  # machines compute these in their own way
+        return lambda *args: _moved(evaluate(op, dtype, args), dtype)
     return lambda *args: evaluate(op, dtype, args, types)
 
 
