@@ -10,6 +10,7 @@ library's lines, and both sides were compared at a point at least.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from random import Random
 from zlib import crc32
 
@@ -23,6 +24,7 @@ from proofgrad.verify.agreement.compare import (
     Agreement,
     Differs,
     check_facts,
+    check_parts,
     compare,
     compare_tensors,
     shown,
@@ -41,6 +43,7 @@ ENOUGH, ENOUGH_IN_ALL = 6, 64
 MANY_POINTS, FEW_POINTS = 160, 40
 FEW_TRIES, MANY_TRIES, MOST_TRIES = 30, 240, 4_000
 WALKED = 4  # instances that the engine's walk takes too
+MISSED, MISSED_CASES = 2, 4  # instances of so many cases of which each part is exchanged once
 MOST_ORDERS = 1_000  # of the operands of a left side; one with more is not matched
 ENDLESS = "rewriting does not end"  # how the engine's message begins
 _ERRORS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -86,6 +89,7 @@ class _Trial:
         self._fired_before: dict[int, None] = {}  # seeds on which the rule fired at other types
         self._seed = crc32(rule.full_name.encode()) << 24
         self._done: list[Case] = []
+        self._ends = True  # rewriting by this rule alone, on the instances so far
 
     def run(self, case: Case) -> None:
         """Try instances of one case until enough have fired."""
@@ -95,7 +99,9 @@ class _Trial:
         if len(self._done) == 1:
             self._try(case, self._given(case))
         if not self.difference:
-            self._try(case, self._built(case, self._seeds(first, with_others)))
+            fired = self._try(case, self._built(case, self._seeds(first, with_others)))
+            if len(self._done) <= MISSED_CASES:
+                self._try_others(case, fired[:MISSED])
 
     def search_longer(self) -> None:
         """Try many more instances of a few cases, for the rule fired on none."""
@@ -105,17 +111,35 @@ class _Trial:
             if self.instances or self.difference:
                 return
 
-    def _try(self, case: Case, nodes: Iterator[tuple[UOp, int]]) -> None:
-        before = self.instances
+    def _try(self, case: Case, nodes: Iterator[tuple[UOp, int]]) -> list[int]:
+        """The seeds of the instances on which the rule fired."""
+        fired: list[int] = []
         try:
             for node, seed in nodes:
-                if self._compares(case, node, Random(seed)):
+                points = self._compared(case, node, Random(seed))
+                if points:
+                    fired.append(seed)
+                    self.points += points
+                    self.instances += 1
                     self._fired_before[seed] = None
-                    if self.instances - before >= self._enough:
+                    if len(fired) >= self._enough:
                         break
         except Differs as error:
             self.difference = f"{case}:\n{error}"
-        self.fired += self.instances > before
+        self.fired += bool(fired)
+        return fired
+
+    def _try_others(self, case: Case, seeds: Sequence[int]) -> None:
+        """Exchange each part of some instances for another: the rule may not fire, or is right there too."""
+        for seed in seeds:
+            whole = Instance(case, self.about, Random(seed))
+            whole.build(self.rule.left)
+            try:
+                for node, _ in self._built(case, [seed] * whole.places, range(whole.places)):
+                    self._compared(case, node, Random(seed))
+            except Differs as error:
+                self.difference = f"{case}, a part of the left side exchanged:\n{error}"
+                return
 
     # -- instances --------------------------------------------------------------------------------
 
@@ -127,10 +151,12 @@ class _Trial:
             if with_others:
                 yield from range(first + FEW_TRIES, first + MANY_TRIES)
 
-    def _built(self, case: Case, seeds: Iterable[int]) -> Iterator[tuple[UOp, int]]:
-        for seed in seeds:
+    def _built(
+        self, case: Case, seeds: Iterable[int], missed: Iterable[int | None] = repeat(None)
+    ) -> Iterator[tuple[UOp, int]]:
+        for seed, part in zip(seeds, missed):
             try:
-                yield Instance(case, self.about, Random(seed)).build(self.rule.left), seed
+                yield Instance(case, self.about, Random(seed), part).build(self.rule.left), seed
             except (OverflowError, ShapeError):
                 continue  # the choices do not go together
 
@@ -145,17 +171,13 @@ class _Trial:
 
     # -- one instance -----------------------------------------------------------------------------
 
-    def _compares(self, case: Case, node: UOp, random: Random) -> bool:
-        """Whether the rule fires on the node and was compared there. Raises: Differs."""
+    def _compared(self, case: Case, node: UOp, random: Random) -> int:
+        """At how many points the rule, if it fires on the node, was compared. Raises: Differs."""
         if self.rule.kind in FACT_KINDS:
-            points = self._claimed(node, random)
-        elif self.rule.kind is RuleKind.COTANGENT:
-            points = self._derived(node, random)
-        else:
-            points = self._rewritten(case, node, random)
-        self.points += points
-        self.instances += points > 0
-        return points > 0
+            return self._claimed(node, random)
+        if self.rule.kind is RuleKind.COTANGENT:
+            return self._derived(node, random)
+        return self._rewritten(case, node, random)
 
     def _rewritten(self, case: Case, node: UOp, random: Random) -> int:
         result = self._result(node)
@@ -163,9 +185,11 @@ class _Trial:
             return 0
         points = self._compare(case, node, result, random)
         if points and self.instances < WALKED:
-            walked = self._walked(node)
+            walked = self._walked(node) if self._ends else None
             if walked is not None:
                 self._compare(case, node, walked, random)
+            if len(self._done) == 1 and not self.about.on_tensors:
+                check_parts(node, random, self._facts, FEW_POINTS)
         if points and self._sums is not None:
             self._compare(case, node, self._sums.rewrite(node), random)
         return points
@@ -189,6 +213,7 @@ class _Trial:
             return Rewriter([self._rules], self._facts, Uncounted()).rewrite(node)
         except RewriteError as error:
             if str(error).startswith(ENDLESS):
+                self._ends = False
                 return None
             raise Differs(f"  {error}") from error
 

@@ -36,6 +36,14 @@ from proofgrad.verify.agreement.leaves import Leaves
 from proofgrad.verify.agreement.points import near_numbers
 from proofgrad.verify.encode_types import Case
 
+# Operations of the same sources and types: with another of its family a left side is no instance.
+_FAMILIES = (
+    *((Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN), (Ops.AND, Ops.OR, Ops.XOR), (Ops.CMPLT, Ops.CMPEQ)),
+    *((Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD), (Ops.SHL, Ops.SHR)),
+    *((Ops.FDIV, Ops.FMOD), (Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.TRUNC)),
+)
+_OTHERS = {op: [o for o in family if o is not op] for family in _FAMILIES for op in family}
+_REDUCTIONS = _FAMILIES[0]
 FACT_NAMES = frozenset({"lo", "hi", "ones", "may", "divisor", "finite", "not_nan"})
 SOLVED = frozenset({"solve", "solve_less"})
 SHAPES = (
@@ -80,6 +88,7 @@ class About:
                     self.moved.add(part.name)
                 else:
                     self.assumed.setdefault(part.name, []).append(part.counter)
+        self.truths = frozenset([p for truths in self.assumed.values() for p in truths])
         operations = {part.op for part in _parts(rule.left) if isinstance(part, Node)}
         self.has_loops = "REDUCE" in operations
         self.has_choices = (
@@ -113,16 +122,23 @@ def _parts(part: Any) -> list[Any]:
 
 
 class Instance:
-    """One attempt at a graph for the left side of a rule."""
+    """One attempt at a graph for the left side of a rule.
 
-    def __init__(self, case: Case, about: About, random: Random) -> None:
+    `missed`: the number of a part that is to be another one than the rule has, among those that
+    could be: operations, literals, args, and what a name that came before stands for.
+    """
+
+    def __init__(self, case: Case, about: About, random: Random, missed: int | None = None) -> None:
         self.random = random
+        self.places = 0  # parts so far that could be others
+        self._missed = missed
         self._case = case
         self._about = about
         self._leaves = Leaves(random, about.numbers, about.has_facts)
         self._nodes: dict[str, UOp] = {}
         self._loops: dict[str, tuple[UOp, ...]] = {}
         self._args: dict[str, Any] = {}
+        self._counters: dict[UOp, UOp] = {}  # by the truths that compare them
 
     def build(self, term: Term) -> UOp:
         """Raises: OverflowError, ShapeError if the choices do not go together."""
@@ -134,13 +150,36 @@ class Instance:
                     self._nodes[name] = (
                         self._constant(dtype) if is_constant else self._leaf(name, dtype)
                     )
+                elif self._misses():
+                    return self._other_than(self._nodes[name])
                 return self._nodes[name]
             case Lit(value, kind):
-                return UOp.const(self._case.dtype(kind), value)
+                literal = UOp.const(self._case.dtype(kind), value)
+                return self._other_than(literal) if self._misses() else literal
             case Node():
                 return self._node(term)
             case _:
                 raise TypeError(f"{term!r} on a left side")
+
+    def _misses(self) -> bool:
+        """Whether the part that comes next is to be another one than the rule has."""
+        self.places += 1
+        return self.places - 1 == self._missed
+
+    def _other_than(self, node: UOp) -> UOp:
+        """Another constant or leaf of the same type and shape; what comes after stays the same."""
+        state, dtype = self.random.getstate(), node.dtype
+        for _ in range(4):
+            if node.op is Ops.CONST:
+                other = UOp.const(dtype, self._leaves.number(dtype))
+            elif self._about.on_tensors:
+                other = self._in_memory(dtype, node.shape)
+            else:
+                other = self._leaves.of(dtype)
+            if other is not node:
+                break
+        self.random.setstate(state)
+        return other
 
     def _constant(self, dtype: DType) -> UOp:
         same = [n for n in self._nodes.values() if n.op is Ops.CONST and n.dtype is dtype]
@@ -159,6 +198,10 @@ class Instance:
         about, random = self._about, self.random
         if about.on_tensors:
             return self._tensor(dtype)
+        if name in about.truths and random.random() < 0.5:
+            counter = UOp(Ops.VARIABLE, dtypes.index, (), (f"v{self._leaves.fresh()}", 0, 2))
+            self._counters[counter < 1] = counter
+            return counter < 1
         if name in about.assumed:
             return self._with_truths(
                 dtype, [self.build(Var(p, "bool")) for p in about.assumed[name]]
@@ -184,7 +227,15 @@ class Instance:
         if dtype.is_int and dtype is not dtypes.index and self.random.random() < 0.3:
             return self._with_truths(dtype, others) ^ truth.cast(dtype)
         first, second = [self._with_truths(dtype, others) for _ in range(2)]
+        if truth in self._counters and dtype is not dtypes.index and self.random.random() < 0.5:
+            first = self._read_under(truth, dtype)
         return truth.where(first, second)
+
+    def _read_under(self, gate: UOp, dtype: DType) -> UOp:
+        """A load whose place leaves the buffer where its gate is closed."""
+        memory = UOp(Ops.PARAM, dtype, (), (self._leaves.fresh(), 1))
+        place = UOp(Ops.INDEX, dtype, (memory, self._counters[gate], gate))
+        return UOp(Ops.LOAD, dtype, (place,))
 
     def _varying(self, dtype: DType) -> UOp:
         """A term that changes with the loops around it."""
@@ -228,6 +279,9 @@ class Instance:
         same = [n for n in self._nodes.values() if n.shape != ()]
         if same and self.random.random() < 0.5:
             shape = self.random.choice(same).shape
+        return self._in_memory(dtype, shape)
+
+    def _in_memory(self, dtype: DType, shape: tuple[int, ...]) -> UOp:
         parts = (UOp(Ops.UNIQUE, arg=self._leaves.fresh()), UOp(Ops.DEVICE, arg="CPU"))
         return UOp(Ops.RESHAPE, dtype, (UOp(Ops.BUFFER, dtype, parts, prod(shape)),), shape)
 
@@ -237,6 +291,8 @@ class Instance:
         op, dtype = Ops[term.op], self._case.dtype(term.type)
         if op is Ops.REDUCE:
             return self._reduction(term, dtype)
+        if op in _OTHERS and self._misses():
+            op = self.random.choice(_OTHERS[op])
         if op is Ops.INDEX and not isinstance(term.src[0], Node):
             self._buffer(term.src[0], dtype)
         src = tuple([self.build(source) for source in term.src])
@@ -255,10 +311,7 @@ class Instance:
             if source.shape != shape:
                 part = term.src[place]
                 if isinstance(part, Var):
-                    parts = (UOp(Ops.UNIQUE, arg=self._leaves.fresh()), UOp(Ops.DEVICE, arg="CPU"))
-                    memory = UOp(Ops.BUFFER, source.dtype, parts, prod(shape))
-                    source = UOp(Ops.RESHAPE, source.dtype, (memory,), shape)
-                    self._nodes[part.name] = source
+                    source = self._nodes[part.name] = self._in_memory(source.dtype, shape)
                 else:
                     ones = UOp(Ops.RESHAPE, source.dtype, (source,), (1,) * len(shape))
                     source = UOp(Ops.EXPAND, source.dtype, (ones,), shape)
@@ -294,19 +347,25 @@ class Instance:
             case None:
                 return None
             case Text(name):
-                return Ops[name] if name in Ops.__members__ else name
+                return self._combined_by(Ops[name]) if name in Ops.__members__ else name
             case Name(name):
                 if name not in self._args:
                     self._args[name] = self._legal_arg(op, src[0].shape)
+                elif self._misses():
+                    return self._legal_arg(op, src[0].shape)
                 return self._args[name]
             case Apply("pair", (Text(name), Name(axes))):
                 if axes not in self._args:
                     rank = len(src[0].shape)
                     chosen = [k for k in range(rank) if self.random.random() < 0.5]
                     self._args[axes] = tuple(chosen)
-                return (Ops[name], self._args[axes])
+                return (self._combined_by(Ops[name]), self._args[axes])
             case _:
                 raise ShapeError(f"no legal arg is known for {expr!r}")
+
+    def _combined_by(self, op: Ops) -> Ops:
+        """The operation of a reduction."""
+        return self.random.choice(_OTHERS[op]) if op in _REDUCTIONS and self._misses() else op
 
     def _legal_arg(self, op: Ops, shape: tuple[int, ...]) -> Any:
         """An arg that is legal, or that another operation has."""

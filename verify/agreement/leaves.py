@@ -178,6 +178,8 @@ class Leaves:
         if self.loops and random.random() < 0.5:
             moved = random.choice(self.loops) * random.choice([1, 1, 1, -1, 2])
             return moved + random.choice([0, 0, 1, -1]) if kind < 0.7 else moved + self._counter()
+        if kind < 0.03:
+            return self.loaded(dtypes.index)  # nothing is known of it
         if kind < 0.35:
             return self._counter()
         if kind < 0.55:
