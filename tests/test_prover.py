@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import z3
 
-from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.dtypes import DType, dtype_named, dtypes
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.rewrite.rule import Apply, Name, Num, Rule
@@ -133,6 +133,13 @@ def test_a_function_known_only_by_name_proves_nothing_about_its_values() -> None
 def test_a_law_of_values_may_not_remove_what_detach_does() -> None:
     assert verdict("ruleset t over tensor rule lost: detach(x) => x") == "unknown"
     assert verdict("ruleset t over tensor rule lost: contiguous(x) => x") == "unknown"
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64"])
+def test_what_is_loaded_is_a_value_of_its_type(dtype: str) -> None:
+    least = dtype_named(dtype).lo
+    line = f"rule a: max(load(index(b, i, g)), {least}) + 0 => load(index(b, i, g))"
+    assert verdict(f"ruleset t over {dtype}\n{line}") == "proved"
 
 
 def test_a_reduction_of_one_float_is_not_its_element() -> None:

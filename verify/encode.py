@@ -58,6 +58,7 @@ class Arithmetic(Protocol):
 
     def variable(self, name: str, dtype: DType) -> Term: ...
     def constant(self, dtype: DType, value: Any) -> Term: ...
+    def loaded(self, value: Term, dtype: DType) -> Term: ...
     def meaning(
         self, op: Ops, dtype: DType, args: Sequence[Term], src_dtypes: Sequence[DType]
     ) -> Term: ...
@@ -74,6 +75,9 @@ class Bits:
 
     def constant(self, dtype: DType, value: Any) -> Term:
         return semantics.constant(dtype, value)
+
+    def loaded(self, value: Term, dtype: DType) -> Term:
+        return value
 
     def meaning(
         self, op: Ops, dtype: DType, args: Sequence[Term], src_dtypes: Sequence[DType]
@@ -171,12 +175,13 @@ class Encoder:
         zero = self.arithmetic.constant(dtype, 0)
         buffer = place.src[0].name
         memory = z3.Function(f"memory#{buffer}", at.sort(), zero.sort())
+        held = self.arithmetic.loaded(memory(at), dtype)
         if len(place.src) == 2:
             self.reads.append(Read(buffer, at, z3.BoolVal(True)))
-            return memory(at)
+            return held
         gate = self.term(place.src[2])
         self.reads.append(Read(buffer, at, gate))
-        return z3.If(gate, memory(at), zero)
+        return z3.If(gate, held, zero)
 
     def left_and_right(self, right: RuleTerm) -> tuple[Term, Term, list[Term], list[Term]]:
         """Values of both sides, conditions, and that the right side reads only what the left does."""

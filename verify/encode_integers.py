@@ -68,6 +68,12 @@ class Integers:
         check_integral(dtype)
         return z3.IntVal(int(value))
 
+    def loaded(self, value: Term, dtype: DType) -> Term:
+        """What is read from memory, which holds values of the type."""
+        if dtype.kind is not Kind.BOOL:
+            self.known += in_range(value, dtype)
+        return value
+
     def meaning(
         self, op: Ops, dtype: DType, args: Sequence[Term], src_dtypes: Sequence[DType]
     ) -> Term:

@@ -37,6 +37,9 @@ class Ring:
         check_integral(dtype)
         return z3.IntVal(int(value))
 
+    def loaded(self, value: Term, dtype: DType) -> Term:
+        return value
+
     def meaning(
         self, op: Ops, dtype: DType, args: Sequence[Term], src_dtypes: Sequence[DType]
     ) -> Term:
