@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
+from proofgrad.core.rewrite.rule import Rule
+from proofgrad.verify import hint as hint_module
+from proofgrad.verify.agreement.compare import Agreement
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.hint import hint
+from proofgrad.verify.hint import find_repair, hint
 from proofgrad.verify.prove import Result, prove_rules
 
 FOUND = "would be right with: "
@@ -47,6 +51,40 @@ def test_a_constant_that_has_to_fit_is_a_hint() -> None:
     line = "rule a: x // c // d => x // {wrap: c * d}"
     assert hint(verdict(line, "uint8")) == FOUND + "{c * d} in place of {wrap: c * d}"
     assert verdict(line.replace("wrap: ", ""), "uint8").verdict == "proved"
+
+
+@pytest.mark.parametrize(
+    ("line", "domain", "is_refused", "other"),
+    [
+        (
+            "rule a: x * c // c => x",
+            "index",
+            lambda rule: len(rule.where) == 1,
+            "where c != 0, 0 <= x",
+        ),
+        (
+            "rule a: truncdiv(x, c) => x // c",
+            "int",
+            lambda rule: rule.domains == ("unsigned",),
+            "where c >= 0, 0 <= x",
+        ),
+    ],
+)
+def test_what_the_engine_does_otherwise_is_no_hint(
+    line: str,
+    domain: str,
+    is_refused: Callable[[Rule], bool],
+    other: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def differs(rule: Rule) -> Agreement:
+        return Agreement(1, 1, 1, "a difference" if is_refused(rule) else "")
+
+    failed = verdict(line, domain).refutation
+    assert failed is not None and failed.decision.outcome is not None
+    monkeypatch.setattr(hint_module, "agreement", differs)
+    found = find_repair(failed.case, failed.decision.outcome)
+    assert found is not None and found.text == other
 
 
 def test_another_domain_is_a_hint() -> None:

@@ -1,11 +1,12 @@
 """What a refuted rule lacks: the weakest condition of a closed list with which it is proved.
 
 Owns: the list of conditions, the order in which they are tried, the time that the search may take.
-Does not own: proofs (portfolio.py), values of rules (sample.py).
+Does not own: proofs (portfolio.py), what the engine makes of instances (agreement/), values of rules (sample.py).
 
 A choice of values at which the rule fails rules out every condition that allows it. Among those left,
 the one that allows the most choices counts as the weakest and is tried first; a proof that fails
 gives one more such choice. First single conditions, then other domains, then pairs of conditions.
+A rule is hinted at only if it would be admitted: its cases are proved, and the engine does what was proved.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from proofgrad.core.rewrite.rule import (
     Var,
 )
 from proofgrad.core.rewrite.rule import Term as RuleTerm
+from proofgrad.verify.agreement.agree import agreement
 from proofgrad.verify.dsl.show import show_term
 from proofgrad.verify.encode_types import Case, cases
 from proofgrad.verify.portfolio import attempts
@@ -110,7 +112,7 @@ def find_repair(case: Case, outcome: Outcome) -> Repair | None:
     single = list(_conditions(case))
     found = search.first(single)
     if found is None:
-        found = next((r for r in _domains(rule) if _is_proved(r.of(rule))), None)
+        found = next((r for r in _domains(rule) if _is_admitted(r.of(rule))), None)
     if found is None:
         found = search.first([_both(a, b) for a, b in combinations(single, 2)])
     return found
@@ -168,12 +170,19 @@ class _Search:
                 self._choices.append(_Choice(replace(case, rule=self._rule), decision.outcome))
             if decision.verdict != PROVED:
                 return False
-        return any(can_fire(case, attempts(case)) for case in cases(rule))
+        return _is_executed_so(rule)
 
 
-def _is_proved(rule: Rule) -> bool:
+def _is_admitted(rule: Rule) -> bool:
     every = list(cases(rule))
-    return bool(every) and all(decide(c, attempts(c)).verdict == PROVED for c in every)
+    is_proved = bool(every) and all(decide(c, attempts(c)).verdict == PROVED for c in every)
+    return is_proved and _is_executed_so(rule)
+
+
+def _is_executed_so(rule: Rule) -> bool:
+    """Whether a rule whose cases are proved can fire, and the engine does on instances what was proved."""
+    can = any(can_fire(case, attempts(case)) for case in cases(rule))
+    return can and agreement(rule).is_met
 
 
 def _allows(repair: Repair, choice: _Choice) -> bool:
