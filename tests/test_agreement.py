@@ -6,13 +6,22 @@ Here nothing is asked of the solver: wrong rules have to fail by execution alone
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.evaluate import evaluate
+from proofgrad.core.ir.ops import BINARY, Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.functions import APPROXIMATED
 from proofgrad.core.rewrite.rule import Rule
 from proofgrad.rules.library import PROOFS, library_names, rule_file
 from proofgrad.verify.agreement.agree import agreement, used_cases
-from proofgrad.verify.agreement.compare import Agreement
+from proofgrad.verify.agreement.compare import Agreement, Differs, check_parts
+from proofgrad.verify.agreement.instances import About, Instance
+from proofgrad.verify.agreement.interpreter import elementwise
+from proofgrad.verify.agreement.library import facts_for
 from proofgrad.verify.dsl.parser import parse_rules
 
 
@@ -104,6 +113,58 @@ def test_a_wrong_cotangent_is_refused() -> None:
     text = "ruleset cotangent over derivative\ncotangent fdiv: x / y, g => g / y, -(g / y * x)\n"
     (rule,) = rules_of(text)
     assert "cotangent of source 1" in agreement(rule).difference
+
+
+# -- what instances are ------------------------------------------------------------------------------
+
+
+def test_each_part_of_a_left_side_is_exchanged_for_another() -> None:
+    (rule,) = rules_of("ruleset t over index\nrule t: x // c * c + x % 2 => x\n")
+    case, about = used_cases(rule)[0], About(rule)
+    whole = Instance(case, about, Random(1))
+    built = whole.build(rule.left)
+    assert whole.places == 7  # four operations, c and x that came before, 2
+    others = [Instance(case, about, Random(1), k).build(rule.left) for k in range(whole.places)]
+    assert built not in others
+    assert len(set(others)) == whole.places
+
+
+def test_a_false_fact_of_a_part_of_an_instance_is_found() -> None:
+    loop = UOp.range(4, 1)
+    facts = facts_for(rules_of("ruleset t over index\nrule t: x + y => y + x\n")[0])
+    check_parts((loop + 1) * 2, Random(0), facts, 40)
+    facts.assume(loop, (0, 2))
+    with pytest.raises(Differs, match="no more than 2"):
+        check_parts((loop + 1) * 2, Random(0), facts, 40)
+
+
+@pytest.mark.parametrize("op", sorted(APPROXIMATED), ids=lambda op: op.name)
+def test_what_machines_approximate_is_not_what_the_reference_rounds(op: Ops) -> None:
+    sources = (UOp.const(dtypes.float32, 0.75),) * (2 if op in BINARY else 1)
+    (found,) = elementwise(UOp(op, dtypes.float32, sources), [[0.75]] * len(sources))
+    rounded = evaluate(op, dtypes.float32, [0.75] * len(sources))
+    assert found != rounded
+    assert found == pytest.approx(rounded, rel=1e-6)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_the_order_of_a_sum_is_no_difference(number: int) -> None:
+    """Instances are drawn by a rule's name."""
+    line = f"t{number} (T in float): sum[r, R](x) => sum[R](x * 2.0) where independent(x, r), count(r) == 2"
+    assert agreed(line, "loop").is_met
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sum[r, R](x) => sum[R](x * 3.0) where independent(x, r), count(r) == 2",
+        "sum[r, R](x) => sum[R](x * 2.0) where count(r) == 2",
+        "sum[R](x * c) => sum[R](x) * c",
+        "sum[r, R](x) => sum[R](x) where independent(x, r)",
+    ],
+)
+def test_a_sum_that_no_order_makes_the_same_is_refused(line: str) -> None:
+    assert not agreed(f"t (T in float): {line}", "loop").is_met
 
 
 # -- the library, and what is known to be wrong --------------------------------------------------------

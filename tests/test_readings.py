@@ -181,6 +181,7 @@ def test_what_is_right_of_wrong_readings_is_proved() -> None:
     text = (PROOFS / "corrected" / "readings.rules").read_text()
     results = prove_rules(parse_rules(text, check_order=False).rules)
     assert {r.rule.name: r.reason for r in results if r.verdict != PROVED} == {}
+    assert all(result.agreement is not None and result.agreement.is_met for result in results)
 
 
 COMPUTED = [

@@ -162,6 +162,18 @@ def test_casts_agree_on_edge_values(source: DType) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", (dtypes.bool, *dtypes.ints), ids=lambda d: d.name)
+def test_casts_to_and_from_index_agree(dtype: DType) -> None:
+    for value in values_of(dtype):
+        given = semantics.constant(dtype, value)
+        number = semantics.meaning(Ops.CAST, dtypes.index, [given], [dtype])
+        assert z3.simplify(number).as_long() == int(value)
+    for number in (0, 1, -1, 127, 128, -129, 2**31, 2**63, -(2**64) - 3):
+        result = semantics.meaning(Ops.CAST, dtype, [z3.IntVal(number)], [dtypes.index])
+        wanted = evaluate(Ops.CAST, dtype, (number,), (dtypes.index,))
+        assert z3.simplify(bits_of(result, dtype)).as_long() == expected_bits(wanted, dtype)
+
+
 @pytest.mark.parametrize("source", (*dtypes.ints, *dtypes.floats), ids=lambda d: d.name)
 def test_bitcasts_agree(source: DType) -> None:
     targets = [t for t in (*dtypes.ints, *dtypes.floats) if t.bits == source.bits]

@@ -54,6 +54,7 @@ def test_what_is_right_of_them_is_proved(system: str) -> None:
     assert {
         r.rule.name: r.reason for r in results if r.verdict != PROVED and not _is_strict(r)
     } == {}
+    assert all(result.agreement is not None and result.agreement.is_met for result in results)
 
 
 def _is_strict(result: Result) -> bool:

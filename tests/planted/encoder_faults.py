@@ -2,22 +2,28 @@
 
     cd tests && python -m planted.encoder_faults [--sample N --seed S] [NAME ...]
 
-prints a table: fault, what found it, seconds. Each fault is planted by an import hook in a process of its own; no file is
-changed. Owns: planting, the search. Does not own: the table (encoder_table.py).
+prints a table: fault, what found it, seconds. Each fault is planted in a process of its own, which begins with everything
+imported and the rules read; there the changed module, and all that import it, are imported again. No file is changed.
+Owns: planting, the search. Does not own: the table (encoder_table.py).
 
-For each rule that the table names (a file of tests in a few places), the solver decides one case by the encoder with the fault, without samples before, and the engine
-runs instances (verify/agreement). The fault is found if they disagree: a case is proved that is executed
-otherwise, or one that is executed rightly is not proved.
+For each rule that the table names (a file of tests, or one test, in a few places), the solver decides one case by the encoder
+with the fault, without samples before, and the engine runs instances (verify/agreement). The fault is found if they
+disagree: a case is proved that is executed otherwise, or one that is executed rightly is not proved. Without a fault they
+agree on each of the rules, and the tests pass (`silent_rules`).
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from multiprocessing import get_context
@@ -27,13 +33,58 @@ from random import Random
 from types import CodeType
 from typing import Any
 
-from planted.encoder_table import FAULTS, SEEN, WRONG, Fault
+from planted.encoder_table import FAULTS, WRONG, Fault
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 240  # for one fault on a busy machine
-MOST_STEPS = 8_000_000  # of the solver for the first way that proves a case
-FEW_STEPS = 400_000  # for every other way
+MOST_STEPS = 2_000_000  # of the solver for the first way that proves a case
+FEW_STEPS = 200_000  # for every other way
 NOT_REPRODUCED = "could not be reproduced"  # values for which the encoder and the reference differ
+_USED = ("verify.agreement.agree", "verify.prove_case", "verify.portfolio", "verify.solve")
+_IMPORT = re.compile(r"^\s*from (proofgrad[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
+
+
+@cache
+def prepare() -> None:
+    """Import all that a search needs, and read the rules: processes that begin now share that."""
+    parser = importlib.import_module("proofgrad.verify.dsl.parser")
+    parser.parse_rules = cache(parser.parse_rules)  # a rule is data, whatever reads it later
+    for name in _USED:
+        importlib.import_module(f"proofgrad.{name}")
+    importlib.import_module("proofgrad.verify.agreement.library").read_facts()
+
+
+def plant(fault: Fault) -> None:
+    """Let the module of the fault, and all that import it, be imported with the fault."""
+    planted = Planted(fault)
+    sys.meta_path.insert(0, planted)
+    for name in users_of(planted.name):
+        package, _, single = name.rpartition(".")
+        del sys.modules[name]
+        delattr(sys.modules[package], single)
+
+
+def users_of(module: str) -> list[str]:
+    """The modules in memory that import a module, themselves or through others; and it."""
+    imported = {name: _imports(name) for name in sys.modules if name.startswith("proofgrad.")}
+    found = {module} & imported.keys()
+    while True:
+        more = {
+            n for n, names in imported.items() if n not in found and not found.isdisjoint(names)
+        }
+        if not more:
+            return sorted(found)
+        found |= more
+
+
+@cache
+def _imports(name: str) -> frozenset[str]:
+    path = getattr(sys.modules[name], "__file__", None)
+    if path is None:
+        return frozenset()
+    found = _IMPORT.findall(Path(path).read_text())
+    parts = [f"{package}.{part}" for package, names in found for part in re.findall(r"\w+", names)]
+    return frozenset([*parts, *[package for package, _ in found]])
 
 
 class Planted(MetaPathFinder):
@@ -69,10 +120,11 @@ class _Changed(SourceFileLoader):
 def find(fault: Fault | None, names: Sequence[str]) -> str | None:
     """By which rule a fault is found, and how; None if proof and execution agree on all of `names`."""
     if fault is not None:
-        sys.meta_path.insert(0, Planted(fault))
+        plant(fault)
     for name in names:
+        rule = None if is_test(name) else rule_named(name)
         try:
-            told = _failure(name) if name.endswith(".py") else _disagreement(name)
+            told = _failure(name) if rule is None else _disagreement(*rule)
         except Exception as error:  # whatever breaks is seen
             told = f"{type(error).__name__}: {error}"
         if told is not None:
@@ -80,19 +132,27 @@ def find(fault: Fault | None, names: Sequence[str]) -> str | None:
     return None
 
 
+def is_test(name: str) -> bool:
+    """Whether that is a file of tests or a test of one, and no rule."""
+    return name.partition("::")[0].endswith(".py")
+
+
 def _failure(name: str) -> str | None:
-    """Whether a file of tests fails."""
+    """Whether tests fail."""
     import pytest
 
     options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    return None if pytest.main([*options, str(ROOT / "tests" / name)]) == 0 else "fails"
+    with open(os.devnull, "w") as nothing, redirect_stdout(nothing):
+        status = pytest.main([*options, str(ROOT / "tests" / name)])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise ValueError(f"{name} cannot be run: {status!r}")
+    return None if status == pytest.ExitCode.OK else "fails"
 
 
-def _disagreement(name: str) -> str | None:
-    """How proof and execution of a rule disagree."""
+def _disagreement(rule: Any, type_names: Sequence[str]) -> str | None:
+    """How proof and execution of the first case of a rule with these types disagree."""
     from proofgrad.verify.agreement.agree import agreement, used_cases
 
-    rule, type_names = _rule(name)
     claimed = [
         case
         for case in used_cases(rule)
@@ -110,7 +170,8 @@ def _disagreement(name: str) -> str | None:
     return None
 
 
-def _rule(name: str) -> tuple[Any, list[str]]:
+def rule_named(name: str) -> tuple[Any, list[str]]:
+    """A rule and the types that stand after it. Raises: StopIteration if there is none."""
     from proofgrad.rules.library import rule_file
     from proofgrad.verify.dsl.parser import parse_rules
 
@@ -154,9 +215,10 @@ def _search(fault: Fault | None, names: Sequence[str], answers: Connection) -> N
 
 def found_by(fault: Fault | None, names: Sequence[str]) -> tuple[str | None, float]:
     """By what a fault is found in a process of its own, and the seconds that it computed."""
-    import lark  # noqa: F401  (so that each process need not read them)
-    import z3  # noqa: F401
-
+    prepare()
+    for name in names:
+        if not is_test(name):
+            rule_named(name)
     context = get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_search, args=(fault, names, sender))
@@ -171,18 +233,16 @@ def found_by(fault: Fault | None, names: Sequence[str]) -> tuple[str | None, flo
 
 
 def chosen(names: Sequence[str], sample: int | None, seed: int) -> list[Fault]:
-    """The faults of these names, or some of those that were seen to be found."""
+    """The faults of these names, or some of all."""
     if sample is not None:
-        return Random(seed).sample(SEEN, sample)
+        return Random(seed).sample(FAULTS, sample)
     return [fault for fault in FAULTS if not names or fault.name in names]
 
 
-def silent_rules(faults: Sequence[Fault]) -> list[str]:
-    """Rules on which proof and execution disagree without a fault: there should be none."""
-    named = {name for fault in faults for name in fault.rules} - WRONG.keys()
-    names = sorted([name for name in named if not name.endswith(".py")])
-    found, _ = found_by(None, names)
-    return [] if found is None else [found]
+def silent_rules(names: Sequence[str]) -> list[str]:
+    """Of these rules and tests, those that find something without a fault: there should be none."""
+    found = [found_by(None, [name])[0] for name in names]
+    return [told for told in found if told is not None]
 
 
 def report(faults: Sequence[Fault]) -> Iterator[tuple[Fault, str | None, float]]:
@@ -199,9 +259,15 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--without", action="store_true", help="plant none: nothing may be found")
     arguments = parser.parse_args()
     os.environ.setdefault("PROOFGRAD_CACHE", "0")
     faults = chosen(arguments.names, arguments.sample, arguments.seed)
+    if arguments.without:
+        names = sorted({name for fault in faults for name in fault.rules})
+        silent = silent_rules(names)
+        print("\n".join([*silent, f"{len(silent)} of {len(names)} find something without a fault"]))
+        return 1 if silent else 0
     missed = 0
     for fault, told, seconds in report(faults):
         missed += told is None
