@@ -133,6 +133,20 @@ def test_a_number_is_a_value_of_a_type_exactly_where_it_is_one(dtype: DType) -> 
             assert z3.is_true(z3.simplify(result == wanted)), value
 
 
+@pytest.mark.parametrize("dtype", dtypes.ints, ids=lambda d: d.name)
+def test_a_bound_may_be_each_number_of_its_type_and_no_other(dtype: DType) -> None:
+    assert dtype.lo is not None and dtype.hi is not None
+    bound, known = numbers.fresh_between("bound", dtype)
+    assert isinstance(bound, Wide) and (bound.lo, bound.hi) == (dtype.lo, dtype.hi)
+    width = bound.bits.size()
+    for value in (dtype.lo, dtype.lo + 1, dtype.hi - 1, dtype.hi):
+        put = (bound.bits, z3.BitVecVal(value, width))
+        assert z3.is_true(z3.simplify(z3.substitute(z3.And(*known), put))), value
+    if dtype.lo == 0:
+        put = (bound.bits, z3.BitVecVal(-1, width))
+        assert z3.is_false(z3.simplify(z3.substitute(z3.And(*known), put)))
+
+
 def is_value(value: int, dtype: DType) -> bool:
     if dtype.is_bool:
         return value in (0, 1)
