@@ -78,6 +78,19 @@ def run(statements: list[Statement], known: list[Tensor], given_back: list[int])
     return [at(number) for number in given_back] + [known[0] + 1]
 
 
+def test_result_by_name_is_no_argument_that_it_once_was() -> None:
+    by_name, other = Tensor([1.0, 2.0]).realize(), Tensor([3.0, 4.0]).realize()
+
+    @TinyJit
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        return by_name, x + 1
+
+    for x in (by_name, other, by_name, by_name, other, Tensor([5.0, 6.0]).realize()):
+        named, more = function(x)
+        assert named is by_name
+        assert more.tolist() == [value + 1 for value in x.tolist()]
+
+
 numbers = st.integers(0, 15)
 kinds = st.sampled_from(["make", "view", "assign", "copy", "add", "part", "number", "through"])
 lines = st.lists(st.builds(Statement, kinds, numbers, numbers, numbers), min_size=1, max_size=6)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step
+from proofgrad.core.ir.op_names import CONTIGUOUS, DETACH, PARAM, RESHAPE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp, toposort
@@ -36,7 +37,8 @@ def check_plan(tensor_graph: UOp, kernel_graph: UOp, plan: Plan, compiled: Compi
 
     `tensor_graph`: what was cut. `kernel_graph`: its calls, results over inputs already.
     """
-    if not all(is_plain(node.shape) for node in toposort((tensor_graph,))):
+    shapes = {node.shape for node in toposort((tensor_graph,))}
+    if not all([is_plain(shape) for shape in shapes]):
         return "sizes of a plan are variables"
     plain = _Plain()
     calls, results = _values_of_calls(kernel_graph, plain)
@@ -72,21 +74,30 @@ class _Plain:
                 self._known[node] = self._known[made] = made
         return self._known[root]
 
+    def of_body(self, nodes: Sequence[UOp], parameters: Mapping[UOp, UOp]) -> UOp:
+        """The plain value of the last of nodes, of which all sources come first, where parameters are these."""
+        made = dict(parameters)
+        for node in nodes:
+            if node not in made:
+                made[node] = self._of(node, tuple([made[s] for s in node.src]))
+        value = made[nodes[-1]]
+        self._known[value] = value
+        return value
+
     def _of(self, node: UOp, src: tuple[UOp, ...]) -> UOp:
+        op = node.op
         if 0 in node.shape:
             return in_shape(UOp(Ops.IOTA, node.dtype, (), 0), node.shape)
-        match node.op:
-            case Ops.CONTIGUOUS | Ops.DETACH:
-                return src[0]
-            case Ops.RESHAPE:
-                return in_shape(src[0], node.arg)
-            case _:
-                return node.with_src(src)
+        if op is CONTIGUOUS or op is DETACH:
+            return src[0]
+        if op is RESHAPE:
+            return in_shape(src[0], node.arg)
+        return node.with_src(src)
 
 
 def in_shape(node: UOp, shape: tuple[int, ...]) -> UOp:
     """The same elements in the same order."""
-    while node.op is Ops.RESHAPE:
+    while node.op is RESHAPE:
         node = node.src[0]
     return node if node.shape == shape else UOp(Ops.RESHAPE, node.dtype, (node,), shape)
 
@@ -108,8 +119,9 @@ def _values_of_calls(graph: UOp, plain: _Plain) -> tuple[list[_Call], list[UOp]]
         name = f"call {number}"
         body, written = call.src[0], call.src[1]
         before = {k: held(buffer) for k, buffer in enumerate(call.src[1:])}
-        parameters = [n for n in body.toposort() if n.op is Ops.PARAM]
-        changes: dict[UOp, UOp] = {}
+        nodes = toposort((body.src[0],))
+        parameters = [n for n in nodes if n.op is PARAM]
+        holds_now: dict[UOp, UOp] = {}
         for node in parameters:
             slot, size = node.arg
             if slot not in before:
@@ -122,8 +134,8 @@ def _values_of_calls(graph: UOp, plain: _Plain) -> tuple[list[_Call], list[UOp]]
                 )
             if value is None:
                 raise PlanError(name, f"reads buffer {_number(buffer)} before it is written")
-            changes[node] = in_shape(value, (size,))
-        value = plain.of(body.src[0].substitute(changes))
+            holds_now[node] = plain.of(in_shape(value, (size,)))
+        value = plain.of_body(nodes, holds_now)
         if (elements(value.shape), value.dtype) != (written.arg, written.dtype):
             raise PlanError(
                 name,

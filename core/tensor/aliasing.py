@@ -67,7 +67,7 @@ class Aliases:
         written: Iterable[tuple[Tensor, Source]],
         has_effects: bool,
     ) -> None:
-        """`known`: what the function reads or writes, arguments or not; `written` is part of it."""
+        """`known`: what the function reads, writes or gives, arguments or not; `written` is part of it."""
         self._objects = [ref(one) for one in arguments]
         self._first = _first_places(arguments)
         sources = list(known)

@@ -25,7 +25,7 @@ from proofgrad.core.tensor import realize as machine
 from proofgrad.core.tensor.aliasing import Outdated
 from proofgrad.core.tensor.base import name_of
 from proofgrad.core.tensor.errors import JitError
-from proofgrad.core.tensor.holders import Holders
+from proofgrad.core.tensor.holders import Holders, Source
 from proofgrad.core.tensor.nested import (
     Hole,
     Leaf,
@@ -192,6 +192,7 @@ class _Recording:
         self.random: dict[UOp, Callable[[], bytes]] = {}
         self.holders: Holders
         self.numbers: dict[int, int] = {}
+        self.returned: list[Source] = []  # Tensors that were there before, and that it gives
 
     # what realize.py tells a recorder
 
@@ -263,7 +264,9 @@ class _Recording:
         for leaf in leaves(result):
             value = leaf.value
             if isinstance(value, Tensor):
-                if not existing.knows(value):
+                if existing.knows(value):
+                    self.returned.append(existing.source_of(value))
+                else:
                     self.numbers[id(value)] = len(targets)
                     targets.setdefault(id(value), Target(value, is_result=True))
             elif not isinstance(value, _PLAIN):

@@ -50,6 +50,27 @@ class Launches:
             run_step(step, self.memory, self.where)
         self._native.run()
 
+    def listed(self) -> list[tuple[Step | None, list[Any]]]:
+        """The steps in the order in which they run, and where the buffers of each are: for checks.
+
+        None for a launch that is that of no step.
+        """
+        done = self.steps if self._native is None else self.copies
+        found: list[tuple[Step | None, list[Any]]] = [
+            (step, [_address(self.memory[slot]) for slot in step.slots]) for step in done
+        ]
+        if self._native is None:
+            return found
+        kernels = [(step, step.kernel.ready()) for step in self.steps if step.kernel is not None]
+        for k, (launch, addresses) in enumerate(self._native.listed()):
+            is_known = k < len(kernels) and kernels[k][1] is launch
+            found.append((kernels[k][0] if is_known else None, addresses))
+        return found
+
+
+def _address(handle: Any) -> Any:
+    return getattr(handle, "address", handle)
+
 
 def _look_it_up(slot: int, handle: Any) -> None:
     """Steps that run one by one read the memory of their slots each time."""

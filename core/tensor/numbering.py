@@ -16,7 +16,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 
 _LEAVES = frozenset({UNIQUE, DEVICE})
 COMPUTED: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # a node: a buffer, in its shape
-_SHOWN: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # see scheduling.py
+SHOWN: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # see scheduling.py
 
 
 def computed(uop: UOp) -> UOp:
@@ -26,7 +26,7 @@ def computed(uop: UOp) -> UOp:
 
 def remember_graph(shown: UOp, graph: UOp) -> None:
     """`shown`, made of ASSIGNs of kernels, stands for the value of `graph`."""
-    _SHOWN[shown] = graph
+    SHOWN[shown] = graph
 
 
 def buffers_of(graph: UOp) -> list[UOp]:
@@ -51,7 +51,7 @@ def numbered(
     values = {} if values is None else values
     done: dict[UOp, UOp] = {}
     inputs: list[UOp] = []
-    if _SHOWN:
+    if SHOWN:
         roots = _without_kernels(roots)
     some = len(COMPUTED) > 0  # most often not: then no node is looked up
     for node in toposort(roots, is_not_computed if some else None):
@@ -72,12 +72,12 @@ def is_not_computed(node: UOp) -> bool:
 
 def _without_kernels(roots: list[UOp]) -> list[UOp]:
     """The graphs with the values that kernels were shown for in their place."""
-    nodes = toposort(roots, lambda n: n not in COMPUTED and n not in _SHOWN)
-    if not any(node in _SHOWN for node in nodes):
+    nodes = toposort(roots, lambda n: n not in COMPUTED and n not in SHOWN)
+    if not any(node in SHOWN for node in nodes):
         return roots
     done: dict[UOp, UOp] = {}
     for node in nodes:
-        stands_for = _SHOWN.get(node)
+        stands_for = SHOWN.get(node)
         if stands_for is not None:
             done[node] = computed(stands_for)
         elif all(source in done for source in node.src):

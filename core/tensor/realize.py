@@ -11,7 +11,7 @@ import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import prod
 from types import SimpleNamespace
@@ -339,6 +339,8 @@ def _run(
         witness.before(set(toposort(wanted, is_not_computed)), inputs)
     try:
         try:
+            if (check := compiler().checks()) is not None:
+                check.numbers(wanted, graph, inputs, given)
             if release is not None:
                 release()
             wanted.clear()
@@ -352,15 +354,29 @@ def _run(
             if _MACHINE.compile_only:
                 memory = [None] * len(shapes)
             else:
-                memory = execute(plan, given, devices, values, interrupts)
+                with nullcontext() if check is None else check.launches(plan, given) as followed:
+                    memory = execute(plan, given, devices, values, interrupts)
+                    if followed is not None:
+                        followed.end(memory)
         finally:
             interrupts.hold()
     except BaseException as error:  # noqa: BLE001  (raised again by who called)
-        buffers = [_again(kept[k](), node, given[k]) for k, node in enumerate(buffers_of(graph))]
-        return _Failure(error, with_buffers(graph, buffers))
+        return _failure(error, graph, kept, given)
     if witness is not None:
         witness.after(plan, given, values)
-    return _results(plan, shapes, memory, roots, kept)
+    results = _results(plan, shapes, memory, roots, kept)
+    if check is not None:
+        try:
+            check.results(plan, shapes, memory, results)
+        except BaseException as error:  # noqa: BLE001  (raised again by who called)
+            return _failure(error, graph, kept, given)
+    return results
+
+
+def _failure(error: BaseException, graph: UOp, kept: list[ref[UOp]], given: list[Any]) -> _Failure:
+    """What was asked for, over the buffers that it was given."""
+    buffers = [_again(kept[k](), node, given[k]) for k, node in enumerate(buffers_of(graph))]
+    return _Failure(error, with_buffers(graph, buffers))
 
 
 def _unneeded(given: list[Any], kept: list[ref[UOp]]) -> frozenset[int]:
@@ -446,14 +462,14 @@ def _again(buffer: UOp | None, numbered: UOp, memory: Any) -> UOp:
     return new_buffer(numbered.dtype, numbered.arg, numbered.src[1].arg, memory)
 
 
-def _buffers() -> list[UOp]:
+def buffers() -> list[UOp]:
     """All buffers there are, in one step: other threads may make some meanwhile."""
     found = [reference() for reference in _MEMORY.keyrefs()]
     return [buffer for buffer in found if buffer is not None]
 
 
 def _bytes_held() -> int:
-    return sum([b.arg * b.dtype.itemsize for b in _buffers() if b.src[1].arg != HOST])
+    return sum([b.arg * b.dtype.itemsize for b in buffers() if b.src[1].arg != HOST])
 
 
 GlobalCounters.measure_memory = _bytes_held

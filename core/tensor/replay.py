@@ -46,6 +46,7 @@ from proofgrad.core.tensor.spares import SPARE_BYTES, SPARES, Spare
 from proofgrad.core.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
+    from proofgrad.core.compile.compiler import ValueCheck
     from proofgrad.core.compile.plan import BufferInfo, Plan, Step
     from proofgrad.core.tensor.jit import _Recording
 
@@ -192,6 +193,8 @@ class Replay:
             raise JitError(f"{recording.name} gives no Tensor and writes to none")
         inputs = _Inputs(recording, targets)
         roots = _roots(targets)
+        check = machine.compiler().checks()
+        named = [] if check is None else check.named(roots, recording.holders.entries.values())
 
         def release() -> None:
             for tensor in tensors:
@@ -210,6 +213,8 @@ class Replay:
             found = [source.get(recording.arguments) for source in inputs.unsettled]
             _compute([tensor for tensor in found if tensor is not None])
             return None
+        if check is not None:
+            check.fixed(named, list(inputs.fixed.values()))
         return Replay(recording, targets, inputs)
 
     def __init__(self, recording: _Recording, targets: list[Target], inputs: _Inputs) -> None:
@@ -247,6 +252,7 @@ class Replay:
         self.made = self._results(targets, recording.arguments)
         self._check_in_place()
         steps = self._without_constant_copies(plan.steps)
+        self._steps = steps
         self.arena = self._between(steps)
         self.program = Launches(steps, self.memory, self.where, self.backend)
         self.kernel_count = sum(step.kernel is not None for step in steps)
@@ -351,6 +357,8 @@ class Replay:
                     self._use(made.slot, made.make_room())
             if self.plan.variables:
                 self._set_variables(values)
+            if not watched and (check := machine.compiler().checks()) is not None:
+                self._check(check, arguments)
             self._launch(watched)
             results = [self._give(made, arguments) for made in self.made]
             for made, result in zip(self.made, results):
@@ -359,6 +367,19 @@ class Replay:
             for slot in self._passing:
                 self.memory[slot] = None
             return results
+
+    def _check(self, check: ValueCheck, arguments: Sequence[Tensor]) -> None:
+        """Say what the memory of each slot has to be, by the Tensors that there are now."""
+        memory = list(self.memory)
+        for slot, k in self.arguments:
+            if machine.is_flat(arguments[k]._uop):  # else it was copied for this run
+                memory[slot] = machine.flat_memory(arguments[k]._uop, self.device)
+        for read in self.reads:
+            if read.is_whole and not read.is_copied:
+                memory[read.slot] = read.handle(arguments)
+        anew = {made.slot: made.again for made in self.made if made.read is None}
+        held = {slot: None if spare is None else spare.buffer for slot, spare in anew.items()}
+        check.replay(self._steps, self.program, memory, held)
 
     def _find_inputs(self, arguments: Sequence[Tensor], keeps_addresses: bool) -> None:
         memory, changed, nodes = self.memory, self.program.changed, self._nodes
@@ -506,7 +527,8 @@ def _aliases(
     added = [source for source, _ in accumulated]
     read = [*[source for _, source, *_ in inputs.reads], *[s for s, _ in inputs.constant]]
     effects = [*[source for _, source in written], *owners, *added]
-    return Aliases(recording.arguments, [*read, *effects], written, bool(effects))
+    known = [*read, *effects, *recording.returned]
+    return Aliases(recording.arguments, known, written, bool(effects))
 
 
 def _compute(tensors: list[Tensor]) -> None:

@@ -1,0 +1,170 @@
+"""CHECK=1 on what is launched: the memory of each launch, what is written over, the table of a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from proofgrad import Context, Tensor, TinyJit
+from proofgrad.core.compile.plan import TOLD
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor import execute, launches, numbering, realize, replay
+from proofgrad.core.tensor.realize import compiler
+from proofgrad.verify.sampled_kernels import CheckError
+
+
+@pytest.fixture(autouse=True)
+def checked() -> Iterator[None]:
+    """Every run of a test is checked, and nothing is kept of plans that faults have made."""
+    compiler().forget()
+    with Context(CHECK=1):
+        yield
+    compiler().forget()
+    assert TOLD.launch is None
+
+
+def data(*values: float) -> Tensor:
+    return Tensor([*values]).realize()
+
+
+def difference() -> list[float]:
+    x, y = data(1, 2, 3), data(4, 5, 6)
+    found: list[float] = (x * 2 - y).tolist()
+    return found
+
+
+def test_right_launches_pass() -> None:
+    assert difference() == [-2, -1, 0]
+
+
+def test_launch_on_the_memory_of_other_slots_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_step(step: Any, memory: list[Any], where: Any) -> None:
+        step.kernel.launch([memory[slot] for slot in (step.slots[0], *step.slots[:0:-1])])
+
+    x, y = data(1, 2, 3), data(4, 5, 6)
+    monkeypatch.setattr(execute, "run_step", run_step)
+    with pytest.raises(CheckError, match="other memory than before"):
+        (x * 2 - y).realize()
+
+
+def test_launches_that_are_left_out_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = data(1, 2, 3), data(4, 5, 6)
+    monkeypatch.setattr(execute, "run_step", lambda *_: None)
+    with pytest.raises(CheckError, match="0 of 1 steps have run"):
+        (x * 2 - y).realize()
+
+
+def test_results_in_the_memory_of_an_input_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = data(1, 2, 3), data(4, 5, 6)
+    memory = realize.memory_of(x.uop)
+    monkeypatch.setattr(execute, "allocate", lambda made: memory)
+    with pytest.raises(CheckError, match="is the memory of another"):
+        (x * 2 - y.flip(0)).realize()
+
+
+def test_inputs_in_another_order_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = numbering.numbered
+
+    def numbered(roots: list[UOp], *more: Any) -> tuple[UOp, list[UOp]]:
+        graph, inputs = right(roots, *more)
+        return graph, inputs[::-1]
+
+    x, y = data(1, 2, 3), data(4, 5, 6)
+    monkeypatch.setattr(realize, "numbered", numbered)
+    with pytest.raises(CheckError, match="in the numbered graph"):
+        (x * 2 - y).realize()
+
+
+def test_input_that_somebody_holds_is_not_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = data(1, 2, 3)
+    monkeypatch.setattr(realize, "_unneeded", lambda given, kept: frozenset(range(len(given))))
+    with pytest.raises(CheckError, match="somebody holds its buffer"):
+        (x * 2).realize()
+
+
+def test_results_of_other_slots_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = realize._results
+
+    def results(plan: Any, shapes: Any, memory: list[Any], *more: Any) -> list[UOp]:
+        return right(plan, shapes, memory[::-1], *more)
+
+    x = data(1, 2, 3)
+    first, second = x * 2, x.exp()
+    monkeypatch.setattr(realize, "_results", results)
+    with pytest.raises(CheckError, match="result 0 is other memory"):
+        Tensor.realize(first, second)
+
+
+# -- replays --------------------------------------------------------------------------------------
+
+
+def replayed(times: int) -> list[list[float]]:
+    """A function with an argument, and a Tensor that it reads and writes."""
+    state = data(1, 2, 3)
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        state.assign(state + x)
+        return (state * 2).contiguous() - x.exp2()
+
+    return [step(data(k, k, k)).tolist() for k in range(times)]
+
+
+def test_right_replays_pass() -> None:
+    assert replayed(5)[-1] == [6, 8, 10]
+
+
+def test_table_of_a_replay_that_is_not_told_of_memory_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right = launches.Launches.__init__
+
+    def deaf(self: Any, *given: Any) -> None:
+        right(self, *given)
+        self.changed = lambda slot, handle: None
+
+    monkeypatch.setattr(launches.Launches, "__init__", deaf)
+    with pytest.raises(CheckError, match="table of the replay"):
+        replayed(4)
+
+
+def test_replay_without_some_of_its_launches_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = launches.Launches.__init__
+
+    def fewer(self: Any, steps: Any, *more: Any) -> None:
+        right(self, steps[1:], *more)
+
+    monkeypatch.setattr(launches.Launches, "__init__", fewer)
+    with pytest.raises(CheckError, match="other steps than those that were recorded"):
+        replayed(4)
+
+
+def test_result_of_a_replay_in_memory_that_somebody_holds_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = data(7, 8)
+
+    @TinyJit
+    def double(x: Tensor) -> Tensor:
+        return x * 2
+
+    double(data(1, 2)), double(data(3, 4))
+    monkeypatch.setattr(replay, "allocate", lambda made: realize.memory_of(other.uop))
+    with pytest.raises(CheckError, match="memory that somebody holds"):
+        double(data(5, 6))
+    assert other.tolist() == [7, 8]
+
+
+def test_tensor_that_is_read_as_it_was_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proofgrad.core.tensor.holders.Holders.readers", lambda *_: iter(()))
+    read = data(1, 2, 3)
+
+    @TinyJit
+    def scaled(x: Tensor) -> Tensor:
+        return read * x
+
+    scaled(data(1, 1, 1))
+    with pytest.raises(CheckError, match="as it was when it was recorded"):
+        scaled(data(2, 2, 2))
