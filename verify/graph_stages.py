@@ -7,6 +7,7 @@ rules have rewritten. Does not own: the cut and the launches (launch_plan.py), k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 
@@ -18,12 +19,20 @@ from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.launch_plan import PlanError
 from proofgrad.verify.sampled_arithmetic import Values
 from proofgrad.verify.sampled_freedom import Estimate
-from proofgrad.verify.sampled_tensor import Budget, OverBudgetError, TensorElements, flat_elements
+from proofgrad.verify.sampled_tensor import (
+    Budget,
+    Index,
+    OverBudgetError,
+    TensorElements,
+    flat_elements,
+)
 
 # Of more elements so many are followed, drawn at random; with PROVE=1 all of them, so many at a time.
 FOLLOWED, AT_ONCE = 4096, 1 << 20
 # Elements of each root that are compared.
 POINTS = 3
+# This part of what may be computed for a root is little.
+SMALL = 8
 _CUTS = frozenset({Ops.REDUCE_AXIS, Ops.CONTIGUOUS})
 # What may lie between the parts of a reduction, beside the operation that combines them.
 _MOVES = (Ops.RESHAPE, Ops.PERMUTE, Ops.SHRINK, Ops.CONTIGUOUS)
@@ -181,14 +190,20 @@ def compare_graphs(before: UOp, after: UOp, draw: Draw, kinds: int, most_values:
     leaves = {n: k for k, n in enumerate(known) if n.op is Ops.BUFFER}
     cut = {n: k for k, n in enumerate(known) if n in leaves or (n in shared and n.op in _CUTS)}
     compare = _Comparison(leaves, cut, draw, kinds)
-    points = 0
+    points, in_places = 0, True
     for number, (old, new) in enumerate(zip(before.src, after.src)):
         if old is new or not prod(old.shape):
             continue
-        budget = Budget(most_values)
-        found = compare.in_places(old, new, budget)
+        found = None
+        if not in_places:  # rules have changed this root as they have changed the one before
+            with suppress(OverBudgetError):
+                found = compare.whole(old, new, Budget(most_values // SMALL))
         if found is None:
-            found = compare.whole(old, new, budget)
+            budget = Budget(most_values)
+            found = compare.in_places(old, new, budget)
+            in_places = found is not None
+            if found is None:
+                found = compare.whole(old, new, budget)
         if found is None:
             raise PlanError(f"root {number}", "rules made another value of it")
         points += found
@@ -204,6 +219,8 @@ class _Comparison:
     draw: Draw
     kinds: int
     _same: dict[tuple[UOp, UOp], int | None] = field(default_factory=dict)
+    _places: dict[tuple[int, ...], Index] = field(default_factory=dict)  # of the elements, by shape
+    _known: dict[bool, TensorElements] = field(default_factory=dict)
 
     def in_places(self, old: UOp, new: UOp, budget: Budget) -> int | None:
         """How many elements were compared where the graphs begin to differ; None where these do not agree."""
@@ -233,24 +250,35 @@ class _Comparison:
     def whole(self, old: UOp, new: UOp, budget: Budget) -> int | None:
         """How many elements were compared; None where they differ. Raises: OverBudgetError."""
         found = self._compared(old, new, self.cut, budget)
-        return self._compared(old, new, self.leaves, budget) if found is None else found
+        if found is not None or self.cut.keys() == self.leaves.keys():
+            return found
+        return self._compared(old, new, self.leaves, budget)
 
     def _compared(self, old: UOp, new: UOp, leaves: dict[UOp, int], budget: Budget) -> int | None:
-        size = prod(old.shape)
         if (old.shape, old.dtype) != (new.shape, new.dtype):
             return None
-        where = numpy.random.default_rng(size).integers(0, max(1, size), POINTS if size else 0)
-        kind = numpy.arange(len(where)) % self.kinds
-
-        def read(node: UOp, index: Values) -> Estimate:
-            return Estimate(self.draw(leaves[node], node.dtype, numpy.asarray(index), kind))
-
-        sides = []
-        for root in (old, new):
-            elements = TensorElements(read, budget, lambda node: node in leaves)
-            sides.append(elements.at(root, flat_elements(root.shape, where)))
-        one, other = sides
+        size = prod(old.shape)
+        if not size:
+            return 0
+        if old.shape not in self._places:
+            where = numpy.random.default_rng(size).integers(0, size, POINTS)
+            self._places[old.shape] = flat_elements(old.shape, where)
+        elements, index = self._elements(leaves), self._places[old.shape]
+        elements.budget = budget
+        one, other = elements.at(old, index), elements.at(new, index)
         if other.error is not None:
             one = Estimate(one.values, other.error + (0.0 if one.error is None else one.error))
-        agrees = numpy.broadcast_to(one.agrees(other.values, old.dtype), where.shape)
-        return int(numpy.broadcast_to(one.is_known(), where.shape).sum()) if agrees.all() else None
+        agrees = one.agrees(other.values, old.dtype)
+        return int(numpy.broadcast_to(one.is_known(), POINTS).sum()) if agrees.all() else None
+
+    def _elements(self, leaves: dict[UOp, int]) -> TensorElements:
+        """One for all nodes: both graphs hold most of them, and at the same places."""
+        is_cut = leaves is self.cut
+        if is_cut not in self._known:
+            kind, draw = numpy.arange(POINTS) % self.kinds, self.draw
+
+            def read(node: UOp, index: Values) -> Estimate:
+                return Estimate(draw(leaves[node], node.dtype, numpy.asarray(index), kind))
+
+            self._known[is_cut] = TensorElements(read, Budget(0), leaves)
+        return self._known[is_cut]

@@ -10,6 +10,7 @@ an int64. What numpy does not compute in this way is asked of the reference, ele
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,12 +28,12 @@ _KEPT_AS: dict[DType, Any] = {
     dtypes.fp8e4m3: numpy.float32,
     dtypes.fp8e5m2: numpy.float32,
 }
-_WIDE_FLOATS = (dtypes.float32, dtypes.float64)
 
 
+@functools.cache
 def kept_as(dtype: DType) -> Any:
     """The type of the arrays that hold values of a scalar type."""
-    return _KEPT_AS.get(dtype) or numpy.dtype(dtype.name)
+    return numpy.dtype(_KEPT_AS.get(dtype) or dtype.name)
 
 
 def constant(dtype: DType, value: Any) -> Values:
@@ -42,20 +43,29 @@ def constant(dtype: DType, value: Any) -> Values:
 
 def compute(op: Ops, dtype: DType, args: Sequence[Values], sources: Sequence[DType]) -> Values:
     """What `op` gives of scalar type `dtype` for values of the types `sources`, element by element."""
+    return operation(op, dtype, tuple(sources))(*args)
+
+
+@functools.cache
+def operation(op: Ops, dtype: DType, sources: tuple[DType, ...]) -> Callable[..., Values]:
+    """The function of arrays that `op` is, of these types, or of their lanes."""
+    dtype, sources = dtype.scalar, tuple([source.scalar for source in sources])
     if op is Ops.CAST:
-        return cast(args[0], sources[0], dtype)
+        return conversion(sources[0], dtype)
     if op is Ops.BITCAST and not (sources[0].is_code or dtype.is_code):
-        return _from_bits(_bits(args[0], sources[0]), dtype)
+        return lambda values: _from_bits(_bits(values, sources[0]), dtype)
     if op is Ops.WHERE:
-        return numpy.where(*args)
+        return numpy.where
     kind = sources[0]
     if kind.is_code:  # never computed with
-        return _one_by_one(op, dtype, args, sources)
+        return lambda *args: _one_by_one(op, dtype, args, sources)
     table = _BOOL if kind.is_bool else _INT if kind.is_int else _FLOAT
     meaning = table.get(op)
     if meaning is None:
-        return _one_by_one(op, dtype, args, sources)
-    return in_type(meaning(dtype, *args), dtype)
+        return lambda *args: _one_by_one(op, dtype, args, sources)
+    if op in _DIRECT and dtype is not dtypes.bfloat16 and not kind.is_bool:
+        return _DIRECT[op]
+    return lambda *args: in_type(meaning(dtype, *args), dtype)
 
 
 def in_type(values: Values, dtype: DType) -> Values:
@@ -83,21 +93,32 @@ def _one_by_one(op: Ops, dtype: DType, args: Sequence[Values], sources: Sequence
 
 def cast(values: Values, source: DType, dtype: DType) -> Values:
     """By the meaning of CAST."""
+    return values if source is dtype else conversion(source, dtype)(values)
+
+
+@functools.cache
+def conversion(source: DType, dtype: DType) -> Callable[[Values], Values]:
+    """The function of arrays that CAST is."""
+    kept = kept_as(dtype)
     if source is dtype:
-        return values
+        return lambda values: values
     if dtype.is_bool:
-        return values != 0
+        return lambda values: values != 0
     if dtype.is_int:
-        is_float = source.is_float or source.is_code
-        return _saturated(values, dtype) if is_float else values.astype(kept_as(dtype))
+        if source.is_float or source.is_code:
+            return lambda values: _saturated(values, dtype)
+        return lambda values: values.astype(kept)
     if dtype.is_code or (
         dtype is dtypes.bfloat16 and source not in (dtypes.float16, dtypes.float32)
     ):
-        return _one_by_one(Ops.CAST, dtype, (values,), (source,))
-    if dtype is dtypes.float16 and source.is_int:  # beyond 2**24 all are infinite
+        return lambda values: _one_by_one(Ops.CAST, dtype, (values,), (source,))
+    if dtype is dtypes.float16 and source.is_int and source.bits > 16:
+        # Beyond 2**24 all are infinite.
         low = 0 if source.is_unsigned else -(1 << 20)
-        values = numpy.clip(values, low, 1 << 20) if source.bits > 16 else values
-    return in_type(values.astype(kept_as(dtype)), dtype)
+        return lambda values: numpy.clip(values, low, 1 << 20).astype(kept)
+    if dtype is dtypes.bfloat16:
+        return lambda values: _to_bfloat16(values.astype(kept))
+    return lambda values: values.astype(kept)
 
 
 def _saturated(values: Values, dtype: DType) -> Values:
@@ -154,11 +175,17 @@ def _power(dtype: DType, x: Values, y: Values) -> Values:
 
 
 def _larger(_: DType, x: Values, y: Values) -> Values:
-    return numpy.where(x == y, numpy.where(numpy.signbit(x), y, x), numpy.maximum(x, y))
+    found = numpy.maximum(x, y)
+    if found.all():
+        return found
+    return numpy.where(x == y, numpy.where(numpy.signbit(x), y, x), found)
 
 
 def _smaller(_: DType, x: Values, y: Values) -> Values:
-    return numpy.where(x == y, numpy.where(numpy.signbit(x), x, y), numpy.minimum(x, y))
+    found = numpy.minimum(x, y)
+    if found.all():
+        return found
+    return numpy.where(x == y, numpy.where(numpy.signbit(x), x, y), found)
 
 
 def _fma(dtype: DType, x: Values, y: Values, z: Values) -> Values:
@@ -181,6 +208,23 @@ def _fma(dtype: DType, x: Values, y: Values, z: Values) -> Values:
 def _mulacc(dtype: DType, x: Values, y: Values, z: Values) -> Values:
     return in_type(x * y, dtype) + z
 
+
+# What numpy's own function gives in the type of its arguments, of floats and integers alike.
+_DIRECT: dict[Ops, Callable[..., Values]] = {
+    Ops.NEG: numpy.negative,
+    Ops.SQRT: numpy.sqrt,
+    Ops.TRUNC: numpy.trunc,
+    Ops.ADD: numpy.add,
+    Ops.MUL: numpy.multiply,
+    Ops.FDIV: numpy.true_divide,
+    Ops.FMOD: numpy.fmod,
+    Ops.NOT: numpy.invert,
+    Ops.AND: numpy.bitwise_and,
+    Ops.OR: numpy.bitwise_or,
+    Ops.XOR: numpy.bitwise_xor,
+    Ops.CMPLT: numpy.less,
+    Ops.CMPEQ: numpy.equal,
+}
 
 _FLOAT: dict[Ops, Callable[..., Values]] = {
     Ops.NEG: lambda _, x: -x,
@@ -206,6 +250,8 @@ _FLOAT: dict[Ops, Callable[..., Values]] = {
 
 def _by_zero_is_zero(divide: Callable[[Values, Values], Values]) -> Callable[..., Values]:
     def total(_: DType, x: Values, y: Values) -> Values:
+        if y.all():
+            return divide(x, y)
         return numpy.where(y == 0, 0, divide(x, numpy.where(y == 0, numpy.ones_like(y), y)))
 
     return total
@@ -228,12 +274,21 @@ def _amount(y: Values, dtype: DType) -> tuple[Values, Values]:
     return numpy.where(gone, dtype.bits - 1, y).astype(y.dtype), gone
 
 
+def _is_within(y: Values, dtype: DType) -> bool:
+    """Whether it is one amount, within the width."""
+    return y.ndim == 0 and 0 <= int(y) < dtype.bits
+
+
 def _left(dtype: DType, x: Values, y: Values) -> Values:
+    if _is_within(y, dtype):
+        return numpy.left_shift(x, y)
     amount, gone = _amount(y, dtype)
     return numpy.where(gone, 0, numpy.left_shift(x, amount))
 
 
 def _right(dtype: DType, x: Values, y: Values) -> Values:
+    if _is_within(y, dtype):
+        return numpy.right_shift(x, y)
     amount, gone = _amount(y, dtype)
     moved = numpy.right_shift(x, amount)
     return numpy.where(gone, 0, moved) if dtype.is_unsigned else moved
@@ -270,6 +325,8 @@ _BOOL: dict[Ops, Callable[..., Values]] = {
 }
 
 
+_EXTREMES = frozenset({Ops.MAX, Ops.MIN})
+
 # -- reductions -------------------------------------------------------------------------------------
 
 
@@ -278,9 +335,10 @@ def reduce_first(op: Ops, dtype: DType, values: Values, terms: int) -> Values:
 
     Where the values do not depend on the axis it is 1 long, or missing.
     """
-    values = numpy.broadcast_to(values, (terms, *values.shape[1:]))
-    start = constant(dtype, identity(op, dtype))
-    if op in (Ops.MAX, Ops.MIN):
+    if values.shape[:1] != (terms,):
+        values = numpy.broadcast_to(values, (terms, *values.shape[1:]))
+    if op in _EXTREMES:
+        start = constant(dtype, identity(op, dtype))
         found = (
             _extreme(op, dtype, values) if terms else numpy.broadcast_to(start, values.shape[1:])
         )
@@ -288,9 +346,9 @@ def reduce_first(op: Ops, dtype: DType, values: Values, terms: int) -> Values:
     combine = numpy.add if op is Ops.ADD else numpy.multiply
     if not dtype.is_float:
         return combine.reduce(values, axis=0, dtype=kept_as(dtype))
-    total = combine.reduce(values.astype(numpy.float64), axis=0) + (0.0 if op is Ops.ADD else 0)
-    if op is Ops.MUL:
-        total = combine.reduce(values.astype(numpy.float64), axis=0)
+    total = combine.reduce(numpy.asarray(values, numpy.float64), axis=0)
+    if op is Ops.ADD:
+        total = total + 0.0
     return cast(numpy.asarray(total), dtypes.float64, dtype)
 
 
@@ -298,7 +356,7 @@ def _extreme(op: Ops, dtype: DType, values: Values) -> Values:
     """The largest or smallest value; of zeros the one with the sign that the operation asks for."""
     largest = op is Ops.MAX
     found = values.max(axis=0) if largest else values.min(axis=0)
-    if dtype.is_int or dtype.is_bool:
+    if dtype.is_int or dtype.is_bool or found.all():
         return found
     signs = numpy.signbit(values) & (values == 0)
     is_zero = found == 0

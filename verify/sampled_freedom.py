@@ -10,6 +10,7 @@ equal to the bit. An infinite error says that nothing is known, as of a comparis
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ import numpy
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import COMPARE, Ops
-from proofgrad.verify.sampled_arithmetic import Values, cast, compute, reduce_first, same_bits
+from proofgrad.verify.sampled_arithmetic import Values, cast, operation, reduce_first, same_bits
 
 # How far EXP2, LOG2 and SIN may be off, in units in the last place: what docs/numerics.md publishes (at most 0.94 in
 # float32, 1.2 in float64), the reference's own half a unit, and as much again.
@@ -28,7 +29,7 @@ FUNCTION_ULP = 4.0
 _WHOLE_TERM = {dtypes.float32: 2.0**10, dtypes.float64: 2.0**20}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Estimate:
     """Values, and how far a right kernel may be from each; None: not at all."""
 
@@ -55,11 +56,30 @@ class Estimate:
 
 def estimate(op: Ops, dtype: DType, args: Sequence[Estimate], sources: Sequence[DType]) -> Estimate:
     """What an elementwise operation makes of values and their errors."""
-    values = compute(op, dtype, [a.values for a in args], sources)
+    return estimation(op, dtype, tuple(sources))(*args)
+
+
+@functools.cache
+def estimation(op: Ops, dtype: DType, sources: tuple[DType, ...]) -> Callable[..., Estimate]:
+    """The function of estimates that an elementwise operation is, of these types."""
+    value = operation(op, dtype, sources)
+    is_exact = op not in _FUNCTIONS and not (op is Ops.BITCAST and sources[0].is_float)
+
+    def estimated(*args: Estimate) -> Estimate:
+        if is_exact and not any([a.error is not None for a in args]):
+            return Estimate(value(*[a.values for a in args]))
+        return _with_error(op, dtype, value(*[a.values for a in args]), args, sources)
+
+    return estimated
+
+
+def _with_error(
+    op: Ops, dtype: DType, values: Values, args: Sequence[Estimate], sources: Sequence[DType]
+) -> Estimate:
     if op is Ops.BITCAST and sources[0].is_float:  # of a NaN any bits
         args = [Estimate(args[0].values, _or_unknown(args[0], numpy.isnan(args[0].values)))]
-    if op not in _FUNCTIONS and all(a.error is None for a in args):
-        return Estimate(values)
+        if args[0].error is None:
+            return Estimate(values)
     error = _error(op, dtype, values, args, sources)
     return Estimate(values, None if not error.any() else error)
 

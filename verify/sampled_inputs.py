@@ -22,26 +22,29 @@ from proofgrad.verify.sampled_arithmetic import Values, cast, kept_as
 
 KINDS = 3
 WHOLE, MIXED, CORNERS = range(KINDS)
-_COUNT = 4096  # values of each kind
+_BITS = 12
+_COUNT = 1 << _BITS  # values of each kind
 _MULTIPLIER = numpy.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio
-_SHIFT = numpy.uint64(64 - 12)
+_HALF, _SHIFT = numpy.uint64(29), numpy.uint64(64 - _BITS)
 
 
 def element(slot: int, dtype: DType, index: Values, kind: Values, seed: int) -> Values:
     """The element at each index of the memory `slot`, of the kind that the sample sees."""
-    where = numpy.asarray(index).astype(numpy.uint64)
-    mixed = (where + numpy.uint64((slot * 0x51ED27 + seed * 0x2545F491) & 0xFFFFFFFF)) * _MULTIPLIER
-    mixed = (mixed ^ (mixed >> numpy.uint64(29))) * _MULTIPLIER
-    place = (mixed >> _SHIFT).astype(numpy.int64)
-    return _table(dtype)[kind, place]
+    mixed = numpy.asarray(index).astype(numpy.uint64)
+    mixed += numpy.uint64((slot * 0x51ED27 + seed * 0x2545F491) & 0xFFFFFFFF)
+    mixed *= _MULTIPLIER
+    mixed ^= mixed >> _HALF
+    mixed *= _MULTIPLIER
+    mixed >>= _SHIFT
+    return _table(dtype).take((kind << _BITS) + mixed.view(numpy.int64))
 
 
 @functools.lru_cache(maxsize=64)
 def _table(dtype: DType) -> Any:
-    """`_COUNT` values of each kind."""
+    """`_COUNT` values of each kind, one kind after the other."""
     draw = numpy.random.default_rng(dtype.bits * 31 + dtype.priority)
     rows = [_row(dtype, kind, draw) for kind in range(KINDS)]
-    return numpy.stack(rows)
+    return numpy.concatenate(rows)
 
 
 def _row(dtype: DType, kind: int, draw: Any) -> Values:

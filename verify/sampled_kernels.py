@@ -10,10 +10,12 @@ holds what the interpreters do not know, is counted as not checked, with the rea
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -21,28 +23,44 @@ from typing import Any
 import numpy
 
 from proofgrad.core import settings
-from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step
+from proofgrad.core.compile.plan import TOLD, BufferInfo, Kernel, Plan, Step
 from proofgrad.core.compile.stages import Procedure, Stage
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.op_names import PARAM
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.arena import Arena
+from proofgrad.core.tensor.launches import Launches
 from proofgrad.verify.graph_stages import check_parts, compare_graphs
 from proofgrad.verify.kernel_nesting import NotReadable
+from proofgrad.verify.launch_memory import (
+    Followed,
+    check_fixed,
+    check_numbers,
+    check_replay,
+    check_results,
+    check_written_over,
+    named_buffers,
+)
 from proofgrad.verify.launch_plan import PlanError, check_arena, check_plan
 from proofgrad.verify.sampled_arithmetic import Values
 from proofgrad.verify.sampled_freedom import Estimate
-from proofgrad.verify.sampled_inputs import KINDS, element
+from proofgrad.verify.sampled_inputs import KINDS, WHOLE, element
 from proofgrad.verify.sampled_parts import Drawn, Part, Reader, may_cover
 from proofgrad.verify.sampled_tensor import Budget, OverBudgetError, TensorElements, flat_elements
 
 # Elements of a kernel: of iterations, and of elements that an iteration is looked for. Fewer where they cost too much.
-ITERATIONS, ELEMENTS = 9, 3
+ITERATIONS, ELEMENTS = 21, 9
 # About so many values are computed for a kernel, both sides together, and at most so many.
-USUAL_VALUES, MOST_VALUES = 80_000, 800_000
-# And so many for each root of a graph that rules have rewritten.
-MOST_OF_GRAPH = 40_000
+USUAL_VALUES, MOST_VALUES = 80_000, 1_600_000
+# Elements of a kernel that are compared though they cost more than usual.
+FEWEST = 9
+# Whole numbers that are drawn for memory are smaller than this.
+NEAR = 5
+# And so many for each root of a graph that rules have rewritten, and for each of its nodes.
+MOST_OF_GRAPH, MOST_OF_NODE = 40_000, 6_000
+_REDUCE_AXIS = Ops.REDUCE_AXIS
 
 
 class CheckError(RuntimeError):
@@ -74,19 +92,39 @@ class Checked:
 
 
 class Iterations:
-    """Draws stores, and values of their loops."""
+    """Draws stores, and values of their loops: from numbers that are drawn once."""
 
     def __init__(self, seed: int) -> None:
-        draw = numpy.random.default_rng(seed)
-        self.choice, self.integers = draw.choice, draw.integers
+        self._next = seed * 7919 % len(_drawn())
 
-    def loop(self, loop: UOp, count: int) -> Values:
-        """Values of a loop for so many iterations: the last of all loops, and of some, for the edges of tiles."""
-        size = loop.src[0].arg
-        drawn = self.integers(0, size, count)
-        drawn[self.integers(0, 4, count) == 0] = size - 1
-        drawn[:1] = size - 1
-        return drawn
+    def _take(self, count: int) -> Values:
+        if self._next + count > len(_drawn()):
+            self._next = 0
+        self._next += count
+        return _drawn()[self._next - count : self._next]
+
+    def choice(self, count: int) -> Values:
+        """One of so many."""
+        return self._take(1) % count
+
+    def integers(self, low: int, high: int, count: int) -> Values:
+        return low + self._take(count) % (high - low)
+
+    def loops(self, loops: Sequence[UOp], count: int) -> dict[UOp, Values]:
+        """Values of loops for so many iterations: the last of all, the first of all, and of some, for the edges."""
+        if not loops:
+            return {}
+        sizes = numpy.array([[loop.src[0].arg] for loop in loops])
+        drawn = self._take(len(loops) * count).reshape(len(loops), count)
+        ends = drawn & 3
+        values = numpy.where(ends > 1, (drawn >> 2) % sizes, ends * (sizes - 1))
+        values[:, :1], values[:, 1:2] = sizes - 1, 0
+        return dict(zip(loops, values))
+
+
+@functools.cache
+def _drawn() -> Values:
+    return numpy.random.default_rng(0).integers(0, 1 << 62, 1 << 14)
 
 
 class ValueChecker:
@@ -98,17 +136,20 @@ class ValueChecker:
 
     def kernels(self, body: UOp, kernels: Sequence[Kernel]) -> None:
         """The kernels of one body, at sampled elements. Raises: CheckError."""
-        start = time.perf_counter()
+        start = time.thread_time()
         name = kernels[-1].name
         try:
-            reason = _not_covered(body, kernels)
+            nodes = toposort((body,))
+            reason = _not_covered(nodes, kernels)
             with numpy.errstate(all="ignore"):
-                points = 0 if reason else self._points(body, kernels)
+                points = 0 if reason else self._points(nodes, kernels)
         except NotReadable as error:
             raise CheckError(name, "Linear", str(error)) from None
         except OverBudgetError:
             reason = "too much to compute"
-        self.total.seconds += time.perf_counter() - start
+        self.total.seconds += time.thread_time() - start
+        if not reason and not points and prod(body.src[0].shape):
+            reason = "nothing is known of the elements that were drawn"
         if reason:
             self.total.not_checked[reason] += 1
             _say(f"not checked {name:<24} {reason}")
@@ -125,14 +166,14 @@ class ValueChecker:
         compiled: Sequence[Sequence[Kernel]],
     ) -> None:
         """The stages before the cut, and the launches of a plan. Raises: CheckError."""
-        start = time.perf_counter()
+        start = time.thread_time()
         try:
             reason = check_plan(graphs[-1][1], after, plan, compiled)
             if not reason:
                 self._stages(graphs)
         except PlanError as error:
             raise CheckError(error.kernel, "launch plan", error.reason) from None
-        self.total.seconds += time.perf_counter() - start
+        self.total.seconds += time.thread_time() - start
         if reason:
             self.total.not_checked[reason] += 1
         else:
@@ -144,6 +185,59 @@ class ValueChecker:
             check_arena(made, steps, arena)
         except PlanError as error:
             raise CheckError(error.kernel, "memory of a recorded plan", error.reason) from None
+
+    def numbers(
+        self, roots: Sequence[UOp], graph: UOp, inputs: Sequence[UOp], given: Sequence[Any]
+    ) -> None:
+        """What a run is given, beside what was asked for. Raises: CheckError."""
+        with self._of_launches():
+            check_numbers(roots, graph, inputs, given)
+
+    @contextmanager
+    def launches(self, plan: Plan, given: Sequence[Any]) -> Iterator[Followed]:
+        """Follow the launches inside. Raises: CheckError."""
+        with self._of_launches():
+            check_written_over(plan, given)
+            followed, before = Followed(plan, given), TOLD.launch
+            TOLD.launch = followed.launch
+            try:
+                yield followed
+            finally:
+                TOLD.launch = before
+
+    def results(
+        self, plan: Plan, shapes: Sequence[Any], memory: Sequence[Any], found: Sequence[UOp]
+    ) -> None:
+        """The nodes of what a plan has computed. Raises: CheckError."""
+        with self._of_launches():
+            check_results(plan, shapes, memory, found)
+
+    def named(self, roots: Sequence[UOp], entries: Iterable[Any]) -> list[Any]:
+        """The buffers that `fixed` asks for."""
+        return named_buffers(roots, entries)
+
+    def fixed(self, named: Sequence[Any], buffers: Sequence[UOp]) -> None:
+        """What all replays will read as it is. Raises: CheckError."""
+        with self._of_launches():
+            check_fixed(named, buffers)
+
+    def replay(
+        self,
+        steps: Sequence[Step],
+        program: Launches,
+        memory: Sequence[Any],
+        results: Mapping[int, UOp | None],
+    ) -> None:
+        """What a replay launches. Raises: CheckError."""
+        with self._of_launches():
+            check_replay(steps, program, memory, results)
+
+    @contextmanager
+    def _of_launches(self) -> Iterator[None]:
+        try:
+            yield
+        except PlanError as error:
+            raise CheckError(error.kernel, "launches", error.reason) from None
 
     def _stages(self, graphs: Sequence[tuple[Stage | None, UOp]]) -> None:
         """The tensor graph, what rules made of it, and what reductions in parts made of that."""
@@ -158,16 +252,20 @@ class ValueChecker:
     def _rewritten(self, before: UOp, after: UOp) -> None:
         try:
             with numpy.errstate(all="ignore"):
-                self.total.points += compare_graphs(before, after, _draw, KINDS, MOST_OF_GRAPH)
+                most = MOST_OF_GRAPH + MOST_OF_NODE * (
+                    len(toposort((before,))) + len(toposort((after,)))
+                )
+                self.total.points += compare_graphs(before, after, _draw, KINDS, most)
         except OverBudgetError:
             self.total.not_checked["a graph before rules and after: too much to compute"] += 1
 
     def summary(self) -> str:
         return str(self.total)
 
-    def _points(self, body: UOp, kernels: Sequence[Kernel]) -> int:
+    def _points(self, nodes: Sequence[UOp], kernels: Sequence[Kernel]) -> int:
         """How many elements were compared. Raises: CheckError, NotReadable, OverBudgetError."""
-        parts = _parts(body, kernels)
+        body = nodes[-1]
+        parts = _parts(nodes, kernels)
         value = body.src[0]
         last = parts[-1]
         size = prod(value.shape)
@@ -182,34 +280,46 @@ class ValueChecker:
         for part in parts:
             if not may_cover(part):
                 raise NotReadable(f"not every element of {part.size} is written")
-        each = _values_of_one(value)
+        each = _values_of_one(nodes)
         affordable = USUAL_VALUES // (3 * each)
         if affordable >= ITERATIONS + ELEMENTS:
             return self._compared(kernels[-1].name, body, parts, ITERATIONS, ELEMENTS)
-        few = max(1, affordable)
+        few = max(1, affordable, min(FEWEST, self._most_values // (6 * each)))
         return self._compared(kernels[-1].name, body, parts, few - few // 3, few // 3)
 
     def _compared(
         self, name: str, body: UOp, parts: Sequence[Part], iterations: int, elements: int
     ) -> int:
         budget = Budget(self._most_values)
-        reader = Reader(_draw, budget)
-        draw = Iterations(len(body.toposort()))
-        last = parts[-1]
-        where, values, kind = reader.sample(last, iterations, elements, draw, KINDS)
-        if last.combines and elements and last.size * elements <= MOST_OF_GRAPH:
-            more = draw.integers(0, last.size, elements)
-            kinds = numpy.arange(elements) % KINDS
-            try:
-                parts_of_more = more, reader.written(last, more, kinds), kinds
-                where, values, kind = [
-                    numpy.concatenate(each) for each in zip((where, values, kind), parts_of_more)
-                ]
-            except OverBudgetError:
-                budget.left = self._most_values  # the iterations are enough
+        with closing(Reader(_draw, budget)) as reader:
+            last = parts[-1]
+            draw = Iterations(len(last.linear.src) + last.size)
+            where, values, kind = reader.sample(last, iterations, elements, draw, KINDS)
+            if last.size and not len(where):  # the gates of all iterations are closed
+                elements = max(1, elements)
+            if last.combines and elements and last.size * elements <= MOST_OF_GRAPH:
+                near = _near_the_start(body.src[0].shape, elements, draw)
+                more = numpy.concatenate([draw.integers(0, last.size, elements), near])
+                kinds = numpy.append(numpy.arange(elements) % KINDS, [WHOLE] * elements)
+                try:
+                    parts_of_more = more, reader.written(last, more, kinds), kinds
+                    where, values, kind = [
+                        numpy.concatenate(each)
+                        for each in zip((where, values, kind), parts_of_more)
+                    ]
+                except OverBudgetError:
+                    budget.left = self._most_values  # the iterations are enough
         expected = expected_elements(body, where, kind, budget)
         _compare(name, body.src[0].dtype, body.src[0].shape, where, expected, values)
         return int(numpy.broadcast_to(expected.is_known(), where.shape).sum())
+
+
+def _near_the_start(shape: Sequence[int], count: int, draw: Iterations) -> Values:
+    """Elements of small indices, which are those that small whole numbers in memory name, as row-major positions."""
+    index = [draw.integers(0, min(size, NEAR), count) for size in shape]
+    return numpy.broadcast_to(
+        numpy.ravel_multi_index(index, tuple(shape)) if index else 0, (count,)
+    )
 
 
 def expected_elements(body: UOp, where: Values, kind: Values, budget: Budget) -> Estimate:
@@ -224,17 +334,19 @@ def expected_elements(body: UOp, where: Values, kind: Values, budget: Budget) ->
     return TensorElements(read, budget).at(value, flat_elements(value.shape, where))
 
 
-def _values_of_one(root: UOp) -> int:
-    """About how many values one element of a graph is made of."""
-    times: dict[UOp, int] = {root: 1}
+def _values_of_one(nodes: Sequence[UOp]) -> int:
+    """About how many values one element of a body is made of; its nodes are given, sources first."""
+    times: dict[UOp, int] = dict.fromkeys(nodes, 1)
     total = 0
-    for node in reversed(toposort((root,))):
+    for node in reversed(nodes):
         here = times[node]
         total += here
-        if node.op is Ops.REDUCE_AXIS:
+        if node.op is _REDUCE_AXIS:
             here *= prod([node.src[0].shape[axis] for axis in node.arg[1]])
-        for source in node.src:
-            times[source] = max(times.get(source, 1), here)
+        if here > 1:
+            for source in node.src:
+                if times[source] < here:
+                    times[source] = here
     return total
 
 
@@ -242,11 +354,9 @@ def _draw(number: int, dtype: DType, index: Values, kind: Values) -> Values:
     return element(number, dtype, index, kind, 0)
 
 
-def _parts(body: UOp, kernels: Sequence[Kernel]) -> list[Part]:
+def _parts(nodes: Sequence[UOp], kernels: Sequence[Kernel]) -> list[Part]:
     """The kernels with the memory that each finds."""
-    memory: dict[int, Any] = {
-        n.arg[0]: Drawn(n.arg[0]) for n in body.toposort() if n.op is Ops.PARAM
-    }
+    memory: dict[int, Any] = {n.arg[0]: Drawn(n.arg[0]) for n in nodes if n.op is PARAM}
     parts: list[Part] = []
     for kernel in kernels:
         assert kernel.source.program is not None
@@ -256,9 +366,10 @@ def _parts(body: UOp, kernels: Sequence[Kernel]) -> list[Part]:
     return parts
 
 
-def _not_covered(body: UOp, kernels: Sequence[Kernel]) -> str:
-    is_whole = all(is_plain(node.shape) for node in body.toposort())
-    if not is_whole or any(kernel.variables for kernel in kernels):  # one may bound a frame alone
+def _not_covered(nodes: Sequence[UOp], kernels: Sequence[Kernel]) -> str:
+    if not all([is_plain(shape) for shape in {node.shape for node in nodes}]) or any(
+        kernel.variables for kernel in kernels
+    ):  # one may bound a frame alone
         return "sizes are variables"
     if settings.fastmath():
         return "FASTMATH is asked for"

@@ -10,7 +10,8 @@ that is combined; the loops of registers, those inside of others in front of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -18,6 +19,8 @@ from typing import Any
 import numpy
 
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.evaluate import identity
+from proofgrad.core.ir.op_names import ADD, BROADCAST, CAST, CONST, MULACC, RESULT, WHERE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernel_nesting import NotReadable
@@ -28,13 +31,16 @@ from proofgrad.verify.sampled_arithmetic import (
     constant,
     in_type,
     kept_as,
+    operation,
     reduce_first,
 )
-from proofgrad.verify.sampled_tensor import Budget
+from proofgrad.verify.sampled_tensor import Budget, OverBudgetError
 
+ALWAYS = numpy.array(True)  # the gate of what has none
 LANES = 1  # the axis of lanes that are combined; loops of registers come in front of it
 _COSTLY = frozenset({Ops.RESULT, Ops.HREDUCE, Ops.LOAD})
-Key = tuple[UOp, int | None]
+_COMBINE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN})
+Key = UOp | tuple[UOp, int | None]  # of a vector with the number of its lanes
 ReadMemory = Callable[["Frame", UOp, Values, Values], Values]
 
 
@@ -59,10 +65,12 @@ class Frame:
     """Iterations of a Linear: the values of its loops, and of nodes in them."""
 
     depends: dict[UOp, frozenset[UOp]]
+    registers: dict[UOp, frozenset[UOp]]  # that a node reads
     read: ReadMemory
     budget: Budget
     kind: Values  # of the memory that each point sees
     bound: dict[UOp, Values]
+    known: dict[Key, Values]  # of constants and counters at first
     position: Values | None = None  # of the element that each point writes,
     writes: Values | None = None  # where its gate holds
     outer: Frame | None = None  # the frame that reads what this one fills, its points in this shape
@@ -71,29 +79,40 @@ class Frame:
     axis_of: dict[UOp, int] = field(default_factory=dict)
     bound_with: dict[UOp, tuple[UOp, ...]] = field(default_factory=dict)  # loops of one axis
     lanes_of: dict[int | None, Values] = field(default_factory=dict)
-    known: dict[Key, Values] = field(default_factory=dict)
-    _plans: dict[Key, Any] = field(default_factory=dict)
+    _plans: dict[Key, tuple[Sequence[Key], Callable[..., Values]]] = field(default_factory=dict)
 
     def value(self, root: UOp, lane: Values | None = None) -> Values:
         """A node in every point; of a vector the lane given. Raises: NotReadable, OverBudgetError."""
-        start = (root, self._lane_key(lane) if root.dtype.lanes > 1 else None)
+        start: Key = root if root.dtype.lanes == 1 else (root, self._lane_key(lane))
+        known, plans, budget = self.known, self._plans, self.budget
         stack = [start]
         while stack:
             key = stack[-1]
-            if key in self.known:
+            if key in known:
                 stack.pop()
                 continue
-            if key not in self._plans:
-                self._plans[key] = self._plan(*key)
-            needed, finish = self._plans[key]
-            missing = [k for k in needed if k not in self.known]
+            plan = plans.get(key)
+            if plan is None:
+                node, number = key if type(key) is tuple else (key, None)
+                plan = plans[key] = self._plan(node, number)
+            needed, finish = plan
+            missing = [k for k in needed if k not in known]
             if missing:
-                stack.extend(missing)
+                stack += missing
                 continue
-            found = self.known[key] = finish(*[self.known[k] for k in needed])
-            self.budget.spend(found.size)
+            found = known[key] = finish(*[known[k] for k in needed])
+            budget.left -= found.size + Budget.CALL
+            if budget.left < 0:
+                raise OverBudgetError
             stack.pop()
-        return self.known[start]
+        return known[start]
+
+    def close(self) -> None:
+        """Forget all values."""
+        self.known.clear()
+        self._plans.clear()
+        self.lanes_of.clear()
+        self.outer = None
 
     def _lane_key(self, lane: Values | None) -> int | None:
         if lane is None:
@@ -101,43 +120,33 @@ class Frame:
         self.lanes_of[id(lane)] = lane
         return id(lane)
 
-    def _source(self, node: UOp, lane: int | None) -> Key:
-        return node, (lane if node.dtype.lanes > 1 else None)
-
-    def _plan(self, node: UOp, lane: int | None) -> tuple[list[Key], Callable[..., Values]]:
+    def _plan(self, node: UOp, lane: int | None) -> tuple[Sequence[Key], Callable[..., Values]]:
         """What the value of a node needs, and how it is made of it."""
-        scalar, sources = node.dtype.scalar, [self._source(s, lane) for s in node.src]
+        op = node.op
         if node.dtype.lanes > 1 and lane is None:
-            raise NotReadable(
-                f"{node.op.name} of {node.dtype.lanes} lanes where one value is needed"
-            )
-        if self.outer is not None and node.op in _COSTLY and node.dtype.lanes == 1:
+            raise NotReadable(f"{op.name} of {node.dtype.lanes} lanes where one value is needed")
+        if op in ELEMENTWISE:
+            types = tuple([s.dtype for s in node.src])
+            return _keys(node.src, lane), operation(op, node.dtype, types)
+        if self.outer is not None and op in _COSTLY and node.dtype.lanes == 1:
             if self.own.isdisjoint(self.depends[node]):
-                return [], lambda: self._from_outside(node)
-        match node.op:
-            case Ops.CONST if isinstance(node.arg, tuple):
-                every = numpy.array(node.arg, kept_as(scalar))
-                return [], lambda: every[self.lanes_of[lane]]
-            case Ops.CONST:
-                return [], lambda: constant(scalar, node.arg)
-            case Ops.RANGE:
-                if node not in self.bound:
-                    raise NotReadable(f"loop r{node.arg[0]} is read where it does not run")
-                return [], lambda: self.bound[node].astype(kept_as(node.dtype))
-            case Ops.BROADCAST:
-                return sources, lambda value: value
-            case Ops.LOAD if len(node.src) == 1:
-                return self._load(node, lane)
-            case Ops.RESULT:
-                return self._register(node, lane)
-            case Ops.REDUCE:
-                return self._reduction(node)
-            case Ops.HREDUCE:
-                return self._over_lanes(node)
-            case op if op in ELEMENTWISE:
-                types = [s.dtype.scalar for s in node.src]
-                return sources, lambda *values: compute(op, scalar, values, types)
-        raise NotReadable(f"{node.op.name} is read outside of what it belongs to")
+                return (), lambda: self._from_outside(node)
+        plan = _PLANS.get(op)
+        if plan is None:
+            raise NotReadable(f"{op.name} is read outside of what it belongs to")
+        return plan(self, node, lane)
+
+    def _constant(self, node: UOp, lane: int | None) -> tuple[Sequence[Key], Callable[..., Values]]:
+        found = constant(node.dtype.scalar, node.arg)
+        return (), lambda: found[self.lanes_of[lane]] if found.ndim else found
+
+    def _counter(self, node: UOp, lane: int | None) -> tuple[Sequence[Key], Callable[..., Values]]:
+        if node not in self.bound:
+            raise NotReadable(f"loop r{node.arg[0]} is read where it does not run")
+        return (), lambda: self.bound[node].astype(kept_as(node.dtype), copy=False)
+
+    def _same(self, node: UOp, lane: int | None) -> tuple[Sequence[Key], Callable[..., Values]]:
+        return _keys(node.src, lane), lambda value: value
 
     def _from_outside(self, node: UOp) -> Values:
         """The value of what runs outside of the loops of scratch memory, once for all of its places."""
@@ -153,32 +162,47 @@ class Frame:
         position = self.value(index.src[1], lane)
         if lanes > 1 and index.src[1].dtype.lanes == 1:
             position = position + lane
-        gate = self.value(index.src[2], lane) if len(index.src) > 2 else numpy.array(True)
+        gate = self.value(index.src[2], lane) if len(index.src) > 2 else ALWAYS
         return position, gate
 
-    def _load(self, node: UOp, lane: int | None) -> tuple[list[Key], Callable[..., Values]]:
-        index, (memory, *terms) = node.src[0], node.src[0].src
-        needed = [self._source(t, lane) for t in terms]
+    def writes_at(self, store: UOp, lane: Values | None, elements: Values | None = None) -> Values:
+        """Whether each point writes its element; from now on the points are of this store."""
+        count = len(self.kind)
+        position, gate = self.place(store.src[0], store.src[1].dtype.lanes, lane)
+        self.position = of_points(position, count)
+        self.writes = None if gate is ALWAYS else of_points(gate, count)
+        right = self.position == elements
+        return right if self.writes is None else right & self.writes
 
-        def loaded(position: Values, gate: Values | None = None) -> Values:
-            if node.dtype.lanes > 1 and index.src[1].dtype.lanes == 1:
+    def _load(self, node: UOp, lane: int | None) -> tuple[Sequence[Key], Callable[..., Values]]:
+        index, (memory, *terms) = node.src[0], node.src[0].src
+        if len(node.src) > 1:
+            raise NotReadable("LOAD is read outside of what it belongs to")
+        size, scalar = _size(memory), node.dtype.scalar
+        in_lanes = node.dtype.lanes > 1 and index.src[1].dtype.lanes == 1
+
+        def loaded(position: Values, gate: Values = ALWAYS) -> Values:
+            if in_lanes:
                 position = position + self.lanes_of[lane]
-            open_ = numpy.array(True) if gate is None else gate
-            shape = numpy.broadcast_shapes(numpy.shape(position), numpy.shape(open_))
-            position, open_ = numpy.broadcast_to(position, shape), numpy.broadcast_to(open_, shape)
-            size = _size(memory)
-            outside = open_ & ((position < 0) | (position >= size))
+            outside = position.astype(numpy.uint64) >= size  # below 0 too
+            if gate is not ALWAYS:
+                outside = outside & gate
             if outside.any():
+                position = numpy.broadcast_to(position, outside.shape)
                 raise NotReadable(
                     f"a LOAD reads element {position[outside].ravel()[0]} of slot"
                     f" {_name(memory)}, which has {size} elements"
                 )
-            if not open_.any():
-                return constant(node.dtype.scalar, 0)
-            found = self.read(self, memory, numpy.where(open_, position, 0), open_)
-            return numpy.where(open_, found, constant(node.dtype.scalar, 0))
+            if gate is ALWAYS:
+                return self.read(self, memory, position, gate)
+            zero = constant(scalar, 0)
+            if not gate.any():
+                return zero
+            return numpy.where(
+                gate, self.read(self, memory, numpy.where(gate, position, 0), gate), zero
+            )
 
-        return needed, loaded
+        return _keys(terms, lane), loaded
 
     # -- registers ------------------------------------------------------------------------------
 
@@ -199,29 +223,29 @@ class Frame:
             self.axis_of[loop], self.bound_with[loop] = axis, tuple(loops)
         return axis
 
-    def _register(self, node: UOp, lane: int | None) -> tuple[list[Key], Callable[..., Values]]:
+    def _register(self, node: UOp, lane: int | None) -> tuple[Sequence[Key], Callable[..., Values]]:
         register, combined = node.src[0].src
         start, loops, dtype = register.src[0], register.src[1:], register.dtype.scalar
         axis = self.bind(loops, self.depends[node])
-        taken = taken_in(register, combined)
+        taken = taken_in(register, combined, lambda n: register in self.registers[n])
         terms = [t for term in taken.terms for t in (*term.factors, *term.gates)]
         steps = prod([loop.src[0].arg for loop in loops])
 
         def result(first: Values, *values: Values) -> Values:
             return self.combine(taken, dtype, first, values, axis, steps)
 
-        return [self._source(t, lane) for t in (start, *terms)], result
+        return _keys((start, *terms), lane), result
 
-    def _reduction(self, node: UOp) -> tuple[list[Key], Callable[..., Values]]:
+    def _reduction(
+        self, node: UOp, lane: int | None
+    ) -> tuple[Sequence[Key], Callable[..., Values]]:
         """A REDUCE, of a Kernel."""
         value, *loops = node.src
         axis = self.bind(loops, self.depends[node])
         steps = prod([loop.src[0].arg for loop in loops])
         taken = Taken(node.arg, (Term((value,), ()),))
         first = _neutral(node.arg, node.dtype)
-        return [(value, None)], lambda each: self.combine(
-            taken, node.dtype, first, (each,), axis, steps
-        )
+        return (value,), lambda each: self.combine(taken, node.dtype, first, (each,), axis, steps)
 
     def combine(
         self,
@@ -240,28 +264,73 @@ class Frame:
             each = _product([next(given) for _ in term.factors], term, wide)
             for _ in term.gates:
                 each = numpy.where(next(given), each, _neutral(taken.op, wide))
-            each = each.reshape((1,) * (axis + 1 - each.ndim) + each.shape)
-            moved = numpy.moveaxis(each, -(axis + 1), 0)
+            moved, put_back = _first(each, axis)
             self.budget.spend(steps * prod(moved.shape[1:]))
-            found.append(numpy.expand_dims(reduce_first(taken.op, wide, moved, steps), -(axis + 1)))
+            found.append(put_back(reduce_first(taken.op, wide, moved, steps)))
         total = found[0]
         for more in found[1:]:
             total = compute(taken.op, wide, (total, more), (wide, wide))
         return cast(total, wide, dtype)
 
-    def _over_lanes(self, node: UOp) -> tuple[list[Key], Callable[..., Values]]:
+    def _over_lanes(
+        self, node: UOp, lane: int | None
+    ) -> tuple[Sequence[Key], Callable[..., Values]]:
         lanes, dtype = node.src[0].dtype.lanes, node.dtype.scalar
-        counter = self.lanes_of.get(-lanes)
-        if counter is None:
-            counter = self.lanes_of[-lanes] = numpy.arange(lanes).reshape(lanes, 1)
+        if -lanes not in self.lanes_of:
+            self.lanes_of[-lanes] = numpy.arange(lanes).reshape(lanes, 1)
 
         def combined(values: Values) -> Values:
-            values = values.reshape((1,) * (LANES + 1 - values.ndim) + values.shape)
-            moved = numpy.moveaxis(values, -(LANES + 1), 0)
-            found = reduce_first(node.arg, dtype, moved, lanes)
-            return numpy.expand_dims(in_type(found, dtype), -(LANES + 1))
+            moved, put_back = _first(values, LANES)
+            return put_back(in_type(reduce_first(node.arg, dtype, moved, lanes), dtype))
 
-        return [(node.src[0], -lanes)], combined
+        return ((node.src[0], -lanes),), combined
+
+
+_PLANS: dict[Ops, Callable[[Frame, UOp, int | None], Any]] = {
+    Ops.CONST: Frame._constant,
+    Ops.RANGE: Frame._counter,
+    Ops.BROADCAST: Frame._same,
+    Ops.LOAD: Frame._load,
+    Ops.RESULT: Frame._register,
+    Ops.REDUCE: Frame._reduction,
+    Ops.HREDUCE: Frame._over_lanes,
+}
+
+
+def _keys(nodes: Sequence[UOp], lane: int | None) -> Sequence[Key]:
+    """What the values of nodes are known by: those of vectors by their lane, but for scalars that fill one."""
+    if lane is None:
+        return nodes
+    return [
+        n if n.dtype.lanes == 1 else n.src[0] if n.op is BROADCAST else (n, lane) for n in nodes
+    ]
+
+
+def _first(values: Values, axis: int) -> tuple[Values, Callable[[Values], Values]]:
+    """With an axis, counted from the last, in front; and how what is reduced gets it back."""
+    depth = axis + 1
+    if values.ndim > depth:
+        moved = numpy.moveaxis(values, -depth, 0)
+        return moved, lambda found: numpy.expand_dims(found, -depth)
+    return values.reshape((1,) * (depth - values.ndim) + values.shape), _with_axis
+
+
+def _with_axis(values: Values) -> Values:
+    return values[None]
+
+
+def of_points(values: Values, count: int) -> Values:
+    """One value a point: no loop is left that has no value. Raises: NotReadable."""
+    if values.shape == (count,):
+        return values
+    if any([size > 1 for size in values.shape[:-1]]):
+        raise NotReadable("a STORE depends on a loop that has ended")
+    return numpy.broadcast_to(values.reshape(values.shape[-1:]), (count,))
+
+
+def constants_of(nodes: Iterable[UOp]) -> dict[UOp, Values]:
+    """The values of the constants among nodes; not of vectors, which differ by their lane."""
+    return {n: constant(n.dtype, n.arg) for n in nodes if n.op is CONST and n.dtype.lanes == 1}
 
 
 def _size(memory: UOp) -> int:
@@ -276,9 +345,8 @@ def _name(memory: UOp) -> str:
     return str(memory.arg[0]) if memory.op is Ops.PARAM else "scratch"
 
 
+@functools.cache
 def _neutral(op: Ops, dtype: DType) -> Values:
-    from proofgrad.core.ir.evaluate import identity
-
     return constant(dtype, identity(op, dtype))
 
 
@@ -291,31 +359,31 @@ def _product(values: Sequence[Values], term: Term, wide: DType) -> Values:
     return found
 
 
-def taken_in(register: UOp, combined: UOp) -> Taken:
+def taken_in(register: UOp, combined: UOp, is_above: Callable[[UOp], bool]) -> Taken:
     """What `combined` makes of a register. Raises: NotReadable if it is no such combination.
 
+    `is_above`: whether a node depends on the register in the same iteration.
     `register` may be the LOAD of the element that a STORE combines with.
     """
-    above = _nodes_above(register, combined)
     op: Ops | None = None
     terms: list[Term] = []
     node = combined
     while node is not register:
         gates: list[UOp] = []
         inside = node
-        while inside.op is Ops.WHERE:
-            if inside.src[2] not in above or inside.src[1] not in above:
+        while inside.op is WHERE:
+            if not (is_above(inside.src[2]) and is_above(inside.src[1])):
                 raise NotReadable("a register is chosen instead of combined")
             gates.append(inside.src[0])
             inside = inside.src[1]
         if inside is register:
             raise NotReadable("a register is chosen instead of combined")
-        if inside.op is Ops.CAST:
+        if inside.op is CAST:
             node = inside.src[0]
             if gates:
                 raise NotReadable("a register is converted behind a gate")
             continue
-        own, factors, node_before = _one_step(inside, above)
+        own, factors, node_before = _one_step(inside, is_above)
         if gates and not _all_keep(node, inside, node_before):
             raise NotReadable("a register keeps another value behind a gate")
         if op is not None and own is not op:
@@ -328,15 +396,14 @@ def taken_in(register: UOp, combined: UOp) -> Taken:
     return Taken(op, tuple(terms))
 
 
-def _one_step(node: UOp, above: set[UOp]) -> tuple[Ops, tuple[UOp, ...], UOp]:
+def _one_step(node: UOp, is_above: Callable[[UOp], bool]) -> tuple[Ops, tuple[UOp, ...], UOp]:
     """The operation, what it takes in, and the register before."""
-    if node.op is Ops.MULACC and node.src[2] in above and above.isdisjoint(node.src[:2]):
-        return Ops.ADD, node.src[:2], node.src[2]
-    if node.op in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN):
-        inside = [s for s in node.src if s in above]
-        other = [s for s in node.src if s not in above]
-        if len(inside) == 1 and len(other) == 1:
-            return node.op, (other[0],), inside[0]
+    inside = [s for s in node.src if is_above(s)]
+    if len(inside) == 1 and node.op is MULACC and inside[0] is node.src[2]:
+        return ADD, node.src[:2], node.src[2]
+    if len(inside) == 1 and node.op in _COMBINE:
+        (other,) = [s for s in node.src if s is not inside[0]]
+        return node.op, (other,), inside[0]
     raise NotReadable(f"a register goes through {node.op.name} in its loop")
 
 
@@ -349,10 +416,10 @@ def _all_keep(outer: UOp, inside: UOp, before: UOp) -> bool:
     return True
 
 
-def _nodes_above(register: UOp, combined: UOp) -> set[UOp]:
+def nodes_above(register: UOp, combined: UOp) -> set[UOp]:
     """The nodes of `combined` that depend on the register in the same iteration."""
     found = {register}
-    for node in toposort((combined,), lambda n: n.op is not Ops.RESULT):
+    for node in toposort((combined,), lambda n: n.op is not RESULT):
         if not found.isdisjoint(node.src):
             found.add(node)
     return found

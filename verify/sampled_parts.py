@@ -1,11 +1,13 @@
 """The kernels that one body becomes, and which of their iterations write an element.
 
-Owns: memory between kernels, the element that an iteration writes, the iteration that writes an
-element. Does not own: the values of nodes (sampled_linear.py), what elements should be (sampled_kernels.py).
+Owns: memory between kernels, the element that an iteration writes. Does not own: the values of nodes
+(sampled_linear.py), the iteration that writes an element (sampled_writers.py), what elements should be
+(sampled_kernels.py).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -13,17 +15,23 @@ from typing import Any
 
 import numpy
 
-from proofgrad.core.compile.linear_terms import at_start
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.op_names import LOAD, PARAM
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernel_nesting import Nesting, NotReadable
 from proofgrad.verify.sampled_arithmetic import Values, kept_as
-from proofgrad.verify.sampled_linear import Frame, Taken, Term, taken_in
-from proofgrad.verify.sampled_tensor import Budget, OverBudgetError
-
-# So many iterations are looked through for the one that writes an element.
-MOST_TRIED = 1 << 14
+from proofgrad.verify.sampled_linear import (
+    Frame,
+    Taken,
+    Term,
+    constants_of,
+    nodes_above,
+    of_points,
+    taken_in,
+)
+from proofgrad.verify.sampled_tensor import Budget
+from proofgrad.verify.sampled_writers import Found, Search, Stores, do_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +41,7 @@ class Drawn:
     number: int
 
 
-@dataclass(slots=True)
+@dataclass
 class Part:
     """One Linear; `slots`: the numbers of its parameters in the body. `before`: what memory it finds."""
 
@@ -42,11 +50,14 @@ class Part:
     before: dict[int, Drawn | Part]
     nests: dict[UOp, tuple[UOp, ...]] = field(init=False)
     depends: dict[UOp, frozenset[UOp]] = field(init=False)
+    registers: dict[UOp, frozenset[UOp]] = field(init=False)
+    constants: dict[UOp, Values] = field(init=False)
 
     def __post_init__(self) -> None:
         nesting = Nesting(self.linear)
         self.nests = nesting.of_stores()
-        self.depends = nesting.depends
+        self.depends, self.registers = nesting.depends, nesting.registers
+        self.constants = constants_of(self.linear.src)
         if not self.nests:
             raise NotReadable("a kernel stores nothing")
 
@@ -68,6 +79,13 @@ class Part:
     def dtype(self) -> DType:
         return self.memory.dtype
 
+    @functools.cached_property
+    def reads_own(self) -> bool:
+        """Whether it reads the memory that it writes."""
+        own = {slot for slot, number in enumerate(self.slots) if number == self.written}
+        read = [n.src[0].src[0] for n in self.depends if n.op is LOAD]
+        return any([memory.op is PARAM and memory.arg[0] in own for memory in read])
+
     @property
     def combines(self) -> bool:
         """Whether it combines with what is there."""
@@ -80,6 +98,8 @@ class Reader:
 
     draw: Callable[[int, DType, Values, Values], Values]
     budget: Budget
+    _searches: dict[tuple[int, UOp], Search] = field(default_factory=dict)
+    _frames: list[Frame] = field(default_factory=list)
 
     def frame(self, part: Part, kind: Values, bound: dict[UOp, Values]) -> Frame:
         def read(frame: Frame, memory: UOp, index: Values, gate: Values) -> Values:
@@ -89,7 +109,20 @@ class Reader:
                 return self._kept(part, frame, memory, index)
             return self._parameter(part, frame, memory, index, gate)
 
-        return Frame(part.depends, read, self.budget, kind, bound)
+        known = part.constants.copy()
+        for loop, counter in bound.items():
+            if kept_as(loop.dtype) is counter.dtype:
+                known[loop] = counter
+        made = Frame(part.depends, part.registers, read, self.budget, kind, bound, known)
+        self._frames.append(made)
+        return made
+
+    def close(self) -> None:
+        """Let go of all frames, which hold themselves: else they wait for the collector."""
+        for frame in self._frames:
+            frame.close()
+        self._frames.clear()
+        self._searches.clear()
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -141,7 +174,7 @@ class Reader:
         sizes = [loop.src[0].arg for loop in loops]
         inner = dict(zip(loops, numpy.unravel_index(flat, sizes)))
         found = self.frame(part, kind, dict(zip(around, counters)) | inner).value(value)
-        return _of_points(found, len(flat)).reshape(shape)
+        return of_points(found, len(flat)).reshape(shape)
 
     def written(self, part: Part, elements: Values, kind: Values) -> Values:
         """The elements that a kernel leaves behind. Raises: NotReadable where nothing writes one."""
@@ -159,144 +192,33 @@ class Reader:
         reader: tuple[Frame, tuple[int, ...]] | None = None,
     ) -> Values:
         memory = stores[0][0].src[0].src[0]
-        found = numpy.zeros(len(elements), kept_as(memory.dtype))
+        values = numpy.zeros(len(elements), kept_as(memory.dtype))
         left = numpy.ones(len(elements), bool)
-        for store, loops, rows, counters, lane in self._writers(
-            part, stores, elements, kind, outer
-        ):
-            bound = {loop: values[rows] for loop, values in outer.items()} | dict(
-                zip(loops, counters)
-            )
-            frame = self.frame(part, kind[rows], bound)
-            frame.position = elements[rows]
-            if reader is not None and len(rows) == len(elements):
+        loops_of = dict(stores)
+        search = self.search(part, stores)
+        search.look_at_ends(outer)
+        for found in search.writers(elements, kind, outer):
+            frame = found.frame
+            if reader is not None and len(found.rows) == len(frame.kind) == len(elements):
                 frame.outer, frame.shape = reader
-                frame.own = frozenset(loops)
-            value = frame.value(store.src[1], lane)
-            found[rows] = _of_points(value, len(rows))
-            left[rows] = False
+                frame.own = frozenset(loops_of[found.store])
+            values[found.rows] = found.values()
+            left[found.rows] = False
         if left.any():
             raise NotReadable(f"nothing writes element {elements[left][0]} of slot {memory.arg[0]}")
-        return found
+        return values
 
-    # -- which iteration --------------------------------------------------------------------------
+    def search(self, part: Part, stores: Stores | None = None) -> Search:
+        """For the iterations of a part that write elements: of the memory that it leaves, or where some stores do."""
+        stores = list(part.nests.items()) if stores is None else stores
+        key = id(part), stores[0][0]
+        if key not in self._searches:
 
-    def _writers(
-        self,
-        part: Part,
-        stores: Sequence[tuple[UOp, tuple[UOp, ...]]],
-        elements: Values,
-        kind: Values,
-        outer: dict[UOp, Values],
-    ) -> list[tuple[UOp, tuple[UOp, ...], Values, list[Values], Values | None]]:
-        """For each element a store, and its loops and lane there: (store, loops, rows, counters, lane)."""
-        found = []
-        left = numpy.ones(len(elements), bool)
-        steps: dict[tuple[UOp, ...], list[int] | None] = {}
-        for guess in (self._by_strides, self._by_trying):
-            for store, loops in stores:
-                if not left.any():
-                    return found
-                rows = numpy.flatnonzero(left)
-                args = (part, store, loops, elements[rows], kind[rows], _rows(outer, rows), steps)
-                counters, lane, right = guess(*args)
-                if not right.any():
-                    continue
-                rows, counters = rows[right], [c[right] for c in counters]
-                found.append((store, loops, rows, counters, None if lane is None else lane[right]))
-                left[rows] = False
-        return found
+            def frame(kind: Values, bound: dict[UOp, Values]) -> Frame:
+                return self.frame(part, kind, bound)
 
-    def _by_strides(
-        self,
-        part: Part,
-        store: UOp,
-        loops: tuple[UOp, ...],
-        elements: Values,
-        kind: Values,
-        outer: dict[UOp, Values],
-        steps: dict[tuple[UOp, ...], list[int] | None],
-    ) -> tuple[list[Values], Values | None, Values]:
-        """The counters by the strides of the place, largest first, and where they do give the element."""
-        lanes = store.src[1].dtype.lanes
-        none = numpy.zeros(len(elements), bool)
-        if loops not in steps:
-            steps[loops] = self._strides(part, store, loops, lanes, outer)
-        strides = steps[loops]
-        if strides is None:
-            return [none] * len(loops), none if lanes > 1 else None, none
-        start = at_start(store.src[0].src[1]) if store.src[0].src[1].dtype.lanes == 1 else None
-        if start is None:
-            zero = {loop: numpy.zeros(len(elements), numpy.int64) for loop in loops}
-            frame = self.frame(part, kind, {**outer, **zero})
-            start = frame.place(store.src[0], lanes, numpy.zeros(len(elements), numpy.int64))[0]
-        sizes = [*[loop.src[0].arg for loop in loops], lanes]
-        rest = elements - start
-        digits: list[Values] = [numpy.zeros(len(elements), numpy.int64) for _ in sizes]
-        for k in sorted(range(len(sizes)), key=lambda k: -abs(strides[k])):
-            if strides[k] == 0 or sizes[k] < 2:
-                continue
-            if strides[k] < 0:
-                rest = rest - strides[k] * (sizes[k] - 1)
-            digit = numpy.clip(rest // abs(strides[k]), 0, sizes[k] - 1)
-            rest = rest - digit * abs(strides[k])
-            digits[k] = digit if strides[k] > 0 else sizes[k] - 1 - digit
-        if not (rest == 0).any():
-            return digits[:-1], digits[-1] if lanes > 1 else None, none
-        frame = self.frame(part, kind, {**outer, **dict(zip(loops, digits))})
-        position, gate = frame.place(store.src[0], lanes, digits[-1])
-        right = (
-            (rest == 0)
-            & _of_points(position == elements, len(elements))
-            & _of_points(gate, len(elements))
-        )
-        return digits[:-1], digits[-1] if lanes > 1 else None, right
-
-    def _strides(
-        self, part: Part, store: UOp, loops: tuple[UOp, ...], lanes: int, outer: dict[UOp, Values]
-    ) -> list[int] | None:
-        """How the place moves with each loop, and with the lane; None if it depends on more."""
-        index = store.src[0].src[1]
-        if outer or any(n.op in (Ops.LOAD, Ops.RESULT) for n in toposort((index,))):
-            return None
-        sizes = [*[loop.src[0].arg for loop in loops], lanes]
-        probes = numpy.zeros((len(sizes), len(sizes) + 1), numpy.int64)
-        for k, size in enumerate(sizes):
-            probes[k, k + 1] = 1 if size > 1 else 0
-        frame = self.frame(part, numpy.zeros(len(sizes) + 1, numpy.int64), dict(zip(loops, probes)))
-        position = _of_points(frame.place(store.src[0], lanes, probes[-1])[0], len(sizes) + 1)
-        moved: list[int] = (position[1:] - position[0]).tolist()
-        return moved
-
-    def _by_trying(
-        self,
-        part: Part,
-        store: UOp,
-        loops: tuple[UOp, ...],
-        elements: Values,
-        kind: Values,
-        outer: dict[UOp, Values],
-        steps: dict[tuple[UOp, ...], list[int] | None],
-    ) -> tuple[list[Values], Values | None, Values]:
-        """Every iteration is looked at. Raises: OverBudgetError if they are too many."""
-        lanes = store.src[1].dtype.lanes
-        sizes = [*[loop.src[0].arg for loop in loops], lanes]
-        count = prod(sizes)
-        points = 1 if not outer else len(elements)
-        if count * points > MOST_TRIED:
-            raise OverBudgetError
-        every = numpy.unravel_index(numpy.arange(count), sizes)
-        bound = {loop: numpy.tile(c, points) for loop, c in zip(loops, every)}
-        bound |= {loop: numpy.repeat(values, count) for loop, values in outer.items()}
-        lane = numpy.tile(every[-1], points)
-        frame = self.frame(part, numpy.repeat(kind[:points], count), bound)
-        position, gate = frame.place(store.src[0], lanes, lane)
-        position = _of_points(position, count * points).reshape(points, count)
-        gate = _of_points(gate, count * points).reshape(points, count)
-        hits = gate & (position == elements[:, None])
-        first = hits.argmax(axis=1)
-        digits = [c[first] for c in every]
-        return digits[:-1], digits[-1] if lanes > 1 else None, hits.any(axis=1)
+            self._searches[key] = Search(stores, frame, part.reads_own)
+        return self._searches[key]
 
     # -- stores that combine ----------------------------------------------------------------------
 
@@ -355,7 +277,7 @@ class Reader:
             taken.op, tuple([type(t)(t.factors, (*t.gates, t.factors[0])) for t in taken.terms])
         )
         found = frame.combine(gated, part.dtype, first, terms, axis, steps)
-        return _of_points(found, len(elements))
+        return of_points(found, len(elements))
 
     # -- samples ----------------------------------------------------------------------------------
 
@@ -367,83 +289,101 @@ class Reader:
         Gives the elements that they write, as what, and which kind of memory each sees.
         """
         stores = list(part.nests)
-        count = len(stores) if len(stores) < 3 else 1
-        chosen = [stores[k] for k in draw.choice(len(stores), count, replace=False).tolist()]
-        found: dict[UOp, tuple[list[Values], Values | None, Values]] = {}
+        found: list[Found] = []
+        where = kind = numpy.zeros(0, numpy.int64)
         if elements and part.size and not part.combines:
-            found = self._of_elements(part, stores, elements, draw, kinds)
-            if count == 1 and len(stores) > 1:  # in the same frame
-                chosen = list(found)[:1]
+            every = numpy.arange(
+                elements
+            )  # one of each part of the memory, the last of all, and the first
+            where = (every * part.size + draw.integers(0, part.size, elements)) // elements
+            where[:1], where[1:2], kind = part.size - 1, 0, every % kinds
+            search = self.search(part)
+            found = list(search.writers(where, kind, {}))
+            left = set(range(elements)).difference(*[each.rows.tolist() for each in found])
+            if left:
+                raise NotReadable(f"nothing writes element {where[min(left)]} of {part.size}")
+        chosen = stores
+        if len(stores) > 2:
+            chosen = [each.store for each in found[:1]]
+            chosen = chosen or [stores[k] for k in draw.choice(len(stores)).tolist()]
         every: list[tuple[Values, Values, Values]] = []
-        for k, store in enumerate(dict.fromkeys((*chosen, *found))):
-            more = 0
-            if store in chosen:
-                more = max(1, points // count + (1 if k < points % count else 0))
-            every.append(self._sampled(part, store, more, draw, kinds, found.get(store)))
+        together: dict[Any, list[UOp]] = {}
+        for store in dict.fromkeys((*chosen, *[each.store for each in found])):
+            key = store if part.combines or part.reads_own else part.nests[store]
+            together.setdefault(key, []).append(store)
+        for group in together.values():
+            share = len(together) * len(group) if elements else min(len(stores), 2)
+            count = max(1, points // share) if not set(group).isdisjoint(chosen) else 0
+            its = [each for each in found if each.store in group]
+            every += self._sampled(part, group, count, draw, kinds, its)
         where, values, kind = [numpy.concatenate(parts) for parts in zip(*every)]
         return where, values, kind
-
-    def _of_elements(
-        self, part: Part, stores: Sequence[UOp], elements: int, draw: Any, kinds: int
-    ) -> dict[UOp, tuple[list[Values], Values | None, Values]]:
-        """The iterations that write random elements, by store: counters, lane, kind. Raises: NotReadable if none does."""
-        where = draw.integers(0, part.size, elements)
-        where[:1] = part.size - 1
-        kind = numpy.arange(elements) % kinds
-        found: dict[UOp, tuple[list[Values], Values | None, Values]] = {}
-        left = numpy.ones(elements, bool)
-        nests = [(store, part.nests[store]) for store in stores]
-        for store, _, rows, counters, lane in self._writers(part, nests, where, kind, {}):
-            found.setdefault(store, (counters, lane, kind[rows]))
-            left[rows] = False
-        if left.any():
-            raise NotReadable(f"nothing writes element {where[left][0]} of {part.size}")
-        return found
 
     def _sampled(
         self,
         part: Part,
-        store: UOp,
+        stores: Sequence[UOp],
         count: int,
         draw: Any,
         kinds: int,
-        more: tuple[list[Values], Values | None, Values] | None,
-    ) -> tuple[Values, Values, Values]:
-        """So many random iterations of a store, and more that are known."""
-        nest, lanes = part.nests[store], store.src[1].dtype.lanes
-        if any(loop.src[0].arg == 0 for loop in nest):
+        found: Sequence[Found],
+    ) -> list[tuple[Values, Values, Values]]:
+        """Stores in the same loops, in so many random iterations and in those that were found.
+
+        Gives for each the elements that it writes, as what, and which kind of memory each sees.
+        """
+        nest = part.nests[stores[0]]
+        if not do_run(nest):
             none = numpy.zeros(0, numpy.int64)
-            return none, numpy.zeros(0, kept_as(part.dtype)), none
-        kind = numpy.arange(count) % kinds
-        bound = {loop: draw.loop(loop, count) for loop in nest}
-        lane = draw.integers(0, lanes, count) if lanes > 1 else None
-        if more is not None:
-            counters, other_lane, other_kind = more
-            kind = numpy.concatenate([kind, other_kind])
-            bound = {x: numpy.concatenate([bound[x], c]) for x, c in zip(nest, counters)}
-            if lane is not None and other_lane is not None:
-                lane = numpy.concatenate([lane, other_lane])
-            count = len(kind)
+            return [(none, numpy.zeros(0, kept_as(part.dtype)), none)]
+        drawn = draw.loops(nest, count)
+        bound = {
+            loop: numpy.concatenate([drawn[loop], *[each.counter(loop) for each in found]])
+            for loop in nest
+        }
+        kind = numpy.concatenate(
+            [numpy.arange(count) % kinds, *[each.frame.kind[each.points] for each in found]]
+        )
         frame = self.frame(part, kind, bound)
-        position, gate = frame.place(store.src[0], lanes, lane)
-        position, gate = [_of_points(x, count) for x in (position, gate)]
-        outside = gate & ((position < 0) | (position >= part.size))
+        lane_of: dict[int, Values | None] = {1: None}
+        every = []
+        for store in stores:
+            lanes = store.src[1].dtype.lanes
+            if lanes not in lane_of:
+                lane, first = draw.integers(0, lanes, len(kind)), count
+                for each in found:
+                    its = each.lanes()
+                    end = first + len(each.points)
+                    lane[first:end] = lane[first:end] if its is None else its % lanes
+                    first = end
+                lane_of[lanes] = lane
+            every.append(self._of_store(part, store, frame, lane_of[lanes]))
+        return every
+
+    def _of_store(
+        self, part: Part, store: UOp, frame: Frame, lane: Values | None
+    ) -> tuple[Values, Values, Values]:
+        """The elements that a store writes in the points of a frame, as what, and which kind of memory each sees."""
+        frame.writes_at(store, lane)
+        position, gate, kind, count = frame.position, frame.writes, frame.kind, len(frame.kind)
+        outside = position.astype(numpy.uint64) >= part.size
+        if gate is not None:
+            outside = outside & gate
         if outside.any():
             raise NotReadable(
                 f"a STORE writes element {position[outside][0]} of memory of {part.size} elements"
             )
-        rows = numpy.flatnonzero(gate)
+        rows = slice(None) if gate is None else numpy.flatnonzero(gate)
         if len(store.src) > 2 or store.arg is not None:
+            nest = part.nests[store]
             kind, position = kind[rows], position[rows]
-            bound = {loop: values[rows] for loop, values in bound.items()}
             lane = None if lane is None else lane[rows]
-            fixed = {loop: values for loop, values in bound.items() if loop not in store.src[2:]}
+            fixed = {loop: frame.bound[loop][rows] for loop in nest if loop not in store.src[2:]}
             first = self.before(part, position, kind)
             value = self._combined(part, store, nest, fixed, lane, position, kind, first)
             return position, value, kind
         # What is not stored is computed all the same: what it loads must be there.
-        frame.position, frame.writes = position, gate
-        value = _of_points(frame.value(store.src[1], lane), count)
+        value = of_points(frame.value(store.src[1], lane), count)
         return position[rows], value[rows], kind[rows]
 
 
@@ -455,23 +395,12 @@ def _taken_by(store: UOp) -> Taken:
     there = [n for n in toposort((value,)) if n.op is Ops.LOAD and len(n.src) > 1]
     if len(there) != 1 or there[0].src[0] is not place:
         raise NotReadable("a STORE with loops does not read the element that it writes")
-    return taken_in(there[0], value)
-
-
-def _of_points(values: Values, count: int) -> Values:
-    """One value a point: no loop is left that has no value. Raises: NotReadable."""
-    if any(size > 1 for size in values.shape[:-1]):
-        raise NotReadable("a STORE depends on a loop that has ended")
-    return numpy.broadcast_to(values.reshape(values.shape[-1:]), (count,))
+    return taken_in(there[0], value, nodes_above(there[0], value).__contains__)
 
 
 def _flattened(shape: tuple[int, ...], *values: Values) -> list[Values]:
     """Each of them in every point of a shape, one after the other."""
     return [numpy.ravel(numpy.broadcast_to(each, shape)) for each in values]
-
-
-def _rows(outer: dict[UOp, Values], rows: Values) -> dict[UOp, Values]:
-    return {loop: values[rows] for loop, values in outer.items()}
 
 
 def may_cover(part: Part) -> bool:

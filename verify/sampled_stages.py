@@ -21,6 +21,7 @@ from proofgrad.verify.sampled_arithmetic import Values
 from proofgrad.verify.sampled_freedom import Estimate
 from proofgrad.verify.sampled_inputs import KINDS, WHOLE, element
 from proofgrad.verify.sampled_kernels import expected_elements
+from proofgrad.verify.sampled_linear import constants_of
 from proofgrad.verify.sampled_parts import Drawn, Part, Reader
 from proofgrad.verify.sampled_tensor import Budget, OverBudgetError
 
@@ -37,7 +38,7 @@ class _Scalars(Part):
 
     def __init__(self, stores: Sequence[Written]) -> None:
         self.nests = {w.store: tuple(dict.fromkeys((*w.loops, *w.own_loops))) for w in stores}
-        self.depends = {}
+        self.depends, self.registers = {}, {}
         for store in self.nests:
             self.depends |= free_loops_below(store)
         nodes = toposort(tuple(self.nests))
@@ -46,6 +47,7 @@ class _Scalars(Part):
         self.linear = UOp.sink(*self.nests)
         self.slots = tuple(range(max(numbers) + 1))
         self.before = {number: Drawn(number) for number in numbers}
+        self.constants = constants_of(nodes)
         self._written = written
 
     @property
@@ -121,17 +123,19 @@ class _AtFirst:
         self._point, self._at_point = point, at_point
         self._draw = numpy.random.default_rng(0)
 
-    def choice(self, count: int, size: int, replace: bool) -> Values:
-        del size, replace
+    def choice(self, count: int) -> Values:
+        """All of so many."""
         return numpy.arange(count)
 
-    def loop(self, loop: UOp, count: int) -> Values:
-        """Values of a loop for so many iterations."""
-        size = loop.src[0].arg
-        drawn = self._draw.integers(0, size, count)
-        if loop_name(loop) in self._point:
-            drawn[: min(count, self._at_point)] = min(self._point[loop_name(loop)], size - 1)
-        return drawn
+    def loops(self, loops: Sequence[UOp], count: int) -> dict[UOp, Values]:
+        """Values of loops for so many iterations."""
+        found: dict[UOp, Values] = {}
+        for loop in loops:
+            size = loop.src[0].arg
+            drawn = found[loop] = self._draw.integers(0, size, count)
+            if loop_name(loop) in self._point:
+                drawn[: min(count, self._at_point)] = min(self._point[loop_name(loop)], size - 1)
+        return found
 
     def integers(self, low: int, high: int, count: int) -> Values:
         return self._draw.integers(low, high, count)

@@ -10,23 +10,27 @@ counts the samples; each reduction below the other adds an axis in front.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 import numpy
 
+from proofgrad.core.ir.op_names import RESHAPE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import row_major_strides
 from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.sampled_arithmetic import Values, constant, kept_as
-from proofgrad.verify.sampled_freedom import Estimate, estimate, estimate_reduction
+from proofgrad.verify.sampled_freedom import Estimate, estimate_reduction, estimation
 
-# Operations whose sources' indices are computed from several parts of an index at once.
-_JOIN_AXES = frozenset({Ops.RESHAPE, Ops.PAD, Ops.SKEW})
+_MOVEMENT = frozenset({Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.SHRINK, Ops.FLIP})
+
+_MEMORY = frozenset({Ops.PARAM, Ops.BUFFER})
 
 Index = tuple[Any, ...]
+Key = tuple[Any, ...]
+Asked = tuple[Key, UOp, Index, int]  # elements of a node, by what they are known
 Read = Callable[[UOp, Values], Estimate]
 
 
@@ -51,81 +55,84 @@ class Budget:
 
 @dataclass(slots=True)
 class TensorElements:
-    """Elements of nodes. `read` gives those of leaves: PARAM, BUFFER, whatever `is_leaf` names."""
+    """Elements of nodes. `read` gives those of memory, and of nodes where the graph is cut."""
 
     read: Read
     budget: Budget
-    is_leaf: Callable[[UOp], bool] = lambda node: node.op in (Ops.PARAM, Ops.BUFFER)
-    _known: dict[tuple[Any, ...], Estimate] = field(default_factory=dict)
+    cut: Container[UOp] = ()
+    _known: dict[Key, Estimate] = field(default_factory=dict)
+    _moved: dict[Key, Asked] = field(default_factory=dict)
     _alive: list[Any] = field(default_factory=list)  # arrays that keys name by their number
 
     def at(self, root: UOp, index: Index) -> Estimate:
         """The elements of `root` at an index. Raises: OverBudgetError."""
-        stack: list[tuple[UOp, Index, int]] = [(root, index, 1)]
+        known, budget = self._known, self.budget
+        asked = self._asked(root, index, 1)
+        plans: dict[Key, tuple[list[Asked], Callable[..., Estimate]]] = {}
+        stack = [asked]
         while stack:
-            node, where, depth = stack[-1]
-            key = self._key(node, where, depth)
-            if key in self._known:
+            key, node, where, depth = stack[-1]
+            if key in known:
                 stack.pop()
                 continue
-            missing = self._step(node, where, depth, key)
-            if missing is None:
-                stack.pop()
-            else:
-                stack.extend(missing)
-        return self._known[self._key(root, index, 1)]
+            plan = plans.get(key)
+            if plan is None:
+                self._alive.append(where)
+                plan = plans[key] = self._plan(node, where, depth)
+                missing = [each for each in plan[0] if each[0] not in known]
+                if missing:
+                    stack += missing
+                    continue
+            needed, finish = plan
+            found = known[key] = finish(*[known[each[0]] for each in needed])
+            budget.left -= found.values.size + Budget.CALL
+            if budget.left < 0:
+                raise OverBudgetError
+            stack.pop()
+        return known[asked[0]]
 
-    def _key(self, node: UOp, index: Index, depth: int) -> tuple[Any, ...]:
-        return (node, depth, *map(id, index))
-
-    def _step(
-        self, node: UOp, index: Index, depth: int, key: tuple[Any, ...]
-    ) -> list[tuple[UOp, Index, int]] | None:
-        """Compute a node, or name those of which it needs the elements first."""
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = self._plan(node, index, depth)
-        needed, finish = plan
-        missing = [each for each in needed if self._key(*each) not in self._known]
-        if missing:
-            return missing
-        found = finish([self._known[self._key(*each)] for each in needed])
-        self.budget.spend(numpy.size(found.values))
-        self._known[key] = found
-        self._alive.append(index)
-        return None
-
-    _plans: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    def _asked(self, node: UOp, index: Index, depth: int) -> Asked:
+        """The elements of a node; of one that moves elements, those of its source."""
+        key = (node, depth, *map(id, index))
+        if node.op not in _MOVEMENT or node in self.cut:
+            return key, node, index, depth
+        found = self._moved.get(key)
+        if found is None:
+            self._alive.append(index)
+            while node.op in _MOVEMENT and node not in self.cut:
+                if node.op is RESHAPE:
+                    self.budget.spend(_extent(index))  # before there are arrays of that size
+                index, node = source_index(node, index), node.src[0]
+            self._alive.append(index)
+            found = self._moved[key] = (node, depth, *map(id, index)), node, index, depth
+        return found
 
     def _plan(
         self, node: UOp, index: Index, depth: int
-    ) -> tuple[list[tuple[UOp, Index, int]], Callable[[list[Estimate]], Estimate]]:
+    ) -> tuple[list[Asked], Callable[..., Estimate]]:
         """What a node needs, and what it makes of it."""
-        self._alive.append(index)
-        if self.is_leaf(node) or node.op in _JOIN_AXES:
+        op = node.op
+        if op in _MEMORY or node in self.cut:
             self.budget.spend(_extent(index))  # before there are arrays of that size
-        if self.is_leaf(node):
             flat = _flat(index, node.shape)
-            return [], lambda _: self.read(node, flat)
-        match node.op:
+            return [], lambda: self.read(node, flat)
+        if op in ELEMENTWISE:
+            types = tuple([s.dtype for s in node.src])
+            asked = [self._asked(s, index, depth) for s in node.src]
+            return asked, estimation(op, node.dtype, types)
+        match op:
             case Ops.CONST:
-                return [], lambda _: Estimate(constant(node.dtype, node.arg))
+                found = Estimate(constant(node.dtype, node.arg))
+                return [], lambda: found
             case Ops.IOTA:
-                return [], lambda _: Estimate(numpy.asarray(index[0]).astype(kept_as(node.dtype)))
+                return [], lambda: Estimate(numpy.asarray(index[0]).astype(kept_as(node.dtype)))
             case Ops.DETACH | Ops.CONTIGUOUS | Ops.COPY:
-                return [(node.src[0], index, depth)], lambda found: found[0]
+                return [self._asked(node.src[0], index, depth)], _same
             case Ops.REDUCE_AXIS:
                 return self._reduction(node, index, depth)
             case Ops.PAD | Ops.SKEW:
+                self.budget.spend(_extent(index))
                 return self._padded(node, index, depth)
-            case Ops.RESHAPE | Ops.PERMUTE | Ops.EXPAND | Ops.SHRINK | Ops.FLIP:
-                return [(node.src[0], source_index(node, index), depth)], lambda found: found[0]
-            case op if op in ELEMENTWISE:
-                types = [s.dtype for s in node.src]
-                return (
-                    [(s, index, depth) for s in node.src],
-                    lambda found: estimate(op, node.dtype, found, types),
-                )
         raise OverBudgetError  # no node of a body
 
     def _reduction(self, node: UOp, index: Index, depth: int) -> Any:
@@ -138,39 +145,51 @@ class TensorElements:
         for axis, part in zip(axes, _unflattened(counter, sizes)):
             inner[axis] = part
 
-        def combined(found: list[Estimate]) -> Estimate:
-            (each,) = found
+        def combined(each: Estimate) -> Estimate:
             each = Estimate(_of_depth(each.values, depth + 1), each.error)
             if each.error is not None:
                 each = Estimate(each.values, _of_depth(each.error, depth + 1))
             self.budget.spend(terms * prod(each.values.shape[1:]))
             return estimate_reduction(op, node.dtype, each, terms)
 
-        return [(source, tuple(inner), depth + 1)], combined
+        return [self._asked(source, tuple(inner), depth + 1)], combined
 
     def _padded(self, node: UOp, index: Index, depth: int) -> Any:
         """Inside of the source its element, outside 0."""
         source = source_index(node, index)
-        inside: Any = True
-        cut: list[Any] = []
-        for part, size in zip(source, node.src[0].shape):
-            inside = inside & (numpy.asarray(part) >= 0) & (numpy.asarray(part) < size)
-            cut.append(numpy.clip(part, 0, max(0, size - 1)))
-        if not numpy.any(inside):
-            return [], lambda _: Estimate(constant(node.dtype, 0))
+        inside: Any = None
+        cut = list(source)
+        for axis, (part, size) in enumerate(zip(source, node.src[0].shape)):
+            if node.op is Ops.PAD and not any(node.arg[axis]):
+                continue
+            within = numpy.asarray(part).astype(numpy.uint64) < size  # not below 0 either
+            inside = within if inside is None else inside & within
+            cut[axis] = numpy.minimum(numpy.maximum(part, 0), max(0, size - 1))
+        if inside is None:
+            return [self._asked(node.src[0], source, depth)], _same
+        zero = constant(node.dtype, 0)
+        if not inside.any():
+            return [], lambda: Estimate(zero)
 
-        def chosen(found: list[Estimate]) -> Estimate:
-            zero = constant(node.dtype, 0)
-            values = numpy.where(inside, found[0].values, zero)
-            error = found[0].error
+        def chosen(found: Estimate) -> Estimate:
+            values, error = numpy.where(inside, found.values, zero), found.error
             return Estimate(values, None if error is None else numpy.where(inside, error, 0.0))
 
-        return [(node.src[0], tuple(cut), depth)], chosen
+        return [self._asked(node.src[0], tuple(cut), depth)], chosen
+
+
+def _same(found: Estimate) -> Estimate:
+    return found
 
 
 def _extent(index: Index) -> int:
     """How many elements an array has that depends on every part of an index."""
-    return prod(numpy.broadcast_shapes(*[numpy.shape(part) for part in index]))
+    shapes = {part.shape for part in index if type(part) is not int}
+    if len(shapes) < 2:
+        return prod(shapes.pop()) if shapes else 1
+    depth = max([len(shape) for shape in shapes])
+    padded = [(1,) * (depth - len(shape)) + shape for shape in shapes]
+    return prod([max(sizes) if 0 not in sizes else 0 for sizes in zip(*padded)])
 
 
 def _of_depth(values: Values, depth: int) -> Values:
@@ -183,6 +202,10 @@ def source_index(node: UOp, index: Index) -> Index:
     shape, arg = node.src[0].shape, node.arg
     match node.op:
         case Ops.RESHAPE:
+            long = [part for part, size in zip(index, node.shape) if size != 1]
+            if [size for size in node.shape if size != 1] == [size for size in shape if size != 1]:
+                parts = iter(long)
+                return tuple([0 if size == 1 else next(parts) for size in shape])
             return _unflattened(_flat(index, node.shape), shape)
         case Ops.PERMUTE:
             where = dict(zip(arg, index))
