@@ -26,6 +26,8 @@ from proofgrad.verify.graph_stages import check_parts, compare_graphs
 from proofgrad.verify.launch_plan import PlanError, check_arena, check_plan
 from proofgrad.verify.sampled_freedom import Estimate, estimate, estimate_reduction
 from proofgrad.verify.sampled_kernels import CheckError, ValueChecker, _draw
+from proofgrad.verify.sampled_parts import Drawn, Part, Reader
+from proofgrad.verify.sampled_tensor import Budget
 
 
 @pytest.fixture
@@ -152,6 +154,79 @@ def test_right_kernels_pass(check: ValueChecker, name: str) -> None:
     assert not [why for why in check.total.not_checked if "graph" not in why]
 
 
+# Places that move with loops by strides; in tiles that are wider than what is left; by a quotient and a remainder of one
+# loop; under masks; in lanes that are apart; through tables.
+WRITTEN: dict[str, tuple[Callable[[], Tensor], str]] = {
+    "elementwise": (lambda: data(7, 13) + 1, ""),
+    "turned": (lambda: data(9, 14).permute(1, 0) * 2, ""),
+    "product": (lambda: data(21, 24) @ data(24, 40), "tile=4x2x8 staged=none depth=2"),
+    "odd product": (lambda: data(37, 5) @ data(5, 23), "tile=3x2x8 staged=rows+columns"),
+    "convolution": (lambda: data(2, 4, 9, 9).conv2d(data(5, 4, 3, 3), padding=1), ""),
+    "strided": (lambda: data(2, 3, 17, 17).conv2d(data(16, 3, 5, 5), stride=2), ""),
+    "softmax": (lambda: data(6, 37).softmax(), ""),
+    "largest of columns": (lambda: data(33, 45).max(0), ""),
+    "cumsum": (lambda: data(300).cumsum(), ""),
+    "padded": (lambda: data(5, 6).pad(((2, 3), (1, 0))), ""),
+}
+
+
+def _kernels_of(make: Callable[[], Tensor], choices: str) -> list[Kernel]:
+    seen: list[Kernel] = []
+
+    class Keep(ValueChecker):
+        def kernels(self, body: UOp, kernels: Any) -> None:
+            seen.extend(kernels)
+
+    with pytest.MonkeyPatch.context() as patch, Context(CHECK=1, CHOICES=choices):
+        for name, value in (("value_check", Keep()), ("_kernels", {}), ("_plans", {})):
+            patch.setattr(compiler(), name, value)
+        with compile_only():
+            make().realize()
+    return seen
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_iteration_that_writes_an_element_is_found_for_each(name: str) -> None:
+    for kernel in _kernels_of(*WRITTEN[name]):
+        assert kernel.source.program is not None
+        memory = {number: Drawn(number) for number in kernel.slots}
+        part = Part(kernel.source.program, kernel.slots, memory)
+        reader = Reader(_draw, Budget(10**9))
+        elements = numpy.arange(part.size)
+        rows = []
+        for found in reader.search(part).writers(elements, elements % 3, {}):
+            rows += found.rows.tolist()
+            found.frame.writes_at(found.store, found.lane)
+            assert found.frame.position is not None
+            assert (found.frame.position[found.points] == elements[found.rows]).all()
+            if found.frame.writes is not None:
+                assert found.frame.writes[found.points].all()
+        assert sorted(rows) == list(range(part.size))
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_element_that_no_iteration_writes_is_found(name: str) -> None:
+    make, choices = WRITTEN[name]
+    for kernel in _kernels_of(make, choices):
+        linear = kernel.source.program
+        assert linear is not None
+        stores = [n for n in linear.src if n.op is Ops.STORE and n.src[0].src[0].op is Ops.PARAM]
+        whole = Part(linear, kernel.slots, {})
+        lost = stores[-1]
+        if len(stores) == 1:
+            continue
+        without = UOp(Ops.LINEAR, dtypes.void, tuple([n for n in linear.src if n is not lost]))
+        part = Part(without, kernel.slots, {})
+        elements = numpy.arange(whole.size)
+
+        def found_in(part: Part) -> set[int]:
+            search = Reader(_draw, Budget(10**9)).search(part)
+            writers = search.writers(elements, elements * 0, {})
+            return {row for found in writers for row in found.rows.tolist()}
+
+        assert found_in(part) < found_in(whole)
+
+
 def test_what_is_not_checked_is_counted(check: ValueChecker) -> None:
     check._most_values = 100
     with Context(CHECK=1), compile_only():
@@ -233,7 +308,7 @@ def _a_plan() -> tuple[UOp, UOp, Plan, list[Any]]:
     """A tensor graph, its calls, their plan and kernels: two buffers that are alike, results over inputs."""
     seen: list[Any] = []
 
-    class Keep:
+    class Keep(ValueChecker):
         def kernels(self, body: UOp, kernels: Any) -> None:
             """Not looked at."""
 
@@ -242,9 +317,6 @@ def _a_plan() -> tuple[UOp, UOp, Plan, list[Any]]:
 
         def arena(self, *parts: Any) -> None:
             """Not looked at."""
-
-        def summary(self) -> str:
-            return ""
 
     with pytest.MonkeyPatch.context() as patch, Context(CHECK=1):
         for name, value in (("value_check", Keep()), ("_kernels", {}), ("_plans", {})):

@@ -60,7 +60,7 @@ class Replay:
     ) -> None:
         """`launches`: each with the slots of its buffers. They are held, and their code with them."""
         self._threads = backend.threads
-        self._launches = [launch for launch, _ in launches]
+        self._launches, self._slots = [launch for launch, _ in launches], list(launches)
         self._shares = any(launch.shares for launch in self._launches)
         flat = [slot for _, own in launches for slot in own]
         self._addresses = (ctypes.c_uint64 * max(1, len(flat)))()
@@ -87,6 +87,19 @@ class Replay:
         """The buffer of a slot is another one."""
         for place in self._places.get(slot, ()):
             self._addresses[place] = block.address
+
+    def listed(self) -> list[tuple[Any, list[int]]]:
+        """Each launch, and the addresses of its buffers as they stand in the table now."""
+        addresses = ctypes.addressof(self._addresses)
+        found = []
+        for k, (launch, (_, own)) in enumerate(zip(self._launches, self._slots)):
+            kernel, table, size, _ = self._records[_WORDS * k : _WORDS * (k + 1)]
+            is_right = (kernel, size) == (launch.address, launch.size)
+            first = (table - addresses) // 8
+            found.append(
+                (launch if is_right else None, list(self._addresses[first : first + len(own)]))
+            )
+        return found[: self._count]
 
     def run(self) -> None:
         """All launches, in order."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -68,6 +69,40 @@ class ValueCheck(Protocol):
 
     def arena(self, made: Mapping[int, BufferInfo], steps: Sequence[Step], arena: Any) -> None:
         """Memory that the slots `made` of a recorded plan share. Raises if two need it at once."""
+        ...
+
+    def numbers(
+        self, roots: Sequence[UOp], graph: UOp, inputs: Sequence[UOp], given: Sequence[Any]
+    ) -> None:
+        """`graph` is that of `roots` over the memory `given`, which is that of `inputs`. Raises if not."""
+        ...
+
+    def launches(self, plan: Plan, given: Sequence[Any]) -> AbstractContextManager[Any]:
+        """What runs inside has to be the launches of a plan; gives whom to tell of the results, by `end`."""
+        ...
+
+    def results(
+        self, plan: Plan, shapes: Sequence[Any], memory: Sequence[Any], found: Sequence[UOp]
+    ) -> None:
+        """The nodes that stand for what a plan has computed. Raises if they show other memory."""
+        ...
+
+    def named(self, roots: Sequence[UOp], entries: Iterable[Any]) -> list[Any]:
+        """The buffers below `roots` that Tensors name which there were before: a replay reads those anew."""
+        ...
+
+    def fixed(self, named: Sequence[Any], buffers: Sequence[UOp]) -> None:
+        """What all replays will read as it is. Raises if one of these is named."""
+        ...
+
+    def replay(
+        self,
+        steps: Sequence[Step],
+        program: Any,
+        memory: Sequence[Any],
+        results: Mapping[int, UOp | None],
+    ) -> None:
+        """What a replay is about to launch, on the memory that each slot has to be. Raises if it is not that."""
         ...
 
     def summary(self) -> str:

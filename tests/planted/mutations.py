@@ -25,6 +25,14 @@ def mutations(file: str) -> int:
     return sum([1 for _ in _all_changes(_parsed(file))])
 
 
+def lines_of(file: str) -> list[range]:
+    """The lines of each change."""
+    return [
+        range(line, (getattr(node, "end_lineno", None) or line) + 1)
+        for _, line, node, _ in _all_changes(_parsed(file))
+    ]
+
+
 def mutation(file: str, number: int) -> Fault:
     """One of them."""
     tree = _parsed(file)
@@ -34,6 +42,11 @@ def mutation(file: str, number: int) -> Fault:
             return Fault(shown, file, (ROOT / file).read_text("utf-8"), ast.unparse(tree))
         undo()
     raise ValueError(f"{file} has no change {number}")
+
+
+def functions_of(file: str) -> list[str]:
+    """The name of the function that each change is in."""
+    return [function.name for function, *_ in _all_changes(_parsed(file))]
 
 
 def _parsed(file: str) -> ast.Module:

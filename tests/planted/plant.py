@@ -9,6 +9,7 @@ of the fault is left behind. Functions get the code of the changed text, whereve
 
 from __future__ import annotations
 
+import faulthandler
 import functools
 import importlib
 import json
@@ -38,7 +39,7 @@ class Fault:
 
     @property
     def module(self) -> str:
-        return "proofgrad." + self.file.removesuffix(".py").replace("/", ".")
+        return module_of(self.file)
 
     def text(self) -> str:
         """The changed text. Raises: ValueError if the file has no such place, or several."""
@@ -48,6 +49,18 @@ class Fault:
                 f"{self.name}: {text.count(self.before)} places in {self.file}; one is needed"
             )
         return text.replace(self.before, self.after)
+
+
+def module_of(file: str) -> str:
+    """The name by which a file is imported."""
+    return "proofgrad." + file.removesuffix(".py").replace("/", ".")
+
+
+def forget(module: str) -> None:
+    """Let the functions of a module find again what they keep."""
+    for value in list(vars(importlib.import_module(module)).values()):
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()
 
 
 def plant(module: str, text: str) -> None:
@@ -63,6 +76,7 @@ def plant(module: str, text: str) -> None:
     for name, value in vars(new).items():
         if not name.startswith("__"):
             _replace(old, name, value, module)
+    forget(module)
 
 
 def _replace(holder: Any, name: str, new: Any, module: str) -> None:
@@ -125,6 +139,7 @@ def _in_child(
     work: Callable[[Callable[[Any], None]], None], reader: int, writer: int, seconds: int
 ) -> None:
     os.close(reader)
+    faulthandler.disable()
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
