@@ -14,7 +14,7 @@ from proofgrad import Tensor
 from proofgrad.testing.fuzz.__main__ import main
 from proofgrad.testing.fuzz.compare import wrong_elements
 from proofgrad.testing.fuzz.kinds import KINDS, program
-from proofgrad.testing.fuzz.oracle import expected
+from proofgrad.testing.fuzz.oracle import Meaningless, expected
 from proofgrad.testing.fuzz.program import IN_PLACE, Data, Program, Ref, Step, source_of
 from proofgrad.testing.fuzz.report import script_of
 from proofgrad.testing.fuzz.run import Outcome, check
@@ -197,3 +197,14 @@ def test_a_sum_that_is_not_finite_has_no_known_slope() -> None:
     (value,) = [value for name, value in expected(made).items() if name == "g0"]
     assert not wrong_elements(value, np.array([float("nan")], "float32"), False).any()
     assert not wrong_elements(value, np.array([float("inf")], "float32"), False).any()
+
+
+def test_what_numpy_has_no_operation_for_is_no_program() -> None:
+    """uint64 and int32 have no common integer: their bits are not combined, nor does the fuzzer end."""
+    statements = (
+        Step(0, "Tensor", (Data("uint64", (2,), (1, 2)),)),
+        Step(1, "Tensor", (Data("int32", (2,), (1, 2)),)),
+        Step(2, "bitwise_and", (Ref(0), Ref(1))),
+    )
+    with pytest.raises(Meaningless):
+        expected(Program("plain", statements, (Ref(2),)))

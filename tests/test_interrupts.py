@@ -20,6 +20,9 @@ from proofgrad.core.tensor import realize
 from proofgrad.core.tensor.interrupts import Interrupts
 from proofgrad.nn.optim import Adam
 
+# Lines of the checker are no lines of what users run.
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 TRACED = tuple(
     str(Path(realize.__file__).parent / f"{name}.py")
     for name in (
@@ -27,6 +30,11 @@ TRACED = tuple(
         "interrupts", "numbering", "arena",
     )
 )  # fmt: skip
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHECK", "0")
 
 
 class Interrupted:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import random
 
@@ -150,8 +149,8 @@ def test_fault_that_was_missed_is_found(name: str) -> None:
 
 
 def test_faults_that_are_drawn_are_found() -> None:
-    """Others each day; PLANTED_SEED asks for those of a day again."""
-    seed = os.environ.get("PLANTED_SEED") or datetime.date.today().isoformat()
+    """The same in each run, or those of PLANTED_SEED."""
+    seed = os.environ.get("PLANTED_SEED", "0")
     draw = random.Random(seed)
     known = runs(LIVELY, draw.sample(sorted(PROGRAMS), SOME))
     drawn = {file: Drawn(file, known, draw) for file in LIVELY}

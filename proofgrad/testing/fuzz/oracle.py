@@ -109,7 +109,12 @@ class Machine:
         plain = _sized(step, self.size) if self.size else step
         seed = zlib.crc32(repr(step).encode()) + self.seed
         used = self.values(list(references(plain)))
-        value = evaluate(operation, plain, used, seed, self.is_real)
+        try:
+            value = evaluate(operation, plain, used, seed, self.is_real)
+        except TypeError as error:
+            if "ufunc" not in str(error):
+                raise
+            raise Meaningless(f"{step.name} has no meaning at these types: {error}") from error
         if not operation.is_view or has_places(step):
             return Cell(value, is_memory=operation.is_plain)
         below = self.names[plain.operands[0].number]
