@@ -14,6 +14,7 @@ FOLDER = ROOT / "benchmarks"
 
 # Arguments for little work, and a word of the output.
 SMALL = {
+    "check_cost.py": ("--rounds 1 softmax", "CHECK=1"),
     "compile_time.py": ("--rounds 1 --largest 2000", "kernels built and scheduled"),
     "first_call.py": ("--rounds 1 product", "product    warm"),
     "index_corpus.py": ("--terms 3", "3 terms, 0 of them not equal to brute force"),
