@@ -1,4 +1,4 @@
-"""Faults planted in procedures are refused by CHECK=1 and by PROVE=1; those that were once missed, and a few others each day."""
+"""Faults planted in procedures are refused by CHECK=1 and by PROVE=1; those that were once missed, and a few that are drawn."""
 
 from __future__ import annotations
 
