@@ -253,6 +253,7 @@ class Replay:
         self._check_in_place()
         steps = self._without_constant_copies(plan.steps)
         self._steps = steps
+        self._value_check = machine.compiler().checks()  # asked here, for a replay takes microseconds
         self.arena = self._between(steps)
         self.program = Launches(steps, self.memory, self.where, self.backend)
         self.kernel_count = sum(step.kernel is not None for step in steps)
@@ -357,8 +358,8 @@ class Replay:
                     self._use(made.slot, made.make_room())
             if self.plan.variables:
                 self._set_variables(values)
-            if not watched and (check := machine.compiler().checks()) is not None:
-                self._check(check, arguments)
+            if self._value_check is not None and not watched:
+                self._check(self._value_check, arguments)
             self._launch(watched)
             results = [self._give(made, arguments) for made in self.made]
             for made, result in zip(self.made, results):
