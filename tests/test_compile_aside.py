@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,3 +160,28 @@ def test_forked_child_compiles() -> None:
     if child == 0:
         os._exit(0 if tensor(0.5).tolist() == [2.0**11, 2.0**16] else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+AT_THE_END = {
+    "a thread that outlives the program": """
+import threading, time
+def late():
+    threading.main_thread().join()
+    print((a @ a).sum().item())
+threading.Thread(target=late).start()
+""",
+    "a function that Python calls at its end": """
+import atexit
+atexit.register(lambda: print((a @ a).sum().item()))
+""",
+}
+
+
+@pytest.mark.parametrize("program", AT_THE_END.values(), ids=AT_THE_END.keys())
+def test_what_is_computed_while_python_ends_is_right(program: str, tmp_path: Path) -> None:
+    first = "from proofgrad import Tensor\na = Tensor.ones(300, 300).contiguous().realize()\n"
+    environment = {**os.environ, "PROOFGRAD_CACHE": str(tmp_path), "NUM_THREADS": "3"}
+    done = subprocess.run(
+        [sys.executable, "-c", first + program], env=environment, capture_output=True, text=True
+    )
+    assert (done.stderr, done.stdout.strip()) == ("", str(300.0**3))

@@ -46,12 +46,16 @@ class Aside:
         """The binary of a text, later where the backend's compiler may run beside the rest."""
         if not getattr(backend, "compiles_aside", False):
             return backend.compile(source)
-        if self._pool is None:
-            from concurrent.futures import ThreadPoolExecutor
+        try:
+            if self._pool is None:
+                from concurrent.futures import ThreadPoolExecutor
 
-            self._pool = ThreadPoolExecutor(1, "proofgrad-compile")
-        self._begun.append(self._pool.submit(backend.compile, source))
-        return self._begun[-1]
+                self._pool = ThreadPoolExecutor(1, "proofgrad-compile")
+            begun = self._pool.submit(backend.compile, source)
+        except RuntimeError:  # Python is ending, or no thread can be started
+            return backend.compile(source)
+        self._begun.append(begun)
+        return begun
 
     def __exit__(
         self, kind: type[BaseException] | None, _: object, __: TracebackType | None
