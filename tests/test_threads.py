@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +62,46 @@ def test_gradients_are_found_while_other_threads_make_tensors(kind: str) -> None
             x.grad.schedule()
     assert not raised
     assert x.grad.tolist() == [4.0]
+
+
+FEW = """
+import sys, threading
+usual, begun = threading.Thread.start, []
+def start(thread):
+    if thread.name.startswith("proofgrad"):
+        begun.append(thread)
+        if len(begun) > int(sys.argv[1]):
+            raise RuntimeError("can't start new thread")
+    usual(thread)
+threading.Thread.start = start
+from proofgrad import Tensor
+from proofgrad.backends.cpu import backend
+backend.PARALLEL_FLOPS = 0
+import numpy as np
+for k in range(1, 6):
+    a = (np.arange(300 * 20).reshape(300, 20) % 7 - 3).astype("float32") * k
+    x = Tensor(a)
+    print(((x @ x.T).numpy() == a @ a.T).all(), (x.sum(0).numpy() == a.sum(0)).all())
+print(len(begun) > int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 2])
+def test_a_process_that_may_have_few_threads_computes_with_those(
+    allowed: int, tmp_path: Path
+) -> None:
+    environment = {
+        **os.environ,
+        "PROOFGRAD_CACHE": str(tmp_path),
+        "NUM_THREADS": "4",
+        "CHOICES": "threads=on",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", FEW, str(allowed)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) == {"True"}

@@ -122,7 +122,12 @@ class ThreadPool:
             worker = threading.Thread(
                 target=self._serve, args=(number, cpu), name=f"proofgrad-{number}", daemon=True
             )
-            worker.start()
+            try:
+                worker.start()
+            except (
+                RuntimeError
+            ):  # Python is ending, or may have no more threads: those that there are do all
+                return
             self._workers.append(worker)
 
     def stop(self) -> None:
