@@ -208,3 +208,16 @@ def test_what_numpy_has_no_operation_for_is_no_program() -> None:
     )
     with pytest.raises(Meaningless):
         expected(Program("plain", statements, (Ref(2),)))
+
+
+def test_samples_that_are_alike_by_chance_are_not_exact() -> None:
+    """x * (1 / x) is 1 or the number below, as x is rounded."""
+    statements = (
+        Step(0, "Tensor", (Data("float64", (1,), (-1.5,)),)),
+        Step(1, "sinh", (Ref(0),)),
+        Step(2, "reciprocal", (Ref(1),)),
+        Step(3, "mul", (Ref(1), Ref(2))),
+    )
+    value = expected(Program("plain", statements, (Ref(3),)))["v3"]
+    assert not wrong_elements(value, np.array([1 - 2.0**-53]), False).any()
+    assert wrong_elements(value, np.array([1 - 2.0**-40]), False).any()

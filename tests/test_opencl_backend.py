@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -232,3 +234,31 @@ def test_cache_is_kept_in_the_folder_of_the_project(
     monkeypatch.delenv("POCL_CACHE_DIR", raising=False)
     monkeypatch.setenv("PROOFGRAD_CACHE", str(tmp_path))
     assert give_pocl_a_cache() == tmp_path / "pocl"
+
+
+FORKED = """
+import os, sys
+from proofgrad import Tensor
+print((Tensor([1.0, 2.0], device="CL") * 3).sum().item(), flush=True)
+kept = Tensor([1.0, 2.0], device="CL").realize()
+child = os.fork()
+if not child:
+    for use in (lambda: kept.tolist(), lambda: (kept + 1).realize(), lambda: Tensor([5.0], device="CL").realize()):
+        try:
+            use()
+        except RuntimeError as error:
+            print("spawn" in str(error), flush=True)
+    print(Tensor([1.0, 2.0]).sum().item(), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print((kept * 2).sum().item())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_is_told_to_spawn_and_does_not_hang() -> None:
+    """Of a driver's threads a child has none: it would wait for ever."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.split() == ["9.0", "True", "True", "True", "3.0", "6.0"], done.stderr

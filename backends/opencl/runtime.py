@@ -6,6 +6,7 @@ Built kernels are kept on disk by the OpenCL driver itself, so a Binary here is 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -45,9 +46,17 @@ class OpenCLBackend:
         self.device = first_device(self._cl)
         self.target = _target(self._cl, self.device)
         self._context = self._cl.Context([self.device])
-        self._queue = self._cl.CommandQueue(self._context)
+        self._process, self._queue = os.getpid(), self._cl.CommandQueue(self._context)
         self._pool = self._cl.tools.MemoryPool(self._cl.tools.ImmediateAllocator(self._queue))
         self._built: dict[bytes, Any] = {}
+
+    def _check_process(self) -> None:
+        """Raises: DeviceError in a forked child, where the threads that serve the queue are not."""
+        if os.getpid() != self._process:
+            raise DeviceError(
+                "CL was used before this process was forked, and OpenCL does not outlive that: start"
+                ' processes with multiprocessing.get_context("spawn"), or use CL in the child only'
+            )
 
     def emit(self, linear: UOp, name: str) -> Source:
         return emit(linear, name, self.target.has_fma)
@@ -65,12 +74,14 @@ class OpenCLBackend:
         grid = (-(-items // group) * group,)
 
         def launch(buffers: Sequence[Any]) -> None:
+            self._check_process()
             kernel.set_args(*[buffers[slot] for slot in slots])
             self._cl.enqueue_nd_range_kernel(self._queue, kernel, grid, (group,))
 
         return launch
 
     def alloc(self, nbytes: int) -> Any:
+        self._check_process()
         try:
             return self._pool.allocate(max(nbytes, 1))  # OpenCL has no empty buffers
         except self._cl.Error as error:
@@ -78,17 +89,21 @@ class OpenCLBackend:
             raise MemoryError(f"cannot allocate {nbytes} bytes on {name}: {error}") from None
 
     def copyin(self, handle: Any, data: memoryview) -> None:
+        self._check_process()
         if data.nbytes:
             self._cl.enqueue_copy(self._queue, handle, data, is_blocking=True)
 
     def copyout(self, data: memoryview, handle: Any) -> None:
+        self._check_process()
         if data.nbytes:
             self._cl.enqueue_copy(self._queue, data, handle, is_blocking=True)
 
     def synchronize(self) -> None:
+        self._check_process()
         self._queue.finish()
 
     def _program(self, text: bytes) -> Any:
+        self._check_process()
         if text not in self._built:
             program = self._cl.Program(self._context, text.decode())
             try:
