@@ -12,7 +12,7 @@ from planted.encoder_faults import ROOT, is_test, rule_named
 from planted.encoder_table import FAULTS, WRONG
 
 TESTS = Path(__file__).parent
-A_DAY = 24
+A_DAY = 16
 ENGINE = ("terms", "instances", "facts", "match", "patterns")
 FILES = {
     "verify/semantics.py",

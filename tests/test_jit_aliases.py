@@ -109,7 +109,7 @@ def programs(draw: st.DrawFn) -> tuple[Any, ...]:
     return draw(lines), names, calls, between, back, draw(st.booleans())
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_replays_of_functions_of_related_tensors_give_what_the_functions_give(program: Any) -> None:
     statements, names, calls, between, back, writes_to_results = program

@@ -188,7 +188,7 @@ PARENT = """
 import os, sys, time
 from proofgrad.verify.workers import Workers
 def work(number):
-    print(os.getpid(), flush=True)
+    os.write(1, b"%d\\n" % os.getpid())
     time.sleep(60)
 with Workers(2) as workers:
     list(workers.each(work, range(4), str))
