@@ -275,3 +275,13 @@ def test_bias_of_sixteen_bits_is_added_before_the_result_is_rounded(kind: str) -
     scaled = x.reshape(3, 1).expand(3, 5).linear(w.reshape(5), bias)
     assert scaled.tolist() == wanted.reshape(3, 5).tolist()
     assert x.conv2d(w, bias.cast("float32")).dtype.name == "float32"
+
+
+def test_operand_that_is_gated_in_a_table_may_hold_numbers_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Places of a table beyond its loop are gated, whatever the operand is made of."""
+    monkeypatch.setenv("CHOICES", "tiled=on tile=3x3x2 blocks=2x3 staged=rows+columns depth=4")
+    w = Tensor([1.0] * 18, dtype="bfloat16").reshape(3, 2, 3)
+    x = Tensor([1.0] * 6, dtype="bfloat16").reshape(1, 3, 2)
+    assert x.conv_transpose2d(w).tolist() == [[[3.0, 6.0, 6.0, 3.0]] * 2]

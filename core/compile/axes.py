@@ -91,7 +91,7 @@ def gate_accesses(
     inside = loop < size
     longer = {loop: UOp.range(reach, loop.arg[0], loop.arg[1])}
     free = loops_below(kernel)
-    written = {store.src[0] for store in kernel.src}
+    written = {node.src[0] for node in kernel.src if node.op is Ops.STORE}  # of an operand: none
     done: dict[UOp, UOp] = {}
 
     def needs_gate(place: UOp) -> bool:
