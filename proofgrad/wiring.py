@@ -20,7 +20,8 @@ from proofgrad.core.tensor import realize
 from proofgrad.core.tensor.device import Device
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.compiler import Compiler, KernelCheck, ValueCheck
+    from proofgrad.core.compile.checks import KernelCheck, ValueCheck
+    from proofgrad.core.compile.compiler import Compiler
 
 _ROOT = Path(realize.__file__).resolve().parents[2]
 # Folders, and the endings of the files in them, that decide what a graph becomes.

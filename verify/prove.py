@@ -150,14 +150,19 @@ def run_rules(rules: Sequence[Rule], processes: int | None = None) -> list[Resul
     A result is "proved", without cases, if both sides agree. Raises: WorkerDied.
     """
     read_facts()
-    tasks = [_Question(place, rule, AGREES) for place, rule in enumerate(rules)]
     with Workers(processes or process_count()) as workers:
-        answers = dict(workers.each(_answer, tasks, _question_told))
+        answers = _agreements(workers, rules)
     return [
-        _otherwise(rule, answers[place], ())
-        or Result(rule, PROVED_VERDICT, agreement=answers[place])
-        for place, rule in enumerate(rules)
+        _otherwise(rule, found, ()) or Result(rule, PROVED_VERDICT, agreement=found)
+        for rule, found in zip(rules, answers)
     ]
+
+
+def _agreements(workers: Workers, rules: Sequence[Rule]) -> list[Agreement]:
+    """What the engine makes of instances of each rule, in the same order."""
+    tasks = [_Question(place, rule, AGREES) for place, rule in enumerate(rules)]
+    answers = dict(workers.each(_answer, tasks, _question_told))
+    return [answers[place] for place in range(len(rules))]
 
 
 def _try_open(
@@ -172,9 +177,7 @@ def _try_open(
     """
     verdicts = {r: [found[c].decision.verdict for c in work[r] if c in found] for r in rules}
     open_ones = [r for r in rules if OPEN in verdicts[r] and REFUTED not in verdicts[r]]
-    tasks = [_Question(place, rule, AGREES) for place, rule in enumerate(open_ones)]
-    answers = dict(workers.each(_answer, tasks, _question_told))
-    return {rule: answers[place] for place, rule in enumerate(open_ones)}
+    return dict(zip(open_ones, _agreements(workers, open_ones)))
 
 
 def _otherwise(rule: Rule, found: Agreement, obligations: tuple[Obligation, ...]) -> Result | None:

@@ -124,10 +124,8 @@ class ThreadPool:
             )
             try:
                 worker.start()
-            except (
-                RuntimeError
-            ):  # Python is ending, or may have no more threads: those that there are do all
-                return
+            except RuntimeError:  # Python is ending, or may have no more threads
+                return  # those that there are do all
             self._workers.append(worker)
 
     def stop(self) -> None:

@@ -46,7 +46,7 @@ from proofgrad.core.tensor.spares import SPARE_BYTES, SPARES, Spare
 from proofgrad.core.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.compiler import ValueCheck
+    from proofgrad.core.compile.checks import ValueCheck
     from proofgrad.core.compile.plan import BufferInfo, Plan, Step
     from proofgrad.core.tensor.jit import _Recording
 
@@ -253,7 +253,9 @@ class Replay:
         self._check_in_place()
         steps = self._without_constant_copies(plan.steps)
         self._steps = steps
-        self._value_check = machine.compiler().checks()  # asked here, for a replay takes microseconds
+        self._value_check = (
+            machine.compiler().checks()
+        )  # asked here, for a replay takes microseconds
         self.arena = self._between(steps)
         self.program = Launches(steps, self.memory, self.where, self.backend)
         self.kernel_count = sum(step.kernel is not None for step in steps)
