@@ -15,12 +15,12 @@ from proofgrad.core.compile.kept_rows import keep_rows
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.merging import merge_loops
-from proofgrad.core.compile.nested_sums import join_sums
+from proofgrad.core.compile.nested_sums import join_nested_sums
 from proofgrad.core.compile.promote import promote_small_floats
 from proofgrad.core.compile.schedule import cut_into_kernels
 from proofgrad.core.compile.slabs import sum_in_slabs
 from proofgrad.core.compile.split_reductions import split_long_reductions
-from proofgrad.core.compile.stages import Procedure, RuleSets, Stage
+from proofgrad.core.compile.stages import Procedure, RuleSets, Stage, Tactic
 from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.transcendental import expand_transcendentals
 from proofgrad.core.compile.unroll import unroll_upcasts
@@ -37,32 +37,36 @@ _LEGALISE = RuleSets(("fp8", "legalise", "algebra", "compare", "where", "cast"))
 GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("tidy", Form.TENSOR_GRAPH, _TIDY, optional=True),
     Stage("split reductions", Form.TENSOR_GRAPH, Procedure(split_long_reductions), optional=True),
-    Stage("cut into kernels", Form.KERNEL_GRAPH, Procedure(cut_into_kernels)),
+    Stage("cut into kernels", Form.KERNEL_GRAPH, Procedure(cut_into_kernels, ("target",))),
 )
 
 KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("movement to index terms", Form.KERNEL, Procedure(lower_movement)),
     Stage("simplify index terms", Form.KERNEL, _SIMPLIFY, optional=True),
-    Stage("merge loops", Form.KERNEL, Procedure(merge_loops), optional=True),
+    Stage("merge loops", Form.KERNEL, Tactic(merge_loops), optional=True),
     Stage("simplify merged", Form.KERNEL, _SIMPLIFY, optional=True),
-    Stage("combine by place", Form.KERNEL, Procedure(reduce_by_place), optional=True),
-    Stage("work items", Form.KERNEL, Procedure(share_out_work_items)),
-    Stage("join sums", Form.KERNEL, Procedure(join_sums), optional=True),
-    Stage("keep rows", Form.KERNEL, Procedure(keep_rows), optional=True),
+    Stage("combine by place", Form.KERNEL, Tactic(reduce_by_place), optional=True),
+    Stage("work items", Form.KERNEL, Tactic(share_out_work_items)),
+    Stage("join sums", Form.KERNEL, Tactic(join_nested_sums), optional=True),
+    Stage("keep rows", Form.KERNEL, Tactic(keep_rows), optional=True),
     # BEAM searches over what the next three procedures are asked (core/compile/choices.py).
-    Stage("sum in slabs", Form.KERNEL, Procedure(sum_in_slabs), optional=True),
-    Stage("stage operands", Form.KERNEL, Procedure(stage_operands), optional=True),
-    Stage("choose axes", Form.KERNEL, Procedure(choose_axes), optional=True),
+    Stage("sum in slabs", Form.KERNEL, Tactic(sum_in_slabs, can_be_asked=True), optional=True),
+    Stage("stage operands", Form.KERNEL, Tactic(stage_operands, can_be_asked=True), optional=True),
+    Stage("choose axes", Form.KERNEL, Tactic(choose_axes, can_be_asked=True), optional=True),
     Stage("simplify split", Form.KERNEL, _SIMPLIFY, optional=True),
-    Stage("unroll", Form.KERNEL, Procedure(unroll_upcasts)),
+    Stage("unroll", Form.KERNEL, Tactic(unroll_upcasts)),
     Stage("simplify unrolled", Form.KERNEL, _SIMPLIFY, optional=True),
-    Stage("widths of index terms", Form.KERNEL, Procedure(choose_index_width)),
+    Stage("widths of index terms", Form.KERNEL, Procedure(choose_index_width, ("target", "facts"))),
     Stage("legalise", Form.KERNEL, _LEGALISE),
     Stage("accumulators", Form.PROGRAM, Procedure(reductions_to_accumulators)),
-    Stage("vectors", Form.PROGRAM, Procedure(vectorize)),
+    Stage("vectors", Form.PROGRAM, Procedure(vectorize, ("facts",))),
     Stage(
         "promote small floats", Form.PROGRAM, Procedure(promote_small_floats, keeps_values=False)
     ),
-    Stage("transcendentals", Form.PROGRAM, Procedure(expand_transcendentals, keeps_values=False)),
+    Stage(
+        "transcendentals",
+        Form.PROGRAM,
+        Procedure(expand_transcendentals, ("native",), keeps_values=False),
+    ),
     Stage("linearize", Form.LINEAR, Procedure(linearize)),
 )

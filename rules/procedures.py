@@ -82,8 +82,12 @@ def _modules_of(procedure: Procedure) -> tuple[Path, ...]:
     """The module of a procedure, then those in core/compile that it imports, and they import."""
     names = [procedure.function.__module__.removeprefix(_PACKAGE)]
     for name in names:  # it grows
-        names += sorted(_imported(_FOLDER / f"{name}.py") - set(names))
-    return tuple([_FOLDER / f"{name}.py" for name in names])
+        names += sorted(_imported(_file(name)) - set(names))
+    return tuple([_file(name) for name in names])
+
+
+def _file(name: str) -> Path:
+    return _FOLDER / f"{name.replace('.', '/')}.py"
 
 
 def _imported(path: Path) -> set[str]:

@@ -14,11 +14,12 @@ from programs import Program, programs
 from proofgrad import Context, Tensor, demo
 from proofgrad.core.compile import axes, lower, merging, vectorize
 from proofgrad.core.compile.accumulate import reductions_to_accumulators
-from proofgrad.core.compile.axes import output_loops, share_out_work_items, size_of
+from proofgrad.core.compile.axes import share_out_work_items
 from proofgrad.core.compile.compiler import KernelCheck
 from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.kept_rows import keep_rows
 from proofgrad.core.compile.linearize import linearize
+from proofgrad.core.compile.loops import output_loops, size_of
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.stages import Procedure, Stage, run_stages
 from proofgrad.core.compile.target import Target

@@ -17,11 +17,11 @@ from proofgrad.backends.reference import ReferenceBackend
 from proofgrad.core.compile import axes
 from proofgrad.core.compile.accumulate import reductions_to_accumulators
 from proofgrad.core.compile.axes import choose_axes, share_out_work_items
-from proofgrad.core.compile.contraction import output_loops, size_of
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.linear_terms import at_start
 from proofgrad.core.compile.linearize import linearize
+from proofgrad.core.compile.loops import output_loops, size_of
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.stages import Procedure

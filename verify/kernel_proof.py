@@ -20,7 +20,7 @@ from math import prod
 
 import numpy
 
-from proofgrad.core.compile.stages import Procedure, Stage, parts_of
+from proofgrad.core.compile.stages import Procedure, Stage, Tactic, parts_of
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -152,7 +152,7 @@ class _KernelProof:
             self._widths(stage, graph, changed)
             after = self._read(stage, changed)
             self._compare(stage, stores, after)
-            if isinstance(stage.step, Procedure) and _writes(after) != _writes(stores):
+            if isinstance(stage.step, Tactic | Procedure) and _writes(after) != _writes(stores):
                 self._writers(stage, after)
             graph, stores = changed, after
         self._bounds(stage, stores)
@@ -189,7 +189,9 @@ class _KernelProof:
             )
         except NotReadable as error:
             raise ProofError(self.name, stage.name, str(error)) from None
-        strict = isinstance(stage.step, Procedure) and stage.step.keeps_values
+        strict = isinstance(stage.step, Tactic) or (
+            isinstance(stage.step, Procedure) and stage.step.keeps_values
+        )
         self._raise(stage, matcher.stores(before, after, strict), before, after)
         self.rewritten += matcher.rewritten
 

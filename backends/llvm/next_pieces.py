@@ -16,8 +16,8 @@ from itertools import pairwise, takewhile
 from math import prod
 
 from proofgrad.backends.llvm.streaming import LINE_BYTES
-from proofgrad.core.compile.contraction import size_of
 from proofgrad.core.compile.linear_terms import at_start, coefficient, loops_of
+from proofgrad.core.compile.loops import size_of
 from proofgrad.core.ir.op_names import ADD, CONST, END, LOAD, PARAM, RANGE, STORE
 from proofgrad.core.ir.uop import AxisRole, UOp
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 from proofgrad.backends.llvm.next_pieces import Hint, Loops, bytes_of, loops_around, next_pieces
 from proofgrad.backends.llvm.streaming import LINE_BYTES
-from proofgrad.core.compile.contraction import size_of
 from proofgrad.core.compile.linear_terms import at_start, coefficient
+from proofgrad.core.compile.loops import size_of
 from proofgrad.core.ir.op_names import LOAD, MULACC, PARAM
 from proofgrad.core.ir.uop import AxisRole, UOp
 

@@ -1,8 +1,7 @@
-"""Kernel -> Kernel: which loop of a kernel runs how: threads, vectors, registers.
+"""Tactic: which loop of a kernel runs how: threads, vectors, registers.
 
-Owns: the heuristic (it can only make a kernel slow, never wrong) and the change of the iteration space
-that it asks for: splitting a loop, a bijection; tests/test_procedures.py validates that no value
-changes. Does not own: merging loops (merging.py), the sizes of the tile of a contraction (tiles.py).
+Owns: the heuristic; it can only make a kernel slow, never wrong. Does not own: the steps that it takes
+(steps/), the sizes of the tile of a contraction (tiles.py).
 """
 
 from __future__ import annotations
@@ -11,19 +10,29 @@ from dataclasses import dataclass
 from math import prod
 
 from proofgrad.core.compile.choices import NO_WISH, Choices, Tile
-from proofgrad.core.compile.contraction import Contraction, output_loops, size_of, tiles_along
-from proofgrad.core.compile.gated_rows import read_inside
-from proofgrad.core.compile.index_width import Bounds
+from proofgrad.core.compile.context import Context
+from proofgrad.core.compile.contraction import Contraction, tiles_along
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
-from proofgrad.core.compile.merging import BINDERS, unshared_reductions
+from proofgrad.core.compile.loops import (
+    BINDERS,
+    fresh_number,
+    output_loops,
+    size_of,
+    unshared_reductions,
+)
 from proofgrad.core.compile.operands import packs_columns
 from proofgrad.core.compile.pack import pack_columns
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.clamp import read_inside
+from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
+from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.reorder import reorder
+from proofgrad.core.compile.steps.run_as import run_as
+from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import choose_blocks, choose_depth, find_contraction
-from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-from proofgrad.core.rewrite.facts import Facts
 
 # Below this many operations a kernel runs on one thread: waking another costs some 40 us.
 THREAD_WORTH_OPERATIONS = 1 << 16
@@ -38,101 +47,6 @@ STRETCH_BYTES = 1 << 12
 SHORT_REDUCTION = 16
 
 
-def _fresh_number(kernel: UOp) -> int:
-    numbers = [n.arg[0] for n in toposort((kernel,)) if n.op is Ops.RANGE]
-    return max(numbers, default=-1) + 1
-
-
-# -- splitting ----------------------------------------------------------------------------------
-
-
-def split_loop(kernel: UOp, loop: UOp, inner_size: int, role: AxisRole) -> UOp:
-    """loop = outer * inner_size + inner, with a gate where inner_size does not divide the size."""
-    size = size_of(loop)
-    number = _fresh_number(kernel)
-    outer_size = -(-size // inner_size)
-    outer = UOp.range(outer_size, loop.arg[0], loop.arg[1]) if outer_size > 1 else UOp.index(0)
-    inner = UOp.range(inner_size, number, role)
-    position = outer * inner_size + inner
-    if size % inner_size:
-        kernel = gate_accesses(kernel, loop, UOp.index(size))
-    kernel = kernel.substitute({loop: position})
-    return _with_split_reductions(kernel, position, (outer, inner))
-
-
-def _with_split_reductions(kernel: UOp, position: UOp, parts: tuple[UOp, UOp]) -> UOp:
-    done: dict[UOp, UOp] = {}
-    for node in toposort((kernel,)):
-        new = node.with_src(tuple([done[s] for s in node.src]))
-        if node.op in BINDERS and position in new.src[1:]:
-            loops: list[UOp] = []
-            for s in new.src[1:]:
-                loops += [p for p in parts if p.op is Ops.RANGE] if s is position else [s]
-            new = new.replace(src=(new.src[0], *loops))
-        done[node] = new
-    return done[kernel]
-
-
-def gate_accesses(
-    kernel: UOp,
-    loop: UOp,
-    size: UOp,
-    reach: int = 0,
-    bounds: Bounds | None = None,
-    nearest: UOp | None = None,
-) -> UOp:
-    """Accesses that move with `loop`, and what it reduces, only where loop < size.
-
-    With `bounds`, a load that stays in its buffer for all of `reach` iterations needs no gate: what it
-    reads beyond `size` is stored nowhere. For the same reason a load may read there what it reads last, at
-    the value `nearest` of the loop: the place is known before a loop inside begins, where a gate would be
-    asked in each step.
-    """
-    inside = loop < size
-    longer = {loop: UOp.range(reach, loop.arg[0], loop.arg[1])}
-    free = loops_below(kernel)
-    written = {node.src[0] for node in kernel.src if node.op is Ops.STORE}  # of an operand: none
-    done: dict[UOp, UOp] = {}
-
-    def needs_gate(place: UOp) -> bool:
-        if loop not in free[place]:
-            return False
-        if bounds is None or place in written:
-            return True
-        index = place.src[1].substitute(longer)
-        low, high = bounds.lo(index), bounds.hi(index)
-        return low is None or high is None or low < 0 or high >= _elements(place.src[0])
-
-    for node in toposort((kernel,)):
-        new = node.with_src(tuple([done[s] for s in node.src]))
-        if (
-            nearest is not None
-            and node.op is Ops.INDEX
-            and needs_gate(node)
-            and node not in written
-        ):
-            new = node.substitute({loop: nearest})
-        elif node.op is Ops.INDEX and needs_gate(node):
-            gate = new.src[2] & inside if len(new.src) > 2 else inside
-            new = new.replace(src=(new.src[0], new.src[1], gate))
-        elif node.op is Ops.REDUCE and loop in node.src[1:]:
-            neutral = UOp.const(node.dtype, identity(node.arg, node.dtype))
-            new = new.replace(src=(inside.where(new.src[0], neutral), *new.src[1:]))
-        done[node] = new
-    return done[kernel]
-
-
-def _elements(memory: UOp) -> int:
-    """How many elements a parameter has, or what is kept."""
-    if memory.op is Ops.KEEP:
-        return prod([size_of(loop) for loop in memory.src[1:]])
-    count: int = memory.arg[1]
-    return count
-
-
-# -- choosing -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class VectorChoice:
     """Run `loop` in groups of `lanes`."""
@@ -142,29 +56,33 @@ class VectorChoice:
     gathers: int
 
 
-def choose_axes(
-    kernel: UOp, target: Target, bounds: Bounds | None = None, asked: Choices = NO_WISH
-) -> UOp:
+def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     """Choose the loops that run as vectors, threads and unrolled copies; split them."""
+    target, asked = context.target, context.asked
     if target.work_items:
-        return kernel
-    if (found := find_contraction(kernel, target, asked)) is not None:
-        return _tiled(kernel, *found, target, bounds, asked)
-    if runs_in_order(kernel):
-        kernel = _shared_within_order(kernel, target, asked)
-    for vector in _choose_vectors(kernel, target, asked):
+        return nest
+    if (found := find_contraction(nest.graph, target, asked)) is not None:
+        return _tiled(nest, *found, target, asked)
+    if runs_in_order(nest.graph):
+        nest = _shared_within_order(nest, target, asked)
+    for vector in _choose_vectors(nest.graph, target, asked):
         if vector.gathers:
-            kernel = _innermost(kernel, vector)
-        kernel = _upcast(kernel, vector, asked)
-        kernel = _vectors(kernel, vector, target, asked)
-    return _choose_thread(_short_reductions_at_once(kernel), target, asked)
+            nest = _innermost(nest, vector)
+        nest = _upcast(nest, vector, asked)
+        nest = _vectors(nest, vector, target, asked)
+    return _choose_thread(_short_reductions_at_once(nest), target, asked)
 
 
-def _short_reductions_at_once(kernel: UOp) -> UOp:
+def split_in_two(nest: LoopNest, loop: UOp, inner_size: int, role: AxisRole) -> LoopNest:
+    """loop = outer * inner_size + inner; the outer loop stays what it was."""
+    inner = NewLoop(fresh_number(nest.graph), role)
+    return split(nest, loop, (inner_size,), (NewLoop(*loop.arg), inner))
+
+
+def _short_reductions_at_once(nest: LoopNest) -> LoopNest:
     """Reductions of a few values, as over the windows of a pool, are written out."""
-    plain = [x for x in _short_reductions(kernel) if x.arg[1] is AxisRole.REDUCE]
-    changes = {x: x.replace(arg=(x.arg[0], AxisRole.UPCAST)) for x in plain}
-    return kernel.substitute(changes) if changes else kernel
+    plain = [x for x in _short_reductions(nest.graph) if x.arg[1] is AxisRole.REDUCE]
+    return run_as(nest, {loop: AxisRole.UPCAST for loop in plain}) if plain else nest
 
 
 def _short_reductions(kernel: UOp) -> set[UOp]:
@@ -175,41 +93,42 @@ def _short_reductions(kernel: UOp) -> set[UOp]:
     return set().union(*[group for group in short if kept.isdisjoint(group)])
 
 
-def _shared_within_order(kernel: UOp, target: Target, asked: Choices) -> UOp:
+def _shared_within_order(nest: LoopNest, target: Target, asked: Choices) -> LoopNest:
     """A thread takes a part of each row: rows come in an order that is kept, but parts of them do not.
 
     No thread where an outer loop, which is shared out anyway, or nothing can be divided.
     """
+    kernel = nest.graph
     first = min([loop.arg[0] for loop in kernel.src[0].src[2:]])
     outputs = output_loops(kernel)
     outer = [x for x in outputs if x.arg[0] < first and size_of(x) >= target.threads]
     inner = [x for x in outputs if x.arg[0] > first and size_of(x) % target.threads == 0]
     if outer or not inner or not shares_work(operations(kernel), target, asked):
-        return kernel
-    kernel = split_loop(kernel, inner[0], size_of(inner[0]) // target.threads, AxisRole.LOOP)
-    (whole,) = [x for x in output_loops(kernel) if x.arg[0] == inner[0].arg[0]]
-    return kernel.substitute({whole: whole.replace(arg=(whole.arg[0], AxisRole.THREAD))})
+        return nest
+    (whole, part), size = (inner[0].arg[0], fresh_number(kernel)), size_of(inner[0])
+    made = (NewLoop(whole, AxisRole.THREAD), NewLoop(part))
+    return split(nest, inner[0], (size // target.threads,), made)
 
 
-def _innermost(kernel: UOp, vector: VectorChoice) -> UOp:
+def _innermost(nest: LoopNest, vector: VectorChoice) -> LoopNest:
     """The loop along which memory is contiguous that vectors gather or scatter runs inside.
 
     So each of its lines is read or written once.
     """
-    places = [n.src[0].src[1] for n in toposort((kernel,)) if n.op in (Ops.LOAD, Ops.STORE)]
+    places = [n.src[0].src[1] for n in toposort((nest.graph,)) if n.op in (Ops.LOAD, Ops.STORE)]
     gathered = [index for index in places if coefficient(index, vector.loop) not in (0, 1)]
-    for loop in output_loops(kernel)[:-1]:
+    for loop in output_loops(nest.graph)[:-1]:
         if loop is not vector.loop and all(coefficient(index, loop) == 1 for index in gathered):
-            return kernel.substitute({loop: loop.replace(arg=(_fresh_number(kernel), loop.arg[1]))})
-    return kernel
+            return reorder(nest, loop, fresh_number(nest.graph))
+    return nest
 
 
-def _vectors(kernel: UOp, vector: VectorChoice, target: Target, asked: Choices) -> UOp:
+def _vectors(nest: LoopNest, vector: VectorChoice, target: Target, asked: Choices) -> LoopNest:
     """Split the loop into vectors; several at once where a reduction would wait for itself.
 
     One that is written out does not: copies of it would only be more code.
     """
-    loop, lanes = vector.loop, vector.lanes
+    loop, lanes, kernel = vector.loop, vector.lanes, nest.graph
     free, short = loops_below(kernel), _short_reductions(kernel)
     looped = [n for n in free if n.op is Ops.REDUCE and not short.issuperset(n.src[1:])]
     reduces = any(loop in free[n.src[0]] for n in looped)
@@ -223,75 +142,74 @@ def _vectors(kernel: UOp, vector: VectorChoice, target: Target, asked: Choices) 
     size = size_of(loop)
     count = next((n for n in wanted if size % (n * lanes) == 0), 1)
     if count == 1:
-        return split_loop(kernel, loop, lanes, AxisRole.VECTOR)
-    number, stretch = _fresh_number(kernel), size // count
+        return split_in_two(nest, loop, lanes, AxisRole.VECTOR)
+    number, role, stretch = fresh_number(kernel), loop.arg[1], size // count
     if reduces and stretch * target.vector_bytes >= STRETCH_BYTES * lanes:
-        kernel = split_loop(kernel, loop, stretch, loop.arg[1])
-        outer = UOp.range(count, *loop.arg)
-        kernel = kernel.substitute({outer: outer.replace(arg=(loop.arg[0], AxisRole.UPCAST))})
-        return split_loop(kernel, UOp.range(stretch, number, loop.arg[1]), lanes, AxisRole.VECTOR)
-    kernel = split_loop(kernel, loop, count * lanes, AxisRole.UPCAST)
-    inner = UOp.range(count * lanes, number, AxisRole.UPCAST)
-    return split_loop(kernel, inner, lanes, AxisRole.VECTOR)
+        outer, inner = NewLoop(loop.arg[0], AxisRole.UPCAST), NewLoop(number, role)
+        nest = split(nest, loop, (stretch,), (outer, inner))
+        return split_in_two(nest, UOp.range(stretch, number, role), lanes, AxisRole.VECTOR)
+    nest = split_in_two(nest, loop, count * lanes, AxisRole.UPCAST)
+    inner_loop = UOp.range(count * lanes, number, AxisRole.UPCAST)
+    return split_in_two(nest, inner_loop, lanes, AxisRole.VECTOR)
 
 
 def _tiled(
-    kernel: UOp,
-    contraction: Contraction,
-    tile: Tile,
-    target: Target,
-    bounds: Bounds | None,
-    asked: Choices,
-) -> UOp:
+    nest: LoopNest, contraction: Contraction, tile: Tile, target: Target, asked: Choices
+) -> LoopNest:
     """The loops of a contraction as items, blocks of tiles, and the parts of a tile.
 
     Within an item all tiles of a row block go by for one tile of columns, which stays in the cache.
     """
     blocks = choose_blocks(contraction, tile, target, asked)
     rows, columns = contraction.rows, contraction.columns
-    if contraction.has_gated_rows and isinstance(bounds, Facts):
-        kernel = read_inside(kernel, contraction.reduction, bounds)
-    number = _fresh_number(kernel)
+    if contraction.has_gated_rows:
+        nest = read_inside(nest, contraction.reduction)
+    number = fresh_number(nest.graph)
+    row_block, column_block, item = NewLoop(number + 6), NewLoop(number + 7), number
+    row_sizes = (blocks.row_tiles, tile.rows)
+    row_loops = (row_block, NewLoop(number + 2), NewLoop(number + 3, AxisRole.UPCAST))
+    nest = split_reading_inside(nest, rows, row_sizes, row_loops)
+    column_sizes = (blocks.column_tiles, tile.vectors, tile.lanes)
+    vector, lane = NewLoop(number + 4, AxisRole.UPCAST), NewLoop(number + 5, AxisRole.VECTOR)
+    column_loops = (column_block, NewLoop(number + 1), vector, lane)
+    nest = split_reading_inside(nest, columns, column_sizes, column_loops)
     row_tiles, column_tiles = tiles_along(contraction, tile)
-    row_blocks = -(-row_tiles // blocks.row_tiles)
-    column_blocks = -(-column_tiles // blocks.column_tiles)
-    sizes = {x: size_of(x) for x in contraction.others} | {rows: row_blocks, columns: column_blocks}
+    around = {
+        rows: _loop(-(-row_tiles // blocks.row_tiles), row_block),
+        columns: _loop(-(-column_tiles // blocks.column_tiles), column_block),
+    }
     order = [*contraction.others, rows, columns]
     if contraction.shares_large_columns(target.cache_bytes):
         order = [columns, *order[:-1]]  # a thread goes on with columns that are in its cache
+    items = [x for x in (around.get(loop, loop) for loop in order) if x.op is Ops.RANGE]
     is_shared = shares_work(contraction.multiplications, target, asked)
-    role = AxisRole.THREAD if is_shared else AxisRole.LOOP
-    item = _loop(prod(sizes.values()), number, role)
-    changes = dict(zip(order, _digits(item, [sizes[x] for x in order])))
-    row_block, column_block = changes[rows], changes[columns]
-    column_tile = _loop(blocks.column_tiles, number + 1)
-    row_tile = _loop(blocks.row_tiles, number + 2)
-    row = _loop(tile.rows, number + 3, AxisRole.UPCAST)
-    vector = _loop(tile.vectors, number + 4, AxisRole.UPCAST)
-    lane = _loop(tile.lanes, number + 5, AxisRole.VECTOR)
-    row_at = (row_block * blocks.row_tiles + row_tile) * tile.rows + row
-    vector_at = (column_block * blocks.column_tiles + column_tile) * tile.vectors + vector
-    column_at = vector_at * tile.lanes + lane
-    for loop, position, reach, whole, within in (
-        (rows, row_at, row_blocks * blocks.row_tiles * tile.rows, row_at, UOp.index(0)),
-        (columns, column_at, column_blocks * blocks.column_tiles * tile.columns, vector_at, lane),
-    ):
-        size = size_of(loop)
-        if reach > size:
-            lanes = tile.lanes if loop is columns else 1
-            last = UOp(Ops.MIN, loop.dtype, (whole, UOp.index(size // lanes - 1))) * lanes + within
-            nearest = last if size % lanes == 0 else None
-            kernel = gate_accesses(kernel, loop, UOp.index(size), reach, bounds, nearest)
-        changes[loop] = position
-    kernel = kernel.substitute(changes)
+    nest = _as_items(nest, items, item, AxisRole.THREAD if is_shared else AxisRole.LOOP)
     if packs_columns(contraction, tile, target, asked):
-        kernel = pack_columns(kernel, vector, lane)
-    (reduction,) = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
+        nest = pack_columns(nest, _loop(tile.vectors, vector), _loop(tile.lanes, lane))
+    (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
     loop = reduction.src[-1]
     steps = choose_depth(loop, tile, asked)
     if steps == size_of(loop):
-        return kernel.substitute({loop: loop.replace(arg=(loop.arg[0], AxisRole.UPCAST))})
-    return kernel if steps == 1 else split_loop(kernel, loop, steps, AxisRole.UPCAST)
+        return run_as(nest, {loop: AxisRole.UPCAST})
+    return nest if steps == 1 else split_in_two(nest, loop, steps, AxisRole.UPCAST)
+
+
+def _as_items(nest: LoopNest, loops: list[UOp], number: int, role: AxisRole) -> LoopNest:
+    """The loops, outermost first, as one, whose iterations are shared out."""
+    if not loops:
+        return nest
+    while len(loops) > MOST_LOOPS:
+        inner = loops[-MOST_LOOPS:]
+        made = NewLoop(fresh_number(nest.graph))
+        nest = collapse(nest, tuple(inner), made)
+        size = prod([size_of(x) for x in inner])
+        loops = [*loops[:-MOST_LOOPS], _loop(size, made)]
+    return collapse(nest, tuple(loops), NewLoop(number, role))
+
+
+def _loop(size: int, made: NewLoop) -> UOp:
+    """The loop that a step made of so many iterations; of one, its only value."""
+    return UOp.range(size, made.number, made.role) if size != 1 else UOp.index(0)
 
 
 def shares_work(operations: int, target: Target, asked: Choices = NO_WISH) -> bool:
@@ -301,29 +219,12 @@ def shares_work(operations: int, target: Target, asked: Choices = NO_WISH) -> bo
     return operations >= THREAD_WORTH_OPERATIONS
 
 
-def _loop(size: int, number: int, role: AxisRole = AxisRole.LOOP) -> UOp:
-    return UOp.range(size, number, role) if size > 1 else UOp.index(0)
-
-
-def _digits(loop: UOp, sizes: list[int]) -> list[UOp]:
-    """The digits of a loop's value in the mixed radix `sizes`, most significant first."""
-    digits: list[UOp] = []
-    stride, total = 1, prod(sizes)
-    for size in reversed(sizes):
-        digit = loop // stride if stride > 1 else loop
-        digits.append(digit % size if stride * size < total else digit)
-        stride *= size
-    return digits[::-1]
-
-
-def share_out_work_items(kernel: UOp, target: Target) -> UOp:
+def share_out_work_items(nest: LoopNest, context: Context) -> LoopNest:
     """On machines with work items all output loops become one loop of them."""
-    loops = output_loops(kernel)
-    if not target.work_items or not loops:
-        return kernel
-    total = prod(size_of(loop) for loop in loops)
-    item = UOp.range(total, _fresh_number(kernel), AxisRole.GLOBAL)
-    return kernel.substitute(dict(zip(loops, _digits(item, [size_of(x) for x in loops]))))
+    loops = output_loops(nest.graph)
+    if not context.target.work_items or not loops:
+        return nest
+    return _as_items(nest, loops, fresh_number(nest.graph), AxisRole.GLOBAL)
 
 
 def _choose_vectors(kernel: UOp, target: Target, asked: Choices) -> list[VectorChoice]:
@@ -381,20 +282,20 @@ def _loops_around_kept(kernel: UOp) -> frozenset[UOp]:
     return frozenset().union(*found)
 
 
-def _upcast(kernel: UOp, vector: VectorChoice, asked: Choices) -> UOp:
+def _upcast(nest: LoopNest, vector: VectorChoice, asked: Choices) -> LoopNest:
     """Unroll one output loop, whose copies share a load inside a reduction."""
-    outputs, free = output_loops(kernel), loops_below(kernel)
+    outputs, free = output_loops(nest.graph), loops_below(nest.graph)
     if any(loop.arg[1] is AxisRole.UPCAST for loop in outputs):
-        return kernel
+        return nest
     sharing = [_loops_that_share(n, free) for n in free if n.op is Ops.REDUCE]
-    candidates = frozenset().union(*sharing) - _loops_around_kept(kernel)
+    candidates = frozenset().union(*sharing) - _loops_around_kept(nest.graph)
     for loop in reversed(outputs):
         if loop.arg[1] is not AxisRole.LOOP or loop is vector.loop or loop not in candidates:
             continue
         for count in UPCAST_SIZES if asked.copies is None else (asked.copies,):
             if count > 1 and size_of(loop) % count == 0:
-                return split_loop(kernel, loop, count, AxisRole.UPCAST)
-    return kernel
+                return split_in_two(nest, loop, count, AxisRole.UPCAST)
+    return nest
 
 
 def _loops_that_share(reduction: UOp, free: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
@@ -403,17 +304,16 @@ def _loops_that_share(reduction: UOp, free: dict[UOp, frozenset[UOp]]) -> frozen
     return free[reduction] - free[reduction].intersection(*loads)
 
 
-def _choose_thread(kernel: UOp, target: Target, asked: Choices) -> UOp:
+def _choose_thread(nest: LoopNest, target: Target, asked: Choices) -> LoopNest:
+    kernel = nest.graph
     outputs = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.LOOP]
     if runs_in_order(kernel):  # outside of the loops in order; their rows are shared out before
         first = min([loop.arg[0] for loop in kernel.src[0].src[2:]])
         outputs = [x for x in outputs if x.arg[0] < first]
     if not shares_work(operations(kernel), target, asked):
-        return kernel
+        return nest
     loop = next((x for x in outputs if size_of(x) >= target.threads), None)
-    if loop is None:
-        return kernel
-    return kernel.substitute({loop: loop.replace(arg=(loop.arg[0], AxisRole.THREAD))})
+    return nest if loop is None else run_as(nest, {loop: AxisRole.THREAD})
 
 
 def runs_in_order(kernel: UOp) -> bool:

@@ -22,7 +22,7 @@ from proofgrad.core.compile.names import kernel_name
 from proofgrad.core.compile.newest import Newest
 from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step, peak_bytes, with_frees
 from proofgrad.core.compile.reuse import write_in_place
-from proofgrad.core.compile.stages import Library, Procedure, RuleSets, Stage, parts_of, run_stages
+from proofgrad.core.compile.stages import Library, RuleSets, Stage, Tactic, parts_of, run_stages
 from proofgrad.core.compile.target import Backend, Source
 from proofgrad.core.ir.op_names import PARAM, STORE
 from proofgrad.core.ir.ops import Ops
@@ -328,7 +328,7 @@ def _around_choices(stages: Sequence[Stage]) -> tuple[Sequence[Stage], Sequence[
     """The stages before and after the first choice."""
     first = next(
         k for k, stage in enumerate(stages)
-        if isinstance(stage.step, Procedure) and "asked" in stage.step.needs
+        if isinstance(stage.step, Tactic) and stage.step.can_be_asked
     )  # fmt: skip
     return stages[:first], stages[first:]
 

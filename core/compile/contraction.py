@@ -16,8 +16,9 @@ from math import prod
 
 from proofgrad.core.compile.choices import NO_WISH, Choices, Tile
 from proofgrad.core.compile.linear_terms import coefficient, loops_below, loops_of
+from proofgrad.core.compile.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.sums_of_products import is_gated
-from proofgrad.core.ir.op_names import CONST, LOAD, PARAM
+from proofgrad.core.ir.op_names import LOAD, PARAM
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -141,24 +142,6 @@ class Contraction:
     def rows_lie_side_by_side(self) -> bool:
         """Whether one row's element of the operand lies beside the next row's."""
         return set(load_steps(self.row_factor, self.rows)) <= {1}
-
-
-def size_of(loop: UOp) -> int:
-    """The number of iterations of a RANGE; of one that a variable bounds, at most."""
-    bound = loop.src[0]
-    size: int = bound.arg if bound.op is CONST else bound.vmax
-    return size
-
-
-def is_fixed(loop: UOp) -> bool:
-    """Is the number of iterations known to the compiler, so that the loop can be cut in parts?"""
-    return loop.src[0].op is CONST
-
-
-def output_loops(kernel: UOp) -> list[UOp]:
-    """The loops of known size that run over the output's elements, in order of their numbers."""
-    free = [loop for loop in loops_of(kernel) if is_fixed(loop)]
-    return sorted(free, key=lambda loop: loop.arg[0])
 
 
 def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:

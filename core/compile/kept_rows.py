@@ -1,6 +1,6 @@
-"""Kernel -> Kernel: what several loops over one row compute alike is computed once, and kept.
+"""Tactic: what several loops over one row compute alike is computed once, and kept.
 
-Owns: which values are kept, and the KEEP. Does not own: the memory (accumulate.py, backends).
+Owns: which values are kept. Does not own: the law (steps/keep.py), the memory (accumulate.py, backends).
 
 A softmax takes exp2 of each element of a row for the sum, and again for the result. Here a loop of its
 own puts exp2 into memory of one row, and both read it there: v(i) is element i of KEEP(v(k), k).
@@ -10,55 +10,51 @@ from __future__ import annotations
 
 from typing import Any
 
-from proofgrad.core.compile.contraction import is_fixed, output_loops, size_of
+from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.loops import fresh_number, is_fixed, output_loops, size_of
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.keep import functions_of, keep
+from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.tiles import find_contraction
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.ops import COMMUTATIVE, ELEMENTWISE, Ops
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 # Operations that take longer than a store and a load.
 COSTLY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.SQRT, Ops.FDIV, Ops.FMOD})
 
 
-def keep_rows(kernel: UOp, target: Target) -> UOp:
+def keep_rows(nest: LoopNest, context: Context) -> LoopNest:
     """Keep the costly values that several loops over a row compute alike."""
-    nodes = toposort((kernel,))
+    nodes, target = toposort((nest.graph,)), context.target
     if not any(n.op in COSTLY for n in nodes) or not any(n.op is Ops.REDUCE for n in nodes):
-        return kernel
-    if target.scratch_bytes == 0 or find_contraction(kernel, target) is not None:
-        return kernel
-    room, number = target.scratch_bytes, 1 + max(n.arg[0] for n in nodes if n.op is Ops.RANGE)
-    changes: dict[UOp, UOp] = {}
-    for alike in _computed_alike(kernel):
-        loop, value = alike[0]
+        return nest
+    if target.scratch_bytes == 0 or find_contraction(nest.graph, target) is not None:
+        return nest
+    room = target.scratch_bytes
+    for alike in _computed_alike(nest.graph):
+        (loop, value), *others = alike
         nbytes = size_of(loop) * value.dtype.itemsize
         if nbytes > room:
             continue
         room -= nbytes
-        row = UOp.range(size_of(loop), number, AxisRole.REDUCE)
-        kept = UOp(Ops.KEEP, value.dtype, (value.substitute({loop: row}), row))
-        for counter, same in alike:
-            place = UOp(Ops.INDEX, value.dtype, (kept, counter))
-            changes[same] = UOp(Ops.LOAD, value.dtype, (place,))
-        number += 1
-    return kernel.substitute(changes)
+        there = set(toposort((nest.graph,)))  # not what is below a value that is kept by now
+        same = [(other, its) for its, other in others if other in there]
+        row = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
+        nest = keep(nest, value, (loop,), (row,), same)
+    return nest
 
 
 def _computed_alike(kernel: UOp) -> list[list[tuple[UOp, UOp]]]:
     """Values that are the same function of different loops, each with its loop; the largest such."""
     free = loops_below(kernel)
     outer = output_loops(kernel)
-    found: dict[UOp | int, list[tuple[UOp, UOp]]] = {}
+    found: dict[int, list[tuple[UOp, UOp]]] = {}
     functions: dict[Any, int] = {}
     for loop in _loops_over_rows(free, outer):
         costly = _costly_along(loop, free, outer)
-        names: dict[UOp, UOp | int] = {}
-        for node in toposort(costly):
-            function = _function(node, loop, names)
-            moves = loop in free[node]
-            names[node] = functions.setdefault(function, len(functions)) if moves else node
+        names = functions_of(costly, loop, functions)
         for node in costly:
             found.setdefault(names[node], []).append((loop, node))
     alike = [group for group in found.values() if len({loop for loop, _ in group}) > 1]
@@ -86,14 +82,3 @@ def _costly_along(loop: UOp, free: dict[UOp, frozenset[UOp]], outer: list[UOp]) 
             first = outer[: len(loops) - 1]
             found += [node] if loop not in first and loops - {loop} == set(first) else []
     return found
-
-
-def _function(node: UOp, loop: UOp, names: dict[UOp, UOp | int]) -> Any:
-    """What is equal for nodes that make the same of a loop, each of its own."""
-    if node is loop:
-        return size_of(loop)
-    sources = [names[s] for s in node.src]
-    return (
-        *(node.op, node.dtype, node.arg),
-        frozenset(sources) if node.op in COMMUTATIVE else tuple(sources),
-    )

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from math import prod
 
 from proofgrad.core.compile.choices import NO_WISH, Choices
-from proofgrad.core.compile.contraction import is_fixed, output_loops, size_of
 from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
+from proofgrad.core.compile.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.operands import LEAST_ITEMSIZE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort

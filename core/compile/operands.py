@@ -15,11 +15,11 @@ from proofgrad.core.compile.contraction import (
     Contraction,
     growth,
     load_steps,
-    size_of,
     table_elements,
 )
 from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
+from proofgrad.core.compile.loops import size_of
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.op_names import LOAD
 

@@ -1,6 +1,7 @@
-"""Kernel -> Kernel: the columns that all tiles of an item read are copied side by side first, where they are kept.
+"""Tactic: the columns that all tiles of an item read are copied side by side first, where they are kept.
 
-Owns: the KEEP, and its layout. Does not own: which operands (operands.py), the memory (accumulate.py, backends).
+Owns: which load is kept, and along which loops. Does not own: which operands (operands.py), the law (steps/keep.py), the
+memory (accumulate.py, backends).
 
     out[m, n] = sum[k](a[m, k] * b[k, n])
 
@@ -11,26 +12,24 @@ item has to itself, in the order in which the tiles read: b[k, n] is element (k,
 
 from __future__ import annotations
 
-from proofgrad.core.compile.contraction import size_of
 from proofgrad.core.compile.linear_terms import loops_of
+from proofgrad.core.compile.loops import fresh_number
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.keep import keep
+from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 
-def pack_columns(kernel: UOp, vector: UOp, lane: UOp) -> UOp:
+def pack_columns(nest: LoopNest, vector: UOp, lane: UOp) -> LoopNest:
     """Keep what the one reduction of a tiled kernel loads for its columns, the loops `vector` and `lane`."""
-    nodes = toposort((kernel,))
-    (reduction,) = [n for n in nodes if n.op is Ops.REDUCE]
+    (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
     loads = [n for n in toposort((reduction.src[0],)) if n.op is Ops.LOAD and lane in loops_of(n)]
     if len(loads) != 1:
-        return kernel
-    (load,), number = loads, 1 + max(n.arg[0] for n in nodes if n.op is Ops.RANGE)
+        return nest
+    (load,), number = loads, fresh_number(nest.graph)
     free = loops_of(load)
-    place, fresh = UOp.index(0), {}
-    for loop in [x for x in (*reduction.src[1:], vector, lane) if x in free]:
-        role = AxisRole.VECTOR if loop is lane else AxisRole.REDUCE
-        fresh[loop] = UOp.range(size_of(loop), number + len(fresh), role)
-        place = place * size_of(loop) + loop
-    kept = UOp(Ops.KEEP, load.dtype, (load.substitute(fresh), *fresh.values()))
-    there = UOp(Ops.LOAD, load.dtype, (UOp(Ops.INDEX, load.dtype, (kept, place)),))
-    return kernel.substitute({load: there})
+    loops = tuple([x for x in (*reduction.src[1:], vector, lane) if x in free])
+    roles = [AxisRole.VECTOR if loop is lane else AxisRole.REDUCE for loop in loops]
+    made = tuple([NewLoop(number + k, role) for k, role in enumerate(roles)])
+    return keep(nest, load, loops, made)

@@ -1,8 +1,8 @@
-"""Kernel -> Kernels: a product with few rows, or a reduction of rows, is summed slab by slab, in memory.
+"""Tactic: a product with few rows, or a reduction of rows, is summed slab by slab, in memory.
 
-Owns: the kernels, and which reductions of rows. Does not own: which contractions, and how long a slab of them is
-(operands.py), the tile (tiles.py), the memory of a table (the plan's, compiler.py), how a store that combines runs
-(accumulate.py).
+Owns: the order of the loops of a slab. Does not own: which contractions, and how long a slab of them is
+(operands.py), which reductions of rows (long_rows.py), the law (steps/sum_in_memory.py), the tile (tiles.py), the
+memory of a table (the plan's, compiler.py), how a store that combines runs (accumulate.py).
 
     out[m, n] = sum[k](a[m, k] * b[k, n])
 
@@ -19,52 +19,43 @@ processor foresees it, and added to `out`, which stays in the first cache.
 
 from __future__ import annotations
 
-from proofgrad.core.compile.choices import NO_WISH, Choices
-from proofgrad.core.compile.contraction import output_loops, size_of
+from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.long_rows import find_rows
+from proofgrad.core.compile.loops import fresh_number
 from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.operands import choose_slab
-from proofgrad.core.compile.tables import filled, loaded, table_over
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.results import results_in_a_table
+from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.reorder import reorder
+from proofgrad.core.compile.steps.sum_in_memory import sum_in_memory
 from proofgrad.core.compile.tiles import find_contraction
-from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.core.ir.uop import UOp
 
 
-def sum_in_slabs(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp:
+def sum_in_slabs(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
     """Sum a product with few rows, or rows, in memory, some steps at a time; the kernels, in order."""
+    target, asked = context.target, context.asked
     if target.work_items:
-        return kernel
-    if (found := find_contraction(kernel, target, asked)) is not None:
+        return nest
+    if (found := find_contraction(nest.graph, target, asked)) is not None:
         steps = choose_slab(found[0], asked)
-        return _in_slabs(kernel, found[0].reduction, steps) if steps else kernel
-    rows = find_rows(kernel, asked)
-    return kernel if rows is None else _in_slabs(kernel, rows.reduction, rows.steps, rows.along)
+        return _in_slabs(nest, context, found[0].reduction, steps) if steps else nest
+    rows = find_rows(nest.graph, asked)
+    return (
+        nest if rows is None else _in_slabs(nest, context, rows.reduction, rows.steps, rows.along)
+    )
 
 
-def _in_slabs(kernel: UOp, reduction: UOp, steps: int, inside: UOp | None = None) -> UOp:
+def _in_slabs(
+    nest: LoopNest, context: Context, reduction: UOp, steps: int, inside: UOp | None = None
+) -> tuple[LoopNest, ...]:
     """The kernels of a sum, and one for the rest of its kernel; `inside` runs inside of the slabs."""
-    store = kernel.src[0]
-    if reduction is store.src[1]:
-        return UOp.sink(*_kernels(reduction, *store.src[0].src, steps, inside))
-    memory, position = table_over((kernel,), reduction.dtype, output_loops(kernel))
-    rest = kernel.substitute({reduction: loaded(memory, position)})
-    return UOp.sink(*_kernels(reduction, memory, position, steps, inside), merge_loops(rest))
-
-
-def _kernels(
-    reduction: UOp, memory: UOp, position: UOp, steps: int, inside: UOp | None
-) -> tuple[UOp, UOp]:
-    """One that fills memory with what a reduction starts from, one that adds the slabs to it."""
-    (loop,) = reduction.src[1:]
-    number = 1 + max([n.arg[0] for n in toposort((reduction, position)) if n.op is Ops.RANGE])
-    slab = UOp.range(size_of(loop) // steps, number, AxisRole.REDUCE)
-    step = UOp.range(steps, *loop.arg)
-    value = reduction.src[0].substitute({loop: slab * steps + step})
-    part = UOp(Ops.REDUCE, reduction.dtype, (value, step), reduction.arg)
-    place = UOp(Ops.INDEX, memory.dtype, (memory, position))
-    add = UOp.sink(UOp(Ops.STORE, dtypes.void, (place, part, slab), reduction.arg))
+    rest: tuple[LoopNest, ...] = ()
+    if reduction is not nest.graph.src[0].src[1]:
+        nest, reading = results_in_a_table(nest, reduction)
+        rest = (merge_loops(reading, context),)
+    number = fresh_number(nest.graph)
+    fill, add = sum_in_memory(nest, steps, number)
     if inside is not None:
-        add = add.substitute({inside: inside.replace(arg=(number + 1, inside.arg[1]))})
-    return filled(memory, reduction.arg), add
+        add = reorder(add, inside, number + 1)
+    return (fill, add, *rest)

@@ -1,6 +1,6 @@
 """The compiler as a list: what a stage is, how a list of stages runs, how it is printed.
 
-Owns: Stage, the two kinds of step (rule sets and procedures), running with checks and an observer.
+Owns: Stage, its three kinds (rule sets, tactics, procedures), running with checks and an observer.
 Does not own: the list itself, which is rules/pipeline.py.
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from proofgrad.core import settings
 from proofgrad.core.compile.choices import Choices, forced_choices
+from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused, lowered
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -31,17 +32,14 @@ class RuleSets:
 
 
 @dataclass(frozen=True, slots=True)
-class Procedure:
-    """A step that is not a rule: needs memory, a loop or a choice. Each has a validation test."""
+class Tactic:
+    """A pass that chooses steps (core/compile/steps), and changes a kernel by them alone.
 
-    function: Callable[..., UOp]
-    # False: it computes values in another way, within bounds that docs give.
-    keeps_values: bool = True
+    So it can make a kernel slow, never wrong. Where a step refuses, the kernel stays as it was before the tactic.
+    """
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """What it asks for beside the graph: "target", "native", "bounds" or "asked", passed by name."""
-        return self.function.__code__.co_varnames[1 : self.function.__code__.co_argcount]
+    function: Callable[[LoopNest, Context], LoopNest | tuple[LoopNest, ...]]
+    can_be_asked: bool = False  # whether CHOICES says what it shall choose
 
     @property
     def name(self) -> str:
@@ -51,6 +49,35 @@ class Procedure:
     def purpose(self) -> str:
         return (self.function.__doc__ or "").strip().splitlines()[0]
 
+    def __call__(self, graph: UOp, context: Context) -> UOp:
+        """Raises: StepRefused."""
+        made = self.function(lowered(graph, context.facts, context.target), context)
+        nests = made if isinstance(made, tuple) else (made,)
+        if not all([type(nest) is LoopNest for nest in nests]):
+            raise TypeError(f"the tactic {self.name} gave what no step made")
+        return nests[0].graph if len(nests) == 1 else UOp.sink(*[nest.graph for nest in nests])
+
+
+@dataclass(frozen=True, slots=True)
+class Procedure:
+    """A pass that is neither rules nor steps: needs memory, or makes another form. Each has a validation test."""
+
+    function: Callable[..., UOp]
+    takes: tuple[str, ...] = ()  # what it asks of the Context, in the order of its arguments
+    # False: it computes values in another way, within bounds that docs give.
+    keeps_values: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @property
+    def purpose(self) -> str:
+        return (self.function.__doc__ or "").strip().splitlines()[0]
+
+    def __call__(self, graph: UOp, context: Context) -> UOp:
+        return self.function(graph, *[getattr(context, name) for name in self.takes])
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -58,7 +85,7 @@ class Stage:
 
     name: str
     makes: Form
-    step: RuleSets | Procedure
+    step: RuleSets | Tactic | Procedure
     optional: bool = False  # left out with NOOPT=1
 
 
@@ -141,13 +168,15 @@ class Library:
 
 
 Observer = Callable[[Stage, UOp], None]
+# For stages that ask nothing of a machine.
+NO_MACHINE = Target("none")
 
 
 def run_stages(
     stages: Sequence[Stage],
     root: UOp,
     library: Library,
-    target: Target | None = None,
+    target: Target = NO_MACHINE,
     observe: Observer | None = None,
     asked: Choices | None = None,
 ) -> UOp:
@@ -176,13 +205,14 @@ class _Runner:
     """Runs stages one by one."""
 
     def __init__(
-        self, library: Library, target: Target | None, observe: Observer | None, asked: Choices
+        self, library: Library, target: Target, observe: Observer | None, asked: Choices
     ) -> None:
-        self.library, self.target, self.observe, self.asked = library, target, observe, asked
+        self.library, self.observe = library, observe
         self.no_rules = settings.wants_no_rules()
         self.plain = settings.wants_plain_loops()
         self.checked = settings.checks_forms()
         self.facts = library.facts()
+        self.context = Context(target, self.facts, asked)
         self.rewriters: dict[tuple[str, ...], Rewriter] = {}
 
     def run(self, stage: Stage, root: UOp) -> UOp:
@@ -195,11 +225,10 @@ class _Runner:
                     sets = self.library.rules_of(names)
                     self.rewriters[names] = Rewriter(sets, self.facts, self.library.journal)
                 root = self.rewriters[names].rewrite(root)
+            case Tactic() as tactic:
+                root = self._taken(tactic, root)
             case Procedure() as procedure:
-                given: dict[str, Any] = {"target": self.target, "bounds": self.facts}
-                given["asked"] = self.asked
-                given["native"] = frozenset() if self.target is None else self.target.native
-                root = procedure.function(root, **{name: given[name] for name in procedure.needs})
+                root = procedure(root, self.context)
         if self.checked:
             for part in parts_of(root):
                 check_form(stage.makes, part)
@@ -207,10 +236,19 @@ class _Runner:
             self.observe(stage, root)
         return root
 
+    def _taken(self, tactic: Tactic, root: UOp) -> UOp:
+        """What a tactic makes; the graph itself where a step refuses, which SPEC=1 reports."""
+        try:
+            return tactic(root, self.context)
+        except StepRefused:
+            if self.checked:
+                raise
+            return root
 
-def procedures_that_choose(stages: Sequence[Stage]) -> list[str]:
-    """The names of the stages that can be asked for something."""
-    return [s.name for s in stages if isinstance(s.step, Procedure) and "asked" in s.step.needs]
+
+def stages_that_can_be_asked(stages: Sequence[Stage]) -> list[str]:
+    """The names of the stages that CHOICES speaks to."""
+    return [s.name for s in stages if isinstance(s.step, Tactic) and s.step.can_be_asked]
 
 
 def show_stages(stages: Sequence[Stage], sizes: dict[str, int]) -> list[tuple[str, str, str, str]]:
@@ -221,6 +259,7 @@ def show_stages(stages: Sequence[Stage], sizes: dict[str, int]) -> list[tuple[st
             case RuleSets(names):
                 what = ", ".join(f"{name} ({sizes.get(name, 0)})" for name in names)
                 rows.append((stage.makes.value, stage.name, "rules", what))
-            case Procedure():
-                rows.append((stage.makes.value, stage.name, "procedure", stage.step.purpose))
+            case Tactic() | Procedure() as step:
+                kind = "tactic" if isinstance(step, Tactic) else "procedure"
+                rows.append((stage.makes.value, stage.name, kind, step.purpose))
     return rows

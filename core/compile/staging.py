@@ -1,80 +1,43 @@
-"""Kernel -> Kernels: operands of a contraction are copied into tables, in the order of its tile.
+"""Tactic: operands of a contraction are copied into tables, in the order of its tile.
 
-Owns: the layout of a table, the kernel that fills it. Does not own: the tile (tiles.py), which operands are
-worth a table (operands.py), its memory (the plan's, compiler.py).
+Owns: the layout of a table, the order in which it is filled. Does not own: the tile (tiles.py), which operands are
+worth a table (operands.py), the law (steps/stage.py), the memory (the plan's, compiler.py).
 
-A term that depends on the loops x, k is written once into table[g(x, k)] and read back from there,
-where g puts every (x, k) on a place of its own: so the values stay. g is the mixed radix number
-(x // size, k, x % size), and the table is as long as whole tiles need, so that the tile that reads it
-needs no gate.
+A table of an operand that moves with the loops x, k has the digits (x // size, k, x % size), and is as long as whole
+tiles need, so that the tile that reads it needs no gate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
-
-from proofgrad.core.compile.axes import gate_accesses
-from proofgrad.core.compile.choices import NO_WISH, Choices
-from proofgrad.core.compile.contraction import (
-    LARGEST_STEP,
-    Contraction,
-    load_steps,
-    output_loops,
-    size_of,
-    tiles_along,
-)
+from proofgrad.core.compile.context import Context
+from proofgrad.core.compile.contraction import LARGEST_STEP, Contraction, load_steps, tiles_along
 from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
+from proofgrad.core.compile.loops import output_loops, size_of
 from proofgrad.core.compile.operands import choose_staged, may_stage
-from proofgrad.core.compile.tables import loaded, new_table
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.deinterleave import deinterleave
+from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.reorder import reorder
+from proofgrad.core.compile.steps.split import split
+from proofgrad.core.compile.steps.stage import Digit, stage
 from proofgrad.core.compile.tiles import choose_blocks, find_contraction
-from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.core.ir.uop import UOp, toposort
 
 # Steps of the sum that are copied for all rows or columns before the next ones are.
 STEPS_AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """The layout of a table: `loop` in groups of `size`, around the loops `depth`."""
-
-    outer: tuple[UOp, ...]
-    loop: UOp
-    size: int
-    depth: tuple[UOp, ...]
-    groups: int  # as many as blocks of whole tiles reach over
-
-    @property
-    def length(self) -> int:
-        length = self.groups * self.size
-        for loop in (*self.outer, *self.depth):
-            length *= size_of(loop)
-        return length
-
-    def place(self, group: UOp, inside: UOp, outer: Sequence[UOp], depth: Sequence[UOp]) -> UOp:
-        """The position of an element in the table."""
-        position = UOp.index(0)
-        for value, loop in zip(outer, self.outer):
-            position = position * size_of(loop) + value
-        position = position * self.groups + group
-        for value, loop in zip(depth, self.depth):
-            position = position * size_of(loop) + value
-        return position * self.size + inside
-
-
-def stage_operands(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp:
+def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
     """Copy operands of a contraction into tables laid out for its tile; the kernels, in order."""
-    found = None if target.work_items else find_contraction(kernel, target, asked)
+    target, asked = context.target, context.asked
+    found = None if target.work_items else find_contraction(nest.graph, target, asked)
     if found is None or not may_stage(found[0], asked):
-        return kernel
-    filling: list[UOp] = []
-    before, kernel = kernel, _with_neighbours(kernel, found[0], filling)
-    found = found if kernel is before else find_contraction(kernel, target, asked)
+        return nest
+    filling: list[LoopNest] = []
+    before, nest = nest, _with_neighbours(nest, found[0], filling)
+    found = found if nest is before else find_contraction(nest.graph, target, asked)
     assert found is not None
     contraction, tile = found
     blocks = choose_blocks(contraction, tile, target, asked)
@@ -90,76 +53,50 @@ def stage_operands(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> UOp
     if staged.columns:
         operands.append((contraction.column_factor, contraction.columns, tile.columns))
     for factor, loop, size in operands:
-        table = _layout(kernel, contraction, factor, loop, size, groups[loop])
-        memory = new_table((kernel,), factor.dtype, table.length)
-        filling.append(_fill(factor, table, memory))
-        kernel = kernel.substitute({factor: _read(table, memory)})
-    return UOp.sink(*filling, kernel) if filling else kernel
+        fill, nest = _in_a_table(nest, contraction, factor, loop, size, groups[loop])
+        filling.append(fill)
+    return (*filling, nest) if filling else nest
 
 
-def _layout(
-    kernel: UOp, contraction: Contraction, factor: UOp, loop: UOp, size: int, groups: int
-) -> Table:
+def _in_a_table(
+    nest: LoopNest, contraction: Contraction, factor: UOp, loop: UOp, size: int, groups: int
+) -> tuple[LoopNest, LoopNest]:
+    """The nest that fills the table of an operand, and the one that reads it.
+
+    Where groups lie side by side in memory, some steps of the sum are copied for all of them before the next
+    steps: long enough pieces of memory are read and written.
+    """
     free = loops_of(factor)
-    outer = tuple([x for x in output_loops(kernel) if x in free and x is not loop])
-    depth = tuple([x for x in contraction.sum_loops if x in free])
-    return Table(outer, loop, size, depth, groups)
+    outer = [x for x in output_loops(nest.graph) if x in free and x is not loop]
+    *around, last = [None, *[x for x in contraction.sum_loops if x in free]]
+    around = [x for x in around if x is not None]
+    side_by_side = all(step in (0, 1) for step in load_steps(factor, loop))
+    steps = 1 if last is None else size_of(last)
+    at_once = largest_divisor(steps, STEPS_AT_ONCE) if side_by_side else steps
+    number = len(outer) + len(
+        around
+    )  # of the outer steps; groups, inner steps and what is inside of a group follow
+    digits = [Digit(x, size_of(x), NewLoop(k)) for k, x in enumerate(outer)]
+    digits.append(Digit(loop, groups, NewLoop(number + 1), size))
+    digits += [Digit(x, size_of(x), NewLoop(len(outer) + k)) for k, x in enumerate(around)]
+    if last is not None:
+        digits.append(Digit(last, steps, NewLoop(number + 2)))
+    digits.append(Digit(loop, size, NewLoop(number + 3)))
+    fill, nest = stage(nest, factor, tuple(digits))
+    if 1 < at_once < steps:
+        made = (NewLoop(number), NewLoop(number + 2))
+        fill = split(fill, UOp.range(steps, number + 2), (at_once,), made)
+    elif at_once == 1 < steps:
+        fill = reorder(fill, UOp.range(steps, number + 2), number)
+    return fill, nest
 
 
-def _with_neighbours(kernel: UOp, contraction: Contraction, filling: list[UOp]) -> UOp:
-    """Memory that columns read in steps of a few elements, copied so that they read neighbours.
-
-    Element i goes to the place (i % step, i // step).
-    """
+def _with_neighbours(nest: LoopNest, contraction: Contraction, filling: list[LoopNest]) -> LoopNest:
+    """Memory that columns read in steps of a few elements, copied so that they read neighbours."""
+    columns = contraction.columns
     for load in [n for n in toposort((contraction.column_factor,)) if n.op is Ops.LOAD]:
-        memory, index, *gate = load.src[0].src
-        step = coefficient(index, contraction.columns)
-        if step is None or not 1 < step <= LARGEST_STEP:
-            continue
-        length = -(-memory.arg[1] // step)
-        table = new_table((kernel,), memory.dtype, step * length)
-        phase, position = UOp.range(step, 0), UOp.range(length, 1)
-        source = position * step + phase
-        inside = (source < memory.arg[1],) if memory.arg[1] % step else ()
-        value = loaded(memory, source, *inside)
-        place = UOp(Ops.INDEX, memory.dtype, (table, phase * length + position))
-        filling.append(UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value))))
-        rest = index.substitute({contraction.columns: UOp.index(0)})
-        there = (rest % step) * length + rest // step + contraction.columns
-        kernel = kernel.substitute({load: loaded(table, there, *gate)})
-    return kernel
-
-
-def _read(table: Table, memory: UOp) -> UOp:
-    place = table.place(table.loop // table.size, table.loop % table.size, table.outer, table.depth)
-    return loaded(memory, place)
-
-
-def _inside(factor: UOp, table: Table) -> UOp:
-    """An operand that is 0 in the places of a table beyond its loop."""
-    if size_of(table.loop) == table.groups * table.size:
-        return factor
-    return gate_accesses(factor, table.loop, UOp.index(size_of(table.loop)))
-
-
-def _fill(factor: UOp, table: Table, memory: UOp) -> UOp:
-    """The kernel that writes every element of the table.
-
-    Where groups lie side by side in memory, it copies some steps of the sum for all of them before the next
-    steps: it reads and writes long enough pieces of memory.
-    """
-    around, last = table.depth[:-1], prod([size_of(x) for x in table.depth[-1:]])
-    side_by_side = all(step in (0, 1) for step in load_steps(factor, table.loop))
-    at_once = largest_divisor(last, STEPS_AT_ONCE) if side_by_side else last
-    sizes = [size_of(x) for x in (*table.outer, *around)]
-    sizes += [last // at_once, table.groups, at_once, table.size]
-    loops = [UOp.range(n, k, AxisRole.LOOP) if n > 1 else UOp.index(0) for k, n in enumerate(sizes)]
-    *loops, steps, group, step, inside = loops
-    outer = loops[: len(table.outer)]
-    depth = [*loops[len(table.outer) :], steps * at_once + step]
-    factor = _inside(factor, table)
-    changes = {table.loop: group * table.size + inside}
-    changes.update(zip((*table.outer, *table.depth), (*outer, *depth)))
-    value = factor.substitute(changes)
-    place = UOp(Ops.INDEX, memory.dtype, (memory, table.place(group, inside, outer, depth)))
-    return UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value)))
+        step = coefficient(load.src[0].src[1], columns)
+        if step is not None and 1 < step <= LARGEST_STEP:
+            copied, nest = deinterleave(nest, load, columns)
+            filling.append(copied)
+    return nest

@@ -18,9 +18,9 @@ from proofgrad.core.compile.contraction import (
     LARGEST_GROWTH,
     Contraction,
     contractions,
-    size_of,
     tiles_along,
 )
+from proofgrad.core.compile.loops import size_of
 from proofgrad.core.compile.operands import WORTH_A_TABLE, filling, lie_near
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import DType

@@ -1,42 +1,47 @@
-"""Kernel -> Kernel: rows of a tile that a gate turns off read the nearest place inside, without asking.
+"""Loads under a gate read the nearest place inside, without asking.
 
-Owns: that change of what a gated sum of products loads. Does not own: which tile (tiles.py), registers that skip
-what a gate leaves out (accumulate.py).
+    where(g, f(x[p]), 0) = where(g, f(x[p']), 0)   if p' = p where g holds
 
     where((-1 < i - k) & (i - k < n), x[i - k] * y, 0) = where(..., x[max(0, min(i - k, n - 1))] * y, 0)
 
-Where the gate holds both read the same; elsewhere the product is not used. The place on the right is inside of its buffer
-anyway, and is known before the loops that it does not depend on: a gate would be asked for each load in each step.
+Where the gate holds both read the same; elsewhere the product is not used. The place on the right is inside of its memory
+whatever the loops are, which the facts show, and is known before the loops that it does not depend on: a gate would
+be asked for each load in each step.
 """
 
 from __future__ import annotations
 
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.compile.sums_of_products import is_gated
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import CONST
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.gates import conjuncts, parts_of
 
 
-def read_inside(kernel: UOp, reduction: UOp, bounds: Facts) -> UOp:
-    """Loads of a gated sum of products without gates, where their places can be brought inside."""
-    if not is_gated(reduction.src[0]):
-        return kernel
+@step("where(g, x[p], 0) = where(g, x[max(low, min(p, high))], 0) if g implies low <= p <= high")
+def read_inside(nest: LoopNest, reduction: UOp) -> UOp:
+    """Loads of a gated sum without gates, where their places can be brought inside."""
+    graph, facts = nest.graph, nest.facts
+    require(reduction.op is Ops.REDUCE and is_gated(reduction.src[0]), "no gated sum", reduction)
     gate, product, _ = reduction.src[0].src
     inside, changes = _brought_inside(gate), {}
     for load in [n for n in toposort((product,)) if n.op is Ops.LOAD and len(n.src[0].src) > 2]:
         memory, index, own = load.src[0].src
-        form = bounds.forms.read(index.substitute(inside))
+        form = facts.forms.read(index.substitute(inside))
         if form is None or not conjuncts(own) <= conjuncts(gate):
             continue
-        place = bounds.forms.written(form)
-        low, high = bounds.lo(place), bounds.hi(place)
+        place = facts.forms.written(form)
+        low, high = facts.lo(place), facts.hi(place)
         if low is not None and high is not None and 0 <= low and high < memory.arg[1]:
             changes[load] = load.with_src((load.src[0].with_src((memory, place)),))
-    return kernel.substitute(changes)
+    if not changes:
+        return graph
+    brought = product.substitute(changes)
+    term = reduction.src[0].with_src((gate, brought, reduction.src[0].src[2]))
+    return graph.substitute({reduction: reduction.with_src((term, *reduction.src[1:]))})
 
 
 def _brought_inside(gate: UOp) -> dict[UOp, UOp]:

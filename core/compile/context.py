@@ -1,0 +1,27 @@
+"""What a pass is given beside the graph.
+
+Owns: that value. A pass is a function of a graph, or a nest, and a Context.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proofgrad.core.compile.choices import NO_WISH, Choices
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.rewrite.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The machine, what is known of values, and what is asked of the kernel."""
+
+    target: Target
+    facts: Facts
+    asked: Choices = NO_WISH
+
+    @property
+    def native(self) -> frozenset[Ops]:
+        """The operations that the machine's backend prints itself."""
+        return self.target.native

@@ -1,0 +1,75 @@
+"""Loops around each other become one loop, whose counter has theirs as digits.
+
+    for a < m: for b < n: f(a, b)   =   for c < m * n: f(c // n, c % n)
+
+    a: 0 0 0 1 1 1         c: 0 1 2 3 4 5
+    b: 0 1 2 0 1 2
+
+The outermost digit needs no remainder, the innermost no quotient.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from proofgrad.core.compile.loops import is_fixed, size_of
+from proofgrad.core.compile.steps.bijection import Bijection, NewLoop, reindex
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+MOST_LOOPS = 8  # for so many at once the law is proved
+
+
+@cache
+def collapse_law(loops: int) -> Bijection:
+    """d1 < n1, ..., dk < nk as i < n1 * ... * nk."""
+    assert 1 <= loops <= MOST_LOOPS
+    return Bijection(
+        parameters=tuple([f"n{k + 1}" for k in range(loops)]),
+        before=lambda *sizes: sizes,
+        after=lambda *sizes: (_product(sizes),),
+        old=lambda i, *sizes: digits_of(i, sizes),
+        new=lambda *terms: (_number(terms[:loops], terms[loops:]),),
+        in_order=True,
+    )
+
+
+def digits_of(number: Any, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The digits of a number below the product of `sizes`, most significant first."""
+    digits: list[Any] = []
+    for k in reversed(range(len(sizes))):
+        stride = _product(sizes[k + 1 :])
+        digit = number // stride if k + 1 < len(sizes) and not _is_one(stride) else number
+        is_first = all([_is_one(size) for size in sizes[:k]])
+        digits.append(digit if is_first else digit % sizes[k])
+    return tuple(digits[::-1])
+
+
+def _is_one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def _product(sizes: tuple[Any, ...]) -> Any:
+    total: Any = 1
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def _number(digits: tuple[Any, ...], sizes: tuple[Any, ...]) -> Any:
+    number = digits[0]
+    for digit, size in zip(digits[1:], sizes[1:]):
+        number = number * size + digit
+    return number
+
+
+@step("for a < m, b < n: f(a, b) = for c < m * n: f(c // n, c % n)")
+def collapse(nest: LoopNest, loops: tuple[UOp, ...], made: NewLoop) -> UOp:
+    """The loops, outermost first, as one."""
+    require(1 <= len(loops) <= MOST_LOOPS, "so many loops at once", len(loops))
+    require(all([x.op is Ops.RANGE and is_fixed(x) for x in loops]), "a loop of no known size")
+    sizes = tuple([size_of(x) for x in loops])
+    require(min(sizes) > 0, "a loop that never runs", sizes)
+    return reindex(nest, collapse_law(len(loops)), sizes, loops, (made,))

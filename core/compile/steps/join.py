@@ -1,0 +1,80 @@
+"""Nested sums of products, gated or not, become one sum, which can run in tiles.
+
+    sum[a](where(p, sum[b](x), 0)) = sum[a, b](where(p, x, 0))
+
+Both add the same terms, and zeros; the order of a sum is not specified. The gradient of a convolution
+for its input is such a sum: of its windows, those that lie inside; all of them, if it was padded as widely as they reach.
+A load under a gate that is among the sum's needs it no longer if its place is inside of its memory whatever the loops are.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_
+from typing import Any
+
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.compile.sums_of_products import is_gated
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.rewrite.gates import conjuncts
+
+
+@step("sum[a](where(p, sum[b](x), 0)) = sum[a, b](where(p, x, 0))")
+def join_sums(nest: LoopNest, total: UOp) -> UOp:
+    """The sum and those in it as one, down to a product."""
+    joined = _joined(total, nest.facts)
+    require(joined is not None, "no nested sums of products", total)
+    assert joined is not None
+    return nest.graph.substitute({total: joined})
+
+
+def is_nested(total: UOp) -> bool:
+    """Whether a node is a sum of sums, or of gates, that ends in a product."""
+    if total.op is not Ops.REDUCE:
+        return False
+    value, _, gates, sums = _parts(total)
+    return value.op is Ops.MUL and (sums > 1 or bool(gates))
+
+
+def _parts(total: UOp) -> tuple[UOp, tuple[UOp, ...], list[UOp], int]:
+    """What nested sums add, their loops and gates from outside to inside, and how many they are."""
+    value, loops, gates, sums = total, tuple[UOp, ...](), list[UOp](), 0
+    while True:
+        if value.op is Ops.REDUCE and value.arg is Ops.ADD:
+            loops += value.src[1:]
+            value, sums = value.src[0], sums + 1
+        elif loops and is_gated(value):
+            gates.append(value.src[0])
+            value = value.src[1]
+        else:
+            return value, loops, gates, sums
+
+
+def _joined(total: UOp, facts: Facts) -> UOp | None:
+    """The one sum; None where there is one already, without a gate, or no product is at the end."""
+    if not is_nested(total):
+        return None
+    value, loops, gates, _ = _parts(total)
+    require(len(set(loops)) == len(loops), "one loop of two sums", *loops)
+    if not gates:
+        return UOp(Ops.REDUCE, total.dtype, (value, *loops), Ops.ADD)
+    gate = reduce(and_, gates)
+    product = _without_gates(value, conjuncts(gate), facts)
+    gated = gate.where(product, UOp.const(value.dtype, 0))
+    return UOp(Ops.REDUCE, total.dtype, (gated, *loops), Ops.ADD)
+
+
+def _without_gates(product: UOp, holding: frozenset[Any], facts: Facts) -> UOp:
+    """Loads that stay in their buffer anyway need no gate that is asked of their product again."""
+    changes: dict[UOp, UOp] = {}
+    for load in toposort((product,)):
+        if load.op is not Ops.LOAD or len(load.src[0].src) < 3:
+            continue
+        memory, index, gate = load.src[0].src
+        low, high = facts.lo(index), facts.hi(index)
+        stays = low is not None and high is not None and 0 <= low and high < memory.arg[1]
+        if stays and conjuncts(gate) <= holding:
+            changes[load] = load.with_src((load.src[0].with_src((memory, index)),))
+    return product.substitute(changes)

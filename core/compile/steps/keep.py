@@ -1,0 +1,104 @@
+"""A value is computed ahead, by a loop of its own, and kept in memory that an item has to itself.
+
+    f(v(i, j))   =   let k[a, b] = v(a, b) for all a, b: f(k[i, j])
+
+where k is a KEEP: its element at the row-major position of (a, b) is v(a, b). So v at (i, j) is the element at the
+position of (i, j). All loops of v that are not kept along stay as they are: the memory holds one run of them at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from proofgrad.core.compile.linear_terms import loops_below
+from proofgrad.core.compile.loops import elements_of, is_fixed, size_of
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.collapse import collapse_law
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.ir.ops import COMMUTATIVE, Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+
+@step("f(v(i)) = f(k[i]) where k[a] = v(a) for all a")
+def keep(
+    nest: LoopNest,
+    value: UOp,
+    loops: tuple[UOp, ...],
+    made: tuple[NewLoop, ...],
+    alike: Sequence[tuple[UOp, UOp]] = (),
+) -> UOp:
+    """`value` along `loops` is computed by the loops `made`, and read from memory where it was used.
+
+    `alike`: other values, each with its loop, that are the same function of it as `value` is of its one loop; they are
+    read from there too.
+    """
+    sizes = tuple([size_of(x) for x in loops])
+    _check_loops(nest, value, loops, made)
+    fresh = tuple([UOp.range(n, loop.number, loop.role) for n, loop in zip(sizes, made)])
+    kept = UOp(Ops.KEEP, value.dtype, (value.substitute(dict(zip(loops, fresh))), *fresh))
+
+    def element(own: tuple[UOp, ...]) -> UOp:
+        (place,) = collapse_law(len(own)).new(*own, *sizes)
+        return UOp(Ops.LOAD, value.dtype, (UOp(Ops.INDEX, value.dtype, (kept, place)),))
+
+    changes = {value: element(loops)}
+    known = set(toposort((nest.graph,)))
+    for same, loop in alike:
+        require(same in known, "a value that is not in the nest", same)
+        is_alike = len(loops) == 1 and same_function((value, loops[0]), (same, loop))
+        require(is_alike, "another function of its loop", same)
+        changes[same] = element((loop,))
+    return nest.graph.substitute(changes)
+
+
+def _check_loops(
+    nest: LoopNest, value: UOp, loops: tuple[UOp, ...], made: tuple[NewLoop, ...]
+) -> None:
+    """Raises: StepRefused unless a value can be kept along these loops."""
+    nodes, free = toposort((nest.graph,)), loops_below(nest.graph)
+    require(value in free, "a value that is not in the nest", value)
+    require(0 < len(loops) == len(made) == len(set(loops)), "no loops, or one twice", *loops)
+    require(set(loops) <= free[value], "a loop that the value does not change with", *loops)
+    require(all(map(is_fixed, loops)), "a loop of no known size", *loops)
+    outside = free[value].difference(loops)
+    require(
+        outside <= free[nest.graph], "what is kept changes with a loop of a reduction", *outside
+    )
+    numbers, new = {n.arg[0] for n in nodes if n.op is Ops.RANGE}, [loop.number for loop in made]
+    is_free = numbers.isdisjoint(new) and len(set(new)) == len(new)
+    require(is_free, "a loop of this number is there", *new)
+    nbytes = [elements_of(n) * n.dtype.itemsize for n in nodes if n.op is Ops.KEEP]
+    nbytes.append(prod([size_of(x) for x in loops]) * value.dtype.itemsize)
+    room = nest.target.scratch_bytes
+    require(sum(nbytes) <= room, "more bytes than an item has to itself", sum(nbytes), room)
+
+
+def same_function(one: tuple[UOp, UOp], other: tuple[UOp, UOp]) -> bool:
+    """Whether two values are the same function of a loop each, but for the order of commutative operands."""
+    (value, loop), (same, own) = one, other
+    if size_of(loop) != size_of(own):
+        return False
+    functions: dict[Any, int] = {}
+    first = functions_of([value], loop, functions)[value]
+    return first == functions_of([same], own, functions)[same]
+
+
+def functions_of(values: Sequence[UOp], loop: UOp, functions: dict[Any, int]) -> dict[UOp, int]:
+    """Of values, and of what is below them, a number that those have in common which are one function of a loop each.
+
+    `functions`: the numbers given so far. A value that does not change with its loop is itself.
+    """
+    names: dict[UOp, int] = {}
+    for node in toposort(values):
+        if node is loop:
+            key: Any = (None, size_of(loop))
+        elif all([functions.get(s) == names[s] for s in node.src]):  # nothing below changes
+            key = node
+        else:
+            below = [names[s] for s in node.src]
+            is_free = node.op in COMMUTATIVE
+            key = (node.op, node.dtype, node.arg, frozenset(below) if is_free else tuple(below))
+        names[node] = functions.setdefault(key, len(functions))
+    return names

@@ -1,0 +1,139 @@
+"""A kernel that only steps change, and what a step is.
+
+Owns: LoopNest and its seal, Step, what a refusal is, the list of all steps. Does not own: the laws (each step's file),
+their proofs (verify/steps), which step is taken (the tactics).
+
+As in a prover of the LCF kind, the type is the argument: whoever holds a LoopNest knows that it was
+lowered from a tensor graph, or rewritten by proven rules, and then changed by steps whose laws are proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.facts import Facts
+
+_SEAL = object()
+_Arguments = ParamSpec("_Arguments")
+_Made = TypeVar("_Made", UOp, tuple[UOp, ...])
+
+
+class StepRefused(Exception):
+    """A side condition of a step does not hold, or could not be decided. The nest is as before."""
+
+
+class LoopNest:
+    """A graph of the form Kernel, what is known of its values, and the machine that it is for."""
+
+    __slots__ = ("facts", "graph", "taken", "target")
+
+    def __init__(
+        self, graph: UOp, facts: Facts, target: Target, taken: tuple[Taken, ...], seal: object
+    ) -> None:
+        if seal is not _SEAL:
+            raise TypeError("a LoopNest is made by steps (core/compile/steps), not by hand")
+        self.graph = graph
+        self.facts = facts
+        self.target = target
+        self.taken = taken  # the steps that led here, in order
+
+
+def lowered(graph: UOp, facts: Facts, target: Target) -> LoopNest:
+    """The nest of a graph that lowering or proven rules made. Called by the runner of stages only."""
+    return LoopNest(graph, facts, target, (), _SEAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A step that was taken, with its arguments."""
+
+    step: str
+    arguments: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"{self.step}({', '.join(map(_shown, self.arguments))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[_Arguments]):
+    """A way to change a nest: `nest = step(nest, ...)`. Raises: StepRefused."""
+
+    name: str
+    law: str
+    function: Callable[Concatenate[LoopNest, _Arguments], UOp]
+
+    def __call__(
+        self, nest: LoopNest, *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> LoopNest:
+        made = self.function(nest, *args, **kwargs)
+        if made is nest.graph:
+            return nest
+        taken = Taken(self.name, (*args, *kwargs.values()))
+        return LoopNest(made, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Fission(Generic[_Arguments]):
+    """A step that makes several nests of one, which run in order. Raises: StepRefused."""
+
+    name: str
+    law: str
+    function: Callable[Concatenate[LoopNest, _Arguments], tuple[UOp, ...]]
+
+    def __call__(
+        self, nest: LoopNest, *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> tuple[LoopNest, ...]:
+        taken = Taken(self.name, (*args, *kwargs.values()))
+        return tuple(
+            [
+                LoopNest(graph, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
+                for graph in self.function(nest, *args, **kwargs)
+            ]
+        )
+
+
+STEPS: dict[str, Step[Any] | Fission[Any]] = {}
+
+
+def step(
+    law: str,
+) -> Callable[[Callable[Concatenate[LoopNest, _Arguments], UOp]], Step[_Arguments]]:
+    """Make a function from a nest to a changed graph a step, by its name. `law`: as an equation."""
+
+    def made(function: Callable[Concatenate[LoopNest, _Arguments], UOp]) -> Step[_Arguments]:
+        one = Step(function.__name__, law, function)
+        STEPS[one.name] = one
+        return one
+
+    return made
+
+
+def fission(
+    law: str,
+) -> Callable[[Callable[Concatenate[LoopNest, _Arguments], tuple[UOp, ...]]], Fission[_Arguments]]:
+    """As `step`, of a function that makes several graphs, to be run in order."""
+
+    def made(
+        function: Callable[Concatenate[LoopNest, _Arguments], tuple[UOp, ...]],
+    ) -> Fission[_Arguments]:
+        one = Fission(function.__name__, law, function)
+        STEPS[one.name] = one
+        return one
+
+    return made
+
+
+def require(condition: bool, what: str, *values: Any) -> None:
+    """Raises: StepRefused, saying `what`, unless the condition holds."""
+    if not condition:
+        raise StepRefused(f"{what}: {', '.join(map(_shown, values))}" if values else what)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, UOp) and value.src:
+        return f"{value.op.name.lower()} {value.arg}" if value.arg is not None else value.op.name
+    return str(value)

@@ -1,0 +1,58 @@
+"""Two loops that no term tells apart become one.
+
+    for a < m: for b < n: f(k * (n * a + b))   =   for c < m * n: f(k * c)
+
+As `collapse`, where every index reads a and b only as n * a + b: then a = 0 and b = c say the same of each, and no
+quotient is left. That a term is u + k * (n * a + b), with k a number and u free of both, is decided by its coefficients.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from proofgrad.core.compile.linear_terms import coefficient
+from proofgrad.core.compile.loops import BINDERS, is_fixed, size_of
+from proofgrad.core.compile.steps.bijection import NewLoop, exchanged, new_counters
+from proofgrad.core.compile.steps.collapse import collapse_law
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+
+@step("for a < m, b < n: f(u + k * (n * a + b)) = for c < m * n: f(u + k * c)")
+def merge(nest: LoopNest, outer: UOp, inner: UOp) -> UOp:
+    """One loop, in the place of the outer one."""
+    require(all([is_fixed(x) for x in (outer, inner)]), "a loop of no known size")
+    require(reads_as_one(nest.graph, outer, inner), "a term tells the loops apart", outer, inner)
+    sizes = (size_of(outer), size_of(inner))
+    made = (NewLoop(*outer.arg),)
+    (both,) = new_counters(nest.graph, collapse_law(2), sizes, (outer, inner), made)
+    return exchanged(nest.graph, {outer: UOp.index(0), inner: both}, [both], in_order=True)
+
+
+def reads_as_one(graph: UOp, outer: UOp, inner: UOp) -> bool:
+    """Whether no index tells the loops apart; those of loads in an index are asked by themselves."""
+    for term in _index_demands(graph):
+        a, b = [coefficient(term, loop, beside_loads=True) for loop in (outer, inner)]
+        if a is None or b is None or a != b * size_of(inner):
+            return False
+    return True
+
+
+@lru_cache(maxsize=4)  # of the graph that a tactic asks for each pair of its loops
+def _index_demands(graph: UOp) -> list[UOp]:
+    """The largest sums of index terms: what is asked of the loops, from where it is used."""
+    demands: dict[UOp, None] = {}
+    for node in toposort((graph,)):
+        inside_sum = node.op in (Ops.ADD, Ops.MUL, Ops.NEG) and node.dtype is dtypes.index
+        sources = node.src[:1] if node.op in BINDERS else node.src
+        if not inside_sum:
+            demands.update({s: None for s in sources if s.dtype is dtypes.index})
+        else:
+            demands.update({s: None for s in sources if node.op is Ops.MUL and not _scaled(node)})
+    return list(demands)
+
+
+def _scaled(product: UOp) -> bool:
+    return any(s.op is Ops.CONST for s in product.src)

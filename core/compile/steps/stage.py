@@ -1,0 +1,115 @@
+"""A value is written into a table by a nest of its own, and read from there.
+
+    f(v(x, y))   =   for all a, b: T[g(a, b)] = v(a, b); f(T[g(x, y)])
+
+if g is one to one. Here g is row-major over digits of the loops, in any order: a loop x of n iterations is the digits x // s and
+x % s, or more, or x itself. Digits may reach beyond the end of their loop: the table has places there that nobody
+reads but where it does not matter, and what is loaded to fill them is masked.
+
+    x: 0 1 2 3 4         y: 0 1          digits (x // 2, y, x % 2):
+
+    T: (0,0) (1,0) (0,1) (1,1) (2,0) (3,0) (2,1) (3,1) (4,0)  -  (4,1)  -
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from proofgrad.core.compile.linear_terms import loops_below
+from proofgrad.core.compile.loops import is_fixed, size_of
+from proofgrad.core.compile.steps.bijection import NewLoop, gated
+from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
+from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require
+from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
+from proofgrad.core.compile.steps.tables import loaded, new_table, stored
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+LARGEST_TABLE = 1 << 31  # elements
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """`loop // stride % size`; `made` is the loop over it that fills the table."""
+
+    loop: UOp
+    size: int
+    made: NewLoop
+    stride: int = 1
+
+
+@fission("f(v(x)) = for all a: T[g(a)] = v(a); f(T[g(x)]), g one to one")
+def stage(
+    nest: LoopNest, value: UOp, digits: tuple[Digit, ...], beside: Collection[UOp] = ()
+) -> tuple[UOp, UOp]:
+    """The graph that fills a table with `value`, laid out row-major by `digits`, and the graph that reads it.
+
+    `beside`: graphs that the parameter of the table must not be one of.
+    """
+    free = loops_below(nest.graph)
+    require(value in free, "a value that is not in the nest", value)
+    loops = dict.fromkeys([digit.loop for digit in digits])
+    require(free[value] == loops.keys(), "not the loops that the value changes with", *loops)
+    require(all(map(is_fixed, loops)), "a loop of no known size", *loops)
+    numbers = [digit.made.number for digit in digits]
+    require(len(set(numbers)) == len(numbers), "numbers of loops", *numbers)
+    own = {n.arg[0] for n in toposort((value,)) if n.op is Ops.RANGE and n not in loops}
+    require(own.isdisjoint(numbers), "numbers that loops of the value have", *numbers)
+    length = prod([digit.size for digit in digits])
+    require(length <= LARGEST_TABLE, "a table of more elements", length, LARGEST_TABLE)
+    memory = new_table((nest.graph, *beside), value.dtype, length)
+    counters = [UOp.range(d.size, d.made.number, d.made.role) if d.size != 1 else UOp.index(0)
+                for d in digits]  # fmt: skip
+    changes: dict[UOp, UOp] = {}
+    masked, read = value, dict[Digit, UOp]()
+    for loop in loops:
+        parts = _parts_of(loop, digits)
+        sizes = tuple([part.size for part in parts[1:]])
+        here = tuple([counters[digits.index(part)] for part in parts])
+        terms = (loop,)
+        changes[loop] = here[0]
+        if sizes:
+            law = split_law(len(sizes))
+            terms, (changes[loop],) = law.new(loop, None, *sizes), law.old(*here, None, *sizes)
+        read |= dict(zip(parts, terms))
+        if prod([part.size for part in parts]) != size_of(loop):
+            masked = _masked(masked, loop)
+    filled = masked.substitute(changes)
+    there = loaded(memory, _place([read[digit] for digit in digits], digits))
+    return stored(memory, _place(counters, digits), filled), nest.graph.substitute({value: there})
+
+
+def _parts_of(loop: UOp, digits: Sequence[Digit]) -> list[Digit]:
+    """The digits of a loop, the most significant first; all of the loop and nothing twice."""
+    parts = sorted([d for d in digits if d.loop is loop], key=lambda d: -d.stride)
+    strides = [prod([part.size for part in parts[k + 1 :]]) for k in range(len(parts))]
+    require([part.stride for part in parts] == strides, "digits with gaps between", *strides)
+    require(
+        prod([d.size for d in parts]) >= size_of(loop), "digits that end before their loop", loop
+    )
+    require(len(parts) <= 1 + MOST_PARTS, "more digits of a loop than", 1 + MOST_PARTS)
+    return parts
+
+
+def _place(terms: Sequence[Any], digits: Sequence[Digit]) -> UOp:
+    """The row-major position of digits, as many at once as the law of it is proved for."""
+    place, sizes = UOp.index(0), 1
+    for k in range(0, len(digits), MOST_LOOPS - 1):
+        some = [d.size for d in digits[k : k + MOST_LOOPS - 1]]
+        law, values = collapse_law(1 + len(some)), terms[k : k + MOST_LOOPS - 1]
+        (place,) = law.new(place, *values, sizes, *some)
+        sizes *= prod(some)
+    return place
+
+
+def _masked(value: UOp, loop: UOp) -> UOp:
+    """The value, of which nothing is loaded beyond the end of a loop."""
+    free, inside = loops_below(value), loop < size_of(loop)
+    done: dict[UOp, UOp] = {}
+    for node in toposort((value,)):
+        new = node.with_src(tuple([done[s] for s in node.src]))
+        done[node] = gated(new, inside) if node.op is Ops.INDEX and loop in free[node] else new
+    return done[value]

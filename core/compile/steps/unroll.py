@@ -1,0 +1,98 @@
+"""Loops are written out: a copy of the body for each iteration.
+
+    for i < n: f(i)              =   f(0); f(1); ...; f(n - 1)
+    reduce[i < n, R](f(i))       =   reduce[R](f(0) + f(1) + ... + f(n - 1))
+
+for any operation `+` of a reduction, whose order is not specified. Copies are combined as a tree, so that no operation
+waits for all others. Products of floats go into a sum one by one where several sums run side by side, as in a tile; else the
+one sum would wait for itself, and its rounding errors would add up.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from proofgrad.core.compile.linear_terms import loops_below
+from proofgrad.core.compile.loops import BINDERS, is_fixed, output_loops, size_of
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.compile.sums_of_products import add_product, product_of
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+MOST_COPIES = 1 << 12  # of one store: more would take minutes to compile
+
+
+@step("for i < n: f(i) = f(0); f(1); ...; f(n - 1)")
+def unroll(nest: LoopNest, loops: frozenset[UOp]) -> UOp:
+    """Each of the loops is written out: copies of the stores, or of what a reduction combines."""
+    require(all([is_fixed(loop) for loop in loops]), "a loop of no known size", *loops)
+    in_order = {loop for store in nest.graph.src for loop in store.src[2:]}
+    require(loops.isdisjoint(in_order), "a loop that runs in order", *loops)
+    graph = _unroll_reductions(nest.graph, loops)
+    for loop in [x for x in output_loops(graph) if x in loops]:
+        require(len(graph.src) * size_of(loop) <= MOST_COPIES, "more copies than", MOST_COPIES)
+        graph = UOp.sink(*[copy for store in graph.src for copy in _copies(store, loop)])
+    return graph
+
+
+def _copies(term: UOp, loop: UOp) -> list[UOp]:
+    """`term` at each value of `loop`; what does not change with it is looked at once."""
+    changing: dict[UOp, None] = {loop: None}
+    for node in toposort((term,)):
+        if not changing.keys().isdisjoint(node.src):
+            changing[node] = None
+    copies: list[UOp] = []
+    for k in range(size_of(loop)):
+        at = {loop: UOp.index(k)}
+        for node in changing:
+            if node is not loop:
+                src = tuple([at.get(s, s) for s in node.src])
+                at[node] = UOp(node.op, node.dtype, src, node.arg)
+        copies.append(at.get(term, term))
+    return copies
+
+
+def _unroll_reductions(graph: UOp, loops: frozenset[UOp]) -> UOp:
+    """The values at each iteration are combined, then with those of the other loops of the reduction."""
+    done: dict[UOp, UOp] = {}
+    free = loops_below(graph)
+    for node in toposort((graph,)):
+        new = node.with_src(tuple([done[s] for s in node.src]))
+        if node.op in BINDERS and not loops.isdisjoint(node.src[1:]):
+            require(node.op is Ops.REDUCE, "what is kept is filled by a loop")
+            new = _unrolled(new, loops, is_beside_others=not loops.isdisjoint(free[node]))
+        done[node] = new
+    return done[graph]
+
+
+def _unrolled(reduction: UOp, unrolled: frozenset[UOp], is_beside_others: bool) -> UOp:
+    """A reduction without some of its loops."""
+    (value, *loops), op = reduction.src, reduction.arg
+    copied = [loop for loop in loops if loop in unrolled]
+    rest = tuple([loop for loop in loops if loop not in unrolled])
+    is_sum = bool(rest) and op is Ops.ADD and value.dtype.is_float
+    if is_sum and is_beside_others and product_of(value) is not None:
+        values = [value]
+        for loop in copied:
+            values = [copy for value in values for copy in _copies(value, loop)]
+        return reduction.replace(src=(_one_by_one(values), *rest))
+    for loop in copied:
+        value = _combined(_copies(value, loop), op)
+    return reduction.replace(src=(value, *rest)) if rest else _from_start(value, op)
+
+
+def _one_by_one(products: list[UOp]) -> UOp:
+    return functools.reduce(add_product, products)
+
+
+def _from_start(total: UOp, op: Ops) -> UOp:
+    """A sum of floats starts from 0.0, and is never -0.0."""
+    return total + 0.0 if op is Ops.ADD and total.dtype.is_float else total
+
+
+def _combined(values: list[UOp], op: Ops) -> UOp:
+    """A tree, so that no operation waits for all others."""
+    while len(values) > 1:
+        pairs = [UOp(op, a.dtype, (a, b)) for a, b in zip(values[::2], values[1::2])]
+        values = pairs + values[len(pairs) * 2 :]
+    return values[0]
