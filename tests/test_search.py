@@ -13,8 +13,9 @@ from seed_lines import debug_text
 from proofgrad import Context, Tensor, TinyJit
 from proofgrad.core.compile import search, trial
 from proofgrad.core.compile.choices import Choices, Tile, read_choices
+from proofgrad.core.compile.loop_schedule import choose_schedule
 from proofgrad.core.compile.search import Found, Search
-from proofgrad.core.compile.search_space import completed, neighbours
+from proofgrad.core.compile.search_space import neighbours
 from proofgrad.core.compile.stages import run_stages
 from proofgrad.core.compile.trial import Bench, Trial
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -94,7 +95,7 @@ def test_every_neighbour_of_the_default_agrees_with_it(name: str) -> None:
 def test_what_the_heuristics_take_gives_the_default_when_asked_for() -> None:
     for name in ("product", "products"):
         body = body_of(PROGRAMS[name]())
-        whole = completed(kernel_of(body), Device["CPU"].target, Choices())
+        whole = choose_schedule(kernel_of(body), Device["CPU"].target, Choices())
         assert whole.tile is not None and whole.blocks is not None and whole.staged is not None
         texts = [list(compiler().linears(body, "CPU", asked)) for asked in (None, whole)]
         assert texts[0] == texts[1]

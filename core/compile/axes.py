@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from proofgrad.core.compile.choices import NO_WISH, Choices, Tile
+from proofgrad.core.compile.choices import Choices, Tile
 from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.contraction import Contraction, tiles_along
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
+from proofgrad.core.compile.loop_schedule import schedule_of
 from proofgrad.core.compile.loops import (
     BINDERS,
     fresh_number,
@@ -30,12 +31,11 @@ from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.threads import operations, shares_work
 from proofgrad.core.compile.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
-# Below this many operations a kernel runs on one thread: waking another costs some 40 us.
-THREAD_WORTH_OPERATIONS = 1 << 16
 # Accumulators held at once by an unrolled reduction; more would spill.
 UPCAST_SIZES = (8, 4, 2)
 # Vectors that one iteration of a reduction takes at once: an addition takes 4 cycles.
@@ -58,9 +58,10 @@ class VectorChoice:
 
 def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     """Choose the loops that run as vectors, threads and unrolled copies; split them."""
-    target, asked = context.target, context.asked
+    target = context.target
     if target.work_items:
         return nest
+    asked = schedule_of(nest, context)
     if (found := find_contraction(nest.graph, target, asked)) is not None:
         return _tiled(nest, *found, target, asked)
     if runs_in_order(nest.graph):
@@ -212,13 +213,6 @@ def _loop(size: int, made: NewLoop) -> UOp:
     return UOp.range(size, made.number, made.role) if size != 1 else UOp.index(0)
 
 
-def shares_work(operations: int, target: Target, asked: Choices = NO_WISH) -> bool:
-    """Whether threads share a kernel of so many operations."""
-    if target.threads < 2 or asked.threads is not None:
-        return target.threads > 1 and bool(asked.threads)
-    return operations >= THREAD_WORTH_OPERATIONS
-
-
 def share_out_work_items(nest: LoopNest, context: Context) -> LoopNest:
     """On machines with work items all output loops become one loop of them."""
     loops = output_loops(nest.graph)
@@ -319,18 +313,3 @@ def _choose_thread(nest: LoopNest, target: Target, asked: Choices) -> LoopNest:
 def runs_in_order(kernel: UOp) -> bool:
     """Whether a store of the kernel has loops of its own: it combines with what was stored before."""
     return any(len(store.src) > 2 for store in kernel.src)
-
-
-def operations(kernel: UOp) -> int:
-    """An estimate of the arithmetic of one run, for choosing threads."""
-    free = loops_below(kernel)
-    total = 0
-    for node in toposort((kernel,)):
-        if node.op in (Ops.REDUCE, Ops.KEEP, Ops.LOAD, Ops.STORE):
-            below = (
-                free[node.src[0]]
-                if node.op not in BINDERS
-                else free[node.src[0]] | set(node.src[1:])
-            )
-            total += prod(size_of(loop) for loop in below)
-    return total

@@ -165,6 +165,8 @@ def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:
         rows = [x for x in outputs if x in free[one] and x not in free[other]]
         columns = [x for x in outputs if x in free[other] and x not in free[one]]
         for row, column in product(reversed(rows), columns):  # inner loops lie closer in memory
+            if not _is_asked(row, asked.rows) or not _is_asked(column, asked.columns):
+                continue
             others = tuple([x for x in outputs if x is not row and x is not column])
             is_apart = coefficient(place.src[1], column) != 1
             is_turned = is_apart and coefficient(place.src[1], row) == 1
@@ -172,6 +174,10 @@ def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:
             found.append(Contraction(reduction, *across))
     least = 1 if asked.tiled else WORTH_MULTIPLICATIONS
     return [c for c in found if c.multiplications >= least and _has_vectors(c)]
+
+
+def _is_asked(loop: UOp, number: int | None) -> bool:
+    return number is None or loop.arg[0] == number
 
 
 def _has_vectors(contraction: Contraction) -> bool:

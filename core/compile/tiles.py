@@ -54,11 +54,19 @@ def find_contraction(
     """The one sum of products of a kernel with one store, and its best tile; None: nothing to tile."""
     if asked.tiled is False:
         return None
-    ways = [(contraction, min(tiles, key=lambda tile: _cost(tile, contraction, target)))
+    ways = [(contraction, _best(tiles, contraction, target))
             for contraction in contractions(kernel, asked)
             if (tiles := _tiles(contraction, target, asked))]  # fmt: skip
+    if len(ways) == 1:
+        return ways[0]
     ways.sort(key=lambda way: _cost(way[1], way[0], target) + filling(*way, target, asked))
     return ways[min(asked.along or 0, len(ways) - 1)] if ways else None
+
+
+def _best(tiles: list[Tile], contraction: Contraction, target: Target) -> Tile:
+    if len(tiles) == 1:
+        return tiles[0]
+    return min(tiles, key=lambda tile: _cost(tile, contraction, target))
 
 
 def _cycles_of_lines(tile: Tile, contraction: Contraction) -> float:

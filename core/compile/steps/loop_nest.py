@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from proofgrad.core.compile.choices import Choices
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
@@ -29,7 +30,7 @@ class StepRefused(Exception):
 class LoopNest:
     """A graph of the form Kernel, what is known of its values, and the machine that it is for."""
 
-    __slots__ = ("facts", "graph", "taken", "target")
+    __slots__ = ("facts", "graph", "schedule", "taken", "target")
 
     def __init__(
         self, graph: UOp, facts: Facts, target: Target, taken: tuple[Taken, ...], seal: object
@@ -40,6 +41,13 @@ class LoopNest:
         self.facts = facts
         self.target = target
         self.taken = taken  # the steps that led here, in order
+        self.schedule: Choices | None = None  # what tactics have decided to do with it
+
+    def scheduled(self, schedule: Choices | None) -> LoopNest:
+        """The same nest, for which this is decided."""
+        nest = LoopNest(self.graph, self.facts, self.target, self.taken, _SEAL)
+        nest.schedule = schedule
+        return nest
 
 
 def lowered(graph: UOp, facts: Facts, target: Target) -> LoopNest:
@@ -73,12 +81,14 @@ class Step(Generic[_Arguments]):
         if made is nest.graph:
             return nest
         taken = Taken(self.name, (*args, *kwargs.values()))
-        return LoopNest(made, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
+        changed = LoopNest(made, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
+        changed.schedule = nest.schedule
+        return changed
 
 
 @dataclass(frozen=True, slots=True)
 class Fission(Generic[_Arguments]):
-    """A step that makes several nests of one, which run in order. Raises: StepRefused."""
+    """A step that makes several nests of one, which run in order; nothing is decided for them. Raises: StepRefused."""
 
     name: str
     law: str
