@@ -15,7 +15,7 @@ from typing import Any
 from proofgrad.core.compile.linear_terms import loops_below
 from proofgrad.core.compile.loops import elements_of, is_fixed, size_of
 from proofgrad.core.compile.steps.bijection import NewLoop
-from proofgrad.core.compile.steps.collapse import collapse_law
+from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -60,6 +60,7 @@ def _check_loops(
     nodes, free = toposort((nest.graph,)), loops_below(nest.graph)
     require(value in free, "a value that is not in the nest", value)
     require(0 < len(loops) == len(made) == len(set(loops)), "no loops, or one twice", *loops)
+    require(len(loops) <= MOST_LOOPS, "more loops at once than", MOST_LOOPS)
     require(set(loops) <= free[value], "a loop that the value does not change with", *loops)
     require(all(map(is_fixed, loops)), "a loop of no known size", *loops)
     outside = free[value].difference(loops)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from proofgrad.core.compile.steps.evidence import require_evidence
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
@@ -60,7 +61,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[_Arguments]):
-    """A way to change a nest: `nest = step(nest, ...)`. Raises: StepRefused."""
+    """A way to change a nest: `nest = step(nest, ...)`. Raises: StepRefused; EvidenceError if its law is not proved."""
 
     name: str
     law: str
@@ -69,6 +70,7 @@ class Step(Generic[_Arguments]):
     def __call__(
         self, nest: LoopNest, *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> LoopNest:
+        require_evidence(self.name, self.law, self.function.__module__)
         made = self.function(nest, *args, **kwargs)
         if made is nest.graph:
             return nest
@@ -78,7 +80,7 @@ class Step(Generic[_Arguments]):
 
 @dataclass(frozen=True, slots=True)
 class Fission(Generic[_Arguments]):
-    """A step that makes several nests of one, which run in order. Raises: StepRefused."""
+    """A step that makes several nests of one, which run in order. Raises: as Step."""
 
     name: str
     law: str
@@ -87,6 +89,7 @@ class Fission(Generic[_Arguments]):
     def __call__(
         self, nest: LoopNest, *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> tuple[LoopNest, ...]:
+        require_evidence(self.name, self.law, self.function.__module__)
         taken = Taken(self.name, (*args, *kwargs.values()))
         return tuple(
             [

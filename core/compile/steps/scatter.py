@@ -99,7 +99,7 @@ def placed(reduction: UOp, free: frozenset[UOp], facts: Facts) -> Placed | None:
         if not _fits(term, facts):
             continue
         first, last = UOp.index(-offset), UOp.index(size_of(loop) - 1 - offset)
-        here = {loop: _between(term, first, last) + offset}
+        here = {loop: nearest_between(term, first, last) + offset}
         places = {x: at.substitute(here) for x, at in places.items()} | here
         gate = rest.substitute(here) & ~(term < first) & ~(last < term)
         value = value.substitute(here)
@@ -149,7 +149,6 @@ def _fits(term: UOp, facts: Facts) -> bool:
     return low is not None and high is not None and widest.lo <= low and high <= widest.hi
 
 
-def _between(term: UOp, first: UOp, last: UOp) -> UOp:
+def nearest_between(term: Any, first: Any, last: Any) -> Any:
     """The term itself where it lies from `first` to `last`, else one of them."""
-    below = UOp(Ops.MIN, dtypes.index, (term, last))
-    return UOp(Ops.MAX, dtypes.index, (below, first))
+    return term.minimum(last).maximum(first)
