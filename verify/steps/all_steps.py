@@ -22,10 +22,10 @@ def problems() -> list[str]:
         entries = evidence.read_entries(evidence.EVIDENCE)
     except evidence.EvidenceError as error:
         return [str(error)]
-    found = []
+    found, sources = [], evidence.read_sources()
     for name, step in all_steps().items():
         module = step.function.__module__
-        reason = evidence.problem(entries.get(name), name, step.law, module)
+        reason = evidence.problem(entries.get(name), name, step.law, module, sources)
         if reason is not None:
             found.append(evidence.refusal(name, reason))
     return found

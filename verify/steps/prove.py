@@ -125,7 +125,7 @@ def entry_of(proof: Proof, step: Any, law: Law | None) -> dict[str, Any]:
         "module": module,
         "law": step.law,
         "decided": "" if law is None else law.decided,
-        "files": evidence.digest_of_files(module),
+        "files": evidence.read_sources().digest(module),
         "solver": f"z3 {z3.get_version_string()}",
         "verdict": proof.verdict,
         "claims": [decision.to_json() for decision in proof.decisions],
@@ -173,13 +173,14 @@ def _fresh_entries() -> dict[str, Mapping[str, Any]]:
         entries = evidence.read_entries(evidence.EVIDENCE)
     except evidence.EvidenceError:
         return {}
-    solver = f"z3 {z3.get_version_string()}"
+    solver, sources = f"z3 {z3.get_version_string()}", evidence.read_sources()
     return {
         name: entries[name]
         for name, step in all_steps().items()
         if name in entries
         and entries[name]["solver"] == solver
-        and evidence.problem(entries[name], name, step.law, step.function.__module__) is None
+        and evidence.problem(entries[name], name, step.law, step.function.__module__, sources)
+        is None
     }
 
 

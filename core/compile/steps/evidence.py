@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -37,34 +38,46 @@ Entry = Mapping[str, Any]
 # -- what covers what -----------------------------------------------------------------------------
 
 
-def digest_of_files(module: str) -> str:
-    """Of the files that decide the law of a step that is defined in a module of this folder."""
-    digest = sha256()
-    for name, text in _deciding(module.rpartition(".")[2]):
-        digest.update(f"{name} {sha256(text).hexdigest()}\n".encode())
-    return digest.hexdigest()
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The files that decide laws, as digests, and which modules of this folder each module names."""
+
+    steps: Mapping[str, str]
+    names: Mapping[str, frozenset[str]]
+    claims: str
+
+    def digest(self, module: str) -> str:
+        """Of what decides the law of a step that is defined in a module of this folder."""
+        reached, waiting = {"__init__"}, [module.rpartition(".")[2]]
+        while waiting:
+            name = waiting.pop()
+            if name in self.steps and name not in reached:
+                reached.add(name)
+                waiting += self.names[name]
+        told = [f"{name} {self.steps[name]}" for name in sorted(reached)]
+        return sha256("\n".join([self.claims, *told]).encode()).hexdigest()
 
 
-def _deciding(module: str) -> Iterator[tuple[str, bytes]]:
-    texts = _texts(STEPS_FOLDER)
-    reached, waiting = {"__init__"}, [module]
-    while waiting:
-        name = waiting.pop()
-        if name in texts and name not in reached:
-            reached.add(name)
-            waiting += _imported(texts[name], texts)
-    yield from [(f"step {name}", texts[name]) for name in sorted(reached)]
-    yield from [(f"claim {name}", text) for name, text in _texts(CLAIMS_FOLDER).items()]
+def read_sources() -> Sources:
+    """The files as they are now."""
+    steps = _texts(STEPS_FOLDER)
+    names = {module: _names(text, steps) for module, text in steps.items()}
+    claims = "\n".join([f"{name} {_digest(text)}" for name, text in _texts(CLAIMS_FOLDER).items()])
+    return Sources({name: _digest(text) for name, text in steps.items()}, names, claims)
 
 
-def _imported(text: bytes, texts: Mapping[str, bytes]) -> list[str]:
-    """The modules of the folder that one names; all of them if it imports from the folder itself."""
-    found = [name.decode() for name in _IMPORT.findall(text)]
-    return list(texts) if "" in found else found
+def _names(text: bytes, modules: Mapping[str, bytes]) -> frozenset[str]:
+    """The modules of the folder that one imports; all of them if it imports from the folder itself."""
+    found = frozenset([name.decode() for name in _IMPORT.findall(text)])
+    return frozenset(modules) if "" in found else found
 
 
 def _texts(folder: Path) -> dict[str, bytes]:
     return {path.stem: path.read_bytes() for path in sorted(folder.glob("*.py"))}
+
+
+def _digest(text: bytes) -> str:
+    return sha256(text).hexdigest()
 
 
 def seal(entry: Entry) -> str:
@@ -79,7 +92,7 @@ def seal(entry: Entry) -> str:
 def require_evidence(name: str, law: str, module: str) -> None:
     """Raises: EvidenceError unless the law of this step, from this module, is proved."""
     if _proved().get(name) != (law, module):
-        reason = problem(read_entries(EVIDENCE).get(name), name, law, module)
+        reason = problem(read_entries(EVIDENCE).get(name), name, law, module, read_sources())
         raise EvidenceError(refusal(name, reason or "it was proved after this process began"))
 
 
@@ -88,7 +101,7 @@ def refusal(name: str, reason: str) -> str:
     return f"the step {name} may not be taken: {reason}; run `{COMMAND}`"
 
 
-def problem(entry: Entry | None, name: str, law: str, module: str) -> str | None:
+def problem(entry: Entry | None, name: str, law: str, module: str, sources: Sources) -> str | None:
     """Why an entry is no evidence for a step; None if it is."""
     if entry is None:
         return f"there is no evidence for it in {EVIDENCE.name}"
@@ -100,7 +113,7 @@ def problem(entry: Entry | None, name: str, law: str, module: str) -> str | None
         return f"it is not the step of {entry['module']}"
     if entry["verdict"] != PROVED:
         return f"its verdict is {entry['verdict']}"
-    if entry["files"] != digest_of_files(module):
+    if entry["files"] != sources.digest(module):
         return "a file that decides its law has changed since it was proved"
     return None
 
@@ -124,10 +137,10 @@ def read_entries(path: Path) -> dict[str, Entry]:
 @cache
 def _proved() -> dict[str, tuple[str, str]]:
     """Of each step whose entry is evidence, as the files are now, the law and the module."""
-    found = {}
+    found, sources = {}, read_sources()
     for name, entry in read_entries(EVIDENCE).items():
         law, module = entry["law"], entry["module"]
-        if problem(entry, name, law, module) is None:
+        if problem(entry, name, law, module, sources) is None:
             found[name] = law, module
     return found
 
