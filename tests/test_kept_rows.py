@@ -11,21 +11,18 @@ from hypothesis import given
 from kernel_interpreter import run_kernel
 from oracle import evaluate_tensor
 from programs import Program, over_buffers, programs
+from tactics import choose_axes, keep_rows, merge_loops, unroll_upcasts
 from test_procedures import CPU, EXACT, QUICK, _Wide, run_linear, same
 
 from proofgrad import Tensor
 from proofgrad.core.compile import kept_rows
 from proofgrad.core.compile.accumulate import reductions_to_accumulators
-from proofgrad.core.compile.axes import choose_axes
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.index_width import choose_index_width
-from proofgrad.core.compile.kept_rows import keep_rows
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.schedule import cut_into_kernels
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.compile.vectorize import vectorize
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops

@@ -12,21 +12,19 @@ from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
 from oracle import evaluate_tensor, numpy_dtype
 from programs import Program, movement_only, over_buffers, programs
+from tactics import choose_axes, merge_loops, share_out_work_items, unroll_upcasts
 
 from proofgrad.backends.reference import ReferenceBackend
 from proofgrad.core.compile import axes
 from proofgrad.core.compile.accumulate import reductions_to_accumulators
-from proofgrad.core.compile.axes import choose_axes, share_out_work_items
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.linear_terms import at_start
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.loops import output_loops, size_of
 from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.stages import Procedure
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.compile.vectorize import vectorize
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops

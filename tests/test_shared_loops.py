@@ -9,17 +9,15 @@ import random
 
 import pytest
 from kernel_interpreter import free_loops, run_kernel
+from tactics import choose_axes, merge_loops, unroll_upcasts
 
 from proofgrad import Tensor  # noqa: F401  (makes the compiler)
 from proofgrad.backends.reference import ReferenceBackend
 from proofgrad.core.compile.accumulate import reductions_to_accumulators
-from proofgrad.core.compile.axes import choose_axes
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.linearize import linearize
-from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.compile.vectorize import vectorize
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
