@@ -102,7 +102,7 @@ class Prover:
         self._known: dict[Claim, Decision] = {}
 
     def prove(self, step: str, law: Law | None) -> Proof:
-        if law is None:
+        if law is None or not law.claims:
             return Proof(step, ())
         if self._lemmas is None:
             self._lemmas = decide_lemmas()
