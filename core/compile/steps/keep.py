@@ -17,6 +17,7 @@ from proofgrad.core.compile.loops import elements_of, is_fixed, size_of
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.compile.steps.tables import require_value
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -59,6 +60,7 @@ def _check_loops(
     """Raises: StepRefused unless a value can be kept along these loops."""
     nodes, free = toposort((nest.graph,)), loops_below(nest.graph)
     require(value in free, "a value that is not in the nest", value)
+    require_value(value)
     require(0 < len(loops) == len(made) == len(set(loops)), "no loops, or one twice", *loops)
     require(len(loops) <= MOST_LOOPS, "more loops at once than", MOST_LOOPS)
     require(set(loops) <= free[value], "a loop that the value does not change with", *loops)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from proofgrad.core.compile.steps.evidence import require_evidence
+from proofgrad.core.compile.steps.running import what_is_wrong
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
@@ -74,8 +75,7 @@ class Step(Generic[_Arguments]):
         made = self.function(nest, *args, **kwargs)
         if made is nest.graph:
             return nest
-        taken = Taken(self.name, (*args, *kwargs.values()))
-        return LoopNest(made, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
+        return _made(nest, made, Taken(self.name, (*args, *kwargs.values())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,15 @@ class Fission(Generic[_Arguments]):
     ) -> tuple[LoopNest, ...]:
         require_evidence(self.name, self.law, self.function.__module__)
         taken = Taken(self.name, (*args, *kwargs.values()))
-        return tuple(
-            [
-                LoopNest(graph, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
-                for graph in self.function(nest, *args, **kwargs)
-            ]
-        )
+        return tuple([_made(nest, graph, taken) for graph in self.function(nest, *args, **kwargs)])
+
+
+def _made(nest: LoopNest, graph: UOp, taken: Taken) -> LoopNest:
+    """What a step made of a nest. Raises: StepRefused if its loops cannot run together."""
+    if (wrong := what_is_wrong(graph)) is not None:
+        what, loops = wrong
+        raise StepRefused(f"{taken.step}: {what}: {', '.join(map(_shown, loops))}")
+    return LoopNest(graph, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
 
 
 STEPS: dict[str, Step[Any] | Fission[Any]] = {}
