@@ -48,14 +48,18 @@ class Sources:
 
     def digest(self, module: str) -> str:
         """Of what decides the law of a step that is defined in a module of this folder."""
+        told = [f"{name} {self.steps[name]}" for name in sorted(self.deciding(module))]
+        return sha256("\n".join([self.claims, *told]).encode()).hexdigest()
+
+    def deciding(self, module: str) -> set[str]:
+        """The files of this folder that decide it: the module's, and those it imports."""
         reached, waiting = {"__init__"}, [module.rpartition(".")[2]]
         while waiting:
             name = waiting.pop()
             if name in self.steps and name not in reached:
                 reached.add(name)
                 waiting += self.names[name]
-        told = [f"{name} {self.steps[name]}" for name in sorted(reached)]
-        return sha256("\n".join([self.claims, *told]).encode()).hexdigest()
+        return reached
 
 
 def read_sources() -> Sources:
