@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tactics import choose_axes, nest_of, on_nests, reduce_by_place
+from tactics import choose_axes, nest_of, on_nests, reduce_by_place, reductions_to_accumulators
 from test_kernel_proof import CPU, GPU, PLAIN, Recorder, compile_with, planted, prove
 from ways_of_places import set_way
 
 from proofgrad import Tensor
-from proofgrad.core.compile import accumulate, axes
-from proofgrad.core.compile.accumulate import reductions_to_accumulators
+from proofgrad.core.compile import axes
 from proofgrad.core.compile.linearize import linearize
-from proofgrad.core.compile.steps import scatter
+from proofgrad.core.compile.steps import accumulate, scatter
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops

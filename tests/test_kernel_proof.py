@@ -11,17 +11,23 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from programs import Program, programs
-from tactics import keep_rows, nest_of, on_nests, share_out_work_items
+from tactics import (
+    choose_index_width,
+    keep_rows,
+    nest_of,
+    on_nests,
+    reductions_to_accumulators,
+    share_out_work_items,
+)
 
 from proofgrad import Context, Tensor, demo
-from proofgrad.core.compile import axes, lower, merging, vectorize
-from proofgrad.core.compile.accumulate import reductions_to_accumulators
+from proofgrad.core.compile import axes, lower, merging
 from proofgrad.core.compile.compiler import KernelCheck
-from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.stages import Procedure, Stage, Tactic, run_stages
+from proofgrad.core.compile.steps import lanes
 from proofgrad.core.compile.steps.bijection import NewLoop, exchanged
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
@@ -283,8 +289,8 @@ class _Anything:
 def test_gather_taken_for_a_contiguous_access_is_found(
     bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = vectorize.coefficient
-    monkeypatch.setattr(vectorize, "coefficient", lambda term, loop: right(term, loop) and 1)
+    right = lanes.coefficient
+    monkeypatch.setattr(lanes, "coefficient", lambda term, loop: right(term, loop) and 1)
     image = data(8, 16)
     recorder = Recorder()
     compile_with(recorder, image.transpose(0, 1) + data(16, 8), monkeypatch)
@@ -294,14 +300,14 @@ def test_gather_taken_for_a_contiguous_access_is_found(
 def test_contiguous_access_that_starts_one_too_far_is_found(
     bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = vectorize._in_first_lane
-    monkeypatch.setattr(vectorize, "_in_first_lane", lambda *terms: right(*terms) + 1)
+    right = lanes._in_first_lane
+    monkeypatch.setattr(lanes, "_in_first_lane", lambda *terms: right(*terms) + 1)
     assert planted(bodies, CPU, "vectors")
 
 
 def test_element_that_the_wrong_lanes_take_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """One load for all lanes, chosen by their gates: with the gates turned round, and without a fault."""
-    recorder, right = Recorder(), vectorize._chosen
+    recorder, right = Recorder(), lanes._chosen
     compile_with(recorder, data(2, 32).cumsum(1), monkeypatch)
     assert all(prove(body, CPU).count.unknown == 0 for body in recorder.bodies)
 
@@ -310,7 +316,7 @@ def test_element_that_the_wrong_lanes_take_is_found(monkeypatch: pytest.MonkeyPa
         gate, element, zero = chosen.src
         return chosen.with_src((gate, zero, element))
 
-    monkeypatch.setattr(vectorize, "_chosen", wrong)
+    monkeypatch.setattr(lanes, "_chosen", wrong)
     assert planted(recorder.bodies, CPU, "vectors")
 
 

@@ -113,6 +113,8 @@ def _function(value: Any) -> FunctionType | None:
         value = value.function
     elif isinstance(value, (staticmethod, classmethod, functools.partial)):
         value = getattr(value, "__func__", None) or getattr(value, "func", None)
+    elif isinstance(value, (Step, Fission)):
+        value = value.function
     while hasattr(value, "__wrapped__"):
         value = value.__wrapped__
     return value if isinstance(value, FunctionType) else None
