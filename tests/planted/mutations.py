@@ -86,7 +86,7 @@ def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, ast.AST, _Undo]]:
                 yield line, node.test, _set(node, "test", ast.UnaryOp(ast.Not(), node.test))
             case ast.Call(args=[first, second, *rest]) if not rest and not _is_starred(node):
                 yield line, node, _set(node, "args", [second, first])
-            case ast.Tuple(elts=[first, second], ctx=ast.Load()):
+            case ast.Tuple(elts=[first, second], ctx=ast.Load()) if not _is_type(node):
                 yield line, node, _set(node, "elts", [second, first])
 
 
@@ -106,6 +106,11 @@ def _set(node: ast.AST, name: str, value: object) -> _Undo:
     setattr(node, name, value)
     ast.fix_missing_locations(node)
     return undo
+
+
+def _is_type(items: ast.Tuple) -> bool:
+    """Whether this is `int, ...`, as in an annotation, which nothing runs."""
+    return any(isinstance(e, ast.Constant) and e.value is ... for e in items.elts)
 
 
 def _is_starred(call: ast.Call) -> bool:

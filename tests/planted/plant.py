@@ -109,8 +109,6 @@ def _function(value: Any) -> FunctionType | None:
     """The function below what decorators make of it."""
     if isinstance(value, property):
         value = value.fget
-    elif isinstance(value, (Step, Fission)):
-        value = value.function
     elif isinstance(value, (staticmethod, classmethod, functools.partial)):
         value = getattr(value, "__func__", None) or getattr(value, "func", None)
     elif isinstance(value, (Step, Fission)):

@@ -26,12 +26,12 @@ from typing import Any
 if __name__ == "__main__":  # else the folder of tests is found already
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from planted.mutations import functions_of, mutation  # noqa: E402
-from planted.plant import Fault, in_a_fork, plant  # noqa: E402
 from small_kernels import graphs  # noqa: E402
 from step_arguments import ARGUMENTS  # noqa: E402
 from steps_exhaustively import Tally, WrongStep, run  # noqa: E402
 
+from planted.mutations import functions_of, mutation  # noqa: E402
+from planted.plant import Fault, in_a_fork, plant  # noqa: E402
 from proofgrad.core.compile.steps import evidence, reorder  # noqa: E402
 from proofgrad.core.compile.steps.bijection import Bijection  # noqa: E402
 from proofgrad.verify.steps import laws  # noqa: E402
@@ -49,10 +49,14 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "scatter": ("nearest_between",),
     "clamp": ("brought",),
     "unroll": ("_copies", "_combined", "_one_by_one"),
+    "narrow": ("terms_beyond",),
+    "accumulate": ("_fill", "_combined"),
+    "lanes": ("_index", "_combiner"),
 }  # fmt: skip
 BODIES = (
     *("bijection", "split", "collapse", "merge", "reorder", "run_as", "running", "unroll", "keep"),
     *("stage", "deinterleave", "sum_in_memory", "scatter", "join", "clamp", "tables"),
+    *("accumulate", "lanes", "narrow"),
 )
 SECONDS = 90  # of a process's own time for one fault
 STRIDE = 151  # of the small kernels, those that a fault is run on
@@ -100,17 +104,13 @@ def by_run(fault: Fault, stride: int = STRIDE, start: int = 0) -> Found:
         try:
             _plant(fault)
             names = [name for name in ARGUMENTS if name in _decided_by(fault)]
-            run(_kernels(names)[start::stride], names, Tally())
+            run(graphs()[start::stride], names, Tally())
         except WrongStep as wrong:
             tell(str(wrong).splitlines()[2])
         except Exception as error:  # noqa: BLE001  (a fault may stop in any)
             tell(f"{type(error).__name__}: {error}")
 
     return _found(fault, "run", in_a_fork(work, SECONDS))
-
-
-def _kernels(names: Sequence[str]) -> list[Any]:
-    return list(graphs())
 
 
 def _found(fault: Fault, by: str, told: list[Any]) -> Found:

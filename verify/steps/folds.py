@@ -74,8 +74,8 @@ def written_out(combine: Callable[[Sequence[UOp]], UOp], body: Callable[[UOp], U
         for n in range(1, MOST_COPIES):
             loop = UOp.range(n, 0)
             whole = combine(unroll._copies(body(loop), loop))
-            read = _elements_read(whole)
-            world.claim(f"{n} copies", read == {k: 1 for k in range(n)})
+            each = {k: 1 for k in range(n)}
+            world.claim(f"{n} copies", taken_in(whole, loop) == (each, 0))
 
     return claim
 
@@ -103,19 +103,19 @@ def chain(values: Sequence[UOp]) -> UOp:
     return unroll._one_by_one(list(values))
 
 
-def _elements_read(whole: UOp) -> Counter[int]:
-    """How often the combined value takes in each element of memory 0, along every way to it."""
+def taken_in(whole: UOp, start: UOp, is_on: bool = True) -> tuple[dict[int, int], int]:
+    """How often a value takes in each element of memory 0, and how often `start`, where its gates are on or off."""
     ways: Counter[UOp] = Counter({whole: 1})
     read: Counter[int] = Counter()
-    for node in reversed(toposort((whole,))):
+    for node in reversed(toposort((whole,), lambda node: node is not start)):
         if node.op is Ops.LOAD:
             memory, place = node.src[0].src
             if memory.arg[0] == 0:
                 read[place.arg] += ways[node]
-        else:
-            for source in node.src:
+        elif node is not start:
+            for source in (node.src[1 if is_on else 2],) if node.op is Ops.WHERE else node.src:
                 ways[source] += ways[node]
-    return read
+    return {k: count for k, count in read.items() if count}, ways[start]
 
 
 # -- in memory ------------------------------------------------------------------------------------

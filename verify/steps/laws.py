@@ -13,7 +13,7 @@ from proofgrad.core.compile.steps.reorder import RENUMBER
 from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
 from proofgrad.core.compile.steps.stage import MOST_DIGITS
 from proofgrad.verify.steps import bijections as iterations
-from proofgrad.verify.steps import folds
+from proofgrad.verify.steps import folds, programs
 from proofgrad.verify.steps.claims import Claim
 
 
@@ -147,5 +147,29 @@ LAWS: dict[str, Law] = {
             )
         },
         "the load's own gate is part of the sum's; the place it is brought to is inside of its memory, by facts",
+    ),
+    "accumulate": Law(
+        {
+            "a register takes in each iteration once": programs.register_takes_once,
+            "what is kept is in order": programs.kept_in_order,
+        }
+        | _ONCE
+        | _ORDER,
+        "nothing; what is kept, and how up to so many products go into a register, is run",
+    ),
+    "lanes": Law(
+        {
+            "a lane reads its own element": programs.lane_reads_its_element,
+            "lanes are combined as iterations were": programs.partial_results,
+        }
+        | _ONCE
+        | _ORDER,
+        "the coefficient of the loop in each place, by linear forms; an operation of vectors is by its meaning that"
+        " of each lane; which nodes become vectors is run",
+    ),
+    "narrow": Law(
+        {"what fits is what the machine counts": programs.in_width},
+        "that each term fits the width, by facts; an operation of machine integers is by its meaning the"
+        " mathematical one, modulo",
     ),
 }

@@ -4,6 +4,10 @@
 
     where((-1 < i - k) & (i - k < n), x[i - k] * y, 0) = where(..., x[max(0, min(i - k, n - 1))] * y, 0)
 
+    i - k:   -1  0  1  2  3      n = 3
+    reads:    0  0  1  2  2
+    counts:   -  +  +  +  -
+
 Where the gate holds both read the same; elsewhere the product is not used. The place on the right is inside of its memory
 whatever the loops are, which the facts show, and is known before the loops that it does not depend on: a gate would
 be asked for each load in each step.

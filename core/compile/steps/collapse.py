@@ -55,7 +55,7 @@ def _product(sizes: tuple[Any, ...]) -> Any:
 
 def _number(digits: tuple[Any, ...], sizes: tuple[Any, ...]) -> Any:
     number = digits[0]
-    for digit, size in zip(digits[1:], sizes[1:]):
+    for digit, size in zip(digits[1:], sizes[1:], strict=True):
         number = number * size + digit
     return number
 

@@ -2,6 +2,9 @@
 
     f(v(i, j))   =   let k[a, b] = v(a, b) for all a, b: f(k[i, j])
 
+    for i: for j: for c: v(i, j) * c     for a: for b: k[a, b] = v(a, b)
+                                         for i: for j: for c: k[i, j] * c
+
 where k is a KEEP: its element at the row-major position of (a, b) is v(a, b). So v at (i, j) is the element at the
 position of (i, j). All loops of v that are not kept along stay as they are: the memory holds one run of them at a time.
 """

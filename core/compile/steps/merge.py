@@ -2,6 +2,9 @@
 
     for a < m: for b < n: f(k * (n * a + b))   =   for c < m * n: f(k * c)
 
+    a: 0     1             c: 0 1 2 3 4 5
+    b: 0 1 2 0 1 2
+
 As `collapse`, where every index reads a and b only as n * a + b: then a = 0 and b = c say the same of each, and no
 quotient is left. That a term is u + k * (n * a + b), with k a number and u free of both, is decided by its coefficients.
 """

@@ -3,6 +3,10 @@
     for r: out[r] = sum[j](where(p(j) == r, v(j), 0))
         =   for r: out[r] = 0;   for j, in order: if 0 <= p(j) < n: out[p(j)] += v(j)
 
+    p: 2 0 2               r = 0:  -  v1  -        j = 0: out[2] += v0
+                           r = 1:  -  -   -        j = 1: out[0] += v1
+                           r = 2:  v0 -   v2       j = 2: out[2] += v2
+
 Each place takes the values that are left in the same order, and a reduction starts from its identity, which combined with
 anything leaves it as it is (a sum that started from 0.0 is never -0.0): the same bit by bit, for every operation that
 a reduction may have. Other loops of the results stay around, and the values of j go to one place of each.

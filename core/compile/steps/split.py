@@ -63,7 +63,7 @@ def _quotient_up(n: Any, k: Any) -> Any:
 def _number(digits: Sequence[Any], sizes: Sequence[Any]) -> Any:
     """o, j1, ..., jp as the number that they are the digits of."""
     number = digits[0]
-    for digit, size in zip(digits[1:], sizes):
+    for digit, size in zip(digits[1:], sizes, strict=True):
         number = number * size + digit
     return number
 
