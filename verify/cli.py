@@ -98,8 +98,10 @@ def print_page(name: str) -> int:
     """Print a page of docs/ that is made of the files in proofs/."""
     from proofgrad.verify.evidence import report
     from proofgrad.verify.mutants_page import mutants_report
+    from proofgrad.verify.steps_page import steps_report
 
-    print(report() if name == "evidence" else mutants_report(), end="")
+    pages = {"evidence": report, "mutants": mutants_report, "steps": steps_report}
+    print(pages[name](), end="")
     return 0
 
 
@@ -160,8 +162,8 @@ def _parser() -> argparse.ArgumentParser:
         "--report",
         nargs="?",
         const="evidence",
-        choices=("evidence", "mutants"),
-        help="print docs/evidence.md or docs/mutants.md",
+        choices=("evidence", "mutants", "steps"),
+        help="print docs/evidence.md, docs/mutants.md or docs/steps.md",
     )
     parser.add_argument(
         "--jobs", "-j", type=int, metavar="N", help="processes (default: all cores)"

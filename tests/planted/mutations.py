@@ -65,7 +65,12 @@ def _all_changes(
 
 def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, ast.AST, _Undo]]:
     """The function changed in place, once for each (line, changed node, how it is undone)."""
+    shown = [
+        n for text in ast.walk(function) if isinstance(text, ast.JoinedStr) for n in ast.walk(text)
+    ]
     for node in list(ast.walk(function)):
+        if node in shown:  # what is told, and names: nothing is computed of them
+            continue
         line = getattr(node, "lineno", function.lineno)
         match node:
             case ast.BinOp() | ast.BoolOp() | ast.AugAssign() if type(node.op) in _OTHER:

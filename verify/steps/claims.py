@@ -20,6 +20,7 @@ import z3
 from proofgrad.verify.steps.terms import Formula, Known, Term, Truth
 
 PROVED, REFUTED, UNKNOWN = "proved", "refuted", "unknown"
+SMALL_NUMBERS, RUN = "small numbers", "run"
 MOST_STEPS = 3_000_000  # of z3, for one goal
 REACH = 3  # small numbers
 MOST_CASES = 1_500  # of small numbers in order, then drawn; of branches
@@ -154,8 +155,9 @@ def tried(claim: Claim) -> Goal:
     """A claim for small numbers: every choice of them in order, as far as there is time for, then some that are drawn.
 
     Refuted: what is wrong, and for which numbers. Unknown: there are no numbers of which something is claimed.
+    `steps` is how often something was claimed. A claim that asks for no numbers is RUN: there is nothing else to decide.
     """
-    script, said = _Script(), 0
+    script, said, goals, has_numbers = _Script(), 0, 0, False
     for case in range(2 * MOST_CASES):
         world = _Small(script)
         try:
@@ -168,11 +170,13 @@ def tried(claim: Claim) -> Goal:
             found = f"{_shown(world.numbers)}: {type(error).__name__} {error}"
             return Goal("the law has a value", REFUTED, found=found)
         said += bool(world.claimed)
+        goals, has_numbers = goals + world.claimed, has_numbers or bool(world.numbers)
         if script.drawn is None and not script.advance():
             break
         if case == MOST_CASES:
             script.drawn = Random(0)
-    return Goal("small numbers", PROVED if said else UNKNOWN, said)
+    what = SMALL_NUMBERS if has_numbers else RUN
+    return Goal(what, PROVED if said else UNKNOWN, said if has_numbers else goals)
 
 
 def _shown(numbers: Mapping[str, int]) -> str:
