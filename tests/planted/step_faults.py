@@ -134,6 +134,17 @@ def _decided_by(fault: Fault) -> list[str]:
     return [name for name, module in steps.items() if own in sources.deciding(module)]
 
 
+# Changes that are none, by function and text, and why.
+SAME = {
+    "collapse.digits_of k - 1": "is_last is never so, and number // 1 is number",
+}
+
+
+def same_as(fault: Fault) -> str | None:
+    """Why a fault is none; None if it is one."""
+    return SAME.get(fault.name.partition(":")[0] + fault.name.rpartition(":")[2])
+
+
 # -- which ----------------------------------------------------------------------------------------
 
 RENUMBERED = tuple(

@@ -104,12 +104,11 @@ def _parts_of(loop: UOp, digits: Sequence[Digit]) -> list[Digit]:
 
 def position_of(digits: Sequence[Any], sizes: Sequence[Any], start: Any) -> Any:
     """The row-major position of digits, as many at once as there is a law of; `start`: that of no digits, 0."""
-    place, size = start, 1
+    place = start
     for k in range(0, len(digits), MOST_LOOPS - 1):
         some = sizes[k : k + MOST_LOOPS - 1]
         values = digits[k : k + MOST_LOOPS - 1]
-        (place,) = collapse_law(1 + len(some)).new(place, *values, size, *some)
-        size = prod(some, start=size)
+        (place,) = collapse_law(1 + len(some)).new(place, *values, None, *some)
     return place
 
 
