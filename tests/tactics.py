@@ -38,7 +38,9 @@ def on_graphs(tactic: Callable[[LoopNest, Context], LoopNest | tuple[LoopNest, .
         asked: Choices = NO_WISH,
     ) -> UOp:
         known = compiler().library.facts() if facts is None else facts
-        return Tactic(tactic)(kernel, Context(target, known, asked))
+        nest = lowered(kernel, known, target)
+        nests = Tactic(tactic)(nest, Context(target, known, asked))
+        return nests[0].graph if len(nests) == 1 else UOp.sink(*[made.graph for made in nests])
 
     return applied
 

@@ -7,7 +7,16 @@ import random
 
 import pytest
 from planted.plant import Fault
-from planted.step_faults import FOLDER, LAW_FUNCTIONS, RENUMBERED, SAME, by_proof, by_run, law_faults, same_as
+from planted.step_faults import (
+    FOLDER,
+    LAW_FUNCTIONS,
+    RENUMBERED,
+    SAME,
+    by_proof,
+    by_run,
+    law_faults,
+    same_as,
+)
 
 from proofgrad.core.compile.steps import evidence
 from proofgrad.verify.steps.all_steps import all_steps

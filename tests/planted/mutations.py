@@ -87,7 +87,9 @@ def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, ast.AST, _Undo]]:
                 yield line, node, _set(node, "test", ast.UnaryOp(ast.Not(), node.test))
             case ast.If():
                 yield line, node.test, _set(node, "test", ast.UnaryOp(ast.Not(), node.test))
-            case ast.Call(args=[first, second, *rest]) if not rest and not _is_starred(node) and not _is_same(first, second):
+            case ast.Call(args=[first, second, *rest]) if (
+                not rest and not _is_starred(node) and not _is_same(first, second)
+            ):
                 yield line, node, _set(node, "args", [second, first])
             case ast.Tuple(elts=[first, second], ctx=ast.Load()):
                 yield line, node, _set(node, "elts", [second, first])

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from proofgrad.core.compile.choices import Choices
 from proofgrad.core.compile.steps.evidence import require_evidence
 from proofgrad.core.compile.steps.running import what_is_wrong
 from proofgrad.core.compile.target import Target
@@ -31,7 +32,7 @@ class StepRefused(Exception):
 class LoopNest:
     """A graph of the form Kernel, what is known of its values, and the machine that it is for."""
 
-    __slots__ = ("facts", "graph", "taken", "target")
+    __slots__ = ("facts", "graph", "schedule", "taken", "target")
 
     def __init__(
         self, graph: UOp, facts: Facts, target: Target, taken: tuple[Taken, ...], seal: object
@@ -42,6 +43,13 @@ class LoopNest:
         self.facts = facts
         self.target = target
         self.taken = taken  # the steps that led here, in order
+        self.schedule: Choices | None = None  # what tactics have decided to do with it
+
+    def scheduled(self, schedule: Choices | None) -> LoopNest:
+        """The same nest, for which this is decided."""
+        nest = LoopNest(self.graph, self.facts, self.target, self.taken, _SEAL)
+        nest.schedule = schedule
+        return nest
 
 
 def lowered(graph: UOp, facts: Facts, target: Target) -> LoopNest:
@@ -75,12 +83,14 @@ class Step(Generic[_Arguments]):
         made = self.function(nest, *args, **kwargs)
         if made is nest.graph:
             return nest
-        return _made(nest, made, Taken(self.name, (*args, *kwargs.values())))
+        changed = _made(nest, made, Taken(self.name, (*args, *kwargs.values())))
+        changed.schedule = nest.schedule
+        return changed
 
 
 @dataclass(frozen=True, slots=True)
 class Fission(Generic[_Arguments]):
-    """A step that makes several nests of one, which run in order. Raises: as Step."""
+    """A step that makes several nests of one, which run in order; nothing is decided for them. Raises: as Step."""
 
     name: str
     law: str
