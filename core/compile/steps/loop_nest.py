@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from proofgrad.core.compile.choices import Choices
+from proofgrad.core.compile.steps.evidence import require_evidence
+from proofgrad.core.compile.steps.running import what_is_wrong
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
@@ -68,7 +70,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[_Arguments]):
-    """A way to change a nest: `nest = step(nest, ...)`. Raises: StepRefused."""
+    """A way to change a nest: `nest = step(nest, ...)`. Raises: StepRefused; EvidenceError if its law is not proved."""
 
     name: str
     law: str
@@ -77,18 +79,18 @@ class Step(Generic[_Arguments]):
     def __call__(
         self, nest: LoopNest, *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> LoopNest:
+        require_evidence(self.name, self.law, self.function.__module__)
         made = self.function(nest, *args, **kwargs)
         if made is nest.graph:
             return nest
-        taken = Taken(self.name, (*args, *kwargs.values()))
-        changed = LoopNest(made, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
+        changed = _made(nest, made, Taken(self.name, (*args, *kwargs.values())))
         changed.schedule = nest.schedule
         return changed
 
 
 @dataclass(frozen=True, slots=True)
 class Fission(Generic[_Arguments]):
-    """A step that makes several nests of one, which run in order; nothing is decided for them. Raises: StepRefused."""
+    """A step that makes several nests of one, which run in order; nothing is decided for them. Raises: as Step."""
 
     name: str
     law: str
@@ -97,13 +99,17 @@ class Fission(Generic[_Arguments]):
     def __call__(
         self, nest: LoopNest, *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> tuple[LoopNest, ...]:
+        require_evidence(self.name, self.law, self.function.__module__)
         taken = Taken(self.name, (*args, *kwargs.values()))
-        return tuple(
-            [
-                LoopNest(graph, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
-                for graph in self.function(nest, *args, **kwargs)
-            ]
-        )
+        return tuple([_made(nest, graph, taken) for graph in self.function(nest, *args, **kwargs)])
+
+
+def _made(nest: LoopNest, graph: UOp, taken: Taken) -> LoopNest:
+    """What a step made of a nest. Raises: StepRefused if its loops cannot run together."""
+    if (wrong := what_is_wrong(graph)) is not None:
+        what, loops = wrong
+        raise StepRefused(f"{taken.step}: {what}: {', '.join(map(_shown, loops))}")
+    return LoopNest(graph, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
 
 
 STEPS: dict[str, Step[Any] | Fission[Any]] = {}
