@@ -18,7 +18,8 @@ from proofgrad.core.compile.choices import NO_WISH, read_choices
 from proofgrad.core.compile.forms import ALLOWED, Form
 from proofgrad.core.compile.nest_reader import MOST_NESTED, read_nest
 from proofgrad.core.compile.nest_syntax import TYPES
-from proofgrad.core.compile.nest_text import MOST_PARTS, NestText, show_nest
+from proofgrad.core.compile.nest_text import NestText, show_nest
+from proofgrad.core.compile.nest_terms import MOST_PARTS
 from proofgrad.core.compile.stages import Stage, run_stages
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
@@ -345,7 +346,7 @@ def _long_kernel(last: int) -> UOp:
     ("text", "message"),
     [
         ("", "line 1, column 1: expected a graph, found no text"),
-        ("kernal\n", "line 1, column 1: expected one of kernel, program, graph, term"),
+        ("kernal\n", "line 1, column 1: expected one of kernel, program, linear, graph, term"),
         ("  return 3", "line 1, column 3: expected a first line that says kernel"),
         ("term\n  return x", "line 2, column 10: there is nothing called x above"),
         ("term\n  return __import__(3)", "line 2, column 10: there is nothing called __import__ above"),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from proofgrad.core.compile.nest_linear import newly_run
 from proofgrad.core.compile.nest_syntax import (
     COMBINED,
     COMPARISON,
@@ -42,7 +43,7 @@ MOST_NESTED = 100
 MOST_DIGITS = 400  # of a number
 INDENT = 2
 
-_FORMS = ("kernel", "program", "graph", "term")
+_FORMS = ("kernel", "program", "linear", "graph", "term")
 _TOKEN = re.compile(
     r"""[ ]*(?:
     (?P<comment>\#.*)
@@ -220,7 +221,8 @@ class _Block:
         self.roots: list[UOp] = []
         self.open: list[_Open] = []
         self.index = dtypes.index
-        self.is_term = False
+        self.form = "kernel"
+        self.order: dict[UOp, None] = {}  # what has run, of Linear
         self.arg: str | None = None  # the device that a graph is for
         self.free: dict[UOp, frozenset[UOp]] = {}
         self.has_lines = True  # whether the last `for` has a line inside
@@ -229,14 +231,14 @@ class _Block:
         """The form, its place among several, the type of indices."""
         if not line.is_here(*_FORMS):
             raise line.expected(f"one of {', '.join(_FORMS)}")
-        self.is_term = line.take().text == "term"
+        self.form = line.take().text
         place = None
         if line.token.kind == "number":
             first = line.number_here("a number")
             if line.name("`of`").text != "of":
                 raise line.expected("`of`")
             place = (first, line.number_here("how many graphs there are"))
-        if not self.is_term and line.accept("on"):
+        if self.form not in ("term", "linear") and line.accept("on"):
             self.arg = line.string()
         if line.accept(","):
             line.expect("indices")
@@ -248,7 +250,10 @@ class _Block:
         """The graph."""
         if not self.has_lines:
             raise GraphTextError(f"line {number}: expected a line inside of the last `for`")
-        if not self.is_term:
+        if self.form == "linear":
+            self._close(0)
+            return UOp(Ops.LINEAR, dtypes.void, tuple(self.order))
+        if self.form != "term":
             return UOp(Ops.SINK, dtypes.void, tuple(self.roots), self.arg)
         if len(self.roots) != 1:
             raise GraphTextError(f"line {number}: a term has one `return`, not {len(self.roots)}")
@@ -263,7 +268,7 @@ class _Block:
             wanted = INDENT * (deepest + 1)
             at_most = "" if not self.has_lines else " or less"
             raise line.error(f"expected {wanted} spaces{at_most}, found {line.indent}", line.indent)
-        del self.open[depth:]
+        self._close(depth)
         self.has_lines = True
         if line.accept("for"):
             self._for(line)
@@ -272,14 +277,38 @@ class _Block:
         elif line.accept("let"):
             name = line.name("a name")
             line.expect("=")
-            self._name(line, name, self._typed(line, self._term(line), None))
-        elif line.accept("return"):
+            node = self._typed(line, self._term(line), None)
+            self._name(line, name, node)
+            self._run(line, node, name.at)
+        elif self.form == "linear" and line.accept("run"):
+            self._run(line, self._typed(line, self._term(line), None), line.token.at)
+            while line.accept(","):
+                self._run(line, self._typed(line, self._term(line), None), line.token.at)
+        elif self.form != "linear" and line.accept("return"):
             self.roots.append(self._typed(line, self._term(line), None))
         elif len(line.tokens) > 1 and line.tokens[1].text == ":":
             self._declaration(line)
         else:
             self._store(line)
         line.end()
+
+    def _close(self, depth: int) -> None:
+        """The loops inside of `depth` others end."""
+        while len(self.open) > depth:
+            loop = self.open.pop().loop
+            if self.form == "linear":
+                self.order[UOp(Ops.END, dtypes.void, (loop,))] = None
+
+    def _run(self, line: _Line, node: UOp, at: int) -> None:
+        """In Linear a node, and what it needs, run where they stand."""
+        if self.form != "linear":
+            return
+        new = newly_run(node, self.order)
+        if not new:
+            raise line.error("this ran above", at)
+        if any([n.op is Ops.RANGE for n in new if n is not node or self.has_lines]):
+            raise line.error("a loop is opened by `for`", at)
+        self.order.update(dict.fromkeys(new))
 
     def _name(self, line: _Line, name: _Token, node: UOp) -> None:
         if is_reserved(name.text):
@@ -299,6 +328,7 @@ class _Block:
             raise line.error("this loop stands around itself", at)
         self.open.append(_Open(loop, in_order))
         self.has_lines = False
+        self._run(line, loop, at)
 
     def _declaration(self, line: _Line) -> None:
         """Memory, a variable, or a register."""
@@ -322,6 +352,7 @@ class _Block:
             bounds = (variable, low, line.number_here("the largest value"))
             node = self._made(line, name.at, Ops.VARIABLE, dtype, (), bounds)
         self._name(line, name, node)
+        self._run(line, node, name.at)
         return None
 
     def _memory(self, line: _Line, dtype: DType, size: int) -> UOp:
@@ -355,6 +386,7 @@ class _Block:
         loops = self._loops(line, ()) if line.accept("over") else ()
         node = self._made(line, name.at, Ops.ACCUMULATOR, dtype, (start, *loops), arg)
         self._name(line, name, node)
+        self._run(line, node, name.at)
 
     def _store(self, line: _Line) -> None:
         at = line.token.at
@@ -369,12 +401,15 @@ class _Block:
                 f"expected one of {' '.join(_STORE_OF)}", line.tokens[line.next - 1].at
             )
         value = self._typed(line, self._term(line), place.dtype)
-        loops = [one.loop for one in self.open if one.in_order]
+        loops = [one.loop for one in self.open if one.in_order and self.form != "linear"]
         store = self._made(
             line, at, Ops.STORE, dtypes.void, (place, value, *loops), _STORE_OF[sign]
         )
+        if self.form == "linear":
+            return self._run(line, store, at)
         self._check_nest(line, at, store)
         self.roots.append(store)
+        return None
 
     def _check_nest(self, line: _Line, at: int, store: UOp) -> None:
         """The loops around a store are those that it changes with, in the order in which they run."""

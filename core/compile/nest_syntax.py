@@ -44,7 +44,7 @@ ROLES = {role.value: role for role in AxisRole}
 KEYWORDS = frozenset(
     {
         "kernel", "program", "linear", "graph", "term", "param", "scratch", "variable", "buffer",
-        "for", "over", "let", "return", "from", "if", "in", "on", "as", "order", "indices", "none",
+        "for", "over", "let", "run", "return", "from", "if", "in", "on", "as", "order", "indices", "none",
         "true", "false", "inf", "nan", "keep", *REDUCTIONS.values(), *COMBINED.values(),
     }
 )  # fmt: skip
