@@ -6,11 +6,9 @@ A stage is rule sets, which fire only with proofs, or a named procedure, which h
 
 from __future__ import annotations
 
-from proofgrad.core.compile.accumulate import reductions_to_accumulators
 from proofgrad.core.compile.axes import choose_axes, share_out_work_items
 from proofgrad.core.compile.by_place import reduce_by_place
 from proofgrad.core.compile.forms import Form
-from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.kept_rows import keep_rows
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
@@ -22,9 +20,13 @@ from proofgrad.core.compile.slabs import sum_in_slabs
 from proofgrad.core.compile.split_reductions import split_long_reductions
 from proofgrad.core.compile.stages import Procedure, RuleSets, Stage, Tactic
 from proofgrad.core.compile.staging import stage_operands
+from proofgrad.core.compile.to_program import (
+    choose_index_width,
+    reductions_to_accumulators,
+    vectorize,
+)
 from proofgrad.core.compile.transcendental import expand_transcendentals
 from proofgrad.core.compile.unroll import unroll_upcasts
-from proofgrad.core.compile.vectorize import vectorize
 
 # Facts about values come from these sets, bounds from the first; gradients from the other.
 FACTS = ("bounds", "bits", "divisor", "finite", "not_nan")
@@ -54,12 +56,12 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("stage operands", Form.KERNEL, Tactic(stage_operands, can_be_asked=True), optional=True),
     Stage("choose axes", Form.KERNEL, Tactic(choose_axes, can_be_asked=True), optional=True),
     Stage("simplify split", Form.KERNEL, _SIMPLIFY, optional=True),
-    Stage("unroll", Form.KERNEL, Tactic(unroll_upcasts)),
+    Stage("unroll", Form.KERNEL, Tactic(unroll_upcasts, required=True)),
     Stage("simplify unrolled", Form.KERNEL, _SIMPLIFY, optional=True),
-    Stage("widths of index terms", Form.KERNEL, Procedure(choose_index_width, ("target", "facts"))),
+    Stage("widths of index terms", Form.KERNEL, Tactic(choose_index_width, required=True)),
     Stage("legalise", Form.KERNEL, _LEGALISE),
-    Stage("accumulators", Form.PROGRAM, Procedure(reductions_to_accumulators)),
-    Stage("vectors", Form.PROGRAM, Procedure(vectorize, ("facts",))),
+    Stage("accumulators", Form.PROGRAM, Tactic(reductions_to_accumulators, required=True)),
+    Stage("vectors", Form.PROGRAM, Tactic(vectorize, required=True)),
     Stage(
         "promote small floats", Form.PROGRAM, Procedure(promote_small_floats, keeps_values=False)
     ),

@@ -1,4 +1,4 @@
-"""How big the procedures of the compiler are: what is not a proven rule, in lines of code.
+"""How big the procedures of the compiler are: what is neither a proven rule nor a proven step, in lines of code.
 
 Owns: counting lines, and which modules a procedure is made of. Does not own: the stages
 (pipeline.py), printing (proofgrad/commands.py, verify/evidence.py).
@@ -16,7 +16,7 @@ from io import StringIO
 from pathlib import Path
 
 from proofgrad.core.compile import stages
-from proofgrad.core.compile.stages import Procedure, Stage
+from proofgrad.core.compile.stages import Procedure, Stage, Tactic
 from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
 
 _FOLDER = Path(stages.__file__).parent
@@ -69,16 +69,19 @@ def lines_of(paths: Iterable[Path]) -> int:
     return sum([code_lines(path.read_text("utf-8")) for path in set(paths)])
 
 
-def procedure_sizes(listed: Iterable[Stage] = (*GRAPH_STAGES, *KERNEL_STAGES)) -> list[Size]:
-    """Every procedure of the compiler, or of the stages given, in the order in which they run."""
+def procedure_sizes(
+    listed: Iterable[Stage] = (*GRAPH_STAGES, *KERNEL_STAGES),
+    kinds: tuple[type[Procedure | Tactic], ...] = (Procedure,),
+) -> list[Size]:
+    """Every procedure of the compiler, or of the stages given, in the order in which they run; or the tactics."""
     return [
         Size(stage.name, stage.step.name, stage.step.purpose, _modules_of(stage.step))
         for stage in listed
-        if isinstance(stage.step, Procedure)
+        if isinstance(stage.step, kinds)
     ]
 
 
-def _modules_of(procedure: Procedure) -> tuple[Path, ...]:
+def _modules_of(procedure: Procedure | Tactic) -> tuple[Path, ...]:
     """The module of a procedure, then those in core/compile that it imports, and they import."""
     names = [procedure.function.__module__.removeprefix(_PACKAGE)]
     for name in names:  # it grows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 
@@ -24,6 +25,10 @@ if os.environ.get("CI"):
 os.environ["PLANS"] = "0"
 # Every kernel of the suite is compared with its tensor graph at sampled elements, unless a run asks otherwise.
 os.environ.setdefault("CHECK", "1")
+
+# A shell starts what runs in the background with interrupts ignored; some tests, and what they start, are interrupted.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 COVERAGE = Coverage()
 COVERAGE.start()

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
+from tactics import reduce_by_place
 from test_plan_store import plan_of, run
 from ways_of_places import set_way
 
 from proofgrad import Context, Device, GlobalCounters, Tensor, TinyJit, dtypes
-from proofgrad.core.compile.by_place import reduce_by_place
 from proofgrad.core.compile.forms import Form, FormError, check_form
 from proofgrad.core.compile.stages import parts_of, run_stages
 from proofgrad.core.compile.target import DeviceError, Target

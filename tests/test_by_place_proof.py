@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tactics import choose_axes, nest_of, on_nests, reduce_by_place, reductions_to_accumulators
 from test_kernel_proof import CPU, GPU, PLAIN, Recorder, compile_with, planted, prove
 from ways_of_places import set_way
 
 from proofgrad import Tensor
-from proofgrad.core.compile import accumulate, axes, by_place
-from proofgrad.core.compile.accumulate import reductions_to_accumulators
-from proofgrad.core.compile.by_place import reduce_by_place
+from proofgrad.core.compile import axes
 from proofgrad.core.compile.linearize import linearize
+from proofgrad.core.compile.steps import accumulate, scatter
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.realize import compiler
 
 STAGE = "combine by place"
@@ -77,8 +77,8 @@ def test_what_is_combined_by_place_is_proven_to_be_the_reduction(
 
 
 def test_a_place_one_too_high_is_found(bodies: list[UOp], monkeypatch: pytest.MonkeyPatch) -> None:
-    right = by_place._between
-    monkeypatch.setattr(by_place, "_between", lambda term, *ends: right(term + 1, *ends))
+    right = scatter._between
+    monkeypatch.setattr(scatter, "_between", lambda term, *ends: right(term + 1, *ends))
     assert planted(bodies, CPU, STAGE)
 
 
@@ -104,7 +104,7 @@ def test_memory_that_is_not_filled_is_found(bodies: list[UOp], fault: str) -> No
 def test_a_wrong_gate_is_found(
     bodies: list[UOp], monkeypatch: pytest.MonkeyPatch, gate: str
 ) -> None:
-    right = by_place._by_place
+    right = scatter.placed
 
     def wrong(reduction: UOp, free: frozenset[UOp], bounds: Any) -> Any:
         found = right(reduction, free, bounds)
@@ -119,7 +119,7 @@ def test_a_wrong_gate_is_found(
         }
         return type(found)(found.reduction, found.loops, found.places, changed[gate], found.value)
 
-    monkeypatch.setattr(by_place, "_by_place", wrong)
+    monkeypatch.setattr(scatter, "placed", wrong)
     assert planted(bodies, CPU, STAGE)
 
 
@@ -136,7 +136,7 @@ def test_loops_of_a_store_that_change_their_order_are_found(bodies: list[UOp]) -
         store = kernel.src[0]
         own = store.src[2:]
         if len(own) < 2:
-            return axes.choose_axes(kernel, target, bounds, asked)
+            return choose_axes(kernel, target, bounds, asked)
         return UOp.sink(store.replace(src=(*store.src[:2], *own[::-1])))
 
     assert "loops of a store" in planted(bodies[:1], CPU, "choose axes", wrong)
@@ -159,18 +159,18 @@ def test_loops_of_a_store_nested_in_another_order_are_found(
 def test_iterations_left_out_or_done_twice_are_found(
     bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = axes.split_loop
+    right = axes.split
 
-    def twice(kernel: UOp, loop: UOp, inner_size: int, role: AxisRole) -> UOp:
+    def twice(kernel: UOp, loop: UOp, *arguments: Any) -> UOp:
         long = loop.replace(src=(UOp.index(loop.src[0].arg * 2),))
-        return right(kernel.substitute({loop: long}), long, inner_size, role)
+        return right(nest_of(kernel.substitute({loop: long})), long, *arguments).graph
 
-    def short(kernel: UOp, loop: UOp, inner_size: int, role: AxisRole) -> UOp:
+    def short(kernel: UOp, loop: UOp, *arguments: Any) -> UOp:
         less = loop.replace(src=(UOp.index(loop.src[0].arg - 1),))
-        return right(kernel.substitute({loop: less}), less, inner_size, role)
+        return right(nest_of(kernel.substitute({loop: less})), less, *arguments).graph
 
     for wrong in (twice, short):
-        monkeypatch.setattr(axes, "split_loop", wrong)
+        monkeypatch.setattr(axes, "split", on_nests(right, wrong))
         assert planted(bodies[:1], CPU, "choose axes")
 
 

@@ -8,18 +8,15 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
 from programs import Program, programs
+from tactics import choose_axes, merge_loops, stage_operands, unroll_upcasts
 from test_procedures import EXACT, oracle_of, same, stored, sums_floats
 from test_tiles import kernel_of, matmul
 
 from proofgrad import Context, Tensor
-from proofgrad.core.compile.axes import choose_axes
 from proofgrad.core.compile.choices import Blocks, Choices, Staged, Tile, read_choices
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.merging import merge_loops
-from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -89,7 +86,7 @@ def test_any_choice_keeps_the_values_of_any_matmul(
     rng = np.random.default_rng(0)
     one = rng.integers(-9, 9, batch * rows * depth).tolist()
     other = rng.integers(-9, 9, depth * columns).tolist()
-    staged = stage_operands(kernel, CPU, asked)
+    staged = stage_operands(kernel, CPU, asked=asked)
     parts = list(staged.src) if staged.src[0].op is Ops.SINK else [staged]
     chosen = UOp.sink(*[unroll_upcasts(choose_axes(part, CPU, None, asked)) for part in parts])
     for part in chosen.src:
@@ -139,6 +136,6 @@ def test_machines_without_vectors_are_given_none_whatever_is_asked() -> None:
     kernel = kernel_of(matmul(8, 8, 8))
     scalars = Target("scalars")
     asked = Choices(tiled=True, tile=Tile(2, 2, 4), lanes=4, staged=Staged(True, True))
-    assert stage_operands(kernel, scalars, asked) is kernel
+    assert stage_operands(kernel, scalars, asked=asked) is kernel
     loops = choose_axes(kernel, scalars, None, asked).toposort()
     assert not [n for n in loops if n.op is Ops.RANGE and n.arg[1] is AxisRole.VECTOR]

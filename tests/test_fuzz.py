@@ -95,7 +95,7 @@ PLANTED = {
     "a method": ("plain", "from proofgrad import Tensor\nTensor.flip = lambda self, *axes: self\n"),
     "a procedure": (
         "plain",
-        "from proofgrad.core.compile import accumulate\n"
+        "from proofgrad.core.compile.steps import accumulate\n"
         "accumulate.identity = lambda op, dtype: 0\n",
     ),
     "a cotangent": (

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
+from tactics import join_sums, nest_of
 from test_kernel_proof import prove
 from test_nested_sums import QUICK, bounds, input_gradient, reductions
 from test_tiles import AVX512, matmul
@@ -19,10 +20,10 @@ from proofgrad import Tensor
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.backends.llvm.skipping import skipped
-from proofgrad.core.compile import gated_rows
-from proofgrad.core.compile.gated_rows import read_inside
-from proofgrad.core.compile.nested_sums import join_sums
 from proofgrad.core.compile.stages import parts_of, run_stages
+from proofgrad.core.compile.steps import clamp
+from proofgrad.core.compile.steps.clamp import read_inside
+from proofgrad.core.compile.sums_of_products import is_gated
 from proofgrad.core.compile.tiles import MASKS, find_contraction
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -59,15 +60,15 @@ def test_what_reads_inside_has_the_same_values(sizes: tuple[int, int, int, int, 
     memory = {1: rng.integers(-9, 9, batch * filters * width).tolist(),
               2: rng.integers(-9, 9, channels * filters * taps).tolist()}  # fmt: skip
     inside = kernel
-    for total in reductions(kernel):
-        inside = read_inside(inside, total, bounds())
+    for total in [r for r in reductions(kernel) if is_gated(r.src[0])]:
+        inside = read_inside(nest_of(inside), total).graph
     assert run_kernel(inside, memory)[0] == run_kernel(kernel, memory)[0]
 
 
 def test_loads_that_can_be_brought_inside_are_asked_for_no_gate() -> None:
     kernel = joined(gradient_of_images())
     assert gates(kernel)
-    assert not gates(read_inside(kernel, reductions(kernel)[0], bounds()))
+    assert not gates(read_inside(nest_of(kernel), reductions(kernel)[0]).graph)
 
 
 def test_a_tile_has_no_more_gated_rows_than_there_are_masks() -> None:
@@ -87,8 +88,8 @@ def test_a_place_that_is_moved_is_found(
     def wrong(gate: UOp) -> dict[UOp, tuple[int | None, int | None]]:
         return {t: (low + fault[0], high + fault[1]) for t, (low, high) in bounded(gate).items()}
 
-    bounded = gated_rows._bounded
-    monkeypatch.setattr(gated_rows, "_bounded", wrong)
+    bounded = clamp._bounded
+    monkeypatch.setattr(clamp, "_bounded", wrong)
     with pytest.raises(ProofError) as raised:
         prove(gradient_of_images(), AVX512)
     assert raised.value.stage == "choose axes"

@@ -11,22 +11,24 @@ from hypothesis import given
 from kernel_interpreter import run_kernel
 from oracle import evaluate_tensor
 from programs import Program, over_buffers, programs
+from tactics import (
+    choose_axes,
+    choose_index_width,
+    keep_rows,
+    merge_loops,
+    reductions_to_accumulators,
+    unroll_upcasts,
+    vectorize,
+)
 from test_procedures import CPU, EXACT, QUICK, _Wide, run_linear, same
 
 from proofgrad import Tensor
 from proofgrad.core.compile import kept_rows
-from proofgrad.core.compile.accumulate import reductions_to_accumulators
-from proofgrad.core.compile.axes import choose_axes
 from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.index_width import choose_index_width
-from proofgrad.core.compile.kept_rows import keep_rows
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.schedule import cut_into_kernels
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.unroll import unroll_upcasts
-from proofgrad.core.compile.vectorize import vectorize
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -143,7 +145,7 @@ def check_values(program: Program) -> None:
         check_form(Form.KERNEL, changed)
         assert same(run_kernel(changed, dict(program.data))[0], expected)
     scalar = reductions_to_accumulators(choose_index_width(chosen, ROOM, _Wide()))
-    vector = vectorize(scalar, compiler().library.facts())
+    vector = vectorize(scalar, facts=compiler().library.facts())
     linear = linearize(vector)
     for form, graph in ((Form.PROGRAM, scalar), (Form.PROGRAM, vector), (Form.LINEAR, linear)):
         check_form(form, graph)

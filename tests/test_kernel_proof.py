@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from inspect import signature
 from math import prod
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from programs import Program, programs
+from tactics import (
+    choose_index_width,
+    keep_rows,
+    nest_of,
+    on_nests,
+    reductions_to_accumulators,
+    share_out_work_items,
+)
 
 from proofgrad import Context, Tensor, demo
-from proofgrad.core.compile import axes, lower, merging, vectorize
-from proofgrad.core.compile.accumulate import reductions_to_accumulators
-from proofgrad.core.compile.axes import share_out_work_items
+from proofgrad.core.compile import axes, lower, merging
 from proofgrad.core.compile.compiler import KernelCheck
-from proofgrad.core.compile.index_width import choose_index_width
-from proofgrad.core.compile.kept_rows import keep_rows
 from proofgrad.core.compile.linearize import linearize
-from proofgrad.core.compile.loops import output_loops, size_of
+from proofgrad.core.compile.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.stages import Procedure, Stage, run_stages
+from proofgrad.core.compile.stages import Procedure, Stage, Tactic, run_stages
+from proofgrad.core.compile.steps import lanes
+from proofgrad.core.compile.steps.bijection import NewLoop, exchanged
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -88,8 +95,10 @@ def stages_with(stage: str, function: Callable[..., UOp] | None) -> tuple[Stage,
     if function is None:
         return KERNEL_STAGES
     old = next(s for s in KERNEL_STAGES if s.name == stage)
-    assert isinstance(old.step, Procedure)
-    new = replace(old, step=replace(old.step, function=function))
+    asked = tuple(signature(function).parameters)[1:]
+    takes = tuple(["facts" if name == "bounds" else name for name in asked])
+    keeps_values = isinstance(old.step, Tactic) or old.step.keeps_values  # type: ignore[union-attr]
+    new = replace(old, step=Procedure(function, takes, keeps_values))
     return tuple([new if s is old else s for s in KERNEL_STAGES])
 
 
@@ -215,39 +224,36 @@ def test_wrong_merge_of_loops_is_found(
     def wrong(kernel: UOp, outer: UOp, inner: UOp) -> UOp:
         total = size_of(outer) * size_of(inner)
         both = UOp.range(total - (short == "size"), outer.arg[0], outer.arg[1])
-        changes = {outer: UOp.index(0), inner: both + 1 if short == "factor" else both}
-        return merging._without_constant_loops(kernel.substitute(changes))
+        counter = both + 1 if short == "factor" else both
+        return exchanged(kernel, {outer: UOp.index(0), inner: counter}, [both], in_order=True)
 
-    if short == "factor":  # a sum as a loop of a reduction is no form; output loops only
-        monkeypatch.setattr(merging, "unshared_reductions", lambda kernel: [])
-    monkeypatch.setattr(merging, "_merge", wrong)
+    monkeypatch.setattr(merging, "merge", on_nests(merging.merge, wrong))
     assert planted(bodies, CPU, "merge loops")
 
 
 def test_split_that_drops_the_rest_is_found(
     bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wrong(kernel: UOp, loop: UOp, inner_size: int, role: AxisRole) -> UOp:
+    def wrong(kernel: UOp, loop: UOp, sizes: tuple[int, ...], made: tuple[NewLoop, ...]) -> UOp:
         size = size_of(loop)
-        short = loop.replace(src=(UOp.index(size - size % inner_size),))
-        return right(kernel.substitute({loop: short}), short, inner_size, role)
+        short = loop.replace(src=(UOp.index(size - size % prod(sizes)),))
+        return right(nest_of(kernel.substitute({loop: short})), short, sizes, made).graph
 
-    right = axes.split_loop
-    monkeypatch.setattr(axes, "split_loop", wrong)
+    right = axes.split
+    monkeypatch.setattr(axes, "split", on_nests(axes.split, wrong))
     assert planted(bodies, CPU, "choose axes")
 
 
 def test_split_with_a_wrong_stride_is_found(
     bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wrong(kernel: UOp, loop: UOp, inner_size: int, role: AxisRole) -> UOp:
-        outer = UOp.range(-(-size_of(loop) // inner_size), loop.arg[0], loop.arg[1])
-        inner = UOp.range(inner_size, axes._fresh_number(kernel), role)
-        position = outer * (inner_size - 1) + inner
-        kernel = kernel.substitute({loop: position})
-        return axes._with_split_reductions(kernel, position, (outer, inner))
+    def wrong(kernel: UOp, loop: UOp, sizes: tuple[int], made: tuple[NewLoop, NewLoop]) -> UOp:
+        (size,) = sizes
+        outer = UOp.range(-(-size_of(loop) // size), made[0].number, made[0].role)
+        inner = UOp.range(size, made[1].number, made[1].role)
+        return exchanged(kernel, {loop: outer * (size - 1) + inner}, [outer, inner], in_order=True)
 
-    monkeypatch.setattr(axes, "split_loop", wrong)
+    monkeypatch.setattr(axes, "split", on_nests(axes.split, wrong))
     assert planted(bodies, CPU, "choose axes")
 
 
@@ -283,8 +289,8 @@ class _Anything:
 def test_gather_taken_for_a_contiguous_access_is_found(
     bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = vectorize.coefficient
-    monkeypatch.setattr(vectorize, "coefficient", lambda term, loop: right(term, loop) and 1)
+    right = lanes.coefficient
+    monkeypatch.setattr(lanes, "coefficient", lambda term, loop: right(term, loop) and 1)
     image = data(8, 16)
     recorder = Recorder()
     compile_with(recorder, image.transpose(0, 1) + data(16, 8), monkeypatch)
@@ -294,14 +300,14 @@ def test_gather_taken_for_a_contiguous_access_is_found(
 def test_contiguous_access_that_starts_one_too_far_is_found(
     bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = vectorize._in_first_lane
-    monkeypatch.setattr(vectorize, "_in_first_lane", lambda *terms: right(*terms) + 1)
+    right = lanes._in_first_lane
+    monkeypatch.setattr(lanes, "_in_first_lane", lambda *terms: right(*terms) + 1)
     assert planted(bodies, CPU, "vectors")
 
 
 def test_element_that_the_wrong_lanes_take_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """One load for all lanes, chosen by their gates: with the gates turned round, and without a fault."""
-    recorder, right = Recorder(), vectorize._chosen
+    recorder, right = Recorder(), lanes._chosen
     compile_with(recorder, data(2, 32).cumsum(1), monkeypatch)
     assert all(prove(body, CPU).count.unknown == 0 for body in recorder.bodies)
 
@@ -310,7 +316,7 @@ def test_element_that_the_wrong_lanes_take_is_found(monkeypatch: pytest.MonkeyPa
         gate, element, zero = chosen.src
         return chosen.with_src((gate, zero, element))
 
-    monkeypatch.setattr(vectorize, "_chosen", wrong)
+    monkeypatch.setattr(lanes, "_chosen", wrong)
     assert planted(recorder.bodies, CPU, "vectors")
 
 
@@ -392,7 +398,7 @@ def _shared(kernel: UOp, target: Target, fault: str) -> UOp:
     if not target.work_items or not loops:
         return kernel
     total = prod(size_of(loop) for loop in loops)
-    item = UOp.range(total - (fault == "items"), axes._fresh_number(kernel), AxisRole.GLOBAL)
+    item = UOp.range(total - (fault == "items"), fresh_number(kernel), AxisRole.GLOBAL)
     changes: dict[UOp, UOp] = {}
     stride = 1
     for loop in reversed(loops):

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
+from tactics import join_sums
 from test_kernel_proof import planted, prove
 from test_tiles import SMALL, kernel_of, matmul, moved, parameter, stage_everything
 
 from proofgrad import Tensor
 from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.nested_sums import join_sums
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import find_contraction
 from proofgrad.core.ir.dtypes import dtypes

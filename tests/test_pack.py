@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tactics import nest_of
 from test_kernel_proof import planted, prove
 from test_tiles import AVX512, SMALL, matmul
 
@@ -14,6 +15,7 @@ from proofgrad import Tensor
 from proofgrad.core.compile import axes, operands
 from proofgrad.core.compile.choices import NO_WISH, Choices
 from proofgrad.core.compile.stages import run_stages
+from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -108,10 +110,10 @@ def test_a_wrong_pack_is_found(
 ) -> None:
     right = axes.pack_columns
 
-    def wrong(kernel: UOp, vector: UOp, lane: UOp) -> UOp:
-        packed = right(kernel, vector, lane)
+    def wrong(nest: LoopNest, vector: UOp, lane: UOp) -> LoopNest:
+        packed = right(nest, vector, lane).graph
         (kept,) = [n for n in packed.toposort() if n.op is Ops.KEEP]
-        return packed.substitute({kept: change(kept)})
+        return nest_of(packed.substitute({kept: change(kept)}), nest.target)
 
     monkeypatch.setattr(axes, "pack_columns", wrong)
     assert planted([matmul(16, 6, 40, dtype=dtypes.float32)], WIDE, stage)

@@ -12,22 +12,25 @@ from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
 from oracle import evaluate_tensor, numpy_dtype
 from programs import Program, movement_only, over_buffers, programs
+from tactics import (
+    choose_axes,
+    choose_index_width,
+    merge_loops,
+    reductions_to_accumulators,
+    share_out_work_items,
+    unroll_upcasts,
+    vectorize,
+)
 
 from proofgrad.backends.reference import ReferenceBackend
 from proofgrad.core.compile import axes
-from proofgrad.core.compile.accumulate import reductions_to_accumulators
-from proofgrad.core.compile.axes import choose_axes, share_out_work_items
 from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.linear_terms import at_start
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.loops import output_loops, size_of
 from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.stages import Procedure
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.unroll import unroll_upcasts
-from proofgrad.core.compile.vectorize import vectorize
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -160,7 +163,7 @@ def test_from_kernel_to_linear_keeps_the_values(program: Program) -> None:
     kernel = unroll_upcasts(choose_axes(merge_loops(lower_movement(UOp.sink(program.value))), CPU))
     scalar = reductions_to_accumulators(choose_index_width(kernel, CPU, _Wide()))
     check_form(Form.PROGRAM, scalar)
-    vector = vectorize(scalar, compiler().library.facts())
+    vector = vectorize(scalar, facts=compiler().library.facts())
     check_form(Form.PROGRAM, vector)
     linear = linearize(vector)
     check_form(Form.LINEAR, linear)

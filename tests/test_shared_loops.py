@@ -9,18 +9,20 @@ import random
 
 import pytest
 from kernel_interpreter import free_loops, run_kernel
+from tactics import (
+    choose_axes,
+    choose_index_width,
+    merge_loops,
+    reductions_to_accumulators,
+    unroll_upcasts,
+    vectorize,
+)
 
 from proofgrad import Tensor  # noqa: F401  (makes the compiler)
 from proofgrad.backends.reference import ReferenceBackend
-from proofgrad.core.compile.accumulate import reductions_to_accumulators
-from proofgrad.core.compile.axes import choose_axes
 from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.index_width import choose_index_width
 from proofgrad.core.compile.linearize import linearize
-from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.unroll import unroll_upcasts
-from proofgrad.core.compile.vectorize import vectorize
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -102,6 +104,6 @@ def test_shared_loops_keep_the_values(first: int, target: Target) -> None:
         expected = run_kernel(kernel, {1: data})[0]
         chosen = unroll_upcasts(choose_axes(merge_loops(kernel), target, facts))
         program = reductions_to_accumulators(choose_index_width(chosen, target, facts))
-        linear = linearize(vectorize(program, facts))
+        linear = linearize(vectorize(program, facts=facts))
         check_form(Form.LINEAR, linear)
         assert run_linear(linear, len(expected), data) == expected, f"seed {seed}"

@@ -8,13 +8,13 @@ from math import prod
 
 import numpy as np
 import pytest
+from tactics import choose_axes, sum_in_slabs
 from test_kernel_proof import planted, prove
 from test_tiles import AVX512, SMALL, matmul
 
 from proofgrad import Tensor
 from proofgrad.core.compile import long_rows, operands
 from proofgrad.core.compile.choices import NO_WISH, Choices
-from proofgrad.core.compile.slabs import sum_in_slabs
 from proofgrad.core.compile.stages import parts_of, run_stages
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -104,7 +104,7 @@ def test_they_are_proven(sizes: tuple[int, int, int], target: Target) -> None:
 
 def wrong_store(change: Callable[[UOp], UOp]) -> Callable[..., UOp]:
     def procedure(kernel: UOp, target: Target, asked: Choices) -> UOp:
-        fill, add = parts_of(sum_in_slabs(kernel, target, asked))
+        fill, add = parts_of(sum_in_slabs(kernel, target, asked=asked))
         return UOp.sink(fill, UOp.sink(change(add.src[0])))
 
     return procedure
@@ -136,7 +136,7 @@ def test_a_wrong_slab_is_found(change: Callable[[UOp], UOp]) -> None:
 @pytest.mark.usefixtures("small_slabs")
 def test_memory_that_starts_from_another_number_is_found() -> None:
     def wrong(kernel: UOp, target: Target, asked: Choices) -> UOp:
-        fill, add = parts_of(sum_in_slabs(kernel, target, asked))
+        fill, add = parts_of(sum_in_slabs(kernel, target, asked=asked))
         place, zero = fill.src[0].src
         return UOp.sink(UOp.sink(fill.src[0].with_src((place, UOp.const(zero.dtype, 1)))), add)
 
@@ -146,7 +146,6 @@ def test_memory_that_starts_from_another_number_is_found() -> None:
 @pytest.mark.usefixtures("small_slabs")
 def test_a_tile_that_is_added_twice_in_a_slab_is_found() -> None:
     """A later procedure that adds the last column of each tile again, in the same iteration."""
-    from proofgrad.core.compile.axes import choose_axes
 
     def wrong(kernel: UOp, target: Target, bounds: object, asked: Choices) -> UOp:
         made = choose_axes(kernel, target, bounds, asked)  # type: ignore[arg-type]

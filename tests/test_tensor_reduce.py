@@ -54,6 +54,22 @@ def test_reductions_over_nothing_give_the_identity(machine: str) -> None:
     assert t.all(0).tolist() == [True, True]
 
 
+@pytest.mark.parametrize("equation, shapes", [
+    ("ij,ki->jk", ((0, 4), (1, 0))),
+    ("ij,jk->ik", ((1, 0), (0, 1))),
+    ("ij,jk->ik", ((3, 0), (0, 5))),
+    ("bij,bjk->bik", ((2, 1, 0), (2, 0, 7))),
+    ("i,i->", ((0,), (0,))),
+])  # fmt: skip
+def test_sums_of_products_over_nothing_read_nothing(
+    machine: str, equation: str, shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    """An operand that does not change along the sum has no element to read all the same."""
+    operands = [np.ones(shape, "f") for shape in shapes]
+    got = Tensor.einsum(equation, *map(Tensor, operands))
+    assert_same(got, np.einsum(equation, *operands))
+
+
 def test_any_and_all_agree_with_numpy(machine: str) -> None:
     x = np.array([[0, 0, 2], [1, 1, 1], [0, 0, 0]], "f")
     for axis in (None, 0, 1):

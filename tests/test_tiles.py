@@ -10,22 +10,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
+from tactics import choose_axes, merge_loops, stage_operands, sum_in_slabs, unroll_upcasts
 
 from proofgrad import Tensor
-from proofgrad.core.compile import axes, contraction, operands, unroll
-from proofgrad.core.compile.axes import choose_axes
+from proofgrad.core.compile import axes, contraction, operands
 from proofgrad.core.compile.choices import Choices, Tile
 from proofgrad.core.compile.contraction import contractions
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.linear_terms import coefficient
 from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.merging import merge_loops
-from proofgrad.core.compile.slabs import sum_in_slabs
 from proofgrad.core.compile.stages import parts_of, run_stages
-from proofgrad.core.compile.staging import stage_operands
+from proofgrad.core.compile.steps import unroll
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.tiles import choose_blocks, find_contraction
-from proofgrad.core.compile.unroll import unroll_upcasts
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -103,7 +100,7 @@ def test_tiles_tables_and_slabs_keep_the_values_of_any_matmul(
     expected = run_kernel(kernel, {1: one, 2: other})[0]
     with pytest.MonkeyPatch.context() as patch:
         stage_everything(patch)
-        summed = parts_of(sum_in_slabs(kernel, SMALL, Choices(slab=slab)))
+        summed = parts_of(sum_in_slabs(kernel, SMALL, asked=Choices(slab=slab)))
         parts = [part for one in summed for part in parts_of(stage_operands(one, SMALL))]
         chosen = UOp.sink(*[unroll_upcasts(choose_axes(part, SMALL)) for part in parts])
     for part in (*parts, *chosen.src):
@@ -227,7 +224,7 @@ def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> 
     from test_kernel_proof import planted
 
     def wrong(kernel: UOp, target: Target, asked: Choices) -> UOp:
-        made = stage_operands(kernel, target, asked)
+        made = stage_operands(kernel, target, asked=asked)
         if made.src[0].op is not Ops.SINK:
             return made
         first, *rest = made.src
@@ -255,7 +252,7 @@ def test_a_gate_of_a_table_that_is_too_narrow_is_found(monkeypatch: pytest.Monke
     from test_kernel_proof import planted
 
     def wrong(kernel: UOp, target: Target, asked: Choices) -> UOp:
-        made = stage_operands(kernel, target, asked)
+        made = stage_operands(kernel, target, asked=asked)
         *tables, last = parts_of(made)
         filled = {store.src[0].src[0] for table in tables for store in table.src}
         loads = [n for n in last.toposort() if n.op is Ops.LOAD and n.src[0].src[0] in filled]

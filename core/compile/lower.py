@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, row_major_strides
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -94,6 +95,8 @@ def _needs(demand: Demand, lowering: _Lowering) -> list[Demand]:
     node, index, gate = demand
     if node.op in ELEMENTWISE or node.op in (Ops.DETACH, Ops.CONTIGUOUS):
         return [Demand(source, index, gate) for source in node.src]
+    if _combines_nothing(node):
+        return []
     if node.op is Ops.REDUCE_AXIS:
         inner = list(index)
         for axis, loop in zip(node.arg[1], lowering.reduce_loops(node, index)):
@@ -119,12 +122,19 @@ def _combine(demand: Demand, values: list[UOp], lowering: _Lowering) -> UOp:
             return UOp(Ops.LOAD, node.dtype, (UOp(Ops.INDEX, node.dtype, place),))
         case Ops.IOTA:
             return index[0].cast(node.dtype)
+        case Ops.REDUCE_AXIS if _combines_nothing(node):
+            return UOp.const(node.dtype, identity(node.arg[0], node.dtype))
         case Ops.REDUCE_AXIS:
             loops = lowering.reduce_loops(node, index)
             return UOp(Ops.REDUCE, node.dtype, (values[0], *loops), node.arg[0])
         case _:
             inside = _valid(node, index)
             return values[0] if inside is None else inside.where(values[0], values[0].const_like(0))
+
+
+def _combines_nothing(node: UOp) -> bool:
+    """Whether a node is a reduction over an axis of no elements, whose operand need not have any memory."""
+    return node.op is Ops.REDUCE_AXIS and 0 in [node.src[0].shape[axis] for axis in node.arg[1]]
 
 
 def flat_index(index: Sequence[UOp], shape: Sequence[int]) -> UOp:

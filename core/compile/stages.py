@@ -40,6 +40,7 @@ class Tactic:
 
     function: Callable[[LoopNest, Context], LoopNest | tuple[LoopNest, ...]]
     can_be_asked: bool = False  # whether CHOICES says what it shall choose
+    required: bool = False  # what comes after needs what it makes: a refusal is an error
 
     @property
     def name(self) -> str:
@@ -241,7 +242,7 @@ class _Runner:
         try:
             return tactic(root, self.context)
         except StepRefused:
-            if self.checked:
+            if self.checked or tactic.required:
                 raise
             return root
 

@@ -24,6 +24,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import proofgrad.core
+from proofgrad.core.compile.steps.loop_nest import Fission, Step
 
 ROOT = Path(str(proofgrad.core.__file__)).resolve().parents[1]  # of the folders that faults are in
 
@@ -110,6 +111,8 @@ def _function(value: Any) -> FunctionType | None:
         value = value.fget
     elif isinstance(value, (staticmethod, classmethod, functools.partial)):
         value = getattr(value, "__func__", None) or getattr(value, "func", None)
+    elif isinstance(value, (Step, Fission)):
+        value = value.function
     while hasattr(value, "__wrapped__"):
         value = value.__wrapped__
     return value if isinstance(value, FunctionType) else None

@@ -1,13 +1,16 @@
-"""Kernel -> Program: a reduction becomes a register that its loops update, KEEP scratch memory.
+"""A reduction becomes a register that its loops update, what is kept memory that they fill.
 
-A store that combines with what is there reads it first.
+    sum[i < n](f(i))   =   r = 0; for i < n: r = r + f(i); r
 
-Does not own: the order of the loops (linearize.py) and how registers are kept (backends).
+One order of a reduction, whose order is not specified, from its identity on. Products of floats are multiplied and added at once:
+a sum may round so. A gated product leaves the register as it is where its gate is off: a sum that starts from 0.0 is
+never -0.0, so adding 0.0 would change nothing. A store that combines reads first what is there.
 """
 
 from __future__ import annotations
 
 from proofgrad.core.compile.linear_terms import at_start
+from proofgrad.core.compile.steps.loop_nest import LoopNest, step
 from proofgrad.core.compile.sums_of_products import Product, added, products_added
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
@@ -16,8 +19,10 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 
-def reductions_to_accumulators(kernel: UOp) -> UOp:
+@step("sum[i < n](f(i)) is r = 0; for i < n: r = r + f(i); r")
+def accumulate(nest: LoopNest) -> UOp:
     """Each reduction becomes a register that its loops update, what is kept a store to scratch memory."""
+    kernel = nest.graph
     done: dict[UOp, UOp] = {}
     number, places = 0, _Places()
     for node in toposort((kernel,)):

@@ -1,31 +1,32 @@
-"""Program -> Program: VECTOR loops become the lanes of vector values.
+"""A loop becomes the lanes of vector values.
 
-A node that changes with the loop becomes a vector; every other node stays a scalar and is
-broadcast where a vector needs it. An access whose index grows by 1 with the loop becomes one
+    for i < n: f(i)   =   f(0), f(1), ..., f(n - 1), each in a lane
+
+An elementwise operation of vectors is the operation in each lane. A node that changes with the loop becomes a vector; every other
+node stays a scalar and is broadcast where a vector needs it. An access whose index grows by 1 with the loop becomes one
 contiguous access; any other becomes a gather or scatter. An element that lanes read only if their gate holds is
-read for all of them where it is in its buffer anyway. Does not own: which loop (axes.py).
+read for all of them where it is in its memory anyway. A reduction over the loop is one in each lane, and then over lanes.
 """
 
 from __future__ import annotations
 
-from proofgrad.core.compile.index_width import Bounds
 from proofgrad.core.compile.linear_terms import coefficient
+from proofgrad.core.compile.loops import is_fixed, size_of
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.ir.op_names import KEPT, RESULT
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, known_below, toposort
+from proofgrad.core.rewrite.facts import Facts
 
 
-def vectorize(program: UOp, bounds: Bounds) -> UOp:
-    """Each VECTOR loop becomes the lanes of vector values."""
-    loops = [n for n in toposort((program,)) if n.op is Ops.RANGE and n.arg[1] is AxisRole.VECTOR]
-    for loop in loops:
-        program = _vectorize_loop(program, loop, bounds)
-    return program
-
-
-def _vectorize_loop(program: UOp, loop: UOp, bounds: Bounds) -> UOp:
-    lanes: int = loop.src[0].arg
-    steps = UOp(Ops.CONST, loop.dtype.vec(lanes), (), tuple(range(lanes)))
+@step("for i < n: f(i) is f(0), f(1), ..., f(n - 1), each in a lane")
+def lanes(nest: LoopNest, loop: UOp) -> UOp:
+    """The loop, which has the role VECTOR, as lanes."""
+    program, facts = nest.graph, nest.facts
+    is_vector = loop.op is Ops.RANGE and loop.arg[1] is AxisRole.VECTOR and is_fixed(loop)
+    require(is_vector, "no loop of lanes", loop)
+    count = size_of(loop)
+    steps = UOp(Ops.CONST, loop.dtype.vec(count), (), tuple(range(count)))
     done: dict[UOp, UOp] = {loop: steps}
     first_lane = {loop: UOp(Ops.CONST, loop.dtype, (), 0)}
     moving = {loop}  # nodes whose value changes with the loop: other vectors are of other loops
@@ -36,10 +37,10 @@ def _vectorize_loop(program: UOp, loop: UOp, bounds: Bounds) -> UOp:
         if moving.isdisjoint(node.src):
             done[node] = node.with_src(src)
             continue
-        if node.op is Ops.LOAD and _is_one_inside(node.src[0], loop, bounds):
+        if node.op is Ops.LOAD and _is_one_inside(node.src[0], loop, facts):
             done[node] = _chosen(node, src[0])
         else:
-            done[node] = _widen(node, src, loop, lanes, first_lane)
+            done[node] = _widen(node, src, loop, count, first_lane)
         if not _hides(node, loop):
             moving.add(node)
     return done[program]
@@ -120,12 +121,12 @@ def _index(
     return node.replace(src=(src[0], src[1], *gate))
 
 
-def _is_one_inside(place: UOp, loop: UOp, bounds: Bounds) -> bool:
+def _is_one_inside(place: UOp, loop: UOp, facts: Facts) -> bool:
     """Whether lanes read the same element if their gates hold, and it is in its buffer if not."""
     memory, index, *gate = place.src
     if not gate or memory.op is not Ops.PARAM or coefficient(index, loop) != 0:
         return False
-    low, high = bounds.lo(index), bounds.hi(index)
+    low, high = facts.lo(index), facts.hi(index)
     return low is not None and high is not None and 0 <= low and high < memory.arg[1]
 
 

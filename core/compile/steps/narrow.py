@@ -1,54 +1,41 @@
-"""Kernel -> Kernel: index terms, which are mathematical integers, get a machine width.
+"""Index terms, which are mathematical integers, get a machine width.
 
-Sound because the bounds of every index term are shown to fit the width first. Does not own: the
-bounds (core/rewrite/facts.py).
+    x + y = (x + y) mod 2^w   where the facts show that x, y and x + y are values of the w bits
+
+Bounds of every term are shown to fit first; a machine operation on values that fit, with a result that fits, is the mathematical
+one. Variables are read from parameters of one int64.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.op_names import CAST, VARIABLE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.rewrite.facts import Facts
 
 FIRST_VARIABLE = 1 << 20  # the slot of the first variable: behind all buffers
 
 
-class Bounds(Protocol):
-    """What is known of the values of a node; None: nothing."""
-
-    def lo(self, node: UOp) -> int | None: ...
-
-    def hi(self, node: UOp) -> int | None: ...
-
-
-def choose_index_width(kernel: UOp, target: Target, bounds: Bounds) -> UOp:
-    """Every `index` becomes the type that the target prefers if all terms fit it, else int64.
-
-    Raises: OverflowError, naming the term, if int64 is not enough.
-    """
-    nodes = toposort((kernel,))
+@step("x op y = (x op y) of w bits, if x, y and the result fit them")
+def narrow(nest: LoopNest, width: DType) -> UOp:
+    """Every `index` becomes a machine integer, if all terms fit it."""
+    require(width.is_int and width is not dtypes.index, "no machine integer", width)
+    nodes = toposort((nest.graph,))
     terms = [n for n in nodes if n.dtype is dtypes.index]
-    if not _unfit(terms, target.index_dtype, bounds):
-        return _with_width(nodes, target.index_dtype)
-    for node in _unfit(terms, dtypes.int64, bounds):
-        raise OverflowError(
-            f"an index term runs from {bounds.lo(node)} to {bounds.hi(node)}, which int64 does"
-            f" not hold: {node!r}"
-        )
-    return _with_width(nodes, dtypes.int64)
+    unfit = next(iter(terms_beyond(terms, width, nest.facts)), None)
+    require(unfit is None, "an index term that does not fit", width, unfit)
+    return _with_width(nodes, width)
 
 
-def _unfit(terms: list[UOp], dtype: DType, bounds: Bounds) -> list[UOp]:
+def terms_beyond(terms: list[UOp], dtype: DType, facts: Facts) -> list[UOp]:
     """The terms that may have values that `dtype` has not."""
     least, most = dtype.lo, dtype.hi
     assert least is not None and most is not None
     found: list[UOp] = []
     for term in terms:
-        low, high = bounds.lo(term), bounds.hi(term)
+        low, high = facts.lo(term), facts.hi(term)
         if low is None or high is None or low < least or high > most:
             found.append(term)
     return found

@@ -1,0 +1,67 @@
+"""The tactics as functions of a graph, for tests: each applied alone, to a graph made by hand or by other stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from proofgrad.core.compile import (
+    axes,
+    by_place,
+    kept_rows,
+    merging,
+    nested_sums,
+    slabs,
+    staging,
+    to_program,
+    unroll,
+)
+from proofgrad.core.compile.choices import NO_WISH, Choices
+from proofgrad.core.compile.context import Context
+from proofgrad.core.compile.stages import NO_MACHINE, Tactic
+from proofgrad.core.compile.steps.loop_nest import LoopNest, Step, lowered
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.facts import Facts
+from proofgrad.core.tensor.realize import compiler
+
+OnGraphs = Callable[..., UOp]
+
+
+def on_graphs(tactic: Callable[[LoopNest, Context], LoopNest | tuple[LoopNest, ...]]) -> OnGraphs:
+    """A tactic as a function of a graph; a step that refuses raises."""
+
+    def applied(
+        kernel: UOp,
+        target: Target = NO_MACHINE,
+        facts: Facts | None = None,
+        asked: Choices = NO_WISH,
+    ) -> UOp:
+        known = compiler().library.facts() if facts is None else facts
+        return Tactic(tactic)(kernel, Context(target, known, asked))
+
+    return applied
+
+
+def on_nests(step: Step[Any], change: Callable[..., UOp]) -> Step[Any]:
+    """A step with another body: a fault to be found. `change`: from its graph and arguments to another graph."""
+    return Step(step.name, step.law, lambda nest, *args: change(nest.graph, *args))
+
+
+def nest_of(kernel: UOp, target: Target = NO_MACHINE, facts: Facts | None = None) -> LoopNest:
+    """A nest as the runner of stages makes it."""
+    return lowered(kernel, compiler().library.facts() if facts is None else facts, target)
+
+
+choose_axes = on_graphs(axes.choose_axes)
+share_out_work_items = on_graphs(axes.share_out_work_items)
+reduce_by_place = on_graphs(by_place.reduce_by_place)
+keep_rows = on_graphs(kept_rows.keep_rows)
+merge_loops = on_graphs(merging.merge_loops)
+join_sums = on_graphs(nested_sums.join_nested_sums)
+sum_in_slabs = on_graphs(slabs.sum_in_slabs)
+stage_operands = on_graphs(staging.stage_operands)
+unroll_upcasts = on_graphs(unroll.unroll_upcasts)
+choose_index_width = on_graphs(to_program.choose_index_width)
+reductions_to_accumulators = on_graphs(to_program.reductions_to_accumulators)
+vectorize = on_graphs(to_program.vectorize)
