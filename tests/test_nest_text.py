@@ -18,8 +18,8 @@ from proofgrad.core.compile.choices import NO_WISH, read_choices
 from proofgrad.core.compile.forms import ALLOWED, Form
 from proofgrad.core.compile.nest_reader import MOST_NESTED, read_nest
 from proofgrad.core.compile.nest_syntax import TYPES
-from proofgrad.core.compile.nest_text import NestText, show_nest
 from proofgrad.core.compile.nest_terms import MOST_PARTS
+from proofgrad.core.compile.nest_text import NestText, show_nest
 from proofgrad.core.compile.stages import Stage, run_stages
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
