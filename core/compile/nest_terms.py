@@ -158,8 +158,10 @@ class Terms:
         """The terms that get a name: used more than once, long, or memory that is computed."""
         parts: dict[UOp, int] = {}
         for node in self.nodes:
-            below = () if self._is_leaf(node) else node.src
-            parts[node] = min(_parts_of(node) + sum([parts[s] for s in below]), 1000)
+            total = 1
+            if not self._is_leaf(node):
+                total = _parts_of(node) + sum([parts[s] for s in node.src])
+            parts[node] = min(total, 1000)
         times = dict.fromkeys(self.nodes, 0)
         for root in self.roots:
             times[root] += 1
@@ -179,8 +181,9 @@ class Terms:
             for source in node.src:
                 times[source] += each
         for node in self.nodes:
-            below = () if self._is_leaf(node) else node.src
-            parts[node] = _parts_of(node) + sum([1 if s in long else parts[s] for s in below])
+            if not self._is_leaf(node):
+                below = [1 if s in long else parts[s] for s in node.src]
+                parts[node] = _parts_of(node) + sum(below)
             is_root = node is self.root and self.is_sink
             if parts[node] > MOST_PARTS and node.op is not Ops.INDEX and not is_root:
                 long.add(node)
