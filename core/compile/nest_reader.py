@@ -86,6 +86,11 @@ def read_nest(text: str) -> UOp:
     Example:
         read_nest("term\\n  return 3 * 4")
     """
+    return read_named(text)[0]
+
+
+def read_named(text: str) -> tuple[UOp, dict[str, UOp]]:
+    """The same, and what is called by each name in the last of the graphs."""
     blocks: list[UOp] = []
     titles: list[tuple[int, int] | None] = []
     block: _Block | None = None
@@ -107,13 +112,13 @@ def read_nest(text: str) -> UOp:
         raise GraphTextError("line 1, column 1: expected a graph, found no text")
     blocks.append(block.made(line))
     if titles == [None]:
-        return blocks[0]
+        return blocks[0], block.names
     count = len(blocks)
     if titles != [(k + 1, count) for k in range(count)]:
         raise GraphTextError(
             f"line {line}: {count} graphs are called `1 of {count}`, `2 of {count}` and so on"
         )
-    return UOp.sink(*blocks)
+    return UOp.sink(*blocks), block.names
 
 
 class _Line:

@@ -162,7 +162,7 @@ class Terms:
             if not self._is_leaf(node):
                 total = _parts_of(node) + sum([parts[s] for s in node.src])
             parts[node] = min(total, 1000)
-        times = dict.fromkeys(self.nodes, 0)
+        times, roots = dict.fromkeys(self.nodes, 0), set(self.roots)
         for root in self.roots:
             times[root] += 1
         long: set[UOp] = set()
@@ -184,8 +184,8 @@ class Terms:
             if not self._is_leaf(node):
                 below = [1 if s in long else parts[s] for s in node.src]
                 parts[node] = _parts_of(node) + sum(below)
-            is_root = node is self.root and self.is_sink
-            if parts[node] > MOST_PARTS and node.op is not Ops.INDEX and not is_root:
+            is_line = node.op is Ops.STORE and node in roots or node is self.root and self.is_sink
+            if parts[node] > MOST_PARTS and node.op is not Ops.INDEX and not is_line:
                 long.add(node)
         return {n for n in long if not self._is_leaf(n)}
 

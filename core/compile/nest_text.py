@@ -21,6 +21,7 @@ from collections.abc import Mapping
 
 from proofgrad.core.compile.nest_block import Block
 from proofgrad.core.compile.nest_linear import LinearBlock, is_in_running_order
+from proofgrad.core.compile.nest_syntax import is_plain_loop
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -29,6 +30,20 @@ from proofgrad.core.ir.uop import UOp
 def show_nest(root: UOp) -> str:
     """The text of a graph. Raises: ValueError for one that holds what has no text, as a KernelGraph."""
     return NestText(root).text
+
+
+MOST_OF_A_LINE = 72  # characters of a term in a message
+
+
+def brief(node: UOp) -> str:
+    """A loop, or a term that fits into a message; of a longer one the operation."""
+    if is_plain_loop(node):
+        return f"r{node.arg[0]}"
+    try:
+        last = NestText(node).text.splitlines()[-1].removeprefix("  return ")
+    except ValueError:
+        return node.op.name.lower()
+    return last if len(last) <= MOST_OF_A_LINE else f"{last[:MOST_OF_A_LINE]} ..."
 
 
 class NestText:
