@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from proofgrad import Tensor
+from proofgrad.testing.fuzz import oracle
 from proofgrad.testing.fuzz.__main__ import main
 from proofgrad.testing.fuzz.compare import wrong_elements
 from proofgrad.testing.fuzz.kinds import KINDS, program
@@ -221,3 +223,16 @@ def test_samples_that_are_alike_by_chance_are_not_exact() -> None:
     value = expected(Program("plain", statements, (Ref(3),)))["v3"]
     assert not wrong_elements(value, np.array([1 - 2.0**-53]), False).any()
     assert wrong_elements(value, np.array([1 - 2.0**-40]), False).any()
+
+
+def test_kinks_that_cancel_in_a_sum_have_no_derivative() -> None:
+    leaf = np.zeros(1)
+
+    def parts() -> np.ndarray[Any, Any]:
+        return np.array([max(leaf[0], 0.0), -max(leaf[0], 0.0), 0.25 * leaf[0]])
+
+    best, error = oracle._slope(leaf, (0,), parts, parts())
+    assert best == pytest.approx(0.25) and np.isnan(error)
+    leaf[0] = 1.0
+    best, error = oracle._slope(leaf, (0,), parts, parts())
+    assert best == pytest.approx(0.25) and error < 1e-6

@@ -13,8 +13,9 @@ from seed_lines import debug_text
 from proofgrad import Context, Tensor, TinyJit
 from proofgrad.core.compile import search, trial
 from proofgrad.core.compile.choices import Choices, Tile, read_choices
+from proofgrad.core.compile.loop_schedule import choose_schedule
 from proofgrad.core.compile.search import Found, Search
-from proofgrad.core.compile.search_space import completed, neighbours
+from proofgrad.core.compile.search_space import neighbours
 from proofgrad.core.compile.stages import run_stages
 from proofgrad.core.compile.trial import Bench, Trial
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -94,7 +95,7 @@ def test_every_neighbour_of_the_default_agrees_with_it(name: str) -> None:
 def test_what_the_heuristics_take_gives_the_default_when_asked_for() -> None:
     for name in ("product", "products"):
         body = body_of(PROGRAMS[name]())
-        whole = completed(kernel_of(body), Device["CPU"].target, Choices())
+        whole = choose_schedule(kernel_of(body), Device["CPU"].target, Choices())
         assert whole.tile is not None and whole.blocks is not None and whole.staged is not None
         texts = [list(compiler().linears(body, "CPU", asked)) for asked in (None, whole)]
         assert texts[0] == texts[1]
@@ -104,11 +105,12 @@ def test_search_prints_what_it_took_and_finds_it_again() -> None:
     one, other = normal(90, 91), normal(91, 92)
     first = debug_text(2, lambda: (one @ other).realize(), BEAM="2")
     assert re.search(
-        r"BEAM=2 r_\w+: (keeps|takes) tile=\d+x\d+x\d+ .*\d+ timings in [\d.]+ s", first
+        r"BEAM=2 r_\w+: (keeps|takes) tiled=on rows=0 columns=1 tile=\d+x\d+x\d+ .*\d+ timings in [\d.]+ s",
+        first,
     )
     compiler().forget()
     again = debug_text(2, lambda: (one @ other).realize(), BEAM="2")
-    taken = re.compile(r"(keeps|takes) (tile=\S+ blocks=\S+ staged=\S+)")
+    taken = re.compile(r"(keeps|takes) tiled=on rows=0 columns=1 (tile=\S+ blocks=\S+ staged=\S+)")
     found = [taken.search(text) for text in (first, again)]
     assert found[0] is not None and found[1] is not None
     assert found[0].groups() == found[1].groups()

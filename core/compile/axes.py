@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from proofgrad.core.compile.choices import NO_WISH, Choices, Tile
+from proofgrad.core.compile.choices import Choices, Tile
 from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.contraction import Contraction, tiles_along
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
+from proofgrad.core.compile.loop_schedule import schedule_of
 from proofgrad.core.compile.loops import (
     BINDERS,
     fresh_number,
@@ -30,19 +31,15 @@ from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.threads import operations, shares_work
 from proofgrad.core.compile.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
-# Below this many operations a kernel runs on one thread: waking another costs some 40 us.
-THREAD_WORTH_OPERATIONS = 1 << 16
 # Accumulators held at once by an unrolled reduction; more would spill.
 UPCAST_SIZES = (8, 4, 2)
 # Vectors that one iteration of a reduction takes at once: an addition takes 4 cycles.
 UNROLLED_VECTORS = (8, 4, 2)
-# They come from stretches of memory of their own where each is so long: the processor reads ahead in a
-# page, and in several pages at a time (8 stretches take 2.7 ms where one takes 3.7, measured).
-STRETCH_BYTES = 1 << 12
 # A reduction of so few values has no loop.
 SHORT_REDUCTION = 16
 
@@ -58,9 +55,10 @@ class VectorChoice:
 
 def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     """Choose the loops that run as vectors, threads and unrolled copies; split them."""
-    target, asked = context.target, context.asked
+    target = context.target
     if target.work_items:
         return nest
+    asked = schedule_of(nest, context)
     if (found := find_contraction(nest.graph, target, asked)) is not None:
         return _tiled(nest, *found, target, asked)
     if runs_in_order(nest.graph):
@@ -144,7 +142,9 @@ def _vectors(nest: LoopNest, vector: VectorChoice, target: Target, asked: Choice
     if count == 1:
         return split_in_two(nest, loop, lanes, AxisRole.VECTOR)
     number, role, stretch = fresh_number(kernel), loop.arg[1], size // count
-    if reduces and stretch * target.vector_bytes >= STRETCH_BYTES * lanes:
+    # A processor reads ahead in a page, and in several at a time: vectors come from stretches of a page or more
+    # of their own (8 of them take 2.7 ms where one takes 3.7, measured).
+    if reduces and stretch * target.vector_bytes >= target.page_bytes * lanes:
         outer, inner = NewLoop(loop.arg[0], AxisRole.UPCAST), NewLoop(number, role)
         nest = split(nest, loop, (stretch,), (outer, inner))
         return split_in_two(nest, UOp.range(stretch, number, role), lanes, AxisRole.VECTOR)
@@ -210,13 +210,6 @@ def _as_items(nest: LoopNest, loops: list[UOp], number: int, role: AxisRole) -> 
 def _loop(size: int, made: NewLoop) -> UOp:
     """The loop that a step made of so many iterations; of one, its only value."""
     return UOp.range(size, made.number, made.role) if size != 1 else UOp.index(0)
-
-
-def shares_work(operations: int, target: Target, asked: Choices = NO_WISH) -> bool:
-    """Whether threads share a kernel of so many operations."""
-    if target.threads < 2 or asked.threads is not None:
-        return target.threads > 1 and bool(asked.threads)
-    return operations >= THREAD_WORTH_OPERATIONS
 
 
 def share_out_work_items(nest: LoopNest, context: Context) -> LoopNest:
@@ -319,18 +312,3 @@ def _choose_thread(nest: LoopNest, target: Target, asked: Choices) -> LoopNest:
 def runs_in_order(kernel: UOp) -> bool:
     """Whether a store of the kernel has loops of its own: it combines with what was stored before."""
     return any(len(store.src) > 2 for store in kernel.src)
-
-
-def operations(kernel: UOp) -> int:
-    """An estimate of the arithmetic of one run, for choosing threads."""
-    free = loops_below(kernel)
-    total = 0
-    for node in toposort((kernel,)):
-        if node.op in (Ops.REDUCE, Ops.KEEP, Ops.LOAD, Ops.STORE):
-            below = (
-                free[node.src[0]]
-                if node.op not in BINDERS
-                else free[node.src[0]] | set(node.src[1:])
-            )
-            total += prod(size_of(loop) for loop in below)
-    return total

@@ -51,10 +51,12 @@ class Staged:
 class Choices:
     """What is asked of one kernel. None: what the heuristic takes.
 
-    The first seven are of contractions (`slab` also of sums of rows), the next three of other kernels.
+    The first nine are of contractions (`slab` also of sums of rows), the next three of other kernels.
     """
 
     tiled: bool | None = None  # whether a contraction runs in tiles
+    rows: int | None = None  # the number of the loop that is the rows of the tile
+    columns: int | None = None  # and of the one that is its columns
     tile: Tile | None = None
     blocks: Blocks | None = None
     staged: Staged | None = None
@@ -159,6 +161,10 @@ def _place(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,3}", text) else None
 
 
+def _loop_number(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\d{1,6}", text) else None
+
+
 def _is_lanes(number: int) -> bool:
     return number <= MOST_LANES and number & (number - 1) == 0
 
@@ -167,6 +173,8 @@ _SWITCH = (_switch, "on or off")
 _COPIES = (_copies, f"a number from 1 to {MOST_COPIES}")
 _READERS = {
     "tiled": _SWITCH,
+    "rows": (_loop_number, "the number of a loop"),
+    "columns": (_loop_number, "the number of a loop"),
     "tile": (_tile, f"ROWSxVECTORSxLANES, LANES a power of two, ROWS * VECTORS <= {MOST_COPIES}"),
     "blocks": (_blocks, "ROWTILESxCOLUMNTILES"),
     "staged": (_staged, "none, rows, columns or rows+columns"),

@@ -22,7 +22,6 @@ from proofgrad.core.ir.op_names import LOAD, PARAM
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
-ELEMENTS_A_LINE = 16
 # Steps between the elements of a vector up to which memory is copied apart: as convolutions stride.
 LARGEST_STEP = 4
 # A table may be so much longer than what it is filled from: a gathered operand is read in place.
@@ -165,6 +164,8 @@ def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:
         rows = [x for x in outputs if x in free[one] and x not in free[other]]
         columns = [x for x in outputs if x in free[other] and x not in free[one]]
         for row, column in product(reversed(rows), columns):  # inner loops lie closer in memory
+            if not _is_asked(row, asked.rows) or not _is_asked(column, asked.columns):
+                continue
             others = tuple([x for x in outputs if x is not row and x is not column])
             is_apart = coefficient(place.src[1], column) != 1
             is_turned = is_apart and coefficient(place.src[1], row) == 1
@@ -172,6 +173,10 @@ def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:
             found.append(Contraction(reduction, *across))
     least = 1 if asked.tiled else WORTH_MULTIPLICATIONS
     return [c for c in found if c.multiplications >= least and _has_vectors(c)]
+
+
+def _is_asked(loop: UOp, number: int | None) -> bool:
+    return number is None or loop.arg[0] == number
 
 
 def _has_vectors(contraction: Contraction) -> bool:

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from proofgrad.core import settings
 from proofgrad.core.compile.choices import Choices, read_choices
-from proofgrad.core.compile.search_space import completed, neighbours, work
+from proofgrad.core.compile.loop_schedule import choose_schedule
+from proofgrad.core.compile.search_space import neighbours, work
 from proofgrad.core.compile.target import Backend
 from proofgrad.core.compile.trial import SAMPLE_SECONDS, Bench, Trial
 from proofgrad.core.disk_cache import DiskCache
@@ -146,8 +147,8 @@ class Search:
                     break
         end = start + self._limit
         taken, gain = self._final([c for c in best if c != self._forced], times, end)
-        shown = str(completed(self._kernel, self._backend.target, self._forced))
-        wanted = completed(self._kernel, self._backend.target, taken)
+        shown = str(choose_schedule(self._kernel, self._backend.target, self._forced))
+        wanted = choose_schedule(self._kernel, self._backend.target, taken)
         text = str(taken) if wanted.tile is None else str(wanted)
         return Found(text, shown, len(self._times), time.monotonic() - start, gain)
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from proofgrad.core.compile.axes import operations, shares_work
 from proofgrad.core.compile.choices import Blocks, Choices, Staged, Tile
 from proofgrad.core.compile.contraction import Contraction, contractions, tiles_along
 from proofgrad.core.compile.long_rows import find_rows
-from proofgrad.core.compile.operands import choose_slab, packs_columns, planned_staging
+from proofgrad.core.compile.loop_schedule import choose_schedule
 from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.tiles import choose_blocks, choose_depth, find_contraction
+from proofgrad.core.compile.threads import operations
+from proofgrad.core.compile.tiles import find_contraction
 from proofgrad.core.ir.uop import UOp
 
 # Rows and vectors of tiles that keep both the multipliers and the load ports busy.
@@ -31,33 +31,14 @@ SLABS, SLABS_OF_ROWS = (0, 32, 64), (0, 4, 8, 16)
 STAGINGS = tuple([Staged(rows, columns) for rows in (False, True) for columns in (False, True)])
 
 
-def completed(kernel: UOp, target: Target, asked: Choices) -> Choices:
-    """`asked` with what the heuristics take where nothing is asked, as far as it is one number."""
-    found = find_contraction(kernel, target, asked)
-    if found is None:
-        rows, is_shared = find_rows(kernel, asked), shares_work(operations(kernel), target, asked)
-        return replace(asked, slab=rows.steps if rows else 0, threads=is_shared)
-    contraction, tile = found
-    return replace(
-        asked,
-        tile=tile,
-        blocks=choose_blocks(contraction, tile, target, asked),
-        staged=planned_staging(contraction, tile, target, asked),
-        packed=packs_columns(contraction, tile, target, asked),
-        slab=choose_slab(contraction, asked),
-        depth=choose_depth(contraction.reduction.src[-1], tile, asked),
-        threads=shares_work(contraction.multiplications, target, asked),
-    )
-
-
 def neighbours(kernel: UOp, target: Target, choices: Choices, forced: Choices) -> list[Choices]:
     """Choices that differ from `choices` in one thing; nothing that is `forced` changes."""
-    whole = completed(kernel, target, choices)
+    whole = choose_schedule(kernel, target, choices)
     found = find_contraction(kernel, target, whole)
     if found is not None:
         moves = _of_contraction(found[0], target, whole, choices)
     else:
-        slabs = SLABS_OF_ROWS if find_rows(kernel, Choices(slab=max(SLABS_OF_ROWS))) else ()
+        slabs = SLABS_OF_ROWS if find_rows(kernel, target, Choices(slab=max(SLABS_OF_ROWS))) else ()
         moves = [replace(choices, slab=steps) for steps in slabs if steps != whole.slab]
         moves += _of_loops(target, choices)
     if target.threads > 1:
@@ -88,7 +69,7 @@ def _of_contraction(
         if other != blocks:
             moves.append(replace(choices, blocks=other))
     moves += [
-        replace(choices, along=place, tile=None, blocks=None, depth=None)
+        replace(choices, along=place, rows=None, columns=None, tile=None, blocks=None, depth=None)
         for place in range(LOOPS_FOR_VECTORS)
         if place != (choices.along or 0)
     ]

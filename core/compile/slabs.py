@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.long_rows import find_rows
+from proofgrad.core.compile.loop_schedule import schedule_of
 from proofgrad.core.compile.loops import fresh_number
 from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.operands import choose_slab
@@ -34,13 +35,14 @@ from proofgrad.core.ir.uop import UOp
 
 def sum_in_slabs(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
     """Sum a product with few rows, or rows, in memory, some steps at a time; the kernels, in order."""
-    target, asked = context.target, context.asked
+    target = context.target
     if target.work_items:
         return nest
+    nest = nest.scheduled(asked := schedule_of(nest, context))
     if (found := find_contraction(nest.graph, target, asked)) is not None:
-        steps = choose_slab(found[0], asked)
+        steps = choose_slab(found[0], target, asked)
         return _in_slabs(nest, context, found[0].reduction, steps) if steps else nest
-    rows = find_rows(nest.graph, asked)
+    rows = find_rows(nest.graph, target, asked)
     return (
         nest if rows is None else _in_slabs(nest, context, rows.reduction, rows.steps, rows.along)
     )

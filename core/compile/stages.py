@@ -50,13 +50,13 @@ class Tactic:
     def purpose(self) -> str:
         return (self.function.__doc__ or "").strip().splitlines()[0]
 
-    def __call__(self, graph: UOp, context: Context) -> UOp:
-        """Raises: StepRefused."""
-        made = self.function(lowered(graph, context.facts, context.target), context)
+    def __call__(self, nest: LoopNest, context: Context) -> tuple[LoopNest, ...]:
+        """The nests that it makes, in running order. Raises: StepRefused."""
+        made = self.function(nest, context)
         nests = made if isinstance(made, tuple) else (made,)
-        if not all([type(nest) is LoopNest for nest in nests]):
+        if not all([type(one) is LoopNest for one in nests]):
             raise TypeError(f"the tactic {self.name} gave what no step made")
-        return nests[0].graph if len(nests) == 1 else UOp.sink(*[nest.graph for nest in nests])
+        return nests
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +186,23 @@ def run_stages(
     Raises: FormError where a check is asked for and fails.
     """
     asked = forced_choices() if asked is None else asked
-    runner = _Runner(library, target, observe, asked)
+    return _run(stages, root, lambda: _Runner(library, target, observe, asked), {})
+
+
+def _run(
+    stages: Sequence[Stage],
+    root: UOp,
+    new_runner: Callable[[], _Runner],
+    schedules: dict[UOp, Choices],
+) -> UOp:
+    """`root` after every stage, each part that one becomes with a runner of its own."""
+    runner = new_runner()
+    runner.schedules = schedules
     for position, stage in enumerate(stages):
         root = runner.run(stage, root)
         if len(parts_of(root)) > 1:
             rest = stages[position + 1 :]
-            made = [run_stages(rest, part, library, target, observe, asked) for part in root.src]
+            made = [_run(rest, part, new_runner, schedules) for part in root.src]
             return UOp.sink(*[part for one in made for part in parts_of(one)])
     return root
 
@@ -215,6 +226,9 @@ class _Runner:
         self.facts = library.facts()
         self.context = Context(target, self.facts, asked)
         self.rewriters: dict[tuple[str, ...], Rewriter] = {}
+        self.schedules: dict[
+            UOp, Choices
+        ] = {}  # what tactics decided for the graphs that they made
 
     def run(self, stage: Stage, root: UOp) -> UOp:
         is_rules = isinstance(stage.step, RuleSets)
@@ -239,12 +253,17 @@ class _Runner:
 
     def _taken(self, tactic: Tactic, root: UOp) -> UOp:
         """What a tactic makes; the graph itself where a step refuses, which SPEC=1 reports."""
+        nest = lowered(root, self.facts, self.context.target).scheduled(self.schedules.get(root))
         try:
-            return tactic(root, self.context)
+            nests = tactic(nest, self.context)
         except StepRefused:
             if self.checked or tactic.required:
                 raise
             return root
+        for made in nests:
+            if made.schedule is not None:
+                self.schedules[made.graph] = made.schedule
+        return nests[0].graph if len(nests) == 1 else UOp.sink(*[made.graph for made in nests])
 
 
 def stages_that_can_be_asked(stages: Sequence[Stage]) -> list[str]:

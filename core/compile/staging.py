@@ -13,6 +13,7 @@ from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.contraction import LARGEST_STEP, Contraction, load_steps, tiles_along
 from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
+from proofgrad.core.compile.loop_schedule import choose_schedule, schedule_of
 from proofgrad.core.compile.loops import output_loops, size_of
 from proofgrad.core.compile.operands import choose_staged, may_stage
 from proofgrad.core.compile.steps.bijection import NewLoop
@@ -31,13 +32,18 @@ STEPS_AT_ONCE = 16
 
 def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
     """Copy operands of a contraction into tables laid out for its tile; the kernels, in order."""
-    target, asked = context.target, context.asked
-    found = None if target.work_items else find_contraction(nest.graph, target, asked)
-    if found is None or not may_stage(found[0], asked):
+    target = context.target
+    if target.work_items:
+        return nest
+    nest = nest.scheduled(asked := schedule_of(nest, context))
+    found = find_contraction(nest.graph, target, asked)
+    if found is None or not may_stage(found[0], context.asked):
         return nest
     filling: list[LoopNest] = []
     before, nest = nest, _with_neighbours(nest, found[0], filling)
-    found = found if nest is before else find_contraction(nest.graph, target, asked)
+    if nest is not before:  # its columns lie elsewhere now, and another tile may be better
+        nest = nest.scheduled(asked := choose_schedule(nest.graph, target, context.asked))
+        found = find_contraction(nest.graph, target, asked)
     assert found is not None
     contraction, tile = found
     blocks = choose_blocks(contraction, tile, target, asked)
@@ -55,7 +61,7 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
     for factor, loop, size in operands:
         fill, nest = _in_a_table(nest, contraction, factor, loop, size, groups[loop])
         filling.append(fill)
-    return (*filling, nest) if filling else nest
+    return (*filling, nest) if filling else nest  # whose tile is chosen for how the tables lie
 
 
 def _in_a_table(

@@ -13,8 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from proofgrad.core.compile.choices import Choices
 from proofgrad.core.compile.nest_syntax import type_name
 from proofgrad.core.compile.nest_text import brief
+from proofgrad.core.compile.steps.evidence import require_evidence
+from proofgrad.core.compile.steps.running import what_is_wrong
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -32,7 +35,7 @@ class StepRefused(Exception):
 class LoopNest:
     """A graph of the form Kernel, what is known of its values, and the machine that it is for."""
 
-    __slots__ = ("facts", "graph", "taken", "target")
+    __slots__ = ("facts", "graph", "schedule", "taken", "target")
 
     def __init__(
         self, graph: UOp, facts: Facts, target: Target, taken: tuple[Taken, ...], seal: object
@@ -43,6 +46,13 @@ class LoopNest:
         self.facts = facts
         self.target = target
         self.taken = taken  # the steps that led here, in order
+        self.schedule: Choices | None = None  # what tactics have decided to do with it
+
+    def scheduled(self, schedule: Choices | None) -> LoopNest:
+        """The same nest, for which this is decided."""
+        nest = LoopNest(self.graph, self.facts, self.target, self.taken, _SEAL)
+        nest.schedule = schedule
+        return nest
 
 
 def lowered(graph: UOp, facts: Facts, target: Target) -> LoopNest:
@@ -63,7 +73,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[_Arguments]):
-    """A way to change a nest: `nest = step(nest, ...)`. Raises: StepRefused."""
+    """A way to change a nest: `nest = step(nest, ...)`. Raises: StepRefused; EvidenceError if its law is not proved."""
 
     name: str
     law: str
@@ -72,16 +82,18 @@ class Step(Generic[_Arguments]):
     def __call__(
         self, nest: LoopNest, *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> LoopNest:
+        require_evidence(self.name, self.law, self.function.__module__)
         made = self.function(nest, *args, **kwargs)
         if made is nest.graph:
             return nest
-        taken = Taken(self.name, (*args, *kwargs.values()))
-        return LoopNest(made, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
+        changed = _made(nest, made, Taken(self.name, (*args, *kwargs.values())))
+        changed.schedule = nest.schedule
+        return changed
 
 
 @dataclass(frozen=True, slots=True)
 class Fission(Generic[_Arguments]):
-    """A step that makes several nests of one, which run in order. Raises: StepRefused."""
+    """A step that makes several nests of one, which run in order; nothing is decided for them. Raises: as Step."""
 
     name: str
     law: str
@@ -90,13 +102,17 @@ class Fission(Generic[_Arguments]):
     def __call__(
         self, nest: LoopNest, *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> tuple[LoopNest, ...]:
+        require_evidence(self.name, self.law, self.function.__module__)
         taken = Taken(self.name, (*args, *kwargs.values()))
-        return tuple(
-            [
-                LoopNest(graph, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
-                for graph in self.function(nest, *args, **kwargs)
-            ]
-        )
+        return tuple([_made(nest, graph, taken) for graph in self.function(nest, *args, **kwargs)])
+
+
+def _made(nest: LoopNest, graph: UOp, taken: Taken) -> LoopNest:
+    """What a step made of a nest. Raises: StepRefused if its loops cannot run together."""
+    if (wrong := what_is_wrong(graph)) is not None:
+        what, loops = wrong
+        raise StepRefused(f"{taken.step}: {what}: {', '.join(map(_shown, loops))}")
+    return LoopNest(graph, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
 
 
 STEPS: dict[str, Step[Any] | Fission[Any]] = {}

@@ -3,6 +3,10 @@
     for i < n: f(i)              =   f(0); f(1); ...; f(n - 1)
     reduce[i < n, R](f(i))       =   reduce[R](f(0) + f(1) + ... + f(n - 1))
 
+    i: 0 1 2 3             f(0) + f(1)   f(2) + f(3)
+                                 \           /
+                                  ---- + ----
+
 for any operation `+` of a reduction, whose order is not specified. Copies are combined as a tree, so that no operation
 waits for all others. Products of floats go into a sum one by one where several sums run side by side, as in a tile; else the
 one sum would wait for itself, and its rounding errors would add up.
@@ -26,6 +30,7 @@ MOST_COPIES = 1 << 12  # of one store: more would take minutes to compile
 def unroll(nest: LoopNest, loops: frozenset[UOp]) -> UOp:
     """Each of the loops is written out: copies of the stores, or of what a reduction combines."""
     require(all([is_fixed(loop) for loop in loops]), "a loop of no known size", *loops)
+    require(all([size_of(loop) for loop in loops]), "a loop that never runs", *loops)
     in_order = {loop for store in nest.graph.src for loop in store.src[2:]}
     require(loops.isdisjoint(in_order), "a loop that runs in order", *loops)
     graph = _unroll_reductions(nest.graph, loops)

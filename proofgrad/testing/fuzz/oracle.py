@@ -291,7 +291,8 @@ def gradients(program: Program) -> Iterator[tuple[str, Value]]:
         if isinstance(s, Step) and Ref(s.target) in program.gradient_of
     }
 
-    def total() -> float:
+    def parts() -> Array:
+        """What each element of the results gives to the weighted sum."""
         machine = Machine(is_real=True)
         for statement in program.statements:
             if isinstance(statement, Step) and statement.target in leaves:
@@ -300,23 +301,25 @@ def gradients(program: Program) -> Iterator[tuple[str, Value]]:
                 )
             else:
                 machine.run(statement)
-        found = 0.0
-        for ref, weight in zip(program.results, weights, strict=True):
-            found += float((machine.names[ref.number].value.estimate * weight).sum())
-        return found
+        return np.concatenate(
+            [
+                (machine.names[ref.number].value.estimate * weight).ravel()
+                for ref, weight in zip(program.results, weights, strict=True)
+            ]
+        )
 
     dtypes = {
         s.target: s.operands[0].dtype
         for s in program.statements
         if isinstance(s, Step) and s.name == "Tensor"
     }
-    middle = total()
+    middle = parts()
     for ref in program.gradient_of:
         leaf = leaves[ref.number]
         slopes, errors = np.zeros(leaf.shape), np.full(leaf.shape, np.nan)
         places = list(np.ndindex(leaf.shape))
         for place in places if len(places) <= PLACES else Random(ref.number).sample(places, PLACES):
-            slopes[place], errors[place] = _slope(leaf, place, total, middle)
+            slopes[place], errors[place] = _slope(leaf, place, parts, middle)
         dtype = dtypes[ref.number]
         loose = 1e-5 if dtype == "float64" else 2e-3
         largest = float(np.nanmax(np.abs(slopes), initial=0.0))
@@ -325,23 +328,30 @@ def gradients(program: Program) -> Iterator[tuple[str, Value]]:
         yield f"g{ref.number}", Value(dtype, (*samples, *samples[1:]))
 
 
-def _slope(leaf: Array, place: Any, total: Any, middle: float) -> tuple[float, float]:
-    """A derivative, and its error: NaN where differences do not agree."""
+def _slope(leaf: Array, place: Any, parts: Any, middle: Array) -> tuple[float, float]:
+    """A derivative of the sum of the parts, and its error: NaN where differences do not agree.
+
+    Those of each part are asked: kinks of several, as where one value is the largest of several windows, may cancel.
+    """
     here = float(leaf[place])
 
-    def at(offset: float) -> float:
+    def at(offset: float) -> Array:
         leaf[place] = here + offset
-        found: float = total()
+        found: Array = parts()
         leaf[place] = here
         return found
 
     up, down, up_half, down_half = at(STEP), at(-STEP), at(STEP / 2), at(-STEP / 2)
-    wide, narrow = (up - down) / (2 * STEP), (up_half - down_half) / STEP
-    after, before = (up_half - middle) * 2 / STEP, (middle - down_half) * 2 / STEP
-    best = (4 * narrow - wide) / 3
+    with np.errstate(all="ignore"):
+        wide, narrow = (
+            float((up - down).sum()) / (2 * STEP),
+            float((up_half - down_half).sum()) / STEP,
+        )
+        bend = np.abs(up_half - 2 * middle + down_half).max(initial=0.0) * 2 / STEP
+        best, total = (4 * narrow - wide) / 3, float(middle.sum())
     if not np.isfinite(best):
         return 0.0, float("nan")  # the sum is not finite: differences say nothing of its slope
     size = max(1.0, abs(best))
-    if not abs(after - before) <= KINK * size or not abs(wide - narrow) <= KINK * size:
+    if not bend <= KINK * size or not abs(wide - narrow) <= KINK * size:
         return best, float("nan")
-    return best, 4 * abs(wide - narrow) + 1e-9 * abs(middle)
+    return best, 4 * abs(wide - narrow) + 1e-9 * abs(total)
