@@ -1,93 +1,202 @@
-"""What a Kernel or Program graph stores, by brute force over its loops: the check of procedures.
+"""What a Kernel or Program graph stores, by brute force over its loops: the check of procedures and steps.
 
 Slow and plain on purpose; shares nothing with the compiler but the values of single operations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from math import prod
 from typing import Any
 
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import evaluate, from_bits, identity
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import AxisRole, UOp
+
+Memory = dict[int, list[Any]]
+Loops = dict[UOp, int]  # the counter of each loop that runs
+Meaning = Callable[[Loops, Memory], Any]
+
+# Loops that workers share out: each takes a part of every such loop, wherever the loop stands.
+SHARED_OUT = (AxisRole.THREAD, AxisRole.GLOBAL)
 
 
-def run_kernel(kernel: UOp, buffers: dict[int, list[Any]]) -> dict[int, list[Any]]:
+def run_kernel(kernel: UOp, buffers: Memory, workers: int = 1) -> Memory:
     """The buffers after the kernel, or each of several in order, has run.
 
     The buffer that a kernel writes is made here and starts as all None; one that it combines with is there.
+    Asserts that every access is inside of its buffer, that nothing is read that was not written, that an element is written once,
+    or by STOREs that combine, in one iteration of the loops that are not the STORE's own.
     """
     if kernel.src[0].op is Ops.SINK:
         for part in kernel.src:
-            buffers = run_kernel(part, buffers)
+            buffers = run_kernel(part, buffers, workers)
         return buffers
-    written, size = kernel.src[0].src[0].src[0].arg
-    combines = kernel.src[0].arg is not None
-    memory = {**buffers, written: list(buffers[written]) if combines else [None] * size}
-    for store in kernel.src:
-        loops = sorted(free_loops(store), key=lambda r: r.arg[0])
-        for values in product(*[range(r.src[0].arg) for r in loops]):
-            env = dict(zip(loops, values))
-            place = store.src[0]
-            if len(place.src) == 3 and not element(place.src[2], env, memory):
+    return _Run(kernel, buffers, workers).memory
+
+
+class _Run:
+    """One run of a kernel."""
+
+    def __init__(self, kernel: UOp, buffers: Memory, workers: int) -> None:
+        self.written, size = kernel.src[0].src[0].src[0].arg
+        self.combines = kernel.src[0].arg is not None
+        started = list(buffers[self.written]) if self.combines else [None] * size
+        self.memory: Memory = {**buffers, self.written: started}
+        self.writers: dict[int, tuple[int, ...]] = {}
+        self.free = _free_loops(kernel)
+        for number in range(workers):
+            meanings = Meanings((number, workers))
+            for store in kernel.src:
+                self._store(store, meanings)
+
+    def _store(self, store: UOp, meanings: Meanings) -> None:
+        (memory, index, *gate), (_, value, *own) = store.src[0].src, store.src
+        assert memory.arg[0] == self.written, "a kernel writes one buffer"
+        loops = sorted(self.free[store].union(own), key=lambda r: r.arg[0])
+        gated = meanings.of(gate[0] if gate else None)
+        place, stored = meanings.of(index), meanings.of(value)
+        for counters in meanings.iterations(loops):
+            env = dict(zip(loops, counters))
+            if gate and not gated(env, self.memory):
                 continue
-            index = element(place.src[1], env, memory)
-            value = element(store.src[1], env, memory)
-            if combines:
-                value = evaluate(store.arg, store.src[1].dtype, (memory[written][index], value))
+            outer = tuple([n for loop, n in env.items() if loop not in own])
+            at, what = place(env, self.memory), stored(env, self.memory)
+            buffer = self.memory[self.written]
+            assert 0 <= at < len(buffer), f"index {at} is outside of {len(buffer)} elements"
+            if self.combines:
+                assert self.writers.setdefault(at, outer) == outer, f"two write element {at}"
+                what = evaluate(store.arg, value.dtype, (buffer[at], what))
             else:
-                assert memory[written][index] is None, f"element {index} is written twice"
-            memory[written][index] = value
-    return memory
+                assert buffer[at] is None, f"element {at} is written twice"
+            buffer[at] = what
 
 
 def free_loops(node: UOp) -> set[UOp]:
-    if node.op is Ops.RANGE:
-        return {node}
-    inner: set[UOp] = set()
-    binds = node.op in (Ops.REDUCE, Ops.KEEP)
-    for source in node.src[:1] if binds else node.src:
-        inner |= free_loops(source)
-    return inner - set(node.src[1:]) if binds else inner
+    """The loops that a node does not run itself."""
+    return set(_free_loops(node)[node])
 
 
-def element(node: UOp, env: dict[UOp, int], memory: dict[int, list[Any]]) -> Any:
-    match node.op:
-        case Ops.CONST:
-            return node.arg
-        case Ops.RANGE:
-            return env[node]
-        case Ops.LOAD:
-            place = node.src[0]
-            if len(place.src) == 3 and not element(place.src[2], env, memory):
-                return from_bits(0, node.dtype)
-            index = element(place.src[1], env, memory)
-            if place.src[0].op is Ops.KEEP:
-                return kept(place.src[0], index, env, memory)
-            buffer = memory[place.src[0].arg[0]]
-            assert 0 <= index < len(buffer), f"index {index} is outside of {len(buffer)} elements"
-            return buffer[index]
-        case Ops.REDUCE:
-            total = identity(node.arg, node.dtype)
-            for values in product(*[range(r.src[0].arg) for r in node.src[1:]]):
-                inner = {**env, **dict(zip(node.src[1:], values))}
-                value = element(node.src[0], inner, memory)
-                total = evaluate(node.arg, node.dtype, (total, value))
+def _free_loops(node: UOp) -> dict[UOp, frozenset[UOp]]:
+    """Those of a node and of all below it."""
+    known: dict[UOp, frozenset[UOp]] = {}
+    for below in node.toposort():
+        own = below.op in (Ops.REDUCE, Ops.KEEP)
+        found = frozenset([below]) if below.op is Ops.RANGE else frozenset()
+        for source in below.src[:1] if own else below.src:
+            found |= known[source]
+        known[below] = found - set(below.src[1:]) if own else found
+    return known
+
+
+def element(node: UOp, env: Loops, memory: Memory) -> Any:
+    """The value of a term in one iteration."""
+    return Meanings().of(node)(env, memory)
+
+
+class Meanings:
+    """The value of each node as a function of loops and memory; `share`: which worker runs, of how many."""
+
+    def __init__(self, share: tuple[int, int] = (0, 1)) -> None:
+        self.share = share
+        self._known: dict[UOp | None, Meaning] = {None: lambda env, memory: True}
+
+    def of(self, node: UOp | None) -> Meaning:
+        if node not in self._known:
+            assert node is not None
+            self._known[node] = self._meaning(node)
+        return self._known[node]
+
+    def iterations(self, loops: Iterable[UOp]) -> Iterator[tuple[int, ...]]:
+        """The counters of loops around each other."""
+        return product(*[self._counters(loop) for loop in loops])
+
+    def _counters(self, loop: UOp) -> range:
+        size, (number, workers) = loop.src[0].arg, self.share
+        if loop.arg[1] not in SHARED_OUT:
+            return range(size)
+        return range(size * number // workers, size * (number + 1) // workers)
+
+    def _meaning(self, node: UOp) -> Meaning:
+        match node.op:
+            case Ops.CONST:
+                value = node.arg
+                return lambda env, memory: value
+            case Ops.RANGE:
+                return lambda env, memory: env[node]
+            case Ops.LOAD:
+                return self._load(node)
+            case Ops.REDUCE:
+                return self._reduce(node)
+            case _ if node.op in ELEMENTWISE:
+                return self._elementwise(node)
+        raise ValueError(f"{node.op!r} has no value in a kernel")
+
+    def _elementwise(self, node: UOp) -> Meaning:
+        op, dtype, arg = node.op, node.dtype, node.arg
+        args, types = [self.of(s) for s in node.src], [s.dtype for s in node.src]
+        if dtype is dtypes.index and op in (Ops.ADD, Ops.MUL):  # most of a kernel are these
+            first, second = args
+            if op is Ops.ADD:
+                return lambda env, memory: first(env, memory) + second(env, memory)
+            return lambda env, memory: first(env, memory) * second(env, memory)
+        return lambda env, memory: evaluate(op, dtype, [a(env, memory) for a in args], types, arg)
+
+    def _load(self, node: UOp) -> Meaning:
+        (where, index, *gate), dtype = node.src[0].src, node.dtype
+        gated, place = self.of(gate[0] if gate else None), self.of(index)
+        kept = self._kept(where) if where.op is Ops.KEEP else None
+
+        def meaning(env: Loops, memory: Memory) -> Any:
+            if not gated(env, memory):
+                return from_bits(0, dtype)
+            at = place(env, memory)
+            if kept is not None:
+                return kept(at, env, memory)
+            buffer = memory[where.arg[0]]
+            assert 0 <= at < len(buffer), f"index {at} is outside of {len(buffer)} elements"
+            assert buffer[at] is not None, f"element {at} is read before it is written"
+            return buffer[at]
+
+        return meaning
+
+    def _kept(self, node: UOp) -> Callable[[int, Loops, Memory], Any]:
+        """What KEEP holds at an index. All of its places are filled, also those that nobody reads."""
+        value, loops, around = self.of(node.src[0]), node.src[1:], tuple(free_loops(node))
+        sizes = [loop.src[0].arg for loop in loops]
+        rows: dict[tuple[int, ...], list[Any]] = {}
+
+        def filled(env: Loops, memory: Memory) -> list[Any]:
+            row, inner = [None] * prod(sizes), dict(env)
+            for counters in self.iterations(loops):
+                inner.update(zip(loops, counters))
+                place = 0
+                for counter, size in zip(counters, sizes):
+                    place = place * size + counter
+                row[place] = value(inner, memory)
+            return row
+
+        def meaning(index: int, env: Loops, memory: Memory) -> Any:
+            assert 0 <= index < prod(sizes), f"{index} is outside of a row"
+            key = tuple([env[loop] for loop in around])
+            if key not in rows:
+                rows[key] = filled(env, memory)
+            assert rows[key][index] is not None, f"{index} of a row is not filled"
+            return rows[key][index]
+
+        return meaning
+
+    def _reduce(self, node: UOp) -> Meaning:
+        op, dtype, loops = node.arg, node.dtype, node.src[1:]
+        value, start = self.of(node.src[0]), identity(op, dtype)
+
+        def meaning(env: Loops, memory: Memory) -> Any:
+            total, inner = start, dict(env)
+            for counters in self.iterations(loops):
+                inner.update(zip(loops, counters))
+                total = evaluate(op, dtype, (total, value(inner, memory)))
             return total
-        case _ if node.op in ELEMENTWISE:
-            args = [element(s, env, memory) for s in node.src]
-            return evaluate(node.op, node.dtype, args, [s.dtype for s in node.src], node.arg)
-    raise ValueError(f"{node.op!r} has no value in a kernel")
 
-
-def kept(node: UOp, index: int, env: dict[UOp, int], memory: dict[int, list[Any]]) -> Any:
-    """What KEEP holds at an index: its value for the loops whose row-major position it is."""
-    loops = node.src[1:]
-    assert 0 <= index < prod(loop.src[0].arg for loop in loops), f"{index} is outside of a row"
-    inner = dict(env)
-    for loop in reversed(loops):
-        inner[loop] = index % loop.src[0].arg
-        index //= loop.src[0].arg
-    return element(node.src[0], inner, memory)
+        return meaning

@@ -1,0 +1,477 @@
+"""All small kernels of sixteen families: every loop size, index form, mask and reduction within a stated scope.
+
+The scope. A kernel has one loop, or two of a copy or a plain reduction, of 0 to 4 iterations; two of 0 to 3 where they are masked,
+gathered, kept or shared; three of 0 to 2. Loops are numbered with gaps. An index (of loops below 4) is
+
+    c0 + c1 * a + c2 * b,   c1 in (0, 1, 2, 3, -1), c2 in (0, 1, 2, -1), c0 the least that stays inside, or 1,
+
+or the quotient or remainder by 2 of one without a negative factor. A mask is a < c, c < a, d < a & a < c for c, d below 4; a < b, b < a; a < 2 & b < 2,
+0 < a & b < 2; a + b < 3, 1 < a + b. Reductions are sums, products, maxima and minima of int32, sums of float32 whose values are
+whole numbers, so that no order shows, maxima of uint8 (any of bools). Memory is as long as the kernel needs, and no two elements
+of it are alike, but in what is a place: so a wrong place is another value, or outside.
+
+A kernel is legal if every access is inside of its memory and every element of the result is written once. The
+illegal ones are left out, by running them; of those that are the same graph one is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from kernel_interpreter import Meanings, Memory, free_loops, run_kernel
+
+from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.evaluate import identity
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+
+SIZES, FEW, LEAST = range(5), range(4), range(3)
+OUT, X, Y, PLACES, INSIDE = range(5)  # slots; INSIDE: places that are inside of an axis
+INT, FLOAT, BYTE, BOOL = dtypes.int32, dtypes.float32, dtypes.uint8, dtypes.bool
+REDUCTIONS = (
+    *[(op, INT) for op in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN)],
+    (Ops.ADD, FLOAT), (Ops.MAX, BYTE),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SmallKernel:
+    """A legal kernel, what its memory holds before, and what it stores."""
+
+    family: str
+    graph: UOp
+    buffers: Memory
+    stored: list[Any]
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+def loops(*sizes: int, first: int = 2) -> list[UOp]:
+    """Output loops, around each other."""
+    return [UOp.range(size, first + 2 * k) for k, size in enumerate(sizes)]
+
+
+def inner_loops(*sizes: int, first: int = 6) -> list[UOp]:
+    """Loops of reductions."""
+    return [UOp.range(size, first + 2 * k, AxisRole.REDUCE) for k, size in enumerate(sizes)]
+
+
+def size(loop: UOp) -> int:
+    number: int = loop.src[0].arg
+    return number
+
+
+def load(slot: int, index: UOp, gate: UOp | None = None, dtype: DType = INT) -> UOp:
+    """An element of memory, whose length is found later."""
+    memory = UOp(Ops.PARAM, dtype, (), (slot, 0))
+    where = (memory, index) if gate is None else (memory, index, gate)
+    return UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, where),))
+
+
+def store(index: UOp, value: UOp, *own: UOp, gate: UOp | None = None, op: Ops | None = None) -> UOp:
+    memory = UOp(Ops.PARAM, value.dtype, (), (OUT, 0))
+    where = (memory, index) if gate is None else (memory, index, gate)
+    place = UOp(Ops.INDEX, value.dtype, where)
+    return UOp(Ops.STORE, dtypes.void, (place, value, *own), op)
+
+
+def reduce(op: Ops, value: UOp, *own: UOp) -> UOp:
+    return UOp(Ops.REDUCE, value.dtype, (value, *own), op)
+
+
+def keep(value: UOp, *own: UOp) -> UOp:
+    return UOp(Ops.KEEP, value.dtype, (value, *own))
+
+
+def kept(memory: UOp, index: UOp) -> UOp:
+    return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, index)),))
+
+
+def neutral(op: Ops, dtype: DType = INT) -> UOp:
+    return UOp.const(dtype, identity(op, dtype))
+
+
+def place_of(slot: int, index: UOp) -> UOp:
+    """An integer in memory as a place."""
+    return load(slot, index).cast(dtypes.index)
+
+
+def forms(*terms: UOp) -> Iterator[UOp]:
+    """The index forms of one loop, or of two."""
+    choices = ((1, 2, 0, -1), (0, 1, 2, 3, -1))[: len(terms)]
+    for factors in product(*choices[::-1]):
+        low = sum([min(0, c * (size(x) - 1)) for c, x in zip(factors, terms)])
+        for start in {-low, 1} if low == 0 or len(terms) == 1 else {-low}:
+            form: UOp = UOp.index(start)
+            for factor, term in zip(factors, terms):
+                if factor:
+                    scaled = term if factor == 1 else term * factor
+                    is_first = form.op is Ops.CONST and form.arg == 0
+                    form = scaled if is_first else form + scaled
+            yield form
+            if start == 0 and any(factors):
+                yield form // 2
+                yield form % 2
+
+
+def masks(*terms: UOp) -> Iterator[UOp]:
+    """The masks of one loop, or of two."""
+    for term in terms:
+        lower, upper = [UOp.index(c) < term for c in (0, 1)], [term < c for c in (1, 2, 3)]
+        yield from (*lower, *upper)
+        yield from [low & high for low, high in product(lower, upper[1:])]
+    if len(terms) == 2:
+        a, b = terms
+        yield from (a < b, b < a, (a < 2) & (b < 2), (UOp.index(0) < a) & (b < 2))
+        yield from (a + b < 3, UOp.index(1) < a + b)
+
+
+def row_major(*own: UOp) -> UOp:
+    place: UOp = UOp.index(0)
+    for k, loop in enumerate(own):
+        place = loop if k == 0 else place * size(loop) + loop
+    return place
+
+
+# -- families -------------------------------------------------------------------------------------
+
+
+def copies_of_a_row() -> Iterator[UOp]:
+    """out[a] = x[form], in both directions, gated or chosen."""
+    for n in SIZES:
+        (a,) = loops(n)
+        for form in forms(a):
+            for place in (a, (n - 1) - a):
+                yield store(place, load(X, form))
+            yield store(a, load(X, form, dtype=FLOAT) * 2.0 + load(Y, a, dtype=FLOAT))
+            for mask in masks(a):
+                yield store(a, load(X, form, mask))
+                yield store(a, mask.where(load(X, form), load(Y, a)))
+        yield store(a, (a * 2).cast(INT))
+        yield store(a, ~load(X, a, dtype=BOOL))
+
+
+def copies_of_a_matrix() -> Iterator[UOp]:
+    """out[place(a, b)] = x[form(a, b)], with places in all four orders of rows and columns."""
+    for n, m in product(SIZES, SIZES):
+        a, b = loops(n, m)
+        for form in forms(a, b) if n < 4 and m < 4 else (row_major(a, b), row_major(b, a)):
+            yield store(row_major(a, b), load(X, form))
+        for place in (row_major(b, a), (n - 1 - a) * m + b, a * m + (m - 1 - b)):
+            yield store(place, load(X, row_major(a, b)))
+            yield store(place, load(X, a + b) * load(Y, b))
+
+
+def masked_copies() -> Iterator[UOp]:
+    """As above under each mask: of a load, of a choice, of a load that is inside only where the mask holds."""
+    for n, m in product(FEW, FEW):
+        a, b = loops(n, m)
+        for mask in masks(a, b):
+            yield store(row_major(a, b), load(X, a * m + b, mask))
+            yield store(row_major(a, b), mask.where(load(X, a + b), load(Y, b)))
+        for low, width in product((1, 2), FEW):
+            inside = (UOp.index(low - 1) < a + b) & (a + b < low + width)
+            yield store(row_major(a, b), load(X, a + b - low, inside))
+
+
+def masked_stores() -> Iterator[UOp]:
+    """As loops that were split have them: the last iterations store nothing."""
+    for n, m in product(range(1, 5), range(1, 5)):
+        a, b = loops(n, m)
+        place = row_major(a, b)
+        for end in range(n * m + 1):
+            yield store(place, load(X, place, place < end), gate=place < end)
+            yield store(place, load(X, a) * load(Y, b), gate=place < end)
+        yield store(place, load(X, place), gate=(a < n) & (b < m))
+
+
+def sums_of_rows() -> Iterator[UOp]:
+    """out[a] = sum[r](x[form(a, r)]), and out = sum[r](x[form(r)])."""
+    for k in SIZES:
+        (r,) = inner_loops(k)
+        for op, dtype in REDUCTIONS:
+            yield store(UOp.index(0), reduce(op, load(X, r, dtype=dtype), r))
+        for n in SIZES:
+            (a,) = loops(n)
+            for form in (
+                forms(a, r) if n < 4 and k < 4 else (row_major(a, r), row_major(r, a), a + r)
+            ):
+                yield store(a, reduce(Ops.ADD, load(X, form), r))
+            for op, dtype in REDUCTIONS:
+                yield store(a, reduce(op, load(X, row_major(a, r), dtype=dtype), r))
+                yield store(a, reduce(op, load(X, a + r, dtype=dtype), r))
+            yield store(a, reduce(Ops.MUL, load(X, r), r) + load(Y, a))
+            any_of = reduce(Ops.MAX, load(X, a + r, dtype=BOOL).cast(BYTE), r)
+            yield store(a, any_of.cast(BOOL))
+
+
+def gated_sums() -> Iterator[UOp]:
+    """out[a] = sum[r](where(mask(a, r), x * y, neutral)), with gates of loads or without."""
+    for n, k in product(FEW, FEW):
+        (a,), (r,) = loops(n), inner_loops(k)
+        for mask in masks(a, r):
+            gated = mask.where(load(X, row_major(a, r), mask) * load(Y, r), neutral(Ops.ADD))
+            yield store(a, reduce(Ops.ADD, gated, r))
+            yield store(a, reduce(Ops.ADD, load(X, a + r, mask), r))
+        for op, dtype in REDUCTIONS:
+            value = load(X, row_major(a, r), dtype=dtype)
+            for mask in (r < a, r < 2, (UOp.index(0) < a) & (r < 2)):
+                yield store(a, reduce(op, mask.where(value, neutral(op, dtype)), r))
+
+
+def convolutions() -> Iterator[UOp]:
+    """Sums whose gate brings their places inside: windows of a padded row, from both ends."""
+    for n, k, width, pad in product(range(1, 4), FEW, range(1, 4), LEAST):
+        (a,), (r,) = loops(n), inner_loops(k)
+        for place in (a + r - pad, a - r + pad, a * 2 + r - pad):
+            inside = (UOp.index(-1) < place) & (place < width)
+            terms = load(X, place, inside) * load(Y, r)
+            yield store(a, reduce(Ops.ADD, inside.where(terms, neutral(Ops.ADD)), r))
+        inside = (UOp.index(-1) < a - r) & (a - r < width)
+        value = inside.where(
+            load(X, a - r, inside, FLOAT) * load(Y, r, dtype=FLOAT), neutral(Ops.ADD, FLOAT)
+        )
+        yield store(a, reduce(Ops.ADD, value, r))
+
+
+def products_of_matrices() -> Iterator[UOp]:
+    """out[a, b] = sum[r](x[a, r] * y[r, b]), with steps between columns, padded or not."""
+    for n, m, k in product(LEAST, LEAST, LEAST):
+        (a, b), (r,) = loops(n, m), inner_loops(k)
+        for dtype in (INT, FLOAT):
+            first, second = load(X, a * k + r, dtype=dtype), load(Y, r * m + b, dtype=dtype)
+            yield store(row_major(a, b), reduce(Ops.ADD, first * second, r))
+        for mask in (a < r, (a < 2) & (r < 2), UOp.index(0) < b):
+            value = mask.where(load(X, a + r, mask) * load(Y, r + b * 2), neutral(Ops.ADD))
+            yield store(row_major(b, a), reduce(Ops.ADD, value, r))
+
+
+def sums_of_two_loops() -> Iterator[UOp]:
+    """Reductions over two loops at once, and inside of one another with gates between."""
+    for n, k, p in product(LEAST, LEAST, LEAST):
+        (a,), (r, s) = loops(n), inner_loops(k, p)
+        for op, dtype in REDUCTIONS[:5]:
+            for form in (a + r * p + s, a * 2 + s, r + s):
+                yield store(a, reduce(op, load(X, form, dtype=dtype), r, s))
+        terms = load(X, a * p + s) * load(Y, r + s)
+        yield store(a, reduce(Ops.ADD, reduce(Ops.ADD, terms, s), r))
+        yield store(a, reduce(Ops.MAX, reduce(Ops.ADD, terms, s), r))
+        for outer, inner in product((r < a, r < 2, s < 2), (s < r, UOp.index(0) < s, a < s)):
+            gated = inner.where(load(X, a + s, inner) * load(Y, r + s), neutral(Ops.ADD))
+            nested = reduce(Ops.ADD, gated, s)
+            if s not in free_loops(outer):
+                yield store(a, reduce(Ops.ADD, outer.where(nested, neutral(Ops.ADD)), r))
+            yield store(a, reduce(Ops.MUL, nested, r) + load(Y, a))
+
+
+def sums_that_share_loops() -> Iterator[UOp]:
+    """One loop of two reductions, inside of one another or side by side, or of a reduction and the results."""
+    for n, k in product(FEW, FEW):
+        (a,), (r,) = loops(n), inner_loops(k)
+        one, two = reduce(Ops.ADD, load(X, a + r), r), reduce(Ops.MAX, load(Y, r), r)
+        yield store(a, one + two)
+        yield store(a, one * reduce(Ops.ADD, load(X, r) + two, r))
+        yield store(a, reduce(Ops.ADD, load(X, a), a) + load(Y, a))
+        yield store(a, reduce(Ops.ADD, load(X, a) * reduce(Ops.ADD, load(X, a), a), a) + load(Y, a))
+        yield store(a, reduce(Ops.ADD, load(X, a) * load(Y, r), a, r) - load(X, a))
+        yield store(
+            a,
+            reduce(Ops.ADD, (a < 2).where(load(X, a) * load(Y, r), neutral(Ops.ADD)), r)
+            + reduce(Ops.MAX, load(Y, a), a),
+        )
+
+
+def gathers() -> Iterator[UOp]:
+    """Loads in an index, brought inside or inside as they are."""
+    for n, m in product(FEW, FEW):
+        a, b = loops(n, m)
+        (r,) = inner_loops(m)
+        yield store(row_major(a, b), load(X, place_of(INSIDE, a) * m + b))
+        yield store(row_major(a, b), load(X, place_of(INSIDE, a + b)))
+        yield store(a, reduce(Ops.ADD, load(X, place_of(INSIDE, a) + r), r))
+        yield store(a, reduce(Ops.ADD, load(X, place_of(INSIDE, r) + a) * load(Y, a), r))
+        place = place_of(PLACES, a * m + r)
+        inside = (UOp.index(-1) < place) & (place < 3)
+        yield store(a, reduce(Ops.MAX, load(X, place, inside), r))
+        near = place.maximum(UOp.index(0)).minimum(UOp.index(2))
+        yield store(
+            a, reduce(Ops.ADD, inside.where(load(X, near) * load(Y, r), neutral(Ops.ADD)), r)
+        )
+
+
+def gates_that_place() -> Iterator[UOp]:
+    """out[a] = sum[j](where(place[j] == a, v[j], neutral)), alone, beside other gates, with more results."""
+    for n, k in product(FEW, FEW):
+        (a,), (j,) = loops(n), inner_loops(k)
+        hit = place_of(PLACES, j).eq(a)
+        for op, dtype in REDUCTIONS:
+            value = load(X, j, dtype=dtype)
+            yield store(a, reduce(op, hit.where(value, neutral(op, dtype)), j))
+            yield store((n - 1) - a, reduce(op, hit.where(value, neutral(op, dtype)), j))
+        yield store(a, reduce(Ops.ADD, hit.cast(INT), j))
+        yield store(a, reduce(Ops.ADD, load(X, j, hit), j))
+        yield store(a, reduce(Ops.ADD, load(X, j, hit), j) + load(Y, a))
+        yield store(a, reduce(Ops.MAX, load(X, j + a, hit & (j < 2)), j))
+        for other in (place_of(PLACES, j) + 1, place_of(PLACES, j) * -1 + 2):
+            yield store(a, reduce(Ops.ADD, a.eq(other).where(load(X, j), neutral(Ops.ADD)), j))
+        for mask in (j < 2, UOp.index(0) < a, a < j):
+            value = (mask & hit).where(load(X, j * n + a), neutral(Ops.ADD))
+            yield store(a, reduce(Ops.ADD, value, j))
+    for n, m, k in product(LEAST, LEAST, LEAST):
+        (a, b), (j,) = loops(n, m), inner_loops(k)
+        for index, here in product((j, j * m + b), (row_major(a, b), row_major(b, a))):
+            hit = place_of(PLACES, index).eq(a)
+            value = hit.where(load(X, j * m + b), neutral(Ops.ADD))
+            yield store(here, reduce(Ops.ADD, value, j))
+            more = hit & place_of(PLACES, j).eq(b)
+            yield store(here, reduce(Ops.MUL, more.where(load(X, j), neutral(Ops.MUL)), j))
+
+
+def kept_rows() -> Iterator[UOp]:
+    """Rows that are computed ahead, for the results or for a reduction, anew for each outer iteration or once."""
+    for n, k in product(FEW, FEW):
+        (a,), (r, s) = loops(n), inner_loops(k, n)
+        b = UOp.range(k, 4)
+        yield store(a, kept(keep(load(X, s) * 2, s), a))
+        yield store(a, kept(keep(load(X, s), s), a // 2))
+        yield store(a, reduce(Ops.ADD, kept(keep(load(X, a + r), r), r), r))
+        row = keep(load(X, row_major(a, r)), r)
+        yield store(row_major(a, b), kept(row, b) + reduce(Ops.MAX, kept(row, r), r))
+        matrix = keep(load(X, row_major(s, r)) * load(Y, r), s, r)
+        yield store(row_major(a, b), kept(matrix, row_major(a, b)))
+        yield store(row_major(b, a), kept(matrix, row_major(a, b)))
+        sums = keep(reduce(Ops.ADD, load(X, row_major(s, r)), r), s)
+        yield store(row_major(a, b), kept(sums, a) - load(Y, b))
+        gated = keep(load(X, r, r < 2), r)
+        yield store(row_major(a, b), kept(gated, b) * load(Y, a))
+
+
+def stores_that_combine() -> Iterator[UOp]:
+    """out[a] op= v(a, r) for r in order, at places that loops or memory name, gated or not."""
+    for n, k in product(FEW, FEW):
+        (a,), (r,) = loops(n), inner_loops(k)
+        for op in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN):
+            yield store(a, load(X, row_major(a, r)), r, op=op)
+            place = place_of(PLACES, r)
+            inside = (UOp.index(-1) < place) & (place < 4)
+            yield store(place, load(X, r), r, gate=inside, op=op)
+            yield store(place * n + a, load(X, row_major(a, r)), r, gate=inside, op=op)
+        for mask in masks(a, r):
+            yield store(a, load(X, a + r, mask), r, op=Ops.ADD)
+        s = inner_loops(3, first=8)[0]
+        yield store(a, reduce(Ops.ADD, load(X, row_major(a, r, s)), s), r, op=Ops.ADD)
+        yield store(a, load(X, row_major(a, r, s)), r, s, op=Ops.ADD)
+
+
+def several_stores() -> Iterator[UOp]:
+    """Kernels as loops that were written out leave them: copies of a store, with loops in common."""
+    for n, k in product(FEW, FEW):
+        (a,), (r,) = loops(n), inner_loops(k)
+        b = UOp.range(k, 4)
+        yield UOp.sink(store(a * 2, load(X, a)), store(a * 2 + 1, load(Y, a + 1)))
+        sums = [reduce(Ops.ADD, load(slot, a + r), r) for slot in (X, Y)]
+        yield UOp.sink(*[store(a + n * c, value) for c, value in enumerate(sums)])
+        yield UOp.sink(store(a, load(X, a)), store(b + n, load(Y, b)))
+        yield UOp.sink(store(a, load(X, a)), store(a + n, load(X, a) * load(X, a)))
+
+
+def values_alike() -> Iterator[UOp]:
+    """Functions of several loops that are the same, in a reduction and beside it."""
+    for n, k in product(FEW, FEW):
+        (a,), (r,) = loops(n), inner_loops(k)
+        b = UOp.range(k, 4)
+
+        def function(term: UOp) -> UOp:
+            return load(X, term) * load(X, term) + load(Y, term)
+
+        total = reduce(Ops.ADD, function(r), r)
+        yield store(row_major(a, b), function(b) - total)
+        other = load(Y, b) + load(X, b) * load(X, b)
+        yield store(row_major(a, b), other * total + load(X, a))
+        yield store(row_major(a, b), load(X, a + b) * 2 - reduce(Ops.MAX, load(X, a + r) * 2, r))
+
+
+FAMILIES: tuple[Callable[[], Iterator[UOp]], ...] = (
+    copies_of_a_row, copies_of_a_matrix, masked_copies, masked_stores, sums_of_rows, gated_sums, convolutions,
+    products_of_matrices, sums_of_two_loops, sums_that_share_loops, gathers, gates_that_place, kept_rows,
+    stores_that_combine, several_stores, values_alike,
+)  # fmt: skip
+
+
+# -- legal kernels --------------------------------------------------------------------------------
+
+
+def graphs() -> list[tuple[str, UOp]]:
+    """Every graph of the scope, legal or not, each once, with its family; memory has no length yet."""
+    found: dict[UOp, str] = {}
+    for family in FAMILIES:
+        for made in family():
+            graph = made if made.op is Ops.SINK else UOp.sink(made)
+            found.setdefault(graph, family.__name__)
+    return [(family, graph) for graph, family in found.items()]
+
+
+def small_kernels(chosen: Iterable[tuple[str, UOp]]) -> Iterator[SmallKernel]:
+    """The legal ones."""
+    for family, graph in chosen:
+        kernel = legal(family, graph)
+        if kernel is not None:
+            yield kernel
+
+
+def legal(family: str, graph: UOp) -> SmallKernel | None:
+    """The kernel with memory as long as it needs; None if it is not legal."""
+    buffers, lengths = _memory(graph)
+    if buffers is None:
+        return None
+    params = [n for n in graph.toposort() if n.op is Ops.PARAM]
+    sized = {p: p.replace(arg=(p.arg[0], lengths[p.arg[0]])) for p in params}
+    kernel = graph.substitute(sized)
+    check_form(Form.KERNEL, kernel)
+    try:
+        stored = run_kernel(kernel, dict(buffers))[OUT]
+    except AssertionError:
+        return None
+    return None if None in stored else SmallKernel(family, kernel, buffers, stored)
+
+
+def _memory(graph: UOp) -> tuple[Memory | None, dict[int, int]]:
+    """What each buffer holds, as long as its greatest place needs; None if a place is below 0."""
+    nodes, meanings = graph.toposort(), Meanings()
+    buffers: Memory = {}
+    lengths: dict[int, int] = {}
+    pending = [n for n in nodes if n.op is Ops.INDEX and n.src[0].op is Ops.PARAM]
+    inner_first = sorted(pending, key=lambda n: sum([m.op is Ops.LOAD for m in n.toposort()]))
+    for node in inner_first:
+        (memory, index, *gate), slot = node.src, node.src[0].arg[0]
+        around = sorted(free_loops(node), key=lambda loop: loop.arg[0])
+        for counters in meanings.iterations(around):
+            env = dict(zip(around, counters))
+            if gate and not meanings.of(gate[0])(env, buffers):
+                continue
+            place = meanings.of(index)(env, buffers)
+            if place < 0:
+                return None, {}
+            lengths[slot] = max(lengths.get(slot, 0), place + 1)
+            buffers[slot] = contents(slot, memory.dtype, lengths[slot])
+        buffers.setdefault(slot, [])
+        lengths.setdefault(slot, 0)
+    return buffers, lengths
+
+
+def contents(slot: int, dtype: DType, length: int) -> list[Any]:
+    """Values that tell places apart; in PLACES some that are outside of any axis, some several times."""
+    if slot == PLACES:
+        return [(k * 3 + 2) % 7 - 1 for k in range(length)]
+    if slot == INSIDE:
+        return [(k * 3 + 1) % 4 for k in range(length)]
+    if dtype.is_bool:
+        return [(k * 5 + slot) % 3 == 0 for k in range(length)]
+    start = 0 if dtype is BYTE else -50
+    whole = [(k * 37 + 11 * slot) % 101 + start for k in range(length)]
+    return [float(number) for number in whole] if dtype.is_float else whole
