@@ -19,12 +19,12 @@ from math import prod
 from typing import Any
 
 from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import is_fixed, size_of
+from proofgrad.core.compile.loops import BINDERS, is_fixed, size_of
 from proofgrad.core.compile.steps.bijection import NewLoop, gated
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require
 from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
-from proofgrad.core.compile.steps.tables import loaded, new_table, stored
+from proofgrad.core.compile.steps.tables import loaded, new_table, require_value, stored
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -51,9 +51,12 @@ def stage(
     """
     free = loops_below(nest.graph)
     require(value in free, "a value that is not in the nest", value)
+    require_value(value)
     loops = dict.fromkeys([digit.loop for digit in digits])
     require(free[value] == loops.keys(), "not the loops that the value changes with", *loops)
     require(all(map(is_fixed, loops)), "a loop of no known size", *loops)
+    bound = {x for n in toposort((value,)) if n.op in BINDERS for x in n.src[1:]}
+    require(bound.isdisjoint(loops), "a loop that the value runs itself, too", *loops)
     numbers = [digit.made.number for digit in digits]
     require(len(set(numbers)) == len(numbers), "numbers of loops", *numbers)
     own = {n.arg[0] for n in toposort((value,)) if n.op is Ops.RANGE and n not in loops}

@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from proofgrad.core.compile.steps.loop_nest import require
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
+
+_VALUES = frozenset({Ops.CONST, Ops.LOAD, Ops.REDUCE})
 
 
 def new_table(graphs: Iterable[UOp], dtype: DType, length: int) -> UOp:
     """A parameter of so many elements that none of the graphs has."""
     slot = 1 + max([n.arg[0] for n in toposort(tuple(graphs)) if n.op is Ops.PARAM])
     return UOp(Ops.PARAM, dtype, (), (slot, length))
+
+
+def require_value(value: UOp) -> None:
+    """Raises: StepRefused for what memory cannot hold: places, memory itself, stores, index terms, which have no width."""
+    is_value = value.op in ELEMENTWISE or value.op in _VALUES
+    require(is_value and value.dtype is not dtypes.index, "no value that memory can hold", value)
 
 
 def loaded(memory: UOp, *place: UOp) -> UOp:

@@ -1,0 +1,90 @@
+"""What steps refuse: each kind of argument that once gave a wrong kernel, or an error that said nothing.
+
+tests/test_steps_exhaustively.py found them; here each has its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from small_kernels import X, Y, inner_loops, load, loops, reduce, row_major, small_kernels, store
+from small_kernels import keep as kept_memory
+from small_kernels import kept as kept_value
+from tactics import nest_of
+
+from proofgrad.core.compile.steps.accumulate import accumulate
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.collapse import collapse
+from proofgrad.core.compile.steps.keep import keep
+from proofgrad.core.compile.steps.lanes import lanes
+from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused
+from proofgrad.core.compile.steps.merge import merge
+from proofgrad.core.compile.steps.narrow import narrow
+from proofgrad.core.compile.steps.run_as import run_as
+from proofgrad.core.compile.steps.split import split
+from proofgrad.core.compile.steps.stage import Digit, stage
+from proofgrad.core.compile.steps.sum_in_memory import sum_in_memory
+from proofgrad.core.compile.steps.unroll import unroll
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+
+MACHINE = Target("test", scratch_bytes=1 << 10, vector_bytes=16, threads=2)
+ROW = NewLoop(21, AxisRole.REDUCE)
+
+
+def nest_of_stores(*stores: UOp) -> LoopNest:
+    (kernel,) = small_kernels([("test", UOp.sink(*stores))])
+    return nest_of(kernel.graph, MACHINE)
+
+
+def rows(n: int, k: int, op: Ops = Ops.ADD) -> LoopNest:
+    """out[a] = reduce[r](x[a, r])."""
+    (a,), (r,) = loops(n), inner_loops(k)
+    return nest_of_stores(store(a, reduce(op, load(X, row_major(a, r)), r)))
+
+
+def nodes(nest: LoopNest, op: Ops) -> list[UOp]:
+    return [n for n in nest.graph.toposort() if n.op is op]
+
+
+def refused(way: Callable[[], object], why: str) -> None:
+    with pytest.raises(StepRefused, match=why):
+        way()
+
+
+# -- values -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", [Ops.INDEX, Ops.STORE, Ops.PARAM, Ops.RANGE, Ops.ADD], ids=str)
+def test_what_memory_cannot_hold_is_not_kept_or_staged(op: Ops) -> None:
+    nest = rows(2, 3)
+    value = nodes(nest, op)[-1]
+    a, r = nodes(nest, Ops.RANGE)
+    refused(
+        lambda: keep(nest, value, (r,), (ROW,)), "no value that memory can hold|not in the nest"
+    )
+    digits = (Digit(a, 2, NewLoop(31)), Digit(r, 3, NewLoop(32)))
+    refused(lambda: stage(nest, value, digits), "no value that memory can hold")
+
+
+def test_a_value_that_runs_a_loop_itself_is_not_staged_along_it() -> None:
+    """As sum[a](x[a]) * y[a]: the counter of the table would stand for the loop of the sum, too."""
+    (a,) = loops(4)
+    value = reduce(Ops.ADD, load(X, a), a) * load(Y, a)
+    nest = nest_of_stores(store(a, value))
+    whole = nodes(nest, Ops.MUL)[-1]
+    refused(
+        lambda: stage(nest, whole, (Digit(a, 2, NewLoop(31), 2), Digit(a, 2, NewLoop(32)))),
+        "runs itself",
+    )
+
+
+def test_what_changes_with_a_loop_of_a_reduction_and_of_the_results_is_not_kept() -> None:
+    (a,), (r,) = loops(3), inner_loops(2)
+    total = reduce(Ops.ADD, load(X, row_major(a, r)), a, r)
+    nest = nest_of_stores(store(a, total - load(Y, a)))
+    (value,) = [n for n in nodes(nest, Ops.LOAD) if r in n.toposort()]
+    refused(lambda: keep(nest, value, (r,), (ROW,)), "changes with a loop of a reduction")
