@@ -88,3 +88,29 @@ def test_what_changes_with_a_loop_of_a_reduction_and_of_the_results_is_not_kept(
     nest = nest_of_stores(store(a, total - load(Y, a)))
     (value,) = [n for n in nodes(nest, Ops.LOAD) if r in n.toposort()]
     refused(lambda: keep(nest, value, (r,), (ROW,)), "changes with a loop of a reduction")
+
+
+# -- loops --------------------------------------------------------------------------------------------
+
+
+def test_a_loop_is_not_collapsed_or_merged_with_itself() -> None:
+    nest = rows(3, 1)
+    for loop in nodes(nest, Ops.RANGE):
+        refused(lambda: collapse(nest, (loop, loop), NewLoop(21)), "one loop twice")
+    one = nest_of_stores(store(UOp.range(1, 2), load(X, UOp.range(1, 2))))
+    (loop,) = nodes(one, Ops.RANGE)
+    refused(lambda: merge(one, loop, loop), "one loop twice")
+
+
+def test_as_many_loops_are_named_as_a_law_makes() -> None:
+    nest = rows(4, 2)
+    loop = nodes(nest, Ops.RANGE)[0]
+    refused(lambda: split(nest, loop, (2,), (NewLoop(21),)), "not as many loops")
+
+
+@pytest.mark.parametrize(("n", "k"), [(0, 2), (2, 0)], ids=["results", "sum"])
+def test_a_loop_that_never_runs_is_not_written_out(n: int, k: int) -> None:
+    """No copy would be left to store, or to combine."""
+    nest = rows(n, k)
+    empty = [x for x in nodes(nest, Ops.RANGE) if x.src[0].arg == 0]
+    refused(lambda: unroll(nest, frozenset(empty)), "never runs")

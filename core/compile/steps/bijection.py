@@ -74,9 +74,12 @@ def new_counters(
 ) -> list[UOp]:
     """The counters of the loops that a law makes; of one that runs once, 0."""
     ranges = {n for n in toposort((graph,)) if n.op is Ops.RANGE}
+    made_sizes = law.after(*parameters)
+    require(len(made_sizes) == len(made), "not as many loops as the law makes", len(made))
     require(
         ranges.issuperset(loops), "no loop of this nest", *[x for x in loops if x not in ranges]
     )
+    require(len(set(loops)) == len(loops), "one loop twice", *loops)
     sizes = tuple([size_of(loop) for loop in loops])
     require(sizes == law.before(*parameters), "the law is of loops of other sizes", sizes)
     numbers = [loop.number for loop in made]
@@ -85,7 +88,7 @@ def new_counters(
     require(is_free, "a loop of this number is there", *numbers)
     return [
         UOp.range(size, loop.number, loop.role) if size != 1 else UOp.index(0)
-        for size, loop in zip(law.after(*parameters), made, strict=True)
+        for size, loop in zip(made_sizes, made)
     ]
 
 

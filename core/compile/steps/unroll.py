@@ -26,6 +26,7 @@ MOST_COPIES = 1 << 12  # of one store: more would take minutes to compile
 def unroll(nest: LoopNest, loops: frozenset[UOp]) -> UOp:
     """Each of the loops is written out: copies of the stores, or of what a reduction combines."""
     require(all([is_fixed(loop) for loop in loops]), "a loop of no known size", *loops)
+    require(all([size_of(loop) for loop in loops]), "a loop that never runs", *loops)
     in_order = {loop for store in nest.graph.src for loop in store.src[2:]}
     require(loops.isdisjoint(in_order), "a loop that runs in order", *loops)
     graph = _unroll_reductions(nest.graph, loops)
