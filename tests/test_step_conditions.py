@@ -114,3 +114,53 @@ def test_a_loop_that_never_runs_is_not_written_out(n: int, k: int) -> None:
     nest = rows(n, k)
     empty = [x for x in nodes(nest, Ops.RANGE) if x.src[0].arg == 0]
     refused(lambda: unroll(nest, frozenset(empty)), "never runs")
+
+
+# -- roles --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", [AxisRole.THREAD, AxisRole.GLOBAL])
+def test_a_loop_of_a_reduction_is_not_shared_out_by_any_step(role: AxisRole) -> None:
+    """Each worker would have a part of the sum."""
+    nest = rows(4, 4)
+    r = next(x for x in nodes(nest, Ops.RANGE) if x.arg[1] is AxisRole.REDUCE)
+    shared = NewLoop(21, role)
+    for way in (
+        lambda: run_as(nest, {r: role}),
+        lambda: split(nest, r, (2,), (shared, NewLoop(22))),
+        lambda: collapse(nest, (r,), shared),
+        lambda: keep(nest, nodes(nest, Ops.LOAD)[0], (r,), (shared,)),
+    ):
+        refused(way, "a loop of a reduction")
+
+
+def test_two_loops_are_not_shared_out() -> None:
+    """Of two loops a worker would take its part of both: the others of their pairs nobody would store."""
+    a, b = loops(4, 4)
+    nest = nest_of_stores(store(row_major(a, b), load(X, row_major(a, b))))
+    both = {a: AxisRole.THREAD, b: AxisRole.THREAD}
+    refused(lambda: run_as(nest, both), "two loops that are shared out")
+    made = (NewLoop(21, AxisRole.THREAD), NewLoop(22, AxisRole.THREAD))
+    refused(lambda: split(nest, a, (2,), made), "two loops that are shared out")
+
+
+def test_a_step_makes_no_lanes_of_two_loops_at_once() -> None:
+    a, b = loops(4, 4)
+    nest = nest_of_stores(store(row_major(a, b), load(X, row_major(a, b))))
+    made = (NewLoop(21, AxisRole.VECTOR), NewLoop(22, AxisRole.VECTOR))
+    refused(lambda: split(nest, a, (2,), made), "lanes of two loops")
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_a_loop_that_does_not_run_twice_has_no_lanes(n: int) -> None:
+    nest = rows(n, 2)
+    loop = next(x for x in nodes(nest, Ops.RANGE) if x.arg[1] is AxisRole.LOOP)
+    refused(lambda: run_as(nest, {loop: AxisRole.VECTOR}), "does not run twice")
+
+
+def test_what_is_kept_for_each_lane_would_need_memory_for_each() -> None:
+    (a, b), (r,) = loops(2, 3), inner_loops(3)
+    row = kept_memory(load(X, row_major(a, r)), r)
+    nest = nest_of_stores(store(row_major(a, b), kept_value(row, b)))
+    refused(lambda: run_as(nest, {a: AxisRole.VECTOR}), "memory of their own")
+    refused(lambda: run_as(nest, {r: AxisRole.UPCAST}), "what is kept")

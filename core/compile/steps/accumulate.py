@@ -19,7 +19,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 
-@step("sum[i < n](f(i)) is r = 0; for i < n: r = r + f(i); r")
+@step("sum[i < n](f(i)) is r = 0; for i < n: r = r + f(i); r", makes_loops=False)
 def accumulate(nest: LoopNest) -> UOp:
     """Each reduction becomes a register that its loops update, what is kept a store to scratch memory."""
     kernel = nest.graph

@@ -19,7 +19,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp, known_below, toposort
 from proofgrad.core.rewrite.facts import Facts
 
 
-@step("for i < n: f(i) is f(0), f(1), ..., f(n - 1), each in a lane")
+@step("for i < n: f(i) is f(0), f(1), ..., f(n - 1), each in a lane", makes_loops=False)
 def lanes(nest: LoopNest, loop: UOp) -> UOp:
     """The loop, which has the role VECTOR, as lanes."""
     program, facts = nest.graph, nest.facts

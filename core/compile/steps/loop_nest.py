@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from proofgrad.core.compile.choices import Choices
+from proofgrad.core.compile.steps.running import what_is_wrong
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
@@ -73,6 +74,7 @@ class Step(Generic[_Arguments]):
     name: str
     law: str
     function: Callable[Concatenate[LoopNest, _Arguments], UOp]
+    makes_loops: bool = True
 
     def __call__(
         self, nest: LoopNest, *args: _Arguments.args, **kwargs: _Arguments.kwargs
@@ -81,6 +83,8 @@ class Step(Generic[_Arguments]):
         if made is nest.graph:
             return nest
         taken = Taken(self.name, (*args, *kwargs.values()))
+        if self.makes_loops:
+            _check_loops(made, taken)
         changed = LoopNest(made, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
         changed.schedule = nest.schedule
         return changed
@@ -98,24 +102,33 @@ class Fission(Generic[_Arguments]):
         self, nest: LoopNest, *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> tuple[LoopNest, ...]:
         taken = Taken(self.name, (*args, *kwargs.values()))
-        return tuple(
-            [
-                LoopNest(graph, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
-                for graph in self.function(nest, *args, **kwargs)
-            ]
-        )
+        graphs = self.function(nest, *args, **kwargs)
+        for graph in graphs:
+            _check_loops(graph, taken)
+        made = [LoopNest(g, nest.facts, nest.target, (*nest.taken, taken), _SEAL) for g in graphs]
+        return tuple(made)
+
+
+def _check_loops(graph: UOp, taken: Taken) -> None:
+    """Raises: StepRefused if the loops that a step made cannot run together."""
+    if (wrong := what_is_wrong(graph)) is not None:
+        what, loops = wrong
+        raise StepRefused(f"{taken.step}: {what}: {', '.join(map(_shown, loops))}")
 
 
 STEPS: dict[str, Step[Any] | Fission[Any]] = {}
 
 
 def step(
-    law: str,
+    law: str, makes_loops: bool = True
 ) -> Callable[[Callable[Concatenate[LoopNest, _Arguments], UOp]], Step[_Arguments]]:
-    """Make a function from a nest to a changed graph a step, by its name. `law`: as an equation."""
+    """Make a function from a nest to a changed graph a step, by its name. `law`: as an equation.
+
+    `makes_loops`: loops, roles of loops, or reductions over them.
+    """
 
     def made(function: Callable[Concatenate[LoopNest, _Arguments], UOp]) -> Step[_Arguments]:
-        one = Step(function.__name__, law, function)
+        one = Step(function.__name__, law, function, makes_loops)
         STEPS[one.name] = one
         return one
 

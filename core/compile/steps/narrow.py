@@ -18,7 +18,7 @@ from proofgrad.core.rewrite.facts import Facts
 FIRST_VARIABLE = 1 << 20  # the slot of the first variable: behind all buffers
 
 
-@step("x op y = (x op y) of w bits, if x, y and the result fit them")
+@step("x op y = (x op y) of w bits, if x, y and the result fit them", makes_loops=False)
 def narrow(nest: LoopNest, width: DType) -> UOp:
     """Every `index` becomes a machine integer, if all terms fit it."""
     require(width.is_int and width is not dtypes.index, "no machine integer", width)
