@@ -164,3 +164,18 @@ def test_what_is_kept_for_each_lane_would_need_memory_for_each() -> None:
     nest = nest_of_stores(store(row_major(a, b), kept_value(row, b)))
     refused(lambda: run_as(nest, {a: AxisRole.VECTOR}), "memory of their own")
     refused(lambda: run_as(nest, {r: AxisRole.UPCAST}), "what is kept")
+
+
+# -- from Kernel to Program ---------------------------------------------------------------------------
+
+
+def test_registers_and_lanes_wait_for_widths_and_registers() -> None:
+    nest = rows(4, 4)
+    loop = next(x for x in nodes(nest, Ops.RANGE) if x.arg[1] is AxisRole.LOOP)
+    refused(lambda: accumulate(nest), "without a width")
+    wide = narrow(run_as(nest, {loop: AxisRole.VECTOR}), dtypes.int64)
+    (vector,) = [x for x in nodes(wide, Ops.RANGE) if x.arg[1] is AxisRole.VECTOR]
+    refused(lambda: lanes(wide, vector), "no register yet")
+    refused(lambda: lanes(accumulate(wide), loop), "no loop of lanes")
+    gone = vector.replace(arg=(77, AxisRole.VECTOR))
+    refused(lambda: lanes(accumulate(wide), gone), "no loop of this nest")

@@ -29,6 +29,12 @@ def narrow(nest: LoopNest, width: DType) -> UOp:
     return _with_width(nodes, width)
 
 
+def require_widths(graph: UOp) -> None:
+    """Raises: StepRefused where an index term has no width yet."""
+    term = next((n for n in toposort((graph,)) if n.dtype.scalar is dtypes.index), None)
+    require(term is None, "an index term without a width", term)
+
+
 def terms_beyond(terms: list[UOp], dtype: DType, facts: Facts) -> list[UOp]:
     """The terms that may have values that `dtype` has not."""
     least, most = dtype.lo, dtype.hi
