@@ -18,7 +18,7 @@ from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import collapse
 from proofgrad.core.compile.steps.keep import keep
 from proofgrad.core.compile.steps.lanes import lanes
-from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused
+from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused, check_whole
 from proofgrad.core.compile.steps.merge import merge
 from proofgrad.core.compile.steps.narrow import narrow
 from proofgrad.core.compile.steps.run_as import run_as
@@ -179,3 +179,52 @@ def test_registers_and_lanes_wait_for_widths_and_registers() -> None:
     refused(lambda: lanes(accumulate(wide), loop), "no loop of lanes")
     gone = vector.replace(arg=(77, AxisRole.VECTOR))
     refused(lambda: lanes(accumulate(wide), gone), "no loop of this nest")
+
+
+# -- several nests ------------------------------------------------------------------------------------
+
+
+def test_the_nests_of_a_fission_are_given_back_whole_and_in_order() -> None:
+    nest = rows(2, 4)
+    fill, add = sum_in_memory(nest, 2, 21)
+    check_whole(nest, (fill, add))
+    for some in (
+        (add,),
+        (fill,),
+        (add, fill),
+        (fill, add, add),
+        (fill, fill, add),
+        (nest, add),
+        (),
+    ):
+        refused(lambda: check_whole(nest, some), "fission|too many")
+
+
+def test_halves_of_two_fissions_are_no_whole() -> None:
+    nest = rows(2, 4)
+    one, other = sum_in_memory(nest, 2, 21), sum_in_memory(nest, 1, 21)
+    refused(lambda: check_whole(nest, (one[0], other[1])), "fission")
+
+
+def test_a_nest_of_another_kernel_is_none_of_this_one() -> None:
+    refused(lambda: check_whole(rows(2, 4), (rows(2, 4),)), "fission")
+
+
+def test_fissions_of_what_fissions_made_stand_in_their_places() -> None:
+    """The table of the second is another memory, which the caller sees to by what is `beside`."""
+    nest = rows(3, 4)
+    (value,) = nodes(nest, Ops.LOAD)
+    a, r = nodes(nest, Ops.RANGE)
+    digits = (Digit(a, 3, NewLoop(31)), Digit(r, 4, NewLoop(32)))
+    fill, read = stage(nest, value, digits)
+    (again,) = nodes(fill, Ops.LOAD)
+    inner = tuple(
+        [Digit(x, x.src[0].arg, NewLoop(41 + k)) for k, x in enumerate(nodes(fill, Ops.RANGE))]
+    )
+    first, second = stage(fill, again, inner, (read.graph,))
+    check_whole(nest, (first, second, read))
+    refused(lambda: check_whole(nest, (first, read, second)), "fission")
+    refused(lambda: check_whole(nest, (fill, second, read)), "fission|too many")
+    (loaded,) = nodes(read, Ops.LOAD)
+    third, last = stage(read, loaded, digits)  # not beside the others
+    refused(lambda: check_whole(nest, (first, second, third, last)), "two tables are one")

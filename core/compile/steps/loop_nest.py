@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from proofgrad.core.compile.choices import Choices
+from proofgrad.core.compile.steps.cuts import Cut, Place, cut_of, what_is_missing
 from proofgrad.core.compile.steps.running import what_is_wrong
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.uop import UOp
@@ -31,10 +32,16 @@ class StepRefused(Exception):
 class LoopNest:
     """A graph of the form Kernel, what is known of its values, and the machine that it is for."""
 
-    __slots__ = ("facts", "graph", "schedule", "taken", "target")
+    __slots__ = ("facts", "graph", "place", "schedule", "taken", "target")
 
     def __init__(
-        self, graph: UOp, facts: Facts, target: Target, taken: tuple[Taken, ...], seal: object
+        self,
+        graph: UOp,
+        facts: Facts,
+        target: Target,
+        taken: tuple[Taken, ...],
+        place: Place,
+        seal: object,
     ) -> None:
         if seal is not _SEAL:
             raise TypeError("a LoopNest is made by steps (core/compile/steps), not by hand")
@@ -42,18 +49,27 @@ class LoopNest:
         self.facts = facts
         self.target = target
         self.taken = taken  # the steps that led here, in order
+        self.place = place  # among the nests that fissions made
         self.schedule: Choices | None = None  # what tactics have decided to do with it
 
     def scheduled(self, schedule: Choices | None) -> LoopNest:
         """The same nest, for which this is decided."""
-        nest = LoopNest(self.graph, self.facts, self.target, self.taken, _SEAL)
+        nest = LoopNest(self.graph, self.facts, self.target, self.taken, self.place, _SEAL)
         nest.schedule = schedule
         return nest
 
 
 def lowered(graph: UOp, facts: Facts, target: Target) -> LoopNest:
     """The nest of a graph that lowering or proven rules made. Called by the runner of stages only."""
-    return LoopNest(graph, facts, target, (), _SEAL)
+    return LoopNest(graph, facts, target, (), ((Cut(1, frozenset()), 0),), _SEAL)
+
+
+def check_whole(start: LoopNest, nests: tuple[LoopNest, ...]) -> None:
+    """Raises: StepRefused unless the nests are all that steps made of one, in order; TypeError for what no step made."""
+    if not all([type(nest) is LoopNest for nest in nests]):
+        raise TypeError(f"what no step made: {nests}")
+    missing = what_is_missing(start.place, [nest.place for nest in nests])
+    require(missing is None, missing or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +101,8 @@ class Step(Generic[_Arguments]):
         taken = Taken(self.name, (*args, *kwargs.values()))
         if self.makes_loops:
             _check_loops(made, taken)
-        changed = LoopNest(made, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
+        steps = (*nest.taken, taken)
+        changed = LoopNest(made, nest.facts, nest.target, steps, nest.place, _SEAL)
         changed.schedule = nest.schedule
         return changed
 
@@ -105,8 +122,13 @@ class Fission(Generic[_Arguments]):
         graphs = self.function(nest, *args, **kwargs)
         for graph in graphs:
             _check_loops(graph, taken)
-        made = [LoopNest(g, nest.facts, nest.target, (*nest.taken, taken), _SEAL) for g in graphs]
-        return tuple(made)
+        cut, steps = cut_of(nest.graph, graphs), (*nest.taken, taken)
+        return tuple(
+            [
+                LoopNest(graph, nest.facts, nest.target, steps, (*nest.place, (cut, number)), _SEAL)
+                for number, graph in enumerate(graphs)
+            ]
+        )
 
 
 def _check_loops(graph: UOp, taken: Taken) -> None:
