@@ -59,7 +59,10 @@ BODIES = (
     *("accumulate", "lanes", "narrow"),
 )
 SECONDS = 90  # of a process's own time for one fault
-STRIDE = 151  # of the small kernels, those that a fault is run on
+OWN_STRIDE, STRIDE = (
+    23,
+    151,
+)  # of the small kernels: for the steps of a fault's file, for those that use it
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +100,16 @@ def by_proof(fault: Fault) -> Found:
     return _found(fault, "proof", in_a_fork(work, SECONDS))
 
 
-def by_run(fault: Fault, stride: int = STRIDE, start: int = 0) -> Found:
+def by_run(fault: Fault, start: int = 0) -> Found:
     """What the steps that a fault changes make of small kernels."""
 
     def work(tell: Callable[[Any], None]) -> None:
         try:
             _plant(fault)
-            names = [name for name in ARGUMENTS if name in _decided_by(fault)]
-            run(graphs()[start::stride], names, Tally())
+            own = [name for name in ARGUMENTS if module_of_step(name) == fault.module]
+            others = [name for name in _decided_by(fault) if name in ARGUMENTS and name not in own]
+            run(graphs()[start::OWN_STRIDE], own, Tally())
+            run(graphs()[start::STRIDE], others, Tally())
         except WrongStep as wrong:
             tell(str(wrong).splitlines()[2])
         except Exception as error:  # noqa: BLE001  (a fault may stop in any)
@@ -125,6 +130,10 @@ def _plant(fault: Fault) -> None:
         exec(compile(fault.text(), fault.file, "exec"), changed)
         for part in Bijection.__slots__:
             object.__setattr__(before["RENUMBER"], part, getattr(changed["RENUMBER"], part))
+
+
+def module_of_step(name: str) -> str:
+    return str(all_steps()[name].function.__module__)
 
 
 def _decided_by(fault: Fault) -> list[str]:
