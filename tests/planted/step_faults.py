@@ -144,7 +144,10 @@ def _decided_by(fault: Fault) -> list[str]:
 
 
 # Changes that are none, by function and text, and why.
-SAME = {"collapse.digits_of k - 1": "is_last is never so, and number // 1 is number"}
+SAME = {
+    "split.split_law (*[f'k{p + 1}' for p in range(parts)], 'n')": "names of parameters, by which nothing is found",
+    "collapse.digits_of k - 1": "is_last is never so, and number // 1 is number",
+}
 
 
 def same_as(fault: Fault) -> str | None:
