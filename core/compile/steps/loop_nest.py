@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from proofgrad.core.compile.choices import Choices
+from proofgrad.core.compile.nest_syntax import type_name
+from proofgrad.core.compile.nest_text import brief
 from proofgrad.core.compile.steps.evidence import require_evidence
 from proofgrad.core.compile.steps.running import what_is_wrong
 from proofgrad.core.compile.target import Target
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.rewrite.facts import Facts
 
 _SEAL = object()
@@ -150,6 +153,19 @@ def require(condition: bool, what: str, *values: Any) -> None:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, UOp) and value.src:
-        return f"{value.op.name.lower()} {value.arg}" if value.arg is not None else value.op.name
+    """An argument of a step for people: loops and terms as in the text of nests."""
+    match value:
+        case UOp():
+            return brief(value)
+        case DType():
+            return type_name(value)
+        case AxisRole():
+            return value.value
+        case tuple() | list() | frozenset():
+            parts = (
+                sorted(map(_shown, value)) if isinstance(value, frozenset) else map(_shown, value)
+            )
+            return f"({', '.join(parts)})"
+        case dict():
+            return ", ".join([f"{_shown(key)} as {_shown(one)}" for key, one in value.items()])
     return str(value)

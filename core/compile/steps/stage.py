@@ -20,6 +20,7 @@ from typing import Any
 
 from proofgrad.core.compile.linear_terms import loops_below
 from proofgrad.core.compile.loops import BINDERS, is_fixed, size_of
+from proofgrad.core.compile.nest_text import brief
 from proofgrad.core.compile.steps.bijection import NewLoop, gated
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require
@@ -40,6 +41,10 @@ class Digit:
     size: int
     made: NewLoop
     stride: int = 1
+
+    def __str__(self) -> str:
+        shift = f" // {self.stride}" if self.stride != 1 else ""
+        return f"{self.made} = {brief(self.loop)}{shift} % {self.size}"
 
 
 @fission("f(v(x)) = for all a: T[g(a)] = v(a); f(T[g(x)]), g one to one")
