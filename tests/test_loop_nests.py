@@ -58,7 +58,7 @@ def test_nobody_reaches_below_a_step() -> None:
 def test_a_nest_is_not_made_by_hand() -> None:
     nest = nest_of(copy_of(4))
     with pytest.raises(TypeError, match="made by steps"):
-        LoopNest(nest.graph, nest.facts, nest.target, (), object())
+        LoopNest(nest.graph, nest.facts, nest.target, (), (), object())
 
 
 def test_every_file_of_steps_with_a_law_has_a_step() -> None:
