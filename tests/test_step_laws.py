@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,7 @@ from proofgrad.verify.steps.claims import (
 from proofgrad.verify.steps.laws import LAWS, Law
 from proofgrad.verify.steps.prove import Prover, decide_claim
 from proofgrad.verify.steps.terms import Known, Refused, Term, lemmas
+from proofgrad.verify.steps_page import steps_report
 
 SMALL = (
     "split",
@@ -82,6 +84,20 @@ def test_a_lemma_of_multiplication_is_proved(name: str) -> None:
 
 def test_every_step_has_fresh_evidence() -> None:
     assert problems() == []
+
+
+def test_the_page_is_what_the_evidence_says() -> None:
+    page = Path(__file__).parent.parent / "docs" / "steps.md"
+    assert page.read_text() == steps_report(), "run verify-rules --report steps > docs/steps.md"
+
+
+def test_the_page_shows_every_step_and_its_loops() -> None:
+    page, *sections = steps_report().split("\n## ")
+    shown = {section.partition("\n")[0]: section for section in sections}
+    assert shown.keys() == all_steps().keys()
+    for name, step in all_steps().items():
+        assert f"| `{step.law}` |" in page
+        assert len(re.findall(r"^    .+$", shown[name], re.MULTILINE)) > 1, f"{name} has no picture"
 
 
 # -- wrong laws -----------------------------------------------------------------------------------

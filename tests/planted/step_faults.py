@@ -59,7 +59,10 @@ BODIES = (
     *("accumulate", "lanes", "narrow"),
 )
 SECONDS = 90  # of a process's own time for one fault
-STRIDE = 151  # of the small kernels, those that a fault is run on
+OWN_STRIDE, STRIDE = (
+    23,
+    151,
+)  # of the small kernels: for the steps of a fault's file, for those that use it
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +100,16 @@ def by_proof(fault: Fault) -> Found:
     return _found(fault, "proof", in_a_fork(work, SECONDS))
 
 
-def by_run(fault: Fault, stride: int = STRIDE, start: int = 0) -> Found:
+def by_run(fault: Fault, start: int = 0) -> Found:
     """What the steps that a fault changes make of small kernels."""
 
     def work(tell: Callable[[Any], None]) -> None:
         try:
             _plant(fault)
-            names = [name for name in ARGUMENTS if name in _decided_by(fault)]
-            run(graphs()[start::stride], names, Tally())
+            own = [name for name in ARGUMENTS if module_of_step(name) == fault.module]
+            others = [name for name in _decided_by(fault) if name in ARGUMENTS and name not in own]
+            run(graphs()[start::OWN_STRIDE], own, Tally())
+            run(graphs()[start::STRIDE], others, Tally())
         except WrongStep as wrong:
             tell(str(wrong).splitlines()[2])
         except Exception as error:  # noqa: BLE001  (a fault may stop in any)
@@ -127,6 +132,10 @@ def _plant(fault: Fault) -> None:
             object.__setattr__(before["RENUMBER"], part, getattr(changed["RENUMBER"], part))
 
 
+def module_of_step(name: str) -> str:
+    return str(all_steps()[name].function.__module__)
+
+
 def _decided_by(fault: Fault) -> list[str]:
     """The steps whose laws the file of a fault decides."""
     sources, own = evidence.read_sources(), fault.module.rpartition(".")[2]
@@ -135,7 +144,10 @@ def _decided_by(fault: Fault) -> list[str]:
 
 
 # Changes that are none, by function and text, and why.
-SAME = {"collapse.digits_of k - 1": "is_last is never so, and number // 1 is number"}
+SAME = {
+    "split.split_law (*[f'k{p + 1}' for p in range(parts)], 'n')": "names of parameters, by which nothing is found",
+    "collapse.digits_of k - 1": "is_last is never so, and number // 1 is number",
+}
 
 
 def same_as(fault: Fault) -> str | None:

@@ -97,6 +97,9 @@ def split_reading_inside(
     A load stays as it is if its place is inside of its memory beyond the end of the loop too. Else it is taken
     there from the last whole vector, the innermost of `sizes`, or the last iteration, of the loop; it is masked where that
     is no vector.
+
+        n = 6, two vectors of 2 lanes:   i:      0 1 2 3   4 5 - -
+                                         reads:  0 1 2 3   4 5 4 5
     """
     n = _checked(loop, sizes)
     law = split_law(len(sizes))

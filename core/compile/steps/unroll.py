@@ -3,9 +3,7 @@
     for i < n: f(i)              =   f(0); f(1); ...; f(n - 1)
     reduce[i < n, R](f(i))       =   reduce[R](f(0) + f(1) + ... + f(n - 1))
 
-    i: 0 1 2 3             f(0) + f(1)   f(2) + f(3)
-                                 \           /
-                                  ---- + ----
+    i: 0 1 2 3             (f(0) + f(1)) + (f(2) + f(3))
 
 for any operation `+` of a reduction, whose order is not specified. Copies are combined as a tree, so that no operation
 waits for all others. Products of floats go into a sum one by one where several sums run side by side, as in a tile; else the
@@ -26,7 +24,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 MOST_COPIES = 1 << 12  # of one store: more would take minutes to compile
 
 
-@step("for i < n: f(i) = f(0); f(1); ...; f(n - 1)")
+@step("for i < n: f(i) = f(0); f(1); ...; f(n - 1)", makes_loops=False)
 def unroll(nest: LoopNest, loops: frozenset[UOp]) -> UOp:
     """Each of the loops is written out: copies of the stores, or of what a reduction combines."""
     require(all([is_fixed(loop) for loop in loops]), "a loop of no known size", *loops)
