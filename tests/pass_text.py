@@ -33,7 +33,7 @@ from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.nest_reader import read_named
 from proofgrad.core.compile.nest_syntax import TYPES
 from proofgrad.core.compile.nest_text import show_nest
-from proofgrad.core.compile.stages import Library, RuleSets, parts_of
+from proofgrad.core.compile.stages import Library, RuleSets, Tactic, parts_of
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.loop_nest import STEPS, StepRefused, lowered
 from proofgrad.core.compile.steps.stage import Digit
@@ -138,7 +138,12 @@ def _run(case: Case, graph: UOp, names: dict[str, UOp]) -> UOp | str:
                 return Rewriter(known.rules_of(stage.step.names), facts, known.journal).rewrite(
                     graph
                 )
-            return stage.step(graph, Context(target, facts, asked))
+            context = Context(target, facts, asked)
+            if isinstance(stage.step, Tactic):
+                nests = stage.step(lowered(graph, facts, target), context)
+                graphs = [nest.graph for nest in nests]
+                return graphs[0] if len(graphs) == 1 else UOp.sink(*graphs)
+            return stage.step(graph, context)
         name, rest = _step_of(case.command)
         nest = lowered(graph, facts, TARGETS["AVX512"])
         made = STEPS[name](nest, *_STEPS[name](_Arguments(rest, names)))

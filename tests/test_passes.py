@@ -8,12 +8,18 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
+from kernel_interpreter import run_kernel
 from pass_text import PASSES, Case, read_cases, run_case, write_cases
 
+from proofgrad.core.compile.nest_reader import read_nest
 from proofgrad.core.compile.stages import RuleSets
 from proofgrad.core.compile.steps.loop_nest import STEPS
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
 
 FILES = sorted((Path(__file__).parent / "passes").glob("*.txt"))
 EVERY = [(path.stem, case) for path in FILES for case in read_cases(path)]
@@ -38,6 +44,51 @@ def test_every_step_and_every_pass_has_its_cases() -> None:
     passes = {name: counts[name] for name in PASSES if counts[name] < LEAST_OF_A_PASS}
     assert not steps
     assert set(passes) <= made_of_rules | OF_VALUES, "more cases of these are missing"
+
+
+MOST_ELEMENTS = 600  # of memory: the interpreter takes a microsecond or more for each operation
+
+
+def kernels(case: Case) -> tuple[UOp, UOp] | None:
+    """The graphs before and after, where the interpreter of kernels runs both."""
+    if not all([text.startswith("kernel") for text in (case.before, case.after)]):
+        return None
+    both = read_nest(case.before), read_nest(case.after)
+    for node in toposort(both):
+        is_variable = node.op is Ops.VARIABLE or node.op is Ops.PARAM and len(node.arg) == 3
+        is_large = node.op is Ops.PARAM and node.arg[1] > MOST_ELEMENTS
+        if is_variable or is_large or (node.op is Ops.LOAD and len(node.src) > 1):
+            return None
+    return both
+
+
+COMPARED = [(stem, case) for stem, case in EVERY if kernels(case) is not None]
+
+
+@pytest.mark.parametrize(("stem", "case"), COMPARED, ids=lambda x: getattr(x, "heading", x))
+def test_the_graph_after_computes_what_the_graph_before_does(stem: str, case: Case) -> None:
+    before, after = kernels(case) or (None, None)
+    assert before is not None and after is not None
+    random = Random(f"{stem} {case.heading}")
+    memory = {n.arg[0]: n for n in before.toposort() if n.op is Ops.PARAM}
+    # Whole numbers, so that sums are exact in any order; places lie outside now and then, but where they may not.
+    low, high = (
+        (0, memory[0].arg[1] - 1) if "scatter" not in case.subject else (-3, memory[0].arg[1] + 3)
+    )
+    data: dict[int, list[Any]] = {}
+    for slot, node in memory.items():
+        draw = range(low, high + 1) if node.dtype.is_int else range(-4, 5)
+        data[slot] = [type_of(node)(random.choice(draw)) for _ in range(node.arg[1])]
+    assert run_kernel(after, dict(data))[0] == run_kernel(before, dict(data))[0]
+
+
+def type_of(node: UOp) -> type:
+    return int if node.dtype.is_int else float
+
+
+def test_most_graphs_are_compared_by_their_values() -> None:
+    graphs = [case for _, case in EVERY if case.after.startswith("kernel")]
+    assert len(COMPARED) >= 40 and len(COMPARED) >= 0.85 * len(graphs)
 
 
 # They compute values in another way, within bounds, and have tests of their values (test_numerics.py).
