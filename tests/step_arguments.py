@@ -23,6 +23,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 FOREIGN = UOp.range(3, 77)
 FREE, MORE = 21, (21, 23, 25, 27, 29)  # numbers that no small kernel has
+TOGETHER = (AxisRole.THREAD, AxisRole.VECTOR, AxisRole.UPCAST)  # roles tried with each other
 LAYOUTS = 3  # orders of the digits of one value, at most
 PARTS = [(), (0,), (-1,), (1, 1, 1, 1), *[(k,) for k in range(1, 6)],
          *product((1, 2, 3), repeat=2), *product((1, 2), repeat=3)]  # fmt: skip
@@ -42,7 +43,7 @@ def for_split(graph: UOp) -> Iterator[Arguments]:
         for sizes in PARTS:
             inner = [NewLoop(k, role) for k in MORE[: len(sizes)]]
             yield _call(loop, sizes, (NewLoop(number, role), *inner))
-        for outer, last in product(AxisRole, AxisRole):
+        for outer, last in (*product(AxisRole, (role,)), *product((role, *TOGETHER), TOGETHER)):
             yield _call(loop, (2,), (NewLoop(number, outer), NewLoop(FREE, last)))
         yield _call(loop, (3,), (NewLoop(number, role), NewLoop(FREE, AxisRole.VECTOR)))
         yield _call(

@@ -27,6 +27,7 @@ if __name__ == "__main__":  # else the folder of tests is found already
     sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from kernel_interpreter import SHARED_OUT, run_kernel  # noqa: E402
+from programs_of_kernels import LAST, Programs, WrongStep  # noqa: E402
 from small_kernels import OUT, SmallKernel, graphs, small_kernels  # noqa: E402
 from step_arguments import ARGUMENTS  # noqa: E402
 
@@ -49,10 +50,6 @@ for _module in pkgutil.iter_modules(steps.__path__):
 MACHINE = Target("small", vector_bytes=16, threads=2, scratch_bytes=256)
 
 Done = tuple[str, tuple[Any, ...], dict[str, Any]]  # a step and its arguments
-
-
-class WrongStep(AssertionError):
-    """A step made a kernel that is not the same as before: what was done, and what is wrong."""
 
 
 @dataclass(slots=True)
@@ -115,13 +112,9 @@ class Checked:
             raise WrongStep(self.report(graphs, error, *done)) from error
         self.right.add(graphs)
 
-    def report(self, graphs: tuple[UOp, ...], done: str, error: Exception) -> str:
-        texts = [
-            str(self.kernel.graph),
-            done,
-            f"{type(error).__name__}: {error}",
-            *map(str, graphs),
-        ]
+    def report(self, graphs: tuple[UOp, ...], error: Exception, *done: Done) -> str:
+        what = f"{type(error).__name__}: {error}"
+        texts = [str(self.kernel.graph), *[shown(*one) for one in done], what, *map(str, graphs)]
         return f"{self.kernel.family}\n" + "\n".join(texts) + f"\nbefore: {self.kernel.stored}"
 
 
@@ -172,6 +165,19 @@ def try_steps(checked: Checked, names: Iterable[str], tally: Tally) -> None:
             checked.check(tuple([nest.graph for nest in made]), (name, args, named))
         count.kernels += count.made > before
         count.seconds += time.process_time() - start
+    try_programs(checked, tally)
+
+
+def try_programs(checked: Checked, tally: Tally) -> None:
+    """The steps from a Kernel to a Program on one kernel. Raises: WrongStep."""
+    start, programs = time.process_time(), Programs()
+    programs.try_all(checked.kernel, checked.nest)
+    for name in LAST:
+        count = tally.steps[name]
+        count.made += programs.made[name]
+        count.refused += programs.refused[name]
+        count.kernels += bool(programs.made[name])
+        count.seconds += (time.process_time() - start) / len(LAST)
 
 
 def taken(

@@ -60,6 +60,13 @@ def nest_of(kernel: UOp, target: Target = NO_MACHINE, facts: Facts | None = None
     return lowered(kernel, compiler().library.facts() if facts is None else facts, target)
 
 
+def forged(nest: LoopNest, graph: UOp) -> LoopNest:
+    """A nest that no step made of another one, in its place: a fault to be found."""
+    made = lowered(graph, nest.facts, nest.target)
+    made.place = nest.place
+    return made
+
+
 choose_axes = on_graphs(axes.choose_axes)
 share_out_work_items = on_graphs(axes.share_out_work_items)
 reduce_by_place = on_graphs(by_place.reduce_by_place)

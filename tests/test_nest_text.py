@@ -16,8 +16,9 @@ from programs import programs
 from proofgrad import Tensor, Variable
 from proofgrad.core.compile.choices import NO_WISH, read_choices
 from proofgrad.core.compile.forms import ALLOWED, Form
-from proofgrad.core.compile.nest_reader import MOST_NESTED, read_nest
+from proofgrad.core.compile.nest_reader import read_nest
 from proofgrad.core.compile.nest_syntax import TYPES
+from proofgrad.core.compile.nest_term_reader import MOST_NESTED
 from proofgrad.core.compile.nest_terms import MOST_PARTS
 from proofgrad.core.compile.nest_text import NestText, show_nest
 from proofgrad.core.compile.stages import Stage, run_stages

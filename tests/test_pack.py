@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tactics import nest_of
+from tactics import forged
 from test_kernel_proof import planted, prove
 from test_tiles import AVX512, SMALL, matmul
 
@@ -113,7 +113,7 @@ def test_a_wrong_pack_is_found(
     def wrong(nest: LoopNest, vector: UOp, lane: UOp) -> LoopNest:
         packed = right(nest, vector, lane).graph
         (kept,) = [n for n in packed.toposort() if n.op is Ops.KEEP]
-        return nest_of(packed.substitute({kept: change(kept)}), nest.target)
+        return forged(nest, packed.substitute({kept: change(kept)}))
 
     monkeypatch.setattr(axes, "pack_columns", wrong)
     assert planted([matmul(16, 6, 40, dtype=dtypes.float32)], WIDE, stage)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from proofgrad.core.compile.nest_names import declaration, register_name
 from proofgrad.core.compile.nest_syntax import (
     STORES,
     is_literal,
@@ -16,7 +17,7 @@ from proofgrad.core.compile.nest_syntax import (
     nest_of,
     type_name,
 )
-from proofgrad.core.compile.nest_terms import Terms, everything, held, register_name
+from proofgrad.core.compile.nest_terms import Terms, everything, held
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -66,7 +67,7 @@ class Block(Terms):
         for node in self.nodes:
             if (name := register_name(node)) is not None:
                 self.names.give(node, name, letters=True)
-        found = [(self._declaration(n), n) for n in self.nodes]
+        found = [(declaration(n), n) for n in self.nodes]
         known = [(one, node) for one, node in found if one is not None]
         for (_, name, text), node in sorted(known, key=lambda x: x[0][0]):
             self.names.give(node, name)

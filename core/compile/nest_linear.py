@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from proofgrad.core.compile.nest_block import Block
+from proofgrad.core.compile.nest_names import register_name
 from proofgrad.core.compile.nest_syntax import is_literal, is_plain_loop
-from proofgrad.core.compile.nest_terms import register_name
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp

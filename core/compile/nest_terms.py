@@ -8,17 +8,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass
 from typing import Any
 
+from proofgrad.core.compile.nest_names import Names, declaration, has_own_name
 from proofgrad.core.compile.nest_syntax import (
     ATOM,
     COMBINED,
     COMPARISON,
     PREFIXES,
     REDUCTIONS,
-    REGISTER_NAME,
     SIGNED,
     SIGNS,
     SUM,
@@ -26,7 +25,6 @@ from proofgrad.core.compile.nest_syntax import (
     free_loops,
     is_literal,
     is_plain_loop,
-    is_reserved,
     natural_type,
     plain_type,
     type_around,
@@ -38,63 +36,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 # Parts of a term: a longer one gets a name, one of so few is written again where it is used again.
 MOST_PARTS, FEW_PARTS = 30, 3
-_MEMORY_NAMES = ("out", "a", "b", "c", "d", "e", "f", "g", "h")
 _NO_TYPE = dtypes.void  # of no literal: so each says its own
-
-
-def register_name(node: UOp) -> str | None:
-    """acc0 of a register whose arg is 0, acc0_5 of (0, 5); None of one that is no such thing."""
-    arg, below = node.arg, list[int]()
-    while type(arg) is tuple and len(arg) == 2:
-        below.append(arg[1])
-        arg = arg[0]
-    name = "acc" + "_".join([f"{number!r}" for number in (arg, *below[::-1])])
-    is_plain = node.op is Ops.ACCUMULATOR and REGISTER_NAME.fullmatch(name) is not None
-    return name if is_plain and node.src and all(map(is_plain_loop, node.src[1:])) else None
-
-
-@dataclass
-class _Names:
-    """Names of one block, each of one node."""
-
-    wanted: Mapping[UOp, str]
-    given: dict[UOp, str] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.reserved = set(self.wanted.values())
-
-    def give(self, node: UOp, name: str, letters: bool = False) -> None:
-        """The name, or the first like it that is free."""
-        ends = (_letters(k) if letters else f"_{k}" for k in count(1))
-        while name in self.taken or is_reserved(name):
-            name = name.rstrip("bcdefghijklmnopqrstuvwxyz") if letters else name.partition("_")[0]
-            name += next(ends)
-        self.given[node] = name
-        self.taken.add(name)
-
-    def give_number(self, node: UOp, start: str = "t") -> None:
-        """What the node is called elsewhere, or the name with the next number."""
-        if (name := self.wanted.get(node)) is None or name in self.taken:
-            known = self.taken | self.reserved
-            name = next(n for k in count(self.next(start)) if (n := f"{start}{k}") not in known)
-            self.numbers[start] = int(name[len(start) :]) + 1
-        self.given[node] = name
-        self.taken.add(name)
-
-    numbers: dict[str, int] = field(default_factory=dict)
-
-    def next(self, start: str) -> int:
-        return self.numbers.get(start, 0)
-
-
-def _letters(number: int) -> str:
-    """b, c, ..., z, bb, ..."""
-    text = ""
-    while number:
-        number, digit = divmod(number - 1, 25)
-        text = chr(ord("b") + digit) + text
-    return text
 
 
 class Terms:
@@ -105,7 +47,7 @@ class Terms:
         is_plain = root.dtype is dtypes.void and (root.arg is None or type(root.arg) is str)
         self.is_sink = root.op is Ops.SINK and is_plain
         self.roots = root.src if self.is_sink else (root,)
-        self.names = _Names(names)
+        self.names = Names(names)
         self.nodes = everything(root)
         self.positions = {node: k for k, node in enumerate(self.nodes)}
         for dtype in {node.dtype for node in self.nodes}:
@@ -124,42 +66,12 @@ class Terms:
         first = next(iter(loops or places), dtypes.index)
         return first if first.is_int and first.lanes == 1 else dtypes.index
 
-    def _declaration(self, node: UOp) -> tuple[tuple[Any, ...], str, str] | None:
-        """Where memory or a variable stands among the others, its name, what is said of it."""
-        kind = type_name(node.dtype)
-        match node.op, node.src, node.arg:
-            case Ops.PARAM, (), (int() as slot, int() as size) if slot >= 0 and size >= 0:
-                name = _MEMORY_NAMES[slot] if slot < len(_MEMORY_NAMES) else f"m{slot}"
-                return (0, slot, kind, size), name, f"{kind}[{size}] = param {slot}"
-            case Ops.PARAM, (), (int() as slot, int() as size, str() as variable) if (
-                slot >= 0 and size >= 0
-            ):
-                name = _identifier(variable)
-                text = f"{kind}[{size}] = param {slot} of {json.dumps(variable)}"
-                return (1, slot, kind, size, variable), name, text
-            case Ops.SCRATCH, (), (int() as number, int() as size) if number >= 0 and size >= 0:
-                text = f"{kind}[{size}] = scratch {number}"
-                return (2, number, kind, size), f"s{number}", text
-            case Ops.VARIABLE, (), (str() as variable, int() as low, int() as high) if (
-                min(low, high) >= 0
-            ):
-                text = f"{kind} = variable {json.dumps(variable)} in {low} .. {high}"
-                return (3, variable, kind, low, high), _identifier(variable), text
-            case Ops.BUFFER, (unique, device), int() as size if size >= 0 and (
-                _is_buffer(unique, device)
-            ):
-                number, place = unique.arg, device.arg
-                name = f"x{number}" if number >= 0 else f"y{-number}"
-                text = f"{kind}[{size}] = buffer {number} on {json.dumps(place)}"
-                return (4, number, kind, size, place), name, text
-        return None
-
     def _long_terms(self) -> set[UOp]:
         """The terms that get a name: used more than once, long, or memory that is computed."""
         parts: dict[UOp, int] = {}
         for node in self.nodes:
             total = 1
-            if not self._is_leaf(node):
+            if not has_own_name(node):
                 total = _parts_of(node) + sum([parts[s] for s in node.src])
             parts[node] = min(total, 1000)
         times, roots = dict.fromkeys(self.nodes, 0), set(self.roots)
@@ -169,36 +81,28 @@ class Terms:
         for node in reversed(self.nodes):
             if node is self.root and self.is_sink:
                 continue
-            if node.op is Ops.INDEX and node.src and self._declaration(node.src[0]) is None:
+            if node.op is Ops.INDEX and node.src and declaration(node.src[0]) is None:
                 long.add(node.src[0])
-            long.update([one for one in held(node.arg) if not self._is_leaf(one)])
+            long.update([one for one in held(node.arg) if not has_own_name(one)])
             if is_plain_loop(node) and parts[node.src[0]] > FEW_PARTS:
                 long.add(node.src[0])
             again = times[node] > 1 and node.op is not Ops.INDEX and parts[node] > FEW_PARTS
-            if again and not self._is_leaf(node) and not is_literal(node):
+            if again and not has_own_name(node) and not is_literal(node):
                 long.add(node)
             each = 1 if node in long else max(times[node], 1)
             for source in node.src:
                 times[source] += each
         for node in self.nodes:
-            if not self._is_leaf(node):
+            if not has_own_name(node):
                 below = [1 if s in long else parts[s] for s in node.src]
                 parts[node] = _parts_of(node) + sum(below)
             is_line = node.op is Ops.STORE and node in roots or node is self.root and self.is_sink
             if parts[node] > MOST_PARTS and node.op is not Ops.INDEX and not is_line:
                 long.add(node)
-        return {n for n in long if not self._is_leaf(n)}
-
-    def _is_leaf(self, node: UOp) -> bool:
-        """Whether it has a name that says what it is."""
-        return (
-            is_plain_loop(node)
-            or register_name(node) is not None
-            or self._declaration(node) is not None
-        )
+        return {n for n in long if not has_own_name(n)}
 
     def _is_named(self, node: UOp) -> bool:
-        return node in self.long or self._is_leaf(node)
+        return node in self.long or has_own_name(node)
 
     def _inside(self, root: UOp) -> list[UOp]:
         """The nodes that stand in the text of a term, sources first."""
@@ -222,7 +126,7 @@ class Terms:
                 continue
             if node in self.names.given:
                 self._texts[node] = self.names.given[node], ATOM
-            elif node is not root and self._is_leaf(node):
+            elif node is not root and has_own_name(node):
                 raise AssertionError(f"{node.op!r} {node.arg!r} is used before it is declared")
             else:
                 self._texts[node] = self._expression(node)
@@ -422,17 +326,6 @@ def held(arg: Any) -> list[UOp]:
         elif isinstance(one, tuple):
             stack += one
     return found
-
-
-def _identifier(name: str) -> str:
-    return name if name.isascii() and name.isidentifier() else "v0"
-
-
-def _is_buffer(unique: UOp, device: UOp) -> bool:
-    is_number = unique.op is Ops.UNIQUE and unique.dtype is dtypes.void and type(unique.arg) is int
-    return is_number and device.op is Ops.DEVICE and type(device.arg) is str and (
-        device.dtype is dtypes.void and not unique.src and not device.src
-    )  # fmt: skip
 
 
 def _is_element(node: UOp) -> bool:

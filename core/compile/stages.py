@@ -13,7 +13,7 @@ from proofgrad.core import settings
 from proofgrad.core.compile.choices import Choices, forced_choices
 from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused, lowered
+from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused, check_whole, lowered
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -51,11 +51,10 @@ class Tactic:
         return (self.function.__doc__ or "").strip().splitlines()[0]
 
     def __call__(self, nest: LoopNest, context: Context) -> tuple[LoopNest, ...]:
-        """The nests that it makes, in running order. Raises: StepRefused."""
+        """The nests that it makes, in running order. Raises: StepRefused; TypeError for what no step made."""
         made = self.function(nest, context)
         nests = made if isinstance(made, tuple) else (made,)
-        if not all([type(one) is LoopNest for one in nests]):
-            raise TypeError(f"the tactic {self.name} gave what no step made")
+        check_whole(nest, nests)
         return nests
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from proofgrad.core.compile.linear_terms import at_start
 from proofgrad.core.compile.steps.loop_nest import LoopNest, step
+from proofgrad.core.compile.steps.narrow import require_widths
 from proofgrad.core.compile.sums_of_products import Product, added, products_added
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
@@ -22,10 +23,11 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 
-@step("sum[i < n](f(i)) is r = 0; for i < n: r = r + f(i); r")
+@step("sum[i < n](f(i)) is r = 0; for i < n: r = r + f(i); r", makes_loops=False)
 def accumulate(nest: LoopNest) -> UOp:
     """Each reduction becomes a register that its loops update, what is kept a store to scratch memory."""
     kernel = nest.graph
+    require_widths(kernel)
     done: dict[UOp, UOp] = {}
     number, places = 0, _Places()
     for node in toposort((kernel,)):

@@ -26,7 +26,10 @@ from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.rewrite.gates import conjuncts, parts_of
 
 
-@step("where(g, x[p], 0) = where(g, x[max(low, min(p, high))], 0) if g implies low <= p <= high")
+@step(
+    "where(g, x[p], 0) = where(g, x[max(low, min(p, high))], 0) if g implies low <= p <= high",
+    makes_loops=False,
+)
 def read_inside(nest: LoopNest, reduction: UOp) -> UOp:
     """Loads of a gated sum without gates, where their places can be brought inside."""
     graph, facts = nest.graph, nest.facts

@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import elements_of, is_fixed, size_of
+from proofgrad.core.compile.loops import BINDERS, elements_of, is_fixed, size_of
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
@@ -69,9 +69,9 @@ def _check_loops(
     require(set(loops) <= free[value], "a loop that the value does not change with", *loops)
     require(all(map(is_fixed, loops)), "a loop of no known size", *loops)
     outside = free[value].difference(loops)
-    require(
-        outside <= free[nest.graph], "what is kept changes with a loop of a reduction", *outside
-    )
+    own = {loop for n in nodes if n.op in BINDERS for loop in n.src[1:]}
+    is_outside = outside <= free[nest.graph] and own.isdisjoint(outside)
+    require(is_outside, "what is kept changes with a loop of a reduction", *outside)
     numbers, new = {n.arg[0] for n in nodes if n.op is Ops.RANGE}, [loop.number for loop in made]
     is_free = numbers.isdisjoint(new) and len(set(new)) == len(new)
     require(is_free, "a loop of this number is there", *new)

@@ -13,26 +13,33 @@ read for all of them where it is in its memory anyway. A reduction over the loop
 from __future__ import annotations
 
 from proofgrad.core.compile.linear_terms import coefficient
-from proofgrad.core.compile.loops import is_fixed, size_of
+from proofgrad.core.compile.loops import BINDERS, is_fixed, size_of
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.compile.steps.narrow import require_widths
 from proofgrad.core.ir.op_names import KEPT, RESULT
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, known_below, toposort
 from proofgrad.core.rewrite.facts import Facts
 
 
-@step("for i < n: f(i) is f(0), f(1), ..., f(n - 1), each in a lane")
+@step("for i < n: f(i) is f(0), f(1), ..., f(n - 1), each in a lane", makes_loops=False)
 def lanes(nest: LoopNest, loop: UOp) -> UOp:
     """The loop, which has the role VECTOR, as lanes."""
     program, facts = nest.graph, nest.facts
     is_vector = loop.op is Ops.RANGE and loop.arg[1] is AxisRole.VECTOR and is_fixed(loop)
     require(is_vector, "no loop of lanes", loop)
     count = size_of(loop)
+    require(count > 1, "lanes of a loop that does not run twice", loop)
+    nodes = toposort((program,))
+    require(loop in nodes, "no loop of this nest", loop)
+    require_widths(program)
+    reduced = [n for n in nodes if n.op in BINDERS or (n.op is Ops.STORE and n.arg is not None)]
+    require(not reduced, "a reduction that is no register yet", *reduced)
     steps = UOp(Ops.CONST, loop.dtype.vec(count), (), tuple(range(count)))
     done: dict[UOp, UOp] = {loop: steps}
     first_lane = {loop: UOp(Ops.CONST, loop.dtype, (), 0)}
     moving = {loop}  # nodes whose value changes with the loop: other vectors are of other loops
-    for node in toposort((program,)):
+    for node in nodes:
         if node is loop:
             continue
         src = tuple([done[s] for s in node.src])

@@ -16,6 +16,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from proofgrad.core.compile.choices import Choices
 from proofgrad.core.compile.nest_syntax import type_name
 from proofgrad.core.compile.nest_text import brief
+from proofgrad.core.compile.steps.cuts import Cut, Place, cut_of, what_is_missing
 from proofgrad.core.compile.steps.evidence import require_evidence
 from proofgrad.core.compile.steps.running import what_is_wrong
 from proofgrad.core.compile.target import Target
@@ -35,10 +36,16 @@ class StepRefused(Exception):
 class LoopNest:
     """A graph of the form Kernel, what is known of its values, and the machine that it is for."""
 
-    __slots__ = ("facts", "graph", "schedule", "taken", "target")
+    __slots__ = ("facts", "graph", "place", "schedule", "taken", "target")
 
     def __init__(
-        self, graph: UOp, facts: Facts, target: Target, taken: tuple[Taken, ...], seal: object
+        self,
+        graph: UOp,
+        facts: Facts,
+        target: Target,
+        taken: tuple[Taken, ...],
+        place: Place,
+        seal: object,
     ) -> None:
         if seal is not _SEAL:
             raise TypeError("a LoopNest is made by steps (core/compile/steps), not by hand")
@@ -46,18 +53,27 @@ class LoopNest:
         self.facts = facts
         self.target = target
         self.taken = taken  # the steps that led here, in order
+        self.place = place  # among the nests that fissions made
         self.schedule: Choices | None = None  # what tactics have decided to do with it
 
     def scheduled(self, schedule: Choices | None) -> LoopNest:
         """The same nest, for which this is decided."""
-        nest = LoopNest(self.graph, self.facts, self.target, self.taken, _SEAL)
+        nest = LoopNest(self.graph, self.facts, self.target, self.taken, self.place, _SEAL)
         nest.schedule = schedule
         return nest
 
 
 def lowered(graph: UOp, facts: Facts, target: Target) -> LoopNest:
     """The nest of a graph that lowering or proven rules made. Called by the runner of stages only."""
-    return LoopNest(graph, facts, target, (), _SEAL)
+    return LoopNest(graph, facts, target, (), ((Cut(1, frozenset()), 0),), _SEAL)
+
+
+def check_whole(start: LoopNest, nests: tuple[LoopNest, ...]) -> None:
+    """Raises: StepRefused unless the nests are all that steps made of one, in order; TypeError for what no step made."""
+    if not all([type(nest) is LoopNest for nest in nests]):
+        raise TypeError(f"what no step made: {nests}")
+    missing = what_is_missing(start.place, [nest.place for nest in nests])
+    require(missing is None, missing or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +94,7 @@ class Step(Generic[_Arguments]):
     name: str
     law: str
     function: Callable[Concatenate[LoopNest, _Arguments], UOp]
+    makes_loops: bool = True
 
     def __call__(
         self, nest: LoopNest, *args: _Arguments.args, **kwargs: _Arguments.kwargs
@@ -86,7 +103,11 @@ class Step(Generic[_Arguments]):
         made = self.function(nest, *args, **kwargs)
         if made is nest.graph:
             return nest
-        changed = _made(nest, made, Taken(self.name, (*args, *kwargs.values())))
+        taken = Taken(self.name, (*args, *kwargs.values()))
+        if self.makes_loops:
+            _check_loops(made, taken)
+        steps = (*nest.taken, taken)
+        changed = LoopNest(made, nest.facts, nest.target, steps, nest.place, _SEAL)
         changed.schedule = nest.schedule
         return changed
 
@@ -104,27 +125,38 @@ class Fission(Generic[_Arguments]):
     ) -> tuple[LoopNest, ...]:
         require_evidence(self.name, self.law, self.function.__module__)
         taken = Taken(self.name, (*args, *kwargs.values()))
-        return tuple([_made(nest, graph, taken) for graph in self.function(nest, *args, **kwargs)])
+        graphs = self.function(nest, *args, **kwargs)
+        for graph in graphs:
+            _check_loops(graph, taken)
+        cut, steps = cut_of(nest.graph, graphs), (*nest.taken, taken)
+        return tuple(
+            [
+                LoopNest(graph, nest.facts, nest.target, steps, (*nest.place, (cut, number)), _SEAL)
+                for number, graph in enumerate(graphs)
+            ]
+        )
 
 
-def _made(nest: LoopNest, graph: UOp, taken: Taken) -> LoopNest:
-    """What a step made of a nest. Raises: StepRefused if its loops cannot run together."""
+def _check_loops(graph: UOp, taken: Taken) -> None:
+    """Raises: StepRefused if the loops that a step made cannot run together."""
     if (wrong := what_is_wrong(graph)) is not None:
         what, loops = wrong
         raise StepRefused(f"{taken.step}: {what}: {', '.join(map(_shown, loops))}")
-    return LoopNest(graph, nest.facts, nest.target, (*nest.taken, taken), _SEAL)
 
 
 STEPS: dict[str, Step[Any] | Fission[Any]] = {}
 
 
 def step(
-    law: str,
+    law: str, makes_loops: bool = True
 ) -> Callable[[Callable[Concatenate[LoopNest, _Arguments], UOp]], Step[_Arguments]]:
-    """Make a function from a nest to a changed graph a step, by its name. `law`: as an equation."""
+    """Make a function from a nest to a changed graph a step, by its name. `law`: as an equation.
+
+    `makes_loops`: loops, roles of loops, or reductions over them.
+    """
 
     def made(function: Callable[Concatenate[LoopNest, _Arguments], UOp]) -> Step[_Arguments]:
-        one = Step(function.__name__, law, function)
+        one = Step(function.__name__, law, function, makes_loops)
         STEPS[one.name] = one
         return one
 

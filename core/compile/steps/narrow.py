@@ -20,7 +20,7 @@ from proofgrad.core.rewrite.facts import Facts
 FIRST_VARIABLE = 1 << 20  # the slot of the first variable: behind all buffers
 
 
-@step("x op y = (x op y) of w bits, if x, y and the result fit them")
+@step("x op y = (x op y) of w bits, if x, y and the result fit them", makes_loops=False)
 def narrow(nest: LoopNest, width: DType) -> UOp:
     """Every `index` becomes a machine integer, if all terms fit it."""
     require(width.is_int and width is not dtypes.index, "no machine integer", width)
@@ -29,6 +29,12 @@ def narrow(nest: LoopNest, width: DType) -> UOp:
     unfit = next(iter(terms_beyond(terms, width, nest.facts)), None)
     require(unfit is None, "an index term that does not fit", width, unfit)
     return _with_width(nodes, width)
+
+
+def require_widths(graph: UOp) -> None:
+    """Raises: StepRefused where an index term has no width yet."""
+    term = next((n for n in toposort((graph,)) if n.dtype.scalar is dtypes.index), None)
+    require(term is None, "an index term without a width", term)
 
 
 def terms_beyond(terms: list[UOp], dtype: DType, facts: Facts) -> list[UOp]:

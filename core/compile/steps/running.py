@@ -3,8 +3,8 @@
 Owns: what is asked of numbers and roles in every nest. Does not own: which roles are taken (the tactics).
 
 Loops are told apart by their numbers. What threads or work items share out is one output loop: of two each would
-take the part of one worker, and of a reduction's its part of the results. A register has lanes of one loop. What is
-kept is filled by a loop that runs in each item.
+take the part of one worker, and of a reduction's its part of the results. A register has lanes of one loop, two or more. What is
+kept is filled by a loop that runs in each item, and is the same for all lanes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import BINDERS
+from proofgrad.core.compile.loops import BINDERS, is_fixed, size_of
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -26,6 +26,9 @@ def what_is_wrong(graph: UOp) -> tuple[str, Iterable[UOp]] | None:
     if len({loop.arg[0] for loop in loops}) < len(loops):
         return "two loops of one number", loops
     roles = [loop.arg[1] for loop in loops]
+    short = [x for x in loops if x.arg[1] is AxisRole.VECTOR and is_fixed(x) and size_of(x) < 2]
+    if short:
+        return "lanes of a loop that does not run twice", short
     shared = [loop for loop, role in zip(loops, roles) if role in SHARED_OUT]
     if shared or AxisRole.UPCAST in roles:
         for node in nodes:
@@ -34,10 +37,19 @@ def what_is_wrong(graph: UOp) -> tuple[str, Iterable[UOp]] | None:
                     return "a loop of a reduction, or of what is kept, of this role", (own,)
     if len(shared) > 1:
         return "two loops that are shared out", shared
-    if roles.count(AxisRole.VECTOR) > 1:
-        for node, free in loops_below(graph).items():
-            around = free.union(node.src[1:]) if node.op in BINDERS else free
-            lanes = [loop for loop in around if loop.arg[1] is AxisRole.VECTOR]
-            if len(lanes) > 1:
-                return "lanes of two loops at once", lanes
+    keeps = any([n.op is Ops.KEEP for n in nodes])
+    return _wrong_with_lanes(graph, roles.count(AxisRole.VECTOR), keeps)
+
+
+def _wrong_with_lanes(graph: UOp, vectors: int, keeps: bool) -> tuple[str, Iterable[UOp]] | None:
+    """The same of loops of lanes, of which there are so many."""
+    if vectors < (1 if keeps else 2):
+        return None
+    for node, free in loops_below(graph).items():
+        around = free.union(node.src[1:]) if node.op in BINDERS else free
+        lanes = [loop for loop in around if loop.arg[1] is AxisRole.VECTOR]
+        if len(lanes) > 1:
+            return "lanes of two loops at once", lanes
+        if node.op is Ops.KEEP and not free.isdisjoint(lanes):
+            return "lanes that would need memory of their own", lanes
     return None

@@ -24,7 +24,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 MOST_COPIES = 1 << 12  # of one store: more would take minutes to compile
 
 
-@step("for i < n: f(i) = f(0); f(1); ...; f(n - 1)")
+@step("for i < n: f(i) = f(0); f(1); ...; f(n - 1)", makes_loops=False)
 def unroll(nest: LoopNest, loops: frozenset[UOp]) -> UOp:
     """Each of the loops is written out: copies of the stores, or of what a reduction combines."""
     require(all([is_fixed(loop) for loop in loops]), "a loop of no known size", *loops)

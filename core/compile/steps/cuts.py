@@ -1,0 +1,62 @@
+"""Nests that one nest became: which they are, and whether they are all there, in order.
+
+    nest  =  fill; read          read  =  fill'; read'          so  nest  =  fill; fill'; read'
+
+Owns: where a nest stands among those of one fission, and what is asked of several together. Does not own: the fissions (loop_nest.py,
+stage.py, ...).
+
+A nest of a fission means what it does only beside the others: the one that reads a table, behind the one that fills it. A
+tactic that holds several gives them back all, once, in their order; and no two of its tables are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cut:
+    """One use of a fission: how many nests it made, and the memory between them."""
+
+    parts: int
+    tables: frozenset[int]
+
+
+Place = tuple[
+    tuple[Cut, int], ...
+]  # the number of a nest within each cut that led to it, the first one first
+
+
+def cut_of(before: UOp, made: Iterable[UOp]) -> Cut:
+    """That a graph became these."""
+    graphs = tuple(made)
+    return Cut(len(graphs), frozenset(_slots(*graphs) - _slots(before)))
+
+
+def _slots(*graphs: UOp) -> set[int]:
+    return {n.arg[0] for n in toposort(graphs) if n.op is Ops.PARAM}
+
+
+def what_is_missing(start: Place, places: Iterable[Place]) -> str | None:
+    """Why nests at these places, run in order, are not what became of the one at `start`; None if they are."""
+    expected: Place | None = start
+    cuts: dict[Cut, None] = {}
+    for place in places:
+        if expected is None:
+            return "a nest too many"
+        is_next = place[: len(expected)] == expected
+        if not is_next or any([number for _, number in place[len(expected) :]]):
+            return "nests of one fission are left out, or not in their order"
+        cuts.update(dict.fromkeys([cut for cut, _ in place[len(start) :]]))
+        while len(place) > len(start) and place[-1][1] + 1 == place[-1][0].parts:
+            place = place[:-1]
+        cut, number = place[-1] if len(place) > len(start) else (None, 0)
+        expected = None if cut is None else (*place[:-1], (cut, number + 1))
+    if expected is not None:
+        return "nests of one fission are left out"
+    tables = [slot for cut in cuts for slot in cut.tables]
+    return None if len(set(tables)) == len(tables) else "two tables are one"

@@ -1,0 +1,230 @@
+"""What steps refuse: each kind of argument that once gave a wrong kernel, or an error that said nothing.
+
+tests/test_steps_exhaustively.py found them; here each has its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from small_kernels import X, Y, inner_loops, load, loops, reduce, row_major, small_kernels, store
+from small_kernels import keep as kept_memory
+from small_kernels import kept as kept_value
+from tactics import nest_of
+
+from proofgrad.core.compile.steps.accumulate import accumulate
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.collapse import collapse
+from proofgrad.core.compile.steps.keep import keep
+from proofgrad.core.compile.steps.lanes import lanes
+from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused, check_whole
+from proofgrad.core.compile.steps.merge import merge
+from proofgrad.core.compile.steps.narrow import narrow
+from proofgrad.core.compile.steps.run_as import run_as
+from proofgrad.core.compile.steps.split import split
+from proofgrad.core.compile.steps.stage import Digit, stage
+from proofgrad.core.compile.steps.sum_in_memory import sum_in_memory
+from proofgrad.core.compile.steps.unroll import unroll
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+
+MACHINE = Target("test", scratch_bytes=1 << 10, vector_bytes=16, threads=2)
+ROW = NewLoop(21, AxisRole.REDUCE)
+
+
+def nest_of_stores(*stores: UOp) -> LoopNest:
+    (kernel,) = small_kernels([("test", UOp.sink(*stores))])
+    return nest_of(kernel.graph, MACHINE)
+
+
+def rows(n: int, k: int, op: Ops = Ops.ADD) -> LoopNest:
+    """out[a] = reduce[r](x[a, r])."""
+    (a,), (r,) = loops(n), inner_loops(k)
+    return nest_of_stores(store(a, reduce(op, load(X, row_major(a, r)), r)))
+
+
+def nodes(nest: LoopNest, op: Ops) -> list[UOp]:
+    return [n for n in nest.graph.toposort() if n.op is op]
+
+
+def refused(way: Callable[[], object], why: str) -> None:
+    with pytest.raises(StepRefused, match=why):
+        way()
+
+
+# -- values -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", [Ops.INDEX, Ops.STORE, Ops.PARAM, Ops.RANGE, Ops.ADD], ids=str)
+def test_what_memory_cannot_hold_is_not_kept_or_staged(op: Ops) -> None:
+    nest = rows(2, 3)
+    value = nodes(nest, op)[-1]
+    a, r = nodes(nest, Ops.RANGE)
+    refused(
+        lambda: keep(nest, value, (r,), (ROW,)), "no value that memory can hold|not in the nest"
+    )
+    digits = (Digit(a, 2, NewLoop(31)), Digit(r, 3, NewLoop(32)))
+    refused(lambda: stage(nest, value, digits), "no value that memory can hold")
+
+
+def test_a_value_that_runs_a_loop_itself_is_not_staged_along_it() -> None:
+    """As sum[a](x[a]) * y[a]: the counter of the table would stand for the loop of the sum, too."""
+    (a,) = loops(4)
+    value = reduce(Ops.ADD, load(X, a), a) * load(Y, a)
+    nest = nest_of_stores(store(a, value))
+    whole = nodes(nest, Ops.MUL)[-1]
+    refused(
+        lambda: stage(nest, whole, (Digit(a, 2, NewLoop(31), 2), Digit(a, 2, NewLoop(32)))),
+        "runs itself",
+    )
+
+
+def test_what_changes_with_a_loop_of_a_reduction_and_of_the_results_is_not_kept() -> None:
+    (a,), (r,) = loops(3), inner_loops(2)
+    total = reduce(Ops.ADD, load(X, row_major(a, r)), a, r)
+    nest = nest_of_stores(store(a, total - load(Y, a)))
+    (value,) = [n for n in nodes(nest, Ops.LOAD) if r in n.toposort()]
+    refused(lambda: keep(nest, value, (r,), (ROW,)), "changes with a loop of a reduction")
+
+
+# -- loops --------------------------------------------------------------------------------------------
+
+
+def test_a_loop_is_not_collapsed_or_merged_with_itself() -> None:
+    nest = rows(3, 1)
+    for loop in nodes(nest, Ops.RANGE):
+        refused(lambda: collapse(nest, (loop, loop), NewLoop(21)), "one loop twice")
+    one = nest_of_stores(store(UOp.range(1, 2), load(X, UOp.range(1, 2))))
+    (loop,) = nodes(one, Ops.RANGE)
+    refused(lambda: merge(one, loop, loop), "one loop twice")
+
+
+def test_as_many_loops_are_named_as_a_law_makes() -> None:
+    nest = rows(4, 2)
+    loop = nodes(nest, Ops.RANGE)[0]
+    refused(lambda: split(nest, loop, (2,), (NewLoop(21),)), "not as many loops")
+
+
+@pytest.mark.parametrize(("n", "k"), [(0, 2), (2, 0)], ids=["results", "sum"])
+def test_a_loop_that_never_runs_is_not_written_out(n: int, k: int) -> None:
+    """No copy would be left to store, or to combine."""
+    nest = rows(n, k)
+    empty = [x for x in nodes(nest, Ops.RANGE) if x.src[0].arg == 0]
+    refused(lambda: unroll(nest, frozenset(empty)), "never runs")
+
+
+# -- roles --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", [AxisRole.THREAD, AxisRole.GLOBAL])
+def test_a_loop_of_a_reduction_is_not_shared_out_by_any_step(role: AxisRole) -> None:
+    """Each worker would have a part of the sum."""
+    nest = rows(4, 4)
+    r = next(x for x in nodes(nest, Ops.RANGE) if x.arg[1] is AxisRole.REDUCE)
+    shared = NewLoop(21, role)
+    for way in (
+        lambda: run_as(nest, {r: role}),
+        lambda: split(nest, r, (2,), (shared, NewLoop(22))),
+        lambda: collapse(nest, (r,), shared),
+        lambda: keep(nest, nodes(nest, Ops.LOAD)[0], (r,), (shared,)),
+    ):
+        refused(way, "a loop of a reduction")
+
+
+def test_two_loops_are_not_shared_out() -> None:
+    """Of two loops a worker would take its part of both: the others of their pairs nobody would store."""
+    a, b = loops(4, 4)
+    nest = nest_of_stores(store(row_major(a, b), load(X, row_major(a, b))))
+    both = {a: AxisRole.THREAD, b: AxisRole.THREAD}
+    refused(lambda: run_as(nest, both), "two loops that are shared out")
+    made = (NewLoop(21, AxisRole.THREAD), NewLoop(22, AxisRole.THREAD))
+    refused(lambda: split(nest, a, (2,), made), "two loops that are shared out")
+
+
+def test_a_step_makes_no_lanes_of_two_loops_at_once() -> None:
+    a, b = loops(4, 4)
+    nest = nest_of_stores(store(row_major(a, b), load(X, row_major(a, b))))
+    made = (NewLoop(21, AxisRole.VECTOR), NewLoop(22, AxisRole.VECTOR))
+    refused(lambda: split(nest, a, (2,), made), "lanes of two loops")
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_a_loop_that_does_not_run_twice_has_no_lanes(n: int) -> None:
+    nest = rows(n, 2)
+    loop = next(x for x in nodes(nest, Ops.RANGE) if x.arg[1] is AxisRole.LOOP)
+    refused(lambda: run_as(nest, {loop: AxisRole.VECTOR}), "does not run twice")
+
+
+def test_what_is_kept_for_each_lane_would_need_memory_for_each() -> None:
+    (a, b), (r,) = loops(2, 3), inner_loops(3)
+    row = kept_memory(load(X, row_major(a, r)), r)
+    nest = nest_of_stores(store(row_major(a, b), kept_value(row, b)))
+    refused(lambda: run_as(nest, {a: AxisRole.VECTOR}), "memory of their own")
+    refused(lambda: run_as(nest, {r: AxisRole.UPCAST}), "what is kept")
+
+
+# -- from Kernel to Program ---------------------------------------------------------------------------
+
+
+def test_registers_and_lanes_wait_for_widths_and_registers() -> None:
+    nest = rows(4, 4)
+    loop = next(x for x in nodes(nest, Ops.RANGE) if x.arg[1] is AxisRole.LOOP)
+    refused(lambda: accumulate(nest), "without a width")
+    wide = narrow(run_as(nest, {loop: AxisRole.VECTOR}), dtypes.int64)
+    (vector,) = [x for x in nodes(wide, Ops.RANGE) if x.arg[1] is AxisRole.VECTOR]
+    refused(lambda: lanes(wide, vector), "no register yet")
+    refused(lambda: lanes(accumulate(wide), loop), "no loop of lanes")
+    gone = vector.replace(arg=(77, AxisRole.VECTOR))
+    refused(lambda: lanes(accumulate(wide), gone), "no loop of this nest")
+
+
+# -- several nests ------------------------------------------------------------------------------------
+
+
+def test_the_nests_of_a_fission_are_given_back_whole_and_in_order() -> None:
+    nest = rows(2, 4)
+    fill, add = sum_in_memory(nest, 2, 21)
+    check_whole(nest, (fill, add))
+    for some in (
+        (add,),
+        (fill,),
+        (add, fill),
+        (fill, add, add),
+        (fill, fill, add),
+        (nest, add),
+        (),
+    ):
+        refused(lambda: check_whole(nest, some), "fission|too many")
+
+
+def test_halves_of_two_fissions_are_no_whole() -> None:
+    nest = rows(2, 4)
+    one, other = sum_in_memory(nest, 2, 21), sum_in_memory(nest, 1, 21)
+    refused(lambda: check_whole(nest, (one[0], other[1])), "fission")
+
+
+def test_a_nest_of_another_kernel_is_none_of_this_one() -> None:
+    refused(lambda: check_whole(rows(2, 4), (rows(2, 4),)), "fission")
+
+
+def test_fissions_of_what_fissions_made_stand_in_their_places() -> None:
+    """The table of the second is another memory, which the caller sees to by what is `beside`."""
+    nest = rows(3, 4)
+    (value,) = nodes(nest, Ops.LOAD)
+    a, r = nodes(nest, Ops.RANGE)
+    digits = (Digit(a, 3, NewLoop(31)), Digit(r, 4, NewLoop(32)))
+    fill, read = stage(nest, value, digits)
+    (again,) = nodes(fill, Ops.LOAD)
+    inner = tuple(
+        [Digit(x, x.src[0].arg, NewLoop(41 + k)) for k, x in enumerate(nodes(fill, Ops.RANGE))]
+    )
+    first, second = stage(fill, again, inner, (read.graph,))
+    check_whole(nest, (first, second, read))
+    refused(lambda: check_whole(nest, (first, read, second)), "fission")
+    refused(lambda: check_whole(nest, (fill, second, read)), "fission|too many")
+    (loaded,) = nodes(read, Ops.LOAD)
+    third, last = stage(read, loaded, digits)  # not beside the others
+    refused(lambda: check_whole(nest, (first, second, third, last)), "two tables are one")
