@@ -102,6 +102,21 @@ def test_a_loop_is_not_collapsed_or_merged_with_itself() -> None:
     refused(lambda: merge(one, loop, loop), "one loop twice")
 
 
+def test_loops_that_are_not_all_of_one_store_are_not_collapsed() -> None:
+    """Each element of a store would be written once for each iteration of a loop that it does not have."""
+    a, b = loops(3, 2)
+    nest = nest_of_stores(store(a, load(X, a)), store(b + 3, load(Y, b)))
+    refused(
+        lambda: collapse(nest, (a, b), NewLoop(21)), "only some of the loops are those of a store"
+    )
+    (r,) = inner_loops(2)
+    total = reduce(Ops.ADD, load(X, a) * load(Y, r), a, r)
+    nest = nest_of_stores(store(a, total - load(X, a)))
+    refused(
+        lambda: collapse(nest, (a, r), NewLoop(21)), "only some of the loops are those of a store"
+    )
+
+
 def test_as_many_loops_are_named_as_a_law_makes() -> None:
     nest = rows(4, 2)
     loop = nodes(nest, Ops.RANGE)[0]

@@ -101,7 +101,10 @@ def exchanged(
 ) -> UOp:
     """The graph with the loops that `values` names replaced; outside of `inside` nothing is read, written or added."""
     loops = frozenset(values)
-    free = {} if inside is None else loops_below(graph)
+    free = {} if inside is None and len(loops) == 1 else loops_below(graph)
+    for store in graph.src if len(loops) > 1 else ():
+        some = loops.intersection(free[store])
+        require(some in (frozenset(), loops), "only some of the loops are those of a store", *some)
     ranges = tuple([c for c in counters if c.op is Ops.RANGE])
     done: dict[UOp, UOp] = dict(values)
     for node in toposort((graph,)):
