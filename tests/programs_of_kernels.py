@@ -1,0 +1,148 @@
+"""Small kernels as Programs: the last steps, and what the reference machine makes of what they give.
+
+Owns: the ways from a Kernel to a Program (width, registers, lanes), running a Program on small memory. Does not own: kernels
+(small_kernels.py), the steps of Kernels (steps_exhaustively.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from kernel_interpreter import Memory, free_loops, run_kernel
+from small_kernels import OUT, SmallKernel
+
+from proofgrad.backends.reference import ReferenceBackend
+from proofgrad.core.compile.forms import Form, FormError, check_form
+from proofgrad.core.compile.linearize import linearize
+from proofgrad.core.compile.steps.accumulate import accumulate
+from proofgrad.core.compile.steps.lanes import lanes
+from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused
+from proofgrad.core.compile.steps.narrow import narrow
+from proofgrad.core.compile.steps.run_as import run_as
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+
+WIDTHS = (
+    dtypes.int8,
+    dtypes.uint8,
+    dtypes.int32,
+    dtypes.int64,
+    dtypes.index,
+    dtypes.float32,
+    dtypes.bool,
+)
+LAST = ("narrow", "accumulate", "lanes")  # the steps that are tried here
+_CODES = {dtypes.int32: "i", dtypes.uint8: "B", dtypes.float32: "f", dtypes.bool: "?"}
+
+
+class WrongStep(AssertionError):
+    """A step made a kernel that is not the same as before: what was done, and what is wrong."""
+
+
+def run_program(program: UOp, buffers: Memory) -> list[Any]:
+    """What a Program stores, in its linear order, on the reference machine. It combines with what is there."""
+    check_form(Form.PROGRAM, program)
+    linear = linearize(program)
+    check_form(Form.LINEAR, linear)
+    machine, params = ReferenceBackend(), {n.arg[0]: n for n in linear.src if n.op is Ops.PARAM}
+    memory = [bytearray() for _ in range(1 + max(params))]
+    for slot, parameter in params.items():
+        dtype, length = parameter.dtype, parameter.arg[1]
+        memory[slot] = machine.alloc(length * dtype.itemsize)
+        if slot in buffers:
+            memory[slot] = bytearray(struct.pack(_code(dtype, length), *buffers[slot]))
+    machine.load(machine.compile(machine.emit(linear, "small")))(memory)
+    out = params[OUT]
+    return list(struct.unpack(_code(out.dtype, out.arg[1]), memory[OUT]))
+
+
+def _code(dtype: DType, length: int) -> str:
+    return f"<{length}{_CODES[dtype]}"
+
+
+def with_lanes(nest: LoopNest, loops: Sequence[UOp]) -> LoopNest:
+    """The nest as a Program, with these loops as lanes. Raises: StepRefused."""
+    nest = run_as(nest, {loop: AxisRole.VECTOR for loop in loops})
+    nest = accumulate(narrow(nest, dtypes.int64))
+    for loop in [n for n in nest.graph.toposort() if n.op is Ops.RANGE]:
+        if loop.arg[1] is AxisRole.VECTOR:
+            nest = lanes(nest, loop)
+    return nest
+
+
+def in_a_wrong_order(nest: LoopNest, loop: UOp) -> list[tuple[str, Callable[[], LoopNest]]]:
+    """The last steps on what they are not for."""
+    wide, vector = narrow(nest, dtypes.int64), loop.replace(arg=(loop.arg[0], AxisRole.VECTOR))
+    return [
+        ("accumulate", lambda: accumulate(nest)),
+        ("accumulate", lambda: accumulate(accumulate(wide))),
+        ("lanes", lambda: lanes(nest, loop)),
+        ("lanes", lambda: lanes(accumulate(wide), loop)),
+        ("lanes", lambda: lanes(run_as(nest, {loop: AxisRole.VECTOR}), vector)),
+        (
+            "lanes",
+            lambda: lanes(narrow(run_as(nest, {loop: AxisRole.VECTOR}), dtypes.int64), vector),
+        ),
+        ("narrow", lambda: narrow(accumulate(wide), dtypes.int32)),
+    ]
+
+
+def can_be_in_order(kernel: UOp) -> bool:
+    """Whether no loop is one of the results, or fills what is kept, and of a reduction: those have no linear order."""
+    nodes = kernel.toposort()
+    kept, own = [
+        {loop for n in nodes if n.op is op for loop in n.src[1:]} for op in (Ops.KEEP, Ops.REDUCE)
+    ]
+    return own.isdisjoint(kept) and free_loops(kernel).isdisjoint(own | kept)
+
+
+@dataclass(slots=True)
+class Programs:
+    """How many programs were made of kernels, and how many were refused, by the step that was tried last."""
+
+    made: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def try_all(self, kernel: SmallKernel, nest: LoopNest) -> None:
+        """Each width, each choice of lanes, each wrong order. Raises: WrongStep."""
+        if not can_be_in_order(kernel.graph):
+            return
+        for width in WIDTHS:
+            self._try("narrow", kernel, lambda: narrow(nest, width), width)
+        loops = [n for n in kernel.graph.toposort() if n.op is Ops.RANGE]
+        for chosen in ((), *[(x,) for x in loops], *combinations(loops, 2)):
+            step = "lanes" if chosen else "accumulate"
+            self._try(step, kernel, lambda: with_lanes(nest, chosen), chosen)
+        for loop in loops:
+            for step, way in in_a_wrong_order(nest, loop):
+                self._try(step, kernel, way, loop)
+
+    def _try(
+        self, step: str, kernel: SmallKernel, way: Callable[[], LoopNest], *asked: object
+    ) -> None:
+        try:
+            graph = way().graph
+            stored = stored_by(graph, kernel.buffers)
+            assert list(map(str, stored)) == list(map(str, kernel.stored)), f"stores {stored}"
+        except StepRefused:
+            self.refused[step] += 1
+        except Exception as error:  # (what a wrong step makes can end in any)
+            raise WrongStep(f"{kernel.graph}\n{step} {asked}: {error}") from error
+        else:
+            self.made[step] += 1
+
+
+def stored_by(graph: UOp, buffers: Memory) -> list[Any]:
+    """What a Program or Kernel stores."""
+    try:
+        check_form(Form.PROGRAM, graph)
+    except FormError:
+        check_form(Form.KERNEL, graph)
+        return run_kernel(graph, buffers)[OUT]
+    return run_program(graph, buffers)

@@ -1,0 +1,218 @@
+"""All arguments of each step within a scope, for one kernel: sensible ones and senseless ones.
+
+Owns: the arguments. Does not own: kernels (small_kernels.py), what is asked of the results (steps_exhaustively.py).
+
+Every loop of the kernel, one that it does not have, and nodes that are no loops; sizes 0 to 5, alone and as two (to 3) or three
+(to 2) parts; numbers that are free, that loops have, twice the same; every role; every node of the graph as a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain, combinations, islice, permutations, product
+from typing import Any
+
+from proofgrad.core.compile.linear_terms import loops_below
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.stage import Digit
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+FOREIGN = UOp.range(3, 77)
+FREE, MORE = 21, (21, 23, 25, 27, 29)  # numbers that no small kernel has
+TOGETHER = (AxisRole.THREAD, AxisRole.VECTOR, AxisRole.UPCAST)  # roles tried with each other
+LAYOUTS = 3  # orders of the digits of one value, at most
+PARTS = [(), (0,), (-1,), (1, 1, 1, 1), *[(k,) for k in range(1, 6)],
+         *product((1, 2, 3), repeat=2), *product((1, 2), repeat=3)]  # fmt: skip
+
+
+def loops_in(graph: UOp) -> list[UOp]:
+    return sorted([n for n in graph.toposort() if n.op is Ops.RANGE], key=lambda x: x.arg[0])
+
+
+def _call(*args: Any, **named: Any) -> Arguments:
+    return args, named
+
+
+def for_split(graph: UOp) -> Iterator[Arguments]:
+    for loop in (*loops_in(graph), FOREIGN):
+        number, role = loop.arg
+        for sizes in PARTS:
+            inner = [NewLoop(k, role) for k in MORE[: len(sizes)]]
+            yield _call(loop, sizes, (NewLoop(number, role), *inner))
+        for outer, last in (*product(AxisRole, (role,)), *product((role, *TOGETHER), TOGETHER)):
+            yield _call(loop, (2,), (NewLoop(number, outer), NewLoop(FREE, last)))
+        yield _call(loop, (3,), (NewLoop(number, role), NewLoop(FREE, AxisRole.VECTOR)))
+        yield _call(
+            loop, (2, 2), (NewLoop(number, role), NewLoop(FREE, role), NewLoop(23, AxisRole.VECTOR))
+        )
+        for other in loops_in(graph):
+            yield _call(loop, (2,), (NewLoop(number, role), NewLoop(other.arg[0], role)))
+        yield _call(loop, (2,), (NewLoop(FREE, role), NewLoop(FREE, role)))
+        yield _call(loop, (2,), (NewLoop(FREE, role),))
+    yield _call(UOp.index(0), (2,), (NewLoop(2), NewLoop(FREE)))
+
+
+def for_collapse(graph: UOp) -> Iterator[Arguments]:
+    own = loops_in(graph)
+    for count in (1, 2, 3):
+        for loops in permutations((*own, FOREIGN), count):
+            for number in {loops[0].arg[0], FREE, *[x.arg[0] for x in own]}:
+                yield _call(loops, NewLoop(number, loops[0].arg[1]))
+    for loop, role in product(own, AxisRole):
+        yield _call((loop,), NewLoop(FREE, role))
+        yield _call((loop, loop), NewLoop(FREE, role))
+    yield _call((), NewLoop(FREE))
+
+
+def for_merge(graph: UOp) -> Iterator[Arguments]:
+    for pair in product((*loops_in(graph), FOREIGN), repeat=2):
+        yield _call(*pair)
+
+
+def for_reorder(graph: UOp) -> Iterator[Arguments]:
+    own = loops_in(graph)
+    for loop in (*own, FOREIGN, graph):
+        for number in {0, FREE, *[x.arg[0] + k for x in own for k in (0, 1)]}:
+            yield _call(loop, number)
+
+
+def for_run_as(graph: UOp) -> Iterator[Arguments]:
+    own = loops_in(graph)
+    yield _call({})
+    for loop, role in product((*own, FOREIGN, graph), AxisRole):
+        yield _call({loop: role})
+    for pair in combinations(own, 2):
+        for roles in product(AxisRole, repeat=2):
+            yield _call(dict(zip(pair, roles)))
+
+
+def for_unroll(graph: UOp) -> Iterator[Arguments]:
+    own = (*loops_in(graph), FOREIGN)
+    for count in range(len(own) + 1):
+        for loops in combinations(own, count):
+            yield _call(frozenset(loops))
+
+
+def for_keep(graph: UOp) -> Iterator[Arguments]:
+    own, free = loops_in(graph), loops_below(graph)
+    for value in (*free, FOREIGN):
+        for count in (1, 2) if _is_value(value) else (1,):
+            for loops in permutations(own, count):
+                made = tuple([NewLoop(k, AxisRole.REDUCE) for k in MORE[:count]])
+                yield _call(value, loops, made)
+    values = [n for n in free if n.op in (Ops.LOAD, Ops.ADD, Ops.MUL)]
+    one = NewLoop(FREE, AxisRole.REDUCE)
+    for value in values:
+        for loop in own:
+            for role in AxisRole:
+                yield _call(value, (loop,), (NewLoop(FREE, role),))
+            for taken in own:
+                yield _call(value, (loop,), (NewLoop(taken.arg[0], AxisRole.REDUCE),))
+            yield _call(value, (loop, loop), (one, NewLoop(23)))
+            yield _call(value, (loop,), (one, NewLoop(23)))
+            for other, its in product((*values, FOREIGN), own):
+                yield _call(value, (loop,), (one,), [(other, its)])
+        yield _call(value, (), ())
+
+
+def for_stage(graph: UOp) -> Iterator[Arguments]:
+    free = loops_below(graph)
+    for value, loops in (*free.items(), (FOREIGN, frozenset((FOREIGN,)))):
+        ordered = sorted(loops, key=lambda x: x.arg[0])
+        for digits in islice(_layouts(ordered), None if _is_value(value) else 2):
+            yield _call(value, digits)
+    for value in [n for n in free if n.op is Ops.LOAD]:
+        ordered = sorted(free[value], key=lambda x: x.arg[0])
+        whole = [_digit(x, _size(x), k) for k, x in enumerate(ordered)]
+        yield _call(value, tuple(whole[1:]))
+        yield _call(value, (*whole, _digit(FOREIGN, 3, 4)))
+        yield _call(value, (*whole, *whole))
+        for loop in ordered:
+            rest = [d for d in whole if d.loop is not loop]
+            yield _call(value, (*rest, _digit(loop, 0, 4)))
+            yield _call(value, (*rest, _digit(loop, 1, 4)))
+            yield _call(value, (*rest, _digit(loop, 2, 3, stride=3), _digit(loop, 2, 4)))
+            yield _call(value, (*rest, _digit(loop, 3, 3, stride=2), _digit(loop, 2, 3)))
+            for role in AxisRole:
+                yield _call(value, (*rest, Digit(loop, _size(loop), NewLoop(29, role))))
+            for other in loops_in(graph):
+                yield _call(value, (*rest, Digit(loop, _size(loop), NewLoop(other.arg[0]))))
+
+
+def _is_value(node: UOp) -> bool:
+    return node.dtype not in (dtypes.index, dtypes.void) and node.op is not Ops.INDEX
+
+
+def _size(loop: UOp) -> int:
+    size: int = loop.src[0].arg
+    return size
+
+
+def _digit(loop: UOp, size: int, place: int, stride: int = 1) -> Digit:
+    return Digit(loop, size, NewLoop(MORE[place]), stride)
+
+
+def _layouts(loops: list[UOp]) -> Iterator[tuple[Digit, ...]]:
+    """Each loop whole, longer, or as two digits of which the last has 2 or 3 values, in every order."""
+    ways = []
+    for loop in loops:
+        n = _size(loop)
+        halves = [(loop, -(-n // 2), 2), (loop, 2, 1)]
+        ways.append(
+            [[(loop, n, 1)], [(loop, n + 1, 1)], halves, [(loop, -(-n // 3), 3), (loop, 3, 1)]]
+        )
+        if len(loops) > 1:
+            ways[-1].pop()
+    for way in product(*ways):
+        parts = [*chain(*way)]
+        for order in islice(permutations(parts), LAYOUTS):
+            yield tuple(
+                [
+                    Digit(x, size, NewLoop(31 + k), stride)
+                    for k, (x, size, stride) in enumerate(order)
+                ]
+            )
+
+
+def for_deinterleave(graph: UOp) -> Iterator[Arguments]:
+    nodes = [n for n in graph.toposort() if n.op in (Ops.LOAD, Ops.STORE, Ops.INDEX)]
+    foreign = UOp(Ops.LOAD, nodes[0].src[0].dtype, (nodes[0],))
+    for node, loop in product((*nodes, foreign), (*loops_in(graph), FOREIGN, graph)):
+        yield _call(node, loop)
+
+
+def for_sum_in_memory(graph: UOp) -> Iterator[Arguments]:
+    for steps in range(-1, 6):
+        for number in {0, FREE, *[x.arg[0] for x in loops_in(graph)]}:
+            yield _call(steps, number)
+
+
+def for_scatter(graph: UOp) -> Iterator[Arguments]:
+    yield _call()
+
+
+def for_each_node(graph: UOp) -> Iterator[Arguments]:
+    for node in (*graph.toposort(), FOREIGN):
+        yield _call(node)
+
+
+ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
+    "split": for_split,
+    "split_reading_inside": for_split,
+    "collapse": for_collapse,
+    "merge": for_merge,
+    "reorder": for_reorder,
+    "run_as": for_run_as,
+    "unroll": for_unroll,
+    "keep": for_keep,
+    "stage": for_stage,
+    "deinterleave": for_deinterleave,
+    "sum_in_memory": for_sum_in_memory,
+    "scatter": for_scatter,
+    "join_sums": for_each_node,
+    "read_inside": for_each_node,
+}
