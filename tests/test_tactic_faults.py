@@ -1,0 +1,100 @@
+"""Faults planted in tactics never give a wrong value: those that were once thought of, and a few each day."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+import pytest
+from planted.plant import Fault
+from planted.procedure_faults import Drawn, runs
+from planted.procedure_programs import PROGRAMS
+from planted.tactic_faults import FILES, Outcome, outcome, warm
+
+# Tactics that do their worst: a fault, a program that shows it, and what becomes of that.
+HOSTILE: dict[str, tuple[Fault, str, str]] = {
+    "the fill of a sum in memory is left out": (
+        Fault("no fill", "core/compile/slabs.py", "return (fill, add, *rest)", "return (add, *rest)"),
+        "slabs of a product", "refused",
+    ),
+    "the fill of a sum in memory comes last": (
+        Fault("late fill", "core/compile/slabs.py", "return (fill, add, *rest)", "return (add, fill, *rest)"),
+        "slabs of a product", "refused",
+    ),
+    "a sum in memory is combined twice": (
+        Fault("twice", "core/compile/slabs.py", "return (fill, add, *rest)", "return (fill, add, add, *rest)"),
+        "slabs of a product", "refused",
+    ),
+    "a table is read before it is filled": (
+        Fault("late table", "core/compile/staging.py", "return (*filling, nest.scheduled(asked)) if", "return (nest.scheduled(asked), *filling) if"),
+        "odd tiles", "refused",
+    ),
+    "a table is not filled": (
+        Fault("no table", "core/compile/staging.py", "        filling.append(fill)\n", "        pass\n"),
+        "odd tiles", "refused",
+    ),
+    "what is kept at its places comes first": (
+        Fault("late scatter", "core/compile/by_place.py", "return (*parts, *scatter(nest))", "return (*parts, *scatter(nest)[::-1])"),
+        "gradient by place", "refused",
+    ),
+    "one half of a scatter, one of another": (
+        Fault("mixed", "core/compile/by_place.py", "return (*parts, *scatter(nest))", "return (*parts, scatter(nest)[0], scatter(nest)[1])"),
+        "gradient by place", "refused",
+    ),
+    "a loop of a reduction is shared out": (
+        Fault("threads", "core/compile/axes.py", "AxisRole.UPCAST for loop in plain}", "AxisRole.THREAD for loop in plain}"),
+        "short sum", "refused",
+    ),
+    "loops of a tile are lanes": (
+        Fault("lanes", "core/compile/axes.py", "NewLoop(number + 3, AxisRole.UPCAST)", "NewLoop(number + 3, AxisRole.VECTOR)"),
+        "product", "refused",
+    ),
+    "two loops of one number": (
+        Fault("numbers", "core/compile/axes.py", "NewLoop(number + 2), NewLoop(number + 3", "NewLoop(number + 1), NewLoop(number + 3"),
+        "packed", "refused",
+    ),
+    "rows that are not alike are kept as one": (
+        Fault("alike", "core/compile/kept_rows.py", "(loop,), (row,), same)", "(loop,), (row,), [(value.src[0], loop)])"),
+        "softmax", "refused",
+    ),
+    "any two loops are merged": (
+        Fault("merged", "core/compile/merging.py", "if outer is not inner and reads_as_one(kernel, outer, inner):", "if outer is not inner:"),
+        "turned", "refused",
+    ),
+    "a table of the wrong order of digits is one of the right values": (
+        Fault("digits", "core/compile/staging.py", "stage(nest, factor, tuple(digits))", "stage(nest, factor, tuple(digits[::-1]))"),
+        "odd tiles", "other",
+    ),
+}  # fmt: skip
+HANDFUL, MOST = 8, 16  # live faults, and all that are planted
+SOME = 6  # of the programs
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded() -> None:
+    warm([*PROGRAMS])
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_tactic_gives_no_wrong_value(name: str) -> None:
+    fault, program, kind = HOSTILE[name]
+    assert outcome(fault, [program]) == Outcome(fault, program, kind)
+
+
+def test_faults_that_are_drawn_give_no_wrong_value() -> None:
+    """Others each day, or those of PLANTED_SEED."""
+    seed = os.environ.get("PLANTED_SEED", time.strftime("%Y%m%d"))
+    draw = random.Random(seed)
+    known = runs(FILES, draw.sample(sorted(PROGRAMS), SOME))
+    drawn = {file: Drawn(file, known, draw) for file in FILES}
+    live = 0
+    for _ in range(MOST):
+        one = drawn[draw.choice(FILES)].next()
+        found = None if one is None else outcome(*one)
+        if found is not None:
+            assert not found.is_wrong, f"PLANTED_SEED={seed}: {found}"
+            live += found.is_live
+        if live == HANDFUL:
+            return
+    assert live, f"PLANTED_SEED={seed}: none of {MOST} faults is live"
