@@ -1,6 +1,6 @@
 """Every step, with every argument, on every small kernel: it refuses, or the kernel stores the same.
 
-    python tests/steps_exhaustively.py [--stride 1] [--start 0] [--pairs 2000] [--seed 0]
+    python tests/steps_exhaustively.py [--stride 1] [--jobs 4] [--pairs 2000]
 
 Owns: what is asked of what a step makes, the count, the table. Does not own: kernels (small_kernels.py), arguments
 (step_arguments.py), what a kernel stores (kernel_interpreter.py).
@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import pkgutil
 import random
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +39,13 @@ from proofgrad.core.compile import steps  # noqa: E402
 from proofgrad.core.compile.forms import Form, check_form  # noqa: E402
 from proofgrad.core.compile.linear_terms import loops_below  # noqa: E402
 from proofgrad.core.compile.loops import BINDERS  # noqa: E402
-from proofgrad.core.compile.steps.loop_nest import STEPS, LoopNest, StepRefused, lowered  # noqa: E402
+from proofgrad.core.compile.steps.loop_nest import (  # noqa: E402
+    STEPS,
+    LoopNest,
+    StepRefused,
+    check_whole,
+    lowered,
+)
 from proofgrad.core.compile.target import Target  # noqa: E402
 from proofgrad.core.ir.dtypes import dtypes  # noqa: E402
 from proofgrad.core.ir.ops import Ops  # noqa: E402
@@ -68,6 +77,14 @@ class Tally:
 
     kernels: int = 0
     steps: dict[str, Count] = field(default_factory=lambda: {name: Count() for name in STEPS})
+
+    def add(self, other: Tally) -> None:
+        """Counts of other kernels."""
+        self.kernels += other.kernels
+        for name, one in other.steps.items():
+            mine = self.steps[name]
+            mine.kernels, mine.made = mine.kernels + one.kernels, mine.made + one.made
+            mine.refused, mine.seconds = mine.refused + one.refused, mine.seconds + one.seconds
 
     def table(self) -> str:
         rows = ["| step | kernels | applications | refused | seconds |", "|---|---|---|---|---|"]
@@ -209,13 +226,10 @@ def try_pairs(checked: Checked, draw: random.Random, pairs: int) -> int:
         if second is None:
             continue
         whole = (*one[:place], *second[0], *one[place + 1 :])
-        slots = [n.arg[0] for nest in one for n in nest.graph.toposort() if n.op is Ops.PARAM]
-        if len(one) > 1 and len(second[0]) > 1:
-            new = [
-                n.arg[0] for nest in second[0] for n in nest.graph.toposort() if n.op is Ops.PARAM
-            ]
-            if max(new) <= max(slots):
-                continue  # a table of that number is used by another part: the caller says what is beside
+        try:
+            check_whole(checked.nest, whole)
+        except StepRefused:  # their tables are one: who takes both steps says what is beside
+            continue
         checked.check(tuple([nest.graph for nest in whole]), done, second[1])
         made += 1
     return made
@@ -236,6 +250,7 @@ def _drawn(
 
 
 def run(chosen: Sequence[tuple[str, UOp]], names: Iterable[str], tally: Tally) -> None:
+    """Each step on each legal kernel of these. Raises: WrongStep."""
     names, known = list(names), facts()
     for number, kernel in enumerate(small_kernels(chosen)):
         if number % 200 == 199:
@@ -243,22 +258,37 @@ def run(chosen: Sequence[tuple[str, UOp]], names: Iterable[str], tally: Tally) -
         try_steps(Checked(kernel, known), names, tally)
 
 
+def run_pairs(chosen: Sequence[tuple[str, UOp]], draw: random.Random, each: int) -> int:
+    """So many pairs of steps on each of these, drawn. Raises: WrongStep. How many were made."""
+    known = facts()
+    return sum([try_pairs(Checked(kernel, known), draw, each) for kernel in small_kernels(chosen)])
+
+
+def _run_some(start: int, stride: int, names: Sequence[str]) -> Tally:
+    tally = Tally()
+    run(graphs()[start::stride], names, tally)
+    return tally
+
+
 def main(arguments: Sequence[str]) -> int:
     """The whole scope, or every so many kernels of it; the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stride", type=int, default=1)
     parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--pairs", type=int, default=2000, help="of steps one after the other")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--step", action="append")
     asked = parser.parse_args(arguments)
-    tally, found = Tally(), graphs()
-    run(found[asked.start :: asked.stride], asked.step or ARGUMENTS, tally)
+    names, stride = asked.step or list(ARGUMENTS), asked.stride * asked.jobs
+    tally = Tally()
+    with ProcessPoolExecutor(asked.jobs) as workers:
+        starts = [asked.start + asked.stride * k for k in range(asked.jobs)]
+        for part in workers.map(_run_some, starts, repeat(stride), repeat(names)):
+            tally.add(part)
     print(tally.table())
-    draw, made = random.Random(asked.seed), 0
-    known = facts()
-    for kernel in small_kernels(draw.sample(found, min(len(found), asked.pairs // 4))):
-        made += try_pairs(Checked(kernel, known), draw, 4)
+    draw, found = random.Random(asked.seed), graphs()
+    made = run_pairs(draw.sample(found, min(len(found), asked.pairs // 4)), draw, 4)
     print(f"\n{tally.kernels} kernels; {made} pairs of steps")
     return 0
 

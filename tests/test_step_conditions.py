@@ -123,6 +123,12 @@ def test_as_many_loops_are_named_as_a_law_makes() -> None:
     refused(lambda: split(nest, loop, (2,), (NewLoop(21),)), "not as many loops")
 
 
+def test_a_store_without_a_loop_that_is_written_out_stays_one() -> None:
+    a, b = loops(4, 2)
+    nest = nest_of_stores(store(a, load(X, a)), store(b + 4, load(Y, b)))
+    assert len(unroll(nest, frozenset([a])).graph.src) == 5
+
+
 @pytest.mark.parametrize(("n", "k"), [(0, 2), (2, 0)], ids=["results", "sum"])
 def test_a_loop_that_never_runs_is_not_written_out(n: int, k: int) -> None:
     """No copy would be left to store, or to combine."""
@@ -157,6 +163,13 @@ def test_two_loops_are_not_shared_out() -> None:
     refused(lambda: run_as(nest, both), "two loops that are shared out")
     made = (NewLoop(21, AxisRole.THREAD), NewLoop(22, AxisRole.THREAD))
     refused(lambda: split(nest, a, (2,), made), "two loops that are shared out")
+
+
+def test_a_loop_that_not_every_store_has_is_not_shared_out() -> None:
+    """Each worker would do the other store: a race, and a sum twice where it combines."""
+    a, b = loops(4, 2)
+    nest = nest_of_stores(store(a, load(X, a)), store(b + 4, load(Y, b)))
+    refused(lambda: run_as(nest, {a: AxisRole.THREAD}), "which not every store has")
 
 
 def test_a_step_makes_no_lanes_of_two_loops_at_once() -> None:

@@ -3,7 +3,7 @@
 Owns: what is asked of numbers and roles in every nest. Does not own: which roles are taken (the tactics).
 
 Loops are told apart by their numbers. What threads or work items share out is one output loop: of two each would
-take the part of one worker, and of a reduction's its part of the results. A register has lanes of one loop, two or more. What is
+take the part of one worker, and of a reduction's its part of the results; a store without it would be every worker's. A register has lanes of one loop, two or more. What is
 kept is filled by a loop that runs in each item, and is the same for all lanes.
 """
 
@@ -37,6 +37,9 @@ def what_is_wrong(graph: UOp) -> tuple[str, Iterable[UOp]] | None:
                     return "a loop of a reduction, or of what is kept, of this role", (own,)
     if len(shared) > 1:
         return "two loops that are shared out", shared
+    if shared and len(graph.src) > 1:
+        if not all([shared[0] in toposort((store,)) for store in graph.src]):
+            return "a loop that is shared out, which not every store has", shared
     keeps = any([n.op is Ops.KEEP for n in nodes])
     return _wrong_with_lanes(graph, roles.count(AxisRole.VECTOR), keeps)
 

@@ -34,8 +34,13 @@ def unroll(nest: LoopNest, loops: frozenset[UOp]) -> UOp:
     graph = _unroll_reductions(nest.graph, loops)
     for loop in [x for x in output_loops(graph) if x in loops]:
         require(len(graph.src) * size_of(loop) <= MOST_COPIES, "more copies than", MOST_COPIES)
-        graph = UOp.sink(*[copy for store in graph.src for copy in _copies(store, loop)])
+        graph = UOp.sink(*[copy for store in graph.src for copy in _copies_of_store(store, loop)])
     return graph
+
+
+def _copies_of_store(store: UOp, loop: UOp) -> list[UOp]:
+    """One for each value of a loop; the store itself where it does not have the loop."""
+    return _copies(store, loop) if loop in toposort((store,)) else [store]
 
 
 def _copies(term: UOp, loop: UOp) -> list[UOp]:
