@@ -48,6 +48,7 @@ LAWS = (
     _fault("narrow", "low < least or high > most", "low < least or high > most + 1"),
     _fault("accumulate", "place * loop.src[0].arg + loop", "place + loop"),
     _fault("lanes", "tuple([step * k for k in range(lanes)])", "tuple(range(lanes))"),
+    _fault("narrow", "low < least or", "low <= least or"),
 )  # fmt: skip
 
 # Around the laws: what the runs of every small kernel have to see.

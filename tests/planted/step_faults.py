@@ -35,7 +35,7 @@ from planted.plant import Fault, in_a_fork, plant  # noqa: E402
 from proofgrad.core.compile.steps import evidence, reorder  # noqa: E402
 from proofgrad.core.compile.steps.bijection import Bijection  # noqa: E402
 from proofgrad.verify.steps import laws  # noqa: E402
-from proofgrad.verify.steps.all_steps import all_steps  # noqa: E402
+from proofgrad.verify.steps.all_steps import all_steps, problems  # noqa: E402
 from proofgrad.verify.steps.claims import PROVED, tried  # noqa: E402
 from proofgrad.verify.steps.prove import decide_claim  # noqa: E402
 
@@ -50,8 +50,8 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "clamp": ("brought",),
     "unroll": ("_copies", "_combined", "_one_by_one"),
     "narrow": ("terms_beyond",),
-    "accumulate": ("_fill", "_combined"),
-    "lanes": ("_index", "_combiner"),
+    "accumulate": ("_fill",),
+    "lanes": ("_combiner",),
 }  # fmt: skip
 BODIES = (
     *("bijection", "split", "collapse", "merge", "reorder", "run_as", "running", "unroll", "keep"),
@@ -59,10 +59,8 @@ BODIES = (
     *("accumulate", "lanes", "narrow"),
 )
 SECONDS = 90  # of a process's own time for one fault
-OWN_STRIDE, STRIDE = (
-    23,
-    151,
-)  # of the small kernels: for the steps of a fault's file, for those that use it
+# Of the small kernels, every so many: for the steps of a fault's file, and for those that use it.
+OWN_STRIDE, STRIDE = 23, 401
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +78,11 @@ class Found:
 def by_proof(fault: Fault) -> Found:
     """What the claims of the steps say of a fault: of small numbers first, of all claims."""
 
+    text = fault.text()
+
     def work(tell: Callable[[Any], None]) -> None:
         try:
-            _plant(fault)
+            _plant(fault, text)
             changed = importlib.reload(laws).LAWS
         except Exception as error:  # noqa: BLE001  (a law may stop in any)
             tell(f"the laws cannot be made: {type(error).__name__}")
@@ -103,9 +103,13 @@ def by_proof(fault: Fault) -> Found:
 def by_run(fault: Fault, start: int = 0) -> Found:
     """What the steps that a fault changes make of small kernels."""
 
+    text = fault.text()
+    if stale := problems():  # else each step is refused, and each fault found
+        raise evidence.EvidenceError(stale[0])
+
     def work(tell: Callable[[Any], None]) -> None:
         try:
-            _plant(fault)
+            _plant(fault, text)
             own = [name for name in ARGUMENTS if module_of_step(name) == fault.module]
             others = [name for name in _decided_by(fault) if name in ARGUMENTS and name not in own]
             run(graphs()[start::OWN_STRIDE], own, Tally())
@@ -122,12 +126,12 @@ def _found(fault: Fault, by: str, told: list[Any]) -> Found:
     return Found(fault, by, str(told[0])) if told else Found(fault)
 
 
-def _plant(fault: Fault) -> None:
+def _plant(fault: Fault, text: str) -> None:
     before = vars(importlib.import_module(fault.module)).copy()
-    plant(fault.module, fault.text())
+    plant(fault.module, text)
     if fault.module == reorder.__name__:  # a law that is a constant
         changed: dict[str, Any] = {"__name__": fault.module}
-        exec(compile(fault.text(), fault.file, "exec"), changed)
+        exec(compile(text, fault.file, "exec"), changed)
         for part in Bijection.__slots__:
             object.__setattr__(before["RENUMBER"], part, getattr(changed["RENUMBER"], part))
 
@@ -146,6 +150,9 @@ def _decided_by(fault: Fault) -> list[str]:
 # Changes that are none, by function and text, and why.
 SAME = {
     "split.split_law (*[f'k{p + 1}' for p in range(parts)], 'n')": "names of parameters, by which nothing is found",
+    "unroll._combined (b, a)": "the order of a reduction is not specified",
+    "unroll._combined zip(values[1::2], values[::2])": "the order of a reduction is not specified",
+    "narrow.terms_beyond least is not None or most is not None": "a check of types, of what has both",
     "collapse.digits_of k - 1": "is_last is never so, and number // 1 is number",
 }
 

@@ -62,6 +62,7 @@ def in_width(world: World) -> None:
     bounds: Any = _Bounds(low, high)
     term: Any = "a term"
     if terms_beyond([term], width, bounds):
+        world.claim("it is beyond", world.any_of([low < least, high > most]))
         return
     value = world.number("value")
     world.suppose(low <= value)

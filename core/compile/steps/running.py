@@ -50,7 +50,7 @@ def _wrong_with_lanes(graph: UOp, vectors: int, keeps: bool) -> tuple[str, Itera
         return None
     for node, free in loops_below(graph).items():
         around = free.union(node.src[1:]) if node.op in BINDERS else free
-        lanes = [loop for loop in around if loop.arg[1] is AxisRole.VECTOR]
+        lanes = sorted([x for x in around if x.arg[1] is AxisRole.VECTOR], key=lambda x: x.arg[0])
         if len(lanes) > 1:
             return "lanes of two loops at once", lanes
         if node.op is Ops.KEEP and not free.isdisjoint(lanes):
