@@ -67,7 +67,7 @@ LAWS: dict[str, Law] = {
     ),
     "collapse": Law(
         _COLLAPSE | _ONCE | _ORDER,
-        "the loops' sizes are known; all of them are of the output, or of one reduction",
+        "the loops' sizes are known; all of them are of the output, or of one reduction; a store has all of them, or none",
     ),
     "merge": Law(
         iterations.claims_of("2 loops", collapse_law(2))

@@ -14,6 +14,9 @@ That is a bijection between the iterations before and those after that are insid
 stay in range. As old iterations are in one-to-one correspondence to new ones, there is one writer of each place after, too:
 every law keeps what it needs.
 
+A store that has only some of the loops of a law would be made several times, with one value; so a step that puts loops together
+asks that each store has all of them or none.
+
 **Reductions.** The order of a reduction is not specified: its meaning is the bag of its leaves, the values of
 its body, beside identities (verify/encode_loops.py). Two terms mean the same if each iteration is as often a leaf of the one
 as of the other. So it is enough to count, for one arbitrary iteration x: the identity counts 0, a leaf f(c) counts 1
