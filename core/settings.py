@@ -14,7 +14,7 @@ from typing import Any
 MEANING: dict[str, str] = {
     "DEBUG": (
         "0..6: 1 counts, 2 each kernel and the methods it comes from, 3 its source, 4 each stage's"
-        " graph, 5 the rules that fired, 6 machine code"
+        " graph, 5 only what each stage changed, and the rules that fired, 6 machine code"
     ),
     "DEBUG_NANS": "1: look for NaN in what each kernel writes, and stop at the first",
     "DEV": "the default device; also DEVICE=NAME or NAME=1, as in CPU=1 or CLANG=1",

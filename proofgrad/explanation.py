@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from proofgrad.core.compile.names import kernel_name
-from proofgrad.core.compile.stages import Library, RuleSets, Stage, parts_of, run_stages
+from proofgrad.core.compile.stages import Library, RuleSets, Stage, Tactic, parts_of, run_stages
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.origin import law_of
 from proofgrad.core.ir.uop import UOp, toposort
@@ -66,9 +66,10 @@ class _Explanation:
         self.lines.insert(place, f"kernel {number}: {names} on {device}")
 
     def _stage(self, stage: Stage, root: UOp) -> None:
-        """One line: what rules did in a rule stage, or the name of a procedure."""
+        """One line: what rules did in a rule stage, or the name of the tactic or procedure."""
         if not isinstance(stage.step, RuleSets):
-            self.lines.append(f"  {stage.name}: procedure {stage.step.name}")
+            kind = "tactic" if isinstance(stage.step, Tactic) else "procedure"
+            self.lines.append(f"  {stage.name}: {kind} {stage.step.name}")
             return
         now = self.journal.by_set()
         fired = {name: count - self._before[name] for name, count in now.items()}

@@ -47,7 +47,12 @@ def on_graphs(tactic: Callable[[LoopNest, Context], LoopNest | tuple[LoopNest, .
 
 def on_nests(step: Step[Any], change: Callable[..., UOp]) -> Step[Any]:
     """A step with another body: a fault to be found. `change`: from its graph and arguments to another graph."""
-    return Step(step.name, step.law, lambda nest, *args: change(nest.graph, *args))
+
+    def changed(nest: LoopNest, *args: Any) -> UOp:
+        return change(nest.graph, *args)
+
+    changed.__module__ = step.function.__module__  # behind the evidence of the right one
+    return Step(step.name, step.law, changed)
 
 
 def nest_of(kernel: UOp, target: Target = NO_MACHINE, facts: Facts | None = None) -> LoopNest:

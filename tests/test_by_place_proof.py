@@ -77,8 +77,8 @@ def test_what_is_combined_by_place_is_proven_to_be_the_reduction(
 
 
 def test_a_place_one_too_high_is_found(bodies: list[UOp], monkeypatch: pytest.MonkeyPatch) -> None:
-    right = scatter._between
-    monkeypatch.setattr(scatter, "_between", lambda term, *ends: right(term + 1, *ends))
+    right = scatter.nearest_between
+    monkeypatch.setattr(scatter, "nearest_between", lambda term, *ends: right(term + 1, *ends))
     assert planted(bodies, CPU, STAGE)
 
 

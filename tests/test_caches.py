@@ -1,4 +1,4 @@
-"""The size of the second cache, from what Linux writes."""
+"""The caches of a machine, from what Linux writes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proofgrad.backends.cpu.caches import second_cache_bytes
+from proofgrad.backends.cpu.caches import first_cache, second_cache_bytes
+from proofgrad.core.compile.target import FirstCache
 
 
 def written(folder: Path, *caches: tuple[str, str, str, str]) -> Path:
@@ -45,3 +46,28 @@ def test_nobody_says(tmp_path: Path) -> None:
     assert second_cache_bytes(written(tmp_path, *FIRST)) is None
     (tmp_path / "index2").mkdir()
     assert second_cache_bytes(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("size", "ways", "line", "cache"),
+    [
+        ("48K", "12", "64", FirstCache(48 << 10, 12, 64)),
+        ("32K", "8", "64", FirstCache(32 << 10, 8, 64)),
+        ("128K", "8", "128", FirstCache(128 << 10, 8, 128)),
+        ("32K", "0", "64", None),
+        ("32K", "8", "", None),
+        ("", "8", "64", None),
+    ],
+)
+def test_the_first_cache_has_ways_and_lines(
+    tmp_path: Path, size: str, ways: str, line: str, cache: FirstCache | None
+) -> None:
+    folder = written(tmp_path, ("1", "Data", size, "0"))
+    (folder / "index0/ways_of_associativity").write_text(f"{ways}\n")
+    (folder / "index0/coherency_line_size").write_text(f"{line}\n")
+    assert first_cache(folder) == cache
+
+
+def test_nobody_says_how_many_ways_the_first_cache_has(tmp_path: Path) -> None:
+    assert first_cache(tmp_path) is None
+    assert first_cache(written(tmp_path, *FIRST)) is None

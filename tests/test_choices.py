@@ -64,7 +64,7 @@ def test_text_of_choices_names_what_is_asked_only() -> None:
         ("tile=99x9x16", "ROWS \\* VECTORS <= 64, not '99x9x16'"),
         ("lanes=0", "lanes must be a power of two"),
         ("threads=1", "threads must be on or off"),
-        ("titles=2", "there is no choice 'titles'; there are tiled, tile"),
+        ("titles=2", "there is no choice 'titles'; there are tiled, rows"),
     ],
 )
 def test_text_that_is_no_choice_is_refused(text: str, message: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
@@ -23,7 +23,6 @@ from tactics import (
 )
 
 from proofgrad.backends.reference import ReferenceBackend
-from proofgrad.core.compile import axes
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.linear_terms import at_start
 from proofgrad.core.compile.linearize import linearize
@@ -95,11 +94,10 @@ def test_axis_procedures_keep_the_values(program: Program) -> None:
 @QUICK
 @given(programs(dtypes_used=EXACT), st.sampled_from([1, 4, 64]))
 def test_vectors_from_stretches_apart_keep_the_values(program: Program, stretch: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(axes, "STRETCH_BYTES", stretch)
-        chosen = unroll_upcasts(
-            choose_axes(merge_loops(lower_movement(UOp.sink(program.value))), CPU)
-        )
+    target = replace(CPU, page_bytes=stretch)
+    chosen = unroll_upcasts(
+        choose_axes(merge_loops(lower_movement(UOp.sink(program.value))), target)
+    )
     check_form(Form.KERNEL, chosen)
     assert same(stored(chosen, program), oracle_of(program))
 

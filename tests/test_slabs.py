@@ -25,6 +25,7 @@ from proofgrad.rules.pipeline import KERNEL_STAGES
 
 STAGE = "sum in slabs"
 WIDE = replace(SMALL, vector_registers=32, cache_bytes=1 << 12)
+NO_PAGES = replace(WIDE, page_bytes=0)
 
 
 @pytest.fixture
@@ -229,10 +230,9 @@ def test_nan_and_infinities_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MAX])
-@pytest.mark.parametrize("target", [WIDE, replace(WIDE, threads=1)], ids=["threads", "one"])
+@pytest.mark.parametrize("target", [NO_PAGES, replace(NO_PAGES, threads=1)], ids=["threads", "one"])
 def test_rows_are_proven(op: Ops, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PAGE_BYTES", "WORTH_BYTES"):
-        monkeypatch.setattr(long_rows, name, 0)
+    monkeypatch.setattr(long_rows, "WORTH_BYTES", 0)
     for shape in ((32, 40), (20, 3, 7)):
         body = rows(shape, op=op)
         assert len(summed(body, target)) == 2
@@ -243,6 +243,5 @@ def test_rows_are_proven(op: Ops, target: Target, monkeypatch: pytest.MonkeyPatc
 def test_a_wrong_slab_of_rows_is_found(
     change: Callable[[UOp], UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("PAGE_BYTES", "WORTH_BYTES"):
-        monkeypatch.setattr(long_rows, name, 0)
-    assert planted([rows((32, 40))], WIDE, STAGE, wrong_store(change))
+    monkeypatch.setattr(long_rows, "WORTH_BYTES", 0)
+    assert planted([rows((32, 40))], NO_PAGES, STAGE, wrong_store(change))

@@ -18,6 +18,7 @@ from proofgrad.core.compile.choices import Choices, Tile
 from proofgrad.core.compile.contraction import contractions
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.linear_terms import coefficient
+from proofgrad.core.compile.loops import size_of
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.stages import parts_of, run_stages
 from proofgrad.core.compile.steps import unroll
@@ -139,7 +140,7 @@ def test_columns_that_lie_apart_in_memory_are_put_side_by_side() -> None:
     """The product of an n x k and a k x m matrix, stored as m x n: vectors run along m or along n."""
     body = matmul(64, 64, 64)
     kernel = kernel_of(UOp.sink(moved(Ops.PERMUTE, body.src[0], (0, 1, 3, 2))))
-    stored = {(c.is_apart, axes.size_of(c.columns)) for c in contractions(kernel)}
+    stored = {(c.is_apart, size_of(c.columns)) for c in contractions(kernel)}
     assert stored == {(True, 64), (False, 64)}
     found = find_contraction(kernel, AVX512)
     assert found is not None and not found[0].is_apart
@@ -159,7 +160,7 @@ def test_images_of_a_batch_are_no_columns_of_windows() -> None:
 
 def test_few_columns_are_given_up_for_many_that_are_stored_apart() -> None:
     found = find_contraction(kernel_of(convolution(64, 64, 64, 8)), AVX512)
-    assert found is not None and found[0].is_apart and axes.size_of(found[0].columns) == 64
+    assert found is not None and found[0].is_apart and size_of(found[0].columns) == 64
 
 
 def test_blocks_give_every_thread_several_items() -> None:
@@ -238,7 +239,7 @@ def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> 
             value = value.substitute({at: at.replace(src=(at.src[0], at.src[1] + 1, *at.src[2:]))})
         else:
             loop = max((n for n in place.toposort() if n.op is Ops.RANGE), key=axes.size_of)
-            short = loop.replace(src=(UOp.index(axes.size_of(loop) - 1),))
+            short = loop.replace(src=(UOp.index(size_of(loop) - 1),))
             place, value = (n.substitute({loop: short}) for n in (place, value))
         return UOp.sink(UOp.sink(store.replace(src=(place, value))), *rest)
 
@@ -258,7 +259,7 @@ def test_a_gate_of_a_table_that_is_too_narrow_is_found(monkeypatch: pytest.Monke
         loads = [n for n in last.toposort() if n.op is Ops.LOAD and n.src[0].src[0] in filled]
         loop = next(n for n in loads[0].toposort() if n.op is Ops.RANGE)
         place = loads[0].src[0]
-        gated = place.replace(src=(*place.src, loop < axes.size_of(loop) - 1))
+        gated = place.replace(src=(*place.src, loop < size_of(loop) - 1))
         return UOp.sink(*tables, last.substitute({place: gated}))
 
     stage_everything(monkeypatch)

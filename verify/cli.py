@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from proofgrad.core.rewrite.ledger import find_problems
 from proofgrad.rules.library import fingerprint, ledger_file, library_names, rule_file
+from proofgrad.verify.steps.all_steps import problems as problems_of_steps
 from proofgrad.verify.workers import WorkerDied
 
 if TYPE_CHECKING:
@@ -52,13 +53,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             write = not arguments.no_write
             return judge_library(arguments.mutants, arguments.jobs, write, arguments.all)
-        return commands.prove_library(_options(arguments))
+        return _prove_everything(_options(arguments))
     except KeyboardInterrupt:
         print("stopped; ledgers that were not finished are as they were", file=sys.stderr)
         return 130
     except WorkerDied as error:
         print(f"{error}; ledgers are as they were", file=sys.stderr)
         return 1
+
+
+def _prove_everything(options: Options) -> int:
+    """The rules, then the laws of the steps."""
+    from proofgrad.verify import commands
+    from proofgrad.verify.steps.claims import PROVED
+    from proofgrad.verify.steps.prove import prove_steps
+
+    failed = commands.prove_library(options)
+    proofs = prove_steps(options.from_nothing, options.write, options.verbose)
+    return failed or int(any([proof.verdict != PROVED for proof in proofs]))
 
 
 def _options(arguments: argparse.Namespace) -> Options:
@@ -86,24 +98,27 @@ def print_page(name: str) -> int:
     """Print a page of docs/ that is made of the files in proofs/."""
     from proofgrad.verify.evidence import report
     from proofgrad.verify.mutants_page import mutants_report
+    from proofgrad.verify.steps_page import steps_report
 
-    print(report() if name == "evidence" else mutants_report(), end="")
+    pages = {"evidence": report, "mutants": mutants_report, "steps": steps_report}
+    print(pages[name](), end="")
     return 0
 
 
 def check() -> int:
-    """Whether every rule has fresh evidence; names what is missing or stale."""
+    """Whether every rule and every step has fresh evidence; names what is missing or stale."""
     start = time.perf_counter()
     meanings = fingerprint()
     problems = [problem for name in library_names() for problem in _problems_of(name, meanings)]
+    problems += problems_of_steps()
     for problem in problems:
         print(problem)
     seconds = time.perf_counter() - start
     count = len(library_names())
     if problems:
-        print(f"{len(problems)} problems in {count} rule sets ({seconds:.2f} s)")
+        print(f"{len(problems)} problems in {count} rule sets and the steps ({seconds:.2f} s)")
         return 1
-    print(f"every rule of {count} rule sets has fresh evidence ({seconds:.2f} s)")
+    print(f"every rule of {count} rule sets and every step has fresh evidence ({seconds:.2f} s)")
     return 0
 
 
@@ -147,8 +162,8 @@ def _parser() -> argparse.ArgumentParser:
         "--report",
         nargs="?",
         const="evidence",
-        choices=("evidence", "mutants"),
-        help="print docs/evidence.md or docs/mutants.md",
+        choices=("evidence", "mutants", "steps"),
+        help="print docs/evidence.md, docs/mutants.md or docs/steps.md",
     )
     parser.add_argument(
         "--jobs", "-j", type=int, metavar="N", help="processes (default: all cores)"

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from proofgrad.backends.cpu.caches import second_cache_bytes
+from proofgrad.backends.cpu.caches import first_cache, second_cache_bytes
 from proofgrad.backends.cpu.codegen import Host
 from proofgrad.backends.cpu.memory import Adopted, Block, Pool
 from proofgrad.backends.cpu.replay import REPLAY_IR, Replay
@@ -20,7 +20,7 @@ from proofgrad.backends.cpu.threads import ThreadPool, thread_count
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.core import settings
-from proofgrad.core.compile.target import CACHE_BYTES, Binary, Launch, Source, Target
+from proofgrad.core.compile.target import CACHE_BYTES, Binary, FirstCache, Launch, Source, Target
 from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
@@ -65,6 +65,7 @@ class CpuBackend:
             name=self.name,
             vector_bytes=64 if wide else 32 if self.host.has("avx2") else 16,
             vector_registers=16 if self.host.has("sse2") and not wide else 32,
+            first_cache=first_cache() or FirstCache(),
             cache_bytes=cache_bytes,
             scratch_bytes=cache_bytes // 2,
             threads=self.threads.count,

@@ -1,26 +1,48 @@
-"""How large the caches of this machine are, as Linux tells it."""
+"""What the caches of this machine are like, as Linux tells it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from proofgrad.core.compile.target import FirstCache
+
 CPU = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20}
 
 
+def first_cache(folder: Path = CPU) -> FirstCache | None:
+    """The data cache nearest to a core; None where nobody says."""
+    try:
+        found = _cache(folder, "1")
+        ways = int((found / "ways_of_associativity").read_text())
+        line_bytes = int((found / "coherency_line_size").read_text())
+        cache = FirstCache(_bytes(found), ways, line_bytes)
+    except (OSError, ValueError, KeyError, IndexError):
+        return None
+    return cache if 0 < line_bytes <= cache.nbytes and 0 < ways <= cache.nbytes else None
+
+
 def second_cache_bytes(folder: Path = CPU) -> int | None:
     """Bytes of the second cache that one thread has to itself; None where nobody says."""
+    try:
+        found = _cache(folder, "2")
+        return _bytes(found) // _count((found / "shared_cpu_list").read_text().strip())
+    except (OSError, ValueError, KeyError, IndexError):
+        return None
+
+
+def _cache(folder: Path, level: str) -> Path:
+    """The folder about the cache of a level that holds data. Raises: KeyError."""
     for cache in sorted(folder.glob("index*")):
-        try:
-            level, kind, size, shared = [
-                (cache / name).read_text().strip()
-                for name in ("level", "type", "size", "shared_cpu_list")
-            ]
-            if level == "2" and kind != "Instruction":
-                return int(size[:-1]) * _UNITS[size[-1]] // _count(shared)
-        except (OSError, ValueError, KeyError, IndexError):
-            return None
-    return None
+        here, kind = [(cache / name).read_text().strip() for name in ("level", "type")]
+        if here == level and kind != "Instruction":
+            return cache
+    raise KeyError(level)
+
+
+def _bytes(cache: Path) -> int:
+    size = (cache / "size").read_text().strip()
+    return int(size[:-1]) * _UNITS[size[-1]]
 
 
 def _count(cpus: str) -> int:

@@ -40,9 +40,6 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 UPCAST_SIZES = (8, 4, 2)
 # Vectors that one iteration of a reduction takes at once: an addition takes 4 cycles.
 UNROLLED_VECTORS = (8, 4, 2)
-# They come from stretches of memory of their own where each is so long: the processor reads ahead in a
-# page, and in several pages at a time (8 stretches take 2.7 ms where one takes 3.7, measured).
-STRETCH_BYTES = 1 << 12
 # A reduction of so few values has no loop.
 SHORT_REDUCTION = 16
 
@@ -145,7 +142,9 @@ def _vectors(nest: LoopNest, vector: VectorChoice, target: Target, asked: Choice
     if count == 1:
         return split_in_two(nest, loop, lanes, AxisRole.VECTOR)
     number, role, stretch = fresh_number(kernel), loop.arg[1], size // count
-    if reduces and stretch * target.vector_bytes >= STRETCH_BYTES * lanes:
+    # A processor reads ahead in a page, and in several at a time: vectors come from stretches of a page or more
+    # of their own (8 of them take 2.7 ms where one takes 3.7, measured).
+    if reduces and stretch * target.vector_bytes >= target.page_bytes * lanes:
         outer, inner = NewLoop(loop.arg[0], AxisRole.UPCAST), NewLoop(number, role)
         nest = split(nest, loop, (stretch,), (outer, inner))
         return split_in_two(nest, UOp.range(stretch, number, role), lanes, AxisRole.VECTOR)

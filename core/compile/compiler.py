@@ -405,19 +405,26 @@ def _number(buffer: UOp) -> int:
 
 
 def _observer(what: str, library: Library) -> Callable[[Stage, UOp], None] | None:
-    """Prints each stage's graph with DEBUG=4, and the rules that fired in it with DEBUG=5."""
+    """Prints each stage's graph with DEBUG=4; with DEBUG=5 what changed of it, and the rules that fired."""
     level = settings.debug_level()
     if level < 4:
         return None
-    before = dict(library.journal.applied)
+    from proofgrad.core.compile.nest_changes import Changes, show_stage
+
+    if level == 4:
+        return lambda stage, root: _print(
+            f"--- {what}: {stage.name} -> {stage.makes.value}\n{show_stage(root)}"
+        )
+    before, changes = dict(library.journal.applied), Changes(what)
 
     def observe(stage: Stage, root: UOp) -> None:
-        _print(f"--- {what}: {stage.name} -> {stage.makes.value}\n{root!r}")
-        if level >= 5 and isinstance(stage.step, RuleSets):
+        _print(changes.after(stage, root))
+        if isinstance(stage.step, RuleSets):
             now = dict(library.journal.applied)
             fired = {name: n - before.get(name, 0) for name, n in now.items()}
             shown = [f"{name} {n}" for name, n in sorted(fired.items()) if n]
-            _print(f"rules that fired: {', '.join(shown) or 'none'}")
+            if shown:
+                _print(f"rules that fired: {', '.join(shown)}")
             before.clear()
             before.update(now)
 

@@ -22,7 +22,6 @@ from proofgrad.core.ir.op_names import LOAD, PARAM
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
-ELEMENTS_A_LINE = 16
 # Steps between the elements of a vector up to which memory is copied apart: as convolutions stride.
 LARGEST_STEP = 4
 # A table may be so much longer than what it is filled from: a gathered operand is read in place.

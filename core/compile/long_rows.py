@@ -13,6 +13,7 @@ from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
 from proofgrad.core.compile.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.operands import LEAST_ITEMSIZE
+from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -20,8 +21,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 ROWS, LEAST_ROWS = 8, 4
 # So many slabs that reading and writing the sums counts little.
 LEAST_SLABS = 4
-# Each row lies in another page, and together they fill much of the second cache.
-PAGE_BYTES = 1 << 12
+# Rows in other pages, which together fill much of the second cache.
 WORTH_BYTES = 1 << 20
 
 
@@ -34,7 +34,7 @@ class Rows:
     steps: int
 
 
-def find_rows(kernel: UOp, asked: Choices = NO_WISH) -> Rows | None:
+def find_rows(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> Rows | None:
     """The reduction of a kernel with one store that goes to another row at each step."""
     if asked.slab == 0 or len(kernel.src) != 1 or len(kernel.src[0].src) != 2:
         return None
@@ -50,19 +50,20 @@ def find_rows(kernel: UOp, asked: Choices = NO_WISH) -> Rows | None:
         return None
     steps = largest_divisor(size, asked.slab or ROWS)
     if asked.slab is None and not (
-        LEAST_ROWS <= steps <= size // LEAST_SLABS and _lie_apart(reduction, along)
+        LEAST_ROWS <= steps <= size // LEAST_SLABS
+        and _lie_apart(reduction, along, target.page_bytes)
     ):
         return None
     return Rows(reduction, along, steps) if 1 < steps < size else None
 
 
-def _lie_apart(reduction: UOp, along: UOp) -> bool:
+def _lie_apart(reduction: UOp, along: UOp, page_bytes: int) -> bool:
     """Whether each step of the reduction goes to another page of memory that is long."""
     value, loop = reduction.src
     places = [n.src[0] for n in toposort((value,)) if n.op is Ops.LOAD]
     rows = [p for p in places if {loop, along} <= loops_of(p.src[1])]
     in_rows = all(coefficient(p.src[1], along) == 1 for p in rows)
     steps = [(coefficient(p.src[1], loop) or 0) * p.dtype.itemsize for p in rows]
-    is_apart = all(abs(step) >= PAGE_BYTES for step in steps)
+    is_apart = all(abs(step) >= page_bytes for step in steps)
     length = prod(size_of(x) for x in loops_of(value)) * reduction.dtype.itemsize
     return bool(rows) and in_rows and is_apart and length >= WORTH_BYTES

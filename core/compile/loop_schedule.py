@@ -23,7 +23,10 @@ def choose_schedule(kernel: UOp, target: Target, asked: Choices) -> Choices:
     """`asked` with what the heuristics take where nothing is asked, as far as it is one number."""
     found = find_contraction(kernel, target, asked)
     if found is None:
-        rows, is_shared = find_rows(kernel, asked), shares_work(operations(kernel), target, asked)
+        rows, is_shared = (
+            find_rows(kernel, target, asked),
+            shares_work(operations(kernel), target, asked),
+        )
         return replace(asked, tiled=False, slab=rows.steps if rows else 0, threads=is_shared)
     contraction, tile = found
     return replace(
@@ -35,7 +38,7 @@ def choose_schedule(kernel: UOp, target: Target, asked: Choices) -> Choices:
         blocks=choose_blocks(contraction, tile, target, asked),
         staged=planned_staging(contraction, tile, target, asked),
         packed=packs_columns(contraction, tile, target, asked),
-        slab=choose_slab(contraction, asked),
+        slab=choose_slab(contraction, target, asked),
         depth=choose_depth(contraction.reduction.src[-1], tile, asked),
         threads=shares_work(contraction.multiplications, target, asked),
     )

@@ -20,13 +20,11 @@ from proofgrad.core.compile.contraction import (
 from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
 from proofgrad.core.compile.loops import size_of
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.target import FirstCache, Target
 from proofgrad.core.ir.op_names import LOAD
 
-# Rows that a tile reads from a matrix in memory, for each set of the first cache that they share, and
-# the bytes after which the sets of a cache of 12 ways and 48 KB begin again.
+# Rows that a tile reads from a matrix in memory, for each set of the first cache that they share.
 UNSTAGED_ROWS = 6
-WAY_BYTES, WAYS = 1 << 12, 12
 # So many tiles that read the same rows that a table of them is worth filling.
 WORTH_A_TABLE = 4
 # So many tiles of rows that an item reads what it packs often enough.
@@ -40,7 +38,6 @@ LARGEST_TABLE = 1 << 26
 FEW_ROWS, STEPS_OF_FEW, STEPS_OF_MORE, LEAST_STEPS = 48, 32, 64, 16
 # With more rows, a table of the columns is read often enough; sooner where vectors of a matrix lie across lines.
 MOST_ROWS, MOST_ROWS_ACROSS_LINES = 64, 16
-LINE_BYTES = 64
 # Columns of fewer bytes stay in the cache, where all rows find them.
 WORTH_BYTES = 1 << 21
 # Cycles to copy an element into a table: from where it lies in the order of the table, or apart.
@@ -73,7 +70,10 @@ def choose_staged(
     if (wish := asked.staged) is not None:
         short = [table_elements(factor) <= LARGEST_TABLE for factor in (one, other)]
         return Staged(wish.rows and short[0], wish.columns and short[1])
-    rows = not lie_near(contraction, tile) and contraction.readers_of_rows(tile) >= WORTH_A_TABLE
+    rows = (
+        not lie_near(contraction, tile, target.first_cache)
+        and contraction.readers_of_rows(tile) >= WORTH_A_TABLE
+    )
     columns = contraction.columns_lie_apart or (_is_large(contraction) and not contraction.slabs)
     columns = columns and contraction.readers_of_columns(tile) >= 2
     columns = columns and not packs_columns(contraction, tile, target, asked)
@@ -82,18 +82,18 @@ def choose_staged(
     )
 
 
-def lie_near(contraction: Contraction, tile: Tile) -> bool:
+def lie_near(contraction: Contraction, tile: Tile, cache: FirstCache) -> bool:
     """Whether a tile reads its rows along lines, which find place in the sets of the first cache."""
     itemsize = contraction.reduction.dtype.itemsize
     steps = load_steps(contraction.row_factor, contraction.rows)
-    sets = [1 if step is None else _sets(step * itemsize) for step in steps]
+    sets = [1 if step is None else _sets(step * itemsize, cache) for step in steps]
     most = UNSTAGED_ROWS * min(sets, default=tile.rows)
     return contraction.rows_lie_along_depth and tile.rows <= most
 
 
-def _sets(nbytes: int) -> int:
+def _sets(nbytes: int, cache: FirstCache) -> int:
     """How many sets of the first cache places so many bytes apart lie in."""
-    return WAY_BYTES // gcd(nbytes, WAY_BYTES)
+    return cache.way_bytes // gcd(nbytes, cache.way_bytes)
 
 
 def packs_columns(
@@ -121,15 +121,15 @@ def packs_columns(
         and row_bytes <= target.cache_bytes * 3 // 4
         and contraction.multiplications >= WORTH_STAGING
         and contraction.growth_of_columns <= 1
-        and (_is_large(contraction) or _columns_collide(contraction))
+        and (_is_large(contraction) or _columns_collide(contraction, target.first_cache))
     )
 
 
-def _columns_collide(contraction: Contraction) -> bool:
+def _columns_collide(contraction: Contraction, cache: FirstCache) -> bool:
     """Whether what a tile reads of the columns, step by step, is more than its sets of the first cache hold."""
     loop, itemsize = contraction.reduction.src[-1], contraction.reduction.dtype.itemsize
     steps = [step for step in load_steps(contraction.column_factor, loop) if step]
-    return any(size_of(loop) > WAYS * _sets(step * itemsize) for step in steps)
+    return any(size_of(loop) > cache.ways * _sets(step * itemsize, cache) for step in steps)
 
 
 def _is_large(contraction: Contraction) -> bool:
@@ -140,7 +140,7 @@ def _is_large(contraction: Contraction) -> bool:
     return elements * contraction.reduction.dtype.itemsize > UNSTAGED_BYTES
 
 
-def choose_slab(contraction: Contraction, asked: Choices = NO_WISH) -> int:
+def choose_slab(contraction: Contraction, target: Target, asked: Choices = NO_WISH) -> int:
     """Steps of the sum in a slab of a contraction; 0: it is not summed in slabs."""
     loops, factor = contraction.reduction.src[1:], contraction.column_factor
     itemsize = contraction.reduction.dtype.itemsize
@@ -155,7 +155,7 @@ def choose_slab(contraction: Contraction, asked: Choices = NO_WISH) -> int:
         return _slab(size_of(loops[0]), asked.slab, 1)
     rows, is_long = size_of(contraction.rows), table_elements(factor) * itemsize >= WORTH_BYTES
     (step,) = load_steps(factor, loops[0])
-    in_lines = step is not None and step * itemsize % LINE_BYTES == 0
+    in_lines = step is not None and step * itemsize % target.first_cache.line_bytes == 0
     if not is_long or rows > (MOST_ROWS if in_lines else MOST_ROWS_ACROSS_LINES):
         return 0
     steps = STEPS_OF_FEW if rows <= FEW_ROWS else STEPS_OF_MORE
@@ -176,7 +176,7 @@ def filling(
     if staged.rows:
         each = COPY_CYCLES if contraction.rows_lie_side_by_side else APART_CYCLES
         cycles += table_elements(contraction.row_factor) * each
-    if staged.columns and not choose_slab(contraction, asked):
+    if staged.columns and not choose_slab(contraction, target, asked):
         each = APART_CYCLES if contraction.columns_lie_apart else COPY_CYCLES
         cycles += table_elements(contraction.column_factor) * each
     return cycles

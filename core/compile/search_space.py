@@ -38,7 +38,7 @@ def neighbours(kernel: UOp, target: Target, choices: Choices, forced: Choices) -
     if found is not None:
         moves = _of_contraction(found[0], target, whole, choices)
     else:
-        slabs = SLABS_OF_ROWS if find_rows(kernel, Choices(slab=max(SLABS_OF_ROWS))) else ()
+        slabs = SLABS_OF_ROWS if find_rows(kernel, target, Choices(slab=max(SLABS_OF_ROWS))) else ()
         moves = [replace(choices, slab=steps) for steps in slabs if steps != whole.slab]
         moves += _of_loops(target, choices)
     if target.threads > 1:

@@ -40,9 +40,9 @@ def sum_in_slabs(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest,
         return nest
     nest = nest.scheduled(asked := schedule_of(nest, context))
     if (found := find_contraction(nest.graph, target, asked)) is not None:
-        steps = choose_slab(found[0], asked)
+        steps = choose_slab(found[0], target, asked)
         return _in_slabs(nest, context, found[0].reduction, steps) if steps else nest
-    rows = find_rows(nest.graph, asked)
+    rows = find_rows(nest.graph, target, asked)
     return (
         nest if rows is None else _in_slabs(nest, context, rows.reduction, rows.steps, rows.along)
     )

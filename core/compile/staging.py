@@ -37,13 +37,11 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
         return nest
     nest = nest.scheduled(asked := schedule_of(nest, context))
     found = find_contraction(nest.graph, target, asked)
-    if found is None or not may_stage(found[0], asked):
+    if found is None or not may_stage(found[0], context.asked):
         return nest
     filling: list[LoopNest] = []
     before, nest = nest, _with_neighbours(nest, found[0], filling)
-    if (
-        nest is not before
-    ):  # what the columns read lies elsewhere now, and another tile may be better
+    if nest is not before:  # its columns lie elsewhere now, and another tile may be better
         nest = nest.scheduled(asked := choose_schedule(nest.graph, target, context.asked))
         found = find_contraction(nest.graph, target, asked)
     assert found is not None
@@ -63,7 +61,7 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
     for factor, loop, size in operands:
         fill, nest = _in_a_table(nest, contraction, factor, loop, size, groups[loop])
         filling.append(fill)
-    return (*filling, nest.scheduled(asked)) if filling else nest
+    return (*filling, nest) if filling else nest  # whose tile is chosen for how the tables lie
 
 
 def _in_a_table(

@@ -21,6 +21,24 @@ WIDE_TYPES = COMPUTED_TYPES - {dtypes.float16, dtypes.bfloat16}
 CACHE_BYTES = 1 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class FirstCache:
+    """The data cache nearest to a core: bytes, how many lines that share a set it holds, bytes of a line.
+
+    Where the machine does not say: those of Intel's cores since 2019 (Ice Lake; Intel 64 and IA-32 Architectures
+    Optimization Reference Manual, table of cache parameters).
+    """
+
+    nbytes: int = 48 << 10
+    ways: int = 12
+    line_bytes: int = 64
+
+    @property
+    def way_bytes(self) -> int:
+        """After so many bytes the sets begin again."""
+        return self.nbytes // self.ways
+
+
 class DeviceError(RuntimeError):
     """A machine cannot be used: says which, why, and what to install or set."""
 
@@ -42,7 +60,9 @@ class Target:
     name: str
     vector_bytes: int = 0  # width of a vector register; 0: the backend takes scalars only
     vector_registers: int = 16
+    first_cache: FirstCache = FirstCache()
     cache_bytes: int = CACHE_BYTES  # of the second cache, which a core has to itself
+    page_bytes: int = 1 << 12  # of memory that a processor foresees the reading of
     scratch_bytes: int = 0  # of memory that a kernel may have to itself while it runs
     threads: int = 1  # more than 1: an outermost THREAD range is welcome
     work_items: bool = False  # an outermost GLOBAL range is expected

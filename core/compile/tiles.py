@@ -14,7 +14,6 @@ from math import prod
 
 from proofgrad.core.compile.choices import NO_WISH, Blocks, Choices, Tile
 from proofgrad.core.compile.contraction import (
-    ELEMENTS_A_LINE,
     LARGEST_GROWTH,
     Contraction,
     contractions,
@@ -22,7 +21,7 @@ from proofgrad.core.compile.contraction import (
 )
 from proofgrad.core.compile.loops import size_of
 from proofgrad.core.compile.operands import WORTH_A_TABLE, filling, lie_near
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.target import FirstCache, Target
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.uop import UOp
 
@@ -33,7 +32,6 @@ SPARE_REGISTERS = 3
 CACHE_BYTES_A_CYCLE = 256
 MEMORY_BYTES_A_CYCLE = 6
 LINE_CYCLES, MEMORY_LINE_CYCLES = 0.5, 40
-FIRST_CACHE_BYTES = 48 << 10
 # Registers of masks that multiply-adds can take; more are fetched in each step.
 MASKS = 7
 # Multiply-adds of vectors in one iteration of a tile; more make code that takes long to compile.
@@ -69,16 +67,17 @@ def _best(tiles: list[Tile], contraction: Contraction, target: Target) -> Tile:
     return min(tiles, key=lambda tile: _cost(tile, contraction, target))
 
 
-def _cycles_of_lines(tile: Tile, contraction: Contraction) -> float:
+def _cycles_of_lines(tile: Tile, contraction: Contraction, cache: FirstCache) -> float:
     """Cycles to get the lines that a step reads for the rows of a tile, where they get no table."""
-    read, is_near = contraction.readers_of_rows(tile), lie_near(contraction, tile)
+    read, is_near = contraction.readers_of_rows(tile), lie_near(contraction, tile, cache)
     if read >= (2 if is_near else WORTH_A_TABLE) and contraction.rows_fit_a_table:
         return 0.0
     lines = float(tile.rows)
+    elements = cache.line_bytes // contraction.reduction.dtype.itemsize
     if is_near:
-        lines /= min(ELEMENTS_A_LINE, size_of(contraction.reduction.src[-1]))
+        lines /= min(elements, size_of(contraction.reduction.src[-1]))
     if contraction.rows_lie_side_by_side:
-        lines /= min(ELEMENTS_A_LINE, tile.rows)
+        lines /= min(elements, tile.rows)
     # From memory, where nothing foresees it; windows, which overlap, are read again.
     is_far = read * contraction.growth_of_rows < 2 and not contraction.rows_lie_along_depth
     return lines * (MEMORY_LINE_CYCLES if is_far else LINE_CYCLES)
@@ -117,11 +116,11 @@ def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
     step = max(products / 2, loads / 2, 4.0) + loads / 8
     if panel > target.cache_bytes // 2:
         step = max(step, tile.columns * itemsize / MEMORY_BYTES_A_CYCLE)
-    elif panel > FIRST_CACHE_BYTES // 2:
+    elif panel > target.first_cache.nbytes // 2:
         step += moved / CACHE_BYTES_A_CYCLE
     if contraction.has_gated_rows and tile.rows > MASKS:  # each row has a mask of its own
         step += tile.rows
-    step += _cycles_of_lines(tile, contraction)
+    step += _cycles_of_lines(tile, contraction, target.first_cache)
     has_table = contraction.readers_of_columns(tile) >= 2
     if contraction.columns_stay_apart or (contraction.columns_lie_apart and not has_table):
         step += tile.columns * GATHER_CYCLES

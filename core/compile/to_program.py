@@ -7,6 +7,7 @@ steps/accumulate.py, steps/lanes.py).
 from __future__ import annotations
 
 from proofgrad.core.compile.context import Context
+from proofgrad.core.compile.nest_text import brief
 from proofgrad.core.compile.steps.accumulate import accumulate
 from proofgrad.core.compile.steps.lanes import lanes
 from proofgrad.core.compile.steps.loop_nest import LoopNest
@@ -28,7 +29,7 @@ def choose_index_width(nest: LoopNest, context: Context) -> LoopNest:
     for node in terms_beyond(terms, dtypes.int64, facts):
         raise OverflowError(
             f"an index term runs from {facts.lo(node)} to {facts.hi(node)}, which int64 does"
-            f" not hold: {node!r}"
+            f" not hold: {brief(node)}"
         )
     return narrow(nest, dtypes.int64)
 

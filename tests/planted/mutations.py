@@ -65,7 +65,10 @@ def _all_changes(
 
 def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, ast.AST, _Undo]]:
     """The function changed in place, once for each (line, changed node, how it is undone)."""
+    left_out = _not_computed(function)
     for node in list(ast.walk(function)):
+        if node in left_out:
+            continue
         line = getattr(node, "lineno", function.lineno)
         match node:
             case ast.BinOp() | ast.BoolOp() | ast.AugAssign() if type(node.op) in _OTHER:
@@ -84,7 +87,9 @@ def _changes(function: ast.FunctionDef) -> Iterator[tuple[int, ast.AST, _Undo]]:
                 yield line, node, _set(node, "test", ast.UnaryOp(ast.Not(), node.test))
             case ast.If():
                 yield line, node.test, _set(node, "test", ast.UnaryOp(ast.Not(), node.test))
-            case ast.Call(args=[first, second, *rest]) if not rest and not _is_starred(node):
+            case ast.Call(args=[first, second, *rest]) if (
+                not rest and not _is_starred(node) and not _is_same(first, second)
+            ):
                 yield line, node, _set(node, "args", [second, first])
             case ast.Tuple(elts=[first, second], ctx=ast.Load()):
                 yield line, node, _set(node, "elts", [second, first])
@@ -106,6 +111,19 @@ def _set(node: ast.AST, name: str, value: object) -> _Undo:
     setattr(node, name, value)
     ast.fix_missing_locations(node)
     return undo
+
+
+def _not_computed(function: ast.FunctionDef) -> set[ast.AST]:
+    """What is told, and types: nothing is computed of them."""
+    nodes = list(ast.walk(function))
+    types = [n.annotation for n in nodes if isinstance(n, (ast.arg, ast.AnnAssign))]
+    types += [n.returns for n in nodes if isinstance(n, ast.FunctionDef)]
+    texts = [n for n in nodes if isinstance(n, ast.JoinedStr)]
+    return {node for root in (*types, *texts) if root is not None for node in ast.walk(root)}
+
+
+def _is_same(one: ast.AST, other: ast.AST) -> bool:
+    return ast.dump(one) == ast.dump(other)
 
 
 def _is_starred(call: ast.Call) -> bool:

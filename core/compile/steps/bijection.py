@@ -50,6 +50,10 @@ class NewLoop:
     number: int
     role: AxisRole = AxisRole.LOOP
 
+    def __str__(self) -> str:
+        role = "" if self.role is AxisRole.LOOP else f" as {self.role.value}"
+        return f"r{self.number}{role}"
+
 
 def reindex(
     nest: LoopNest,

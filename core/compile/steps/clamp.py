@@ -4,6 +4,10 @@
 
     where((-1 < i - k) & (i - k < n), x[i - k] * y, 0) = where(..., x[max(0, min(i - k, n - 1))] * y, 0)
 
+    i - k:   -1  0  1  2  3      n = 3
+    reads:    0  0  1  2  2
+    counts:   -  +  +  +  -
+
 Where the gate holds both read the same; elsewhere the product is not used. The place on the right is inside of its memory
 whatever the loops are, which the facts show, and is known before the loops that it does not depend on: a gate would
 be asked for each load in each step.
@@ -11,10 +15,11 @@ be asked for each load in each step.
 
 from __future__ import annotations
 
+from typing import Any
+
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.compile.sums_of_products import is_gated
-from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import CONST
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -51,16 +56,21 @@ def _brought_inside(gate: UOp) -> dict[UOp, UOp]:
     """For loops that a gate bounds, in terms with others: what they are where it holds, and elsewhere the nearest."""
     found: dict[UOp, UOp] = {}
     for term, (low, high) in _bounded(gate).items():
-        nearest = term
-        if high is not None:
-            nearest = UOp(Ops.MIN, dtypes.index, (nearest, UOp.index(high)))
-        if low is not None:
-            nearest = UOp(Ops.MAX, dtypes.index, (nearest, UOp.index(low)))
         for loop in sorted(loops_of(term), key=lambda loop: loop.arg[0]):
             if loop not in found and coefficient(term, loop) == 1:
-                found[loop] = nearest + (loop - term)
+                found[loop] = brought(loop, term, low, high)
                 break
     return found
+
+
+def brought(loop: Any, term: Any, low: Any, high: Any) -> Any:
+    """`loop` where `term`, in which it stands once, lies from low to high; elsewhere what brings the term there."""
+    nearest = term
+    if high is not None:
+        nearest = nearest.minimum(high)
+    if low is not None:
+        nearest = nearest.maximum(low)
+    return nearest + (loop - term)
 
 
 def _bounded(gate: UOp) -> dict[UOp, tuple[int | None, int | None]]:

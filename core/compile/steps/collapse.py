@@ -40,15 +40,10 @@ def digits_of(number: Any, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
     """The digits of a number below the product of `sizes`, most significant first."""
     digits: list[Any] = []
     for k in reversed(range(len(sizes))):
-        stride = _product(sizes[k + 1 :])
-        digit = number // stride if k + 1 < len(sizes) and not _is_one(stride) else number
-        is_first = all([_is_one(size) for size in sizes[:k]])
-        digits.append(digit if is_first else digit % sizes[k])
+        is_last = k + 1 == len(sizes)
+        digit = number if is_last else number // _product(sizes[k + 1 :])
+        digits.append(digit if k == 0 else digit % sizes[k])
     return tuple(digits[::-1])
-
-
-def _is_one(size: Any) -> bool:
-    return isinstance(size, int) and size == 1
 
 
 def _product(sizes: tuple[Any, ...]) -> Any:
@@ -60,7 +55,7 @@ def _product(sizes: tuple[Any, ...]) -> Any:
 
 def _number(digits: tuple[Any, ...], sizes: tuple[Any, ...]) -> Any:
     number = digits[0]
-    for digit, size in zip(digits[1:], sizes[1:]):
+    for digit, size in zip(digits[1:], sizes[1:], strict=True):
         number = number * size + digit
     return number
 

@@ -25,6 +25,21 @@ def phase_and_position(rest: Any, count: Any, step: Any) -> tuple[Any, Any]:
     return rest % step, rest // step + count
 
 
+def length_of(elements: Any, step: Any) -> Any:
+    """How many elements have the same remainder by `step`, at most."""
+    return -(-elements // step)
+
+
+def element_at(phase: Any, position: Any, step: Any) -> Any:
+    """The element whose remainder and quotient by `step` these are."""
+    return position * step + phase
+
+
+def place_of(phase: Any, position: Any, length: Any) -> Any:
+    """Where the copy has the element."""
+    return phase * length + position
+
+
 @fission("x[r + s * c] = T[(r % s) * m + r // s + c] where T[p * m + q] = x[q * s + p]")
 def deinterleave(
     nest: LoopNest, load: UOp, loop: UOp, beside: Collection[UOp] = ()
@@ -38,13 +53,13 @@ def deinterleave(
     require(step is not None and step > 1, "steps of no known length", step or 0)
     assert step is not None
     elements = memory.arg[1]
-    length = -(-elements // step)
+    length = length_of(elements, step)
     table = new_table((nest.graph, *beside), memory.dtype, step * length)
     phase, position = UOp.range(step, 0), UOp.range(length, 1)
-    source = position * step + phase
+    source = element_at(phase, position, step)
     inside = (source < elements,) if elements % step else ()
-    copied = stored(table, phase * length + position, loaded(memory, source, *inside))
+    copied = stored(table, place_of(phase, position, length), loaded(memory, source, *inside))
     rest = index.substitute({loop: UOp.index(0)})
     first, second = phase_and_position(rest, loop, step)
-    there = loaded(table, first * length + second, *gate)
+    there = loaded(table, place_of(first, second, length), *gate)
     return copied, nest.graph.substitute({load: there})

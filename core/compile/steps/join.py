@@ -2,6 +2,10 @@
 
     sum[a](where(p, sum[b](x), 0)) = sum[a, b](where(p, x, 0))
 
+    a: 0     1             a: 0 0 0 1 1 1
+    b: 0 1 2 (p is off)    b: 0 1 2 0 1 2
+    x: + + +               x: + + + 0 0 0
+
 Both add the same terms, and zeros; the order of a sum is not specified. The gradient of a convolution
 for its input is such a sum: of its windows, those that lie inside; all of them, if it was padded as widely as they reach.
 A load under a gate that is among the sum's needs it no longer if its place is inside of its memory whatever the loops are.

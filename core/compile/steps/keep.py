@@ -2,6 +2,9 @@
 
     f(v(i, j))   =   let k[a, b] = v(a, b) for all a, b: f(k[i, j])
 
+    for i: for j: for c: v(i, j) * c     for a: for b: k[a, b] = v(a, b)
+                                         for i: for j: for c: k[i, j] * c
+
 where k is a KEEP: its element at the row-major position of (a, b) is v(a, b). So v at (i, j) is the element at the
 position of (i, j). All loops of v that are not kept along stay as they are: the memory holds one run of them at a time.
 """
@@ -15,7 +18,7 @@ from typing import Any
 from proofgrad.core.compile.linear_terms import loops_below
 from proofgrad.core.compile.loops import BINDERS, elements_of, is_fixed, size_of
 from proofgrad.core.compile.steps.bijection import NewLoop
-from proofgrad.core.compile.steps.collapse import collapse_law
+from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.compile.steps.tables import require_value
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
@@ -62,6 +65,7 @@ def _check_loops(
     require(value in free, "a value that is not in the nest", value)
     require_value(value)
     require(0 < len(loops) == len(made) == len(set(loops)), "no loops, or one twice", *loops)
+    require(len(loops) <= MOST_LOOPS, "more loops at once than", MOST_LOOPS)
     require(set(loops) <= free[value], "a loop that the value does not change with", *loops)
     require(all(map(is_fixed, loops)), "a loop of no known size", *loops)
     outside = free[value].difference(loops)

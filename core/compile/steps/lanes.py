@@ -2,6 +2,8 @@
 
     for i < n: f(i)   =   f(0), f(1), ..., f(n - 1), each in a lane
 
+    i: 0 1 2 3             [f(0) f(1) f(2) f(3)]
+
 An elementwise operation of vectors is the operation in each lane. A node that changes with the loop becomes a vector; every other
 node stays a scalar and is broadcast where a vector needs it. An access whose index grows by 1 with the loop becomes one
 contiguous access; any other becomes a gather or scatter. An element that lanes read only if their gate holds is

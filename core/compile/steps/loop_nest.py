@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from proofgrad.core.compile.choices import Choices
+from proofgrad.core.compile.nest_syntax import type_name
+from proofgrad.core.compile.nest_text import brief
 from proofgrad.core.compile.steps.cuts import Cut, Place, cut_of, what_is_missing
+from proofgrad.core.compile.steps.evidence import require_evidence
 from proofgrad.core.compile.steps.running import what_is_wrong
 from proofgrad.core.compile.target import Target
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.rewrite.facts import Facts
 
 _SEAL = object()
@@ -85,7 +89,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[_Arguments]):
-    """A way to change a nest: `nest = step(nest, ...)`. Raises: StepRefused."""
+    """A way to change a nest: `nest = step(nest, ...)`. Raises: StepRefused; EvidenceError if its law is not proved."""
 
     name: str
     law: str
@@ -95,6 +99,7 @@ class Step(Generic[_Arguments]):
     def __call__(
         self, nest: LoopNest, *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> LoopNest:
+        require_evidence(self.name, self.law, self.function.__module__)
         made = self.function(nest, *args, **kwargs)
         if made is nest.graph:
             return nest
@@ -109,7 +114,7 @@ class Step(Generic[_Arguments]):
 
 @dataclass(frozen=True, slots=True)
 class Fission(Generic[_Arguments]):
-    """A step that makes several nests of one, which run in order; nothing is decided for them. Raises: StepRefused."""
+    """A step that makes several nests of one, which run in order; nothing is decided for them. Raises: as Step."""
 
     name: str
     law: str
@@ -118,6 +123,7 @@ class Fission(Generic[_Arguments]):
     def __call__(
         self, nest: LoopNest, *args: _Arguments.args, **kwargs: _Arguments.kwargs
     ) -> tuple[LoopNest, ...]:
+        require_evidence(self.name, self.law, self.function.__module__)
         taken = Taken(self.name, (*args, *kwargs.values()))
         graphs = self.function(nest, *args, **kwargs)
         for graph in graphs:
@@ -179,6 +185,19 @@ def require(condition: bool, what: str, *values: Any) -> None:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, UOp) and value.src:
-        return f"{value.op.name.lower()} {value.arg}" if value.arg is not None else value.op.name
+    """An argument of a step for people: loops and terms as in the text of nests."""
+    match value:
+        case UOp():
+            return brief(value)
+        case DType():
+            return type_name(value)
+        case AxisRole():
+            return value.value
+        case tuple() | list() | frozenset():
+            parts = (
+                sorted(map(_shown, value)) if isinstance(value, frozenset) else map(_shown, value)
+            )
+            return f"({', '.join(parts)})"
+        case dict():
+            return ", ".join([f"{_shown(key)} as {_shown(one)}" for key, one in value.items()])
     return str(value)

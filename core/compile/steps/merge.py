@@ -2,6 +2,9 @@
 
     for a < m: for b < n: f(k * (n * a + b))   =   for c < m * n: f(k * c)
 
+    a: 0     1             c: 0 1 2 3 4 5
+    b: 0 1 2 0 1 2
+
 As `collapse`, where every index reads a and b only as n * a + b: then a = 0 and b = c say the same of each, and no
 quotient is left. That a term is u + k * (n * a + b), with k a number and u free of both, is decided by its coefficients.
 """
@@ -9,6 +12,7 @@ quotient is left. That a term is u + k * (n * a + b), with k a number and u free
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from proofgrad.core.compile.linear_terms import coefficient
 from proofgrad.core.compile.loops import BINDERS, is_fixed, size_of
@@ -28,14 +32,25 @@ def merge(nest: LoopNest, outer: UOp, inner: UOp) -> UOp:
     sizes = (size_of(outer), size_of(inner))
     made = (NewLoop(*outer.arg),)
     (both,) = new_counters(nest.graph, collapse_law(2), sizes, (outer, inner), made)
-    return exchanged(nest.graph, {outer: UOp.index(0), inner: both}, [both], in_order=True)
+    values = dict(zip((outer, inner), counted_by(UOp.index(0), both)))
+    return exchanged(nest.graph, values, [both], in_order=True)
+
+
+def counted_by(start: Any, both: Any) -> tuple[Any, Any]:
+    """The loops where one counter counts for both, in terms that do not tell them apart."""
+    return start, both
+
+
+def is_one_number(a: Any, b: Any, size: Any) -> Any:
+    """Whether a * outer + b * inner is a multiple of size * outer + inner, `size` that of the inner loop."""
+    return a == b * size
 
 
 def reads_as_one(graph: UOp, outer: UOp, inner: UOp) -> bool:
     """Whether no index tells the loops apart; those of loads in an index are asked by themselves."""
     for term in _index_demands(graph):
         a, b = [coefficient(term, loop, beside_loads=True) for loop in (outer, inner)]
-        if a is None or b is None or a != b * size_of(inner):
+        if a is None or b is None or not is_one_number(a, b, size_of(inner)):
             return False
     return True
 

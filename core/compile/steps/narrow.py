@@ -2,6 +2,8 @@
 
     x + y = (x + y) mod 2^w   where the facts show that x, y and x + y are values of the w bits
 
+    least ... low ... term ... high ... most
+
 Bounds of every term are shown to fit first; a machine operation on values that fit, with a result that fits, is the mathematical
 one. Variables are read from parameters of one int64.
 """

@@ -2,6 +2,9 @@
 
     for a < m: for b < n: f(a, b)   =   for b < n: for a < m: f(a, b)
 
+    a: 0     1             b: 0   1   2
+    b: 0 1 2 0 1 2         a: 0 1 0 1 0 1
+
 Output loops and those of a reduction are in the order of their numbers; so a loop that gets another number runs elsewhere.
 No two iterations of output loops write one place, and the order of a reduction is not specified.
 """

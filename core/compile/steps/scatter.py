@@ -3,6 +3,10 @@
     for r: out[r] = sum[j](where(p(j) == r, v(j), 0))
         =   for r: out[r] = 0;   for j, in order: if 0 <= p(j) < n: out[p(j)] += v(j)
 
+    p: 2 0 2               r = 0:  -  v1  -        j = 0: out[2] += v0
+                           r = 1:  -  -   -        j = 1: out[0] += v1
+                           r = 2:  v0 -   v2       j = 2: out[2] += v2
+
 Each place takes the values that are left in the same order, and a reduction starts from its identity, which combined with
 anything leaves it as it is (a sum that started from 0.0 is never -0.0): the same bit by bit, for every operation that
 a reduction may have. Other loops of the results stay around, and the values of j go to one place of each.
@@ -99,7 +103,7 @@ def placed(reduction: UOp, free: frozenset[UOp], facts: Facts) -> Placed | None:
         if not _fits(term, facts):
             continue
         first, last = UOp.index(-offset), UOp.index(size_of(loop) - 1 - offset)
-        here = {loop: _between(term, first, last) + offset}
+        here = {loop: nearest_between(term, first, last) + offset}
         places = {x: at.substitute(here) for x, at in places.items()} | here
         gate = rest.substitute(here) & ~(term < first) & ~(last < term)
         value = value.substitute(here)
@@ -149,7 +153,6 @@ def _fits(term: UOp, facts: Facts) -> bool:
     return low is not None and high is not None and widest.lo <= low and high <= widest.hi
 
 
-def _between(term: UOp, first: UOp, last: UOp) -> UOp:
+def nearest_between(term: Any, first: Any, last: Any) -> Any:
     """The term itself where it lies from `first` to `last`, else one of them."""
-    below = UOp(Ops.MIN, dtypes.index, (term, last))
-    return UOp(Ops.MAX, dtypes.index, (below, first))
+    return term.minimum(last).maximum(first)

@@ -63,7 +63,7 @@ def _quotient_up(n: Any, k: Any) -> Any:
 def _number(digits: Sequence[Any], sizes: Sequence[Any]) -> Any:
     """o, j1, ..., jp as the number that they are the digits of."""
     number = digits[0]
-    for digit, size in zip(digits[1:], sizes):
+    for digit, size in zip(digits[1:], sizes, strict=True):
         number = number * size + digit
     return number
 
@@ -97,6 +97,9 @@ def split_reading_inside(
     A load stays as it is if its place is inside of its memory beyond the end of the loop too. Else it is taken
     there from the last whole vector, the innermost of `sizes`, or the last iteration, of the loop; it is masked where that
     is no vector.
+
+        n = 6, two vectors of 2 lanes:   i:      0 1 2 3   4 5 - -
+                                         reads:  0 1 2 3   4 5 4 5
     """
     n = _checked(loop, sizes)
     law = split_law(len(sizes))
@@ -109,8 +112,13 @@ def split_reading_inside(
     lanes = sizes[-1] if made[-1].role is AxisRole.VECTOR else 1
     nearest = nearest_inside(counters, sizes, n, lanes) if n % lanes == 0 else None
     inside = law.inside(*counters, n, *sizes)
-    reach = UOp.range(_quotient_up(n, prod(sizes)) * prod(sizes), *loop.arg)
+    reach = UOp.range(reach_of(n, sizes), *loop.arg)
     return _reading_inside(nest, {loop: value}, inside, {loop: reach}, nearest)
+
+
+def reach_of(n: Any, sizes: Sequence[Any]) -> Any:
+    """How many iterations the parts count, with those that are masked."""
+    return _quotient_up(n, _product(sizes)) * _product(sizes)
 
 
 def nearest_inside(counters: Sequence[Any], sizes: Sequence[Any], n: Any, lanes: Any) -> Any:
@@ -119,13 +127,9 @@ def nearest_inside(counters: Sequence[Any], sizes: Sequence[Any], n: Any, lanes:
     Lanes of one vector stay side by side.
     """
     if lanes == 1:
-        return _least(_number(counters, sizes), n - 1)
+        return _number(counters, sizes).minimum(n - 1)
     vector = _number(counters[:-1], sizes[:-1])
-    return _least(vector, n // lanes - 1) * lanes + counters[-1]
-
-
-def _least(a: Any, b: Any) -> Any:
-    return UOp(Ops.MIN, a.dtype, (a, UOp.index(b))) if isinstance(a, UOp) else a.minimum(b)
+    return vector.minimum(n // lanes - 1) * lanes + counters[-1]
 
 
 def _checked(loop: UOp, sizes: tuple[int, ...]) -> int:

@@ -20,6 +20,7 @@ from typing import Any
 
 from proofgrad.core.compile.linear_terms import loops_below
 from proofgrad.core.compile.loops import BINDERS, is_fixed, size_of
+from proofgrad.core.compile.nest_text import brief
 from proofgrad.core.compile.steps.bijection import NewLoop, gated
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require
@@ -29,6 +30,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 LARGEST_TABLE = 1 << 31  # elements
+MOST_DIGITS = 12  # for so many the law is proved
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class Digit:
     size: int
     made: NewLoop
     stride: int = 1
+
+    def __str__(self) -> str:
+        shift = f" // {self.stride}" if self.stride != 1 else ""
+        return f"{self.made} = {brief(self.loop)}{shift} % {self.size}"
 
 
 @fission("f(v(x)) = for all a: T[g(a)] = v(a); f(T[g(x)]), g one to one")
@@ -64,6 +70,8 @@ def stage(
     length = prod([digit.size for digit in digits])
     require(length <= LARGEST_TABLE, "a table of more elements", length, LARGEST_TABLE)
     memory = new_table((nest.graph, *beside), value.dtype, length)
+    require(len(digits) <= MOST_DIGITS, "more digits than", MOST_DIGITS)
+    all_sizes = [digit.size for digit in digits]
     counters = [UOp.range(d.size, d.made.number, d.made.role) if d.size != 1 else UOp.index(0)
                 for d in digits]  # fmt: skip
     changes: dict[UOp, UOp] = {}
@@ -81,8 +89,10 @@ def stage(
         if prod([part.size for part in parts]) != size_of(loop):
             masked = _masked(masked, loop)
     filled = masked.substitute(changes)
-    there = loaded(memory, _place([read[digit] for digit in digits], digits))
-    return stored(memory, _place(counters, digits), filled), nest.graph.substitute({value: there})
+    read_at = position_of([read[digit] for digit in digits], all_sizes, UOp.index(0))
+    filled_at = position_of(counters, all_sizes, UOp.index(0))
+    read_there = nest.graph.substitute({value: loaded(memory, read_at)})
+    return stored(memory, filled_at, filled), read_there
 
 
 def _parts_of(loop: UOp, digits: Sequence[Digit]) -> list[Digit]:
@@ -97,14 +107,13 @@ def _parts_of(loop: UOp, digits: Sequence[Digit]) -> list[Digit]:
     return parts
 
 
-def _place(terms: Sequence[Any], digits: Sequence[Digit]) -> UOp:
-    """The row-major position of digits, as many at once as the law of it is proved for."""
-    place, sizes = UOp.index(0), 1
+def position_of(digits: Sequence[Any], sizes: Sequence[Any], start: Any) -> Any:
+    """The row-major position of digits, as many at once as there is a law of; `start`: that of no digits, 0."""
+    place = start
     for k in range(0, len(digits), MOST_LOOPS - 1):
-        some = [d.size for d in digits[k : k + MOST_LOOPS - 1]]
-        law, values = collapse_law(1 + len(some)), terms[k : k + MOST_LOOPS - 1]
-        (place,) = law.new(place, *values, sizes, *some)
-        sizes *= prod(some)
+        some = sizes[k : k + MOST_LOOPS - 1]
+        values = digits[k : k + MOST_LOOPS - 1]
+        (place,) = collapse_law(1 + len(some)).new(place, *values, None, *some)
     return place
 
 

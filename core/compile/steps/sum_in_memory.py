@@ -3,6 +3,9 @@
     out[x] = sum[k < n](v(x, k))
         =   for x: out[x] = 0;   for s < n / m, in order: for x: out[x] += sum[j < m](v(x, s * m + j))
 
+    k: 0 1 2 3 4 5         s: 0     1
+                           j: 0 1 2 0 1 2      out: 0, v0+v1+v2, (v0+v1+v2)+(v3+v4+v5)
+
 `n` is a multiple of `m`. The order of a reduction is not specified, and a reduction that starts from its identity is the same.
 """
 

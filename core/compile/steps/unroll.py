@@ -3,6 +3,8 @@
     for i < n: f(i)              =   f(0); f(1); ...; f(n - 1)
     reduce[i < n, R](f(i))       =   reduce[R](f(0) + f(1) + ... + f(n - 1))
 
+    i: 0 1 2 3             (f(0) + f(1)) + (f(2) + f(3))
+
 for any operation `+` of a reduction, whose order is not specified. Copies are combined as a tree, so that no operation
 waits for all others. Products of floats go into a sum one by one where several sums run side by side, as in a tile; else the
 one sum would wait for itself, and its rounding errors would add up.

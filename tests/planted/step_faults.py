@@ -1,0 +1,241 @@
+"""Faults planted in steps: in the functions of their laws, which proofs find, and around them, which runs find.
+
+    python tests/planted/step_faults.py --laws                    every change of a law's function
+    python tests/planted/step_faults.py --bodies 60 --seed 1      so many changes of what is around them
+
+Owns: which functions are laws, the two ways to find a fault, the table. Does not own: the changes of text (mutations.py), the
+claims (verify/steps), the small kernels (steps_exhaustively.py).
+
+A fault is *proof* if the claims of a step that it changes are not proved, for small numbers or by the solver. It is *run* if a
+step makes a small kernel that is not the same, or stops in an error that is no refusal. Else it is *not
+found*: each of those is read, and is equal to the text without it, or makes a step refuse more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # else the folder of tests is found already
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from small_kernels import graphs  # noqa: E402
+from step_arguments import ARGUMENTS  # noqa: E402
+from steps_exhaustively import Tally, WrongStep, run  # noqa: E402
+
+from planted.mutations import functions_of, mutation  # noqa: E402
+from planted.plant import Fault, in_a_fork, plant  # noqa: E402
+from proofgrad.core.compile.steps import evidence, reorder  # noqa: E402
+from proofgrad.core.compile.steps.bijection import Bijection  # noqa: E402
+from proofgrad.verify.steps import laws  # noqa: E402
+from proofgrad.verify.steps.all_steps import all_steps  # noqa: E402
+from proofgrad.verify.steps.claims import PROVED, tried  # noqa: E402
+from proofgrad.verify.steps.prove import decide_claim  # noqa: E402
+
+FOLDER = "core/compile/steps"
+LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "split": ("split_law", "_product", "_quotient_up", "_number", "_digits", "reach_of", "nearest_inside"),
+    "collapse": ("collapse_law", "digits_of", "_product", "_number"),
+    "merge": ("counted_by", "is_one_number"),
+    "deinterleave": ("phase_and_position", "length_of", "element_at", "place_of"),
+    "stage": ("position_of",),
+    "scatter": ("nearest_between",),
+    "clamp": ("brought",),
+    "unroll": ("_copies", "_combined", "_one_by_one"),
+    "narrow": ("terms_beyond",),
+    "accumulate": ("_fill", "_combined"),
+    "lanes": ("_index", "_combiner"),
+}  # fmt: skip
+BODIES = (
+    *("bijection", "split", "collapse", "merge", "reorder", "run_as", "running", "unroll", "keep"),
+    *("stage", "deinterleave", "sum_in_memory", "scatter", "join", "clamp", "tables"),
+    *("accumulate", "lanes", "narrow"),
+)
+SECONDS = 90  # of a process's own time for one fault
+OWN_STRIDE, STRIDE = (
+    23,
+    151,
+)  # of the small kernels: for the steps of a fault's file, for those that use it
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What found a fault, and how; nothing: what was tried did not."""
+
+    fault: Fault
+    by: str = ""
+    how: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.by or 'NOT FOUND':9} {self.fault.name[:88]:88} {self.how[:100]}"
+
+
+def by_proof(fault: Fault) -> Found:
+    """What the claims of the steps say of a fault: of small numbers first, of all claims."""
+
+    def work(tell: Callable[[Any], None]) -> None:
+        try:
+            _plant(fault)
+            changed = importlib.reload(laws).LAWS
+        except Exception as error:  # noqa: BLE001  (a law may stop in any)
+            tell(f"the laws cannot be made: {type(error).__name__}")
+            return
+        claims = {c: f"{s}: {n}" for s in _decided_by(fault) for n, c in changed[s].claims.items()}
+        for claim, name in claims.items():
+            if (small := tried(claim)).verdict != PROVED:
+                tell(f"{name}: {small.what} is {small.verdict} at {small.found}")
+                return
+        for claim, name in claims.items():
+            if (decision := decide_claim(name, claim)).verdict != PROVED:
+                tell(f"{name}: {decision.why}")
+                return
+
+    return _found(fault, "proof", in_a_fork(work, SECONDS))
+
+
+def by_run(fault: Fault, start: int = 0) -> Found:
+    """What the steps that a fault changes make of small kernels."""
+
+    def work(tell: Callable[[Any], None]) -> None:
+        try:
+            _plant(fault)
+            own = [name for name in ARGUMENTS if module_of_step(name) == fault.module]
+            others = [name for name in _decided_by(fault) if name in ARGUMENTS and name not in own]
+            run(graphs()[start::OWN_STRIDE], own, Tally())
+            run(graphs()[start::STRIDE], others, Tally())
+        except WrongStep as wrong:
+            tell(str(wrong).splitlines()[2])
+        except Exception as error:  # noqa: BLE001  (a fault may stop in any)
+            tell(f"{type(error).__name__}: {error}")
+
+    return _found(fault, "run", in_a_fork(work, SECONDS))
+
+
+def _found(fault: Fault, by: str, told: list[Any]) -> Found:
+    return Found(fault, by, str(told[0])) if told else Found(fault)
+
+
+def _plant(fault: Fault) -> None:
+    before = vars(importlib.import_module(fault.module)).copy()
+    plant(fault.module, fault.text())
+    if fault.module == reorder.__name__:  # a law that is a constant
+        changed: dict[str, Any] = {"__name__": fault.module}
+        exec(compile(fault.text(), fault.file, "exec"), changed)
+        for part in Bijection.__slots__:
+            object.__setattr__(before["RENUMBER"], part, getattr(changed["RENUMBER"], part))
+
+
+def module_of_step(name: str) -> str:
+    return str(all_steps()[name].function.__module__)
+
+
+def _decided_by(fault: Fault) -> list[str]:
+    """The steps whose laws the file of a fault decides."""
+    sources, own = evidence.read_sources(), fault.module.rpartition(".")[2]
+    steps = {name: step.function.__module__ for name, step in all_steps().items()}
+    return [name for name, module in steps.items() if own in sources.deciding(module)]
+
+
+# Changes that are none, by function and text, and why.
+SAME = {
+    "split.split_law (*[f'k{p + 1}' for p in range(parts)], 'n')": "names of parameters, by which nothing is found",
+    "collapse.digits_of k - 1": "is_last is never so, and number // 1 is number",
+}
+
+
+def same_as(fault: Fault) -> str | None:
+    """Why a fault is none; None if it is one."""
+    return SAME.get(fault.name.partition(":")[0] + fault.name.rpartition(":")[2])
+
+
+# -- which ----------------------------------------------------------------------------------------
+
+RENUMBERED = tuple(
+    Fault(f"reorder.RENUMBER: {before} is {after}", f"{FOLDER}/reorder.py", before, after)
+    for before, after in (
+        ("old=lambda i, n: (i,)", "old=lambda i, n: (i + 1,)"),
+        ("old=lambda i, n: (i,)", "old=lambda i, n: (n - i,)"),
+        ("old=lambda i, n: (i,)", "old=lambda i, n: (n - 1 - i,)"),
+        ("new=lambda i, n: (i,)", "new=lambda i, n: (0,)"),
+        ("new=lambda i, n: (i,)", "new=lambda i, n: (i // 2,)"),
+        ("after=lambda n: (n,)", "after=lambda n: (n + 1,)"),
+        ("after=lambda n: (n,)", "after=lambda n: (n - 1,)"),
+        ("before=lambda n: (n,)", "before=lambda n: (n * n,)"),
+    )
+)
+
+
+def law_faults(modules: Collection[str] = BODIES) -> list[Fault]:
+    """Every change of a function of a law."""
+    found = list(RENUMBERED) if "reorder" in modules else []
+    for module, functions in LAW_FUNCTIONS.items():
+        if module not in modules:
+            continue
+        file = f"{FOLDER}/{module}.py"
+        names = functions_of(file)
+        found += [mutation(file, k) for k, name in enumerate(names) if name in functions]
+    return found
+
+
+def body_faults(count: int, seed: int, modules: Collection[str] = BODIES) -> list[Fault]:
+    """So many changes of what is around the laws, drawn: of each file as many as of the others."""
+    draw, waiting = random.Random(seed), {}
+    for module in [module for module in BODIES if module in modules]:
+        file, own = f"{FOLDER}/{module}.py", LAW_FUNCTIONS.get(module, ())
+        numbers = [k for k, name in enumerate(functions_of(file)) if name not in own]
+        waiting[file] = draw.sample(numbers, len(numbers))
+    found: list[Fault] = []
+    while len(found) < count and any(waiting.values()):
+        for file, numbers in waiting.items():
+            if numbers and len(found) < count:
+                found.append(mutation(file, numbers.pop()))
+    return found
+
+
+def find(faults: Iterable[Fault], ways: Sequence[Callable[[Fault], Found]]) -> list[Found]:
+    """What finds each fault, the first way that does."""
+    found = []
+    for fault in faults:
+        one = Found(fault)
+        for way in ways:
+            if not one.by:
+                one = way(fault)
+        print(one, flush=True)
+        found.append(one)
+    return found
+
+
+def table(found: Sequence[Found]) -> str:
+    rows = ["| file | faults | by proof | by run | not found |", "|---|---|---|---|---|"]
+    counts = Counter([(one.fault.file, one.by) for one in found])
+    for file in sorted({one.fault.file for one in found}):
+        numbers = [counts[file, by] for by in ("proof", "run", "")]
+        rows.append(f"| `{file}` | {sum(numbers)} | {' | '.join(map(str, numbers))} |")
+    return "\n".join(rows)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Plant, and say what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--laws", action="store_true", help="every change of a law's function")
+    parser.add_argument("--bodies", type=int, default=0, help="so many changes around them")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--module", action="append", help="only in these")
+    asked = parser.parse_args(arguments)
+    all_steps()
+    modules = asked.module or (*BODIES, *LAW_FUNCTIONS)
+    found = find(law_faults(modules), [by_proof]) if asked.laws else []
+    found += find(body_faults(asked.bodies, asked.seed, modules), [by_run])
+    print(f"\n{table(found)}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

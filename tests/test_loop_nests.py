@@ -1,0 +1,102 @@
+"""Kernels change by steps alone: who may open a nest, who may make one, and what happens when a step refuses."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from tactics import nest_of
+
+from proofgrad.core.compile.context import Context
+from proofgrad.core.compile.forms import Form
+from proofgrad.core.compile.stages import Stage, Tactic, run_stages
+from proofgrad.core.compile.steps.loop_nest import STEPS, LoopNest, StepRefused
+from proofgrad.core.compile.steps.reorder import reorder
+from proofgrad.core.compile.steps.run_as import run_as
+from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.tensor.realize import compiler
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("core", "rules", "backends", "proofgrad")
+STEPS_FOLDER = ROOT / "core/compile/steps"
+
+
+def uses(name: str) -> set[str]:
+    """The files outside of the steps that name something."""
+    found = set()
+    for path in [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]:
+        if path.parent == STEPS_FOLDER:
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if name in (getattr(node, "id", None), getattr(node, "attr", None)):
+                found.add(str(path.relative_to(ROOT)))
+            if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]:
+                found.add(str(path.relative_to(ROOT)))
+    return found
+
+
+def test_only_the_runner_of_stages_opens_nests() -> None:
+    assert uses("lowered") == {"core/compile/stages.py"}
+
+
+def test_nobody_reaches_below_a_step() -> None:
+    """The seal, and what changes graphs in the way of a step, are named by steps only."""
+    for name in ("_SEAL", "exchanged", "reindex"):
+        assert uses(name) == set(), name
+    called = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "core/compile").glob("*.py")
+        if ".function(" in path.read_text("utf-8")
+    }
+    assert called == {"core/compile/stages.py"}  # tactics and procedures
+
+
+def test_a_nest_is_not_made_by_hand() -> None:
+    nest = nest_of(copy_of(4))
+    with pytest.raises(TypeError, match="made by steps"):
+        LoopNest(nest.graph, nest.facts, nest.target, (), (), object())
+
+
+def test_every_file_of_steps_with_a_law_has_a_step() -> None:
+    assert len(STEPS) >= 12
+    assert all(step.law and step.name == name for name, step in STEPS.items())
+
+
+def copy_of(size: int) -> UOp:
+    loop = UOp.range(size, 0)
+    there, here = [
+        UOp(Ops.INDEX, dtypes.int32, (UOp(Ops.PARAM, dtypes.int32, (), (slot, size)), loop))
+        for slot in (0, 1)
+    ]
+    value = UOp(Ops.LOAD, dtypes.int32, (here,))
+    return UOp.sink(UOp(Ops.STORE, dtypes.void, (there, value)))
+
+
+def refused(nest: LoopNest, context: Context) -> LoopNest:
+    """Takes a step that is right, then one that is refused."""
+    (loop,) = [n for n in nest.graph.toposort() if n.op is Ops.RANGE]
+    nest = run_as(nest, {loop: AxisRole.THREAD})
+    return reorder(nest, loop, 7)  # a loop that is no longer there
+
+
+def test_where_a_step_refuses_the_kernel_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage("refused", Form.KERNEL, Tactic(refused))
+    required = Stage("required", Form.KERNEL, Tactic(refused, required=True))
+    kernel, library, target = copy_of(5), compiler().library, Target("test", threads=2)
+    monkeypatch.delenv("SPEC", raising=False)
+    assert run_stages([stage], kernel, library, target) is kernel
+    with pytest.raises(StepRefused):
+        run_stages([required], kernel, library, target)
+    monkeypatch.setenv("SPEC", "1")
+    with pytest.raises(StepRefused):
+        run_stages([stage], kernel, library, target)
+
+
+def test_a_tactic_gives_back_what_steps_made() -> None:
+    stage = Stage("wrong", Form.KERNEL, Tactic(lambda nest, context: nest.graph))  # type: ignore[arg-type,return-value]
+    with pytest.raises((TypeError, StepRefused)):
+        run_stages([stage], copy_of(5), compiler().library, Target("test"))

@@ -1,0 +1,97 @@
+"""Faults planted in steps: those in the functions of laws fall in the proofs, those around them in runs."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+from planted.plant import Fault
+from planted.step_faults import (
+    FOLDER,
+    LAW_FUNCTIONS,
+    RENUMBERED,
+    SAME,
+    by_proof,
+    by_run,
+    law_faults,
+    same_as,
+)
+
+from proofgrad.core.compile.steps import evidence
+from proofgrad.verify.steps.all_steps import all_steps
+
+
+def _fault(module: str, before: str, after: str) -> Fault:
+    return Fault(f"{module}: {after}", f"{FOLDER}/{module}.py", before, after)
+
+
+# One or two of each law, as somebody might write them; what the claims have to see.
+LAWS = (
+    _fault("split", "return -(-n // k)", "return n // k"),
+    _fault("split", "        number = number // size\n", ""),
+    _fault("split", "vector.minimum(n // lanes - 1)", "vector.minimum(n // lanes)"),
+    _fault("split", "_number(counters, sizes).minimum(n - 1)", "_number(counters, sizes)"),
+    _fault("split", "return _quotient_up(n, _product(sizes)) * _product(sizes)", "return n"),
+    _fault("collapse", "digit if k == 0 else digit % sizes[k]", "digit"),
+    _fault("collapse", "_product(sizes[k + 1 :])", "_product(sizes[k:])"),
+    _fault("merge", "return start, both", "return both, start"),
+    _fault("merge", "return a == b * size", "return a == b"),
+    _fault("deinterleave", "return rest % step, rest // step + count", "return rest % step, rest // step"),
+    _fault("deinterleave", "return -(-elements // step)", "return elements // step"),
+    _fault("deinterleave", "return phase * length + position", "return phase + position * length"),
+    _fault("stage", "place, *values, None, *some)", "place, *values, None, *reversed(some))"),
+    _fault("scatter", "term.minimum(last).maximum(first)", "term.minimum(last)"),
+    _fault("clamp", "return nearest + (loop - term)", "return nearest + (term - loop)"),
+    _fault("unroll", "for k in range(size_of(loop)):", "for k in range(1, size_of(loop)):"),
+    _fault("unroll", "values[len(pairs) * 2 :]", "values[len(pairs) * 2 + 1 :]"),
+    _fault("narrow", "low < least or high > most", "low < least or high > most + 1"),
+    _fault("accumulate", "place * loop.src[0].arg + loop", "place + loop"),
+    _fault("lanes", "tuple([step * k for k in range(lanes)])", "tuple(range(lanes))"),
+)  # fmt: skip
+
+# Around the laws: what the runs of every small kernel have to see.
+BODIES = (
+    _fault("bijection", "inside.where(new.src[0], neutral)", "new.src[0]"),
+    _fault("bijection", "src=(place.src[0], place.src[1], gate)", "src=(place.src[0], place.src[1])"),
+    _fault("tables", "start = UOp.const(memory.dtype, identity(op, memory.dtype))", "start = UOp.const(memory.dtype, 1)"),
+    _fault("join", "gated = gate.where(product, UOp.const(value.dtype, 0))", "gated = product"),
+    _fault("stage", "done[node] = gated(new, inside) if", "done[node] = new if"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", [*LAWS, *RENUMBERED[:2]], ids=lambda fault: fault.name)
+def test_a_fault_in_a_law_is_found_by_its_proof(fault: Fault) -> None:
+    assert by_proof(fault).by == "proof"
+
+
+def test_faults_in_laws_that_are_drawn_are_found_by_proofs() -> None:
+    """The same in each run, or those of PLANTED_SEED."""
+    seed = os.environ.get("PLANTED_SEED", "0")
+    faults = [fault for fault in law_faults() if same_as(fault) is None]
+    for fault in random.Random(seed).sample(faults, 3):
+        assert by_proof(fault).by, f"PLANTED_SEED={seed}: {fault.name}"
+
+
+@pytest.mark.parametrize("fault", BODIES, ids=lambda fault: fault.name)
+def test_a_fault_around_a_law_is_found_by_a_run(fault: Fault) -> None:
+    assert by_run(fault).by == "run"
+
+
+def test_without_a_fault_nothing_is_found() -> None:
+    text = '"""The steps: the only'
+    same = Fault("none", f"{FOLDER}/reorder.py", "from __future__", "from __future__")
+    assert text and (by_proof(same).by, by_run(same).by) == ("", "")
+
+
+def test_each_law_has_functions_that_are_planted_in() -> None:
+    modules = {step.function.__module__.rpartition(".")[2] for step in all_steps().values()}
+    # the laws of these are those of split and collapse, or no function at all: folds.py
+    others = {"keep", "reorder", "run_as", "sum_in_memory", "join"}
+    assert modules == set(LAW_FUNCTIONS) | others
+    assert all([(evidence.STEPS_FOLDER / f"{name}.py").exists() for name in LAW_FUNCTIONS])
+
+
+def test_what_is_the_same_is_a_fault_that_can_be_planted() -> None:
+    names = {fault.name.partition(":")[0] + fault.name.rpartition(":")[2] for fault in law_faults()}
+    assert set(SAME) <= names

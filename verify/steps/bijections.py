@@ -1,0 +1,230 @@
+"""What it claims that loops are exchanged by a law, and what the laws that number digits claim beside it.
+
+Owns: claims about iterations and places. Does not own: claims about what reductions combine (folds.py), which step claims
+what (laws.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from proofgrad.core.compile.steps.bijection import Bijection
+from proofgrad.core.compile.steps.collapse import collapse_law
+from proofgrad.core.compile.steps.deinterleave import (
+    element_at,
+    length_of,
+    phase_and_position,
+    place_of,
+)
+from proofgrad.core.compile.steps.merge import counted_by, is_one_number
+from proofgrad.core.compile.steps.split import nearest_inside, reach_of, split_law
+from proofgrad.core.compile.steps.stage import position_of
+from proofgrad.verify.steps.claims import Claim, World
+
+
+def claims_of(name: str, law: Bijection) -> dict[str, Claim]:
+    """Two loop nests count the same iterations, each once."""
+    return {
+        f"{name}: each iteration after is one before": lambda world: _after(world, law),
+        f"{name}: each iteration before is one after": lambda world: _before(world, law),
+    }
+
+
+def _after(world: World, law: Bijection) -> None:
+    """A new iteration that is inside: its old counters are in range, and name it; numbers stay."""
+    parameters = _parameters(world, law)
+    before, after = law.before(*parameters), law.after(*parameters)
+    new = _counters(world, "new", after)
+    if law.inside is not None:
+        world.suppose(law.inside(*new, *parameters))
+    old = law.old(*new, *parameters)
+    _in_range(world, old, before)
+    _same(world, law.new(*old, *parameters), new)
+    if law.in_order:
+        world.claim("the same number", row_major(old, before) == row_major(new, after))
+
+
+def _before(world: World, law: Bijection) -> None:
+    """An old iteration: its new counters are in range, inside, and name it."""
+    parameters = _parameters(world, law)
+    before, after = law.before(*parameters), law.after(*parameters)
+    old = _counters(world, "old", before)
+    new = law.new(*old, *parameters)
+    _in_range(world, new, after)
+    if law.inside is not None:
+        world.claim("inside", law.inside(*new, *parameters))
+    _same(world, law.old(*new, *parameters), old)
+
+
+def _parameters(world: World, law: Bijection) -> list[Any]:
+    return [world.number(name, 1) for name in law.parameters]
+
+
+def _counters(world: World, name: str, sizes: Sequence[Any]) -> list[Any]:
+    return [world.number(f"{name}{k + 1}", 0, size) for k, size in enumerate(sizes)]
+
+
+def _in_range(world: World, counters: Sequence[Any], sizes: Sequence[Any]) -> None:
+    for k, (counter, size) in enumerate(zip(counters, sizes, strict=True)):
+        world.claim(f"counter {k + 1} is not below 0", counter >= 0)
+        world.claim(f"counter {k + 1} is below its size", counter < size)
+
+
+def _same(world: World, ones: Sequence[Any], others: Sequence[Any]) -> None:
+    for k, (one, other) in enumerate(zip(ones, others, strict=True)):
+        world.claim(f"counter {k + 1} comes back", one == other)
+
+
+def row_major(counters: Sequence[Any], sizes: Sequence[Any]) -> Any:
+    """The number of an iteration, the last loop counting fastest."""
+    number = counters[0]
+    for counter, size in zip(counters[1:], sizes[1:], strict=True):
+        number = number * size + counter
+    return number
+
+
+# -- split ----------------------------------------------------------------------------------------
+
+
+def whole_split(parts: int) -> Claim:
+    """No mask is needed where the parts divide the loop."""
+
+    def claim(world: World) -> None:
+        law = split_law(parts)
+        parameters = _parameters(world, law)
+        n, sizes = parameters[0], parameters[1:]
+        world.suppose(n % _product(sizes) == 0)
+        new = _counters(world, "new", law.after(*parameters))
+        assert law.inside is not None
+        world.claim("inside", law.inside(*new, *parameters))
+
+    return claim
+
+
+def reading_inside(parts: int, in_vectors: bool) -> Claim:
+    """What is read beyond the end of a loop is read at an iteration of it, and lanes are neighbours."""
+
+    def claim(world: World) -> None:
+        law = split_law(parts)
+        parameters = _parameters(world, law)
+        n, sizes = parameters[0], parameters[1:]
+        lanes = sizes[-1] if in_vectors else 1
+        if in_vectors:
+            world.suppose(1 < lanes)
+            world.suppose(n % lanes == 0)
+        new = _counters(world, "new", law.after(*parameters))
+        nearest = nearest_inside(new, sizes, n, lanes)
+        (number,) = law.old(*new, *parameters)
+        world.claim("not below 0", 0 <= nearest)
+        world.claim("below the end", nearest < n)
+        world.claim("below what the parts count", number < reach_of(n, sizes))
+        if in_vectors:
+            world.suppose(new[-1] + 1 < lanes)
+            beside = nearest_inside([*new[:-1], new[-1] + 1], sizes, n, lanes)
+            world.claim("the next lane reads the next element", beside == nearest + 1)
+        assert law.inside is not None
+        world.suppose(law.inside(*new, *parameters))
+        world.claim("itself where it is inside", nearest == number)
+
+    return claim
+
+
+def _product(sizes: Sequence[Any]) -> Any:
+    total = sizes[0]
+    for size in sizes[1:]:
+        total = total * size
+    return total
+
+
+# -- merge ----------------------------------------------------------------------------------------
+
+
+def one_reading(world: World) -> None:
+    """A term u + a * outer + b * inner that does not tell the loops apart is u + b * c of the one loop c."""
+    u, a, b = world.number("u"), world.number("a"), world.number("b")
+    m, n = world.number("m", 1), world.number("n", 1)
+    outer, inner = world.number("outer", 0, m), world.number("inner", 0, n)
+    world.suppose(is_one_number(a, b, n))
+    (both,) = collapse_law(2).new(outer, inner, m, n)
+    first, second = counted_by(0, both)
+    world.claim("the same term", u + outer * a + inner * b == u + first * a + second * b)
+
+
+# -- places ---------------------------------------------------------------------------------------
+
+
+def one_place_each(digits: int) -> Claim:
+    """Where digits differ, so do their places, all of them below the product of the sizes."""
+
+    def claim(world: World) -> None:
+        sizes = [world.number(f"n{k + 1}", 1) for k in range(digits)]
+        ones, others = [_counters(world, name, sizes) for name in ("a", "b")]
+        place, other = position_of(ones, sizes, 0), position_of(others, sizes, 0)
+        world.claim("not below 0", 0 <= place)
+        world.claim("below the product of the sizes", place < _product(sizes))
+        world.suppose(place == other)
+        for k in reversed(range(digits)):
+            world.claim(f"digit {k + 1} is the same", ones[k] == others[k])
+
+    return claim
+
+
+def digits_of_a_loop(parts: int) -> Claim:
+    """Digits name the loop's counter, also where they reach beyond its end."""
+
+    def claim(world: World) -> None:
+        law = split_law(parts)
+        sizes = [world.number(f"k{p + 1}", 1) for p in range(parts)]
+        first = world.number("first size", 1)
+        n = world.number("n", 1)
+        whole = _product([first, *sizes])
+        world.suppose(n <= whole)
+        counter = world.number("x", 0, n)
+        digits = law.new(counter, None, *sizes)
+        _in_range(world, digits, [first, *sizes])
+        _same(world, law.old(*digits, None, *sizes), [counter])
+        here = _counters(world, "a", [first, *sizes])
+        (old,) = law.old(*here, None, *sizes)
+        world.claim("a place is no counter below 0", 0 <= old)
+        world.suppose(n == whole)
+        world.claim("where the digits end with the loop, all places are its", old < n)
+
+    return claim
+
+
+def copied_element(world: World) -> None:
+    """What is read from the copy is the element that was read from the memory."""
+    step, elements = world.number("step", 1), world.number("elements", 1)
+    rest, count = world.number("rest"), world.number("count", 0)
+    index = rest + count * step
+    world.suppose(0 <= index)
+    world.suppose(index < elements)
+    phase, position = phase_and_position(rest, count, step)
+    length = length_of(elements, step)
+    _in_range(world, (phase, position), (step, length))
+    world.claim("the element", element_at(phase, position, step) == index)
+
+
+def copied_whole(world: World) -> None:
+    """Where the steps divide the memory, every place of the copy has an element."""
+    step, elements = world.number("step", 1), world.number("elements", 1)
+    world.suppose(elements % step == 0)
+    length = length_of(elements, step)
+    phase, position = world.number("phase", 0, step), world.number("position", 0, length)
+    element = element_at(phase, position, step)
+    world.claim("not below 0", 0 <= element)
+    world.claim("an element of the memory", element < elements)
+
+
+def copied_apart(world: World) -> None:
+    """No two elements are copied to one place, and each place is in the copy."""
+    step, length = world.number("step", 1), world.number("length", 1)
+    phase, other = [world.number(name, 0, step) for name in ("phase", "phase'")]
+    position, beside = [world.number(name, 0, length) for name in ("position", "position'")]
+    place = place_of(phase, position, length)
+    world.claim("not below 0", 0 <= place)
+    world.claim("in the copy", place < step * length)
+    world.suppose(place == place_of(other, beside, length))
+    world.claim("the phase is the same", phase == other)
+    world.claim("the position is the same", position == beside)

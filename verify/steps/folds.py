@@ -1,0 +1,208 @@
+"""What steps claim of what reductions combine: how often an arbitrary iteration is a leaf, by induction.
+
+Owns: these claims. Does not own: why counting leaves is enough (theory.py), exchanging loops (bijections.py).
+
+`x` is always the iteration that is counted. A reduction over c < n whose body is f(c) has it as often as the sum
+of `one_if(c == x)` over c < n; a claim "from nothing" is the start of an induction over n, "one more" its step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from proofgrad.core.compile.steps import unroll
+from proofgrad.core.compile.steps.clamp import brought
+from proofgrad.core.compile.steps.scatter import nearest_between
+from proofgrad.core.compile.steps.split import split_law
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.verify.steps.claims import Claim, World
+
+MOST_COPIES = 130  # of a body that is written out, in the claim that runs it
+
+
+def taken_once(world: World) -> None:
+    """A loop takes in each of its iterations once, and no other: the sum over c < n of [c = x] is [x < n]."""
+    x = world.number("x", 0)
+    n = world.number("n", 0)
+    world.claim("from nothing", world.one_if(x < 0) == 0)
+    world.claim("one more", world.one_if(x < n) + world.one_if(n == x) == world.one_if(x < n + 1))
+
+
+def taken_once_inside(world: World) -> None:
+    """Where a mask is off a leaf is an identity: the sum over c < n of [mask(c)][c = x] is [x < n][mask(x)]."""
+    x, n = world.number("x", 0), world.number("n", 0)
+    at_n, at_x = world.number("mask(n)", 0, 2), world.number("mask(x)", 0, 2)
+    if n == x:
+        world.suppose(at_n == at_x)
+    before = world.one_if((x < n) & (at_x == 1))
+    more = world.one_if((n == x) & (at_n == 1))
+    world.claim("from nothing", world.one_if((x < 0) & (at_x == 1)) == 0)
+    world.claim("one more", before + more == world.one_if((x < n + 1) & (at_x == 1)))
+
+
+def neighbours(world: World) -> None:
+    """Two iterations that follow each other may be exchanged: so every order, and none, gives the same.
+
+    Of output loops: each writes its place, which no other writes, and reads none. Of a reduction: each is a leaf.
+    """
+    place, other, asked = [world.number(name) for name in ("place", "other place", "asked")]
+    value, beside, old = [world.number(name) for name in ("value", "other value", "old")]
+    world.suppose(place != other)
+    one = _written(_written(old, asked, place, value), asked, other, beside)
+    two = _written(_written(old, asked, other, beside), asked, place, value)
+    world.claim("each place has the same", one == two)
+    taken, first, second = [world.number(name, 0) for name in ("taken", "first", "second")]
+    world.claim("each leaf as often", taken + first + second == taken + second + first)
+
+
+def _written(old: Any, asked: Any, place: Any, value: Any) -> Any:
+    """What is at the place that is asked for after a value was written."""
+    return value if asked == place else old
+
+
+# -- written out ----------------------------------------------------------------------------------
+
+
+def written_out(combine: Callable[[Sequence[UOp]], UOp], body: Callable[[UOp], UOp]) -> Claim:
+    """Each iteration is copied once, and each copy is combined once: seen for every number of copies up to some."""
+
+    def claim(world: World) -> None:
+        for n in range(1, MOST_COPIES):
+            loop = UOp.range(n, 0)
+            whole = combine(unroll._copies(body(loop), loop))
+            each = {k: 1 for k in range(n)}
+            world.claim(f"{n} copies", taken_in(whole, loop) == (each, 0))
+
+    return claim
+
+
+def element(loop: UOp) -> UOp:
+    """The most general body: what memory has for an iteration."""
+    return _element(0, loop)
+
+
+def product(loop: UOp) -> UOp:
+    """The most general product."""
+    return _element(0, loop) * _element(1, loop)
+
+
+def _element(memory: int, place: UOp) -> UOp:
+    parameter = UOp(Ops.PARAM, dtypes.float32, (), (memory, 1 << 20))
+    return UOp(Ops.LOAD, dtypes.float32, (UOp(Ops.INDEX, dtypes.float32, (parameter, place)),))
+
+
+def tree(values: Sequence[UOp]) -> UOp:
+    return unroll._combined(list(values), Ops.MAX)
+
+
+def chain(values: Sequence[UOp]) -> UOp:
+    return unroll._one_by_one(list(values))
+
+
+def taken_in(whole: UOp, start: UOp, is_on: bool = True) -> tuple[dict[int, int], int]:
+    """How often a value takes in each element of memory 0, and how often `start`, where its gates are on or off."""
+    ways: Counter[UOp] = Counter({whole: 1})
+    read: Counter[int] = Counter()
+    for node in reversed(toposort((whole,), lambda node: node is not start)):
+        if node.op is Ops.LOAD:
+            memory, place = node.src[0].src
+            if memory.arg[0] == 0:
+                read[place.arg] += ways[node]
+        elif node is not start:
+            for source in (node.src[1 if is_on else 2],) if node.op is Ops.WHERE else node.src:
+                ways[source] += ways[node]
+    return {k: count for k, count in read.items() if count}, ways[start]
+
+
+# -- in memory ------------------------------------------------------------------------------------
+
+
+def slabs(world: World) -> None:
+    """A reduction in memory, m iterations at a time: after s slabs it has taken in each x < s * m once."""
+    n, m = world.number("n", 1), world.number("m", 1)
+    world.suppose(n % m == 0)
+    s = world.number("s", 0, n // m)
+    x = world.number("x", 0)
+    j = world.number("j", 0, m)
+    law = split_law(1)
+    (start,) = law.old(s, 0, n, m)
+    (now,) = law.old(s, j, n, m)
+    (end,) = law.old(s + 1, 0, n, m)
+    nothing = world.one_if((start < x + 1) & (x < start))
+    world.claim("a slab, from nothing", nothing == 0)
+    before = world.one_if((start < x + 1) & (x < now))
+    after = world.one_if((start < x + 1) & (x < now + 1))
+    world.claim("a slab, one more", before + world.one_if(now == x) == after)
+    slab = world.one_if((start < x + 1) & (x < start + m))
+    world.claim("memory, from nothing", world.one_if(x < 0) == 0)
+    whole = world.one_if(x < start) + slab
+    world.claim("memory, one more slab", whole == world.one_if(x < end))
+    (last,) = law.old(n // m, 0, n, m)
+    world.claim("memory, all slabs", world.one_if(x < last) == world.one_if(x < n))
+
+
+def nested_gate(world: World) -> None:
+    """A gate around a sum is a gate around each of its leaves: where(p, sum[b < n](v), 0) = sum[b < n](where(p, v, 0))."""
+    gate = world.number("p", 0, 2)
+    taken, more = world.number("taken before", 0), world.number("taken in", 0)
+    world.claim("from nothing", _where(gate, 0) == 0)
+    left = _where(gate, taken + more)
+    world.claim("one more", left == _where(gate, taken) + _where(gate, more))
+
+
+def _where(gate: Any, value: Any) -> Any:
+    return value if gate == 1 else 0
+
+
+# -- by place -------------------------------------------------------------------------------------
+
+
+def one_place_takes(world: World) -> None:
+    """The place r of what is scattered takes in, in order, each j whose place is r, as the gated reduction of r does."""
+    n = world.number("results", 1)
+    r = world.number("r", 0, n)
+    j, x = world.number("j", 0), world.number("x", 0)
+    place, gate = world.number("p(j)"), world.number("gate(j)", 0, 2)
+    offset = world.number("offset")
+    term = place - offset
+    first, last = -offset, n - 1 - offset
+    there = nearest_between(term, first, last) + offset
+    world.claim("it is a result, from the first", 0 <= there)
+    world.claim("it is a result, to the last", there < n)
+    before = world.number("taken before", 0)
+    reduction = before + _leaf((place == r) & (gate == 1) & (j == x), world)
+    is_asked = (gate == 1) & (first <= term) & (term <= last)
+    memory = before + _leaf(is_asked & (there == r) & (j == x), world)
+    world.claim("one more", reduction == memory)
+
+
+def _leaf(truth: Any, world: World) -> Any:
+    return world.one_if(truth)
+
+
+def brought_inside(has_low: bool, has_high: bool) -> Claim:
+    """A loop is brought to where its gate holds, and stays as it is where it does."""
+
+    def claim(world: World) -> None:
+        loop, rest = world.number("loop", 0), world.number("rest")
+        low = world.number("low") if has_low else None
+        high = world.number("high") if has_high else None
+        if has_low and has_high:
+            world.suppose(low <= high)
+        term = loop + rest
+        found = brought(loop, term, low, high)
+        if has_low:
+            world.claim("the term is not below", low <= found + rest)
+        if has_high:
+            world.claim("the term is not above", found + rest <= high)
+        if has_low:
+            world.suppose(low <= term)
+        if has_high:
+            world.suppose(term <= high)
+        world.claim("itself where the gate holds", found == loop)
+
+    return claim

@@ -1,0 +1,175 @@
+"""The laws of the steps: for each step what is claimed, how that is proved, and what is decided at each use instead.
+
+Owns: the table. Does not own: the claims (bijections.py, folds.py), why they are enough (theory.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
+from proofgrad.core.compile.steps.reorder import RENUMBER
+from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
+from proofgrad.core.compile.steps.stage import MOST_DIGITS
+from proofgrad.verify.steps import bijections as iterations
+from proofgrad.verify.steps import folds, programs
+from proofgrad.verify.steps.claims import Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """What is claimed for a step, once for all kernels; `decided`: what is left to each use, and what decides it."""
+
+    claims: Mapping[str, Claim]
+    decided: str
+
+
+_PARTS = range(1, MOST_PARTS + 1)
+_SPLIT = {
+    name: claim
+    for p in _PARTS
+    for name, claim in (
+        *iterations.claims_of(f"{p} parts", split_law(p)).items(),
+        (f"{p} parts that divide the loop need no mask", iterations.whole_split(p)),
+    )
+}
+_COLLAPSE = {
+    name: claim
+    for k in range(1, MOST_LOOPS + 1)
+    for name, claim in iterations.claims_of(f"{k} loops", collapse_law(k)).items()
+}
+_ONCE = {
+    "a loop takes in each iteration once": folds.taken_once,
+    "masked iterations are identities": folds.taken_once_inside,
+}
+_ORDER = {"neighbours may be exchanged": folds.neighbours}
+_PLACES = {
+    f"{k} digits have one place": iterations.one_place_each(k) for k in range(1, MOST_DIGITS + 1)
+}
+
+LAWS: dict[str, Law] = {
+    "split": Law(
+        _SPLIT | _ONCE | _ORDER,
+        "the loop's size is known; its numbers are free; no loop that runs in order",
+    ),
+    "split_reading_inside": Law(
+        _SPLIT
+        | {
+            f"{p} parts read inside{', in vectors' if vectors else ''}": iterations.reading_inside(
+                p, vectors
+            )
+            for p in _PARTS
+            for vectors in (False, True)
+        }
+        | _ORDER,
+        "an output loop; that a place is inside of its memory for the longer loop, by facts",
+    ),
+    "collapse": Law(
+        _COLLAPSE | _ONCE | _ORDER,
+        "the loops' sizes are known; all of them are of the output, or of one reduction",
+    ),
+    "merge": Law(
+        iterations.claims_of("2 loops", collapse_law(2))
+        | {"a term reads them as one": iterations.one_reading}
+        | _ONCE
+        | _ORDER,
+        "the coefficients of both loops in every index, by linear forms",
+    ),
+    "reorder": Law(
+        iterations.claims_of("another number", RENUMBER) | _ORDER,
+        "an output loop whose size is known; the number is free",
+    ),
+    "run_as": Law(
+        _ORDER | {"a loop takes in each iteration once": folds.taken_once},
+        "that no two iterations of output loops write one place is believed of lowering, and kept by every law;"
+        " loops that run in order are refused; a value changes with one loop of lanes",
+    ),
+    "unroll": Law(
+        {
+            "a tree of copies": folds.written_out(folds.tree, folds.element),
+            "copies one by one": folds.written_out(folds.chain, folds.element),
+            "products one by one": folds.written_out(folds.chain, folds.product),
+        }
+        | _ONCE
+        | _ORDER,
+        f"each number of copies below {folds.MOST_COPIES} is run, and more are combined by the same loop; the loop's size is known",
+    ),
+    "keep": Law(
+        _COLLAPSE
+        | {
+            f"{k} loops have one place": _PLACES[f"{k} digits have one place"]
+            for k in range(1, MOST_LOOPS + 1)
+        },
+        "the value changes with no loop of a reduction but those it is kept along; that others are alike, node by node",
+    ),
+    "stage": Law(
+        _PLACES
+        | {
+            f"{p} digits below the first name a loop": iterations.digits_of_a_loop(p)
+            for p in _PARTS
+        },
+        "the digits of each loop have no gaps, and reach its end; all loops of the value have digits",
+    ),
+    "deinterleave": Law(
+        {
+            "the element that was read": iterations.copied_element,
+            "every place is filled": iterations.copied_whole,
+            "each element has one place": iterations.copied_apart,
+        },
+        "the coefficient of the loop in the index, by linear forms",
+    ),
+    "sum_in_memory": Law(
+        iterations.claims_of("slabs", split_law(1))
+        | {
+            "slabs of equal length need no mask": iterations.whole_split(1),
+            "slab by slab": folds.slabs,
+        }
+        | _ONCE
+        | _ORDER,
+        "one store of one reduction; every place of its memory is written; the slabs divide the loop",
+    ),
+    "scatter": Law(
+        {"each place takes in what the gate gave it": folds.one_place_takes} | _ONCE | _ORDER,
+        "that the gate says p(j) = r, by its solution, which rules prove; every place of the memory is a result",
+    ),
+    "join_sums": Law(
+        {"a gate goes to the leaves": folds.nested_gate} | _ONCE,
+        "no loop of two sums; a load without its gate stays inside of its memory, by facts",
+    ),
+    "read_inside": Law(
+        {
+            f"brought {name}": folds.brought_inside(low, high)
+            for name, low, high in (
+                ("above", True, False),
+                ("below", False, True),
+                ("between", True, True),
+            )
+        },
+        "the load's own gate is part of the sum's; the place it is brought to is inside of its memory, by facts",
+    ),
+    "accumulate": Law(
+        {
+            "a register takes in each iteration once": programs.register_takes_once,
+            "what is kept is in order": programs.kept_in_order,
+        }
+        | _ONCE
+        | _ORDER,
+        "nothing; what is kept, and how up to so many products go into a register, is run",
+    ),
+    "lanes": Law(
+        {
+            "a lane reads its own element": programs.lane_reads_its_element,
+            "lanes are combined as iterations were": programs.partial_results,
+        }
+        | _ONCE
+        | _ORDER,
+        "the coefficient of the loop in each place, by linear forms; an operation of vectors is by its meaning that"
+        " of each lane; which nodes become vectors is run",
+    ),
+    "narrow": Law(
+        {"what fits is what the machine counts": programs.in_width},
+        "that each term fits the width, by facts; an operation of machine integers is by its meaning the"
+        " mathematical one, modulo",
+    ),
+}

@@ -1,0 +1,167 @@
+"""What steps to a Program claim: widths of indices, registers, lanes.
+
+Owns: these claims. Does not own: that leaves are counted (folds.py).
+
+Claims about what a step makes of a node are run on nodes: every case up to some size, as their docstrings say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product as choices
+from typing import Any
+
+from proofgrad.core.compile.linear_terms import at_start
+from proofgrad.core.compile.steps import accumulate, lanes, unroll
+from proofgrad.core.compile.steps.narrow import terms_beyond
+from proofgrad.core.compile.sums_of_products import Product, added
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.verify.steps.bijections import row_major
+from proofgrad.verify.steps.claims import World
+from proofgrad.verify.steps.folds import element, product, taken_in
+
+_OPERATIONS = (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN)
+MOST_PRODUCTS = 20
+MOST_LANES = 5
+
+
+# -- widths ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Width:
+    """The least and the largest value of a machine integer."""
+
+    lo: Any
+    hi: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What the facts say of every term."""
+
+    low: Any
+    high: Any
+
+    def lo(self, term: object) -> Any:
+        return self.low
+
+    def hi(self, term: object) -> Any:
+        return self.high
+
+
+def in_width(world: World) -> None:
+    """A value that is not beyond a width is what the machine makes of it, which counts modulo."""
+    least, most = world.number("least"), world.number("most")
+    low, high = world.number("low"), world.number("high")
+    world.suppose(least <= most)
+    width: Any = _Width(least, most)
+    bounds: Any = _Bounds(low, high)
+    term: Any = "a term"
+    if terms_beyond([term], width, bounds):
+        return
+    value = world.number("value")
+    world.suppose(low <= value)
+    world.suppose(value <= high)
+    # the machine's value lies in the width, and is `turns` whole widths away
+    turns, machine = world.number("turns"), world.number("machine", least)
+    world.suppose(machine <= most)
+    world.suppose(machine == value + turns * (most - least + 1))
+    world.claim("no turn", turns == 0)
+    world.claim("the value", machine == value)
+
+
+# -- registers ------------------------------------------------------------------------------------
+
+
+def register_takes_once(world: World) -> None:
+    """A register takes in what an iteration adds once: one value, or up to so many products, gated or not."""
+    loop = UOp.range(MOST_PRODUCTS, 0)
+    register = UOp(Ops.ACCUMULATOR, dtypes.float32, (UOp.const(dtypes.float32, 0), loop), 0)
+    for op in _OPERATIONS:
+        after = accumulate._combined(op, register, element(UOp.index(0)), accumulate._Places())
+        world.claim(f"{op.name}", taken_in(after, register) == ({0: 1}, 1))
+        world.claim(f"{op.name} is what combines", after.op is op)
+    for n in range(1, MOST_PRODUCTS):
+        copies = [product(UOp.index(k)) for k in range(n)]
+        total = unroll._one_by_one(copies)
+        after = accumulate._combined(Ops.ADD, register, total, accumulate._Places())
+        each = {k: 1 for k in range(n)}
+        world.claim(f"{n} products", taken_in(after, register) == (each, 1))
+    gate = loop < 3
+    gated = added(register, Product(product(UOp.index(0)).src, (gate,)))
+    world.claim("gate on", taken_in(gated, register, is_on=True) == ({0: 1}, 1))
+    world.claim("gate off", taken_in(gated, register, is_on=False) == ({}, 1))
+
+
+def kept_in_order(world: World) -> None:
+    """What is kept lies at the row-major place of its loops: every size up to 3 of up to 3 loops."""
+    for count in (1, 2, 3):
+        for sizes in choices((1, 2, 3), repeat=count):
+            loops = tuple([UOp.range(size, k) for k, size in enumerate(sizes)])
+            kept = UOp(Ops.KEEP, dtypes.float32, (element(loops[0]), *loops))
+            place, memory = _place_and_memory(accumulate._fill(kept, 0))
+            wanted = 1
+            for size in sizes:
+                wanted *= size
+            world.claim("as many elements", memory.arg[1] == wanted)
+            for at in choices(*map(range, sizes)):
+                found = at_start(place, dict(zip(loops, at)))
+                world.claim(f"the place of {at} in {sizes}", found == row_major(at, sizes))
+
+
+def _place_and_memory(kept: UOp) -> tuple[UOp, UOp]:
+    there = kept.src[0].src[0]
+    return there.src[1], there.src[0]
+
+
+# -- lanes ----------------------------------------------------------------------------------------
+
+
+def lane_reads_its_element(world: World) -> None:
+    """Lane k reads the element of iteration k: every coefficient from -3 to 3 of up to so many lanes."""
+    other = UOp.range(7, 1)
+    for count in range(2, MOST_LANES + 1):
+        loop = UOp.range(count, 0, AxisRole.VECTOR)
+        for factor, beside in choices(range(-3, 4), (UOp.index(5), other, other * 2 + 1)):
+            term = loop * factor + beside
+            read = _elements_of(term, loop, count)
+            at = {other: 3}
+            wanted = [at_start(term, {**at, loop: k}) for k in range(count)]
+            world.claim(f"{factor} * loop in {count} lanes", read(at) == wanted)
+
+
+def _elements_of(term: UOp, loop: UOp, count: int) -> Any:
+    """The element of each lane, of what becomes of a place."""
+    memory = UOp(Ops.PARAM, dtypes.float32, (), (0, 1 << 10))
+    place = UOp(Ops.INDEX, dtypes.float32, (memory, term))
+    first = {loop: UOp.index(0)}
+    made = lanes._index(place, (memory, term), loop, count, first).src[1]
+
+    def read(values: dict[UOp, int]) -> list[int]:
+        if made.op is Ops.ADD and made.src[0].op is Ops.BROADCAST:
+            start, apart = at_start(made.src[0].src[0], dict(values)), made.src[1].arg
+            return [start + apart[k] for k in range(count)]
+        is_moving = loop in term.toposort() and at_start(term, {loop: 1}) != at_start(term)
+        step = 1 if is_moving else 0  # neighbours, or one element for all lanes
+        return [at_start(made, dict(values)) + step * k for k in range(count)]
+
+    return read
+
+
+def partial_results(world: World) -> None:
+    """Lanes of a register are combined by what its update does: for every operation, gated or not, and products."""
+    loop = UOp.range(4, 0)
+    register = UOp(Ops.ACCUMULATOR, dtypes.float32, (UOp.const(dtypes.float32, 0), loop), 0)
+    gates: Sequence[tuple[UOp, ...]] = ((), (loop < 3,))
+    for op in _OPERATIONS:
+        value = UOp(op, dtypes.float32, (register, element(loop)))
+        update = UOp(Ops.UPDATE, dtypes.float32, (register, value))
+        world.claim(f"{op.name}", lanes._combiner(update) is op)
+    for gate in gates:
+        value = added(register, Product(product(loop).src, gate))
+        update = UOp(Ops.UPDATE, dtypes.float32, (register, value))
+        world.claim(f"products behind {len(gate)} gates", lanes._combiner(update) is Ops.ADD)

@@ -1,0 +1,40 @@
+"""Why the goals are the laws: for all kernels, all sizes, all bodies.
+
+Owns: this argument, and no code.
+
+**Bodies.** A step does not look into the body of a loop. It writes terms for counters, everywhere (`substitute`), and
+leaves all else as it was. So a body is a function of its counters of which nothing is known, and a law that holds for every such
+function holds for every body. What a step does ask of a body (a coefficient, a gate, where a place lies) is a side
+condition, decided at each use; the table in docs/steps.md names them.
+
+**Output loops.** A nest of output loops is the set of its writes: a place and a value for each iteration. No two iterations
+write one place; lowering makes kernels so. Then the order of iterations cannot be seen ("neighbours may be exchanged": any order
+of finitely many comes of another by exchanging neighbours), and a law has to show that each iteration is made once.
+That is a bijection between the iterations before and those after that are inside: `new` and `old` undo each other, and both
+stay in range. As old iterations are in one-to-one correspondence to new ones, there is one writer of each place after, too:
+every law keeps what it needs.
+
+**Reductions.** The order of a reduction is not specified: its meaning is the bag of its leaves, the values of
+its body, beside identities (verify/encode_loops.py). Two terms mean the same if each iteration is as often a leaf of the one
+as of the other. So it is enough to count, for one arbitrary iteration x: the identity counts 0, a leaf f(c) counts 1
+if c is x, and combining adds. This is sound for every operation that is associative and commutative with an identity, and
+for every body: bags of iterations are the free commutative monoid, counting x is a homomorphism from it to the
+whole numbers, two bags are equal where all these agree, and every such operation with every body is an image of it.
+A loop is the sum of its iterations' counts, and what is claimed of a sum over c < n is shown for n = 0 and from n to n + 1. That
+a loop takes in each iteration once, and under a mask those of the mask, turns a bijection into a law of reductions:
+of the new iterations that are inside exactly one, new(x), is x.
+
+**Places.** A value that is written into memory and read back is itself if the place read is the place written, by no one
+else. That is: digits, in range, have one place each, inside of the memory.
+
+**Sizes.** Goals are about any positive whole numbers. The number of loops, digits or parts is not: each is
+proved by itself up to the most that a step takes, and the step refuses more.
+
+**What runs.** The functions of a law are run, on terms of the solver in place of numbers and index terms. Where one branches,
+each branch is a case. So no goal is a copy of a law that could differ from it. What a step does around
+its functions (which nodes it visits, which it masks) is the same for all laws, in `exchanged`, and run on every small kernel
+by the tests.
+
+**Arithmetic.** Index terms are mathematical integers, `//` and `%` round down, as here. That they are computed in words
+that are wide enough is shown by bounds, for each kernel, when an index gets its width.
+"""
