@@ -153,7 +153,7 @@ def _size(loop: UOp) -> int:
 
 
 def _digit(loop: UOp, size: int, place: int, stride: int = 1) -> Digit:
-    return Digit(loop, size, NewLoop(MORE[place]), stride)
+    return Digit(loop, size, NewLoop(61 + place), stride)
 
 
 def _layouts(loops: list[UOp]) -> Iterator[tuple[Digit, ...]]:

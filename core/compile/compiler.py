@@ -185,6 +185,8 @@ class Compiler:
                     table = BufferInfo(kernel.source.params[0], kernel.size, call.arg.device)
                     own[written] = inputs + len(infos), table
                     infos.append(table)
+                elif written and own[written][1].size != kernel.size:
+                    raise AssertionError(f"two tables of one kernel in slot {written}")
                 nbytes = sum([own[k][1].nbytes for k in kernel.slots if k in own])
                 used = tuple([own[k][0] if k in own else variable(kernel, k, call)
                               for k in kernel.slots])  # fmt: skip
