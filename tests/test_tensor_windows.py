@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -236,6 +237,13 @@ def test_normalize_and_moments_agree_with_numpy(machine: str) -> None:
     deviation, mean = Tensor(x).std_mean(0)
     assert_close(deviation, x.std(0, ddof=1))
     assert_close(mean, x.mean(0))
+
+
+def test_an_element_at_its_own_place_is_taken_alone() -> None:
+    """Torch multiplies its neighbour by 0.0, which passes NaN and infinities on."""
+    line = Tensor([0.0, math.nan, 2.0, 3.0])
+    assert line.interpolate((4,)).isnan().tolist() == [False, True, False, False]
+    assert line.interpolate((7,), align_corners=True).isnan().tolist() == [0, 1, 1, 1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("align_corners", [False, True])

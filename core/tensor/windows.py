@@ -315,7 +315,8 @@ class Windows(Winograd):
         """The last axes stretched or shrunk to the given sizes.
 
         `mode`: "linear", "nearest" (the element at or before) or "nearest-exact". `align_corners`,
-        for "linear" only: the first and the last elements keep their places.
+        for "linear" only: the first and the last elements keep their places. Where a place is that of an
+        element, the element is taken as it is: a NaN beside it does not show.
         """
         if mode not in ("linear", "nearest", "nearest-exact"):
             raise ValueError(f"mode is 'linear', 'nearest' or 'nearest-exact', not {mode!r}")

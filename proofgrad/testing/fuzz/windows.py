@@ -222,9 +222,10 @@ def interpolate(x: Array, sizes: Any, mode: str, align_corners: bool = False) ->
             else (line + 0.5) * size / wanted - 0.5
         )
         place = np.clip(place, 0, size - 1)
-        low = np.floor(place).astype(int)
+        place = np.where(abs(place - np.rint(place)) < 1e-9, np.rint(place), place)
+        low, high = np.floor(place).astype(int), np.ceil(place).astype(int)
         share = (place - low).reshape((wanted,) + (1,) * (x.ndim - axis - 1))
-        first, second = np.take(x, low, axis), np.take(x, np.minimum(low + 1, size - 1), axis)
+        first, second = np.take(x, low, axis), np.take(x, high, axis)
         x = first + (second - first) * share
     return x
 
