@@ -97,7 +97,7 @@ MISSED: dict[str, tuple[Fault, str]] = {
         ), "gradient by place",
     ),
     "first elements that nobody writes": (
-        Fault("merge", "core/compile/steps/merge.py", "{outer: UOp.index(0)", "{outer: UOp.index(1)"),
+        Fault("merge", "core/compile/steps/merge.py", "counted_by(UOp.index(0), both)", "counted_by(UOp.index(1), both)"),
         "large angles",
     ),
     "bits of an integer": (

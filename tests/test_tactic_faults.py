@@ -27,7 +27,7 @@ HOSTILE: dict[str, tuple[Fault, str, str]] = {
         "slabs of a product", "refused",
     ),
     "a table is read before it is filled": (
-        Fault("late table", "core/compile/staging.py", "return (*filling, nest.scheduled(asked)) if", "return (nest.scheduled(asked), *filling) if"),
+        Fault("late table", "core/compile/staging.py", "return (*filling, nest) if", "return (nest, *filling) if"),
         "odd tiles", "refused",
     ),
     "a table is not filled": (

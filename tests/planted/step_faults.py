@@ -151,7 +151,6 @@ def _decided_by(fault: Fault) -> list[str]:
 SAME = {
     "split.split_law (*[f'k{p + 1}' for p in range(parts)], 'n')": "names of parameters, by which nothing is found",
     "unroll._combined (b, a)": "the order of a reduction is not specified",
-    "unroll._combined zip(values[1::2], values[::2])": "the order of a reduction is not specified",
     "narrow.terms_beyond least is not None or most is not None": "a check of types, of what has both",
     "collapse.digits_of k - 1": "is_last is never so, and number // 1 is number",
 }

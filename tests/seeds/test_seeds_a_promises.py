@@ -25,8 +25,9 @@ def modules() -> list[Path]:
 
 
 def without_code(text: str) -> str:
-    """A page without what stands in backticks."""
-    return re.sub(r"`[^`\n]*`", "", text)
+    """A page without what stands in backticks, between fences, or behind four spaces."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"`[^`\n]*`|^ {4}.*$", "", text, flags=re.MULTILINE)
 
 
 def code_lines(path: Path) -> int:

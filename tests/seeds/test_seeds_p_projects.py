@@ -285,7 +285,10 @@ def test_P5_4_noopt_keeps_the_algebra_undone() -> None:
 
 def test_P5_5_search_on_a_big_matmul() -> None:
     """1024 x 1024: BEAM=0 against BEAM=4, the tile chosen"""
-    found = re.search(r"BEAM=4 r_\w+: (keeps|takes) tile=(\d+)x(\d+)x(\d+)", searched(256, 4))
+    found = re.search(
+        r"BEAM=4 r_\w+: (keeps|takes) tiled=on rows=\d+ columns=\d+ tile=(\d+)x(\d+)x(\d+)",
+        searched(256, 4),
+    )
     assert found is not None
     rows, vectors, lanes = (int(number) for number in found.groups()[1:])
     assert rows * vectors >= 4 and lanes >= 4
