@@ -23,7 +23,7 @@ from proofgrad.core.compile.nest_names import register_name
 from proofgrad.core.compile.nest_syntax import is_literal, is_plain_loop
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 _OWN_LINE = frozenset({Ops.RANGE, Ops.END, Ops.STORE, Ops.ACCUMULATOR, Ops.UPDATE})
 
@@ -71,7 +71,7 @@ def is_in_running_order(root: UOp) -> bool:
                 return False
         done.add(node)
         before = node
-    return not opened
+    return not opened and done.issuperset(toposort(root.src))  # the loops of registers too
 
 
 class LinearBlock(Block):
