@@ -270,6 +270,10 @@ class Terms:
                     for k in reversed(range(len(items))):
                         stack += [items[k], _Text(", ")] if k else [items[k]]
                 case UOp() as node:
+                    if node not in self.names.given:
+                        raise ValueError(
+                            "a node in the argument of another, which no line runs, has no text"
+                        )
                     pieces.append(self.names.given[node])
                 case Ops() as op:
                     pieces.append(op.name.lower())
