@@ -105,7 +105,8 @@ def natural_type(value: Any, index: DType) -> DType | None:
     """The type of a literal that nothing around it tells."""
     if isinstance(value, tuple):
         natural = natural_type(value[0], index) if value else None
-        return None if natural is None else natural.vec(len(value))
+        has_lanes = natural is not None and natural is not dtypes.index
+        return natural.vec(len(value)) if natural is not None and has_lanes else None
     if isinstance(value, bool):
         return dtypes.bool
     return index if isinstance(value, int) else dtypes.float32
