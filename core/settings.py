@@ -129,7 +129,7 @@ def wants_plain_loops() -> bool:
 
 
 def choices_text() -> str:
-    """What is asked of every kernel: see core/compile/choices.py."""
+    """What is asked of every kernel: see core/compile/kernel_schedule.py."""
     return text("CHOICES")
 
 

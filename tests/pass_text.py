@@ -27,9 +27,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from proofgrad.core.compile.choices import NO_WISH, read_choices
 from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.kernel_schedule import AUTOMATIC, read_schedule
 from proofgrad.core.compile.nest_reader import read_named
 from proofgrad.core.compile.nest_syntax import TYPES
 from proofgrad.core.compile.nest_text import show_nest
@@ -133,7 +133,7 @@ def _run(case: Case, graph: UOp, names: dict[str, UOp]) -> UOp | str:
     try:
         if found is not None:
             stage, target = PASSES[found[1]], TARGETS[found[2] or "PLAIN"]
-            asked = read_choices(found[3]) if found[3] else NO_WISH
+            asked = read_schedule(found[3]) if found[3] else AUTOMATIC
             if isinstance(stage.step, RuleSets):
                 return Rewriter(known.rules_of(stage.step.names), facts, known.journal).rewrite(
                     graph

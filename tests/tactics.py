@@ -16,8 +16,8 @@ from proofgrad.core.compile import (
     to_program,
     unroll,
 )
-from proofgrad.core.compile.choices import NO_WISH, Choices
 from proofgrad.core.compile.context import Context
+from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
 from proofgrad.core.compile.stages import NO_MACHINE, Tactic
 from proofgrad.core.compile.steps.loop_nest import LoopNest, Step, lowered
 from proofgrad.core.compile.target import Target
@@ -35,7 +35,7 @@ def on_graphs(tactic: Callable[[LoopNest, Context], LoopNest | tuple[LoopNest, .
         kernel: UOp,
         target: Target = NO_MACHINE,
         facts: Facts | None = None,
-        asked: Choices = NO_WISH,
+        asked: Schedule = AUTOMATIC,
     ) -> UOp:
         known = compiler().library.facts() if facts is None else facts
         nest = lowered(kernel, known, target)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from programs import programs
 
 from proofgrad import Tensor, Variable
-from proofgrad.core.compile.choices import NO_WISH, read_choices
 from proofgrad.core.compile.forms import ALLOWED, Form
+from proofgrad.core.compile.kernel_schedule import AUTOMATIC, read_schedule
 from proofgrad.core.compile.nest_reader import read_nest
 from proofgrad.core.compile.nest_syntax import TYPES
 from proofgrad.core.compile.nest_term_reader import MOST_NESTED
@@ -49,7 +49,7 @@ def stages_of(graph: UOp, target: Target, choices: str = "") -> list[tuple[str, 
 
     library = compiler().library
     kernels = run_stages(GRAPH_STAGES, graph, library, target, observe)
-    asked = read_choices(choices) if choices else NO_WISH
+    asked = read_schedule(choices) if choices else AUTOMATIC
     for call in kernels.src:
         seen.append(("body", call.src[0]))
         if call.src[0].src[0].op is not Ops.COPY:

@@ -12,8 +12,8 @@ from seed_lines import debug_text
 
 from proofgrad import Context, Tensor, TinyJit
 from proofgrad.core.compile import search, trial
-from proofgrad.core.compile.choices import Choices, Tile, read_choices
-from proofgrad.core.compile.loop_schedule import choose_schedule
+from proofgrad.core.compile.choose_schedule import choose_schedule
+from proofgrad.core.compile.kernel_schedule import Schedule, Tile, read_schedule
 from proofgrad.core.compile.search import Found, Search
 from proofgrad.core.compile.search_space import neighbours
 from proofgrad.core.compile.stages import run_stages
@@ -80,13 +80,13 @@ def test_every_neighbour_of_the_default_agrees_with_it(name: str) -> None:
     backend, kernel = Device["CPU"], kernel_of(body)
     bench = Bench(body, backend)
 
-    def result(asked: Choices) -> bytes:
+    def result(asked: Schedule) -> bytes:
         linears = compiler().linears(body, "CPU", asked)
         bench.trial([compiler()._compiled(linear, "CPU") for linear in linears]).run()
         return bench.result()
 
-    expected = result(Choices())
-    moves = neighbours(kernel, backend.target, Choices(), Choices())
+    expected = result(Schedule())
+    moves = neighbours(kernel, backend.target, Schedule(), Schedule())
     assert len(moves) >= 8
     for choices in moves[::3]:
         assert bench.agree(expected, result(choices)), choices
@@ -95,7 +95,7 @@ def test_every_neighbour_of_the_default_agrees_with_it(name: str) -> None:
 def test_what_the_heuristics_take_gives_the_default_when_asked_for() -> None:
     for name in ("product", "products"):
         body = body_of(PROGRAMS[name]())
-        whole = choose_schedule(kernel_of(body), Device["CPU"].target, Choices())
+        whole = choose_schedule(kernel_of(body), Device["CPU"].target, Schedule())
         assert whole.tile is not None and whole.blocks is not None and whole.staged is not None
         texts = [list(compiler().linears(body, "CPU", asked)) for asked in (None, whole)]
         assert texts[0] == texts[1]
@@ -157,7 +157,7 @@ def test_a_taken_choice_is_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> 
     body = body_of(normal(32, 32) @ normal(32, 32))
     with Context(BEAM=2):
         (kernel,) = compiler().kernels(body, "CPU")
-    assert kernel.source.program is compiler().linears(body, "CPU", read_choices("tile=2x2x8"))[0]
+    assert kernel.source.program is compiler().linears(body, "CPU", read_schedule("tile=2x2x8"))[0]
 
 
 def test_a_choice_that_gives_something_else_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ def test_a_choice_that_gives_something_else_is_left_out(monkeypatch: pytest.Monk
             buffers[0].view[3] ^= 0x7F  # exponent bits
 
     monkeypatch.setattr(Trial, "run", wrong)
-    monkeypatch.setattr(search, "neighbours", lambda *_: [Choices(depth=1), Choices(tiled=False)])
+    monkeypatch.setattr(search, "neighbours", lambda *_: [Schedule(depth=1), Schedule(tiled=False)])
     monkeypatch.setenv("BEAM_SECONDS", "60")
     one = normal(48, 48)
     with Context(BEAM=2), pytest.warns(UserWarning, match="does not give what it gives by default"):
@@ -203,10 +203,10 @@ class Timed:
     ],
 )
 def test_a_choice_is_taken_only_if_it_wins_in_turn(samples: tuple[float, ...], gain: float) -> None:
-    body, other = body_of(normal(40, 40) @ normal(40, 40)), Choices(depth=2)
-    found = Search(body, kernel_of(body), Device["CPU"], lambda _: (), Choices())
-    found._trials = {Choices(): Timed(1.0), other: Timed(*samples)}
-    assert found._final([other], 1, float("inf")) == (other if gain > 1 else Choices(), gain)
+    body, other = body_of(normal(40, 40) @ normal(40, 40)), Schedule(depth=2)
+    found = Search(body, kernel_of(body), Device["CPU"], lambda _: (), Schedule())
+    found._trials = {Schedule(): Timed(1.0), other: Timed(*samples)}
+    assert found._final([other], 1, float("inf")) == (other if gain > 1 else Schedule(), gain)
 
 
 def test_a_sample_is_taken_again_when_others_had_the_processor(
@@ -265,7 +265,7 @@ def test_search_under_tinyjit() -> None:
 
 def test_choices_that_are_forced_are_not_searched() -> None:
     kernel, target = kernel_of(body_of(PROGRAMS["product"]())), Device["CPU"].target
-    forced = Choices(tile=Tile(4, 2, 8), threads=False)
+    forced = Schedule(tile=Tile(4, 2, 8), threads=False)
     moves = neighbours(kernel, target, forced, forced)
     assert moves
     assert all(move.tile == forced.tile and move.threads is False for move in moves)
@@ -310,7 +310,7 @@ def test_memory_of_a_trial_holds_small_whole_numbers(dtype: DType) -> None:
 
 def test_a_result_tells_what_was_taken_instead_of_what() -> None:
     found = Found("tile=2x2x8", "tile=4x4x16", 7, 0.5, 1.5)
-    assert found.choices == Choices(tile=Tile(2, 2, 8))
+    assert found.choices == Schedule(tile=Tile(2, 2, 8))
     assert found.line("r_8", 2, False) == (
         "BEAM=2 r_8: takes tile=2x2x8, 1.50 times as fast as tile=4x4x16 (7 timings in 0.5 s)"
     )

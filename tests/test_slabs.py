@@ -14,7 +14,7 @@ from test_tiles import AVX512, SMALL, matmul
 
 from proofgrad import Tensor
 from proofgrad.core.compile import long_rows, operands
-from proofgrad.core.compile.choices import NO_WISH, Choices
+from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
 from proofgrad.core.compile.stages import parts_of, run_stages
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -35,14 +35,14 @@ def small_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(operands, name, value)
 
 
-def summed(body: UOp, target: Target, asked: Choices = NO_WISH) -> tuple[UOp, ...]:
+def summed(body: UOp, target: Target, asked: Schedule = AUTOMATIC) -> tuple[UOp, ...]:
     """The kernels after the stage."""
     last = next(k for k, stage in enumerate(KERNEL_STAGES) if stage.name == STAGE)
     stages, library = KERNEL_STAGES[: last + 1], compiler().library
     return parts_of(run_stages(stages, body, library, target, asked=asked))
 
 
-def slab_of(body: UOp, asked: Choices = NO_WISH) -> int:
+def slab_of(body: UOp, asked: Schedule = AUTOMATIC) -> int:
     """Steps of a slab of a body; 0: it is not summed so."""
     parts = summed(body, AVX512, asked)
     (store,) = parts[-1].src
@@ -55,8 +55,8 @@ def test_few_rows_of_a_long_matrix_are_summed_in_slabs_and_more_are_not() -> Non
     assert slab_of(matmul(64, 1000, 1024, dtype=dtypes.float32)) == 50
     assert slab_of(matmul(16, 1024, 1001, dtype=dtypes.float32)) == 32
     more = matmul(256, 1024, 1024, dtype=dtypes.float32)
-    assert slab_of(more) == 0 and slab_of(more, Choices(slab=16)) == 16
-    assert slab_of(matmul(32, 1024, 1024, dtype=dtypes.float32), Choices(slab=0)) == 0
+    assert slab_of(more) == 0 and slab_of(more, Schedule(slab=16)) == 16
+    assert slab_of(matmul(32, 1024, 1024, dtype=dtypes.float32), Schedule(slab=0)) == 0
     for other in (
         matmul(32, 1024, 64, dtype=dtypes.float32),  # stays in the cache
         matmul(32, 1024, 1001, dtype=dtypes.float32),  # vectors lie across lines
@@ -104,7 +104,7 @@ def test_they_are_proven(sizes: tuple[int, int, int], target: Target) -> None:
 
 
 def wrong_store(change: Callable[[UOp], UOp]) -> Callable[..., UOp]:
-    def procedure(kernel: UOp, target: Target, asked: Choices) -> UOp:
+    def procedure(kernel: UOp, target: Target, asked: Schedule) -> UOp:
         fill, add = parts_of(sum_in_slabs(kernel, target, asked=asked))
         return UOp.sink(fill, UOp.sink(change(add.src[0])))
 
@@ -136,7 +136,7 @@ def test_a_wrong_slab_is_found(change: Callable[[UOp], UOp]) -> None:
 
 @pytest.mark.usefixtures("small_slabs")
 def test_memory_that_starts_from_another_number_is_found() -> None:
-    def wrong(kernel: UOp, target: Target, asked: Choices) -> UOp:
+    def wrong(kernel: UOp, target: Target, asked: Schedule) -> UOp:
         fill, add = parts_of(sum_in_slabs(kernel, target, asked=asked))
         place, zero = fill.src[0].src
         return UOp.sink(UOp.sink(fill.src[0].with_src((place, UOp.const(zero.dtype, 1)))), add)
@@ -148,7 +148,7 @@ def test_memory_that_starts_from_another_number_is_found() -> None:
 def test_a_tile_that_is_added_twice_in_a_slab_is_found() -> None:
     """A later procedure that adds the last column of each tile again, in the same iteration."""
 
-    def wrong(kernel: UOp, target: Target, bounds: object, asked: Choices) -> UOp:
+    def wrong(kernel: UOp, target: Target, bounds: object, asked: Schedule) -> UOp:
         made = choose_axes(kernel, target, bounds, asked)  # type: ignore[arg-type]
         store = made.src[0]
         if len(store.src) < 3:
@@ -189,9 +189,9 @@ def rows(shape: tuple[int, ...], dtype: DType = dtypes.float32, op: Ops = Ops.AD
 def test_rows_that_lie_in_other_pages_are_summed_side_by_side() -> None:
     assert slab_of(rows((256, 4096))) == 8
     assert slab_of(rows((100, 1 << 15))) == 5
-    assert slab_of(rows((256, 4096)), Choices(slab=16)) == 16
-    assert slab_of(rows((256, 4096)), Choices(slab=0)) == 0
-    assert slab_of(rows((64, 64)), Choices(slab=16)) == 16
+    assert slab_of(rows((256, 4096)), Schedule(slab=16)) == 16
+    assert slab_of(rows((256, 4096)), Schedule(slab=0)) == 0
+    assert slab_of(rows((64, 64)), Schedule(slab=16)) == 16
     for other in (
         rows((1 << 14, 64)),  # many rows in a page
         rows((16, 1 << 16)),  # too few for the sums in memory

@@ -14,9 +14,9 @@ from tactics import choose_axes, merge_loops, stage_operands, sum_in_slabs, unro
 
 from proofgrad import Tensor
 from proofgrad.core.compile import axes, contraction, operands
-from proofgrad.core.compile.choices import Choices, Tile
 from proofgrad.core.compile.contraction import contractions
 from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.kernel_schedule import Schedule, Tile
 from proofgrad.core.compile.linear_terms import coefficient
 from proofgrad.core.compile.loops import size_of
 from proofgrad.core.compile.lower import lower_movement
@@ -101,7 +101,7 @@ def test_tiles_tables_and_slabs_keep_the_values_of_any_matmul(
     expected = run_kernel(kernel, {1: one, 2: other})[0]
     with pytest.MonkeyPatch.context() as patch:
         stage_everything(patch)
-        summed = parts_of(sum_in_slabs(kernel, SMALL, asked=Choices(slab=slab)))
+        summed = parts_of(sum_in_slabs(kernel, SMALL, asked=Schedule(slab=slab)))
         parts = [part for one in summed for part in parts_of(stage_operands(one, SMALL))]
         chosen = UOp.sink(*[unroll_upcasts(choose_axes(part, SMALL)) for part in parts])
     for part in (*parts, *chosen.src):
@@ -224,7 +224,7 @@ def test_tables_are_filled_by_kernels_of_their_own() -> None:
 def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     from test_kernel_proof import planted
 
-    def wrong(kernel: UOp, target: Target, asked: Choices) -> UOp:
+    def wrong(kernel: UOp, target: Target, asked: Schedule) -> UOp:
         made = stage_operands(kernel, target, asked=asked)
         if made.src[0].op is not Ops.SINK:
             return made
@@ -252,7 +252,7 @@ def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> 
 def test_a_gate_of_a_table_that_is_too_narrow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from test_kernel_proof import planted
 
-    def wrong(kernel: UOp, target: Target, asked: Choices) -> UOp:
+    def wrong(kernel: UOp, target: Target, asked: Schedule) -> UOp:
         made = stage_operands(kernel, target, asked=asked)
         *tables, last = parts_of(made)
         filled = {store.src[0].src[0] for table in tables for store in table.src}

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from proofgrad.core.compile.choices import Choices, Tile
+from proofgrad.core.compile.choose_schedule import schedule_of
 from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.contraction import Contraction, tiles_along
+from proofgrad.core.compile.kernel_schedule import Schedule, Tile
 from proofgrad.core.compile.linear_terms import coefficient, loops_below
-from proofgrad.core.compile.loop_schedule import schedule_of
 from proofgrad.core.compile.loops import (
     BINDERS,
     fresh_number,
@@ -91,7 +91,7 @@ def _short_reductions(kernel: UOp) -> set[UOp]:
     return set().union(*[group for group in short if kept.isdisjoint(group)])
 
 
-def _shared_within_order(nest: LoopNest, target: Target, asked: Choices) -> LoopNest:
+def _shared_within_order(nest: LoopNest, target: Target, asked: Schedule) -> LoopNest:
     """A thread takes a part of each row: rows come in an order that is kept, but parts of them do not.
 
     No thread where an outer loop, which is shared out anyway, or nothing can be divided.
@@ -121,7 +121,7 @@ def _innermost(nest: LoopNest, vector: VectorChoice) -> LoopNest:
     return nest
 
 
-def _vectors(nest: LoopNest, vector: VectorChoice, target: Target, asked: Choices) -> LoopNest:
+def _vectors(nest: LoopNest, vector: VectorChoice, target: Target, asked: Schedule) -> LoopNest:
     """Split the loop into vectors; several at once where a reduction would wait for itself.
 
     One that is written out does not: copies of it would only be more code.
@@ -154,7 +154,7 @@ def _vectors(nest: LoopNest, vector: VectorChoice, target: Target, asked: Choice
 
 
 def _tiled(
-    nest: LoopNest, contraction: Contraction, tile: Tile, target: Target, asked: Choices
+    nest: LoopNest, contraction: Contraction, tile: Tile, target: Target, asked: Schedule
 ) -> LoopNest:
     """The loops of a contraction as items, blocks of tiles, and the parts of a tile.
 
@@ -220,7 +220,7 @@ def share_out_work_items(nest: LoopNest, context: Context) -> LoopNest:
     return _as_items(nest, loops, fresh_number(nest.graph), AxisRole.GLOBAL)
 
 
-def _choose_vectors(kernel: UOp, target: Target, asked: Choices) -> list[VectorChoice]:
+def _choose_vectors(kernel: UOp, target: Target, asked: Schedule) -> list[VectorChoice]:
     """Loops along which most accesses are contiguous, no two of which any value or register depends on.
 
     The output's own loop comes first on a tie; each reduction beside it may have one of its own.
@@ -275,7 +275,7 @@ def _loops_around_kept(kernel: UOp) -> frozenset[UOp]:
     return frozenset().union(*found)
 
 
-def _upcast(nest: LoopNest, vector: VectorChoice, asked: Choices) -> LoopNest:
+def _upcast(nest: LoopNest, vector: VectorChoice, asked: Schedule) -> LoopNest:
     """Unroll one output loop, whose copies share a load inside a reduction."""
     outputs, free = output_loops(nest.graph), loops_below(nest.graph)
     if any(loop.arg[1] is AxisRole.UPCAST for loop in outputs):
@@ -297,7 +297,7 @@ def _loops_that_share(reduction: UOp, free: dict[UOp, frozenset[UOp]]) -> frozen
     return free[reduction] - free[reduction].intersection(*loads)
 
 
-def _choose_thread(nest: LoopNest, target: Target, asked: Choices) -> LoopNest:
+def _choose_thread(nest: LoopNest, target: Target, asked: Schedule) -> LoopNest:
     kernel = nest.graph
     outputs = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.LOOP]
     if runs_in_order(kernel):  # outside of the loops in order; their rows are shared out before

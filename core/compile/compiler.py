@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from proofgrad.core import settings
 from proofgrad.core.compile.aside import Aside
 from proofgrad.core.compile.checks import KernelCheck, ValueCheck
-from proofgrad.core.compile.choices import Choices, forced_choices
 from proofgrad.core.compile.collector import rare_collection
 from proofgrad.core.compile.forms import Form
+from proofgrad.core.compile.kernel_schedule import Schedule, forced_schedule
 from proofgrad.core.compile.names import kernel_name
 from proofgrad.core.compile.newest import Newest
 from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step, peak_bytes, with_frees
@@ -234,7 +234,7 @@ class Compiler:
         target = self._backend(device).target
         return run_stages(stages, body, self.library, target, _observer("kernel", self.library))
 
-    def linears(self, body: UOp, device: str, asked: Choices | None = None) -> tuple[UOp, ...]:
+    def linears(self, body: UOp, device: str, asked: Schedule | None = None) -> tuple[UOp, ...]:
         """The Linear forms of a kernel body for a device: one, or those that fill its tables first."""
         target = self._backend(device).target
         observe = _observer("kernel", self.library)
@@ -245,7 +245,7 @@ class Compiler:
         rules = [k for k, s in enumerate(self.kernel_stages) if isinstance(s.step, RuleSets)]
         return run_stages(self.kernel_stages[: rules[0] + 1], body, self.library)
 
-    def _checked(self, body: UOp, backend: Backend, asked: Choices) -> tuple[UOp, ...] | None:
+    def _checked(self, body: UOp, backend: Backend, asked: Schedule) -> tuple[UOp, ...] | None:
         """The Linear forms of a kernel body that the check has seen; None where there is no check."""
         if not all(is_plain(node.shape) for node in body.toposort()):
             _print("not proved: PROVE=1 does not cover kernels whose sizes are variables")
@@ -291,9 +291,9 @@ class Compiler:
             check.kernels(body, kernels)
         return kernels
 
-    def _choices(self, body: UOp, device: str) -> Choices:
+    def _choices(self, body: UOp, device: str) -> Schedule:
         """What is asked of a kernel: by the environment, or by a search that BEAM asks for."""
-        forced, backend = forced_choices(), self._backend(device)
+        forced, backend = forced_schedule(), self._backend(device)
         plain = settings.beam_width() == 0 or settings.wants_plain_loops()
         if plain or not all(is_plain(node.shape) for node in body.toposort()):
             return forced
@@ -305,7 +305,7 @@ class Compiler:
         if len(parts_of(kernel)) > 1 or not may_search(kernel, backend):
             return forced
 
-        def compile_(asked: Choices) -> tuple[Kernel, ...]:
+        def compile_(asked: Schedule) -> tuple[Kernel, ...]:
             linears = parts_of(run_stages(after, kernel, library, backend.target, asked=asked))
             return tuple([self._compiled(linear, device) for linear in linears])
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proofgrad.core.compile.choices import NO_WISH, Choices
+from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.rewrite.facts import Facts
@@ -19,7 +19,7 @@ class Context:
 
     target: Target
     facts: Facts
-    asked: Choices = NO_WISH
+    asked: Schedule = AUTOMATIC
 
     @property
     def native(self) -> frozenset[Ops]:

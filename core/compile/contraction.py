@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
-from proofgrad.core.compile.choices import NO_WISH, Choices, Tile
+from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule, Tile
 from proofgrad.core.compile.linear_terms import coefficient, loops_below, loops_of
 from proofgrad.core.compile.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.sums_of_products import is_gated
@@ -143,7 +143,7 @@ class Contraction:
         return set(load_steps(self.row_factor, self.rows)) <= {1}
 
 
-def contractions(kernel: UOp, asked: Choices = NO_WISH) -> list[Contraction]:
+def contractions(kernel: UOp, asked: Schedule = AUTOMATIC) -> list[Contraction]:
     """The ways to lay tiles over the one sum of products of a kernel with one store."""
     nodes = toposort((kernel,))
     if not all(is_fixed(n) for n in nodes if n.op is Ops.RANGE):

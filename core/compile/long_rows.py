@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from proofgrad.core.compile.choices import NO_WISH, Choices
 from proofgrad.core.compile.divisors import largest_divisor
+from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
 from proofgrad.core.compile.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.operands import LEAST_ITEMSIZE
@@ -34,7 +34,7 @@ class Rows:
     steps: int
 
 
-def find_rows(kernel: UOp, target: Target, asked: Choices = NO_WISH) -> Rows | None:
+def find_rows(kernel: UOp, target: Target, asked: Schedule = AUTOMATIC) -> Rows | None:
     """The reduction of a kernel with one store that goes to another row at each step."""
     if asked.slab == 0 or len(kernel.src) != 1 or len(kernel.src[0].src) != 2:
         return None

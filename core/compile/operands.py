@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from math import gcd, prod
 
-from proofgrad.core.compile.choices import NO_WISH, Choices, Staged, Tile
 from proofgrad.core.compile.contraction import (
     LARGEST_GROWTH,
     WORTH_STAGING,
@@ -18,6 +17,7 @@ from proofgrad.core.compile.contraction import (
     table_elements,
 )
 from proofgrad.core.compile.divisors import largest_divisor
+from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule, Staged, Tile
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
 from proofgrad.core.compile.loops import size_of
 from proofgrad.core.compile.target import FirstCache, Target
@@ -47,7 +47,7 @@ LEAST_ITEMSIZE = 4
 
 
 def planned_staging(
-    contraction: Contraction, tile: Tile, target: Target, asked: Choices = NO_WISH
+    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
 ) -> Staged:
     """Which operands of a contraction get tables."""
     if not may_stage(contraction, asked):
@@ -55,7 +55,7 @@ def planned_staging(
     return choose_staged(contraction, tile, target, asked)
 
 
-def may_stage(contraction: Contraction, asked: Choices) -> bool:
+def may_stage(contraction: Contraction, asked: Schedule) -> bool:
     """Whether there is enough to multiply, or tables are asked for."""
     if asked.staged is not None:
         return asked.staged.rows or asked.staged.columns
@@ -63,7 +63,7 @@ def may_stage(contraction: Contraction, asked: Choices) -> bool:
 
 
 def choose_staged(
-    contraction: Contraction, tile: Tile, target: Target, asked: Choices = NO_WISH
+    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
 ) -> Staged:
     """Which operands are read often enough by the tiles, and are not much longer as a table."""
     one, other = contraction.row_factor, contraction.column_factor
@@ -97,7 +97,7 @@ def _sets(nbytes: int, cache: FirstCache) -> int:
 
 
 def packs_columns(
-    contraction: Contraction, tile: Tile, target: Target, asked: Choices = NO_WISH
+    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
 ) -> bool:
     """Whether each item copies the columns of a tile before its tiles of rows read them.
 
@@ -140,7 +140,7 @@ def _is_large(contraction: Contraction) -> bool:
     return elements * contraction.reduction.dtype.itemsize > UNSTAGED_BYTES
 
 
-def choose_slab(contraction: Contraction, target: Target, asked: Choices = NO_WISH) -> int:
+def choose_slab(contraction: Contraction, target: Target, asked: Schedule = AUTOMATIC) -> int:
     """Steps of the sum in a slab of a contraction; 0: it is not summed in slabs."""
     loops, factor = contraction.reduction.src[1:], contraction.column_factor
     itemsize = contraction.reduction.dtype.itemsize
@@ -169,7 +169,7 @@ def _slab(depth: int, at_most: int, at_least: int) -> int:
 
 
 def filling(
-    contraction: Contraction, tile: Tile, target: Target, asked: Choices = NO_WISH
+    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
 ) -> float:
     """Cycles that it takes to fill the tables of a contraction."""
     staged, cycles = planned_staging(contraction, tile, target, asked), 0.0

@@ -1,7 +1,7 @@
 """BEAM: the fastest of many choices for a kernel, timed on the machine that it runs on.
 
 Owns: the search, its limits, its progress, the results kept on disk. Does not own: what is tried
-(search_space.py), running and comparing (trial.py), the choices themselves (choices.py).
+(search_space.py), running and comparing (trial.py), the choices themselves (kernel_schedule.py).
 
 The search starts from what the heuristics choose and is never slower: another choice is taken only
 if its results agree and it wins against the heuristics' when both are timed in turn.
@@ -22,8 +22,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core import settings
-from proofgrad.core.compile.choices import Choices, read_choices
-from proofgrad.core.compile.loop_schedule import choose_schedule
+from proofgrad.core.compile.choose_schedule import choose_schedule
+from proofgrad.core.compile.kernel_schedule import Schedule, read_schedule
 from proofgrad.core.compile.search_space import neighbours, work
 from proofgrad.core.compile.target import Backend
 from proofgrad.core.compile.trial import SAMPLE_SECONDS, Bench, Trial
@@ -47,7 +47,7 @@ MARGIN = 0.03
 SHARE_OF_FINAL = 0.25
 FINAL_SAMPLES = 12
 
-Compile = Callable[[Choices], "tuple[Kernel, ...]"]
+Compile = Callable[[Schedule], "tuple[Kernel, ...]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Found:
     gain: float  # 1.0 where the default is kept
 
     @property
-    def choices(self) -> Choices:
-        return read_choices(self.taken)
+    def choices(self) -> Schedule:
+        return read_schedule(self.taken)
 
     def line(self, name: str, width: int, is_old: bool) -> str:
         """For people: what was taken instead of what."""
@@ -88,14 +88,14 @@ class Search:
     """The search for one kernel. `kernel` is its Kernel form when the first choice is made."""
 
     def __init__(
-        self, body: UOp, kernel: UOp, backend: Backend, compile_: Compile, forced: Choices
+        self, body: UOp, kernel: UOp, backend: Backend, compile_: Compile, forced: Schedule
     ) -> None:
         self._body, self._kernel, self._backend = body, kernel, backend
         self._compile, self._forced = compile_, forced
         self._width, self._limit = settings.beam_width(), settings.beam_seconds()
-        self._times: dict[Choices, float] = {}
-        self._trials: dict[Choices, Trial] = {}
-        self._asked: set[Choices] = {forced}
+        self._times: dict[Schedule, float] = {}
+        self._trials: dict[Schedule, Trial] = {}
+        self._asked: set[Schedule] = {forced}
         self._seen: set[tuple[str, ...]] = set()
         self.name = ""
 
@@ -152,12 +152,12 @@ class Search:
         text = str(taken) if wanted.tile is None else str(wanted)
         return Found(text, shown, len(self._times), time.monotonic() - start, gain)
 
-    def _moves(self, best: Sequence[Choices]) -> list[Choices]:
+    def _moves(self, best: Sequence[Schedule]) -> list[Schedule]:
         target = self._backend.target
         moves = [m for c in best for m in neighbours(self._kernel, target, c, self._forced)]
         return [move for move in dict.fromkeys(moves) if move not in self._asked]
 
-    def _try(self, choices: Choices, bench: Bench, expected: bytes, times: int) -> None:
+    def _try(self, choices: Schedule, bench: Bench, expected: bytes, times: int) -> None:
         """Time one choice, as long as it may be among the best."""
         self._asked.add(choices)
         kernels = self._compile(choices)
@@ -180,7 +180,7 @@ class Search:
         self._keep(choices, trial, kernels, seconds)
 
     def _keep(
-        self, choices: Choices, trial: Trial, kernels: Sequence[Kernel], seconds: float
+        self, choices: Schedule, trial: Trial, kernels: Sequence[Kernel], seconds: float
     ) -> None:
         self._seen.add(tuple([k.source.text for k in kernels]))
         self._times[choices] = seconds
@@ -190,12 +190,12 @@ class Search:
             if other != self._forced:
                 self._trials.pop(other, None)
 
-    def _final(self, best: Sequence[Choices], times: int, end: float) -> tuple[Choices, float]:
+    def _final(self, best: Sequence[Schedule], times: int, end: float) -> tuple[Schedule, float]:
         """The winner against the default, timed in turn, and how many times as fast it is."""
         best = [choices for choices in best if choices in self._trials]
         if not best:
             return self._forced, 1.0
-        runs: dict[Choices, list[float]] = {choices: [] for choices in (self._forced, *best)}
+        runs: dict[Schedule, list[float]] = {choices: [] for choices in (self._forced, *best)}
         for sample in range(FINAL_SAMPLES):
             if sample >= FIRST_SAMPLES and time.monotonic() >= end:
                 break
@@ -246,7 +246,7 @@ class _Progress:
         if self._status is not None:
             self._status.stop()
 
-    def show(self, times: dict[Choices, float], default: Choices) -> None:
+    def show(self, times: dict[Schedule, float], default: Schedule) -> None:
         """After each choice."""
         gain = times[default] / min(times.values())
         if self._status is not None:

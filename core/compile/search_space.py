@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from proofgrad.core.compile.choices import Blocks, Choices, Staged, Tile
+from proofgrad.core.compile.choose_schedule import choose_schedule
 from proofgrad.core.compile.contraction import Contraction, contractions, tiles_along
+from proofgrad.core.compile.kernel_schedule import Blocks, Schedule, Staged, Tile
 from proofgrad.core.compile.long_rows import find_rows
-from proofgrad.core.compile.loop_schedule import choose_schedule
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.threads import operations
 from proofgrad.core.compile.tiles import find_contraction
@@ -31,27 +31,29 @@ SLABS, SLABS_OF_ROWS = (0, 32, 64), (0, 4, 8, 16)
 STAGINGS = tuple([Staged(rows, columns) for rows in (False, True) for columns in (False, True)])
 
 
-def neighbours(kernel: UOp, target: Target, choices: Choices, forced: Choices) -> list[Choices]:
-    """Choices that differ from `choices` in one thing; nothing that is `forced` changes."""
+def neighbours(kernel: UOp, target: Target, choices: Schedule, forced: Schedule) -> list[Schedule]:
+    """Schedules that differ from `choices` in one thing; nothing that is `forced` changes."""
     whole = choose_schedule(kernel, target, choices)
     found = find_contraction(kernel, target, whole)
     if found is not None:
         moves = _of_contraction(found[0], target, whole, choices)
     else:
-        slabs = SLABS_OF_ROWS if find_rows(kernel, target, Choices(slab=max(SLABS_OF_ROWS))) else ()
+        slabs = (
+            SLABS_OF_ROWS if find_rows(kernel, target, Schedule(slab=max(SLABS_OF_ROWS))) else ()
+        )
         moves = [replace(choices, slab=steps) for steps in slabs if steps != whole.slab]
         moves += _of_loops(target, choices)
     if target.threads > 1:
         moves = [*moves, replace(choices, threads=not whole.threads)]
     held = {
-        name: value for name in Choices.__slots__ if (value := getattr(forced, name)) is not None
+        name: value for name in Schedule.__slots__ if (value := getattr(forced, name)) is not None
     }
     return [move for move in dict.fromkeys([replace(m, **held) for m in moves]) if move != choices]
 
 
 def _of_contraction(
-    contraction: Contraction, target: Target, whole: Choices, choices: Choices
-) -> list[Choices]:
+    contraction: Contraction, target: Target, whole: Schedule, choices: Schedule
+) -> list[Schedule]:
     tile, blocks = whole.tile, whole.blocks
     assert tile is not None and blocks is not None
     # The few moves that are not tiles come first, for time may be up before the last.
@@ -77,7 +79,7 @@ def _of_contraction(
     moves += [
         replace(choices, tile=other, blocks=None, depth=None) for other in _tiles(tile, target)
     ]
-    moves.append(Choices(tiled=False))
+    moves.append(Schedule(tiled=False))
     return moves
 
 
@@ -97,7 +99,7 @@ def _resized(height: int, width: int) -> Iterator[tuple[int, int]]:
     yield max(1, height // 2), width * 2
 
 
-def _of_loops(target: Target, choices: Choices) -> list[Choices]:
+def _of_loops(target: Target, choices: Schedule) -> list[Schedule]:
     widths = [n for n in (4, 8, 16, 32) if n <= target.vector_bytes]
     moves = [replace(choices, vectors=count) for count in AT_ONCE]
     moves += [replace(choices, copies=count) for count in AT_ONCE]

@@ -19,9 +19,9 @@ processor foresees it, and added to `out`, which stays in the first cache.
 
 from __future__ import annotations
 
+from proofgrad.core.compile.choose_schedule import schedule_of
 from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.long_rows import find_rows
-from proofgrad.core.compile.loop_schedule import schedule_of
 from proofgrad.core.compile.loops import fresh_number
 from proofgrad.core.compile.merging import merge_loops
 from proofgrad.core.compile.operands import choose_slab

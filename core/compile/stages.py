@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from proofgrad.core import settings
-from proofgrad.core.compile.choices import Choices, forced_choices
 from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.kernel_schedule import Schedule, forced_schedule
 from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused, check_whole, lowered
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
@@ -178,13 +178,13 @@ def run_stages(
     library: Library,
     target: Target = NO_MACHINE,
     observe: Observer | None = None,
-    asked: Choices | None = None,
+    asked: Schedule | None = None,
 ) -> UOp:
     """`root` after every stage; None is asked: what the environment asks.
 
     Raises: FormError where a check is asked for and fails.
     """
-    asked = forced_choices() if asked is None else asked
+    asked = forced_schedule() if asked is None else asked
     return _run(stages, root, lambda: _Runner(library, target, observe, asked), {})
 
 
@@ -192,7 +192,7 @@ def _run(
     stages: Sequence[Stage],
     root: UOp,
     new_runner: Callable[[], _Runner],
-    schedules: dict[UOp, Choices],
+    schedules: dict[UOp, Schedule],
 ) -> UOp:
     """`root` after every stage, each part that one becomes with a runner of its own."""
     runner = new_runner()
@@ -216,7 +216,7 @@ class _Runner:
     """Runs stages one by one."""
 
     def __init__(
-        self, library: Library, target: Target, observe: Observer | None, asked: Choices
+        self, library: Library, target: Target, observe: Observer | None, asked: Schedule
     ) -> None:
         self.library, self.observe = library, observe
         self.no_rules = settings.wants_no_rules()
@@ -226,7 +226,7 @@ class _Runner:
         self.context = Context(target, self.facts, asked)
         self.rewriters: dict[tuple[str, ...], Rewriter] = {}
         self.schedules: dict[
-            UOp, Choices
+            UOp, Schedule
         ] = {}  # what tactics decided for the graphs that they made
 
     def run(self, stage: Stage, root: UOp) -> UOp:

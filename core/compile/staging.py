@@ -9,11 +9,11 @@ tiles need, so that the tile that reads it needs no gate.
 
 from __future__ import annotations
 
+from proofgrad.core.compile.choose_schedule import choose_schedule, schedule_of
 from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.contraction import LARGEST_STEP, Contraction, load_steps, tiles_along
 from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
-from proofgrad.core.compile.loop_schedule import choose_schedule, schedule_of
 from proofgrad.core.compile.loops import output_loops, size_of
 from proofgrad.core.compile.operands import choose_staged, may_stage
 from proofgrad.core.compile.steps.bijection import NewLoop

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from proofgrad.core.compile.choices import NO_WISH, Choices
+from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
 from proofgrad.core.compile.linear_terms import loops_below
 from proofgrad.core.compile.loops import BINDERS, size_of
 from proofgrad.core.compile.target import Target
@@ -18,7 +18,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 THREAD_WORTH_OPERATIONS = 1 << 16
 
 
-def shares_work(operations: int, target: Target, asked: Choices = NO_WISH) -> bool:
+def shares_work(operations: int, target: Target, asked: Schedule = AUTOMATIC) -> bool:
     """Whether threads share a kernel of so many operations."""
     if target.threads < 2 or asked.threads is not None:
         return target.threads > 1 and bool(asked.threads)

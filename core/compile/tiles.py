@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from math import prod
 
-from proofgrad.core.compile.choices import NO_WISH, Blocks, Choices, Tile
 from proofgrad.core.compile.contraction import (
     LARGEST_GROWTH,
     Contraction,
     contractions,
     tiles_along,
 )
+from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Blocks, Schedule, Tile
 from proofgrad.core.compile.loops import size_of
 from proofgrad.core.compile.operands import WORTH_A_TABLE, filling, lie_near
 from proofgrad.core.compile.target import FirstCache, Target
@@ -47,7 +47,7 @@ MOST_ROWS, MOST_VECTORS = 16, 8
 
 
 def find_contraction(
-    kernel: UOp, target: Target, asked: Choices = NO_WISH
+    kernel: UOp, target: Target, asked: Schedule = AUTOMATIC
 ) -> tuple[Contraction, Tile] | None:
     """The one sum of products of a kernel with one store, and its best tile; None: nothing to tile."""
     if asked.tiled is False:
@@ -83,7 +83,7 @@ def _cycles_of_lines(tile: Tile, contraction: Contraction, cache: FirstCache) ->
     return lines * (MEMORY_LINE_CYCLES if is_far else LINE_CYCLES)
 
 
-def _tiles(contraction: Contraction, target: Target, asked: Choices) -> list[Tile]:
+def _tiles(contraction: Contraction, target: Target, asked: Schedule) -> list[Tile]:
     """The tiles that fit the registers, large ones first."""
     if asked.tile is not None:
         return [asked.tile] if target.vector_bytes else []
@@ -148,7 +148,7 @@ def _loads(tile: Tile, contraction: Contraction) -> float:
     return rows + tile.vectors * (1 + is_windows)
 
 
-def choose_depth(loop: UOp, tile: Tile, asked: Choices = NO_WISH) -> int:
+def choose_depth(loop: UOp, tile: Tile, asked: Schedule = AUTOMATIC) -> int:
     """How many steps of the innermost loop of the sum run at once: less counting, and windows share loads."""
     size = size_of(loop)
     if asked.depth is not None:
@@ -160,7 +160,7 @@ def choose_depth(loop: UOp, tile: Tile, asked: Choices = NO_WISH) -> int:
 
 
 def choose_blocks(
-    contraction: Contraction, tile: Tile, target: Target, asked: Choices = NO_WISH
+    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
 ) -> Blocks:
     """Rows of an item fit half of the second cache; enough items for every thread."""
     row_tiles, column_tiles = tiles_along(contraction, tile)

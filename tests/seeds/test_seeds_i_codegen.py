@@ -10,7 +10,7 @@ import pytest
 from seed_lines import debug_text, page, run_snippet, searched
 
 from proofgrad import Device, Tensor
-from proofgrad.core.compile.choices import Choices
+from proofgrad.core.compile.kernel_schedule import Schedule
 from proofgrad.core.tensor.realize import compiler, graph_to_run
 from proofgrad.renderer.cstyle import CStyleLanguage
 
@@ -109,7 +109,7 @@ def test_I09_search_space_is_documented() -> None:
     """BEAM explores loop order, tiles, work-group sizes, unrolling, vector widths"""
     text = page("search.md")
     assert "BEAM" in text
-    for choice in fields(Choices):
+    for choice in fields(Schedule):
         assert f"| `{choice.name}` |" in text
 
 

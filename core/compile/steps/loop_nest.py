@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from proofgrad.core.compile.choices import Choices
+from proofgrad.core.compile.kernel_schedule import Schedule
 from proofgrad.core.compile.nest_syntax import type_name
 from proofgrad.core.compile.nest_text import brief
 from proofgrad.core.compile.steps.cuts import Cut, Place, cut_of, what_is_missing
@@ -54,9 +54,9 @@ class LoopNest:
         self.target = target
         self.taken = taken  # the steps that led here, in order
         self.place = place  # among the nests that fissions made
-        self.schedule: Choices | None = None  # what tactics have decided to do with it
+        self.schedule: Schedule | None = None  # what tactics have decided to do with it
 
-    def scheduled(self, schedule: Choices | None) -> LoopNest:
+    def scheduled(self, schedule: Schedule | None) -> LoopNest:
         """The same nest, for which this is decided."""
         nest = LoopNest(self.graph, self.facts, self.target, self.taken, self.place, _SEAL)
         nest.schedule = schedule

@@ -1,6 +1,6 @@
 """What a kernel does, decided once: which loops are a tile, its sizes, tables, slabs, threads.
 
-Owns: putting the heuristics' answers together as one value (choices.py), and handing it from tactic to tactic with the
+Owns: putting the heuristics' answers together as one value (kernel_schedule.py), and handing it from tactic to tactic with the
 nest. Does not own: the heuristics (tiles.py, operands.py, long_rows.py, axes.py).
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proofgrad.core.compile.choices import Choices
 from proofgrad.core.compile.context import Context
+from proofgrad.core.compile.kernel_schedule import Schedule
 from proofgrad.core.compile.long_rows import find_rows
 from proofgrad.core.compile.operands import choose_slab, packs_columns, planned_staging
 from proofgrad.core.compile.steps.loop_nest import LoopNest
@@ -19,7 +19,7 @@ from proofgrad.core.compile.tiles import choose_blocks, choose_depth, find_contr
 from proofgrad.core.ir.uop import UOp
 
 
-def choose_schedule(kernel: UOp, target: Target, asked: Choices) -> Choices:
+def choose_schedule(kernel: UOp, target: Target, asked: Schedule) -> Schedule:
     """`asked` with what the heuristics take where nothing is asked, as far as it is one number."""
     found = find_contraction(kernel, target, asked)
     if found is None:
@@ -44,7 +44,7 @@ def choose_schedule(kernel: UOp, target: Target, asked: Choices) -> Choices:
     )
 
 
-def schedule_of(nest: LoopNest, context: Context) -> Choices:
+def schedule_of(nest: LoopNest, context: Context) -> Schedule:
     """What was decided for the nest, or is now."""
     if nest.schedule is not None:
         return nest.schedule

@@ -48,7 +48,7 @@ class Staged:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class Schedule:
     """What is asked of one kernel. None: what the heuristic takes.
 
     The first nine are of contractions (`slab` also of sums of rows), the next three of other kernels.
@@ -70,21 +70,21 @@ class Choices:
     threads: bool | None = None  # whether threads share the outermost loop
 
     def __str__(self) -> str:
-        """As `read_choices` takes it: only what is asked."""
+        """As `read_schedule` takes it: only what is asked."""
         asked = [(field.name, getattr(self, field.name)) for field in fields(self)]
         return " ".join([f"{name}={_written(value)}" for name, value in asked if value is not None])
 
 
-NO_WISH = Choices()
+AUTOMATIC = Schedule()
 
 
-def forced_choices() -> Choices:
+def forced_schedule() -> Schedule:
     """What the environment asks of every kernel. Raises: ValueError for a text that is no choice."""
-    return read_choices(settings.choices_text())
+    return read_schedule(settings.choices_text())
 
 
 @functools.lru_cache(maxsize=64)
-def read_choices(text: str) -> Choices:
+def read_schedule(text: str) -> Schedule:
     """The choices of a text as above. Raises: ValueError, saying what may stand there."""
     given: dict[str, object] = {}
     for part in text.replace(",", " ").split():
@@ -96,7 +96,7 @@ def read_choices(text: str) -> Choices:
         given[name] = read(value)
         if given[name] is None:
             raise ValueError(f"CHOICES={text!r}: {name} must be {form}, not {value!r}")
-    return Choices(**given)  # type: ignore[arg-type]
+    return Schedule(**given)  # type: ignore[arg-type]
 
 
 def _written(value: object) -> str:

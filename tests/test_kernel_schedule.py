@@ -13,8 +13,8 @@ from test_procedures import EXACT, oracle_of, same, stored, sums_floats
 from test_tiles import kernel_of, matmul
 
 from proofgrad import Context, Tensor
-from proofgrad.core.compile.choices import Blocks, Choices, Staged, Tile, read_choices
 from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.kernel_schedule import Blocks, Schedule, Staged, Tile, read_schedule
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
@@ -30,7 +30,7 @@ def perhaps(values: st.SearchStrategy) -> st.SearchStrategy:
 
 SMALL = st.sampled_from([1, 2, 3, 4])
 CHOICES = st.builds(
-    Choices,
+    Schedule,
     tiled=perhaps(st.booleans()),
     tile=perhaps(st.builds(Tile, SMALL, SMALL, st.sampled_from([1, 2, 4, 8]))),
     blocks=perhaps(st.builds(Blocks, SMALL, SMALL)),
@@ -46,14 +46,14 @@ CHOICES = st.builds(
 
 
 @given(CHOICES)
-def test_choices_are_read_as_they_are_written(choices: Choices) -> None:
-    assert read_choices(str(choices)) == choices
+def test_choices_are_read_as_they_are_written(choices: Schedule) -> None:
+    assert read_schedule(str(choices)) == choices
 
 
 def test_text_of_choices_names_what_is_asked_only() -> None:
-    choices = Choices(tile=Tile(8, 3, 16), staged=Staged(True, False), threads=False)
+    choices = Schedule(tile=Tile(8, 3, 16), staged=Staged(True, False), threads=False)
     assert str(choices) == "tile=8x3x16 staged=rows threads=off"
-    assert read_choices("") == Choices()
+    assert read_schedule("") == Schedule()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_text_of_choices_names_what_is_asked_only() -> None:
 )
 def test_text_that_is_no_choice_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        read_choices(text)
+        read_schedule(text)
 
 
 @QUICK
@@ -79,7 +79,7 @@ def test_text_that_is_no_choice_is_refused(text: str, message: str) -> None:
     asked=CHOICES,
 )
 def test_any_choice_keeps_the_values_of_any_matmul(
-    sizes: tuple[int, int, int, int], turned: tuple[bool, bool], asked: Choices
+    sizes: tuple[int, int, int, int], turned: tuple[bool, bool], asked: Schedule
 ) -> None:
     rows, depth, columns, batch = sizes
     kernel = kernel_of(matmul(rows, depth, columns, turned, batch))
@@ -97,7 +97,7 @@ def test_any_choice_keeps_the_values_of_any_matmul(
 
 @QUICK
 @given(programs(dtypes_used=EXACT), CHOICES)
-def test_any_choice_keeps_the_values_of_any_program(program: Program, asked: Choices) -> None:
+def test_any_choice_keeps_the_values_of_any_program(program: Program, asked: Schedule) -> None:
     assume(not sums_floats(program))
     kernel = merge_loops(lower_movement(UOp.sink(program.value)))
     chosen = unroll_upcasts(choose_axes(kernel, CPU, None, asked))
@@ -135,7 +135,7 @@ def test_a_tile_that_is_asked_for_is_seen_in_the_kernel() -> None:
 def test_machines_without_vectors_are_given_none_whatever_is_asked() -> None:
     kernel = kernel_of(matmul(8, 8, 8))
     scalars = Target("scalars")
-    asked = Choices(tiled=True, tile=Tile(2, 2, 4), lanes=4, staged=Staged(True, True))
+    asked = Schedule(tiled=True, tile=Tile(2, 2, 4), lanes=4, staged=Staged(True, True))
     assert stage_operands(kernel, scalars, asked=asked) is kernel
     loops = choose_axes(kernel, scalars, None, asked).toposort()
     assert not [n for n in loops if n.op is Ops.RANGE and n.arg[1] is AxisRole.VECTOR]
