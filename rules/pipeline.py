@@ -18,7 +18,7 @@ from proofgrad.core.compile.promote import promote_small_floats
 from proofgrad.core.compile.schedule import cut_into_kernels
 from proofgrad.core.compile.slabs import sum_in_slabs
 from proofgrad.core.compile.split_reductions import split_long_reductions
-from proofgrad.core.compile.stages import Procedure, RuleSets, Stage, Tactic
+from proofgrad.core.compile.stages import GraphTactic, Procedure, RuleSets, Stage, Tactic
 from proofgrad.core.compile.staging import stage_operands
 from proofgrad.core.compile.to_program import (
     choose_index_width,
@@ -38,7 +38,7 @@ _LEGALISE = RuleSets(("fp8", "legalise", "algebra", "compare", "where", "cast"))
 
 GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("tidy", Form.TENSOR_GRAPH, _TIDY, optional=True),
-    Stage("split reductions", Form.TENSOR_GRAPH, Procedure(split_long_reductions), optional=True),
+    Stage("split reductions", Form.TENSOR_GRAPH, GraphTactic(split_long_reductions), optional=True),
     Stage("cut into kernels", Form.KERNEL_GRAPH, Procedure(cut_into_kernels, ("target",))),
 )
 

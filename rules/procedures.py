@@ -14,13 +14,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from typing import TypeAlias
 
 from proofgrad.core.compile import stages
-from proofgrad.core.compile.stages import Procedure, Stage, Tactic
+from proofgrad.core.compile.stages import GraphTactic, Procedure, Stage, Tactic
 from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
 
 _FOLDER = Path(stages.__file__).parent
 _PACKAGE = stages.__name__.rpartition(".")[0] + "."
+_Step: TypeAlias = Procedure | Tactic | GraphTactic
 _NO_CODE = frozenset(
     {
         tokenize.COMMENT,
@@ -71,7 +73,7 @@ def lines_of(paths: Iterable[Path]) -> int:
 
 def procedure_sizes(
     listed: Iterable[Stage] = (*GRAPH_STAGES, *KERNEL_STAGES),
-    kinds: tuple[type[Procedure | Tactic], ...] = (Procedure,),
+    kinds: tuple[type[_Step], ...] = (Procedure,),
 ) -> list[Size]:
     """Every procedure of the compiler, or of the stages given, in the order in which they run; or the tactics."""
     return [
@@ -81,7 +83,7 @@ def procedure_sizes(
     ]
 
 
-def _modules_of(procedure: Procedure | Tactic) -> tuple[Path, ...]:
+def _modules_of(procedure: _Step) -> tuple[Path, ...]:
     """The module of a procedure, then those in core/compile that it imports, and they import."""
     names = [procedure.function.__module__.removeprefix(_PACKAGE)]
     for name in names:  # it grows

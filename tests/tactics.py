@@ -12,14 +12,16 @@ from proofgrad.core.compile import (
     merging,
     nested_sums,
     slabs,
+    split_reductions,
     staging,
     to_program,
     unroll,
 )
 from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
-from proofgrad.core.compile.stages import NO_MACHINE, Tactic
+from proofgrad.core.compile.stages import NO_MACHINE, GraphTactic, Tactic
 from proofgrad.core.compile.steps.loop_nest import LoopNest, Step, lowered
+from proofgrad.core.compile.steps.tensor_program import TensorProgram, traced
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
@@ -41,6 +43,16 @@ def on_graphs(tactic: Callable[[LoopNest, Context], LoopNest | tuple[LoopNest, .
         nest = lowered(kernel, known, target)
         nests = Tactic(tactic)(nest, Context(target, known, asked))
         return nests[0].graph if len(nests) == 1 else UOp.sink(*[made.graph for made in nests])
+
+    return applied
+
+
+def on_programs(tactic: Callable[[TensorProgram, Context], TensorProgram]) -> OnGraphs:
+    """A tactic on whole programs as a function of a graph; a step that refuses raises."""
+
+    def applied(graph: UOp, target: Target = NO_MACHINE) -> UOp:
+        context = Context(target, compiler().library.facts())
+        return GraphTactic(tactic)(traced(graph), context).graph
 
     return applied
 
@@ -79,3 +91,4 @@ unroll_upcasts = on_graphs(unroll.unroll_upcasts)
 choose_index_width = on_graphs(to_program.choose_index_width)
 reductions_to_accumulators = on_graphs(to_program.reductions_to_accumulators)
 vectorize = on_graphs(to_program.vectorize)
+split_long_reductions = on_programs(split_reductions.split_long_reductions)

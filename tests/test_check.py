@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy
 import pytest
+from tactics import split_long_reductions
 
 from proofgrad import Context, Tensor
 from proofgrad.core.compile.compiler import Compiler
 from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step
-from proofgrad.core.compile.split_reductions import split_long_reductions
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import evaluate, from_bits
 from proofgrad.core.ir.ops import BINARY, COMPARE, TERNARY, UNARY, Ops

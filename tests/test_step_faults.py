@@ -47,6 +47,9 @@ LAWS = (
     _fault("unroll", "values[len(pairs) * 2 :]", "values[len(pairs) * 2 + 1 :]"),
     _fault("narrow", "low < least or high > most", "low < least or high > most + 1"),
     _fault("accumulate", "place * loop.src[0].arg + loop", "place + loop"),
+    _fault("reduce_in_parts", "sizes[axis] // size, size, *", "size, sizes[axis] // size, *"),
+    _fault("reduce_in_parts", "(0, length), (length, whole)", "(0, length), (length - 1, whole)"),
+    _fault("reduce_in_parts", "return (axis, *[a for", "return (0, *[a for"),
     _fault("lanes", "tuple([step * k for k in range(lanes)])", "tuple(range(lanes))"),
     _fault("narrow", "low < least or", "low <= least or"),
 )  # fmt: skip
@@ -57,6 +60,8 @@ BODIES = (
     _fault("bijection", "src=(place.src[0], place.src[1], gate)", "src=(place.src[0], place.src[1])"),
     _fault("tables", "start = UOp.const(memory.dtype, identity(op, memory.dtype))", "start = UOp.const(memory.dtype, 1)"),
     _fault("join", "gated = gate.where(product, UOp.const(value.dtype, 0))", "gated = product"),
+    _fault("reduce_in_parts", "a + (a > axis)", "a"),
+    _fault("reduce_in_parts", "_in_parts(head, parts.head).alu(op, ", "_in_parts(head, parts.head).alu(Ops.ADD, "),
     _fault("stage", "done[node] = gated(new, inside) if", "done[node] = new if"),
 )  # fmt: skip
 

@@ -54,6 +54,7 @@ SMALL = (
     "scatter",
     "join_sums",
     "read_inside",
+    "reduce_in_parts",
 )
 
 
@@ -249,7 +250,7 @@ def refused() -> dict[str, str]:
     """The steps that may not be taken, and why."""
     evidence.forget()
     found = {}
-    for name, step in STEPS.items():
+    for name, step in all_steps().items():
         try:
             require_evidence(name, step.law, step.function.__module__)
         except EvidenceError as error:
@@ -263,7 +264,7 @@ def test_steps_with_evidence_are_taken(copied: Path) -> None:
 
 
 def test_a_change_of_any_file_makes_evidence_stale(copied: Path) -> None:
-    own = {step.function.__module__.rpartition(".")[2]: name for name, step in STEPS.items()}
+    own = {step.function.__module__.rpartition(".")[2]: name for name, step in all_steps().items()}
     files = [*(copied / "steps").glob("*.py"), *(copied / "claims").glob("*.py")]
     assert len(files) > 20
     for path in files:
@@ -282,7 +283,7 @@ def test_a_change_of_any_file_makes_evidence_stale(copied: Path) -> None:
 
 def test_a_new_file_of_claims_makes_evidence_stale(copied: Path) -> None:
     (copied / "claims" / "more.py").write_text("")
-    assert set(refused()) == set(STEPS)
+    assert set(refused()) == set(all_steps())
 
 
 def _entries(folder: Path) -> list[dict[str, Any]]:
@@ -337,7 +338,7 @@ def test_missing_evidence_is_refused_by_name(copied: Path) -> None:
 def test_a_file_that_is_none_is_refused(copied: Path, content: bytes | None) -> None:
     file = copied / "steps.json"
     file.unlink() if content is None else file.write_bytes(content)
-    assert set(refused()) == set(STEPS)
+    assert set(refused()) == set(all_steps())
     assert main(["--check"]) == 1
 
 
@@ -410,7 +411,7 @@ def test_what_is_stale_is_proved_again_and_nothing_else(
     capsys.readouterr()
     assert main(["-j", "1"]) == 0
     assert (
-        f"steps: {before} of {before} laws proved; {len(STEPS) - before} fresh before"
+        f"steps: {before} of {before} laws proved; {len(all_steps()) - before} fresh before"
         in capsys.readouterr().out
     )
     assert main(["--check"]) == 0

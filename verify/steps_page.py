@@ -16,8 +16,9 @@ from proofgrad.core.compile.steps import evidence
 from proofgrad.rules.procedures import code_lines
 from proofgrad.verify.steps.all_steps import all_steps
 
-# In the order in which a kernel meets them.
+# In the order in which a program and its kernels meet them.
 ORDER = (
+    "reduce_in_parts",
     *("join_sums", "read_inside", "scatter", "sum_in_memory", "merge", "collapse", "split"),
     *("split_reading_inside", "reorder", "run_as", "stage", "deinterleave", "keep", "unroll"),
     *("narrow", "accumulate", "lanes"),
@@ -27,8 +28,8 @@ _HEAD = """# The steps
 
 Written by `verify-rules --report steps` from `proofs/steps.json` and from the docstrings in `core/compile/steps`.
 
-A kernel is changed by rules, and by the steps on this page. Each is a law: an equation between loops, proved once, for all
-kernels, sizes and bodies. Why the goals that the solver decides are these laws is said in one place, `verify/steps/theory.py`; the goals are
+A program of tensors and its kernels are changed by rules, and by the steps on this page. Each is a law: an equation between values or
+loops, proved once, for all programs, kernels, sizes and bodies. Why the goals that the solver decides are these laws is said in one place, `verify/steps/theory.py`; the goals are
 in `verify/steps`, and are made by running the functions of the step itself. No step is taken without its evidence:
 
 ```sh
@@ -46,7 +47,7 @@ share some, and all the {lemmas} lemmas (`verify/steps/terms.py`).
 
 _LAST = """
 What is decided at each use, and by what, is on the right. Where it cannot be decided, the step refuses, and a tactic does
-something else. `core/compile/steps` also has {shared} lines that the steps share: what a nest is, the one function that exchanges loops,
+something else. `core/compile/steps` also has {shared} lines that the steps share: what a program and a nest are, the one function that exchanges loops,
 tables between nests, how loops may run together, and the gate.
 """
 

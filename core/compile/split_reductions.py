@@ -1,18 +1,20 @@
-"""TensorGraph -> TensorGraph: a long reduction becomes two, for threads to share or for the cache.
+"""Tactic: a long reduction becomes two, for threads to share or for the cache.
 
-Owns: which reductions are split, and where. Does not own: the kernels (schedule.py).
-
-The order in which a reduction combines its elements is not specified, so reducing slabs of an axis and
-then their results gives what the reduction gives.
+Owns: which reductions are split, and where. Does not own: what a reduction in parts is (steps/reduce_in_parts.py), the
+kernels (schedule.py).
 """
 
 from __future__ import annotations
 
 from math import prod
 
+from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.divisors import largest_divisor
+from proofgrad.core.compile.steps.reduce_in_parts import Ends, Parts, Slabs, reduce_in_parts
+from proofgrad.core.compile.steps.tensor_program import TensorProgram
 from proofgrad.core.compile.sums_of_products import is_contraction, operands
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp, toposort
 
 # With fewer results than this, one thread would do most of the work ...
@@ -35,27 +37,31 @@ LEAST_SLABS = 8
 VECTORS = 128
 
 
-def split_long_reductions(root: UOp) -> UOp:
+def split_long_reductions(program: TensorProgram, context: Context) -> TensorProgram:
     """Reduce slabs first where a reduction has few results, or runs over rows that lie far apart."""
-    done: dict[UOp, UOp] = {}
-    for node in toposort((root,)):
-        new = node.with_src(tuple([done[s] for s in node.src]))
-        done[node] = _split(new) if new.op is Ops.REDUCE_AXIS else new
-    return done[root]
+    parts: dict[UOp, Parts] = {}
+    for node in toposort((program.graph,)):
+        if node.op is Ops.REDUCE_AXIS and (chosen := _parts(node)) is not None:
+            parts[node] = chosen
+    return reduce_in_parts(program, parts)
 
 
-def _split(node: UOp) -> UOp:
+def _parts(node: UOp) -> Parts | None:
+    """In which parts a reduction is taken; None: whole."""
     (value,), (op, axes) = node.src, node.arg
     shape = value.shape
-    if prod(shape) < MANY_ELEMENTS or value.op is Ops.CONTIGUOUS:
-        return node
+    if not is_plain(shape) or prod(shape) < MANY_ELEMENTS or value.op is Ops.CONTIGUOUS:
+        return None
     is_sum = op is Ops.ADD and node.dtype.is_float and not is_contraction(node)
     if is_sum and prod(node.shape) < FEW_RESULTS:
         longest = LONGEST_SUM if shape[-1] == 1 or len(shape) - 1 in axes else LONGEST_COLUMN
-        return _in_short_sums(node, min(longest, prod(shape) // LEAST_SLABS))
+        return _in_short_sums(shape, axes, min(longest, prod(shape) // LEAST_SLABS))
     axis = next((a for a in axes if shape[a] > 1), None)
     size = None if axis is None else _slab(node, axis)
-    return node if axis is None or size is None else _in_slabs(node, op, axes, axis, size)
+    if axis is None or size is None:
+        return None
+    within = tuple([a for a in axes if a != axis])
+    return Slabs(axis, size, within, slabs_first=True)
 
 
 def _slab(node: UOp, axis: int) -> int | None:
@@ -74,9 +80,8 @@ def _slab(node: UOp, axis: int) -> int | None:
     return size if max(2, least) <= size < whole else None
 
 
-def _in_short_sums(node: UOp, longest: int) -> UOp:
-    """Sums of at most `longest` elements that lie together, then their sum."""
-    (value,), axes, shape = node.src, node.arg[1], node.src[0].shape
+def _in_short_sums(shape: tuple[int, ...], axes: tuple[int, ...], longest: int) -> Parts | None:
+    """Sums of at most `longest` elements that lie together, then their sum; None where the whole is no longer."""
     longest = max(longest, 2 * VECTORS)  # a part is shorter than the whole
     inner: list[int] = []  # the last axes, which are summed whole
     together = 1
@@ -86,7 +91,7 @@ def _in_short_sums(node: UOp, longest: int) -> UOp:
         inner.append(axis)
         together *= shape[axis]
     else:
-        return node
+        return None
     unit = VECTORS if together == 1 else 1
     room, whole = max(1, longest // together // unit), shape[axis]
     size = largest_divisor(whole // unit, at_most=room) if whole % unit == 0 else 1
@@ -94,24 +99,14 @@ def _in_short_sums(node: UOp, longest: int) -> UOp:
     left = whole % size
     if left:
         head, rest = [
-            _part(node, axis, *ends) for ends in ((0, whole - left), (whole - left, whole))
+            _in_short_sums((*shape[:axis], length, *shape[axis + 1 :]), axes, longest)
+            for length in (whole - left, left)
         ]
-        return _in_short_sums(head, longest) + _in_short_sums(rest, longest)
-    split = (*shape[:axis], whole // size, size, *shape[axis + 1 :])
-    slabs = UOp(Ops.RESHAPE, value.dtype, (value,), split)
-    within = (axis + 1, *[a + 1 for a in sorted(inner)])
-    partial = UOp(Ops.REDUCE_AXIS, node.dtype, (slabs,), (Ops.ADD, within))
-    stored = UOp(Ops.CONTIGUOUS, node.dtype, (partial,))
-    across = tuple([a for a in sorted(axes) if a <= axis])
-    total = UOp(Ops.REDUCE_AXIS, node.dtype, (stored,), (Ops.ADD, across))
-    return UOp(Ops.RESHAPE, node.dtype, (_in_short_sums(total, longest),), node.shape)
-
-
-def _part(node: UOp, axis: int, begin: int, end: int) -> UOp:
-    """A reduction of a part of an axis only."""
-    (value,) = node.src
-    ends = tuple([(begin, end) if a == axis else (0, n) for a, n in enumerate(value.shape)])
-    return node.with_src((UOp(Ops.SHRINK, value.dtype, (value,), ends),))
+        return Ends(axis, whole - left, head, rest)
+    kept = [1 if a in inner else n for a, n in enumerate(shape)]
+    sums = (*kept[:axis], whole // size, 1, *kept[axis + 1 :])
+    across = tuple([a for a in axes if a <= axis])
+    return Slabs(axis, size, tuple(inner), across=_in_short_sums(sums, across, longest))
 
 
 def _is_of_rows(value: UOp, axes: tuple[int, ...]) -> bool:
@@ -166,17 +161,3 @@ def _images_at_once(contraction: UOp, whole: int) -> int | None:
     size = largest_divisor(whole, at_most=max(1, whole * SLAB_BYTES // max(1, nbytes)))
     partial = whole // size * prod(contraction.shape) * contraction.dtype.itemsize
     return size if size < whole and nbytes > SLAB_BYTES and PARTS * partial <= nbytes else None
-
-
-def _in_slabs(node: UOp, op: Ops, axes: tuple[int, ...], axis: int, size: int) -> UOp:
-    (value,), dtype = node.src, node.dtype
-    shape = value.shape
-    split = (*shape[:axis], shape[axis] // size, size, *shape[axis + 1 :])
-    slabs = UOp(Ops.RESHAPE, value.dtype, (value,), split)
-    inner = tuple([a if a < axis else a + 1 for a in axes])  # the slab itself is kept
-    partial = UOp(Ops.REDUCE_AXIS, dtype, (slabs,), (op, inner))
-    slabs_first = (axis, *[a for a in range(len(split)) if a != axis])
-    moved = UOp(Ops.PERMUTE, dtype, (partial,), slabs_first) if axis else partial
-    stored = UOp(Ops.CONTIGUOUS, dtype, (moved,))
-    whole = UOp(Ops.REDUCE_AXIS, dtype, (stored,), (op, (0,)))
-    return UOp(Ops.RESHAPE, dtype, (whole,), node.shape)

@@ -1,6 +1,6 @@
 """The compiler as a list: what a stage is, how a list of stages runs, how it is printed.
 
-Owns: Stage, its three kinds (rule sets, tactics, procedures), running with checks and an observer.
+Owns: Stage, its kinds (rule sets, tactics on kernels and on whole programs, procedures), running with checks and an observer.
 Does not own: the list itself, which is rules/pipeline.py.
 """
 
@@ -14,6 +14,7 @@ from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.kernel_schedule import Schedule, forced_schedule
 from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused, check_whole, lowered
+from proofgrad.core.compile.steps.tensor_program import TensorProgram, traced
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -59,6 +60,29 @@ class Tactic:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphTactic:
+    """A pass that chooses steps on a whole program, and changes it by them alone. Where one refuses, as with a Tactic."""
+
+    function: Callable[[TensorProgram, Context], TensorProgram]
+    required: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    @property
+    def purpose(self) -> str:
+        return (self.function.__doc__ or "").strip().splitlines()[0]
+
+    def __call__(self, program: TensorProgram, context: Context) -> TensorProgram:
+        """The program that it makes. Raises: StepRefused; TypeError for what no step made."""
+        made = self.function(program, context)
+        if type(made) is not TensorProgram:
+            raise TypeError(f"what no step made: {made}")
+        return made
+
+
+@dataclass(frozen=True, slots=True)
 class Procedure:
     """A pass that is neither rules nor steps: needs memory, or makes another form. Each has a validation test."""
 
@@ -85,7 +109,7 @@ class Stage:
 
     name: str
     makes: Form
-    step: RuleSets | Tactic | Procedure
+    step: RuleSets | Tactic | GraphTactic | Procedure
     optional: bool = False  # left out with NOOPT=1
 
 
@@ -241,6 +265,8 @@ class _Runner:
                 root = self.rewriters[names].rewrite(root)
             case Tactic() as tactic:
                 root = self._taken(tactic, root)
+            case GraphTactic() as tactic:
+                root = self._taken_of_graph(tactic, root)
             case Procedure() as procedure:
                 root = procedure(root, self.context)
         if self.checked:
@@ -264,6 +290,15 @@ class _Runner:
                 self.schedules[made.graph] = made.schedule
         return nests[0].graph if len(nests) == 1 else UOp.sink(*[made.graph for made in nests])
 
+    def _taken_of_graph(self, tactic: GraphTactic, root: UOp) -> UOp:
+        """As `_taken`, of a whole program."""
+        try:
+            return tactic(traced(root), self.context).graph
+        except StepRefused:
+            if self.checked or tactic.required:
+                raise
+            return root
+
 
 def stages_that_can_be_asked(stages: Sequence[Stage]) -> list[str]:
     """The names of the stages that CHOICES speaks to."""
@@ -278,7 +313,7 @@ def show_stages(stages: Sequence[Stage], sizes: dict[str, int]) -> list[tuple[st
             case RuleSets(names):
                 what = ", ".join(f"{name} ({sizes.get(name, 0)})" for name in names)
                 rows.append((stage.makes.value, stage.name, "rules", what))
-            case Tactic() | Procedure() as step:
-                kind = "tactic" if isinstance(step, Tactic) else "procedure"
+            case Tactic() | GraphTactic() | Procedure() as step:
+                kind = "procedure" if isinstance(step, Procedure) else "tactic"
                 rows.append((stage.makes.value, stage.name, kind, step.purpose))
     return rows

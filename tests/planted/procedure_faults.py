@@ -29,7 +29,7 @@ from planted.lines_run import Run, lines_run  # noqa: E402
 from planted.mutations import lines_of, mutation  # noqa: E402
 from planted.plant import ROOT, Fault, in_a_fork, plant  # noqa: E402
 from planted.procedure_programs import PROGRAMS, ran  # noqa: E402
-from proofgrad.core.compile.stages import Procedure, Tactic  # noqa: E402
+from proofgrad.core.compile.stages import GraphTactic, Procedure, Tactic  # noqa: E402
 from proofgrad.rules.procedures import procedure_sizes  # noqa: E402
 
 _EXECUTED = (
@@ -53,7 +53,7 @@ _EXECUTED = (
 
 def where() -> list[str]:
     """Every file that a procedure or a tactic runs, steps among them, and those that make and run a plan."""
-    sizes = procedure_sizes(kinds=(Procedure, Tactic))
+    sizes = procedure_sizes(kinds=(Procedure, Tactic, GraphTactic))
     modules = {module for size in sizes for module in size.modules}
     return [*sorted([str(module.relative_to(ROOT)) for module in modules]), *_EXECUTED]
 

@@ -4,7 +4,7 @@
     python tests/planted/step_faults.py --bodies 60 --seed 1      so many changes of what is around them
 
 Owns: which functions are laws, the two ways to find a fault, the table. Does not own: the changes of text (mutations.py), the
-claims (verify/steps), the small kernels (steps_exhaustively.py).
+claims (verify/steps), the small kernels (steps_exhaustively.py) and programs (small_graphs.py).
 
 A fault is *proof* if the claims of a step that it changes are not proved, for small numbers or by the solver. It is *run* if a
 step makes a small kernel that is not the same, or stops in an error that is no refusal. Else it is *not
@@ -26,6 +26,7 @@ from typing import Any
 if __name__ == "__main__":  # else the folder of tests is found already
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from small_graphs import GRAPH_ARGUMENTS, run_on_graphs  # noqa: E402
 from small_kernels import graphs  # noqa: E402
 from step_arguments import ARGUMENTS  # noqa: E402
 from steps_exhaustively import Tally, WrongStep, run  # noqa: E402
@@ -52,15 +53,18 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "narrow": ("terms_beyond",),
     "accumulate": ("_fill",),
     "lanes": ("_combiner",),
+    "reduce_in_parts": ("in_slabs", "with_slabs_first", "ends_of"),
 }  # fmt: skip
 BODIES = (
     *("bijection", "split", "collapse", "merge", "reorder", "run_as", "running", "unroll", "keep"),
     *("stage", "deinterleave", "sum_in_memory", "scatter", "join", "clamp", "tables"),
     *("accumulate", "lanes", "narrow"),
+    *("tensor_program", "reduce_in_parts"),
 )
 SECONDS = 90  # of a process's own time for one fault
 # Of the small kernels, every so many: for the steps of a fault's file, and for those that use it.
 OWN_STRIDE, STRIDE = 23, 401
+OF_PROGRAMS = 3  # of the small programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,7 @@ def by_proof(fault: Fault) -> Found:
 
 
 def by_run(fault: Fault, start: int = 0) -> Found:
-    """What the steps that a fault changes make of small kernels."""
+    """What the steps that a fault changes make of small kernels, and of small programs."""
 
     text = fault.text()
     if stale := problems():  # else each step is refused, and each fault found
@@ -112,8 +116,11 @@ def by_run(fault: Fault, start: int = 0) -> Found:
             _plant(fault, text)
             own = [name for name in ARGUMENTS if module_of_step(name) == fault.module]
             others = [name for name in _decided_by(fault) if name in ARGUMENTS and name not in own]
-            run(graphs()[start::OWN_STRIDE], own, Tally())
-            run(graphs()[start::STRIDE], others, Tally())
+            if own or others:
+                run(graphs()[start::OWN_STRIDE], own, Tally())
+                run(graphs()[start::STRIDE], others, Tally())
+            for name in set(GRAPH_ARGUMENTS).intersection(_decided_by(fault)):
+                run_on_graphs(name, start, OF_PROGRAMS)
         except WrongStep as wrong:
             tell(str(wrong).splitlines()[2])
         except Exception as error:  # noqa: BLE001  (a fault may stop in any)
@@ -149,6 +156,7 @@ def _decided_by(fault: Fault) -> list[str]:
 
 # Changes that are none, by function and text, and why.
 SAME = {
+    "reduce_in_parts.ends_of ((length, whole), (0, length))": "the order of a reduction is not specified",
     "split.split_law (*[f'k{p + 1}' for p in range(parts)], 'n')": "names of parameters, by which nothing is found",
     "unroll._combined (b, a)": "the order of a reduction is not specified",
     "narrow.terms_beyond least is not None or most is not None": "a check of types, of what has both",

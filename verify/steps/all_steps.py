@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from proofgrad.core.compile.steps import evidence, loop_nest
+from proofgrad.core.compile.steps import evidence, loop_nest, tensor_program
 
 
 def all_steps() -> dict[str, Any]:
-    """Every step of core/compile/steps by name, in order of their names."""
+    """Every step of core/compile/steps, on nests and on programs, in order of their names."""
     package = loop_nest.__name__.rpartition(".")[0]
     for path in sorted(evidence.STEPS_FOLDER.glob("*.py")):
         importlib.import_module(f"{package}.{path.stem}" if path.stem != "__init__" else package)
-    return dict(sorted(loop_nest.STEPS.items()))
+    return dict(sorted({**loop_nest.STEPS, **tensor_program.GRAPH_STEPS}.items()))
 
 
 def problems() -> list[str]:

@@ -1,6 +1,6 @@
 """The laws of the steps: for each step what is claimed, how that is proved, and what is decided at each use instead.
 
-Owns: the table. Does not own: the claims (bijections.py, folds.py), why they are enough (theory.py).
+Owns: the table. Does not own: the claims (bijections.py, folds.py, graphs.py, programs.py), why they are enough (theory.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from proofgrad.core.compile.steps.reorder import RENUMBER
 from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
 from proofgrad.core.compile.steps.stage import MOST_DIGITS
 from proofgrad.verify.steps import bijections as iterations
-from proofgrad.verify.steps import folds, programs
+from proofgrad.verify.steps import folds, graphs, programs
 from proofgrad.verify.steps.claims import Claim
 
 
@@ -128,6 +128,20 @@ LAWS: dict[str, Law] = {
         | _ONCE
         | _ORDER,
         "one store of one reduction; every place of its memory is written; the slabs divide the loop",
+    ),
+    "reduce_in_parts": Law(
+        iterations.claims_of("slabs", split_law(1))
+        | {
+            "slabs of equal length need no mask": iterations.whole_split(1),
+            "slab by slab": folds.slabs,
+            "an element of a slab is one of the axis": graphs.element_of_slab,
+            "results are in one order": graphs.results_in_order,
+            "axes one after the other are all of them": graphs.nested_axes,
+            "two ends are the axis": graphs.both_ends,
+        }
+        | _ONCE
+        | _ORDER,
+        "the axis is one of the reduction's, of known size, and the slabs divide it; the others are its too",
     ),
     "scatter": Law(
         {"each place takes in what the gate gave it": folds.one_place_takes} | _ONCE | _ORDER,

@@ -17,6 +17,11 @@ every law keeps what it needs.
 A store that has only some of the loops of a law would be made several times, with one value; so a step that puts loops together
 asks that each store has all of them or none.
 
+**Programs of tensors.** A step on a program writes nodes for nodes, everywhere. What an operation makes of values is a
+function of which nothing is known, so what is equal below a node is equal at it, and a law has to speak of the nodes that it
+exchanges alone: by induction over the graph, sources first, all others have the value that they had. An axis before and one
+behind that of the law stand for all axes that it leaves as they are.
+
 **Reductions.** The order of a reduction is not specified: its meaning is the bag of its leaves, the values of
 its body, beside identities (verify/encode_loops.py). Two terms mean the same if each iteration is as often a leaf of the one
 as of the other. So it is enough to count, for one arbitrary iteration x: the identity counts 0, a leaf f(c) counts 1

@@ -1,0 +1,76 @@
+"""A program of tensors that only steps change, and what a step on it is.
+
+Owns: TensorProgram and its seal, GraphStep, the list of these steps. Does not own: the laws (each step's file), steps on
+the loops of one kernel (loop_nest.py), which step is taken (the tactics).
+
+As a LoopNest is of a kernel: whoever holds a TensorProgram knows that it is what Tensors and proven rules made, and then
+changed by steps whose laws are proved. It is a TensorGraph until `store` has made kernels of it, then a KernelGraph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Concatenate, Generic, ParamSpec
+
+from proofgrad.core.compile.steps.evidence import require_evidence
+from proofgrad.core.ir.uop import UOp
+
+_SEAL = object()
+_Arguments = ParamSpec("_Arguments")
+
+
+class TensorProgram:
+    """A graph of the form TensorGraph or KernelGraph: a SINK of its roots, or of its kernels."""
+
+    __slots__ = ("graph", "taken")
+
+    def __init__(self, graph: UOp, taken: tuple[str, ...], seal: object) -> None:
+        if seal is not _SEAL:
+            raise TypeError("a TensorProgram is made by steps (core/compile/steps), not by hand")
+        self.graph = graph
+        self.taken = taken  # the names of the steps that led here, in order
+
+
+def traced(graph: UOp) -> TensorProgram:
+    """The program of a graph that Tensors or proven rules made. Called by the runner of stages only."""
+    return TensorProgram(graph, (), _SEAL)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphStep(Generic[_Arguments]):
+    """A way to change a program: `program = step(program, ...)`. It takes all places where it is wanted at once, for a graph has many.
+
+    Raises: StepRefused; EvidenceError if its law is not proved.
+    """
+
+    name: str
+    law: str
+    function: Callable[Concatenate[TensorProgram, _Arguments], UOp]
+
+    def __call__(
+        self, program: TensorProgram, *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> TensorProgram:
+        require_evidence(self.name, self.law, self.function.__module__)
+        made = self.function(program, *args, **kwargs)
+        if made is program.graph:
+            return program
+        return TensorProgram(made, (*program.taken, self.name), _SEAL)
+
+
+GRAPH_STEPS: dict[str, GraphStep[Any]] = {}
+
+
+def graph_step(
+    law: str,
+) -> Callable[[Callable[Concatenate[TensorProgram, _Arguments], UOp]], GraphStep[_Arguments]]:
+    """Make a function from a program to a changed graph a step, by its name. `law`: as an equation."""
+
+    def made(
+        function: Callable[Concatenate[TensorProgram, _Arguments], UOp],
+    ) -> GraphStep[_Arguments]:
+        one = GraphStep(function.__name__, law, function)
+        GRAPH_STEPS[one.name] = one
+        return one
+
+    return made

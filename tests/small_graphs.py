@@ -1,0 +1,199 @@
+"""Small programs of tensors, every one up to a size, and steps on them with every argument.
+
+    python tests/small_graphs.py [--stride 1]
+
+Owns: the programs, the arguments, what a program computes, the comparison. Does not own: what an operation means (oracle.py).
+
+What is asked: what a step makes is a legal graph, and its roots have the elements that they had before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations, product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+if __name__ == "__main__":  # else the folder of tests is found already
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from oracle import Array, evaluate_tensor, numpy_dtype  # noqa: E402
+from programs_of_kernels import WrongStep  # noqa: E402
+
+from proofgrad import Tensor  # noqa: E402, F401  (makes the compiler)
+from proofgrad.core.compile.forms import Form, check_form  # noqa: E402
+from proofgrad.core.compile.steps.loop_nest import StepRefused  # noqa: E402
+from proofgrad.core.compile.steps.reduce_in_parts import Ends, Parts, Slabs  # noqa: E402
+from proofgrad.core.compile.steps.tensor_program import GRAPH_STEPS, traced  # noqa: E402
+from proofgrad.core.ir.dtypes import DType, dtypes  # noqa: E402
+from proofgrad.core.ir.ops import Ops  # noqa: E402
+from proofgrad.core.ir.uop import UOp, toposort  # noqa: E402
+
+DEVICE = "TEST"
+OPERATIONS = (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN)
+Memory = dict[UOp, Array]
+Arguments = tuple[Any, ...]
+
+
+# -- programs -------------------------------------------------------------------------------------
+
+
+def memory(number: int, size: int, dtype: DType = dtypes.int32) -> UOp:
+    """A buffer."""
+    unique = UOp(Ops.UNIQUE, dtypes.void, (), number)
+    return UOp(Ops.BUFFER, dtype, (unique, UOp(Ops.DEVICE, dtypes.void, (), DEVICE)), size)
+
+
+def tensor(number: int, *shape: int) -> UOp:
+    """A buffer in a shape."""
+    return UOp(Ops.RESHAPE, dtypes.int32, (memory(number, prod(shape)),), shape)
+
+
+def reduced(value: UOp, op: Ops, axes: tuple[int, ...]) -> UOp:
+    return UOp(Ops.REDUCE_AXIS, value.dtype, (value,), (op, axes))
+
+
+def program(*roots: UOp) -> UOp:
+    return UOp.sink(*roots).replace(arg=DEVICE)
+
+
+def subsets(items: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Every one, the empty one first."""
+    return chain.from_iterable([combinations(items, k) for k in range(len(items) + 1)])
+
+
+def reductions() -> Iterator[UOp]:
+    """Every reduction of up to three axes of up to 3 elements, two of up to 4, or one of up to 9, by turns of each operation."""
+    shapes = [*product(range(10)), *product(range(5), repeat=2), *product(range(4), repeat=3)]
+    found = [(shape, axes) for shape in shapes for axes in subsets(range(len(shape))) if axes]
+    for k, (shape, axes) in enumerate(found):
+        yield program(reduced(tensor(0, *shape), OPERATIONS[k % 4], axes))
+
+
+def nested_reductions() -> Iterator[UOp]:
+    """A reduction of what another one gives, both used; and one that two roots use."""
+    for m, n, op in product((1, 2, 4), (2, 3), OPERATIONS):
+        rows = reduced(tensor(0, m, n), op, (1,))
+        spread = UOp(Ops.EXPAND, rows.dtype, (rows,), (m, n))
+        value = spread.alu(Ops.ADD, tensor(1, m, n))
+        yield program(reduced(value, op, (0, 1)), rows)
+        yield program(value, reduced(value, op, (0,)))
+
+
+# -- what they compute ----------------------------------------------------------------------------
+
+
+def some_memory(graph: UOp) -> Memory:
+    """Elements for each buffer, drawn: of large odd numbers, whose sums and products tell which were taken."""
+    draw = np.random.default_rng(0)
+    found: Memory = {}
+    for node in toposort((graph,)):
+        if node.op is Ops.BUFFER:
+            values = draw.integers(-(1 << 30), 1 << 30, node.arg) * 2 + 1
+            found[node] = values.astype(numpy_dtype(node.dtype))
+    return found
+
+
+def computed(graph: UOp, given: Memory) -> list[Array]:
+    """The elements of the roots of a TensorGraph."""
+    return [evaluate_tensor(root, given) for root in graph.src]
+
+
+def check(graph: UOp, made: UOp) -> None:
+    """Asserts that both have the same roots."""
+    given = some_memory(graph)
+    check_form(Form.TENSOR_GRAPH, made)
+    found = computed(made, given)
+    for before, after in zip(computed(graph, given), found, strict=True):
+        assert before.shape == after.shape, f"{after.shape}, not {before.shape}"
+        assert (before == after).all(), f"{after.tolist()}, not {before.tolist()}"
+
+
+# -- arguments ------------------------------------------------------------------------------------
+
+
+def parts_of(shape: tuple[int, ...], axes: tuple[int, ...]) -> Iterator[Parts]:
+    """Every way to take a reduction in parts once, and some that are none."""
+    for axis in range(len(shape)):
+        others = [a for a in axes if a != axis]
+        for size in range(shape[axis] + 2):
+            for within in subsets(others):
+                yield Slabs(axis, size, within)
+                yield Slabs(axis, size, within, slabs_first=True)
+            yield Ends(axis, size)
+
+
+def ways_of(graph: UOp) -> Iterator[Arguments]:
+    """For each reduction every way, and some ways of ways; for all reductions a way of each at once."""
+    whole = [node for node in toposort((graph,)) if node.op is Ops.REDUCE_AXIS]
+    for node in whole:
+        shape, axes = node.src[0].shape, node.arg[1]
+        for parts in parts_of(shape, axes):
+            yield ({node: parts},)
+        axis, n = axes[0], shape[axes[0]]
+        for k, m in product(range(1, n), range(1, n)):
+            yield ({node: Ends(axis, k, Slabs(axis, m, ()), Ends(axis, m))},)
+            yield ({node: Slabs(axis, k, axes[1:], across=Slabs(axis, m, ()))},)
+    if len(whole) > 1:
+        ways = [parts_of(node.src[0].shape, node.arg[1]) for node in whole]
+        for each in zip(*ways):
+            yield (dict(zip(whole, each)),)
+
+
+GRAPH_ARGUMENTS: dict[str, Callable[[UOp], Iterable[Arguments]]] = {"reduce_in_parts": ways_of}
+PROGRAMS: dict[str, Callable[[], Iterable[UOp]]] = {
+    "reduce_in_parts": lambda: chain(nested_reductions(), reductions())
+}
+
+
+@dataclass(slots=True)
+class Count:
+    """What became of the applications of a step."""
+
+    programs: int = 0
+    made: int = 0
+    refused: int = 0
+
+
+def run_on_graphs(name: str, start: int = 0, stride: int = 1) -> Count:
+    """A step with every argument on every so many of its programs. Raises: WrongStep."""
+    count = Count()
+    for graph in list(PROGRAMS[name]())[start::stride]:
+        count.programs += 1
+        known = {graph}
+        for arguments in GRAPH_ARGUMENTS[name](graph):
+            try:
+                made = GRAPH_STEPS[name](traced(graph), *arguments).graph
+                if made not in known:
+                    check(graph, made)
+            except StepRefused:
+                count.refused += 1
+                continue
+            except Exception as error:
+                told = f"{type(error).__name__}: {error}"
+                raise WrongStep(f"{graph}\n{name}{arguments}\n{told}") from error
+            count.made += 1
+            known.add(made)
+    return count
+
+
+def main(arguments: Sequence[str]) -> int:
+    """All programs, or every so many of them; the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stride", type=int, default=1)
+    asked = parser.parse_args(arguments)
+    print("| step | programs | applications | refused |\n|---|---|---|---|")
+    for name in GRAPH_ARGUMENTS:
+        count = run_on_graphs(name, 0, asked.stride)
+        print(f"| {name} | {count.programs} | {count.made + count.refused} | {count.refused} |")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,196 @@
+"""Steps on programs of tensors: they keep every small program, refuse what they cannot do, and are the only way to change one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from small_graphs import (
+    GRAPH_ARGUMENTS,
+    check,
+    memory,
+    nested_reductions,
+    program,
+    reduced,
+    run_on_graphs,
+    tensor,
+)
+from test_loop_nests import uses
+
+from proofgrad import Variable
+from proofgrad.core.compile.context import Context
+from proofgrad.core.compile.forms import Form
+from proofgrad.core.compile.stages import GraphTactic, Stage, run_stages
+from proofgrad.core.compile.steps.loop_nest import STEPS, StepRefused
+from proofgrad.core.compile.steps.reduce_in_parts import Ends, Parts, Slabs, reduce_in_parts
+from proofgrad.core.compile.steps.tensor_program import (
+    GRAPH_STEPS,
+    GraphStep,
+    TensorProgram,
+    traced,
+)
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.rewrite.ledger import EvidenceError
+from proofgrad.core.tensor.realize import compiler
+
+
+@pytest.mark.parametrize("name", GRAPH_ARGUMENTS)
+def test_a_step_keeps_what_every_small_program_computes(name: str) -> None:
+    count = run_on_graphs(name)
+    assert count.made > 1000 and count.refused
+
+
+def test_every_step_has_arguments() -> None:
+    assert GRAPH_ARGUMENTS.keys() == GRAPH_STEPS.keys()
+    assert GRAPH_STEPS.keys().isdisjoint(STEPS)
+
+
+# -- reductions in parts --------------------------------------------------------------------------
+
+
+def sum_of(*shape: int, axes: tuple[int, ...]) -> UOp:
+    return reduced(tensor(0, *shape), Ops.ADD, axes)
+
+
+def taken(parts: Mapping[UOp, Parts], *roots: UOp) -> UOp:
+    return reduce_in_parts(traced(program(*roots)), parts).graph
+
+
+WRONG_PARTS: dict[str, tuple[Parts, str]] = {
+    "slabs that do not divide the axis": (Slabs(1, 4, ()), "slabs of unequal length: 6, 4"),
+    "slabs of nothing": (Slabs(1, 0, ()), "slabs of unequal length: 6, 0"),
+    "slabs of less than nothing": (Slabs(1, -2, ()), "slabs of unequal length: 6, -2"),
+    "an axis of the results": (Slabs(0, 2, ()), "an axis that is not reduced: 0"),
+    "no axis": (Slabs(3, 1, ()), "an axis that is not reduced: 3"),
+    "an axis from behind": (Slabs(-1, 1, ()), "an axis that is not reduced: -1"),
+    "within another axis of the results": (Slabs(1, 2, (0,)), r"not reduced: \(0\)"),
+    "within the axis itself": (Slabs(1, 2, (1,)), r"not reduced: \(1\)"),
+    "ends of an axis of the results": (Ends(0, 1), "an axis that is not reduced: 0"),
+    "an end of nothing": (Ends(1, 0), "a part that is none: 0, 6"),
+    "an end that is all": (Ends(1, 6), "a part that is none: 6, 6"),
+    "an end beyond the end": (Ends(1, 7), "a part that is none: 7, 6"),
+    "a wrong part of a part": (Ends(1, 4, head=Slabs(1, 3, ())), "slabs of unequal length: 4, 3"),
+    "a wrong part of the other": (Ends(1, 4, rest=Slabs(1, 4, ())), "unequal length: 2, 4"),
+    "a wrong part of the sums": (Slabs(1, 2, (2,), across=Slabs(1, 2, ())), "length: 3, 2"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_PARTS)
+def test_parts_that_are_not_the_reduction_are_refused(case: str) -> None:
+    total = sum_of(2, 6, 5, axes=(1, 2))
+    parts, why = WRONG_PARTS[case]
+    with pytest.raises(StepRefused, match=why):
+        taken({total: parts}, total)
+
+
+def test_what_is_no_reduction_has_no_parts() -> None:
+    value = tensor(0, 6).alu(Ops.NEG)
+    with pytest.raises(StepRefused, match="no reduction"):
+        taken({value: Slabs(0, 2, ())}, value)
+
+
+def test_a_reduction_of_another_program_is_refused() -> None:
+    total, other = sum_of(6, axes=(0,)), sum_of(8, axes=(0,))
+    with pytest.raises(StepRefused, match="not in the graph"):
+        taken({total: Slabs(0, 2, ()), other: Slabs(0, 2, ())}, total)
+
+
+def test_axes_of_unknown_size_have_no_parts() -> None:
+    n = Variable("n", 1, 6).bind(4)
+    some = UOp(Ops.SHRINK, tensor(0, 6).dtype, (tensor(0, 6),), ((0, n),))
+    total = reduced(some, Ops.ADD, (0,))
+    with pytest.raises(StepRefused, match="axes of unknown size"):
+        taken({total: Slabs(0, 2, ())}, total)
+
+
+def test_no_parts_change_nothing() -> None:
+    graph = traced(program(sum_of(6, axes=(0,))))
+    assert reduce_in_parts(graph, {}) is graph
+
+
+def test_results_of_slabs_are_stored_slab_by_slab_where_that_is_asked() -> None:
+    total = sum_of(3, 8, axes=(1,))
+    for slabs_first, shape in ((True, (4, 3, 1)), (False, (3, 4, 1))):
+        made = taken({total: Slabs(1, 2, (), slabs_first)}, total)
+        (stored,) = [n for n in toposort((made,)) if n.op is Ops.CONTIGUOUS]
+        assert stored.shape == shape
+
+
+def test_many_reductions_are_taken_in_one_walk() -> None:
+    """A step for each would walk through the graph as often: minutes for this one."""
+    value, parts = tensor(0, 4, 6), dict[UOp, Parts]()
+    for _ in range(5_000):
+        total = reduced(value, Ops.MAX, (1,))
+        parts[total] = Slabs(1, 2, ())
+        spread = UOp(Ops.EXPAND, total.dtype, (total,), (4, 6))
+        value = spread.alu(Ops.ADD, value)
+    made = taken(parts, value)
+    assert len([n for n in toposort((made,)) if n.op is Ops.CONTIGUOUS]) == len(parts)
+
+
+# -- programs and who may change them -------------------------------------------------------------
+
+
+def test_only_the_runner_of_stages_opens_programs() -> None:
+    assert uses("traced") == {"core/compile/stages.py"}
+
+
+def test_a_program_is_not_made_by_hand() -> None:
+    with pytest.raises(TypeError, match="made by steps"):
+        TensorProgram(program(tensor(0, 3)), (), object())
+
+
+def test_a_program_knows_the_steps_that_were_taken() -> None:
+    total = sum_of(6, axes=(0,))
+    made = reduce_in_parts(traced(program(total)), {total: Slabs(0, 2, ())})
+    assert made.taken == ("reduce_in_parts",)
+
+
+def test_a_step_from_elsewhere_is_not_taken_by_the_name_of_one_with_evidence() -> None:
+    def wrong(program: TensorProgram) -> UOp:
+        return UOp.sink(memory(0, 1))
+
+    with pytest.raises(EvidenceError, match="it is not the step of"):
+        GraphStep("reduce_in_parts", reduce_in_parts.law, wrong)(traced(program()))
+    with pytest.raises(EvidenceError, match="there is no evidence"):
+        GraphStep("mine", "f = f", wrong)(traced(program()))
+
+
+def wrong_parts(graph: TensorProgram, context: Context) -> TensorProgram:
+    """Takes a step that is right, then one that is refused."""
+    (total,) = graph.graph.src
+    made = reduce_in_parts(graph, {total: Slabs(0, 2, ())})
+    return reduce_in_parts(made, {total: Slabs(0, 2, ())})  # which is no longer there
+
+
+def test_where_a_step_refuses_the_program_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, library = program(sum_of(6, axes=(0,))), compiler().library
+    stage = Stage("refused", Form.TENSOR_GRAPH, GraphTactic(wrong_parts))
+    required = Stage("required", Form.TENSOR_GRAPH, GraphTactic(wrong_parts, required=True))
+    monkeypatch.delenv("SPEC", raising=False)
+    assert run_stages([stage], graph, library) is graph
+    with pytest.raises(StepRefused):
+        run_stages([required], graph, library)
+    monkeypatch.setenv("SPEC", "1")
+    with pytest.raises(StepRefused):
+        run_stages([stage], graph, library)
+
+
+def test_a_tactic_gives_back_what_steps_made() -> None:
+    wrong = GraphTactic(lambda graph, context: graph.graph)  # type: ignore[arg-type,return-value]
+    with pytest.raises(TypeError, match="what no step made"):
+        run_stages(
+            [Stage("wrong", Form.TENSOR_GRAPH, wrong)], program(tensor(0, 3)), compiler().library
+        )
+
+
+# -- what is asked finds what is wrong ------------------------------------------------------------
+
+
+def test_a_program_that_takes_an_element_twice_is_found() -> None:
+    graph = next(iter(nested_reductions()))
+    wrong = graph.replace(src=(graph.src[0].alu(Ops.ADD, graph.src[0]), graph.src[1]))
+    check(graph, graph)
+    with pytest.raises(AssertionError, match="not"):
+        check(graph, wrong)

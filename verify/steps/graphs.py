@@ -1,0 +1,88 @@
+"""What steps on whole programs claim: of the elements of reductions in parts, and of values that memory holds.
+
+Owns: these claims. Does not own: why they are enough (theory.py), that a loop takes in each iteration once (folds.py).
+
+Axes that a step leaves as they are stand beside the one that it is about as one axis before it and one behind it: row-major
+order counts several axes as it counts one of as many elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from proofgrad.core.compile.steps.reduce_in_parts import ends_of, in_slabs, with_slabs_first
+from proofgrad.core.compile.steps.split import split_law
+from proofgrad.verify.steps.bijections import row_major
+from proofgrad.verify.steps.claims import World
+
+AXIS = 1  # of three: before, the axis, behind
+
+
+def element_of_slab(world: World) -> None:
+    """Element j of slab s is element s * k + j of the axis: both have one number in row-major order."""
+    k, slabs = world.number("k", 1), world.number("slabs", 0)
+    shape = world.number("before", 1), slabs * k, world.number("behind", 1)
+    after = in_slabs(shape, AXIS, k)
+    world.claim("so many slabs", after[AXIS] == slabs)
+    at = _places(world, after)
+    (counter,) = split_law(1).old(at[AXIS], at[AXIS + 1], shape[AXIS], k)
+    number = row_major((at[0], counter, at[-1]), shape)
+    world.claim("the same element", row_major(at, after) == number)
+
+
+def results_in_order(world: World) -> None:
+    """The reduction of the slabs has the results of the whole, in one order, wherever the slabs lie."""
+    before, slabs, behind = [world.number(name, 1) for name in ("before", "slabs", "behind")]
+    a, b = world.number("a", 0, before), world.number("b", 0, behind)
+    s = world.number("s", 0, slabs)
+    wanted = row_major((a, 0, b), (before, 1, behind))
+    sizes, at = (before, slabs, 1, behind), (a, s, 0, b)
+    reduced = [_reduced(values, AXIS, start) for values, start in ((sizes, 1), (at, 0))]
+    world.claim("where the axis is", row_major(reduced[1], reduced[0]) == wanted)
+    order = with_slabs_first(AXIS, len(sizes))
+    moved_sizes, moved = [[values[axis] for axis in order] for values in (sizes, at)]
+    world.claim("the slabs come first", moved[0] == s)
+    reduced = [_reduced(values, 0, start) for values, start in ((moved_sizes, 1), (moved, 0))]
+    world.claim("slab by slab", row_major(reduced[1], reduced[0]) == wanted)
+
+
+def _reduced(values: Sequence[Any], axis: int, start: int) -> list[Any]:
+    """Sizes, or places, after an axis was reduced."""
+    return [start if k == axis else value for k, value in enumerate(values)]
+
+
+def nested_axes(world: World) -> None:
+    """The reduction over c < n of those over a < m takes in each pair once: as the reduction over both axes."""
+    m, n = world.number("m", 0), world.number("n", 0)
+    a, c = world.number("a"), world.number("c")  # the pair that is counted
+    at, row = world.number("at", 0), world.number("row", 0)
+    is_row = row == c
+    world.claim("a row, from nothing", world.one_if((0 <= a) & (a < 0) & is_row) == 0)
+    before = world.one_if((0 <= a) & (a < at) & is_row)
+    more = world.one_if((at == a) & is_row)
+    world.claim("a row, one more", before + more == world.one_if((0 <= a) & (a < at + 1) & is_row))
+    inside = (0 <= a) & (a < m)
+    world.claim("from nothing", world.one_if(inside & (0 <= c) & (c < 0)) == 0)
+    rows = world.one_if(inside & (0 <= c) & (c < n))
+    this = world.one_if(inside & (n == c))
+    world.claim("one more", rows + this == world.one_if(inside & (0 <= c) & (c < n + 1)))
+
+
+def both_ends(world: World) -> None:
+    """Each element of an axis is in the first part or in the other, once; element i of a part is begin + i of the axis."""
+    whole, length = world.number("whole", 1), world.number("length", 1)
+    world.suppose(length < whole)
+    x = world.number("x")
+    counts = []
+    for begin, end in ends_of(whole, length):
+        i = x - begin
+        counts.append(world.one_if((0 <= i) & (i < end - begin)))
+        world.claim("a part is inside", begin >= 0)
+        world.claim("and ends there", whole - end >= 0)
+    head, rest = counts
+    world.claim("each once", head + rest == world.one_if((0 <= x) & (x < whole)))
+
+
+def _places(world: World, sizes: Sequence[Any]) -> list[Any]:
+    return [world.number(f"at{k}", 0, size) for k, size in enumerate(sizes)]
