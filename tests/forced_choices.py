@@ -56,9 +56,9 @@ def force(name: str) -> None:
     """Let every kernel of this process and of its children be compiled so."""
     os.environ.update(FORCED[name])
     if name == "threads":  # however little there is to share
-        from importlib import import_module  # the package has a function of that name
+        from proofgrad import Device  # opened with what the environment says now
 
-        import_module("proofgrad.backends.cpu.backend").PARALLEL_FLOPS = 0
+        Device["CPU"].parallel_flops = 0
 
 
 def main(arguments: list[str]) -> int:

@@ -24,7 +24,7 @@ from proofgrad.core.compile.stages import parts_of, run_stages
 from proofgrad.core.compile.steps import clamp
 from proofgrad.core.compile.steps.clamp import read_inside
 from proofgrad.core.compile.sums_of_products import is_gated
-from proofgrad.core.compile.tiles import MASKS, find_contraction
+from proofgrad.core.compile.tiles import find_contraction
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -73,7 +73,11 @@ def test_loads_that_can_be_brought_inside_are_asked_for_no_gate() -> None:
 
 def test_a_tile_has_no_more_gated_rows_than_there_are_masks() -> None:
     found = find_contraction(joined(gradient_of_images()), AVX512)
-    assert found is not None and found[0].has_gated_rows and found[1].rows <= MASKS
+    assert (
+        found is not None
+        and found[0].has_gated_rows
+        and found[1].rows <= AVX512.core.mask_registers
+    )
 
 
 def test_such_a_tile_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from test_kernel_proof import planted, prove
 from test_tiles import AVX512, SMALL, matmul
 
 from proofgrad import Tensor
-from proofgrad.core.compile import axes, operands
+from proofgrad.core.compile import axes, contraction, cost_model, operands
 from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
 from proofgrad.core.compile.stages import run_stages
 from proofgrad.core.compile.steps.loop_nest import LoopNest
@@ -77,8 +77,13 @@ def test_nan_infinities_and_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_packs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packs also for what is too small to gain by them."""
-    for name in ("WORTH_PACKING", "WORTH_STAGING", "UNSTAGED_BYTES"):
-        monkeypatch.setattr(operands, name, 0)
+    parts = (
+        (operands, "WORTH_PACKING"),
+        (contraction, "WORTH_STAGING"),
+        (cost_model, "UNSTAGED_PAGES"),
+    )
+    for module, name in parts:
+        monkeypatch.setattr(module, name, 0)
 
 
 @pytest.mark.usefixtures("small_packs")

@@ -35,8 +35,8 @@ def linears(*sizes: int, target: Target = AVX512) -> tuple[UOp, ...]:
 @pytest.mark.parametrize("sizes", [(256, 512, 512), (48, 1024, 1024)], ids=["table", "slab"])
 def test_the_columns_of_a_long_tile_are_asked_for_ahead(sizes: tuple[int, int, int]) -> None:
     *filling, tile = linears(*sizes)
-    assert not any(prefetched(part) for part in filling)
-    ahead = prefetched(tile)
+    assert not any(prefetched(part, AVX512) for part in filling)
+    ahead = prefetched(tile, AVX512)
     assert any(load.dtype.lanes > 1 for load in ahead)
     hints = emit(tile, "kernel", Dialect()).text.count("call void @llvm.prefetch.p0(")
     assert hints == sum(map(len, ahead.values()))
@@ -49,18 +49,20 @@ def test_each_row_that_a_tile_takes_element_by_element_is_asked_for_once_a_line(
 ) -> None:
     monkeypatch.setenv("CHOICES", f"tile=6x4x16 depth={depth}")
     *_, tile = linears(258, 512, 512)
-    starts = [at_start(load.src[0].src[1]) for load in prefetched(tile) if load.dtype.lanes == 1]
+    starts = [
+        at_start(load.src[0].src[1]) for load in prefetched(tile, AVX512) if load.dtype.lanes == 1
+    ]
     lines = range(0, depth, 16)
     assert sorted(starts) == [512 * row + line for row in range(6) for line in lines]
     *_, short = linears(258, 128, 512)
-    assert all(load.dtype.lanes > 1 for load in prefetched(short))
+    assert all(load.dtype.lanes > 1 for load in prefetched(short, AVX512))
 
 
 def pieces_of(linear: UOp, number: int) -> list[tuple[UOp, Hint]]:
     """What is asked of the second cache of a parameter."""
     return [
         (load, hint)
-        for load, hints in prefetched(linear).items()
+        for load, hints in prefetched(linear, AVX512).items()
         for hint in hints
         if hint.cache == 2 and (hint.buffer or load.src[0].src[0]).arg[0] == number
     ]
@@ -131,15 +133,19 @@ def test_columns_that_come_to_be_packed_are_asked_for_where_they_lie(
 def test_what_no_other_tile_reads_or_stays_in_the_cache_is_not_asked_for() -> None:
     for sizes in ((8, 384, 1024), (256, 64, 64), (256, 96, 512), (512, 512, 512)):
         for part in linears(*sizes):
-            assert all(hint.cache == 1 for hints in prefetched(part).values() for hint in hints)
+            assert all(
+                hint.cache == 1 for hints in prefetched(part, AVX512).values() for hint in hints
+            )
 
 
 def test_short_loops_and_other_kernels_have_no_hints() -> None:
     for part in linears(16, 16, 64):
-        assert not prefetched(part)
+        assert not prefetched(part, AVX512)
     graph = compiler().kernel_graph(UOp.sink((Tensor.ones(1 << 20) * 2).uop).replace(arg="CPU"))
     for call in graph.src:
-        assert not any(map(prefetched, compiler().linears(call.src[0], "CPU")))
+        assert not any(
+            [prefetched(part, AVX512) for part in compiler().linears(call.src[0], "CPU")]
+        )
 
 
 def softmax_hints(*shape: int) -> list[int]:
@@ -147,7 +153,9 @@ def softmax_hints(*shape: int) -> list[int]:
     x = Tensor.empty(*shape).realize()
     graph = compiler().kernel_graph(UOp.sink(x.softmax(-1).uop).replace(arg="CPU"))
     parts = [part for call in graph.src for part in compiler().linears(call.src[0], "CPU")]
-    hints = [hint for part in parts for found in prefetched(part).values() for hint in found]
+    hints = [
+        hint for part in parts for found in prefetched(part, AVX512).values() for hint in found
+    ]
     assert all(hint.cache == 1 and not hint.along for hint in hints)
     return [hint.elements for hint in hints]
 

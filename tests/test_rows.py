@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from programs import Program, over_buffers, programs
 from tactics import split_long_reductions
 
 from proofgrad import GlobalCounters, Tensor, nn
-from proofgrad.core.compile import rows, split_reductions
+from proofgrad.core.compile import split_reductions
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.schedule import cut_into_kernels
 from proofgrad.core.compile.target import Target
@@ -86,10 +87,12 @@ def test_work_items_have_no_rows() -> None:
     assert calls(x.softmax(-1), GPU) == 3 > calls(x.softmax(-1), CPU)
 
 
-def test_rows_too_long_for_the_cache_keep_their_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = Tensor(np.ones((64, 32), np.float32)).realize()
-    monkeypatch.setattr(rows, "LONGEST_ROW", 16)
-    assert calls(x.softmax(-1), CPU) == 3
+@pytest.mark.parametrize(("dtype", "length"), [(np.float32, 32), (np.float64, 16)])
+def test_rows_too_long_for_half_of_the_cache_keep_their_buffer(dtype: type, length: int) -> None:
+    """A row of 128 bytes."""
+    x = Tensor(np.ones((64, length), dtype)).realize()
+    assert calls(x.softmax(-1), replace(CPU, cache_bytes=2 * 128)) == 1
+    assert calls(x.softmax(-1), replace(CPU, cache_bytes=2 * 127)) == 3
 
 
 # -- long reductions ----------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from test_tiles import AVX512, SMALL, matmul
 from proofgrad import Tensor
 from proofgrad.core.compile import long_rows, operands
 from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
+from proofgrad.core.compile.machine import Core
 from proofgrad.core.compile.stages import parts_of, run_stages
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -31,8 +32,10 @@ NO_PAGES = replace(WIDE, page_bytes=0)
 @pytest.fixture
 def small_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slabs of a few steps, also for what is too small to gain by them."""
-    for name, value in (("STEPS_OF_FEW", 3), ("LEAST_STEPS", 2), ("WORTH_BYTES", 0)):
+    pages = Core().foreseen_pages
+    for name, value in (("PAGES_OF_FEW", 3 / pages), ("LEAST_PAGES", 2 / pages)):
         monkeypatch.setattr(operands, name, value)
+    monkeypatch.setattr(operands, "_is_long", lambda contraction, rows, target: True)
 
 
 def summed(body: UOp, target: Target, asked: Schedule = AUTOMATIC) -> tuple[UOp, ...]:
@@ -58,7 +61,8 @@ def test_few_rows_of_a_long_matrix_are_summed_in_slabs_and_more_are_not() -> Non
     assert slab_of(more) == 0 and slab_of(more, Schedule(slab=16)) == 16
     assert slab_of(matmul(32, 1024, 1024, dtype=dtypes.float32), Schedule(slab=0)) == 0
     for other in (
-        matmul(32, 1024, 64, dtype=dtypes.float32),  # stays in the cache
+        matmul(32, 512, 64, dtype=dtypes.float32),  # lies in pages that are at hand
+            matmul(8, 1024, 256, dtype=dtypes.float32),  # one tile reads it, from the cache
         matmul(32, 1024, 1001, dtype=dtypes.float32),  # vectors lie across lines
         matmul(32, 1021, 1024, dtype=dtypes.float32),  # a prime number of steps
         matmul(32, 1024, 1024, (False, True), dtype=dtypes.float32),  # columns lie apart
@@ -232,7 +236,7 @@ def test_nan_and_infinities_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MAX])
 @pytest.mark.parametrize("target", [NO_PAGES, replace(NO_PAGES, threads=1)], ids=["threads", "one"])
 def test_rows_are_proven(op: Ops, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_rows, "WORTH_BYTES", 0)
+    monkeypatch.setattr(long_rows, "WORTH_CACHES", 0)
     for shape in ((32, 40), (20, 3, 7)):
         body = rows(shape, op=op)
         assert len(summed(body, target)) == 2
@@ -243,5 +247,5 @@ def test_rows_are_proven(op: Ops, target: Target, monkeypatch: pytest.MonkeyPatc
 def test_a_wrong_slab_of_rows_is_found(
     change: Callable[[UOp], UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_rows, "WORTH_BYTES", 0)
+    monkeypatch.setattr(long_rows, "WORTH_CACHES", 0)
     assert planted([rows((32, 40))], NO_PAGES, STAGE, wrong_store(change))

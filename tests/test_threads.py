@@ -74,9 +74,8 @@ def start(thread):
             raise RuntimeError("can't start new thread")
     usual(thread)
 threading.Thread.start = start
-from proofgrad import Tensor
-from proofgrad.backends.cpu import backend
-backend.PARALLEL_FLOPS = 0
+from proofgrad import Device, Tensor
+Device["CPU"].parallel_flops = 0
 import numpy as np
 for k in range(1, 6):
     a = (np.arange(300 * 20).reshape(300, 20) % 7 - 3).astype("float32") * k

@@ -13,7 +13,7 @@ from kernel_interpreter import run_kernel
 from tactics import choose_axes, merge_loops, stage_operands, sum_in_slabs, unroll_upcasts
 
 from proofgrad import Tensor
-from proofgrad.core.compile import axes, contraction, operands
+from proofgrad.core.compile import axes, contraction, cost_model
 from proofgrad.core.compile.contraction import contractions
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.kernel_schedule import Schedule, Tile
@@ -63,7 +63,7 @@ def matmul(
 
 def stage_everything(patch: pytest.MonkeyPatch) -> None:
     """Tiles and tables also for what is too small to gain by them."""
-    for module, name in ((operands, "WORTH_STAGING"), (operands, "UNSTAGED_ROWS"), (operands, "UNSTAGED_BYTES"),
+    for module, name in ((cost_model, "UNSTAGED_WAYS"), (cost_model, "UNSTAGED_PAGES"),
                          (contraction, "WORTH_STAGING"), (contraction, "WORTH_MULTIPLICATIONS")):  # fmt: skip
         patch.setattr(module, name, 0)
 

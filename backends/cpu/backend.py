@@ -20,18 +20,17 @@ from proofgrad.backends.cpu.threads import ThreadPool, thread_count
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.core import settings
-from proofgrad.core.compile.target import CACHE_BYTES, Binary, FirstCache, Launch, Source, Target
+from proofgrad.core.compile.machine import SECOND_CACHE_BYTES, FirstCache
+from proofgrad.core.compile.target import Binary, Launch, Source, Target
+from proofgrad.core.compile.threads import flops_worth_sharing
 from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
 
-# Below this many operations (about 15 microseconds in vectors) a second thread costs more than it
-# brings: sharing out takes 1 microsecond while the workers spin, waking one up 50.
-PARALLEL_FLOPS = 400_000
-# Below this a kernel keeps Python's lock: giving it up and taking it again costs more.
+# Below this a kernel keeps Python's lock: to give it up and take it again takes a microsecond, whatever the machine.
 BRIEF_FLOPS = 50_000
-
-# Results of so many second caches go past all caches: a core's share of the last one holds no more.
+# Results of so many second caches go past all caches: a core's share of the last one holds no more. (What a machine says
+# of its last cache does not help: virtual ones name that of all their neighbours.)
 # Measured: a chain of kernels gains from 16 MB on, one with a sum at the end from 32 MB (2 MB of cache).
 STREAMED_CACHES = 16
 
@@ -57,10 +56,12 @@ class CpuBackend:
         self.dialect.has_half = is_arm or self.host.has("f16c")
         self.target = self._target()
         self.dialect.stream_bytes = STREAMED_CACHES * self.target.cache_bytes
+        self.dialect.target = self.target
+        self.parallel_flops = flops_worth_sharing(self.target)  # fewer run in the thread that asks
 
     def _target(self) -> Target:
         wide = self.host.has("avx512f")
-        cache_bytes = second_cache_bytes() or CACHE_BYTES
+        cache_bytes = second_cache_bytes() or SECOND_CACHE_BYTES
         return Target(
             name=self.name,
             vector_bytes=64 if wide else 32 if self.host.has("avx2") else 16,
@@ -95,7 +96,7 @@ class CpuBackend:
     def load(self, binary: Binary) -> Launch:
         source = binary.source
         library = self.host.link(binary.data, binary.entry)
-        shares = (source.thread_size or 0) > 1 and source.cost_flops >= PARALLEL_FLOPS
+        shares = (source.thread_size or 0) > 1 and source.cost_flops >= self.parallel_flops
         if shares and self.threads.count > 1:
             return _ParallelLaunch(self.threads, library, source)
         return _DirectLaunch(library, source)

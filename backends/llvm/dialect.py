@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from proofgrad.core.compile.target import CompileError
+from proofgrad.core.compile.target import CompileError, Target
 
 
 class Dialect:
@@ -25,6 +25,7 @@ class Dialect:
     has_fma = True
     has_prefetch = True
     stream_bytes: int | None = None  # from here on a result is stored past the caches; None: never
+    target = Target("llvm")  # its caches: what is asked for ahead of its use
     has_range = False  # AVX-512 DQ's VRANGE, for the larger and the smaller of two floats
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
 

@@ -86,7 +86,7 @@ class _Printer:
         self.current: dict[UOp, str] = {}  # the register that holds each accumulator now
         self.loops: list[_Loop] = []
         self.carried = _carried_accumulators(linear)
-        self.ahead = prefetched(linear) if dialect.has_prefetch else {}
+        self.ahead = prefetched(linear, dialect.target) if dialect.has_prefetch else {}
         self.streamed = streamed(linear, dialect.stream_bytes)
         self.skipped = skipped(linear)
         self.turned = turned(linear)

@@ -15,16 +15,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from math import prod
 
-from proofgrad.backends.llvm.streaming import LINE_BYTES
 from proofgrad.core.compile.linear_terms import at_start, coefficient, loops_of
 from proofgrad.core.compile.loops import size_of
+from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.op_names import ADD, CONST, END, LOAD, PARAM, RANGE, STORE
 from proofgrad.core.ir.uop import AxisRole, UOp
 
-# Buffers up to here are in the second cache often enough that hints cost more than they give (measured).
-NEAR_BYTES = 1 << 20
-# A piece up to here stays in the second cache, beside the next one.
-PIECE_BYTES = 1 << 20
 # Lines that one iteration asks for, at most: more would be no small part of its work.
 MOST_LINES = 4
 # Loads and stores of a piece that are looked at.
@@ -105,6 +101,7 @@ class _Nest:
     first: UOp
     loops: Loops
     around: dict[UOp, Loops]
+    target: Target
     before: frozenset[UOp]
 
     def outside(self, access: _Access, number: int) -> tuple[tuple[UOp, ...], int] | None:
@@ -134,19 +131,22 @@ class _Nest:
 _Reader = Callable[[Sequence[_Access], UOp, int], _Piece | None]
 
 
-def next_pieces(first: UOp, around: dict[UOp, Loops]) -> Iterator[tuple[UOp, Hint]]:
+def next_pieces(first: UOp, around: dict[UOp, Loops], target: Target) -> Iterator[tuple[UOp, Hint]]:
     """Loads in the innermost loop of a tile, each with what to ask for there.
 
-    `first`: one of these loads; `around`: the loops around each node of the kernel.
+    `first`: one of these loads; `around`: the loops around each node of the kernel. Buffers that fit the second
+    cache are there often enough that hints cost more than they give (measured).
     """
     loops = around[first]
     outer = sum(loop.arg[1] is not AxisRole.REDUCE for loop in loops)
-    nest = _Nest(first, loops, around, frozenset(takewhile(lambda n: n is not first, around)))
+    nest = _Nest(
+        first, loops, around, target, frozenset(takewhile(lambda n: n is not first, around))
+    )
     by_buffer: dict[UOp, list[_Access]] = {}
     for access in _accesses(around) if outer < len(loops) and all(map(size_of, loops)) else ():
         by_buffer.setdefault(access.place.src[0], []).append(access)
     for buffer, accesses in by_buffer.items():
-        is_near = buffer.op is not PARAM or bytes_of(buffer) <= NEAR_BYTES
+        is_near = buffer.op is not PARAM or bytes_of(buffer) <= target.cache_bytes
         if is_near or any(access.place.src[1].dtype.lanes > 1 for access in accesses):
             continue
         is_read = all(access.load is not None for access in accesses)
@@ -187,9 +187,10 @@ def _hints(
     step = access.step(pieces) if is_shared else 0
     piece = read(accesses, pieces, step) if step > 0 else None
     buffer = access.place.src[0]
-    if piece is None or piece.rows * piece.width * buffer.dtype.itemsize > PIECE_BYTES:
-        return []
-    line = LINE_BYTES // buffer.dtype.itemsize
+    target = nest.target
+    if piece is None or piece.rows * piece.width * buffer.dtype.itemsize > target.room_bytes:
+        return []  # it would not stay in the second cache, beside the next one
+    line = target.first_cache.line_bytes // buffer.dtype.itemsize
     lines, along = _parts(piece, inner, line)
     if lines > MOST_LINES:
         return []

@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from proofgrad.backends.llvm.next_pieces import Hint, Loops, bytes_of, loops_around, next_pieces
-from proofgrad.backends.llvm.streaming import LINE_BYTES
 from proofgrad.core.compile.linear_terms import at_start, coefficient
 from proofgrad.core.compile.loops import size_of
+from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.op_names import LOAD, MULACC, PARAM
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -28,27 +28,24 @@ LINES_AHEAD = 2
 LEAST_ROW_BYTES = 1 << 10
 # Vectors that are multiplied less often are read in a stream, which the processor foresees.
 LEAST_USES = 4
-# What a loop reads again and again stays in the first cache.
-FIRST_CACHE_BYTES = 1 << 15
-# Rows up to here stay in the second cache until their turn; buffers below stay there with all their rows.
-SECOND_CACHE_BYTES = 1 << 20
-LONGEST_ROW_BYTES = SECOND_CACHE_BYTES // 4
+# Rows of so much of the second cache stay there until their turn; buffers that fit stay there with all their rows.
+LONGEST_ROW = 1 / 4
 
 
-def prefetched(linear: UOp) -> dict[UOp, list[Hint]]:
+def prefetched(linear: UOp, target: Target) -> dict[UOp, list[Hint]]:
     """What to ask for where something is loaded."""
     around = loops_around(linear)
-    found = {load: [Hint(step)] for load, step in _next_rows(around).items()}
+    found = {load: [Hint(step)] for load, step in _next_rows(around, target).items()}
     tiles: set[UOp] = set()
     for load, loops in columns_of_tiles(around):
-        if step := _step(load, loops[-1]):
+        if step := _step(load, loops[-1], target):
             found.setdefault(load, []).append(Hint(AHEAD * step))
         if loops[-1] not in tiles:
             tiles.add(loops[-1])
-            for row in _rows_of_tile(around, loops):
-                ahead = LINES_AHEAD * LINE_BYTES // row.dtype.itemsize
+            for row in _rows_of_tile(around, loops, target):
+                ahead = LINES_AHEAD * target.first_cache.line_bytes // row.dtype.itemsize
                 found.setdefault(row, []).append(Hint(ahead))
-            for owner, hint in next_pieces(load, around):
+            for owner, hint in next_pieces(load, around, target):
                 found.setdefault(owner, []).append(hint)
     return found
 
@@ -61,24 +58,27 @@ def columns_of_tiles(around: dict[UOp, Loops]) -> Iterator[tuple[UOp, Loops]]:
             yield node, loops
 
 
-def _rows_of_tile(around: dict[UOp, Loops], loops: Loops) -> list[UOp]:
+def _rows_of_tile(around: dict[UOp, Loops], loops: Loops, target: Target) -> list[UOp]:
     """Where the innermost loop of a tile reads element by element: the first load of those that follow one another."""
     starts: dict[tuple[UOp, int], UOp] = {}
     known: dict[UOp, int] = {}
     for node, inside in around.items():
         if node.op is LOAD and node.dtype.lanes == 1 and inside == loops:
             buffer, index = node.src[0].src[:2]
-            is_far = buffer.op is PARAM and bytes_of(buffer) > FIRST_CACHE_BYTES
+            is_far = buffer.op is PARAM and bytes_of(buffer) > target.first_cache.nbytes
             step = abs(coefficient(index, loops[-1]) or 0) if is_far else 0
             each = step * node.dtype.itemsize
-            if 0 < each <= LINE_BYTES and each * size_of(loops[-1]) >= LEAST_ROW_BYTES:
+            if (
+                0 < each <= target.first_cache.line_bytes
+                and each * size_of(loops[-1]) >= LEAST_ROW_BYTES
+            ):
                 starts[buffer, at_start(index, known)] = node
     return [load for (buffer, start), load in starts.items() if (buffer, start - 1) not in starts]
 
 
-def _next_rows(around: dict[UOp, Loops]) -> dict[UOp, int]:
+def _next_rows(around: dict[UOp, Loops], target: Target) -> dict[UOp, int]:
     """The loads of the second loop over a row, and how far behind it the next row is."""
-    long = {node for node in around if node.op is PARAM and bytes_of(node) > SECOND_CACHE_BYTES}
+    long = {node for node in around if node.op is PARAM and bytes_of(node) > target.cache_bytes}
     found: dict[UOp, int] = {}
     readers: dict[tuple[UOp, UOp], list[UOp]] = {}  # of a buffer's rows, which a loop takes: loops
     for node, loops in around.items() if long else ():
@@ -88,7 +88,7 @@ def _next_rows(around: dict[UOp, Loops]) -> dict[UOp, int]:
             if inner not in inside:
                 inside.append(inner)
             step = coefficient(node.src[0].src[1], rows) if inside.index(inner) == 1 else None
-            if step and abs(step) * node.dtype.itemsize <= LONGEST_ROW_BYTES:
+            if step and abs(step) * node.dtype.itemsize <= LONGEST_ROW * target.cache_bytes:
                 found[node] = step
     return found
 
@@ -97,10 +97,10 @@ def _is_vector(node: UOp) -> bool:
     return node.op is LOAD and node.dtype.lanes > 1 and node.src[0].src[1].dtype.lanes == 1
 
 
-def _step(load: UOp, loop: UOp) -> int | None:
+def _step(load: UOp, loop: UOp, target: Target) -> int | None:
     """Elements between two iterations of a loop of a sum, if it reads more than the first cache holds."""
     if loop.arg[1] is not AxisRole.REDUCE:
         return None
     step = coefficient(load.src[0].src[1], loop)
-    is_long = step and abs(step) * size_of(loop) * load.dtype.itemsize > FIRST_CACHE_BYTES
+    is_long = step and abs(step) * size_of(loop) * load.dtype.itemsize > target.first_cache.nbytes
     return step if is_long else None

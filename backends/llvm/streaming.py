@@ -11,6 +11,7 @@ from __future__ import annotations
 from proofgrad.core.ir.op_names import ADD, CONST, LOAD, MUL, PARAM, STORE
 from proofgrad.core.ir.uop import UOp
 
+# Memory of the CPU begins with so many bytes, a line of most machines; where a line is 128, two stores fill it.
 LINE_BYTES = 64
 
 

@@ -38,8 +38,6 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 # Accumulators held at once by an unrolled reduction; more would spill.
 UPCAST_SIZES = (8, 4, 2)
-# Vectors that one iteration of a reduction takes at once: an addition takes 4 cycles.
-UNROLLED_VECTORS = (8, 4, 2)
 # A reduction of so few values has no loop.
 SHORT_REDUCTION = 16
 
@@ -132,7 +130,8 @@ def _vectors(nest: LoopNest, vector: VectorChoice, target: Target, asked: Schedu
     reduces = any(loop in free[n.src[0]] for n in looped)
     copies = prod(size_of(x) for x in output_loops(kernel) if x.arg[1] is AxisRole.UPCAST)
     most = target.vector_registers // 2 // copies
-    wanted = [n for n in UNROLLED_VECTORS if reduces and n <= most]
+    most = min(most, target.core.sums_at_once)  # more than these wait for nothing
+    wanted = [n for n in (16, 8, 4, 2) if reduces and n <= most]
     if asked.vectors is not None:
         wanted = [asked.vectors]
     if any(n.op is Ops.KEEP and loop in n.src for n in free):

@@ -18,6 +18,7 @@ from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule, Tile
 from proofgrad.core.compile.linear_terms import coefficient, loops_below, loops_of
 from proofgrad.core.compile.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.sums_of_products import is_gated
+from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.op_names import LOAD, PARAM
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -26,10 +27,12 @@ from proofgrad.core.ir.uop import UOp, toposort
 LARGEST_STEP = 4
 # A table may be so much longer than what it is filled from: a gathered operand is read in place.
 LARGEST_GROWTH = 2
-# An operand is copied into a table for so many multiplications, or filling it costs more than it saves.
-WORTH_STAGING = 1 << 18
-# Below so many multiplications a contraction is not worth a tile.
+# An operand is copied into a table, by a kernel of its own, where the product takes so many times what launching one does.
+WORTH_STAGING = 4
+# Below so many multiplications a contraction is not worth a tile: most of one would be empty.
 WORTH_MULTIPLICATIONS = 1 << 9
+
+ANY_MACHINE = Target("any")
 
 
 @dataclass(frozen=True)  # without slots: what is found once is asked for each tile
@@ -92,6 +95,11 @@ class Contraction:
         free = loops_of(factor)
         return prod(size_of(loop) for loop in self.others if loop not in free)
 
+    def pays_tables(self, target: Target) -> bool:
+        """Whether it takes so long that kernels that fill tables count little."""
+        cycles = self.multiplications / target.multiply_adds(self.reduction.dtype)
+        return cycles >= WORTH_STAGING * target.core.launch_cycles
+
     def shares_large_columns(self, cache_bytes: int) -> bool:
         """Whether the loops outside of the tile read the same columns, which fill much of the cache."""
         nbytes = table_elements(self.column_factor) * self.reduction.dtype.itemsize
@@ -143,7 +151,9 @@ class Contraction:
         return set(load_steps(self.row_factor, self.rows)) <= {1}
 
 
-def contractions(kernel: UOp, asked: Schedule = AUTOMATIC) -> list[Contraction]:
+def contractions(
+    kernel: UOp, asked: Schedule = AUTOMATIC, target: Target = ANY_MACHINE
+) -> list[Contraction]:
     """The ways to lay tiles over the one sum of products of a kernel with one store."""
     nodes = toposort((kernel,))
     if not all(is_fixed(n) for n in nodes if n.op is Ops.RANGE):
@@ -172,19 +182,19 @@ def contractions(kernel: UOp, asked: Schedule = AUTOMATIC) -> list[Contraction]:
             across = (row, column, one, other, others, is_apart, is_turned, tuple(slabs))
             found.append(Contraction(reduction, *across))
     least = 1 if asked.tiled else WORTH_MULTIPLICATIONS
-    return [c for c in found if c.multiplications >= least and _has_vectors(c)]
+    return [c for c in found if c.multiplications >= least and _has_vectors(c, target)]
 
 
 def _is_asked(loop: UOp, number: int | None) -> bool:
     return number is None or loop.arg[0] == number
 
 
-def _has_vectors(contraction: Contraction) -> bool:
+def _has_vectors(contraction: Contraction, target: Target) -> bool:
     """Whether columns lie side by side in memory, or can be put so in a table."""
     factor, columns = contraction.column_factor, contraction.columns
     steps = load_steps(factor, columns)
     return all(step in (None, 0, 1) or 0 < step <= LARGEST_STEP for step in steps) or (
-        contraction.multiplications >= WORTH_STAGING and growth(factor) <= LARGEST_GROWTH
+        contraction.pays_tables(target) and growth(factor) <= LARGEST_GROWTH
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from proofgrad.core.compile.context import Context
+from proofgrad.core.compile.cost_model import COSTLY
 from proofgrad.core.compile.linear_terms import loops_below
 from proofgrad.core.compile.loops import fresh_number, is_fixed, output_loops, size_of
 from proofgrad.core.compile.steps.bijection import NewLoop
@@ -20,9 +21,6 @@ from proofgrad.core.compile.tiles import find_contraction
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-
-# Operations that take longer than a store and a load.
-COSTLY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.SQRT, Ops.FDIV, Ops.FMOD})
 
 
 def keep_rows(nest: LoopNest, context: Context) -> LoopNest:

@@ -17,12 +17,12 @@ from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
-# Rows read side by side: a processor foresees the reading of some streams at a time.
-ROWS, LEAST_ROWS = 8, 4
+# Rows read side by side, of the pages that a processor foresees the reading of: other threads read as well.
+SHARE_OF_PAGES, LEAST_SHARE = 1 / 4, 1 / 8
 # So many slabs that reading and writing the sums counts little.
-LEAST_SLABS = 4
-# Rows in other pages, which together fill much of the second cache.
-WORTH_BYTES = 1 << 20
+FEWEST_SLABS = 4
+# Rows in other pages, which together are so many times longer than the second cache.
+WORTH_CACHES = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +48,22 @@ def find_rows(kernel: UOp, target: Target, asked: Schedule = AUTOMATIC) -> Rows 
         return None
     if loops_of(reduction) != set(outputs):  # the kernel runs over more than its results
         return None
-    steps = largest_divisor(size, asked.slab or ROWS)
+    steps = largest_divisor(size, asked.slab or int(SHARE_OF_PAGES * target.core.foreseen_pages))
     if asked.slab is None and not (
-        LEAST_ROWS <= steps <= size // LEAST_SLABS
-        and _lie_apart(reduction, along, target.page_bytes)
+        LEAST_SHARE * target.core.foreseen_pages <= steps <= size // FEWEST_SLABS
+        and _lie_apart(reduction, along, target)
     ):
         return None
     return Rows(reduction, along, steps) if 1 < steps < size else None
 
 
-def _lie_apart(reduction: UOp, along: UOp, page_bytes: int) -> bool:
+def _lie_apart(reduction: UOp, along: UOp, target: Target) -> bool:
     """Whether each step of the reduction goes to another page of memory that is long."""
     value, loop = reduction.src
     places = [n.src[0] for n in toposort((value,)) if n.op is Ops.LOAD]
     rows = [p for p in places if {loop, along} <= loops_of(p.src[1])]
     in_rows = all(coefficient(p.src[1], along) == 1 for p in rows)
     steps = [(coefficient(p.src[1], loop) or 0) * p.dtype.itemsize for p in rows]
-    is_apart = all(abs(step) >= page_bytes for step in steps)
+    is_apart = all(abs(step) >= target.page_bytes for step in steps)
     length = prod(size_of(x) for x in loops_of(value)) * reduction.dtype.itemsize
-    return bool(rows) and in_rows and is_apart and length >= WORTH_BYTES
+    return bool(rows) and in_rows and is_apart and length >= WORTH_CACHES * target.cache_bytes

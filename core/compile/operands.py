@@ -1,47 +1,42 @@
 """Which operands of a contraction are copied into tables, or summed with slab by slab.
 
-Owns: the choice, a heuristic, and what filling costs. Does not own: the layout of a table (staging.py), the
-kernels of slabs (slabs.py).
+Owns: the choice, a heuristic. Does not own: what stays in a cache and what tables cost (cost_model.py), the layout of a
+table (staging.py), the kernels of slabs (slabs.py).
 """
 
 from __future__ import annotations
 
-from math import gcd, prod
-
 from proofgrad.core.compile.contraction import (
     LARGEST_GROWTH,
-    WORTH_STAGING,
     Contraction,
     growth,
     load_steps,
     table_elements,
 )
+from proofgrad.core.compile.cost_model import (
+    WORTH_A_TABLE,
+    columns_are_large,
+    columns_collide,
+    cycles_of_tables,
+    lie_near,
+    rows_worth_a_table,
+)
 from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule, Staged, Tile
-from proofgrad.core.compile.linear_terms import coefficient, loops_of
+from proofgrad.core.compile.linear_terms import coefficient
 from proofgrad.core.compile.loops import size_of
-from proofgrad.core.compile.target import FirstCache, Target
+from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.op_names import LOAD
 
-# Rows that a tile reads from a matrix in memory, for each set of the first cache that they share.
-UNSTAGED_ROWS = 6
-# So many tiles that read the same rows that a table of them is worth filling.
-WORTH_A_TABLE = 4
 # So many tiles of rows that an item reads what it packs often enough.
 WORTH_PACKING = 12
-# An operand of so many bytes, for one place of the loops outside of a tile, stays close enough as it is.
-UNSTAGED_BYTES = 1 << 17
-# Where a table is asked for, it may have so many elements at most.
-LARGEST_TABLE = 1 << 26
-# Steps of the sum in a slab. Each is a row of the columns' operand, and a processor foresees the reading of 32
-# pages at a time; with more rows to use a slab for, going through the sums less often is worth more (measured).
-FEW_ROWS, STEPS_OF_FEW, STEPS_OF_MORE, LEAST_STEPS = 48, 32, 64, 16
-# With more rows, a table of the columns is read often enough; sooner where vectors of a matrix lie across lines.
-MOST_ROWS, MOST_ROWS_ACROSS_LINES = 64, 16
-# Columns of fewer bytes stay in the cache, where all rows find them.
-WORTH_BYTES = 1 << 21
-# Cycles to copy an element into a table: from where it lies in the order of the table, or apart.
-COPY_CYCLES, APART_CYCLES = 1.5, 3.5
+# Where a table is asked for, it may have so many elements at most: a quarter of a gigabyte of float32.
+LARGEST_ASKED_TABLE = 1 << 26
+# Steps of the sum in a slab, in pages that a processor foresees the reading of at once: each step is a row of the
+# columns' operand. With more rows to use a slab for, going through the sums less often is worth more (measured).
+FEW_ROWS, PAGES_OF_FEW, PAGES_OF_MORE, LEAST_PAGES = 48, 1, 2, 1 / 2
+# Where vectors of a matrix lie across lines, each is read twice, and a table is worth it for so many times fewer rows.
+ACROSS_LINES = 4
 # Types of fewer bytes are summed in wider registers; memory would round them at each slab.
 LEAST_ITEMSIZE = 4
 
@@ -50,16 +45,16 @@ def planned_staging(
     contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
 ) -> Staged:
     """Which operands of a contraction get tables."""
-    if not may_stage(contraction, asked):
+    if not may_stage(contraction, target, asked):
         return Staged(False, False)
     return choose_staged(contraction, tile, target, asked)
 
 
-def may_stage(contraction: Contraction, asked: Schedule) -> bool:
+def may_stage(contraction: Contraction, target: Target, asked: Schedule) -> bool:
     """Whether there is enough to multiply, or tables are asked for."""
     if asked.staged is not None:
         return asked.staged.rows or asked.staged.columns
-    return contraction.multiplications >= WORTH_STAGING
+    return contraction.pays_tables(target)
 
 
 def choose_staged(
@@ -68,32 +63,20 @@ def choose_staged(
     """Which operands are read often enough by the tiles, and are not much longer as a table."""
     one, other = contraction.row_factor, contraction.column_factor
     if (wish := asked.staged) is not None:
-        short = [table_elements(factor) <= LARGEST_TABLE for factor in (one, other)]
+        short = [table_elements(factor) <= LARGEST_ASKED_TABLE for factor in (one, other)]
         return Staged(wish.rows and short[0], wish.columns and short[1])
     rows = (
         not lie_near(contraction, tile, target.first_cache)
         and contraction.readers_of_rows(tile) >= WORTH_A_TABLE
     )
-    columns = contraction.columns_lie_apart or (_is_large(contraction) and not contraction.slabs)
+    columns = contraction.columns_lie_apart or (
+        columns_are_large(contraction, target) and not contraction.slabs
+    )
     columns = columns and contraction.readers_of_columns(tile) >= 2
     columns = columns and not packs_columns(contraction, tile, target, asked)
     return Staged(
         rows and contraction.rows_fit_a_table, columns and growth(other) <= LARGEST_GROWTH
     )
-
-
-def lie_near(contraction: Contraction, tile: Tile, cache: FirstCache) -> bool:
-    """Whether a tile reads its rows along lines, which find place in the sets of the first cache."""
-    itemsize = contraction.reduction.dtype.itemsize
-    steps = load_steps(contraction.row_factor, contraction.rows)
-    sets = [1 if step is None else _sets(step * itemsize, cache) for step in steps]
-    most = UNSTAGED_ROWS * min(sets, default=tile.rows)
-    return contraction.rows_lie_along_depth and tile.rows <= most
-
-
-def _sets(nbytes: int, cache: FirstCache) -> int:
-    """How many sets of the first cache places so many bytes apart lie in."""
-    return cache.way_bytes // gcd(nbytes, cache.way_bytes)
 
 
 def packs_columns(
@@ -119,25 +102,13 @@ def packs_columns(
     return (
         row_tiles >= WORTH_PACKING
         and row_bytes <= target.cache_bytes * 3 // 4
-        and contraction.multiplications >= WORTH_STAGING
+        and contraction.pays_tables(target)
         and contraction.growth_of_columns <= 1
-        and (_is_large(contraction) or _columns_collide(contraction, target.first_cache))
+        and (
+            columns_are_large(contraction, target)
+            or columns_collide(contraction, target.first_cache)
+        )
     )
-
-
-def _columns_collide(contraction: Contraction, cache: FirstCache) -> bool:
-    """Whether what a tile reads of the columns, step by step, is more than its sets of the first cache hold."""
-    loop, itemsize = contraction.reduction.src[-1], contraction.reduction.dtype.itemsize
-    steps = [step for step in load_steps(contraction.column_factor, loop) if step]
-    return any(size_of(loop) > cache.ways * _sets(step * itemsize, cache) for step in steps)
-
-
-def _is_large(contraction: Contraction) -> bool:
-    """Whether the columns, which a tile reads in steps of a whole row, fill much of the second cache."""
-    free = loops_of(contraction.column_factor)
-    loops = [x for x in contraction.reduction.src[1:] if x in free]
-    elements = prod(size_of(x) for x in (contraction.columns, *loops))
-    return elements * contraction.reduction.dtype.itemsize > UNSTAGED_BYTES
 
 
 def choose_slab(contraction: Contraction, target: Target, asked: Schedule = AUTOMATIC) -> int:
@@ -153,13 +124,29 @@ def choose_slab(contraction: Contraction, target: Target, asked: Schedule = AUTO
         return 0
     if asked.slab is not None:
         return _slab(size_of(loops[0]), asked.slab, 1)
-    rows, is_long = size_of(contraction.rows), table_elements(factor) * itemsize >= WORTH_BYTES
-    (step,) = load_steps(factor, loops[0])
-    in_lines = step is not None and step * itemsize % target.first_cache.line_bytes == 0
-    if not is_long or rows > (MOST_ROWS if in_lines else MOST_ROWS_ACROSS_LINES):
+    rows = size_of(contraction.rows)
+    if not _is_long(contraction, rows, target) or rows > _most_rows(contraction, target):
         return 0
-    steps = STEPS_OF_FEW if rows <= FEW_ROWS else STEPS_OF_MORE
-    return _slab(size_of(loops[0]), steps, LEAST_STEPS)
+    pages = PAGES_OF_FEW if rows <= FEW_ROWS else PAGES_OF_MORE
+    at_most, at_least = [int(n * target.core.foreseen_pages) for n in (pages, LEAST_PAGES)]
+    return _slab(size_of(loops[0]), at_most, at_least)
+
+
+def _is_long(contraction: Contraction, rows: int, target: Target) -> bool:
+    """Whether the columns do not stay in the second cache; where several tiles read them, in their pages."""
+    if rows > target.core.sums_at_once and columns_are_large(contraction, target):
+        return True
+    nbytes = table_elements(contraction.column_factor) * contraction.reduction.dtype.itemsize
+    return nbytes >= target.cache_bytes
+
+
+def _most_rows(contraction: Contraction, target: Target) -> int:
+    """With more rows a table of the columns is read often enough."""
+    itemsize = contraction.reduction.dtype.itemsize
+    most = rows_worth_a_table(target, itemsize)
+    (step,) = load_steps(contraction.column_factor, contraction.reduction.src[1])
+    in_lines = step is not None and step * itemsize % target.first_cache.line_bytes == 0
+    return most if in_lines else most // ACROSS_LINES
 
 
 def _slab(depth: int, at_most: int, at_least: int) -> int:
@@ -172,11 +159,7 @@ def filling(
     contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
 ) -> float:
     """Cycles that it takes to fill the tables of a contraction."""
-    staged, cycles = planned_staging(contraction, tile, target, asked), 0.0
-    if staged.rows:
-        each = COPY_CYCLES if contraction.rows_lie_side_by_side else APART_CYCLES
-        cycles += table_elements(contraction.row_factor) * each
-    if staged.columns and not choose_slab(contraction, target, asked):
-        each = APART_CYCLES if contraction.columns_lie_apart else COPY_CYCLES
-        cycles += table_elements(contraction.column_factor) * each
-    return cycles
+    staged = planned_staging(contraction, tile, target, asked)
+    if staged.columns and choose_slab(contraction, target, asked):
+        staged = Staged(staged.rows, False)
+    return cycles_of_tables(contraction, staged, target)

@@ -14,13 +14,12 @@ from math import prod
 
 from proofgrad.core.compile.sums_of_products import is_contraction
 from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.threads import operations_worth_sharing
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 
-# A row of so many elements stays in the cache between the loops over it.
-LONGEST_ROW = 1 << 15
-# Without rows to share out, a kernel may do so much in one thread.
-LITTLE_WORK = 1 << 14
+# Elements of rows take about so many operations each: without rows to share out, few of them run in one thread.
+OPERATIONS_AN_ELEMENT = 4
 # Nodes between a reduction and the end of the kernel that uses it, at most: in a chain of sums that has
 # one reduction a link, each would walk to the end.
 MOST_USERS = 256
@@ -46,7 +45,8 @@ def reductions_by_row(
         if node not in stored or node in kept or node.op in (Ops.COPY, Ops.CONTIGUOUS):
             continue
         longest = _longest_reduction(node, left)
-        if 1 < longest <= LONGEST_ROW and _runs_in_one_user(node, longest, consumers, left, target):
+        stays = longest * node.dtype.itemsize <= target.room_bytes  # between the loops over a row
+        if 1 < longest and stays and _runs_in_one_user(node, longest, consumers, left, target):
             left.remove(node)
     return stored - left
 
@@ -127,4 +127,6 @@ def _are_outer(end: UOp, axes: Axes) -> bool:
 def _is_worth(end: UOp, axes: Axes, longest: int, target: Target) -> bool:
     rows = prod(end.shape[a] for a in axes)
     work = rows * longest + prod(end.shape)
-    return rows >= 2 * target.threads or work <= LITTLE_WORK
+    return rows >= 2 * target.threads or OPERATIONS_AN_ELEMENT * work <= operations_worth_sharing(
+        target
+    )

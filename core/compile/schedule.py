@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proofgrad.core import settings
+from proofgrad.core.compile.cost_model import COSTLY
 from proofgrad.core.compile.fusion_limits import beyond_limits
 from proofgrad.core.compile.rows import reductions_by_row
 from proofgrad.core.compile.sums_of_products import is_contraction
@@ -20,13 +21,6 @@ from proofgrad.core.ir.origin import origin_of
 from proofgrad.core.ir.shapes import elements, is_plain, sizes
 from proofgrad.core.ir.uop import UOp, toposort
 
-# Recomputing these for every copy of an expanded axis costs more than a buffer.
-COSTLY = frozenset(
-    {
-        Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.SQRT, Ops.FDIV, Ops.FMOD, Ops.MOD,
-        Ops.FLOORDIV,
-    }
-)  # fmt: skip
 # Movement that uses every element at most once, so that fusing over it computes nothing twice.
 _AT_MOST_ONCE = MOVEMENT - {Ops.EXPAND}
 # A reduction runs inside another one that combines at most so many of its results, as the sum over

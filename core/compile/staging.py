@@ -26,7 +26,8 @@ from proofgrad.core.compile.tiles import choose_blocks, find_contraction
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
-# Steps of the sum that are copied for all rows or columns before the next ones are.
+# Steps of the sum that are copied for all rows or columns before the next ones are: pieces of memory long enough to be
+# read and written in lines, whatever their types.
 STEPS_AT_ONCE = 16
 
 
@@ -37,7 +38,7 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
         return nest
     nest = nest.scheduled(asked := schedule_of(nest, context))
     found = find_contraction(nest.graph, target, asked)
-    if found is None or not may_stage(found[0], context.asked):
+    if found is None or not may_stage(found[0], target, context.asked):
         return nest
     filling: list[LoopNest] = []
     before, nest = nest, _with_neighbours(nest, found[0], filling)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from proofgrad.core.compile.machine import PAGE_BYTES, SECOND_CACHE_BYTES, Core, FirstCache
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -17,26 +18,6 @@ from proofgrad.core.ir.uop import UOp
 COMPUTED_TYPES = frozenset(dtypes.all)
 ALL_TYPES = COMPUTED_TYPES | frozenset(dtypes.fp8s)
 WIDE_TYPES = COMPUTED_TYPES - {dtypes.float16, dtypes.bfloat16}
-# Of the second cache of a core, where the machine does not say.
-CACHE_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class FirstCache:
-    """The data cache nearest to a core: bytes, how many lines that share a set it holds, bytes of a line.
-
-    Where the machine does not say: those of Intel's cores since 2019 (Ice Lake; Intel 64 and IA-32 Architectures
-    Optimization Reference Manual, table of cache parameters).
-    """
-
-    nbytes: int = 48 << 10
-    ways: int = 12
-    line_bytes: int = 64
-
-    @property
-    def way_bytes(self) -> int:
-        """After so many bytes the sets begin again."""
-        return self.nbytes // self.ways
 
 
 class DeviceError(RuntimeError):
@@ -55,14 +36,15 @@ class Borrowed:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the compiler must know about a machine to make Linear for it."""
+    """What the compiler must know about a machine to make Linear for it. docs/machine.md says where each is used."""
 
     name: str
     vector_bytes: int = 0  # width of a vector register; 0: the backend takes scalars only
     vector_registers: int = 16
     first_cache: FirstCache = FirstCache()
-    cache_bytes: int = CACHE_BYTES  # of the second cache, which a core has to itself
-    page_bytes: int = 1 << 12  # of memory that a processor foresees the reading of
+    cache_bytes: int = SECOND_CACHE_BYTES  # of the second cache, which a core has to itself
+    page_bytes: int = PAGE_BYTES  # of memory that a processor foresees the reading of
+    core: Core = Core()
     scratch_bytes: int = 0  # of memory that a kernel may have to itself while it runs
     threads: int = 1  # more than 1: an outermost THREAD range is welcome
     work_items: bool = False  # an outermost GLOBAL range is expected
@@ -78,6 +60,20 @@ class Target:
     def lanes(self, dtype: DType) -> int:
         """How many values of `dtype` fill a vector register; 1 where there are no vectors."""
         return max(1, self.vector_bytes // dtype.itemsize)
+
+    @property
+    def near_bytes(self) -> int:
+        """Of the first cache that a kernel may count on: half, for in the other half something else streams by."""
+        return self.first_cache.nbytes // 2
+
+    @property
+    def room_bytes(self) -> int:
+        """Of the second cache that a kernel may count on: half, for the same reason."""
+        return self.cache_bytes // 2
+
+    def multiply_adds(self, dtype: DType) -> int:
+        """Of values of `dtype`, in a cycle."""
+        return self.core.multiply_adds_a_cycle * self.lanes(dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,18 +11,29 @@ from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
 from proofgrad.core.compile.linear_terms import loops_below
 from proofgrad.core.compile.loops import BINDERS, size_of
 from proofgrad.core.compile.target import Target
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
-
-# Below this many operations a kernel runs on one thread: waking another costs some 40 us.
-THREAD_WORTH_OPERATIONS = 1 << 16
 
 
 def shares_work(operations: int, target: Target, asked: Schedule = AUTOMATIC) -> bool:
     """Whether threads share a kernel of so many operations."""
     if target.threads < 2 or asked.threads is not None:
         return target.threads > 1 and bool(asked.threads)
-    return operations >= THREAD_WORTH_OPERATIONS
+    return operations >= operations_worth_sharing(target)
+
+
+def operations_worth_sharing(target: Target) -> int:
+    """So many loads and stores, a vector in a cycle, that half of them take as long as handing out work.
+
+    Where threads spin, that is; only when a kernel runs it is known whether they do.
+    """
+    return 2 * target.core.share_cycles * target.lanes(dtypes.float32)
+
+
+def flops_worth_sharing(target: Target) -> int:
+    """The same of the operations of a run, where threads may have to be woken."""
+    return 2 * target.core.wake_cycles * target.lanes(dtypes.float32)
 
 
 def operations(kernel: UOp) -> int:

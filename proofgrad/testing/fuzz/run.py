@@ -12,12 +12,11 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from math import inf, nan
 from pathlib import Path
 from typing import Any
 
-from proofgrad import JitError, Tensor, TinyJit, Variable
+from proofgrad import Device, JitError, Tensor, TinyJit, Variable
 from proofgrad.testing.fuzz.compare import Seen, difference
 from proofgrad.testing.fuzz.oracle import Meaningless
 from proofgrad.testing.fuzz.program import Program, source_of
@@ -111,16 +110,16 @@ def _of_error(program: Program, error: Exception) -> Outcome:
 @contextmanager
 def settings(wanted: dict[str, str]) -> Iterator[None]:
     """The environment of one program; forced threads share however little there is."""
-    backend = import_module("proofgrad.backends.cpu.backend")
+    cpu: Any = Device["CPU"]
     before = {name: os.environ.get(name) for name in wanted}
-    flops = backend.PARALLEL_FLOPS
+    flops = cpu.parallel_flops
     os.environ.update(wanted)
     if "threads=on" in wanted.get("CHOICES", ""):
-        backend.PARALLEL_FLOPS = 0
+        cpu.parallel_flops = 0
     try:
         yield
     finally:
-        backend.PARALLEL_FLOPS = flops
+        cpu.parallel_flops = flops
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

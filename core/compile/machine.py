@@ -1,0 +1,73 @@
+"""What a core and its memory are like, in numbers with units: what every choice of speed is derived from.
+
+Owns: the description, its defaults and their sources. Does not own: what this machine says of itself and what is known
+of others (backends/cpu/caches.py, processors.py), what follows for a kernel (cost_model.py).
+
+A number has one of three sources:
+
+- [F] A. Fog, Instruction tables, and The microarchitecture of Intel, AMD and VIA CPUs (https://agner.org/optimize), 2022;
+- [I] Intel 64 and IA-32 Architectures Optimization Reference Manual, 2023;
+- [M] measured by `python benchmarks/measure_core.py`, which prints it for the machine that it runs on.
+
+A default is that of Intel's server cores since 2019 (Ice Lake), where nothing else is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Of the second cache of a core [I: server cores since Skylake], where the machine does not say.
+SECOND_CACHE_BYTES = 1 << 20
+PAGE_BYTES = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class FirstCache:
+    """The data cache nearest to a core: bytes, how many lines that share a set it holds, bytes of a line. [I]"""
+
+    nbytes: int = 48 << 10
+    ways: int = 12
+    line_bytes: int = 64
+
+    @property
+    def way_bytes(self) -> int:
+        """After so many bytes the sets begin again."""
+        return self.nbytes // self.ways
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """What a core does in a cycle, and what takes it how many cycles.
+
+    Units: instructions a cycle, cycles an instruction or an element, bytes a cycle, as each name says.
+    """
+
+    multiply_adds_a_cycle: int = 2  # of whole vectors [F: two ports]
+    multiply_add_cycles: int = (
+        4  # until another instruction can use the result, as of an addition [F]
+    )
+    loads_a_cycle: int = 2  # of whole vectors, from the first cache [F: ports 2 and 3]
+    stores_a_cycle: int = 1  # of whole vectors [F: 64 bytes a cycle]
+    mask_registers: int = 7  # of lanes to be left out; more are fetched each time [I: k1 to k7]
+    translated_pages: int = 64  # whose place the first buffer of translations holds [I: 4 KB pages]
+    foreseen_pages: int = 32  # that are read at once, and each foreseen [I: 32 streams, one a page]
+    cache_bytes_a_cycle: int = 64  # from the second cache to the first [I]
+    memory_bytes_a_cycle: float = 6.0  # from memory, where its reading is foreseen [M]
+    memory_line_cycles: float = (
+        40.0  # a line from memory, where it is not, among others under way [M]
+    )
+    gather_cycles: float = 1.5  # to load one element of a vector, whose elements lie apart [M]
+    scatter_cycles: float = 1.5  # to store one [M]
+    turned_cycles: float = 0.4  # to store one, if four vectors are turned in registers first [M]
+    copy_cycles: float = 1.5  # to copy an element into a table, in the order of both [M]
+    copy_apart_cycles: float = 3.5  # where elements of the table lie apart in memory [M]
+    launch_cycles: int = 2048  # to start one more kernel [M]
+    share_cycles: int = (
+        2048  # to hand parts of a kernel to threads that spin, and wait for them [M]
+    )
+    wake_cycles: int = 12_500  # the same on average, with threads that sleep now and then [M]
+
+    @property
+    def sums_at_once(self) -> int:
+        """So many sums go on side by side that none waits for itself."""
+        return self.multiply_adds_a_cycle * self.multiply_add_cycles
