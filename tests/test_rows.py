@@ -17,6 +17,7 @@ from proofgrad import GlobalCounters, Tensor, nn
 from proofgrad.core.compile import split_reductions
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.schedule import cut_into_kernels
+from proofgrad.core.compile.stages import NO_MACHINE
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -105,7 +106,7 @@ def test_splitting_reductions_keeps_the_values(program: Program, side_by_side: i
     graph = UOp.sink(value)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("MANY_ELEMENTS", 1), ("MANY_ROWS", 1), ("ROWS", side_by_side),
-                            ("LEAST_ROWS", 1), ("SLAB_BYTES", 16 * side_by_side),
+                            ("LEAST_ROWS", 1), ("SLAB", 16 * side_by_side / NO_MACHINE.cache_bytes),
                             ("PARTS", 0)):  # fmt: skip
             patch.setattr(split_reductions, name, value)
         split = split_long_reductions(graph)

@@ -33,7 +33,8 @@ NO_PAGES = replace(WIDE, page_bytes=0)
 def small_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slabs of a few steps, also for what is too small to gain by them."""
     pages = Core().foreseen_pages
-    for name, value in (("PAGES_OF_FEW", 3 / pages), ("LEAST_PAGES", 2 / pages)):
+    changes = ("PAGES_OF_FEW", 3 / pages), ("LEAST_PAGES", 2 / pages), ("ACROSS_LINES", 1)
+    for name, value in changes:
         monkeypatch.setattr(operands, name, value)
     monkeypatch.setattr(operands, "_is_long", lambda contraction, rows, target: True)
 
@@ -62,7 +63,7 @@ def test_few_rows_of_a_long_matrix_are_summed_in_slabs_and_more_are_not() -> Non
     assert slab_of(matmul(32, 1024, 1024, dtype=dtypes.float32), Schedule(slab=0)) == 0
     for other in (
         matmul(32, 512, 64, dtype=dtypes.float32),  # lies in pages that are at hand
-            matmul(8, 1024, 256, dtype=dtypes.float32),  # one tile reads it, from the cache
+        matmul(8, 512, 256, dtype=dtypes.float32),  # one tile reads it, from the cache
         matmul(32, 1024, 1001, dtype=dtypes.float32),  # vectors lie across lines
         matmul(32, 1021, 1024, dtype=dtypes.float32),  # a prime number of steps
         matmul(32, 1024, 1024, (False, True), dtype=dtypes.float32),  # columns lie apart

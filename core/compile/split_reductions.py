@@ -13,20 +13,21 @@ from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.steps.reduce_in_parts import Ends, Parts, Slabs, reduce_in_parts
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
 from proofgrad.core.compile.sums_of_products import is_contraction, operands
+from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import is_plain
 from proofgrad.core.ir.uop import UOp, toposort
 
 # With fewer results than this, one thread would do most of the work ...
 FEW_RESULTS = 16
-# ... if there are so many elements.
+# ... if there are so many elements. (As on every machine, for the parts of a sum decide its rounding.)
 MANY_ELEMENTS = 1 << 16
 # Of so many rows that lie apart in memory, some make one row of results, which threads share out: at most ROWS,
 # and fewer if the results would be fewer than SHARES.
 MANY_ROWS, ROWS, LEAST_ROWS, SHARES = 256, 256, 16, 16
-# A sum of products with few results and two long operands reads so much of them at once: it stays in the second
-# cache while every result takes it in. The sums of the slabs must be so many times shorter than the operands.
-SLAB_BYTES = 1 << 20
+# A sum of products with few results and two long operands reads so much of them at once, in second caches of a core: it
+# stays there while every result takes it in. The sums of the slabs must be so many times shorter than the operands.
+SLAB = 3 / 4
 PARTS = 4
 # A sum of floats with few results adds at most so many elements before their sum is added to others: the rounding
 # error of a sum grows with how many it adds one after the other. A slab is at least a quarter as long, or leaves a rest.
@@ -41,12 +42,12 @@ def split_long_reductions(program: TensorProgram, context: Context) -> TensorPro
     """Reduce slabs first where a reduction has few results, or runs over rows that lie far apart."""
     parts: dict[UOp, Parts] = {}
     for node in toposort((program.graph,)):
-        if node.op is Ops.REDUCE_AXIS and (chosen := _parts(node)) is not None:
+        if node.op is Ops.REDUCE_AXIS and (chosen := _parts(node, context.target)) is not None:
             parts[node] = chosen
     return reduce_in_parts(program, parts)
 
 
-def _parts(node: UOp) -> Parts | None:
+def _parts(node: UOp, target: Target) -> Parts | None:
     """In which parts a reduction is taken; None: whole."""
     (value,), (op, axes) = node.src, node.arg
     shape = value.shape
@@ -57,19 +58,19 @@ def _parts(node: UOp) -> Parts | None:
         longest = LONGEST_SUM if shape[-1] == 1 or len(shape) - 1 in axes else LONGEST_COLUMN
         return _in_short_sums(shape, axes, min(longest, prod(shape) // LEAST_SLABS))
     axis = next((a for a in axes if shape[a] > 1), None)
-    size = None if axis is None else _slab(node, axis)
+    size = None if axis is None else _slab(node, axis, target)
     if axis is None or size is None:
         return None
     within = tuple([a for a in axes if a != axis])
     return Slabs(axis, size, within, slabs_first=True)
 
 
-def _slab(node: UOp, axis: int) -> int | None:
+def _slab(node: UOp, axis: int, target: Target) -> int | None:
     """How much of an axis is reduced at once; None: all of it, in one reduction."""
     value, axes = node.src[0], node.arg[1]
     whole: int = value.shape[axis]
     if is_contraction(node):
-        return _images_at_once(node, whole)
+        return _images_at_once(node, whole, int(SLAB * target.cache_bytes))
     if prod(node.shape) < FEW_RESULTS:
         size, least = largest_divisor(whole, at_most=max(1, whole // 8)), 2
     elif whole >= MANY_ROWS and _is_of_rows(value, axes):
@@ -149,15 +150,15 @@ def _order_in_memory(node: UOp, names: tuple[int, ...]) -> tuple[int, ...] | Non
             return names
 
 
-def _images_at_once(contraction: UOp, whole: int) -> int | None:
+def _images_at_once(contraction: UOp, whole: int, room: int) -> int | None:
     """How much of an axis is read before the operands no longer stay in the cache.
 
     None, for no split, if one of them does anyway, or if the sums of the slabs would be as long as the operands.
     """
     lengths = [prod(read.shape) * read.dtype.itemsize for read in operands(contraction)]
-    if min(lengths) <= SLAB_BYTES:  # it stays in the cache, while the other is read once
+    if min(lengths) <= room:  # it stays in the cache, while the other is read once
         return None
     nbytes = sum(lengths)
-    size = largest_divisor(whole, at_most=max(1, whole * SLAB_BYTES // max(1, nbytes)))
+    size = largest_divisor(whole, at_most=max(1, whole * room // max(1, nbytes)))
     partial = whole // size * prod(contraction.shape) * contraction.dtype.itemsize
-    return size if size < whole and nbytes > SLAB_BYTES and PARTS * partial <= nbytes else None
+    return size if size < whole and nbytes > room and PARTS * partial <= nbytes else None
