@@ -158,7 +158,7 @@ def show_stages() -> None:
     spent: Counter[str] = Counter()
     clock = [0.0]
 
-    def observe(stage: Any, _: Any) -> None:
+    def observe(stage: Any, _: Any, __: Any) -> None:
         now = time.thread_time()
         spent[stage.name] += now - clock[0]
         clock[0] = now

@@ -24,6 +24,7 @@ MEANING: dict[str, str] = {
     "NOALG": "1: no rules but those that a machine needs",
     "NOSCHED": "1: no choice of axes: no merged, tiled, vector or parallel loops",
     "CHOICES": "what to ask of every kernel, as BEAM prints it: tile=8x3x16 staged=none ...",
+    "SCHEDULE": "as CHOICES, but a kernel that cannot be so is an error: what `with schedule(...)` sets",
     "BEAM": "n: time kernels with other tiles, vectors, ...; keep the best n of each round",
     "BEAM_SECONDS": "how long BEAM may search for one kernel; default 5",
     "FASTMATH": "classes of float laws that are not exact to the bit, of nsz,finite,real",
@@ -131,6 +132,11 @@ def wants_plain_loops() -> bool:
 def choices_text() -> str:
     """What is asked of every kernel: see core/compile/kernel_schedule.py."""
     return text("CHOICES")
+
+
+def schedule_text() -> str:
+    """What every kernel must do, or be refused: see core/compile/kernel_schedule.py."""
+    return text("SCHEDULE")
 
 
 def beam_width() -> int:

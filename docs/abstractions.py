@@ -36,7 +36,7 @@ made = run_stages(
     body,
     compiler().library,
     target,
-    observe=lambda stage, root: seen.update({stage.makes: (stage.name, root)}),
+    observe=lambda stage, root, _: seen.update({stage.makes: (stage.name, root)}),
 )
 for form, (stage, root) in seen.items():
     print(f"{form.value}: {len(root.toposort())} nodes after the stage '{stage}'")

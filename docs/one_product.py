@@ -1,20 +1,20 @@
-"""One product of 4x6 and 6x8, stage by stage. Run: python docs/one_product.py [STAGE ...]
+"""One product of 4x6 and 6x8, stage by stage. Run: python docs/one_product.py [SCHEDULE] [STAGE ...]
 
-Without a name of a stage, all are printed. The machine is described here, so the text is the same everywhere:
+A schedule is text with an = in it, as "tile=2x2x4". Without a name of a stage, all are printed. The machine is described here, so the text is the same everywhere:
 vectors of 16 bytes, 16 of them, one thread. docs/schedules.md goes through what this prints.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from proofgrad import Tensor
-from proofgrad.core.compile.context import Context
+from proofgrad.core.compile.kernel_schedule import Schedule, read_schedule
 from proofgrad.core.compile.nest_changes import show_stage
 from proofgrad.core.compile.nest_text import show_nest
-from proofgrad.core.compile.stages import Tactic, run_stages
-from proofgrad.core.compile.steps.loop_nest import lowered
+from proofgrad.core.compile.stages import Stage, parts_of, run_stages
+from proofgrad.core.compile.steps.loop_nest import Taken
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.realize import compiler, graph_to_run
@@ -31,32 +31,28 @@ def product() -> Tensor:
     return a @ b
 
 
-def parts() -> Iterator[tuple[str, str]]:
+def parts(asked: Schedule) -> Iterator[tuple[str, str]]:
     """The name and the text of each part of the way, from the graph to the machine's instructions."""
-    graph = graph_to_run([product().uop], "CPU")
+    graph, library = graph_to_run([product().uop], "CPU"), compiler().library
     yield "graph", show_nest(graph)
-    library = compiler().library
-    for stage in GRAPH_STAGES:
-        before, graph = graph, run_stages([stage], graph, library, MACHINE)
-        yield stage.name, "nothing changed" if graph is before else show_stage(graph)
-    (call,) = graph.src
-    kernel = call.src[0]
-    for stage in KERNEL_STAGES:
-        before, steps = (
-            kernel,
-            steps_of(stage.step, kernel) if isinstance(stage.step, Tactic) else "",
+    found: list[tuple[str, str]] = []
+    before = graph
+
+    def observe(stage: Stage, root: UOp, taken: Sequence[Taken]) -> None:
+        nonlocal before
+        steps = "".join([f"{step}\n" for step in taken])
+        found.append(
+            (stage.name, "nothing changed" if root is before else steps + show_stage(root))
         )
-        kernel = run_stages([stage], kernel, library, MACHINE)
-        yield stage.name, "nothing changed" if kernel is before else f"{steps}{show_nest(kernel)}"
-    yield from code(kernel)
+        before = root
 
-
-def steps_of(tactic: Tactic, kernel: UOp) -> str:
-    """The steps that a tactic takes, a line each."""
-    facts = compiler().library.facts()
-    nest = tactic.function(lowered(kernel, facts, MACHINE), Context(MACHINE, facts))
-    taken = nest[0].taken if isinstance(nest, tuple) else nest.taken
-    return "".join([f"{step}\n" for step in taken])
+    (call,) = run_stages(GRAPH_STAGES, graph, library, MACHINE, observe).src
+    before = call.src[0]
+    decided: dict[UOp, Schedule] = {}
+    made = run_stages(KERNEL_STAGES, before, library, MACHINE, observe, asked, decided)
+    yield from found
+    yield "schedule", "\n".join([str(decided[linear]) for linear in parts_of(made)])
+    yield from code(parts_of(made)[-1])
 
 
 def code(linear: UOp) -> Iterator[tuple[str, str]]:
@@ -74,6 +70,8 @@ def code(linear: UOp) -> Iterator[tuple[str, str]]:
     yield "instructions", str(machine.emit_assembly(llvm.parse_assembly(text)))
 
 
-for name, text in parts():
-    if len(sys.argv) < 2 or name in sys.argv[1:]:
+wishes = [word for word in sys.argv[1:] if "=" in word]
+names = [word for word in sys.argv[1:] if "=" not in word]
+for name, text in parts(read_schedule(" ".join(wishes))):
+    if not names or name in names:
         print(f"--- {name}\n{text}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from proofgrad import nn
+    from proofgrad.core.compile.kernel_schedule import Schedule, ScheduleError
     from proofgrad.core.ir.dtypes import dtypes
     from proofgrad.core.ir.ops import Ops
     from proofgrad.core.ir.shapes import ShapeError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from proofgrad.core.tensor.profile import profile
     from proofgrad.core.tensor.tensor import Tensor
     from proofgrad.explanation import explain
-    from proofgrad.helpers import Context
+    from proofgrad.helpers import Context, schedule
     from proofgrad.testing.gradients import gradcheck
     from proofgrad.user_rules import load_rules
 
@@ -38,6 +39,8 @@ __all__ = [
     "GradientError",
     "JitError",
     "Ops",
+    "Schedule",
+    "ScheduleError",
     "ShapeError",
     "Tensor",
     "TinyJit",
@@ -51,6 +54,7 @@ __all__ = [
     "load_rules",
     "nn",
     "profile",
+    "schedule",
 ]
 __version__ = "0.1.0"
 
@@ -65,6 +69,8 @@ _HOME = {
     "custom_vjp": "proofgrad.core.tensor.custom_vjp",
     "GlobalCounters": "proofgrad.core.tensor.counters",
     "Ops": "proofgrad.core.ir.ops",
+    "Schedule": "proofgrad.core.compile.kernel_schedule",
+    "ScheduleError": "proofgrad.core.compile.kernel_schedule",
     "ShapeError": "proofgrad.core.ir.shapes",
     "Tensor": "proofgrad.core.tensor.tensor",
     "UOp": "proofgrad.core.ir.uop",
@@ -75,6 +81,7 @@ _HOME = {
     "gradcheck": "proofgrad.testing.gradients",
     "load_rules": "proofgrad.user_rules",
     "profile": "proofgrad.core.tensor.profile",
+    "schedule": "proofgrad.helpers",
 }
 _NEEDS_MACHINES = frozenset({"Device", "Tensor", "TinyJit", "explain", "gradcheck", "load_rules"})
 

@@ -6,10 +6,21 @@ Owns: that text. Does not own: the stages (rules/pipeline.py), terms (verify/exp
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
 from proofgrad.core.compile.names import kernel_name
-from proofgrad.core.compile.stages import Library, RuleSets, Stage, Tactic, parts_of, run_stages
+from proofgrad.core.compile.stages import (
+    GraphTactic,
+    Library,
+    RuleSets,
+    Stage,
+    Tactic,
+    parts_of,
+    run_stages,
+)
+from proofgrad.core.compile.steps.loop_nest import Taken
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.origin import law_of
 from proofgrad.core.ir.uop import UOp, toposort
@@ -61,15 +72,24 @@ class _Explanation:
     def _kernel(self, number: int, body: UOp, device: str, library: Library) -> None:
         place = len(self.lines)
         target = Device[device].target
-        made = run_stages(compiler().kernel_stages, body, library, target, self._stage)
-        names = ", ".join([kernel_name(linear) for linear in parts_of(made)])
-        self.lines.insert(place, f"kernel {number}: {names} on {device}")
+        decided: dict[UOp, Schedule] = {}
+        stages = compiler().kernel_stages
+        made = run_stages(stages, body, library, target, self._stage, decided=decided)
+        names = [kernel_name(linear) for linear in parts_of(made)]
+        self.lines.insert(place, f"kernel {number}: {', '.join(names)} on {device}")
+        for name, linear in zip(names, parts_of(made)):
+            schedule = decided.get(linear, AUTOMATIC)
+            self.lines.append(f"  schedule of {name}: {str(schedule) or 'nothing is chosen'}")
 
-    def _stage(self, stage: Stage, root: UOp) -> None:
-        """One line: what rules did in a rule stage, or the name of the tactic or procedure."""
+    def _stage(self, stage: Stage, root: UOp, taken: Sequence[Taken]) -> None:
+        """One line: what rules did in a rule stage, the steps that a tactic took, or the name of a procedure."""
+        if isinstance(stage.step, (Tactic, GraphTactic)):
+            steps = Counter([one.step for one in taken])
+            shown = ", ".join([f"{name} {count}" for name, count in steps.items()])
+            self.lines.append(f"  {stage.name}: {f'steps {shown}' if shown else 'no step'}")
+            return
         if not isinstance(stage.step, RuleSets):
-            kind = "tactic" if isinstance(stage.step, Tactic) else "procedure"
-            self.lines.append(f"  {stage.name}: {kind} {stage.step.name}")
+            self.lines.append(f"  {stage.name}: procedure {stage.step.name}")
             return
         now = self.journal.by_set()
         fired = {name: count - self._before[name] for name, count in now.items()}

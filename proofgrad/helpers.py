@@ -1,6 +1,7 @@
-"""Small tools around a program: settings for a while.
+"""Small tools around a program: settings for a while, a schedule written by hand.
 
-Owns: `Context`. Does not own: what the settings mean (core/settings.py).
+Owns: `Context`, `schedule`. Does not own: what the settings mean (core/settings.py), what a schedule is
+(core/compile/kernel_schedule.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from proofgrad.core import settings
+from proofgrad.core.compile.kernel_schedule import Schedule, read_schedule
 
 
 @contextmanager
@@ -40,3 +42,22 @@ def Context(**variables: int | str) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def schedule(asked: Schedule | str) -> Iterator[None]:
+    """Every kernel that is compiled within the block does what `asked` says; a step that does not fit is refused.
+
+    `asked`: as `explain` and DEBUG=2 print it; what it does not name, the heuristics choose. A schedule is applied
+    by proven steps, so a kernel computes the same, or there is an error.
+
+    Raises: ValueError for a text that is no schedule; ScheduleError (a ValueError), where a kernel is compiled, if
+    that kernel cannot do what is asked.
+
+    Example:
+        with schedule("tile=4x2x8 staged=none threads=off"):
+            (a @ b).realize()
+    """
+    wish = asked if isinstance(asked, Schedule) else read_schedule(asked)
+    with Context(SCHEDULE=str(wish)):
+        yield

@@ -51,7 +51,7 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("work items", Form.KERNEL, Tactic(share_out_work_items)),
     Stage("join sums", Form.KERNEL, Tactic(join_nested_sums), optional=True),
     Stage("keep rows", Form.KERNEL, Tactic(keep_rows), optional=True),
-    # BEAM searches over what the next three procedures are asked (core/compile/kernel_schedule.py).
+    # BEAM searches over what the next three tactics are asked (core/compile/kernel_schedule.py).
     Stage("sum in slabs", Form.KERNEL, Tactic(sum_in_slabs, can_be_asked=True), optional=True),
     Stage("stage operands", Form.KERNEL, Tactic(stage_operands, can_be_asked=True), optional=True),
     Stage("choose axes", Form.KERNEL, Tactic(choose_axes, can_be_asked=True), optional=True),

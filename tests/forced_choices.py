@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FORCED: dict[str, dict[str, str]] = {
     "plain": {"NOSCHED": "1"},
-    "scalars": {"CHOICES": "tiled=off lanes=1"},
+    "scalars": {"CHOICES": "tiled=off vectors=none"},
     "no-tiles": {"CHOICES": "tiled=off"},
     "small-tiles": {"CHOICES": "tiled=on tile=2x1x4 blocks=1x1 depth=1"},
     "large-tiles": {"CHOICES": "tiled=on tile=8x3x16 depth=2"},
@@ -30,9 +30,9 @@ FORCED: dict[str, dict[str, str]] = {
     "staging": {"CHOICES": "tiled=on staged=rows+columns"},
     "packed": {"CHOICES": "tiled=on packed=on staged=none"},
     "slabs": {"CHOICES": "tiled=on slab=3"},
-    "short-vectors": {"CHOICES": "tiled=off lanes=4 vectors=2 copies=2"},
-    "long-vectors": {"CHOICES": "tiled=off lanes=32 vectors=4 copies=4"},
-    "other-loops": {"CHOICES": "tiled=off along=1"},
+    "short-vectors": {"CHOICES": "tiled=off vectors=*x4x2 copies=*x2"},
+    "long-vectors": {"CHOICES": "tiled=off vectors=*x32x4 copies=*x4"},
+    "other-loops": {"CHOICES": "tiled=off vectors=1x4 copies=0x2 kept=off unroll=3"},
     "threads": {"CHOICES": "threads=on", "NUM_THREADS": "3"},
     "one-thread": {"CHOICES": "threads=off"},
 }

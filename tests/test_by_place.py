@@ -296,7 +296,8 @@ def test_machines_agree(device: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "choice", ["lanes=1", "lanes=8", "threads=on", "threads=off", "vectors=2", "copies=2"]
+    "choice",
+    ["vectors=none", "vectors=*x8", "threads=on", "threads=off", "vectors=*x4x2", "copies=*x2"],
 )
 def test_any_choice_gives_the_same(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHOICES", choice)

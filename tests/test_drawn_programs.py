@@ -20,9 +20,9 @@ ASKED = st.sampled_from(
     [
         {},
         {"NOOPT": 1},
-        {"CHOICES": "tiled=off lanes=4 vectors=2 copies=2"},
+        {"CHOICES": "tiled=off vectors=*x4x2 copies=*x2"},
         {"CHOICES": "tiled=on tile=2x1x4 depth=1"},
-        {"CHOICES": "tiled=off along=1"},
+        {"CHOICES": "tiled=off vectors=1x4x2"},
     ]
 )
 SEEDS = st.integers(0, 2**32 - 1)

@@ -14,7 +14,16 @@ from test_tiles import kernel_of, matmul
 
 from proofgrad import Context, Tensor
 from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.kernel_schedule import Blocks, Schedule, Staged, Tile, read_schedule
+from proofgrad.core.compile.kernel_schedule import (
+    NO_COPIES,
+    Blocks,
+    Copies,
+    Schedule,
+    Staged,
+    Tile,
+    Vectors,
+    read_schedule,
+)
 from proofgrad.core.compile.lower import lower_movement
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
@@ -29,6 +38,16 @@ def perhaps(values: st.SearchStrategy) -> st.SearchStrategy:
 
 
 SMALL = st.sampled_from([1, 2, 3, 4])
+LOOP = perhaps(st.integers(0, 4))
+ONE = st.builds(Vectors, LOOP, st.sampled_from([1, 2, 4, 8]), SMALL)
+VECTORS = (
+    st.just(())
+    | st.tuples(ONE)
+    | st.tuples(
+        st.builds(Vectors, st.just(1), st.sampled_from([2, 4]), SMALL),
+        st.builds(Vectors, st.sampled_from([0, 2, 3]), st.sampled_from([1, 2, 8]), SMALL),
+    )
+)
 CHOICES = st.builds(
     Schedule,
     tiled=perhaps(st.booleans()),
@@ -37,10 +56,12 @@ CHOICES = st.builds(
     staged=perhaps(st.builds(Staged, st.booleans(), st.booleans())),
     slab=perhaps(st.integers(0, 999)),
     depth=perhaps(SMALL),
-    lanes=perhaps(st.sampled_from([1, 2, 4, 8])),
-    vectors=perhaps(SMALL),
-    copies=perhaps(SMALL),
-    along=perhaps(st.integers(0, 3)),
+    vectors=perhaps(VECTORS),
+    copies=perhaps(st.just(NO_COPIES) | st.builds(Copies, LOOP, st.integers(2, 4))),
+    kept=perhaps(st.booleans()),
+    unroll=perhaps(st.integers(0, 9)),
+    rows=perhaps(st.integers(0, 3)),
+    columns=perhaps(st.integers(0, 3)),
     threads=perhaps(st.booleans()),
 )
 
@@ -62,9 +83,13 @@ def test_text_of_choices_names_what_is_asked_only() -> None:
         ("tile=8x3", "tile must be ROWSxVECTORSxLANES"),
         ("tile=8x3x15", "LANES a power of two"),
         ("tile=99x9x16", "ROWS \\* VECTORS <= 64, not '99x9x16'"),
-        ("lanes=0", "lanes must be a power of two"),
+        ("vectors=0x0", "vectors must be none, or LOOPxLANES"),
+        ("vectors=*x4+1x4", "vectors must be"),
+        ("vectors=1x4+1x8", "vectors must be"),
+        ("copies=3", "copies must be none, or LOOPxCOUNT"),
+        ("depth=2 depth=4", "depth is given twice"),
         ("threads=1", "threads must be on or off"),
-        ("titles=2", "there is no choice 'titles'; there are tiled, rows"),
+        ("titles=2", "there is no choice 'titles'; there are kept, tiled, rows"),
     ],
 )
 def test_text_that_is_no_choice_is_refused(text: str, message: str) -> None:
@@ -108,7 +133,7 @@ def test_any_choice_keeps_the_values_of_any_program(program: Program, asked: Sch
 @pytest.mark.parametrize(
     "text",
     ["tiled=off", "tile=2x1x8", "tile=5x3x4 staged=rows+columns", "staged=columns depth=1",
-     "tiled=on blocks=1x1 threads=on", "lanes=4 vectors=1 tiled=off"],
+     "tiled=on blocks=1x1 threads=on", "vectors=*x4x1 tiled=off"],
 )  # fmt: skip
 def test_what_the_environment_asks_is_done(text: str) -> None:
     rng = np.random.default_rng(1)
@@ -135,7 +160,9 @@ def test_a_tile_that_is_asked_for_is_seen_in_the_kernel() -> None:
 def test_machines_without_vectors_are_given_none_whatever_is_asked() -> None:
     kernel = kernel_of(matmul(8, 8, 8))
     scalars = Target("scalars")
-    asked = Schedule(tiled=True, tile=Tile(2, 2, 4), lanes=4, staged=Staged(True, True))
+    asked = Schedule(
+        tiled=True, tile=Tile(2, 2, 4), vectors=(Vectors(None, 4),), staged=Staged(True, True)
+    )
     assert stage_operands(kernel, scalars, asked=asked) is kernel
     loops = choose_axes(kernel, scalars, None, asked).toposort()
     assert not [n for n in loops if n.op is Ops.RANGE and n.arg[1] is AxisRole.VECTOR]

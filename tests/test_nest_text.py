@@ -43,7 +43,7 @@ def stages_of(graph: UOp, target: Target, choices: str = "") -> list[tuple[str, 
     """The graph after every stage that gives one, but for the KernelGraph, whose bodies are there."""
     seen: list[tuple[str, UOp]] = [("graph", graph)]
 
-    def observe(stage: Stage, root: UOp) -> None:
+    def observe(stage: Stage, root: UOp, _: object) -> None:
         if stage.makes is not Form.KERNEL_GRAPH:
             seen.append((stage.name, root))
 

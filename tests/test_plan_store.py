@@ -156,7 +156,13 @@ def test_plan_from_the_disk_is_the_plan_that_was_made(cache: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("NOALG", "1"), ("NOSCHED", "1"), ("FASTMATH", "real"), ("CHOICES", "lanes=8")],
+    [
+        ("NOALG", "1"),
+        ("NOSCHED", "1"),
+        ("FASTMATH", "real"),
+        ("CHOICES", "vectors=*x8"),
+        ("SCHEDULE", "threads=off"),
+    ],
 )
 def test_other_settings_are_other_plans(cache: Path, name: str, value: str) -> None:
     plan_of(product())

@@ -310,7 +310,7 @@ def test_memory_of_a_trial_holds_small_whole_numbers(dtype: DType) -> None:
 
 def test_a_result_tells_what_was_taken_instead_of_what() -> None:
     found = Found("tile=2x2x8", "tile=4x4x16", 7, 0.5, 1.5)
-    assert found.choices == Schedule(tile=Tile(2, 2, 8))
+    assert found.schedule == Schedule(tile=Tile(2, 2, 8))
     assert found.line("r_8", 2, False) == (
         "BEAM=2 r_8: takes tile=2x2x8, 1.50 times as fast as tile=4x4x16 (7 timings in 0.5 s)"
     )

@@ -51,16 +51,16 @@ def test_columns_that_lie_side_by_side_are_stored_as_they_are() -> None:
     assert not turned(parts_of(run_stages(KERNEL_STAGES, body, compiler().library, AVX512))[-1])
 
 
-@pytest.mark.parametrize("along", range(3))
+@pytest.mark.parametrize("columns", range(4))
 @pytest.mark.parametrize("tile", ["4x2x16", "8x1x8", "6x2x4", "13x1x16", "5x3x16"])
 @pytest.mark.parametrize("dtype", ["float32", "int32"])
 def test_convolutions_of_any_tile_are_right(
-    monkeypatch: pytest.MonkeyPatch, tile: str, along: int, dtype: str
+    monkeypatch: pytest.MonkeyPatch, tile: str, columns: int, dtype: str
 ) -> None:
     rng = np.random.default_rng(0)
     x = rng.integers(-9, 9, (2, 3, 11, 17)).astype(dtype)
     weights = rng.integers(-9, 9, (33, 3, 3, 3)).astype(dtype)
     windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))
-    monkeypatch.setenv("CHOICES", f"tiled=on tile={tile} along={along}")
+    monkeypatch.setenv("CHOICES", f"tiled=on tile={tile} columns={columns}")
     got = Tensor(x).conv2d(Tensor(weights)).numpy()
     np.testing.assert_array_equal(got, np.einsum("bcyxij,fcij->bfyx", windows, weights))

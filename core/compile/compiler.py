@@ -17,12 +17,28 @@ from proofgrad.core.compile.aside import Aside
 from proofgrad.core.compile.checks import KernelCheck, ValueCheck
 from proofgrad.core.compile.collector import rare_collection
 from proofgrad.core.compile.forms import Form
-from proofgrad.core.compile.kernel_schedule import Schedule, forced_schedule
+from proofgrad.core.compile.kernel_schedule import (
+    AUTOMATIC,
+    Schedule,
+    ScheduleError,
+    forced_schedule,
+    read_schedule,
+    what_is_not_done,
+)
 from proofgrad.core.compile.names import kernel_name
 from proofgrad.core.compile.newest import Newest
 from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step, peak_bytes, with_frees
 from proofgrad.core.compile.reuse import write_in_place
-from proofgrad.core.compile.stages import Library, RuleSets, Stage, Tactic, parts_of, run_stages
+from proofgrad.core.compile.stages import (
+    Library,
+    Observer,
+    RuleSets,
+    Stage,
+    Tactic,
+    parts_of,
+    run_stages,
+)
+from proofgrad.core.compile.steps.loop_nest import StepRefused, Taken
 from proofgrad.core.compile.target import Backend, Source
 from proofgrad.core.ir.op_names import PARAM, STORE
 from proofgrad.core.ir.ops import Ops
@@ -138,11 +154,11 @@ class Compiler:
         before = [] if passed is None else passed
         before.append((None, root))
 
-        def observe(stage: Stage, made: UOp) -> None:
+        def observe(stage: Stage, made: UOp, taken: Sequence[Taken]) -> None:
             if stage.makes is Form.TENSOR_GRAPH:
                 before.append((stage, made))
             if shown is not None:
-                shown(stage, made)
+                shown(stage, made, taken)
 
         return run_stages(self.graph_stages, root, self.library, target, observe)
 
@@ -234,18 +250,46 @@ class Compiler:
         target = self._backend(device).target
         return run_stages(stages, body, self.library, target, _observer("kernel", self.library))
 
-    def linears(self, body: UOp, device: str, asked: Schedule | None = None) -> tuple[UOp, ...]:
-        """The Linear forms of a kernel body for a device: one, or those that fill its tables first."""
-        target = self._backend(device).target
-        observe = _observer("kernel", self.library)
-        return parts_of(run_stages(self.kernel_stages, body, self.library, target, observe, asked))
+    def linears(
+        self,
+        body: UOp,
+        device: str,
+        asked: Schedule | None = None,
+        decided: dict[UOp, Schedule] | None = None,
+        observe: Observer | None = None,
+    ) -> tuple[UOp, ...]:
+        """The Linear forms of a kernel body for a device: one, or those that fill its tables first.
+
+        `decided` gets their schedules. Raises: ScheduleError where one written by hand does not fit.
+        """
+        target, by_hand = self._backend(device).target, settings.schedule_text()
+        observe = _observer("kernel", self.library) if observe is None else observe
+        decided = {} if decided is None else decided
+        stages, library = self.kernel_stages, self.library
+        if not by_hand:
+            return parts_of(run_stages(stages, body, library, target, observe, asked, decided))
+        wish = read_schedule(by_hand, "SCHEDULE")
+        try:
+            made = run_stages(stages, body, library, target, observe, wish, decided, strict=True)
+        except StepRefused as error:
+            raise ScheduleError(f"schedule {by_hand}: a step is refused: {error}") from error
+        done = [decided[linear] for linear in parts_of(made) if linear in decided]
+        if missing := what_is_not_done(wish, done):
+            name, taken = kernel_name(parts_of(made)[-1]), "; ".join(map(str, done)) or "nothing"
+            raise ScheduleError(
+                f"schedule {by_hand}: the kernel {name} cannot have {' '.join(missing)}; it would take: {taken}."
+                " Ask for what fits it, and realize other Tensors before, outside of the block"
+            )
+        return parts_of(made)
 
     def index_terms(self, body: UOp) -> UOp:
         """A kernel body up to and with the first stage of rules: one loop an axis, terms tidied."""
         rules = [k for k, s in enumerate(self.kernel_stages) if isinstance(s.step, RuleSets)]
         return run_stages(self.kernel_stages[: rules[0] + 1], body, self.library)
 
-    def _checked(self, body: UOp, backend: Backend, asked: Schedule) -> tuple[UOp, ...] | None:
+    def _checked(
+        self, body: UOp, device: str, asked: Schedule, decided: dict[UOp, Schedule]
+    ) -> tuple[UOp, ...] | None:
         """The Linear forms of a kernel body that the check has seen; None where there is no check."""
         if not all(is_plain(node.shape) for node in body.toposort()):
             _print("not proved: PROVE=1 does not cover kernels whose sizes are variables")
@@ -257,14 +301,12 @@ class Compiler:
         trace: list[tuple[Stage, UOp]] = []
         shown = _observer("kernel", self.library)
 
-        def observe(stage: Stage, root: UOp) -> None:
+        def observe(stage: Stage, root: UOp, taken: Sequence[Taken]) -> None:
             trace.append((stage, root))
             if shown is not None:
-                shown(stage, root)
+                shown(stage, root, taken)
 
-        linears = parts_of(
-            run_stages(self.kernel_stages, body, self.library, backend.target, observe, asked)
-        )
+        linears = self.linears(body, device, asked, decided, observe)
         self.kernel_check(kernel_name(linears[-1]), body, trace)
         return linears
 
@@ -278,23 +320,23 @@ class Compiler:
         return replace(source, program=linear)
 
     def _compile(self, body: UOp, device: str, aside: Aside | None) -> tuple[Kernel, ...]:
-        backend = self._backend(device)
-        asked = self._choices(body, device)
+        asked, decided = self._asked(body, device), {}
         linears = None
         if settings.proves_kernels():
-            linears = self._checked(body, backend, asked)
-        linears = self.linears(body, device, asked) if linears is None else linears
+            linears = self._checked(body, device, asked, decided)
+        linears = self.linears(body, device, asked, decided) if linears is None else linears
         kernels = tuple([self._compiled(linear, device, aside) for linear in linears])
-        for kernel in kernels:
-            _show_source(kernel)
+        for kernel, linear in zip(kernels, linears):
+            _show(kernel, decided.get(linear))
         if (check := self.checks()) is not None:
             check.kernels(body, kernels)
         return kernels
 
-    def _choices(self, body: UOp, device: str) -> Schedule:
+    def _asked(self, body: UOp, device: str) -> Schedule:
         """What is asked of a kernel: by the environment, or by a search that BEAM asks for."""
         forced, backend = forced_schedule(), self._backend(device)
         plain = settings.beam_width() == 0 or settings.wants_plain_loops()
+        plain = plain or bool(settings.schedule_text())
         if plain or not all(is_plain(node.shape) for node in body.toposort()):
             return forced
         from proofgrad.core.compile.search import Search, may_search
@@ -314,7 +356,7 @@ class Compiler:
         if settings.debug_level() >= 2:
             name = search.name or kernel_name(self.linears(body, device, forced)[-1])
             _print(found.line(name, settings.beam_width(), is_old))
-        return found.choices
+        return found.schedule
 
     def _compiled(self, linear: UOp, device: str, aside: Aside | None = None) -> Kernel:
         backend = self._backend(device)
@@ -335,8 +377,10 @@ def _around_choices(stages: Sequence[Stage]) -> tuple[Sequence[Stage], Sequence[
     return stages[:first], stages[first:]
 
 
-def _show_source(kernel: Kernel) -> None:
-    """The text of a kernel with DEBUG=3, its machine code with DEBUG=6."""
+def _show(kernel: Kernel, schedule: Schedule | None) -> None:
+    """The schedule of a kernel with DEBUG=2, its text with DEBUG=3, its machine code with DEBUG=6."""
+    if settings.debug_level() >= 2 and schedule is not None and schedule != AUTOMATIC:
+        _print(f"schedule {kernel.name}: {schedule}")
     if settings.debug_level() >= 3:
         _print(kernel.source.text)
     if settings.debug_level() >= 6:
@@ -352,6 +396,7 @@ _READ_BY_STAGES = (
     "CHECK",
     "FASTMATH",
     "CHOICES",
+    "SCHEDULE",
     "BEAM",
     "BEAM_SECONDS",
 )
@@ -372,6 +417,7 @@ def _settings_of(stored: tuple[Any, ...]) -> tuple[Any, ...]:
         settings.checks_values(),
         settings.fastmath(),
         settings.choices_text(),
+        settings.schedule_text(),
         settings.beam_width(),
         settings.beam_seconds() if settings.beam_width() else 0,
     )
@@ -406,7 +452,7 @@ def _number(buffer: UOp) -> int:
     return number
 
 
-def _observer(what: str, library: Library) -> Callable[[Stage, UOp], None] | None:
+def _observer(what: str, library: Library) -> Observer | None:
     """Prints each stage's graph with DEBUG=4; with DEBUG=5 what changed of it, and the rules that fired."""
     level = settings.debug_level()
     if level < 4:
@@ -414,13 +460,13 @@ def _observer(what: str, library: Library) -> Callable[[Stage, UOp], None] | Non
     from proofgrad.core.compile.nest_changes import Changes, show_stage
 
     if level == 4:
-        return lambda stage, root: _print(
+        return lambda stage, root, _: _print(
             f"--- {what}: {stage.name} -> {stage.makes.value}\n{show_stage(root)}"
         )
     before, changes = dict(library.journal.applied), Changes(what)
 
-    def observe(stage: Stage, root: UOp) -> None:
-        _print(changes.after(stage, root))
+    def observe(stage: Stage, root: UOp, taken: Sequence[Taken]) -> None:
+        _print("\n".join([changes.after(stage, root), *[f"step: {one}" for one in taken]]))
         if isinstance(stage.step, RuleSets):
             now = dict(library.journal.applied)
             fired = {name: n - before.get(name, 0) for name, n in now.items()}

@@ -1,21 +1,24 @@
 """How one kernel shall run, as a value: heuristics choose it, a search or a person may give it.
 
-Owns: the value, and its text. Does not own: choosing (tiles.py, operands.py, axes.py), searching
-(search.py). The same procedures apply every choice, so none can be wrong: it can only be slow.
+Owns: the value, and its text. Does not own: choosing (choose_schedule.py), searching (search.py). The same tactics
+apply every schedule by proven steps, so none can be wrong: it can only be slow, or be refused.
 
-    tile=8x3x16 blocks=16x4 staged=rows+columns depth=2 threads=on
+    tiled=on rows=0 columns=1 tile=8x3x16 blocks=16x4 staged=rows+columns depth=2 threads=on
+    tiled=off vectors=1x16x4 copies=0x2 threads=off
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 from proofgrad.core import settings
 
 MOST_LANES = 64
 MOST_COPIES = 64
+ANY = "*"  # in text: the loop that the heuristic takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,9 @@ class Tile:
     def columns(self) -> int:
         return self.vectors * self.lanes
 
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.vectors}x{self.lanes}"
+
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
@@ -37,6 +43,9 @@ class Blocks:
 
     row_tiles: int
     column_tiles: int
+
+    def __str__(self) -> str:
+        return f"{self.row_tiles}x{self.column_tiles}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +55,45 @@ class Staged:
     rows: bool
     columns: bool
 
+    def __str__(self) -> str:
+        names = [name for name, is_so in (("rows", self.rows), ("columns", self.columns)) if is_so]
+        return "+".join(names) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """A loop runs as vectors of `lanes`, `at_once` of them in one iteration. `loop`: its number; None: any."""
+
+    loop: int | None
+    lanes: int
+    at_once: int = 1
+
+    def __str__(self) -> str:
+        return f"{ANY if self.loop is None else self.loop}x{self.lanes}x{self.at_once}"
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """So many iterations of a loop run side by side. `loop`: its number; None: any."""
+
+    loop: int | None
+    count: int
+
+    def __str__(self) -> str:
+        return f"{ANY if self.loop is None else self.loop}x{self.count}"
+
+
+NO_COPIES = Copies(None, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What is asked of one kernel. None: what the heuristic takes.
+    """What a kernel does. None: nothing is asked, or the kernel has no such thing.
 
-    The first nine are of contractions (`slab` also of sums of rows), the next three of other kernels.
+    `rows` to `depth` are of contractions (`slab` also of sums of rows), `vectors` to `unroll` of other kernels.
     """
 
+    kept: bool | None = None  # whether what several loops over a row compute alike is kept
     tiled: bool | None = None  # whether a contraction runs in tiles
     rows: int | None = None  # the number of the loop that is the rows of the tile
     columns: int | None = None  # and of the one that is its columns
@@ -63,10 +103,9 @@ class Schedule:
     packed: bool | None = None  # whether columns without a table are kept by each item
     slab: int | None = None  # steps of a sum that go into memory at once; 0: the whole sum
     depth: int | None = None  # steps of the innermost loop of the sum at once
-    lanes: int | None = None  # of a vector; 1: none
-    vectors: int | None = None  # at once
-    copies: int | None = None  # of an output loop, side by side in a reduction
-    along: int | None = None  # which loops run as vectors and tiles: 0 the best, 1 the next, ...
+    vectors: tuple[Vectors, ...] | None = None  # no loop: each that the heuristic takes
+    copies: Copies | None = None  # of an output loop, side by side in a reduction
+    unroll: int | None = None  # reductions of so few values have no loop
     threads: bool | None = None  # whether threads share the outermost loop
 
     def __str__(self) -> str:
@@ -78,24 +117,51 @@ class Schedule:
 AUTOMATIC = Schedule()
 
 
+class ScheduleError(ValueError):
+    """A kernel cannot do what its schedule, written by hand, says."""
+
+
+def what_is_not_done(asked: Schedule, decided: Sequence[Schedule]) -> list[str]:
+    """The fields of `asked` that none of these schedules has, as text."""
+    missing = []
+    for field in fields(Schedule):
+        wish = getattr(asked, field.name)
+        if wish is not None and not any(
+            [_is_done(wish, getattr(one, field.name)) for one in decided]
+        ):
+            missing.append(f"{field.name}={_written(wish)}")
+    return missing
+
+
+def _is_done(wish: object, done: object) -> bool:
+    match wish, done:
+        case (Vectors(None, lanes, at_once),), tuple():
+            return any([one.lanes == lanes and one.at_once == at_once for one in done])
+        case Copies(None, count), Copies():
+            return done.count == count
+    return wish == done
+
+
 def forced_schedule() -> Schedule:
-    """What the environment asks of every kernel. Raises: ValueError for a text that is no choice."""
-    return read_schedule(settings.choices_text())
+    """What the environment asks of every kernel. Raises: ValueError for a text that is no schedule."""
+    return read_schedule(settings.choices_text(), "CHOICES")
 
 
 @functools.lru_cache(maxsize=64)
-def read_schedule(text: str) -> Schedule:
-    """The choices of a text as above. Raises: ValueError, saying what may stand there."""
+def read_schedule(text: str, where: str = "schedule") -> Schedule:
+    """The schedule of a text as above. Raises: ValueError, saying what may stand there."""
     given: dict[str, object] = {}
     for part in text.replace(",", " ").split():
         name, _, value = part.partition("=")
         if name not in _READERS:
             known = ", ".join(_READERS)
-            raise ValueError(f"CHOICES={text!r}: there is no choice {name!r}; there are {known}")
+            raise ValueError(f"{where}={text!r}: there is no choice {name!r}; there are {known}")
+        if name in given:
+            raise ValueError(f"{where}={text!r}: {name} is given twice")
         read, form = _READERS[name]
         given[name] = read(value)
         if given[name] is None:
-            raise ValueError(f"CHOICES={text!r}: {name} must be {form}, not {value!r}")
+            raise ValueError(f"{where}={text!r}: {name} must be {form}, not {value!r}")
     return Schedule(**given)  # type: ignore[arg-type]
 
 
@@ -103,15 +169,13 @@ def _written(value: object) -> str:
     match value:
         case bool():
             return "on" if value else "off"
-        case Tile(rows, vectors, lanes):
-            return f"{rows}x{vectors}x{lanes}"
-        case Blocks(row_tiles, column_tiles):
-            return f"{row_tiles}x{column_tiles}"
-        case Staged(rows, columns):
-            names = [name for name, is_so in (("rows", rows), ("columns", columns)) if is_so]
-            return "+".join(names) or "none"
-        case _:
-            return str(value)
+        case ():
+            return "none"
+        case tuple():
+            return "+".join(map(str, value))
+        case Copies(count=1):
+            return "none"
+    return str(value)
 
 
 def _numbers(text: str, count: int) -> list[int] | None:
@@ -134,35 +198,57 @@ def _blocks(text: str) -> Blocks | None:
 
 
 def _staged(text: str) -> Staged | None:
-    kinds = {"none": (False, False), "rows": (True, False), "columns": (False, True)}
-    kinds["rows+columns"] = (True, True)
-    return Staged(*kinds[text]) if text in kinds else None
+    kinds = [Staged(rows, columns) for rows in (False, True) for columns in (False, True)]
+    return next((kind for kind in kinds if str(kind) == text), None)
 
 
 def _switch(text: str) -> bool | None:
     return {"on": True, "off": False}.get(text)
 
 
-def _lanes(text: str) -> int | None:
-    numbers = _numbers(text, 1)
-    return numbers[0] if numbers is not None and _is_lanes(numbers[0]) else None
+def _vectors(text: str) -> tuple[Vectors, ...] | None:
+    if text == "none":
+        return ()
+    found = [_one_vector(part) for part in text.split("+")]
+    made = tuple([one for one in found if one is not None])
+    loops = [one.loop for one in made]
+    is_one_each = len(set(loops)) == len(loops) and (len(made) == 1 or None not in loops)
+    return made if is_one_each and len(made) == len(found) else None
 
 
-def _copies(text: str) -> int | None:
+def _one_vector(text: str) -> Vectors | None:
+    loop, _, rest = text.partition("x")
+    numbers = _numbers(rest if "x" in rest else f"{rest}x1", 2)
+    if numbers is None or not _is_lanes(numbers[0]) or numbers[1] > MOST_COPIES:
+        return None
+    return Vectors(_loop(loop), *numbers) if _is_loop(loop) else None
+
+
+def _copies(text: str) -> Copies | None:
+    if text == "none":
+        return NO_COPIES
+    loop, _, rest = text.partition("x")
+    numbers = _numbers(rest, 1)
+    if numbers is None or numbers[0] > MOST_COPIES or not _is_loop(loop):
+        return None
+    return Copies(_loop(loop), numbers[0]) if numbers[0] > 1 else NO_COPIES
+
+
+def _is_loop(text: str) -> bool:
+    return text == ANY or _number(text) is not None
+
+
+def _loop(text: str) -> int | None:
+    return None if text == ANY else int(text)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\d{1,6}", text) else None
+
+
+def _at_once(text: str) -> int | None:
     numbers = _numbers(text, 1)
     return numbers[0] if numbers is not None and numbers[0] <= MOST_COPIES else None
-
-
-def _slab(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"\d{1,6}", text) else None
-
-
-def _place(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"\d{1,3}", text) else None
-
-
-def _loop_number(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"\d{1,6}", text) else None
 
 
 def _is_lanes(number: int) -> bool:
@@ -170,20 +256,23 @@ def _is_lanes(number: int) -> bool:
 
 
 _SWITCH = (_switch, "on or off")
-_COPIES = (_copies, f"a number from 1 to {MOST_COPIES}")
-_READERS = {
+_READERS: dict[str, tuple[Callable[[str], object], str]] = {
+    "kept": _SWITCH,
     "tiled": _SWITCH,
-    "rows": (_loop_number, "the number of a loop"),
-    "columns": (_loop_number, "the number of a loop"),
+    "rows": (_number, "the number of a loop"),
+    "columns": (_number, "the number of a loop"),
     "tile": (_tile, f"ROWSxVECTORSxLANES, LANES a power of two, ROWS * VECTORS <= {MOST_COPIES}"),
     "blocks": (_blocks, "ROWTILESxCOLUMNTILES"),
     "staged": (_staged, "none, rows, columns or rows+columns"),
     "packed": _SWITCH,
-    "slab": (_slab, "a number of steps, 0 for the whole sum"),
-    "depth": _COPIES,
-    "lanes": (_lanes, f"a power of two up to {MOST_LANES}"),
-    "vectors": _COPIES,
-    "copies": _COPIES,
-    "along": (_place, "a number from 0"),
+    "slab": (_number, "a number of steps, 0 for the whole sum"),
+    "depth": (_at_once, f"a number from 1 to {MOST_COPIES}"),
+    "vectors": (
+        _vectors,
+        f"none, or LOOPxLANESxATONCE with + between, LOOP a number or {ANY} alone, LANES a power of two up to"
+        f" {MOST_LANES}, ATONCE <= {MOST_COPIES}",
+    ),
+    "copies": (_copies, f"none, or LOOPxCOUNT, LOOP a number or {ANY}, COUNT <= {MOST_COPIES}"),
+    "unroll": (_number, "a number of values"),
     "threads": _SWITCH,
 }

@@ -61,7 +61,7 @@ class Found:
     gain: float  # 1.0 where the default is kept
 
     @property
-    def choices(self) -> Schedule:
+    def schedule(self) -> Schedule:
         return read_schedule(self.taken)
 
     def line(self, name: str, width: int, is_old: bool) -> str:
@@ -148,9 +148,8 @@ class Search:
         end = start + self._limit
         taken, gain = self._final([c for c in best if c != self._forced], times, end)
         shown = str(choose_schedule(self._kernel, self._backend.target, self._forced))
-        wanted = choose_schedule(self._kernel, self._backend.target, taken)
-        text = str(taken) if wanted.tile is None else str(wanted)
-        return Found(text, shown, len(self._times), time.monotonic() - start, gain)
+        wanted = str(choose_schedule(self._kernel, self._backend.target, taken))
+        return Found(wanted, shown, len(self._times), time.monotonic() - start, gain)
 
     def _moves(self, best: Sequence[Schedule]) -> list[Schedule]:
         target = self._backend.target

@@ -19,12 +19,13 @@ processor foresees it, and added to `out`, which stays in the first cache.
 
 from __future__ import annotations
 
-from proofgrad.core.compile.choose_schedule import schedule_of
+from dataclasses import replace
+
+from proofgrad.core.compile.choose_schedule import choose_schedule, schedule_of
 from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.long_rows import find_rows
 from proofgrad.core.compile.loops import fresh_number
 from proofgrad.core.compile.merging import merge_loops
-from proofgrad.core.compile.operands import choose_slab
 from proofgrad.core.compile.results import results_in_a_table
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.reorder import reorder
@@ -38,11 +39,12 @@ def sum_in_slabs(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest,
     target = context.target
     if target.work_items:
         return nest
-    nest = nest.scheduled(asked := schedule_of(nest, context))
-    if (found := find_contraction(nest.graph, target, asked)) is not None:
-        steps = choose_slab(found[0], target, asked)
-        return _in_slabs(nest, context, found[0].reduction, steps) if steps else nest
-    rows = find_rows(nest.graph, target, asked)
+    nest = nest.scheduled(schedule := schedule_of(nest, context))
+    if not schedule.slab:
+        return nest
+    if schedule.tiled and (found := find_contraction(nest.graph, target, schedule)) is not None:
+        return _in_slabs(nest, context, found[0].reduction, schedule.slab)
+    rows = find_rows(nest.graph, target, schedule)
     return (
         nest if rows is None else _in_slabs(nest, context, rows.reduction, rows.steps, rows.along)
     )
@@ -60,4 +62,5 @@ def _in_slabs(
     fill, add = sum_in_memory(nest, steps, number)
     if inside is not None:
         add = reorder(add, inside, number + 1)
-    return (fill, add, *rest)
+    schedule = choose_schedule(add.graph, context.target, context.asked)
+    return (fill, add.scheduled(replace(schedule, slab=steps)), *rest)

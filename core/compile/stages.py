@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from proofgrad.core import settings
 from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.kernel_schedule import Schedule, forced_schedule
-from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused, check_whole, lowered
+from proofgrad.core.compile.steps.loop_nest import (
+    LoopNest,
+    StepRefused,
+    Taken,
+    check_whole,
+    lowered,
+)
 from proofgrad.core.compile.steps.tensor_program import TensorProgram, traced
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
@@ -32,16 +39,11 @@ class RuleSets:
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Tactic:
-    """A pass that chooses steps (core/compile/steps), and changes a kernel by them alone.
+class _Pass:
+    """A stage that is a function: its name, and the first line of its docstring."""
 
-    So it can make a kernel slow, never wrong. Where a step refuses, the kernel stays as it was before the tactic.
-    """
-
-    function: Callable[[LoopNest, Context], LoopNest | tuple[LoopNest, ...]]
-    can_be_asked: bool = False  # whether CHOICES says what it shall choose
-    required: bool = False  # what comes after needs what it makes: a refusal is an error
+    __slots__ = ()
+    function: Callable[..., Any]
 
     @property
     def name(self) -> str:
@@ -50,6 +52,18 @@ class Tactic:
     @property
     def purpose(self) -> str:
         return (self.function.__doc__ or "").strip().splitlines()[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Tactic(_Pass):
+    """A pass that chooses steps (core/compile/steps), and changes a kernel by them alone.
+
+    So it can make a kernel slow, never wrong. Where a step refuses, the kernel stays as it was before the tactic.
+    """
+
+    function: Callable[[LoopNest, Context], LoopNest | tuple[LoopNest, ...]]
+    can_be_asked: bool = False  # whether CHOICES says what it shall choose
+    required: bool = False  # what comes after needs what it makes: a refusal is an error
 
     def __call__(self, nest: LoopNest, context: Context) -> tuple[LoopNest, ...]:
         """The nests that it makes, in running order. Raises: StepRefused; TypeError for what no step made."""
@@ -60,19 +74,11 @@ class Tactic:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphTactic:
+class GraphTactic(_Pass):
     """A pass that chooses steps on a whole program, and changes it by them alone. Where one refuses, as with a Tactic."""
 
     function: Callable[[TensorProgram, Context], TensorProgram]
     required: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.function.__name__
-
-    @property
-    def purpose(self) -> str:
-        return (self.function.__doc__ or "").strip().splitlines()[0]
 
     def __call__(self, program: TensorProgram, context: Context) -> TensorProgram:
         """The program that it makes. Raises: StepRefused; TypeError for what no step made."""
@@ -83,21 +89,13 @@ class GraphTactic:
 
 
 @dataclass(frozen=True, slots=True)
-class Procedure:
+class Procedure(_Pass):
     """A pass that is neither rules nor steps: needs memory, or makes another form. Each has a validation test."""
 
     function: Callable[..., UOp]
     takes: tuple[str, ...] = ()  # what it asks of the Context, in the order of its arguments
     # False: it computes values in another way, within bounds that docs give.
     keeps_values: bool = True
-
-    @property
-    def name(self) -> str:
-        return self.function.__name__
-
-    @property
-    def purpose(self) -> str:
-        return (self.function.__doc__ or "").strip().splitlines()[0]
 
     def __call__(self, graph: UOp, context: Context) -> UOp:
         return self.function(graph, *[getattr(context, name) for name in self.takes])
@@ -191,7 +189,8 @@ class Library:
         return Facts(*[self.sets[name] for name in self.fact_sets])
 
 
-Observer = Callable[[Stage, UOp], None]
+# Told after each stage: the stage, the graph that it made, and the steps that a tactic took.
+Observer = Callable[[Stage, UOp, Sequence[Taken]], None]
 # For stages that ask nothing of a machine.
 NO_MACHINE = Target("none")
 
@@ -203,30 +202,30 @@ def run_stages(
     target: Target = NO_MACHINE,
     observe: Observer | None = None,
     asked: Schedule | None = None,
+    decided: dict[UOp, Schedule] | None = None,
+    strict: bool = False,
 ) -> UOp:
     """`root` after every stage; None is asked: what the environment asks.
 
-    Raises: FormError where a check is asked for and fails.
+    `decided` gets the schedule of each kernel that is made. Raises: FormError where a check is asked for and fails;
+    StepRefused if `strict` and a step does.
     """
     asked = forced_schedule() if asked is None else asked
-    return _run(stages, root, lambda: _Runner(library, target, observe, asked), {})
+    decided = {} if decided is None else decided
+    return _run(stages, root, lambda: _Runner(library, target, observe, asked, decided, strict))
 
 
-def _run(
-    stages: Sequence[Stage],
-    root: UOp,
-    new_runner: Callable[[], _Runner],
-    schedules: dict[UOp, Schedule],
-) -> UOp:
+def _run(stages: Sequence[Stage], root: UOp, new_runner: Callable[[], _Runner]) -> UOp:
     """`root` after every stage, each part that one becomes with a runner of its own."""
     runner = new_runner()
-    runner.schedules = schedules
     for position, stage in enumerate(stages):
         root = runner.run(stage, root)
         if len(parts_of(root)) > 1:
             rest = stages[position + 1 :]
-            made = [_run(rest, part, new_runner, schedules) for part in root.src]
+            made = [_run(rest, part, new_runner) for part in root.src]
             return UOp.sink(*[part for one in made for part in parts_of(one)])
+    if runner.schedule is not None:
+        runner.schedules[root] = runner.schedule
     return root
 
 
@@ -240,23 +239,31 @@ class _Runner:
     """Runs stages one by one."""
 
     def __init__(
-        self, library: Library, target: Target, observe: Observer | None, asked: Schedule
+        self,
+        library: Library,
+        target: Target,
+        observe: Observer | None,
+        asked: Schedule,
+        schedules: dict[UOp, Schedule],
+        strict: bool,
     ) -> None:
         self.library, self.observe = library, observe
         self.no_rules = settings.wants_no_rules()
         self.plain = settings.wants_plain_loops()
         self.checked = settings.checks_forms()
+        self.strict = strict or self.checked  # a step that is refused is an error
         self.facts = library.facts()
         self.context = Context(target, self.facts, asked)
         self.rewriters: dict[tuple[str, ...], Rewriter] = {}
-        self.schedules: dict[
-            UOp, Schedule
-        ] = {}  # what tactics decided for the graphs that they made
+        self.schedules = schedules  # what tactics decided for the graphs that they made
+        self.schedule: Schedule | None = None  # of the kernel, as far as it is decided
+        self.taken: tuple[Taken, ...] = ()  # the steps of the last stage
 
     def run(self, stage: Stage, root: UOp) -> UOp:
         is_rules = isinstance(stage.step, RuleSets)
         if stage.optional and (self.no_rules if is_rules else self.plain):
             return root
+        self.taken = ()
         match stage.step:
             case RuleSets(names):
                 if names not in self.rewriters:
@@ -273,7 +280,7 @@ class _Runner:
             for part in parts_of(root):
                 check_form(stage.makes, part)
         if self.observe is not None:
-            self.observe(stage, root)
+            self.observe(stage, root, self.taken)
         return root
 
     def _taken(self, tactic: Tactic, root: UOp) -> UOp:
@@ -282,22 +289,25 @@ class _Runner:
         try:
             nests = tactic(nest, self.context)
         except StepRefused:
-            if self.checked or tactic.required:
+            if self.strict or tactic.required:
                 raise
             return root
+        self.taken = tuple({id(one): one for made in nests for one in made.taken}.values())
         for made in nests:
             if made.schedule is not None:
-                self.schedules[made.graph] = made.schedule
+                self.schedule = self.schedules[made.graph] = made.schedule
         return nests[0].graph if len(nests) == 1 else UOp.sink(*[made.graph for made in nests])
 
     def _taken_of_graph(self, tactic: GraphTactic, root: UOp) -> UOp:
         """As `_taken`, of a whole program."""
         try:
-            return tactic(traced(root), self.context).graph
+            made = tactic(traced(root), self.context)
         except StepRefused:
-            if self.checked or tactic.required:
+            if self.strict or tactic.required:
                 raise
             return root
+        self.taken = tuple(made.taken)
+        return made.graph
 
 
 def stages_that_can_be_asked(stages: Sequence[Stage]) -> list[str]:

@@ -15,14 +15,14 @@ from proofgrad.core.compile.contraction import LARGEST_STEP, Contraction, load_s
 from proofgrad.core.compile.divisors import largest_divisor
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
 from proofgrad.core.compile.loops import output_loops, size_of
-from proofgrad.core.compile.operands import choose_staged, may_stage
+from proofgrad.core.compile.operands import may_stage
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.deinterleave import deinterleave
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.split import split
 from proofgrad.core.compile.steps.stage import Digit, stage
-from proofgrad.core.compile.tiles import choose_blocks, find_contraction
+from proofgrad.core.compile.tiles import find_contraction
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -36,24 +36,22 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
     target = context.target
     if target.work_items:
         return nest
-    nest = nest.scheduled(asked := schedule_of(nest, context))
-    found = find_contraction(nest.graph, target, asked)
+    nest = nest.scheduled(schedule := schedule_of(nest, context))
+    found = find_contraction(nest.graph, target, schedule) if schedule.tiled else None
     if found is None or not may_stage(found[0], target, context.asked):
         return nest
     filling: list[LoopNest] = []
     before, nest = nest, _with_neighbours(nest, found[0], filling)
     if nest is not before:  # its columns lie elsewhere now, and another tile may be better
-        nest = nest.scheduled(asked := choose_schedule(nest.graph, target, context.asked))
-        found = find_contraction(nest.graph, target, asked)
-    assert found is not None
-    contraction, tile = found
-    blocks = choose_blocks(contraction, tile, target, asked)
+        schedule = choose_schedule(nest.graph, target, context.asked)
+        found = find_contraction(nest.graph, target, schedule)
+    contraction, tile, blocks, staged = *found, schedule.blocks, schedule.staged
+    assert blocks is not None and staged is not None
     row_tiles, column_tiles = tiles_along(contraction, tile)
     groups = {
         contraction.rows: -(-row_tiles // blocks.row_tiles) * blocks.row_tiles,
         contraction.columns: -(-column_tiles // blocks.column_tiles) * blocks.column_tiles,
     }
-    staged = choose_staged(contraction, tile, target, asked)
     operands: list[tuple[UOp, UOp, int]] = []
     if staged.rows:
         operands.append((contraction.row_factor, contraction.rows, tile.rows))
@@ -62,7 +60,8 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
     for factor, loop, size in operands:
         fill, nest = _in_a_table(nest, contraction, factor, loop, size, groups[loop])
         filling.append(fill)
-    return (*filling, nest) if filling else nest  # whose tile is chosen for how the tables lie
+    nest = nest.scheduled(schedule)  # the tables lie as its tile reads them
+    return (*filling, nest) if filling else nest
 
 
 def _in_a_table(

@@ -1,6 +1,6 @@
 """Whether threads share a kernel.
 
-Owns: the choice, a heuristic. Does not own: which loop they share (axes.py), the threads (backends).
+Owns: the choice, a heuristic. Does not own: the step that shares a loop out (axes.py), the threads (backends).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from math import prod
 
 from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
 from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import BINDERS, size_of
+from proofgrad.core.compile.loops import BINDERS, output_loops, size_of
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -34,6 +34,23 @@ def operations_worth_sharing(target: Target) -> int:
 def flops_worth_sharing(target: Target) -> int:
     """The same of the operations of a run, where threads may have to be woken."""
     return 2 * target.core.wake_cycles * target.lanes(dtypes.float32)
+
+
+def runs_in_order(kernel: UOp) -> bool:
+    """Whether a store of the kernel has loops of its own: it combines with what was stored before."""
+    return any(len(store.src) > 2 for store in kernel.src)
+
+
+def loop_shared_in_order(kernel: UOp, target: Target) -> UOp | None:
+    """The loop inside of loops in order of which each thread takes a part, where an outer one cannot be shared."""
+    if not runs_in_order(kernel):
+        return None
+    first = min([loop.arg[0] for loop in kernel.src[0].src[2:]])
+    outputs = output_loops(kernel)
+    if any(x.arg[0] < first and size_of(x) >= target.threads for x in outputs):
+        return None
+    inner = [x for x in outputs if x.arg[0] > first and size_of(x) % target.threads == 0]
+    return inner[0] if inner else None
 
 
 def operations(kernel: UOp) -> int:

@@ -42,8 +42,9 @@ def find_contraction(
             if (tiles := _tiles(contraction, target, asked))]  # fmt: skip
     if len(ways) == 1:
         return ways[0]
-    ways.sort(key=lambda way: _cost(way[1], way[0], target) + filling(*way, target, asked))
-    return ways[min(asked.along or 0, len(ways) - 1)] if ways else None
+    if not ways:
+        return None
+    return min(ways, key=lambda way: _cost(way[1], way[0], target) + filling(*way, target, asked))
 
 
 def _best(tiles: list[Tile], contraction: Contraction, target: Target) -> Tile:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec
 
 from proofgrad.core.compile.steps.evidence import require_evidence
+from proofgrad.core.compile.steps.loop_nest import Taken
 from proofgrad.core.ir.uop import UOp
 
 _SEAL = object()
@@ -25,11 +26,11 @@ class TensorProgram:
 
     __slots__ = ("graph", "taken")
 
-    def __init__(self, graph: UOp, taken: tuple[str, ...], seal: object) -> None:
+    def __init__(self, graph: UOp, taken: tuple[Taken, ...], seal: object) -> None:
         if seal is not _SEAL:
             raise TypeError("a TensorProgram is made by steps (core/compile/steps), not by hand")
         self.graph = graph
-        self.taken = taken  # the names of the steps that led here, in order
+        self.taken = taken  # the steps that led here, in order
 
 
 def traced(graph: UOp) -> TensorProgram:
@@ -55,7 +56,7 @@ class GraphStep(Generic[_Arguments]):
         made = self.function(program, *args, **kwargs)
         if made is program.graph:
             return program
-        return TensorProgram(made, (*program.taken, self.name), _SEAL)
+        return TensorProgram(made, (*program.taken, Taken(self.name, ())), _SEAL)
 
 
 GRAPH_STEPS: dict[str, GraphStep[Any]] = {}

@@ -43,13 +43,13 @@ TYPES = (
 )
 SETTINGS: tuple[dict[str, str], ...] = (
     {"NOOPT": "1"}, {"NOSCHED": "1"}, {"SPEC": "1"}, {"CHECK": "1"}, {"DEV": "REFERENCE"},
-    {"CHOICES": "tiled=off lanes=1"}, {"CHOICES": "tiled=off"},
+    {"CHOICES": "tiled=off vectors=none"}, {"CHOICES": "tiled=off"},
     {"CHOICES": "tiled=on tile=2x1x4 blocks=1x1 depth=1"}, {"CHOICES": "tiled=on tile=8x3x16 depth=2"},
     {"CHOICES": "tiled=on tile=3x3x2 blocks=2x3 staged=rows+columns depth=4"},
     {"CHOICES": "tiled=on staged=none"}, {"CHOICES": "tiled=on staged=rows+columns"},
     {"CHOICES": "tiled=on packed=on staged=none"}, {"CHOICES": "tiled=on slab=3"},
-    {"CHOICES": "tiled=off lanes=4 vectors=2 copies=2"}, {"CHOICES": "tiled=off lanes=32 vectors=4 copies=4"},
-    {"CHOICES": "tiled=off along=1"}, {"CHOICES": "threads=on", "NUM_THREADS": "2"},
+    {"CHOICES": "tiled=off vectors=*x4x2 copies=*x2"}, {"CHOICES": "tiled=off vectors=*x32x4 copies=*x4"},
+    {"CHOICES": "tiled=off vectors=1x4 copies=0x2 kept=off unroll=3"}, {"CHOICES": "threads=on", "NUM_THREADS": "2"},
     {"CHOICES": "threads=on", "NUM_THREADS": "4"},
 )  # fmt: skip
 
