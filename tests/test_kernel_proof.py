@@ -105,7 +105,7 @@ def stages_with(stage: str, function: Callable[..., UOp] | None) -> tuple[Stage,
 def prove(body: UOp, target: Target, stages: tuple[Stage, ...] = KERNEL_STAGES) -> Evidence:
     trace: list[tuple[Stage, UOp]] = []
     run_stages(
-        stages, body, compiler().library, target, lambda stage, root: trace.append((stage, root))
+        stages, body, compiler().library, target, lambda stage, root, _: trace.append((stage, root))
     )
     return prove_kernel("test", body, trace)
 

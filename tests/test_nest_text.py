@@ -306,7 +306,7 @@ def test_every_stage_of_a_drawn_program_is_read_back(program: Any) -> None:
     seen = [program.value]
     target = replace(AVX512, vector_bytes=16)
     body = UOp.sink(program.value)
-    run_stages(KERNEL_STAGES, body, library, target, lambda _, root: seen.append(root))
+    run_stages(KERNEL_STAGES, body, library, target, lambda _, root, __: seen.append(root))
     for made in seen:
         assert read_nest(show_nest(made)) is made
 
