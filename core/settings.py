@@ -37,6 +37,7 @@ MEANING: dict[str, str] = {
     "PROOFGRAD_DATA": "folder for data sets that were fetched; default data in PROOFGRAD_CACHE",
     "POCL_CACHE_DIR": "folder for kernels compiled by PoCL; default pocl in PROOFGRAD_CACHE",
     "NUM_THREADS": "CPU threads; default: what the process may use",
+    "CPU_TARGET": "a processor to make code for, as LLVM names it: haswell, znver4, apple-m1 ...",
     "NO_COLOR": "anything: no colours",
     "FORCE_COLOR": "anything: colours, even if the output is no terminal",
     "XDG_CACHE_HOME": "where programs keep what can be made again; default ~/.cache",

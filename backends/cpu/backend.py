@@ -1,97 +1,41 @@
 """The CPU as a backend: LLVM IR compiled in this process, kernels called through ctypes.
 
-Owns: the target of this host, compiling through the cache, launching. Does not own: the printer
-(backends/llvm), threads, memory, the cache (beside this file).
+Owns: launching. Does not own: the target and compiling (generator.py), the printer (backends/llvm), threads, memory (beside
+this file).
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from proofgrad.backends.cpu.caches import first_cache, second_cache_bytes
 from proofgrad.backends.cpu.codegen import Host
+from proofgrad.backends.cpu.generator import Generator
 from proofgrad.backends.cpu.memory import Adopted, Block, Pool
 from proofgrad.backends.cpu.replay import REPLAY_IR, Replay
 from proofgrad.backends.cpu.threads import ThreadPool, thread_count
-from proofgrad.backends.llvm.dialect import Dialect
-from proofgrad.backends.llvm.emit import emit
 from proofgrad.core import settings
-from proofgrad.core.compile.machine import SECOND_CACHE_BYTES, FirstCache
-from proofgrad.core.compile.target import Binary, Launch, Source, Target
+from proofgrad.core.compile.target import Binary, Launch, Source
 from proofgrad.core.compile.threads import flops_worth_sharing
-from proofgrad.core.disk_cache import DiskCache
-from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.uop import UOp
 
 # Below this a kernel keeps Python's lock: to give it up and take it again takes a microsecond, whatever the machine.
 BRIEF_FLOPS = 50_000
-# Results of so many second caches go past all caches: a core's share of the last one holds no more. (What a machine says
-# of its last cache does not help: virtual ones name that of all their neighbours.)
-# Measured: a chain of kernels gains from 16 MB on, one with a sum at the end from 32 MB (2 MB of cache).
-STREAMED_CACHES = 16
 
 _KERNEL = (None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
-class CpuBackend:
-    """See core/compile/target.py: Backend."""
-
-    name = "CPU"
-    compiles_aside = True  # `compile` may run in a thread of its own
+class CpuBackend(Generator):
+    """See core/compile/target.py: Backend. `host`: a processor whose instructions this one has; None: this one."""
 
     def __init__(self, host: Host | None = None) -> None:
-        self.host = Host() if host is None else host
-        self.cache = DiskCache(settings.cache_folder() / "cpu")
-        count = thread_count(settings.number("NUM_THREADS"))
-        self.threads = ThreadPool(self.host, count, self.object_code)
+        host = Host() if host is None else host
+        asked = settings.number("NUM_THREADS")
+        self.threads = ThreadPool(host, thread_count(asked), self.object_code)
+        super().__init__(host, self.threads.count if host.processor is None else asked)
         self.memory = Pool()
-        self.dialect = Dialect()
-        is_arm = self.host.triple.startswith(("aarch64", "arm64"))
-        self.dialect.has_fma = is_arm or self.host.has("fma")
-        self.dialect.has_range = self.host.has("avx512f") and self.host.has("avx512dq")
-        self.dialect.has_half = is_arm or self.host.has("f16c")
-        self.target = self._target()
-        self.dialect.stream_bytes = STREAMED_CACHES * self.target.cache_bytes
-        self.dialect.target = self.target
         self.parallel_flops = flops_worth_sharing(self.target)  # fewer run in the thread that asks
-
-    def _target(self) -> Target:
-        wide = self.host.has("avx512f")
-        cache_bytes = second_cache_bytes() or SECOND_CACHE_BYTES
-        return Target(
-            name=self.name,
-            vector_bytes=64 if wide else 32 if self.host.has("avx2") else 16,
-            vector_registers=16 if self.host.has("sse2") and not wide else 32,
-            first_cache=first_cache() or FirstCache(),
-            cache_bytes=cache_bytes,
-            scratch_bytes=cache_bytes // 2,
-            threads=self.threads.count,
-            index_dtype=dtypes.int64,
-            has_fma=self.dialect.has_fma,
-        )
-
-    @property
-    def identity(self) -> str:
-        """Which processor and which compiler: what times of kernels depend on."""
-        return self.host.identity
-
-    def emit(self, linear: UOp, name: str) -> Source:
-        return emit(linear, name, self.dialect)
-
-    def compile(self, source: Source) -> Binary:
-        return Binary(source.entry, self.object_code(source.text), source)
-
-    def object_code(self, ir: str) -> bytes:
-        key = hashlib.sha256(f"{self.host.identity}\n{ir}".encode()).hexdigest()
-        code = self.cache.get(key)
-        if code is None:
-            code = self.host.object_code(ir)
-            self.cache.put(key, code)
-        return code
 
     def load(self, binary: Binary) -> Launch:
         source = binary.source
@@ -123,10 +67,6 @@ class CpuBackend:
     def replay_library(self) -> Any:
         """The native loop over launches."""
         return self.host.link(self.object_code(REPLAY_IR), "replay")
-
-    def assembly(self, source: Source) -> str:
-        """The machine's instructions of a kernel, for people."""
-        return self.host.assembly(source.text)
 
     def synchronize(self) -> None:
         """Kernels have run when their launch returns."""

@@ -1,6 +1,6 @@
 """LLVM IR -> object code -> an address in this process, through llvmlite.
 
-Owns: the target machine of this host, code generation without IR passes, linking. Does not own: the
+Owns: the target machine of LLVM, code generation without IR passes, linking. Does not own: the
 cache of object code (cache.py), what the IR says (backends/llvm).
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
+from proofgrad.backends.cpu.processors import Processor
 from proofgrad.core.compile.target import CompileError
 
 # The parts of object code that this file decides. Raise the number when they change.
@@ -24,15 +25,25 @@ OPTIMISATION_LEVEL = 2
 
 
 class Host:
-    """The machine that this process runs on; `without` names features to leave unused."""
+    """The machine that code is for: the one that this process runs on, or a `processor` by name.
 
-    def __init__(self, without: Collection[str] = ()) -> None:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        self.triple = llvm.get_process_triple()
-        self.cpu = "generic" if without else llvm.get_host_cpu_name()
-        self.features = llvm.get_host_cpu_features()
-        self.features.update(dict.fromkeys(without, False))
+    `without` names features to leave unused.
+    """
+
+    def __init__(self, without: Collection[str] = (), processor: Processor | None = None) -> None:
+        self.processor = processor
+        if processor is None:
+            llvm.initialize_native_target()
+            llvm.initialize_native_asmprinter()
+            self.triple = llvm.get_process_triple()
+            self.cpu = "generic" if without else llvm.get_host_cpu_name()
+            self.features = llvm.get_host_cpu_features()
+            self.features.update(dict.fromkeys(without, False))
+        else:
+            llvm.initialize_all_targets()
+            llvm.initialize_all_asmprinters()
+            self.triple, self.cpu = processor.triple, processor.name
+            self.features = dict.fromkeys(processor.features, True)
         self._lock = threading.Lock()
         self._numbers = itertools.count()  # the name of a library that failed is gone
 
@@ -41,12 +52,17 @@ class Host:
         """Everything beside the IR that object code depends on."""
         return f"{FORMAT} {llvmlite.__version__} {self.triple} {self.cpu} {self._flags}"
 
+    @property
+    def is_arm(self) -> bool:
+        return self.triple.startswith(("aarch64", "arm64"))
+
     def has(self, feature: str) -> bool:
         return bool(self.features.get(feature))
 
     @functools.cached_property
     def _flags(self) -> str:
-        return str(self.features.flatten())
+        """For LLVM, which knows those of a processor by its name."""
+        return str(self.features.flatten()) if isinstance(self.features, llvm.FeatureMap) else ""
 
     @functools.cached_property
     def _machine(self) -> Any:

@@ -1,0 +1,85 @@
+"""Text and object code of kernels for a CPU, this one or another.
+
+Owns: the target and the dialect of a processor, compiling through the cache. Does not own: the printer (backends/llvm), running
+(backend.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from proofgrad.backends.cpu.caches import first_cache, second_cache_bytes
+from proofgrad.backends.cpu.codegen import Host
+from proofgrad.backends.cpu.processors import Memory
+from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.emit import emit
+from proofgrad.core import settings
+from proofgrad.core.compile.machine import SECOND_CACHE_BYTES, FirstCache
+from proofgrad.core.compile.target import Binary, Source, Target
+from proofgrad.core.disk_cache import DiskCache
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.uop import UOp
+
+# Results of so many second caches go past all caches: a core's share of the last one holds no more. (What a machine says
+# of its last cache does not help: virtual ones name that of all their neighbours.)
+# Measured: a chain of kernels gains from 16 MB on, one with a sum at the end from 32 MB (2 MB of cache).
+STREAMED_CACHES = 16
+
+
+class Generator:
+    """Makes code for `host`, with `threads` threads (0: as many as it has cores); `runs`: whether here."""
+
+    name = "CPU"
+    compiles_aside = True  # `compile` may run in a thread of its own
+
+    def __init__(self, host: Host, threads: int, runs: bool = True) -> None:
+        self.host = host
+        self.cache = DiskCache(settings.cache_folder() / "cpu")
+        memory = _memory_here() if host.processor is None else host.processor.memory
+        dialect = self.dialect = Dialect()
+        dialect.has_fma = host.is_arm or host.has("fma")
+        dialect.has_range = host.has("avx512f") and host.has("avx512dq")
+        dialect.has_half = host.is_arm or host.has("f16c")
+        wide = host.has("avx512f")
+        self.target = dialect.target = Target(
+            name=self.name,
+            vector_bytes=64 if wide else 32 if host.has("avx2") else 16,
+            vector_registers=16 if host.has("sse2") and not wide else 32,
+            first_cache=memory.first_cache,
+            cache_bytes=memory.cache_bytes,
+            page_bytes=memory.page_bytes,
+            core=memory.core,
+            scratch_bytes=memory.cache_bytes // 2,
+            threads=threads or memory.cores or 1,
+            index_dtype=dtypes.int64,
+            has_fma=dialect.has_fma,
+            runs=runs,
+        )
+        dialect.stream_bytes = STREAMED_CACHES * self.target.cache_bytes
+
+    @property
+    def identity(self) -> str:
+        """Which processor and which compiler: what times of kernels depend on."""
+        return self.host.identity
+
+    def emit(self, linear: UOp, name: str) -> Source:
+        return emit(linear, name, self.dialect)
+
+    def compile(self, source: Source) -> Binary:
+        return Binary(source.entry, self.object_code(source.text), source)
+
+    def object_code(self, ir: str) -> bytes:
+        key = hashlib.sha256(f"{self.host.identity}\n{ir}".encode()).hexdigest()
+        code = self.cache.get(key)
+        if code is None:
+            code = self.host.object_code(ir)
+            self.cache.put(key, code)
+        return code
+
+    def assembly(self, source: Source) -> str:
+        """The machine's instructions of a kernel, for people."""
+        return self.host.assembly(source.text)
+
+
+def _memory_here() -> Memory:
+    return Memory(first_cache() or FirstCache(), second_cache_bytes() or SECOND_CACHE_BYTES)

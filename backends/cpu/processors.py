@@ -1,0 +1,171 @@
+"""Processors by the names that LLVM has for them, whether or not this is one: CPU_TARGET.
+
+Owns: which names there are, what instructions each has, which of them are missing here, what is known of its memory.
+Does not own: code generation (codegen.py), this machine's own caches (caches.py).
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+from proofgrad.core.compile.machine import PAGE_BYTES, SECOND_CACHE_BYTES, Core, FirstCache
+from proofgrad.core.compile.target import DeviceError
+
+# Instructions that no program of arithmetic has: for operating systems, or for who asks for them by name.
+_OF_SYSTEMS = frozenset((
+    "64bit", "cldemote", "clflushopt", "clwb", "clzero", "cx16", "cx8", "enqcmd", "fsgsbase", "fxsr", "hreset", "invpcid",
+    "mwaitx", "pconfig", "pku", "prfchw", "ptwrite", "rdpid", "rdpru", "rdrnd", "rdseed", "sahf", "serialize", "sgx",
+    "shstk", "uintr", "waitpkg", "wbnoinvd", "xsave", "xsavec", "xsaveopt", "xsaves",
+))  # fmt: skip
+# What the printer of LLVM IR and the target ask for.
+_ASKED = ("sse2", "avx2", "avx512dq", "avx512f", "f16c", "fma")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is known of a processor beside its instructions. `cores`: of one chip; 0: it depends."""
+
+    first_cache: FirstCache = FirstCache()
+    cache_bytes: int = SECOND_CACHE_BYTES
+    page_bytes: int = PAGE_BYTES
+    cores: int = 0
+    core: Core = Core()
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """One that is asked for by name. `missing`: its instructions that this machine lacks, in words; "": none."""
+
+    name: str
+    triple: str
+    features: frozenset[str]
+    missing: str
+    memory: Memory
+
+
+_SMALL, _ARM = FirstCache(32 << 10, 8), FirstCache(64 << 10, 4)
+_NO_MASKS = 16  # masks are vectors: any register
+# Caches, pages, cores of a chip that is named, and what differs from Ice Lake's core. Sources: A. Fog, The
+# microarchitecture of Intel, AMD and VIA CPUs, and Instruction tables; for ARM cores the Software Optimization Guides and
+# Technical Reference Manuals of Arm; for Apple `sysctl hw` and https://dougallj.github.io/applecpu/firestorm.html.
+KNOWN: dict[str, Memory] = {
+    # Core i7-4770
+    "haswell": Memory(_SMALL, 256 << 10, cores=4, core=Core(multiply_add_cycles=5, mask_registers=_NO_MASKS)),
+    # Core i7-6700
+    "skylake": Memory(_SMALL, 256 << 10, cores=4, core=Core(mask_registers=_NO_MASKS)),
+    # Xeon Platinum 8180
+    "skylake-avx512": Memory(_SMALL, 1 << 20, cores=28),
+    # Xeon Platinum 8280
+    "cascadelake": Memory(_SMALL, 1 << 20, cores=28),
+    # Xeon Platinum 8380
+    "icelake-server": Memory(FirstCache(), 1280 << 10, cores=40),
+    # Xeon Platinum 8490H
+    "sapphirerapids": Memory(FirstCache(), 2 << 20, cores=60),
+    # Ryzen 7 3700X
+    "znver2": Memory(_SMALL, 512 << 10, cores=8, core=Core(multiply_add_cycles=5, mask_registers=_NO_MASKS)),
+    # Ryzen 7 5800X
+    "znver3": Memory(_SMALL, 512 << 10, cores=8, core=Core(mask_registers=_NO_MASKS)),
+    # Ryzen 9 7950X: instructions of 64 bytes run in two halves
+    "znver4": Memory(_SMALL, 1 << 20, cores=16, core=Core(multiply_adds_a_cycle=1, loads_a_cycle=1, translated_pages=72)),
+    # Ryzen 9 9950X
+    "znver5": Memory(FirstCache(), 1 << 20, cores=16, core=Core(translated_pages=96)),
+    # M1: its four fast cores, which share 12 MB
+    "apple-m1": Memory(FirstCache(128 << 10, 8, 128), 3 << 20, 16 << 10, cores=4, core=Core(
+        multiply_adds_a_cycle=4, loads_a_cycle=3, stores_a_cycle=2, mask_registers=_NO_MASKS, translated_pages=160)),
+    # Graviton2
+    "neoverse-n1": Memory(_ARM, 1 << 20, cores=64, core=Core(mask_registers=_NO_MASKS, translated_pages=48)),
+    # BCM2711: four cores, which share 1 MB
+    "cortex-a72": Memory(FirstCache(32 << 10, 2), 256 << 10, cores=4, core=Core(
+        loads_a_cycle=1, mask_registers=_NO_MASKS, translated_pages=32)),
+}  # fmt: skip
+
+
+def processor_named(name: str) -> Processor:
+    """Raises: DeviceError for a name that LLVM does not know, with near ones, or that it makes no code for."""
+    here = llvm.get_process_triple()
+    every: list[str] = []
+    for triple in dict.fromkeys(
+        (here, *[_triple(kind, name, here) for kind in ("x86_64", "aarch64")])
+    ):
+        names = _names(triple)
+        if name in names:
+            return _described(name, triple, here)
+        every += names
+    near = difflib.get_close_matches(name, every, n=3)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    some = ", ".join(sorted(KNOWN))
+    raise DeviceError(
+        f"CPU_TARGET={name!r} is no processor that LLVM knows{hint} It knows {some} and others"
+    )
+
+
+def _described(name: str, triple: str, here: str) -> Processor:
+    is_arm = _is_arm(triple)
+    of_host = llvm.get_host_cpu_features()
+    asked = sorted({*_ASKED, *of_host} if _is_arm(here) == is_arm else _ASKED)
+    features = frozenset() if is_arm else _features(triple, name, tuple(asked))
+    return Processor(
+        name, triple, features, _missing(name, triple, here, features), KNOWN.get(name, Memory())
+    )
+
+
+def _missing(name: str, triple: str, here: str, features: frozenset[str]) -> str:
+    kind, own = triple.partition("-")[0], here.partition("-")[0]
+    if _is_arm(triple) != _is_arm(here):
+        return f"this machine has the instructions of {own}, not of {kind}"
+    host = llvm.get_host_cpu_name()
+    if _is_arm(here):  # LLVM does not say here what each has beside the others
+        same = name in (host, "generic")
+        return (
+            ""
+            if same
+            else f"this machine is {host}, of which LLVM cannot say whether it has all that {name} has"
+        )
+    has = llvm.get_host_cpu_features()
+    missing = sorted([f for f in features - _OF_SYSTEMS if not has.get(f)])
+    return f"this machine lacks {', '.join(missing)}" if missing else ""
+
+
+def _is_arm(triple: str) -> bool:
+    return triple.startswith(("aarch64", "arm64"))
+
+
+def _triple(kind: str, name: str, here: str) -> str:
+    """Code for another architecture is that of Linux, but for Apple's processors."""
+    if _is_arm(here) == (kind == "aarch64"):
+        return here
+    return "aarch64-apple-darwin" if name.startswith("apple-") else f"{kind}-unknown-linux-gnu"
+
+
+@functools.cache
+def _names(triple: str) -> list[str]:
+    """The processors of an architecture."""
+    listed = _asked(triple).stderr.partition("Available features")[0]
+    return re.findall(r"^  (\S+) +- ", listed, re.MULTILINE)
+
+
+@functools.cache
+def _features(triple: str, name: str, features: tuple[str, ...]) -> frozenset[str]:
+    answer = _asked(triple, name, *features)
+    if answer.returncode:
+        why = answer.stderr.strip().splitlines()[-1:]
+        raise DeviceError(f"CPU_TARGET={name!r}: LLVM makes no code for it: {' '.join(why)}")
+    return frozenset(answer.stdout.split())
+
+
+def _asked(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = Path(__file__).with_name("ask_llvm.py")
+    if not sys.executable:
+        raise DeviceError(
+            "CPU_TARGET needs a Python program to ask LLVM in; this process names none"
+        )
+    command = [sys.executable, str(program), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
