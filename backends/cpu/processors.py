@@ -79,7 +79,7 @@ KNOWN: dict[str, Memory] = {
     "znver5": Memory(FirstCache(), 1 << 20, cores=16, core=Core(translated_pages=96)),
     # M1: its four fast cores, which share 12 MB
     "apple-m1": Memory(FirstCache(128 << 10, 8, 128), 3 << 20, 16 << 10, cores=4, core=Core(
-        multiply_adds_a_cycle=4, loads_a_cycle=3, stores_a_cycle=2, mask_registers=_NO_MASKS, translated_pages=160)),
+        multiply_adds_a_cycle=4, loads_a_cycle=3, mask_registers=_NO_MASKS, translated_pages=160)),
     # Graviton2
     "neoverse-n1": Memory(_ARM, 1 << 20, cores=64, core=Core(mask_registers=_NO_MASKS, translated_pages=48)),
     # BCM2711: four cores, which share 1 MB

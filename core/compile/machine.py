@@ -7,9 +7,10 @@ A number has one of three sources:
 
 - [F] A. Fog, Instruction tables, and The microarchitecture of Intel, AMD and VIA CPUs (https://agner.org/optimize), 2022;
 - [I] Intel 64 and IA-32 Architectures Optimization Reference Manual, 2023;
-- [M] measured by `python benchmarks/measure_core.py`, which prints it for the machine that it runs on.
+- [M] fitted to the times of whole products, convolutions and sums on Intel's servers (Ice Lake, Sapphire Rapids), whose caches
+  and memory are shared with others. `python benchmarks/measure_core.py` prints what a machine says of each by itself.
 
-A default is that of Intel's server cores since 2019 (Ice Lake), where nothing else is said.
+A default is that of Intel's server cores since 2019 (Ice Lake), where nothing else is said. docs/machine.md has who asks.
 """
 
 from __future__ import annotations
@@ -47,7 +48,6 @@ class Core:
         4  # until another instruction can use the result, as of an addition [F]
     )
     loads_a_cycle: int = 2  # of whole vectors, from the first cache [F: ports 2 and 3]
-    stores_a_cycle: int = 1  # of whole vectors [F: 64 bytes a cycle]
     mask_registers: int = 7  # of lanes to be left out; more are fetched each time [I: k1 to k7]
     translated_pages: int = 64  # whose place the first buffer of translations holds [I: 4 KB pages]
     foreseen_pages: int = 32  # that are read at once, and each foreseen [I: 32 streams, one a page]
