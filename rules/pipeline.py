@@ -27,6 +27,7 @@ from proofgrad.core.compile.to_program import (
 )
 from proofgrad.core.compile.transcendental import expand_transcendentals
 from proofgrad.core.compile.unroll import unroll_upcasts
+from proofgrad.core.compile.windows import deinterleave_windows
 
 # Facts about values come from these sets, bounds from the first; gradients from the other.
 FACTS = ("bounds", "bits", "divisor", "finite", "not_nan")
@@ -51,9 +52,15 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("work items", Form.KERNEL, Tactic(share_out_work_items)),
     Stage("join sums", Form.KERNEL, Tactic(join_nested_sums), optional=True),
     Stage("keep rows", Form.KERNEL, Tactic(keep_rows), optional=True),
-    # BEAM searches over what the next three tactics are asked (core/compile/kernel_schedule.py).
+    # BEAM searches over what the next four tactics are asked (core/compile/kernel_schedule.py).
     Stage("sum in slabs", Form.KERNEL, Tactic(sum_in_slabs, can_be_asked=True), optional=True),
     Stage("stage operands", Form.KERNEL, Tactic(stage_operands, can_be_asked=True), optional=True),
+    Stage(
+        "deinterleave windows",
+        Form.KERNEL,
+        Tactic(deinterleave_windows, can_be_asked=True),
+        optional=True,
+    ),
     Stage("choose axes", Form.KERNEL, Tactic(choose_axes, can_be_asked=True), optional=True),
     Stage("simplify split", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("unroll", Form.KERNEL, Tactic(unroll_upcasts, required=True)),

@@ -59,6 +59,7 @@ CHOICES = st.builds(
     vectors=perhaps(VECTORS),
     copies=perhaps(st.just(NO_COPIES) | st.builds(Copies, LOOP, st.integers(2, 4))),
     kept=perhaps(st.booleans()),
+    deinterleaved=perhaps(st.booleans()),
     unroll=perhaps(st.integers(0, 9)),
     rows=perhaps(st.integers(0, 3)),
     columns=perhaps(st.integers(0, 3)),

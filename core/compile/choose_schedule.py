@@ -17,7 +17,7 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.threads import loop_shared_in_order, operations, shares_work
 from proofgrad.core.compile.tiles import choose_blocks, choose_depth, find_contraction
-from proofgrad.core.compile.vectors import SHORT_REDUCTION, choose_vectors
+from proofgrad.core.compile.vectors import SHORT_REDUCTION, choose_vectors, loads_in_steps
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -39,6 +39,7 @@ def choose_schedule(kernel: UOp, target: Target, asked: Schedule) -> Schedule:
     shared = loop_shared_in_order(kernel, target) if shares else None
     vectors, copies = choose_vectors(kernel, target, asked, shared)
     unroll = SHORT_REDUCTION if asked.unroll is None else asked.unroll
+    in_steps = asked.deinterleaved is not False and bool(loads_in_steps(kernel, vectors))
     return Schedule(
         kept=kept,
         tiled=False,
@@ -46,6 +47,7 @@ def choose_schedule(kernel: UOp, target: Target, asked: Schedule) -> Schedule:
         vectors=vectors,
         copies=copies,
         unroll=unroll,
+        deinterleaved=in_steps,
         threads=shares,
     )
 

@@ -90,7 +90,7 @@ NO_COPIES = Copies(None, 1)
 class Schedule:
     """What a kernel does. None: nothing is asked, or the kernel has no such thing.
 
-    `rows` to `depth` are of contractions (`slab` also of sums of rows), `vectors` to `unroll` of other kernels.
+    `rows` to `depth` are of contractions (`slab` also of sums of rows), `vectors` to `deinterleaved` of other kernels.
     """
 
     kept: bool | None = None  # whether what several loops over a row compute alike is kept
@@ -106,6 +106,7 @@ class Schedule:
     vectors: tuple[Vectors, ...] | None = None  # no loop: each that the heuristic takes
     copies: Copies | None = None  # of an output loop, side by side in a reduction
     unroll: int | None = None  # reductions of so few values have no loop
+    deinterleaved: bool | None = None  # whether what vectors read in steps is copied first
     threads: bool | None = None  # whether threads share the outermost loop
 
     def __str__(self) -> str:
@@ -274,5 +275,6 @@ _READERS: dict[str, tuple[Callable[[str], object], str]] = {
     ),
     "copies": (_copies, f"none, or LOOPxCOUNT, LOOP a number or {ANY}, COUNT <= {MOST_COPIES}"),
     "unroll": (_number, "a number of values"),
+    "deinterleaved": _SWITCH,
     "threads": _SWITCH,
 }
