@@ -24,18 +24,22 @@ class AbsentCpu(Generator):
 
     def alloc(self, nbytes: int) -> NoMemory:
         """Nothing is ever written there."""
-        return NoMemory()
+        return NoMemory(self)
 
     def adopt(self, address: int, nbytes: int, keep: object) -> NoMemory:
         """Nothing is read there either."""
-        return NoMemory()
+        return NoMemory(self)
 
     def copyin(self, handle: NoMemory, data: memoryview) -> None:
         """What is copied to a machine that is not here is never read."""
 
     def copyout(self, data: memoryview, handle: NoMemory) -> None:
         """Raises: DeviceError, since nothing was ever computed."""
-        raise DeviceError(
+        raise self.error()
+
+    def error(self) -> DeviceError:
+        """Why there are no values."""
+        return DeviceError(
             f"no value was computed: code was made for CPU_TARGET={self.processor}, and {self.missing}."
             " Unset CPU_TARGET, or name a processor whose instructions this one has"
         )
@@ -47,7 +51,15 @@ class AbsentCpu(Generator):
 class NoMemory:
     """Stands for a buffer, so that one is told from another."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("_machine",)
+
+    def __init__(self, machine: AbsentCpu) -> None:
+        self._machine = machine
+
+    @property
+    def address(self) -> int:
+        """For who shares memory with other libraries. Raises: DeviceError."""
+        raise self._machine.error()
 
 
 def _launch_nothing(buffers: Sequence[Any]) -> None:

@@ -15,9 +15,10 @@ import mmap
 import threading
 from typing import Any
 
+from proofgrad.core.compile.machine import LINE_BYTES
 from proofgrad.core.compile.target import Borrowed
 
-ALIGNMENT_BYTES = 64  # a cache line: stores past the caches rely on it
+ALIGNMENT_BYTES = LINE_BYTES  # stores past the caches rely on it
 LARGE_BYTES = 1 << 18  # from here on a block is mapped: pages are made when first touched
 # From here on pages of this size are asked for: 512 times fewer to make, and to look up (Linux).
 HUGE_PAGE_BYTES = 1 << 21

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from proofgrad.backends.cpu.codegen import Host
+from proofgrad.core.compile.machine import LINE_BYTES
 
 # Number of the system call `futex` (source: the kernel's tables for each machine), and the
 # instruction that tells the processor that this is a spinning loop.
@@ -37,7 +38,6 @@ _MACHINES = {
 }
 _SPINS = 4000  # about 0.1 to 0.2 ms
 _COUNTERS = 384  # where they begin, each on a cache line of its own
-_LINE_BYTES = 64
 _SHARE_OF_REST = 8  # a piece is one of so many of what is left
 _PIECES_PER_THREAD = 256  # at most: no piece is smaller than one of these
 
@@ -99,9 +99,9 @@ class ThreadPool:
 
     def _clear(self) -> None:
         self._workers: list[threading.Thread] = []
-        self._area = ctypes.create_string_buffer(_COUNTERS + (self.count + 1) * _LINE_BYTES)
+        self._area = ctypes.create_string_buffer(_COUNTERS + (self.count + 1) * LINE_BYTES)
         start = ctypes.addressof(self._area)
-        self._words = start + -start % _LINE_BYTES
+        self._words = start + -start % LINE_BYTES
         ctypes.c_int64.from_address(self._words + 288).value = self.count
 
     @functools.cached_property

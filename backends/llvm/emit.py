@@ -27,10 +27,11 @@ from proofgrad.backends.llvm.memory import (
 from proofgrad.backends.llvm.next_pieces import Hint
 from proofgrad.backends.llvm.prefetch import prefetched
 from proofgrad.backends.llvm.skipping import settled, skipped
-from proofgrad.backends.llvm.streaming import LINE_BYTES, streamed
+from proofgrad.backends.llvm.streaming import streamed
 from proofgrad.backends.llvm.text import literal, memory_type, register_type
 from proofgrad.backends.llvm.turning import lanes_apart, turned, write_turned_store
 from proofgrad.backends.llvm.writer import Writer
+from proofgrad.core.compile.machine import LINE_BYTES
 from proofgrad.core.compile.program_facts import (
     launch_size,
     operation_count,

@@ -8,11 +8,9 @@ whole, and read by nobody soon, needs neither.
 
 from __future__ import annotations
 
+from proofgrad.core.compile.machine import LINE_BYTES
 from proofgrad.core.ir.op_names import ADD, CONST, LOAD, MUL, PARAM, STORE
 from proofgrad.core.ir.uop import UOp
-
-# Memory of the CPU begins with so many bytes, a line of most machines; where a line is 128, two stores fill it.
-LINE_BYTES = 64
 
 
 def streamed(linear: UOp, least_bytes: int | None) -> frozenset[UOp]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from proofgrad.backends.llvm.memory import Place, lane_address
 from proofgrad.backends.llvm.text import memory_type
 from proofgrad.backends.llvm.writer import Writer
+from proofgrad.core.compile.cost_model import TURNED_ROWS
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST, END, PARAM, RANGE, STORE
 from proofgrad.core.ir.uop import UOp
 
-ROWS = 4  # that are turned at once: a vector has parts of 16 bytes, and shuffles work within them
 ITEMSIZE = 4
 # Lanes of two vectors a and b (from LANES on), in every part: a0 b0 a1 b1, ...
 LOW, HIGH = (0, 4, 1, 5), (2, 6, 3, 7)
@@ -59,7 +59,11 @@ def _apart(store: UOp) -> tuple[object, int] | None:
     buffer, index, *gate = place.src
     if loops or gate or buffer.op is not PARAM or value.dtype.itemsize != ITEMSIZE:
         return None
-    if value.dtype.lanes % ROWS or value.dtype.is_bool or (found := lanes_apart(index)) is None:
+    if (
+        value.dtype.lanes % TURNED_ROWS
+        or value.dtype.is_bool
+        or (found := lanes_apart(index)) is None
+    ):
         return None
     first, offsets = found
     terms, number, stack = [], 0, [first]
@@ -79,10 +83,10 @@ def _runs(stores: dict[int, UOp]) -> list[tuple[UOp, ...]]:
     runs: list[tuple[UOp, ...]] = []
     free = sorted(stores)
     while free:
-        run = free[:ROWS]
-        if run == list(range(run[0], run[0] + ROWS)):
+        run = free[:TURNED_ROWS]
+        if run == list(range(run[0], run[0] + TURNED_ROWS)):
             runs.append(tuple([stores[place] for place in run]))
-            free = free[ROWS:]
+            free = free[TURNED_ROWS:]
         else:
             free = free[1:]
     return runs
@@ -95,12 +99,12 @@ def write_turned_store(writer: Writer, place: Place, dtype: DType, rows: list[st
     low_too, high_too = [_shuffled(writer, dtype, three, four, lanes) for lanes in (LOW, HIGH)]
     columns = [_shuffled(writer, dtype, a, b, lanes)
                for a, b in ((low, low_too), (high, high_too)) for lanes in (FIRST, SECOND)]  # fmt: skip
-    part = memory_type(dtype.scalar.vec(ROWS))
+    part = memory_type(dtype.scalar.vec(TURNED_ROWS))
     vector = memory_type(dtype)
     for lane in range(dtype.lanes):
-        start = lane // ROWS * ROWS
-        order = ", ".join([f"i32 {start + k}" for k in range(ROWS)])
-        operands = f"{vector} {columns[lane % ROWS]}, {vector} poison, <{ROWS} x i32> <{order}>"
+        start = lane // TURNED_ROWS * TURNED_ROWS
+        order = ", ".join([f"i32 {start + k}" for k in range(TURNED_ROWS)])
+        operands = f"{vector} {columns[lane % TURNED_ROWS]}, {vector} poison, <{TURNED_ROWS} x i32> <{order}>"
         piece = writer.let(f"shufflevector {operands}")
         address = lane_address(writer, place, lane)
         writer.do(f"store {part} {piece}, {writer.dialect.pointer} {address}, align {ITEMSIZE}")
@@ -110,8 +114,8 @@ def _shuffled(writer: Writer, dtype: DType, one: str, other: str, lanes: tuple[i
     """In every part of four lanes, those of two vectors in an order in which the other's are 4 to 7."""
     vector, count = memory_type(dtype), dtype.lanes
     numbers = [
-        start + lane if lane < ROWS else count + start + lane - ROWS
-        for start in range(0, count, ROWS)
+        start + lane if lane < TURNED_ROWS else count + start + lane - TURNED_ROWS
+        for start in range(0, count, TURNED_ROWS)
         for lane in lanes
     ]
     order = ", ".join([f"i32 {number}" for number in numbers])

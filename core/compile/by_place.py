@@ -26,8 +26,8 @@ from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import toposort
 
-# Steps of the one loop nest from which more kernels pay, and how many times fewer they must be after:
-# comparing runs in vectors, a store to a computed place does not.
+# Steps of the one loop nest from which more kernels pay, and how many times fewer they must be after: comparing runs in
+# vectors, of at most so many elements on every machine, a store to a computed place does not.
 WORTH_STEPS = 1 << 18
 WORTH_GAIN = 16
 # On machines with work items the loop in order runs in one item for each of the other results, and waits for

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 # Of the second cache of a core [I: server cores since Skylake], where the machine does not say.
 SECOND_CACHE_BYTES = 1 << 20
 PAGE_BYTES = 1 << 12
+# Of a line of a cache on x86 and most ARM cores; so the memory of a buffer, and what threads share, begins with one.
+LINE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class FirstCache:
 
     nbytes: int = 48 << 10
     ways: int = 12
-    line_bytes: int = 64
+    line_bytes: int = LINE_BYTES
 
     @property
     def way_bytes(self) -> int:

@@ -35,7 +35,7 @@ LONGEST_SUM = 1 << 14
 LONGEST_COLUMN = 1 << 9  # where elements are added one by one, and not in vectors
 LEAST_SLABS = 8
 # As many elements as the vectors that one iteration of a sum takes at once, or a multiple of that.
-VECTORS = 128
+SUMMED_AT_ONCE = 128
 
 
 def split_long_reductions(program: TensorProgram, context: Context) -> TensorProgram:
@@ -83,7 +83,7 @@ def _slab(node: UOp, axis: int, target: Target) -> int | None:
 
 def _in_short_sums(shape: tuple[int, ...], axes: tuple[int, ...], longest: int) -> Parts | None:
     """Sums of at most `longest` elements that lie together, then their sum; None where the whole is no longer."""
-    longest = max(longest, 2 * VECTORS)  # a part is shorter than the whole
+    longest = max(longest, 2 * SUMMED_AT_ONCE)  # a part is shorter than the whole
     inner: list[int] = []  # the last axes, which are summed whole
     together = 1
     for axis in sorted(axes, reverse=True):
@@ -93,7 +93,7 @@ def _in_short_sums(shape: tuple[int, ...], axes: tuple[int, ...], longest: int) 
         together *= shape[axis]
     else:
         return None
-    unit = VECTORS if together == 1 else 1
+    unit = SUMMED_AT_ONCE if together == 1 else 1
     room, whole = max(1, longest // together // unit), shape[axis]
     size = largest_divisor(whole // unit, at_most=room) if whole % unit == 0 else 1
     size = unit * (room if 4 * size < room else size)
