@@ -30,14 +30,14 @@ from typing import Any
 from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.kernel_schedule import AUTOMATIC, read_schedule
-from proofgrad.core.compile.nest_reader import read_named
-from proofgrad.core.compile.nest_syntax import TYPES
-from proofgrad.core.compile.nest_text import show_nest
 from proofgrad.core.compile.stages import Library, RuleSets, Tactic, parts_of
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.loop_nest import STEPS, StepRefused, lowered
 from proofgrad.core.compile.steps.stage import Digit
 from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.text.reader import read_named
+from proofgrad.core.compile.text.show import show_nest
+from proofgrad.core.compile.text.syntax import TYPES
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.rewrite.engine import Rewriter

@@ -1,4 +1,4 @@
-"""What DEBUG=4 and DEBUG=5 print of stages: core/compile/nest_changes.py."""
+"""What DEBUG=4 and DEBUG=5 print of stages: core/compile/text/changes.py."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from proofgrad import Context, Tensor
-from proofgrad.core.compile.nest_changes import MOST_LINES, Changes
-from proofgrad.core.compile.nest_reader import read_nest
+from proofgrad.core.compile.text.changes import MOST_LINES, Changes
+from proofgrad.core.compile.text.reader import read_nest
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
 

@@ -1,4 +1,4 @@
-"""Graphs as the text of loop nests, and back: core/compile/nest_text.py, nest_reader.py."""
+"""Graphs as the text of loop nests, and back: core/compile/text/show.py, nest_reader.py."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from programs import programs
 from proofgrad import Tensor, Variable
 from proofgrad.core.compile.forms import ALLOWED, Form
 from proofgrad.core.compile.kernel_schedule import AUTOMATIC, read_schedule
-from proofgrad.core.compile.nest_reader import read_nest
-from proofgrad.core.compile.nest_syntax import TYPES
-from proofgrad.core.compile.nest_term_reader import MOST_NESTED
-from proofgrad.core.compile.nest_terms import MOST_PARTS
-from proofgrad.core.compile.nest_text import NestText, show_nest
 from proofgrad.core.compile.stages import Stage, run_stages
 from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.text.reader import read_nest
+from proofgrad.core.compile.text.show import NestText, show_nest
+from proofgrad.core.compile.text.syntax import TYPES
+from proofgrad.core.compile.text.term_reader import MOST_NESTED
+from proofgrad.core.compile.text.terms import MOST_PARTS
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, TERNARY, UNARY, Ops

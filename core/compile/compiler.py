@@ -457,7 +457,7 @@ def _observer(what: str, library: Library) -> Observer | None:
     level = settings.debug_level()
     if level < 4:
         return None
-    from proofgrad.core.compile.nest_changes import Changes, show_stage
+    from proofgrad.core.compile.text.changes import Changes, show_stage
 
     if level == 4:
         return lambda stage, root, _: _print(

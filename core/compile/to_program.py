@@ -7,11 +7,11 @@ steps/accumulate.py, steps/lanes.py).
 from __future__ import annotations
 
 from proofgrad.core.compile.context import Context
-from proofgrad.core.compile.nest_text import brief
 from proofgrad.core.compile.steps.accumulate import accumulate
 from proofgrad.core.compile.steps.lanes import lanes
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.narrow import narrow, terms_beyond
+from proofgrad.core.compile.text.show import brief
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, toposort

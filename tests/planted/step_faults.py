@@ -42,8 +42,9 @@ from proofgrad.verify.steps.prove import decide_claim  # noqa: E402
 
 FOLDER = "core/compile/steps"
 LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
-    "split": ("split_law", "_product", "_quotient_up", "_number", "_digits", "reach_of", "nearest_inside"),
-    "collapse": ("collapse_law", "digits_of", "_product", "_number"),
+    "split": ("split_law", "_quotient_up", "_digits", "reach_of", "nearest_inside"),
+    "collapse": ("collapse_law", "digits_of"),
+    "digits": ("product_of", "number_of"),
     "merge": ("counted_by", "is_one_number"),
     "deinterleave": ("phase_and_position", "length_of", "element_at", "place_of"),
     "stage": ("position_of",),

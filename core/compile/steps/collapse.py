@@ -15,6 +15,7 @@ from typing import Any
 
 from proofgrad.core.compile.loops import is_fixed, size_of
 from proofgrad.core.compile.steps.bijection import Bijection, NewLoop, reindex
+from proofgrad.core.compile.steps.digits import number_of, product_of
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -29,9 +30,9 @@ def collapse_law(loops: int) -> Bijection:
     return Bijection(
         parameters=tuple([f"n{k + 1}" for k in range(loops)]),
         before=lambda *sizes: sizes,
-        after=lambda *sizes: (_product(sizes),),
+        after=lambda *sizes: (product_of(sizes),),
         old=lambda i, *sizes: digits_of(i, sizes),
-        new=lambda *terms: (_number(terms[:loops], terms[loops:]),),
+        new=lambda *terms: (number_of(terms[:loops], terms[loops + 1 :]),),
         in_order=True,
     )
 
@@ -41,23 +42,9 @@ def digits_of(number: Any, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
     digits: list[Any] = []
     for k in reversed(range(len(sizes))):
         is_last = k + 1 == len(sizes)
-        digit = number if is_last else number // _product(sizes[k + 1 :])
+        digit = number if is_last else number // product_of(sizes[k + 1 :])
         digits.append(digit if k == 0 else digit % sizes[k])
     return tuple(digits[::-1])
-
-
-def _product(sizes: tuple[Any, ...]) -> Any:
-    total: Any = 1
-    for size in sizes:
-        total = total * size
-    return total
-
-
-def _number(digits: tuple[Any, ...], sizes: tuple[Any, ...]) -> Any:
-    number = digits[0]
-    for digit, size in zip(digits[1:], sizes[1:], strict=True):
-        number = number * size + digit
-    return number
 
 
 @step("for a < m, b < n: f(a, b) = for c < m * n: f(c // n, c % n)")

@@ -26,9 +26,8 @@ class Cut:
     tables: frozenset[int]
 
 
-Place = tuple[
-    tuple[Cut, int], ...
-]  # the number of a nest within each cut that led to it, the first one first
+# The number of a nest within each cut that led to it, the first one first.
+Place = tuple[tuple[Cut, int], ...]
 
 
 def cut_of(before: UOp, made: Iterable[UOp]) -> Cut:

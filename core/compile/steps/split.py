@@ -26,6 +26,7 @@ from proofgrad.core.compile.steps.bijection import (
     gated,
     new_counters,
 )
+from proofgrad.core.compile.steps.digits import number_of, product_of
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -41,31 +42,16 @@ def split_law(parts: int) -> Bijection:
     return Bijection(
         parameters=("n", *[f"k{p + 1}" for p in range(parts)]),
         before=lambda n, *_: (n,),
-        after=lambda n, *sizes: (_quotient_up(n, _product(sizes)), *sizes),
-        old=lambda *terms: (_number(terms[: parts + 1], terms[parts + 2 :]),),
+        after=lambda n, *sizes: (_quotient_up(n, product_of(sizes)), *sizes),
+        old=lambda *terms: (number_of(terms[: parts + 1], terms[parts + 2 :]),),
         new=lambda i, _, *sizes: _digits(i, sizes),
-        inside=lambda *terms: _number(terms[: parts + 1], terms[parts + 2 :]) < terms[parts + 1],
+        inside=lambda *terms: number_of(terms[: parts + 1], terms[parts + 2 :]) < terms[parts + 1],
         in_order=True,
     )
 
 
-def _product(sizes: Sequence[Any]) -> Any:
-    total = sizes[0]
-    for size in sizes[1:]:
-        total = total * size
-    return total
-
-
 def _quotient_up(n: Any, k: Any) -> Any:
     return -(-n // k)
-
-
-def _number(digits: Sequence[Any], sizes: Sequence[Any]) -> Any:
-    """o, j1, ..., jp as the number that they are the digits of."""
-    number = digits[0]
-    for digit, size in zip(digits[1:], sizes, strict=True):
-        number = number * size + digit
-    return number
 
 
 def _digits(number: Any, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -118,7 +104,7 @@ def split_reading_inside(
 
 def reach_of(n: Any, sizes: Sequence[Any]) -> Any:
     """How many iterations the parts count, with those that are masked."""
-    return _quotient_up(n, _product(sizes)) * _product(sizes)
+    return _quotient_up(n, product_of(sizes)) * product_of(sizes)
 
 
 def nearest_inside(counters: Sequence[Any], sizes: Sequence[Any], n: Any, lanes: Any) -> Any:
@@ -127,8 +113,8 @@ def nearest_inside(counters: Sequence[Any], sizes: Sequence[Any], n: Any, lanes:
     Lanes of one vector stay side by side.
     """
     if lanes == 1:
-        return _number(counters, sizes).minimum(n - 1)
-    vector = _number(counters[:-1], sizes[:-1])
+        return number_of(counters, sizes).minimum(n - 1)
+    vector = number_of(counters[:-1], sizes[:-1])
     return vector.minimum(n // lanes - 1) * lanes + counters[-1]
 
 

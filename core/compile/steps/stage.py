@@ -20,12 +20,12 @@ from typing import Any
 
 from proofgrad.core.compile.linear_terms import loops_below
 from proofgrad.core.compile.loops import BINDERS, is_fixed, size_of
-from proofgrad.core.compile.nest_text import brief
 from proofgrad.core.compile.steps.bijection import NewLoop, gated
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require
 from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
 from proofgrad.core.compile.steps.tables import loaded, new_table, require_value, stored
+from proofgrad.core.compile.text.show import brief
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 

@@ -1,6 +1,6 @@
 """Graphs as the text of loop nests: short, the same in every process, and read back as the same object.
 
-Owns: printing. Does not own: reading (nest_reader.py), the words (nest_syntax.py), the exact text of any node with
+Owns: printing. Does not own: reading (reader.py), the words (syntax.py), the exact text of any node with
 all its parts, which is what `repr` gives (text.py).
 
     kernel
@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from proofgrad.core.compile.nest_block import Block
-from proofgrad.core.compile.nest_linear import LinearBlock, is_in_running_order
-from proofgrad.core.compile.nest_syntax import is_plain_loop
+from proofgrad.core.compile.text.block import Block
+from proofgrad.core.compile.text.linear import LinearBlock, is_in_running_order
+from proofgrad.core.compile.text.syntax import is_plain_loop
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp

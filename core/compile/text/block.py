@@ -1,6 +1,6 @@
 """The lines of the text of one graph: memory, loops, terms that have a name, stores.
 
-Owns: which line stands where. Does not own: terms (nest_terms.py), several graphs (nest_text.py), Linear (nest_linear.py).
+Owns: which line stands where. Does not own: terms (terms.py), several graphs (show.py), Linear (linear.py).
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from proofgrad.core.compile.nest_names import declaration, register_name
-from proofgrad.core.compile.nest_syntax import (
+from proofgrad.core.compile.text.names import declaration, register_name
+from proofgrad.core.compile.text.syntax import (
     STORES,
     is_literal,
     is_plain_loop,
@@ -17,7 +17,7 @@ from proofgrad.core.compile.nest_syntax import (
     nest_of,
     type_name,
 )
-from proofgrad.core.compile.nest_terms import Terms, everything, held
+from proofgrad.core.compile.text.terms import Terms, everything, held
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp

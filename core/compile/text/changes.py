@@ -1,7 +1,7 @@
 """What each stage changed of a graph, as lines of the text of loop nests.
 
 Owns: the texts of one graph on its way through the stages, in which a term keeps its name as long as it stays. Does not
-own: that text (nest_text.py), where it is printed (compiler.py).
+own: that text (show.py), where it is printed (compiler.py).
 
     --- kernel: simplify merged: nothing changed
     --- kernel: choose axes -> Kernel
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from difflib import SequenceMatcher
 
-from proofgrad.core.compile.nest_text import NestText, show_nest
 from proofgrad.core.compile.stages import Stage, parts_of
+from proofgrad.core.compile.text.show import NestText, show_nest
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 

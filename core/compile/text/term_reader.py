@@ -1,7 +1,7 @@
 """The terms in the text of loop nests as nodes: operators, calls, elements of memory, sums over loops.
 
-Owns: names, types of literals, terms; they nest at most MOST_NESTED deep. Does not own: tokens (nest_tokens.py), lines
-(nest_reader.py).
+Owns: names, types of literals, terms; they nest at most MOST_NESTED deep. Does not own: tokens (tokens.py), lines
+(reader.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proofgrad.core.compile.nest_syntax import (
+from proofgrad.core.compile.text.syntax import (
     COMBINED,
     COMPARISON,
     LOOP_NAME,
@@ -26,7 +26,7 @@ from proofgrad.core.compile.nest_syntax import (
     type_around,
     type_named,
 )
-from proofgrad.core.compile.nest_tokens import Line, Token
+from proofgrad.core.compile.text.tokens import Line, Token
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp

@@ -1,6 +1,6 @@
 """What goes by a name in the text of loop nests: memory, variables, registers, loops, terms.
 
-Owns: those names, and what the line of memory or a variable says. Does not own: which terms get one (nest_terms.py).
+Owns: those names, and what the line of memory or a variable says. Does not own: which terms get one (terms.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from proofgrad.core.compile.nest_syntax import REGISTER_NAME, is_plain_loop, is_reserved, type_name
+from proofgrad.core.compile.text.syntax import REGISTER_NAME, is_plain_loop, is_reserved, type_name
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp

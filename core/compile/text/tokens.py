@@ -1,6 +1,6 @@
 """A line of the text of loop nests as tokens, and errors that say where.
 
-Owns: tokens, their order, what was expected. Does not own: what they mean (nest_term_reader.py, nest_reader.py).
+Owns: tokens, their order, what was expected. Does not own: what they mean (term_reader.py, reader.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The words of the text of loop nests, which its printer and its reader share.
 
 Owns: names of types, signs and precedences of operators, the type that an operation gives where none is written,
-how literals get theirs. Does not own: printing (nest_text.py), reading (nest_reader.py).
+how literals get theirs. Does not own: printing (show.py), reading (reader.py).
 """
 
 from __future__ import annotations

@@ -11,16 +11,16 @@
         out[r0] = result(t0)
 
 A line runs the nodes in it that no line above has run, sources first; `for` opens a loop, and the end of its lines closes it.
-`run` says where a node runs that is written out again where it is used. Does not own: terms (nest_terms.py).
+`run` says where a node runs that is written out again where it is used. Does not own: terms (terms.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from proofgrad.core.compile.nest_block import Block
-from proofgrad.core.compile.nest_names import register_name
-from proofgrad.core.compile.nest_syntax import is_literal, is_plain_loop
+from proofgrad.core.compile.text.block import Block
+from proofgrad.core.compile.text.names import register_name
+from proofgrad.core.compile.text.syntax import is_literal, is_plain_loop
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort

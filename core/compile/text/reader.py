@@ -1,7 +1,7 @@
 """The text of loop nests as graphs again.
 
-Owns: reading what nest_text.py prints, or what a person writes in that form. It knows a closed set of words and runs
-nothing. Does not own: terms (nest_term_reader.py), printing (nest_text.py), the words (nest_syntax.py), which
+Owns: reading what show.py prints, or what a person writes in that form. It knows a closed set of words and runs
+nothing. Does not own: terms (term_reader.py), printing (show.py), the words (syntax.py), which
 graphs are legal (core/compile/forms.py).
 """
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from proofgrad.core.compile.nest_linear import newly_run
-from proofgrad.core.compile.nest_syntax import REGISTER_NAME, STORES, free_loops, nest_of
-from proofgrad.core.compile.nest_term_reader import TermReader
-from proofgrad.core.compile.nest_tokens import Line, Token
+from proofgrad.core.compile.text.linear import newly_run
+from proofgrad.core.compile.text.syntax import REGISTER_NAME, STORES, free_loops, nest_of
+from proofgrad.core.compile.text.term_reader import TermReader
+from proofgrad.core.compile.text.tokens import Line, Token
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.text import GraphTextError

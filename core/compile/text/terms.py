@@ -1,6 +1,6 @@
 """The terms of the text of loop nests: expressions, what in them goes by a name, the names.
 
-Owns: how one node is written, with what is inside of it. Does not own: lines (nest_block.py), words (nest_syntax.py).
+Owns: how one node is written, with what is inside of it. Does not own: lines (block.py), words (syntax.py).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proofgrad.core.compile.nest_names import Names, declaration, has_own_name
-from proofgrad.core.compile.nest_syntax import (
+from proofgrad.core.compile.text.names import Names, declaration, has_own_name
+from proofgrad.core.compile.text.syntax import (
     ATOM,
     COMBINED,
     COMPARISON,
