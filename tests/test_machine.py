@@ -1,0 +1,94 @@
+"""The description of a machine: each number is asked for and documented, and thresholds follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from test_tiles import AVX512, kernel_of, matmul
+
+from proofgrad.core.compile.contraction import contractions
+from proofgrad.core.compile.cost_model import (
+    COSTLY,
+    columns_are_large,
+    cycles_of_tiles,
+    rows_worth_a_table,
+)
+from proofgrad.core.compile.kernel_schedule import Tile
+from proofgrad.core.compile.machine import Core, FirstCache
+from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.threads import flops_worth_sharing, operations_worth_sharing
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+
+ROOT = Path(__file__).parent.parent
+NUMBERS = [field.name for field in fields(Core)]
+DESCRIBING = {"machine.py", "processors.py"}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_each_number_of_a_core_is_asked_for_and_documented(name: str) -> None:
+    files = [p for folder in ("core", "backends") for p in (ROOT / folder).rglob("*.py")]
+    users = [p.name for p in files if p.name not in DESCRIBING and name in p.read_text()]
+    if name in ("multiply_add_cycles", "multiply_adds_a_cycle"):
+        users += ["sums_at_once"]
+    assert users
+    page = (ROOT / "docs" / "machine.md").read_text()
+    assert f"`core.{name}`" in page or f"`{name}`" in page
+
+
+def test_threads_share_what_takes_longer_than_sharing() -> None:
+    for vector_bytes, operations, flops in ((64, 65_536, 400_000), (32, 32_768, 200_000)):
+        target = replace(AVX512, vector_bytes=vector_bytes)
+        assert operations_worth_sharing(target) == operations
+        assert flops_worth_sharing(target) == flops
+
+
+def test_columns_are_large_beyond_half_of_the_pages_at_hand() -> None:
+    (small, *_), (large, *_) = [
+        contractions(kernel_of(matmul(64, depth, 256, dtype=dtypes.float32)))
+        for depth in (128, 129)
+    ]
+    assert not columns_are_large(small, AVX512) and columns_are_large(large, AVX512)
+    assert columns_are_large(small, replace(AVX512, core=Core(translated_pages=62)))
+    assert not columns_are_large(large, replace(AVX512, page_bytes=1 << 14))
+
+
+def test_fewer_rows_are_worth_a_table_where_products_take_longer() -> None:
+    assert [rows_worth_a_table(AVX512, size) for size in (4, 8)] == [69, 45]
+    assert rows_worth_a_table(replace(AVX512, vector_bytes=32), 4) == 35
+    assert rows_worth_a_table(Target("scalars"), 4) == 4
+
+
+def test_operations_that_memory_is_faster_than_are_costly() -> None:
+    assert {Ops.EXP2, Ops.FDIV, Ops.SQRT, Ops.SIN, Ops.FLOORDIV} <= COSTLY
+    assert COSTLY.isdisjoint({Ops.ADD, Ops.MUL, Ops.MAX, Ops.WHERE, Ops.CAST})
+
+
+@pytest.mark.parametrize(
+    ("change", "depth", "slower"),
+    [
+        ({"multiply_adds_a_cycle": 1}, 64, True),
+        ({"loads_a_cycle": 1}, 64, True),
+        ({"multiply_add_cycles": 40}, 64, True),
+        ({"cache_bytes_a_cycle": 1}, 64, False),  # its columns stay in the first cache
+        ({"cache_bytes_a_cycle": 1}, 1024, True),
+        ({"memory_bytes_a_cycle": 1.0}, 1024, False),
+        ({"memory_bytes_a_cycle": 1.0}, 16_384, True),
+        ({"scatter_cycles": 9.0}, 64, False),  # nothing lies apart
+    ],
+)
+def test_a_tile_takes_longer_on_a_core_that_is_slower_at_what_it_does(
+    change: dict[str, float], depth: int, slower: bool
+) -> None:
+    (product, *_) = contractions(kernel_of(matmul(512, depth, 512, dtype=dtypes.float32)))
+    tile, slow = Tile(8, 3, 16), replace(AVX512, core=replace(Core(), **change))  # type: ignore[arg-type]
+    usual = cycles_of_tiles(tile, 4, product, AVX512)
+    assert (cycles_of_tiles(tile, 4, product, slow) > usual) is slower
+
+
+def test_half_of_a_cache_may_be_counted_on() -> None:
+    target = Target("any", first_cache=FirstCache(32 << 10, 8), cache_bytes=1 << 18)
+    assert (target.near_bytes, target.room_bytes) == (16 << 10, 128 << 10)
+    assert FirstCache().way_bytes == 4096
