@@ -10,12 +10,14 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from proofgrad.core.compile.steps.narrow import FIRST_VARIABLE
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import evaluate, from_bits, identity
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 Memory = dict[int, list[Any]]
+THE_VARIABLE = FIRST_VARIABLE  # where the value of the one variable of a kernel is
 Loops = dict[UOp, int]  # the counter of each loop that runs
 Meaning = Callable[[Loops, Memory], Any]
 
@@ -58,7 +60,7 @@ class _Run:
         loops = sorted(self.free[store].union(own), key=lambda r: r.arg[0])
         gated = meanings.of(gate[0] if gate else None)
         place, stored = meanings.of(index), meanings.of(value)
-        for counters in meanings.iterations(loops):
+        for counters in meanings.iterations(loops, self.memory):
             env = dict(zip(loops, counters))
             if gate and not gated(env, self.memory):
                 continue
@@ -109,12 +111,12 @@ class Meanings:
             self._known[node] = self._meaning(node)
         return self._known[node]
 
-    def iterations(self, loops: Iterable[UOp]) -> Iterator[tuple[int, ...]]:
-        """The counters of loops around each other."""
-        return product(*[self._counters(loop) for loop in loops])
+    def iterations(self, loops: Iterable[UOp], memory: Memory) -> Iterator[tuple[int, ...]]:
+        """The counters of loops around each other; a variable that is a size is in memory."""
+        return product(*[self._counters(loop, memory) for loop in loops])
 
-    def _counters(self, loop: UOp) -> range:
-        size, (number, workers) = loop.src[0].arg, self.share
+    def _counters(self, loop: UOp, memory: Memory) -> range:
+        size, (number, workers) = self.of(loop.src[0])({}, memory), self.share
         if loop.arg[1] not in SHARED_OUT:
             return range(size)
         return range(size * number // workers, size * (number + 1) // workers)
@@ -126,6 +128,8 @@ class Meanings:
                 return lambda env, memory: value
             case Ops.RANGE:
                 return lambda env, memory: env[node]
+            case Ops.VARIABLE:
+                return lambda env, memory: memory[THE_VARIABLE][0]
             case Ops.LOAD:
                 return self._load(node)
             case Ops.REDUCE:
@@ -170,7 +174,7 @@ class Meanings:
 
         def filled(env: Loops, memory: Memory) -> list[Any]:
             row, inner = [None] * prod(sizes), dict(env)
-            for counters in self.iterations(loops):
+            for counters in self.iterations(loops, memory):
                 inner.update(zip(loops, counters))
                 place = 0
                 for counter, size in zip(counters, sizes):
@@ -194,7 +198,7 @@ class Meanings:
 
         def meaning(env: Loops, memory: Memory) -> Any:
             total, inner = start, dict(env)
-            for counters in self.iterations(loops):
+            for counters in self.iterations(loops, memory):
                 inner.update(zip(loops, counters))
                 total = evaluate(op, dtype, (total, value(inner, memory)))
             return total

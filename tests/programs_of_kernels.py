@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -38,7 +39,13 @@ WIDTHS = (
     dtypes.bool,
 )
 LAST = ("narrow", "accumulate", "lanes")  # the steps that are tried here
-_CODES = {dtypes.int32: "i", dtypes.uint8: "B", dtypes.float32: "f", dtypes.bool: "?"}
+_CODES = {
+    dtypes.int64: "q",
+    dtypes.int32: "i",
+    dtypes.uint8: "B",
+    dtypes.float32: "f",
+    dtypes.bool: "?",
+}
 
 
 class WrongStep(AssertionError):
@@ -50,15 +57,19 @@ def run_program(program: UOp, buffers: Memory) -> list[Any]:
     check_form(Form.PROGRAM, program)
     linear = linearize(program)
     check_form(Form.LINEAR, linear)
-    machine, params = ReferenceBackend(), {n.arg[0]: n for n in linear.src if n.op is Ops.PARAM}
-    memory = [bytearray() for _ in range(1 + max(params))]
-    for slot, parameter in params.items():
-        dtype, length = parameter.dtype, parameter.arg[1]
-        memory[slot] = machine.alloc(length * dtype.itemsize)
+    machine, params = ReferenceBackend(), [n for n in linear.src if n.op is Ops.PARAM]
+    memory: dict[int, bytearray] = {}
+    for parameter in params:
+        slot, length = parameter.arg[:2]
+        memory[slot] = machine.alloc(length * parameter.dtype.itemsize)
         if slot in buffers:
-            memory[slot] = bytearray(struct.pack(_code(dtype, length), *buffers[slot]))
-    machine.load(machine.compile(machine.emit(linear, "small")))(memory)
-    out = params[OUT]
+            memory[slot] = bytearray(struct.pack(_code(parameter.dtype, length), *buffers[slot]))
+    dense = {
+        n: n.replace(arg=(k, n.arg[1])) for k, n in enumerate(params)
+    }  # a variable has a name, too
+    launch = machine.load(machine.compile(machine.emit(linear.substitute(dense), "small")))
+    launch([memory[parameter.arg[0]] for parameter in params])
+    out = next(n for n in params if n.arg[0] == OUT)
     return list(struct.unpack(_code(out.dtype, out.arg[1]), memory[OUT]))
 
 
@@ -78,23 +89,48 @@ def with_lanes(nest: LoopNest, loops: Sequence[UOp]) -> LoopNest:
 
 def in_a_wrong_order(nest: LoopNest, loop: UOp) -> list[tuple[str, Callable[[], LoopNest]]]:
     """The last steps on what they are not for."""
-    wide, vector = narrow(nest, dtypes.int64), loop.replace(arg=(loop.arg[0], AxisRole.VECTOR))
+    vector = loop.replace(arg=(loop.arg[0], AxisRole.VECTOR))
+
+    def wide() -> LoopNest:
+        return narrow(nest, dtypes.int64)
+
+    def with_role() -> LoopNest:
+        return run_as(nest, {loop: AxisRole.VECTOR})
+
     return [
         ("accumulate", lambda: accumulate(nest)),
-        ("accumulate", lambda: accumulate(accumulate(wide))),
+        ("accumulate", lambda: accumulate(accumulate(wide()))),
         ("lanes", lambda: lanes(nest, loop)),
-        ("lanes", lambda: lanes(accumulate(wide), loop)),
-        ("lanes", lambda: lanes(run_as(nest, {loop: AxisRole.VECTOR}), vector)),
-        (
-            "lanes",
-            lambda: lanes(narrow(run_as(nest, {loop: AxisRole.VECTOR}), dtypes.int64), vector),
-        ),
-        ("narrow", lambda: narrow(accumulate(wide), dtypes.int32)),
+        ("lanes", lambda: lanes(accumulate(wide()), loop)),
+        ("lanes", lambda: lanes(with_role(), vector)),
+        ("lanes", lambda: lanes(narrow(with_role(), dtypes.int64), vector)),
+        ("narrow", lambda: narrow(accumulate(wide()), dtypes.int32)),
     ]
 
 
+def ways_to_programs(
+    kernel: UOp, nest: LoopNest
+) -> Iterator[tuple[str, Callable[[], LoopNest], object]]:
+    """Each width, each choice of lanes, each wrong order: the step that is tried last, how it is taken, of what."""
+    if not can_be_in_order(kernel):
+        return
+    for width in WIDTHS:
+        yield "narrow", partial(narrow, nest, width), width
+    loops = [n for n in kernel.toposort() if n.op is Ops.RANGE]
+    for chosen in ((), *[(x,) for x in loops], *combinations(loops, 2)):
+        yield "lanes" if chosen else "accumulate", partial(with_lanes, nest, chosen), chosen
+    for loop in loops:
+        for step, way in in_a_wrong_order(nest, loop):
+            yield step, way, loop
+
+
 def can_be_in_order(kernel: UOp) -> bool:
-    """Whether no loop is one of the results, or fills what is kept, and of a reduction: those have no linear order."""
+    """Whether stores run in the same loops, and none of these, or of those that fill what is kept, is of a reduction.
+
+    Others have no linear order.
+    """
+    if len({frozenset(free_loops(store).union(store.src[2:])) for store in kernel.src}) > 1:
+        return False
     nodes = kernel.toposort()
     kept, own = [
         {loop for n in nodes if n.op is op for loop in n.src[1:]} for op in (Ops.KEEP, Ops.REDUCE)
@@ -110,32 +146,27 @@ class Programs:
     refused: Counter[str] = field(default_factory=Counter)
 
     def try_all(self, kernel: SmallKernel, nest: LoopNest) -> None:
-        """Each width, each choice of lanes, each wrong order. Raises: WrongStep."""
-        if not can_be_in_order(kernel.graph):
-            return
-        for width in WIDTHS:
-            self._try("narrow", kernel, lambda: narrow(nest, width), width)
-        loops = [n for n in kernel.graph.toposort() if n.op is Ops.RANGE]
-        for chosen in ((), *[(x,) for x in loops], *combinations(loops, 2)):
-            step = "lanes" if chosen else "accumulate"
-            self._try(step, kernel, lambda: with_lanes(nest, chosen), chosen)
-        for loop in loops:
-            for step, way in in_a_wrong_order(nest, loop):
-                self._try(step, kernel, way, loop)
+        """Every way. Raises: WrongStep."""
+        for step, way, asked in ways_to_programs(kernel.graph, nest):
+            self._try(step, kernel, way, asked)
 
     def _try(
-        self, step: str, kernel: SmallKernel, way: Callable[[], LoopNest], *asked: object
+        self, step: str, kernel: SmallKernel, way: Callable[[], LoopNest], asked: object
     ) -> None:
         try:
-            graph = way().graph
-            stored = stored_by(graph, kernel.buffers)
-            assert list(map(str, stored)) == list(map(str, kernel.stored)), f"stores {stored}"
+            check_stored(way().graph, kernel)
         except StepRefused:
             self.refused[step] += 1
         except Exception as error:  # (what a wrong step makes can end in any)
             raise WrongStep(f"{kernel.graph}\n{step} {asked}: {error}") from error
         else:
             self.made[step] += 1
+
+
+def check_stored(graph: UOp, kernel: SmallKernel) -> None:
+    """Raises: AssertionError unless the graph stores what the kernel does; any other error where it has no value."""
+    stored = stored_by(graph, kernel.buffers)
+    assert list(map(str, stored)) == list(map(str, kernel.stored)), f"stores {stored}"
 
 
 def stored_by(graph: UOp, buffers: Memory) -> list[Any]:

@@ -1,11 +1,12 @@
-"""All small kernels of sixteen families: every loop size, index form, mask and reduction within a stated scope.
+"""All small kernels of nineteen families: every loop size, index form, mask and reduction within a stated scope.
 
 The scope. A kernel has one loop, or two of a copy or a plain reduction, of 0 to 4 iterations; two of 0 to 3 where they are masked,
 gathered, kept or shared; three of 0 to 2. Loops are numbered with gaps. An index (of loops below 4) is
 
     c0 + c1 * a + c2 * b,   c1 in (0, 1, 2, 3, -1), c2 in (0, 1, 2, -1), c0 the least that stays inside, or 1,
 
-or the quotient or remainder by 2 of one without a negative factor. A mask is a < c, c < a, d < a & a < c for c, d below 4; a < b, b < a; a < 2 & b < 2,
+or the quotient or remainder by 2 of one without a negative factor. A loop of no known size runs twice, and
+thrice at most. A mask is a < c, c < a, d < a & a < c for c, d below 4; a < b, b < a; a < 2 & b < 2,
 0 < a & b < 2; a + b < 3, 1 < a + b. Reductions are sums, products, maxima and minima of int32, sums of float32 whose values are
 whole numbers, so that no order shows, maxima of uint8 (any of bools). Memory is as long as the kernel needs, and no two elements
 of it are alike, but in what is a place: so a wrong place is another value, or outside.
@@ -21,14 +22,16 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from kernel_interpreter import Meanings, Memory, free_loops, run_kernel
+from kernel_interpreter import THE_VARIABLE, Meanings, Memory, free_loops, run_kernel
 
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.sizes import variable
 from proofgrad.core.ir.uop import AxisRole, UOp
 
+N, VARIABLE_IS = variable("n", 0, 3), 2  # a size that no step knows
 SIZES, FEW, LEAST = range(5), range(4), range(3)
 OUT, X, Y, PLACES, INSIDE = range(5)  # slots; INSIDE: places that are inside of an axis
 INT, FLOAT, BYTE, BOOL = dtypes.int32, dtypes.float32, dtypes.uint8, dtypes.bool
@@ -152,6 +155,7 @@ def copies_of_a_row() -> Iterator[UOp]:
             for mask in masks(a):
                 yield store(a, load(X, form, mask))
                 yield store(a, mask.where(load(X, form), load(Y, a)))
+        yield store(a, load(X, a + 126))
         yield store(a, (a * 2).cast(INT))
         yield store(a, ~load(X, a, dtype=BOOL))
 
@@ -313,6 +317,10 @@ def gates_that_place() -> Iterator[UOp]:
             value = load(X, j, dtype=dtype)
             yield store(a, reduce(op, hit.where(value, neutral(op, dtype)), j))
             yield store((n - 1) - a, reduce(op, hit.where(value, neutral(op, dtype)), j))
+        for inner in (j < 2, UOp.index(0) < j):
+            nested = inner.where(load(X, j), neutral(Ops.ADD))
+            yield store(a, reduce(Ops.ADD, hit.where(nested, neutral(Ops.ADD)), j))
+            yield store(a, reduce(Ops.MUL, hit.where(nested, neutral(Ops.MUL)), j))
         yield store(a, reduce(Ops.ADD, hit.cast(INT), j))
         yield store(a, reduce(Ops.ADD, load(X, j, hit), j))
         yield store(a, reduce(Ops.ADD, load(X, j, hit), j) + load(Y, a))
@@ -396,10 +404,75 @@ def values_alike() -> Iterator[UOp]:
         yield store(row_major(a, b), load(X, a + b) * 2 - reduce(Ops.MAX, load(X, a + r) * 2, r))
 
 
+def gates_within_gates() -> Iterator[UOp]:
+    """A gate of a load beside that of the sum, or of the store: the same, a part of it, or another one."""
+    for n, k in product(FEW, FEW):
+        (a,), (r,) = loops(n), inner_loops(k)
+        owns = (r < 1, UOp.index(0) < a, a < r, (a + r < 2) & (r < 1))
+        for outer in (a + r < 2, r < a, (UOp.index(0) < a) & (r < 2)):
+            for own in (*owns, outer, UOp.index(0) < a + r):
+                terms = load(X, a + r, own) * load(Y, r)
+                yield store(a, reduce(Ops.ADD, outer.where(terms, neutral(Ops.ADD)), r))
+            nested = reduce(Ops.ADD, load(X, a + r, outer) * load(Y, r), r)
+            yield store(a, (a < 2).where(nested, neutral(Ops.ADD)), gate=a < 3)
+        for own in (UOp.index(0) < a, a < 1, (a < 2) & (UOp.index(0) < a)):
+            yield store(a, load(X, a, own) * 2, gate=a < 2)
+            place = load(INSIDE, a, own).cast(dtypes.index)
+            yield store(a, load(X, place + 1))
+            yield store(a, reduce(Ops.ADD, load(X, place + r, r < 2), r))
+
+
+def stores_side_by_side() -> Iterator[UOp]:
+    """Stores with gates, loops, reductions and kept rows that others have not; two that combine."""
+    for n, k in product(FEW, FEW):
+        (a,), (r, s) = loops(n), inner_loops(k, n)
+        b = UOp.range(k, 4)
+        first, behind = (a < 1, UOp.index(0) < a)
+        yield UOp.sink(store(a, load(X, a), gate=first), store(a, load(Y, a), gate=behind))
+        total = reduce(Ops.ADD, load(X, a + r), r)
+        yield UOp.sink(store(a, total), store(b + n, load(Y, b)))
+        yield UOp.sink(store(a, total), store(a + n, load(Y, a), gate=a < 4))
+        row = keep(load(X, s) * 2, s)
+        yield UOp.sink(store(a, kept(row, a)), store(b + n, load(Y, b)))
+        yield UOp.sink(store(a, kept(row, a)), store(a + n, kept(row, (n - 1) - a)))
+        yield UOp.sink(
+            store(a, load(X, a + r), r, op=Ops.ADD), store(a + n, load(Y, r), r, op=Ops.ADD)
+        )
+        matrix = [store(row_major(a, b) + n * k * c, load(X, row_major(a, b) + c)) for c in (0, 1)]
+        yield UOp.sink(*matrix)
+
+
+def variable_sizes() -> Iterator[UOp]:
+    """Loops whose size is a variable, around others and inside of them, of results, of reductions, in order."""
+    a, r = UOp.range(N, 2), UOp.range(N, 6, AxisRole.REDUCE)
+    yield store(a, load(X, a + 1))
+    yield store(a, load(X, a, a < 1) * load(Y, (a * 2)))
+    yield store(UOp.index(0), reduce(Ops.ADD, load(X, r), r))
+    for k in FEW:
+        (b,), (s,) = loops(k, first=4), inner_loops(k, first=8)
+        for place in (a * k + b, b * N + a):
+            yield store(place, load(X, place))
+            yield store(place, load(X, b) * load(Y, a))
+        for op, dtype in REDUCTIONS:
+            yield store(b, reduce(op, load(X, b * 3 + r, dtype=dtype), r))
+            yield store(a, reduce(op, load(X, a + s, dtype=dtype), s))
+        terms = load(X, b + r) * load(Y, r + s)
+        yield store(b, reduce(Ops.ADD, terms, r, s))
+        nested = reduce(Ops.ADD, terms, s)
+        yield store(b, reduce(Ops.ADD, (r < 1).where(nested, neutral(Ops.ADD)), r))
+        for loop, own in ((b, r), (a, s), (a, r)):
+            hit = place_of(PLACES, own).eq(loop)
+            yield store(loop, reduce(Ops.ADD, hit.where(load(X, own), neutral(Ops.ADD)), own))
+        yield store(b, load(X, b + r), r, op=Ops.ADD)
+        yield store(a, load(X, a + s), s, op=Ops.ADD)
+        row = keep(load(X, s) * 2, s)
+        yield store(a * k + b, kept(row, b) * load(Y, a))
+
+
 FAMILIES: tuple[Callable[[], Iterator[UOp]], ...] = (
     copies_of_a_row, copies_of_a_matrix, masked_copies, masked_stores, sums_of_rows, gated_sums, convolutions,
     products_of_matrices, sums_of_two_loops, sums_that_share_loops, gathers, gates_that_place, kept_rows,
-    stores_that_combine, several_stores, values_alike,
+    stores_that_combine, several_stores, values_alike, gates_within_gates, stores_side_by_side, variable_sizes,
 )  # fmt: skip
 
 
@@ -443,14 +516,14 @@ def legal(family: str, graph: UOp) -> SmallKernel | None:
 def _memory(graph: UOp) -> tuple[Memory | None, dict[int, int]]:
     """What each buffer holds, as long as its greatest place needs; None if a place is below 0."""
     nodes, meanings = graph.toposort(), Meanings()
-    buffers: Memory = {}
+    buffers: Memory = {THE_VARIABLE: [VARIABLE_IS]} if N in nodes else {}
     lengths: dict[int, int] = {}
     pending = [n for n in nodes if n.op is Ops.INDEX and n.src[0].op is Ops.PARAM]
     inner_first = sorted(pending, key=lambda n: sum([m.op is Ops.LOAD for m in n.toposort()]))
     for node in inner_first:
         (memory, index, *gate), slot = node.src, node.src[0].arg[0]
         around = sorted(free_loops(node), key=lambda loop: loop.arg[0])
-        for counters in meanings.iterations(around):
+        for counters in meanings.iterations(around, buffers):
             env = dict(zip(around, counters))
             if gate and not meanings.of(gate[0])(env, buffers):
                 continue

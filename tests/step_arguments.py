@@ -2,7 +2,7 @@
 
 Owns: the arguments. Does not own: kernels (small_kernels.py), what is asked of the results (steps_exhaustively.py).
 
-Every loop of the kernel, one that it does not have, and nodes that are no loops; sizes 0 to 5, alone and as two (to 3) or three
+Every loop of the kernel, one that it does not have, and nodes that are no loops; a sum that it does not have; sizes 0 to 5, alone and as two (to 3) or three
 (to 2) parts; numbers that are free, that loops have, twice the same; every role; every node of the graph as a value.
 """
 
@@ -13,6 +13,7 @@ from itertools import chain, combinations, islice, permutations, product
 from typing import Any
 
 from proofgrad.core.compile.linear_terms import loops_below
+from proofgrad.core.compile.loops import size_of
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.stage import Digit
 from proofgrad.core.ir.dtypes import dtypes
@@ -22,6 +23,11 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 FOREIGN = UOp.range(3, 77)
+# What is no loop; the second has a number where a loop has its size.
+NO_LOOPS = (UOp.index(0), UOp(Ops.ADD, dtypes.index, (UOp.index(3), FOREIGN)))
+_TERM = UOp(Ops.MUL, dtypes.int, (UOp.const(dtypes.int, 2), UOp.const(dtypes.int, 3)))
+_GATED = (FOREIGN < 2).where(_TERM, _TERM.const_like(0))
+FOREIGN_SUM = UOp(Ops.REDUCE, dtypes.int, (_GATED, FOREIGN), Ops.ADD)
 FREE, MORE = 21, (21, 23, 25, 27, 29)  # numbers that no small kernel has
 TOGETHER = (AxisRole.THREAD, AxisRole.VECTOR, AxisRole.UPCAST)  # roles tried with each other
 LAYOUTS = 3  # orders of the digits of one value, at most
@@ -53,7 +59,8 @@ def for_split(graph: UOp) -> Iterator[Arguments]:
             yield _call(loop, (2,), (NewLoop(number, role), NewLoop(other.arg[0], role)))
         yield _call(loop, (2,), (NewLoop(FREE, role), NewLoop(FREE, role)))
         yield _call(loop, (2,), (NewLoop(FREE, role),))
-    yield _call(UOp.index(0), (2,), (NewLoop(2), NewLoop(FREE)))
+    for other in NO_LOOPS:
+        yield _call(other, (2,), (NewLoop(2), NewLoop(FREE)))
 
 
 def for_collapse(graph: UOp) -> Iterator[Arguments]:
@@ -66,16 +73,18 @@ def for_collapse(graph: UOp) -> Iterator[Arguments]:
         yield _call((loop,), NewLoop(FREE, role))
         yield _call((loop, loop), NewLoop(FREE, role))
     yield _call((), NewLoop(FREE))
+    for other in NO_LOOPS:
+        yield _call((*own, other), NewLoop(FREE))
 
 
 def for_merge(graph: UOp) -> Iterator[Arguments]:
-    for pair in product((*loops_in(graph), FOREIGN), repeat=2):
+    for pair in product((*loops_in(graph), FOREIGN, *NO_LOOPS), repeat=2):
         yield _call(*pair)
 
 
 def for_reorder(graph: UOp) -> Iterator[Arguments]:
     own = loops_in(graph)
-    for loop in (*own, FOREIGN, graph):
+    for loop in (*own, FOREIGN, graph, *NO_LOOPS):
         for number in {0, FREE, *[x.arg[0] + k for x in own for k in (0, 1)]}:
             yield _call(loop, number)
 
@@ -83,7 +92,7 @@ def for_reorder(graph: UOp) -> Iterator[Arguments]:
 def for_run_as(graph: UOp) -> Iterator[Arguments]:
     own = loops_in(graph)
     yield _call({})
-    for loop, role in product((*own, FOREIGN, graph), AxisRole):
+    for loop, role in product((*own, FOREIGN, graph, *NO_LOOPS), AxisRole):
         yield _call({loop: role})
     for pair in combinations(own, 2):
         for roles in product(AxisRole, repeat=2):
@@ -95,6 +104,8 @@ def for_unroll(graph: UOp) -> Iterator[Arguments]:
     for count in range(len(own) + 1):
         for loops in combinations(own, count):
             yield _call(frozenset(loops))
+    for other in NO_LOOPS:
+        yield _call(frozenset((*own[:-1], other)))
 
 
 def for_keep(graph: UOp) -> Iterator[Arguments]:
@@ -114,6 +125,8 @@ def for_keep(graph: UOp) -> Iterator[Arguments]:
                 yield _call(value, (loop,), (NewLoop(taken.arg[0], AxisRole.REDUCE),))
             yield _call(value, (loop, loop), (one, NewLoop(23)))
             yield _call(value, (loop,), (one, NewLoop(23)))
+            for other in NO_LOOPS:
+                yield _call(value, (loop, other), (one, NewLoop(23)))
             for other, its in product((*values, FOREIGN), own):
                 yield _call(value, (loop,), (one,), [(other, its)])
         yield _call(value, (), ())
@@ -127,10 +140,12 @@ def for_stage(graph: UOp) -> Iterator[Arguments]:
             yield _call(value, digits)
     for value in [n for n in free if n.op is Ops.LOAD]:
         ordered = sorted(free[value], key=lambda x: x.arg[0])
-        whole = [_digit(x, _size(x), k) for k, x in enumerate(ordered)]
+        whole = [_digit(x, size_of(x), k) for k, x in enumerate(ordered)]
         yield _call(value, tuple(whole[1:]))
         yield _call(value, (*whole, _digit(FOREIGN, 3, 4)))
         yield _call(value, (*whole, *whole))
+        for other in NO_LOOPS:
+            yield _call(value, (*whole, _digit(other, 3, 4)))
         for loop in ordered:
             rest = [d for d in whole if d.loop is not loop]
             yield _call(value, (*rest, _digit(loop, 0, 4)))
@@ -138,18 +153,13 @@ def for_stage(graph: UOp) -> Iterator[Arguments]:
             yield _call(value, (*rest, _digit(loop, 2, 3, stride=3), _digit(loop, 2, 4)))
             yield _call(value, (*rest, _digit(loop, 3, 3, stride=2), _digit(loop, 2, 3)))
             for role in AxisRole:
-                yield _call(value, (*rest, Digit(loop, _size(loop), NewLoop(29, role))))
+                yield _call(value, (*rest, Digit(loop, size_of(loop), NewLoop(29, role))))
             for other in loops_in(graph):
-                yield _call(value, (*rest, Digit(loop, _size(loop), NewLoop(other.arg[0]))))
+                yield _call(value, (*rest, Digit(loop, size_of(loop), NewLoop(other.arg[0]))))
 
 
 def _is_value(node: UOp) -> bool:
     return node.dtype not in (dtypes.index, dtypes.void) and node.op is not Ops.INDEX
-
-
-def _size(loop: UOp) -> int:
-    size: int = loop.src[0].arg
-    return size
 
 
 def _digit(loop: UOp, size: int, place: int, stride: int = 1) -> Digit:
@@ -160,7 +170,7 @@ def _layouts(loops: list[UOp]) -> Iterator[tuple[Digit, ...]]:
     """Each loop whole, longer, or as two digits of which the last has 2 or 3 values, in every order."""
     ways = []
     for loop in loops:
-        n = _size(loop)
+        n = size_of(loop)
         halves = [(loop, -(-n // 2), 2), (loop, 2, 1)]
         ways.append(
             [[(loop, n, 1)], [(loop, n + 1, 1)], halves, [(loop, -(-n // 3), 3), (loop, 3, 1)]]
@@ -181,7 +191,7 @@ def _layouts(loops: list[UOp]) -> Iterator[tuple[Digit, ...]]:
 def for_deinterleave(graph: UOp) -> Iterator[Arguments]:
     nodes = [n for n in graph.toposort() if n.op in (Ops.LOAD, Ops.STORE, Ops.INDEX)]
     foreign = UOp(Ops.LOAD, nodes[0].src[0].dtype, (nodes[0],))
-    for node, loop in product((*nodes, foreign), (*loops_in(graph), FOREIGN, graph)):
+    for node, loop in product((*nodes, foreign), (*loops_in(graph), FOREIGN, graph, *NO_LOOPS)):
         yield _call(node, loop)
 
 
@@ -196,7 +206,7 @@ def for_scatter(graph: UOp) -> Iterator[Arguments]:
 
 
 def for_each_node(graph: UOp) -> Iterator[Arguments]:
-    for node in (*graph.toposort(), FOREIGN):
+    for node in (*graph.toposort(), FOREIGN, FOREIGN_SUM):
         yield _call(node)
 
 

@@ -107,3 +107,15 @@ def test_shared_loops_keep_the_values(first: int, target: Target) -> None:
         linear = linearize(vectorize(program, facts=facts))
         check_form(Form.LINEAR, linear)
         assert run_linear(linear, len(expected), data) == expected, f"seed {seed}"
+
+
+def test_stores_in_different_loops_have_no_linear_order() -> None:
+    """Around each other, one of no iterations would hide the other store."""
+    memory = UOp(Ops.PARAM, dtypes.int32, (), (0, 3))
+    stores = [
+        UOp(Ops.STORE, dtypes.void, (UOp(Ops.INDEX, dtypes.int32, (memory, loop)), memory.const_like(1)))
+        for loop in (UOp.range(0, 0), UOp.range(3, 1))
+    ]  # fmt: skip
+    with pytest.raises(AssertionError, match="stores that run in different loops"):
+        linearize(UOp.sink(*stores))
+    assert linearize(UOp.sink(stores[0], stores[0].with_src(stores[0].src)))

@@ -5,25 +5,43 @@ tests/test_steps_exhaustively.py found them; here each has its name.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
-from small_kernels import X, Y, inner_loops, load, loops, reduce, row_major, small_kernels, store
+from small_kernels import (
+    INSIDE,
+    N,
+    X,
+    Y,
+    inner_loops,
+    load,
+    loops,
+    place_of,
+    reduce,
+    row_major,
+    small_kernels,
+    store,
+)
 from small_kernels import keep as kept_memory
 from small_kernels import kept as kept_value
 from tactics import nest_of
 
 from proofgrad.core.compile.steps.accumulate import accumulate
 from proofgrad.core.compile.steps.bijection import NewLoop
-from proofgrad.core.compile.steps.collapse import collapse
+from proofgrad.core.compile.steps.clamp import read_inside
+from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
+from proofgrad.core.compile.steps.deinterleave import deinterleave
+from proofgrad.core.compile.steps.join import join_sums
 from proofgrad.core.compile.steps.keep import keep
 from proofgrad.core.compile.steps.lanes import lanes
-from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused, check_whole
+from proofgrad.core.compile.steps.loop_nest import LoopNest, Step, StepRefused, check_whole
 from proofgrad.core.compile.steps.merge import merge
 from proofgrad.core.compile.steps.narrow import narrow
+from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
-from proofgrad.core.compile.steps.split import split
-from proofgrad.core.compile.steps.stage import Digit, stage
+from proofgrad.core.compile.steps.split import MOST_PARTS, split, split_reading_inside
+from proofgrad.core.compile.steps.stage import MOST_DIGITS, Digit, stage
 from proofgrad.core.compile.steps.sum_in_memory import sum_in_memory
 from proofgrad.core.compile.steps.unroll import unroll
 from proofgrad.core.compile.target import Target
@@ -117,6 +135,38 @@ def test_loops_that_are_not_all_of_one_store_are_not_collapsed() -> None:
     )
 
 
+def test_a_loop_that_never_runs_is_not_collapsed() -> None:
+    """Its digits would be remainders by 0."""
+    a, b = loops(0, 2)
+    nest = nest_of_stores(store(row_major(a, b), load(X, row_major(a, b))))
+    refused(lambda: collapse(nest, (a, b), NewLoop(21)), "a loop that never runs")
+
+
+def test_a_loop_of_a_reduction_is_not_reordered() -> None:
+    nest = rows(2, 3)
+    a, r = nodes(nest, Ops.RANGE)
+    assert reorder(nest, a, 21)
+    refused(lambda: reorder(nest, r, 21), "no output loop")
+
+
+def test_no_step_takes_the_number_of_a_loop_that_stays() -> None:
+    """Where two loops of one number are alike, they would be one loop."""
+    nest = rows(2, 4)
+    a, r = nodes(nest, Ops.RANGE)
+    (value,) = nodes(nest, Ops.LOAD)
+    number = r.arg[0]
+    for way in (
+        lambda: sum_in_memory(nest, 2, number),
+        lambda: sum_in_memory(nest, 2, a.arg[0]),
+        lambda: split(nest, a, (2,), (NewLoop(a.arg[0]), NewLoop(number))),
+        lambda: collapse(nest, (a,), NewLoop(number)),
+        lambda: reorder(nest, a, number),
+        lambda: keep(nest, value, (r,), (NewLoop(number),)),
+        lambda: keep(nest, value, (a, r), (NewLoop(21), NewLoop(21))),
+    ):
+        refused(way, "a loop of this number is there|numbers of loops")
+
+
 def test_as_many_loops_are_named_as_a_law_makes() -> None:
     nest = rows(4, 2)
     loop = nodes(nest, Ops.RANGE)[0]
@@ -135,6 +185,173 @@ def test_a_loop_that_never_runs_is_not_written_out(n: int, k: int) -> None:
     nest = rows(n, k)
     empty = [x for x in nodes(nest, Ops.RANGE) if x.src[0].arg == 0]
     refused(lambda: unroll(nest, frozenset(empty)), "never runs")
+
+
+# What is no loop of known size; the last two have a number where a loop has its size.
+NO_LOOPS = {
+    "constant": UOp.index(0),
+    "variable": UOp.range(N, 2),
+    "sum": UOp(Ops.ADD, dtypes.index, (UOp.index(3), UOp.range(3, 77))),
+    "memory": UOp(Ops.INDEX, dtypes.int, (UOp.index(3), UOp.index(3))),
+}
+TAKES_LOOPS: dict[str, Callable[[LoopNest, UOp], object]] = {
+    "split": lambda nest, loop: split(nest, loop, (2,), (NewLoop(21), NewLoop(22))),
+    "split_reading_inside": lambda nest, loop: split_reading_inside(
+        nest, loop, (2,), (NewLoop(21), NewLoop(22))
+    ),
+    "collapse": lambda nest, loop: collapse(nest, (loop,), NewLoop(21)),
+    "merge_outer": lambda nest, loop: merge(nest, loop, nodes(nest, Ops.RANGE)[-1]),
+    "merge_inner": lambda nest, loop: merge(nest, nodes(nest, Ops.RANGE)[-1], loop),
+    "reorder": lambda nest, loop: reorder(nest, loop, 21),
+    "run_as": lambda nest, loop: run_as(nest, {loop: AxisRole.UPCAST}),
+    "unroll": lambda nest, loop: unroll(nest, frozenset([loop])),
+    "deinterleave": lambda nest, loop: deinterleave(nest, nodes(nest, Ops.LOAD)[0], loop),
+}
+
+
+@pytest.mark.parametrize("loop", NO_LOOPS.values(), ids=NO_LOOPS)
+@pytest.mark.parametrize("way", TAKES_LOOPS.values(), ids=TAKES_LOOPS)
+def test_what_is_no_loop_of_known_size_is_refused(
+    way: Callable[[LoopNest, UOp], object], loop: UOp
+) -> None:
+    a, b = UOp.range(N, 2), UOp.range(2, 4)
+    nest = nest_of_stores(store(a * 2 + b, load(X, a * 2 + b)))
+    refused(lambda: way(nest, loop), "no loop of known size")
+
+
+def test_a_value_is_not_kept_or_staged_along_a_loop_of_no_known_size() -> None:
+    a, b = UOp.range(N, 2), UOp.range(2, 4)
+    nest = nest_of_stores(store(a * 2 + b, load(X, a * 2 + b)))
+    (value,) = nodes(nest, Ops.LOAD)
+    refused(lambda: keep(nest, value, (a,), (ROW,)), "no loop of known size")
+    digits = (Digit(a, 3, NewLoop(31)), Digit(b, 2, NewLoop(32)))
+    refused(lambda: stage(nest, value, digits), "no loop of known size")
+
+
+@pytest.mark.parametrize("way", [TAKES_LOOPS["run_as"], TAKES_LOOPS["unroll"]])
+def test_a_loop_that_is_not_in_the_nest_is_refused(way: Callable[[LoopNest, UOp], object]) -> None:
+    refused(lambda: way(rows(2, 3), UOp.range(3, 77)), "not in the nest: r77")
+
+
+@pytest.mark.parametrize("step", [join_sums, read_inside], ids=lambda step: step.name)
+def test_a_sum_that_is_not_in_the_nest_is_refused(step: Step[[UOp]]) -> None:
+    (r,) = inner_loops(3)
+    gated = (r < 2).where(load(X, r, r < 2) * load(Y, r), UOp.const(dtypes.int, 0))
+    refused(lambda: step(rows(2, 3), reduce(Ops.ADD, gated, r)), "not in the nest")
+
+
+def test_a_product_of_loops_is_not_read_as_one_loop() -> None:
+    """Neither is a sum of them where one is multiplied with what memory holds."""
+    a, b = loops(2, 3)
+    for index in (a * b, (a * 3 + b) * b, place_of(INSIDE, a * 3 + b) * b + a * 3, a * 3 + b // 2):
+        nest = nest_of_stores(store(row_major(a, b), load(X, index)))
+        refused(lambda: merge(nest, a, b), "tells the loops apart")
+    once = nest_of_stores(store(row_major(a, b), load(X, place_of(INSIDE, row_major(a, b)) * 2)))
+    assert len(nodes(merge(once, a, b), Ops.RANGE)) == 1
+
+
+# -- limits -------------------------------------------------------------------------------------------
+
+
+def of_loops(count: int, size: int = 1) -> tuple[LoopNest, list[UOp]]:
+    """A copy of so many loops of one size."""
+    own = loops(*[size] * count)
+    return nest_of_stores(store(row_major(*own), load(X, row_major(*own)))), own
+
+
+def made_and_refused(
+    way: Callable[[int], object], limit: int, why: str = "more .* than|so many"
+) -> None:
+    """At the limit a step is made, beyond it is refused."""
+    way(limit)
+    refused(lambda: way(limit + 1), why)
+
+
+def test_no_more_loops_are_counted_at_once_than_the_law_is_proved_for() -> None:
+    def collapsed(count: int) -> object:
+        nest, own = of_loops(count)
+        return collapse(nest, tuple(own), NewLoop(77))
+
+    def kept(count: int) -> object:
+        nest, own = of_loops(count)
+        made = tuple([NewLoop(50 + k, AxisRole.REDUCE) for k in range(count)])
+        return keep(nest, nodes(nest, Ops.LOAD)[0], tuple(own), made)
+
+    made_and_refused(collapsed, MOST_LOOPS)
+    made_and_refused(kept, MOST_LOOPS)
+
+
+def test_no_more_digits_are_laid_out_than_the_law_is_proved_for() -> None:
+    def staged(count: int) -> object:
+        nest, own = of_loops(count)
+        digits = tuple([Digit(x, 1, NewLoop(50 + k)) for k, x in enumerate(own)])
+        return stage(nest, nodes(nest, Ops.LOAD)[0], digits)
+
+    def parts(count: int) -> object:
+        nest, (loop,) = of_loops(1, 2**count)
+        digits = [Digit(loop, 2, NewLoop(50 + k), 2**k) for k in reversed(range(count))]
+        return stage(nest, nodes(nest, Ops.LOAD)[0], tuple(digits))
+
+    made_and_refused(staged, MOST_DIGITS)
+    made_and_refused(parts, MOST_PARTS + 1)
+
+
+def test_no_more_parts_are_split_than_the_law_is_proved_for() -> None:
+    def parts(count: int) -> object:
+        nest, (loop,) = of_loops(1, 16)
+        made = tuple([NewLoop(50 + k) for k in range(count + 1)])
+        return split(nest, loop, (2,) * count, made)
+
+    made_and_refused(parts, MOST_PARTS, "parts of no size")
+
+
+def test_no_more_copies_are_written_out_than_compile_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(vars(sys.modules[unroll.function.__module__]), "MOST_COPIES", 4)
+    nest, own = of_loops(2, 2)
+    assert len(unroll(nest, frozenset(own)).graph.src) == 4
+    made_and_refused(lambda n: unroll(of_loops(1, n)[0], frozenset(of_loops(1, n)[1])), 4)
+
+
+def test_no_table_has_more_elements_than_an_index_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vars(sys.modules[stage.function.__module__]), "LARGEST_TABLE", 6)
+
+    def staged(length: int) -> object:
+        nest, (loop,) = of_loops(1, length)
+        return stage(nest, nodes(nest, Ops.LOAD)[0], (Digit(loop, length, NewLoop(31)),))
+
+    made_and_refused(staged, 6, "a table of more elements")
+
+
+def test_what_is_kept_fits_the_memory_of_an_item() -> None:
+    """By whatever step it got there, beside what is kept already."""
+    room = MACHINE.scratch_bytes // 4
+
+    def kept(length: int) -> LoopNest:
+        nest, (loop,) = of_loops(1, length)
+        return keep(nest, nodes(nest, Ops.LOAD)[0], (loop,), (ROW,))
+
+    made_and_refused(kept, room, "more bytes than an item has")
+    (row,) = [x for x in nodes(kept(room), Ops.RANGE) if x.arg[0] == ROW.number]
+    parts = (NewLoop(31, AxisRole.REDUCE), NewLoop(32, AxisRole.REDUCE))
+    assert split(kept(room), row, (room // 2,), parts)
+    refused(lambda: split(kept(room), row, (room - 1,), parts), "more bytes than an item has")
+
+
+def test_what_is_kept_fits_beside_what_is_kept_already() -> None:
+    room = MACHINE.scratch_bytes // 4
+    (a,) = loops(room // 2)
+
+    def twice(more: int) -> LoopNest:
+        b = UOp.range(room // 2 + more, 4)
+        nest = nest_of_stores(store(a, load(X, a)), store(b + room // 2, load(Y, b)))
+        for number, loop in enumerate((a, b)):
+            value = next(n for n in nodes(nest, Ops.LOAD) if loop in n.src[0].src)
+            nest = keep(nest, value, (loop,), (NewLoop(31 + number, AxisRole.REDUCE),))
+        return nest
+
+    made_and_refused(twice, 0, "more bytes than an item has")
 
 
 # -- roles --------------------------------------------------------------------------------------------
@@ -177,6 +394,13 @@ def test_a_step_makes_no_lanes_of_two_loops_at_once() -> None:
     nest = nest_of_stores(store(row_major(a, b), load(X, row_major(a, b))))
     made = (NewLoop(21, AxisRole.VECTOR), NewLoop(22, AxisRole.VECTOR))
     refused(lambda: split(nest, a, (2,), made), "lanes of two loops")
+
+
+def test_a_reduction_of_what_its_loop_does_not_change_has_no_lanes_of_two_loops() -> None:
+    (a,), (r,) = loops(4), inner_loops(2)
+    nest = nest_of_stores(store(a, reduce(Ops.ADD, load(X, a), r)))
+    both = {a: AxisRole.VECTOR, r: AxisRole.VECTOR}
+    refused(lambda: run_as(nest, both), "lanes of two loops at once")
 
 
 @pytest.mark.parametrize("n", [0, 1])

@@ -31,9 +31,11 @@ _FIXED = frozenset({RANGE, ACCUMULATOR, RESULT, KEPT})
 
 
 def linearize(program: UOp) -> UOp:
-    """Put nodes in running order; open and close the loops."""
+    """Put nodes in running order; open and close the loops: those of results around each other."""
     nodes = _nodes_of(program)
     loops = _loops_of(nodes)
+    if len({loops[store] for store in program.src}) > 1:
+        raise AssertionError("stores that run in different loops")
     # What runs inside of a loop that got a name of its own is there twice, with the same loops inside.
     while (separated := _separate_loops(program, nodes, loops)) is not program:
         program = separated

@@ -35,7 +35,8 @@ of the new iterations that are inside exactly one, new(x), is x.
 **Places.** A value that is written into memory and read back is itself if the place read is the place written, by no one
 else. That is: digits, in range, have one place each, inside of the memory.
 
-**Sizes.** Goals are about any positive whole numbers. The number of loops, digits or parts is not: each is
+**Sizes.** Goals are about any positive whole numbers. Where a loop never runs, one of the new loops does not either (a test asks
+each law), so both sides store nothing, and a reduction is its identity. The number of loops, digits or parts is not: each is
 proved by itself up to the most that a step takes, and the step refuses more.
 
 **What runs.** The functions of a law are run, on terms of the solver in place of numbers and index terms. Where one branches,

@@ -120,7 +120,7 @@ def exchanged(
             new = _with_loops(node, new, tuple(values), ranges)
             if inside is not None:
                 new = _masked(node, new, loops, inside)
-        elif node.op is Ops.STORE and len(node.src) > 2:
+        elif node.op is Ops.STORE:
             require(loops.isdisjoint(node.src[2:]), "loops that run in order stay as they are")
         elif inside is not None and node.op is Ops.INDEX and not loops.isdisjoint(free[node]):
             new = gated(new, inside)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
-from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_in, step
 from proofgrad.core.compile.sums_of_products import is_gated
 from proofgrad.core.ir.op_names import CONST
 from proofgrad.core.ir.ops import Ops
@@ -33,6 +33,7 @@ from proofgrad.core.rewrite.gates import conjuncts, parts_of
 def read_inside(nest: LoopNest, reduction: UOp) -> UOp:
     """Loads of a gated sum without gates, where their places can be brought inside."""
     graph, facts = nest.graph, nest.facts
+    require_in(graph, reduction)
     require(reduction.op is Ops.REDUCE and is_gated(reduction.src[0]), "no gated sum", reduction)
     gate, product, _ = reduction.src[0].src
     inside, changes = _brought_inside(gate), {}

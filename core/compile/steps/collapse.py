@@ -13,11 +13,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from proofgrad.core.compile.loops import is_fixed, size_of
+from proofgrad.core.compile.loops import size_of
 from proofgrad.core.compile.steps.bijection import Bijection, NewLoop, reindex
 from proofgrad.core.compile.steps.digits import number_of, product_of
-from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_fixed, step
 from proofgrad.core.ir.uop import UOp
 
 MOST_LOOPS = 8  # for so many at once the law is proved
@@ -51,7 +50,7 @@ def digits_of(number: Any, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
 def collapse(nest: LoopNest, loops: tuple[UOp, ...], made: NewLoop) -> UOp:
     """The loops, outermost first, as one."""
     require(1 <= len(loops) <= MOST_LOOPS, "so many loops at once", len(loops))
-    require(all([x.op is Ops.RANGE and is_fixed(x) for x in loops]), "a loop of no known size")
+    require_fixed(loops)
     sizes = tuple([size_of(x) for x in loops])
     require(min(sizes) > 0, "a loop that never runs", sizes)
     return reindex(nest, collapse_law(len(loops)), sizes, loops, (made,))

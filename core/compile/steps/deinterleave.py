@@ -13,8 +13,7 @@ from collections.abc import Collection
 from typing import Any
 
 from proofgrad.core.compile.linear_terms import coefficient
-from proofgrad.core.compile.loops import is_fixed
-from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require
+from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require, require_fixed
 from proofgrad.core.compile.steps.tables import loaded, new_table, stored
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -46,7 +45,7 @@ def deinterleave(
 ) -> tuple[UOp, UOp]:
     """The graph that copies the memory that `load` reads in steps along `loop`, and the graph that reads the copy."""
     require(load in toposort((nest.graph,)) and load.op is Ops.LOAD, "no load of the nest", load)
-    require(loop.op is Ops.RANGE and is_fixed(loop), "no loop of known size", loop)
+    require_fixed([loop])
     memory, index, *gate = load.src[0].src
     require(memory.op is Ops.PARAM, "memory that is not a parameter", memory)
     step = coefficient(index, loop)

@@ -17,7 +17,7 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_in, step
 from proofgrad.core.compile.sums_of_products import is_gated
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -28,6 +28,7 @@ from proofgrad.core.rewrite.gates import conjuncts
 @step("sum[a](where(p, sum[b](x), 0)) = sum[a, b](where(p, x, 0))")
 def join_sums(nest: LoopNest, total: UOp) -> UOp:
     """The sum and those in it as one, down to a product."""
+    require_in(nest.graph, total)
     joined = _joined(total, nest.facts)
     require(joined is not None, "no nested sums of products", total)
     assert joined is not None

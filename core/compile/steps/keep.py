@@ -12,15 +12,14 @@ position of (i, j). All loops of v that are not kept along stay as they are: the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import BINDERS, elements_of, is_fixed, size_of
+from proofgrad.core.compile.loops import BINDERS, size_of
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
-from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
-from proofgrad.core.compile.steps.tables import require_value
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_fixed, step
+from proofgrad.core.compile.steps.tables import require_room, require_value
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -38,8 +37,8 @@ def keep(
     `alike`: other values, each with its loop, that are the same function of it as `value` is of its one loop; they are
     read from there too.
     """
-    sizes = tuple([size_of(x) for x in loops])
     _check_loops(nest, value, loops, made)
+    sizes = tuple([size_of(x) for x in loops])
     fresh = tuple([UOp.range(n, loop.number, loop.role) for n, loop in zip(sizes, made)])
     kept = UOp(Ops.KEEP, value.dtype, (value.substitute(dict(zip(loops, fresh))), *fresh))
 
@@ -54,7 +53,9 @@ def keep(
         is_alike = len(loops) == 1 and same_function((value, loops[0]), (same, loop))
         require(is_alike, "another function of its loop", same)
         changes[same] = element((loop,))
-    return nest.graph.substitute(changes)
+    changed = nest.graph.substitute(changes)
+    require_room(nest, changed)
+    return changed
 
 
 def _check_loops(
@@ -67,7 +68,7 @@ def _check_loops(
     require(0 < len(loops) == len(made) == len(set(loops)), "no loops, or one twice", *loops)
     require(len(loops) <= MOST_LOOPS, "more loops at once than", MOST_LOOPS)
     require(set(loops) <= free[value], "a loop that the value does not change with", *loops)
-    require(all(map(is_fixed, loops)), "a loop of no known size", *loops)
+    require_fixed(loops)
     outside = free[value].difference(loops)
     own = {loop for n in nodes if n.op in BINDERS for loop in n.src[1:]}
     is_outside = outside <= free[nest.graph] and own.isdisjoint(outside)
@@ -75,10 +76,6 @@ def _check_loops(
     numbers, new = {n.arg[0] for n in nodes if n.op is Ops.RANGE}, [loop.number for loop in made]
     is_free = numbers.isdisjoint(new) and len(set(new)) == len(new)
     require(is_free, "a loop of this number is there", *new)
-    nbytes = [elements_of(n) * n.dtype.itemsize for n in nodes if n.op is Ops.KEEP]
-    nbytes.append(prod([size_of(x) for x in loops]) * value.dtype.itemsize)
-    room = nest.target.scratch_bytes
-    require(sum(nbytes) <= room, "more bytes than an item has to itself", sum(nbytes), room)
 
 
 def same_function(one: tuple[UOp, UOp], other: tuple[UOp, UOp]) -> bool:

@@ -9,11 +9,12 @@ lowered from a tensor graph, or rewritten by proven rules, and then changed by s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from proofgrad.core.compile.kernel_schedule import Schedule
+from proofgrad.core.compile.loops import is_fixed
 from proofgrad.core.compile.steps.cuts import Cut, Place, cut_of, what_is_missing
 from proofgrad.core.compile.steps.evidence import require_evidence
 from proofgrad.core.compile.steps.running import what_is_wrong
@@ -21,7 +22,8 @@ from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.text.show import brief
 from proofgrad.core.compile.text.syntax import type_name
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.core.rewrite.facts import Facts
 
 _SEAL = object()
@@ -182,6 +184,18 @@ def require(condition: bool, what: str, *values: Any) -> None:
     """Raises: StepRefused, saying `what`, unless the condition holds."""
     if not condition:
         raise StepRefused(f"{what}: {', '.join(map(_shown, values))}" if values else what)
+
+
+def require_fixed(loops: Iterable[UOp]) -> None:
+    """Raises: StepRefused unless these are loops, and of known sizes."""
+    others = [x for x in loops if x.op is not Ops.RANGE or not is_fixed(x)]
+    require(not others, "no loop of known size", *others)
+
+
+def require_in(graph: UOp, *nodes: UOp) -> None:
+    """Raises: StepRefused unless these are nodes of the graph."""
+    missing = set(nodes).difference(toposort((graph,)))
+    require(not missing, "not in the nest", *missing)
 
 
 def _shown(value: Any) -> str:

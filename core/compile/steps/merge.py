@@ -15,10 +15,10 @@ from functools import lru_cache
 from typing import Any
 
 from proofgrad.core.compile.linear_terms import coefficient
-from proofgrad.core.compile.loops import BINDERS, is_fixed, size_of
+from proofgrad.core.compile.loops import BINDERS, size_of
 from proofgrad.core.compile.steps.bijection import NewLoop, exchanged, new_counters
 from proofgrad.core.compile.steps.collapse import collapse_law
-from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_fixed, step
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -27,7 +27,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 @step("for a < m, b < n: f(u + k * (n * a + b)) = for c < m * n: f(u + k * c)")
 def merge(nest: LoopNest, outer: UOp, inner: UOp) -> UOp:
     """One loop, in the place of the outer one."""
-    require(all([is_fixed(x) for x in (outer, inner)]), "a loop of no known size")
+    require_fixed((outer, inner))
     require(reads_as_one(nest.graph, outer, inner), "a term tells the loops apart", outer, inner)
     sizes = (size_of(outer), size_of(inner))
     made = (NewLoop(*outer.arg),)
@@ -61,13 +61,7 @@ def _index_demands(graph: UOp) -> list[UOp]:
     demands: dict[UOp, None] = {}
     for node in toposort((graph,)):
         inside_sum = node.op in (Ops.ADD, Ops.MUL, Ops.NEG) and node.dtype is dtypes.index
-        sources = node.src[:1] if node.op in BINDERS else node.src
         if not inside_sum:
+            sources = node.src[:1] if node.op in BINDERS else node.src
             demands.update({s: None for s in sources if s.dtype is dtypes.index})
-        else:
-            demands.update({s: None for s in sources if node.op is Ops.MUL and not _scaled(node)})
     return list(demands)
-
-
-def _scaled(product: UOp) -> bool:
-    return any(s.op is Ops.CONST for s in product.src)

@@ -12,10 +12,9 @@ No two iterations of output loops write one place, and the order of a reduction 
 from __future__ import annotations
 
 from proofgrad.core.compile.linear_terms import loops_of
-from proofgrad.core.compile.loops import is_fixed, size_of
+from proofgrad.core.compile.loops import size_of
 from proofgrad.core.compile.steps.bijection import Bijection, NewLoop, reindex
-from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_fixed, step
 from proofgrad.core.ir.uop import UOp
 
 RENUMBER = Bijection(
@@ -31,6 +30,6 @@ RENUMBER = Bijection(
 @step("for a < m, b < n: f(a, b) = for b < n, a < m: f(a, b)")
 def reorder(nest: LoopNest, loop: UOp, number: int) -> UOp:
     """The output loop with another number."""
-    require(loop.op is Ops.RANGE and is_fixed(loop), "no loop of known size", loop)
+    require_fixed([loop])
     require(loop in loops_of(nest.graph), "no output loop", loop)
     return reindex(nest, RENUMBER, (size_of(loop),), (loop,), (NewLoop(number, loop.arg[1]),))

@@ -12,9 +12,13 @@ what an earlier iteration left, stay as they are. Which roles go together, runni
 
 from __future__ import annotations
 
-from proofgrad.core.compile.loops import is_fixed
-from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.compile.steps.loop_nest import (
+    LoopNest,
+    require,
+    require_fixed,
+    require_in,
+    step,
+)
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 
@@ -22,9 +26,8 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 def run_as(nest: LoopNest, changes: dict[UOp, AxisRole]) -> UOp:
     """Each loop with the role that `changes` has for it."""
     in_order = {loop for store in nest.graph.src for loop in store.src[2:]}
-    made: dict[UOp, UOp] = {}
-    for loop, role in changes.items():
-        require(loop.op is Ops.RANGE and is_fixed(loop), "no loop of known size", loop)
-        require(loop not in in_order, "a loop that runs in order", loop)
-        made[loop] = loop.replace(arg=(loop.arg[0], role))
+    require_fixed(changes)
+    require_in(nest.graph, *changes)
+    require(in_order.isdisjoint(changes), "a loop that runs in order", *changes)
+    made = {loop: loop.replace(arg=(loop.arg[0], role)) for loop, role in changes.items()}
     return nest.graph.substitute(made)

@@ -18,7 +18,7 @@ from math import prod
 from typing import Any
 
 from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import BINDERS, elements_of, is_fixed, size_of
+from proofgrad.core.compile.loops import BINDERS, elements_of, size_of
 from proofgrad.core.compile.steps.bijection import (
     Bijection,
     NewLoop,
@@ -27,7 +27,8 @@ from proofgrad.core.compile.steps.bijection import (
     new_counters,
 )
 from proofgrad.core.compile.steps.digits import number_of, product_of
-from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_fixed, step
+from proofgrad.core.compile.steps.tables import require_room
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.core.rewrite.facts import Facts
@@ -71,7 +72,9 @@ def split(nest: LoopNest, loop: UOp, sizes: tuple[int, ...], made: tuple[NewLoop
     (value,) = law.old(*counters, n, *sizes)
     is_whole = n % prod(sizes) == 0
     inside = None if is_whole else law.inside(*counters, n, *sizes)
-    return exchanged(nest.graph, {loop: value}, counters, inside, law.in_order)
+    changed = exchanged(nest.graph, {loop: value}, counters, inside, law.in_order)
+    require_room(nest, changed)
+    return changed
 
 
 @step("where the mask of a split is off, load(x, p(i)) = load(x, p(i')) for any i' < n")
@@ -119,7 +122,7 @@ def nearest_inside(counters: Sequence[Any], sizes: Sequence[Any], n: Any, lanes:
 
 
 def _checked(loop: UOp, sizes: tuple[int, ...]) -> int:
-    require(loop.op is Ops.RANGE and is_fixed(loop), "no loop of known size", loop)
+    require_fixed([loop])
     require(1 <= len(sizes) <= MOST_PARTS and min(sizes) > 0, "parts of no size", sizes)
     return size_of(loop)
 
@@ -136,7 +139,7 @@ def _reading_inside(
         if node in done:
             continue
         new = node.with_src(tuple([done[s] for s in node.src]))
-        if node.op is Ops.STORE and len(node.src) > 2:
+        if node.op is Ops.STORE:
             require(loop not in node.src[2:], "loops that run in order stay as they are")
         if node.op is Ops.INDEX and loop in free[node]:
             if node in written:

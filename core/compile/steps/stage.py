@@ -19,10 +19,10 @@ from math import prod
 from typing import Any
 
 from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import BINDERS, is_fixed, size_of
+from proofgrad.core.compile.loops import BINDERS, size_of
 from proofgrad.core.compile.steps.bijection import NewLoop, gated
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
-from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require
+from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require, require_fixed
 from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
 from proofgrad.core.compile.steps.tables import loaded, new_table, require_value, stored
 from proofgrad.core.compile.text.show import brief
@@ -60,7 +60,7 @@ def stage(
     require_value(value)
     loops = dict.fromkeys([digit.loop for digit in digits])
     require(free[value] == loops.keys(), "not the loops that the value changes with", *loops)
-    require(all(map(is_fixed, loops)), "a loop of no known size", *loops)
+    require_fixed(loops)
     bound = {x for n in toposort((value,)) if n.op in BINDERS for x in n.src[1:]}
     require(bound.isdisjoint(loops), "a loop that the value runs itself, too", *loops)
     numbers = [digit.made.number for digit in digits]

@@ -1,14 +1,15 @@
-"""Memory between the nests that one nest becomes.
+"""Memory between the nests that one nest becomes, and that an item has to itself.
 
-Owns: its parameter, reading it, filling it with what a reduction starts from. Does not own: what is kept there (stage.py,
-scatter.py, sum_in_memory.py), the memory itself (the plan's, compiler.py).
+Owns: its parameter, reading it, filling it with what a reduction starts from, how much an item has. Does not own: what is kept there
+(stage.py, scatter.py, sum_in_memory.py, keep.py), the memory itself (the plan's, compiler.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proofgrad.core.compile.steps.loop_nest import require
+from proofgrad.core.compile.loops import elements_of
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
@@ -27,6 +28,18 @@ def require_value(value: UOp) -> None:
     """Raises: StepRefused for what memory cannot hold: places, memory itself, stores, index terms, which have no width."""
     is_value = value.op in ELEMENTWISE or value.op in _VALUES
     require(is_value and value.dtype is not dtypes.index, "no value that memory can hold", value)
+
+
+def require_room(nest: LoopNest, made: UOp) -> None:
+    """Raises: StepRefused for more bytes of KEEP than an item has to itself, unless there were as many."""
+    kept, room = _bytes_kept(made), nest.target.scratch_bytes
+    has_room = kept <= room or kept <= _bytes_kept(nest.graph)
+    require(has_room, "more bytes than an item has to itself", kept, room)
+
+
+def _bytes_kept(graph: UOp) -> int:
+    memories = [n for n in toposort((graph,)) if n.op is Ops.KEEP]
+    return sum([elements_of(memory) * memory.dtype.itemsize for memory in memories])
 
 
 def loaded(memory: UOp, *place: UOp) -> UOp:

@@ -15,8 +15,14 @@ from __future__ import annotations
 import functools
 
 from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import BINDERS, is_fixed, output_loops, size_of
-from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.compile.loops import BINDERS, output_loops, size_of
+from proofgrad.core.compile.steps.loop_nest import (
+    LoopNest,
+    require,
+    require_fixed,
+    require_in,
+    step,
+)
 from proofgrad.core.compile.sums_of_products import add_product, product_of
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -27,7 +33,8 @@ MOST_COPIES = 1 << 12  # of one store: more would take minutes to compile
 @step("for i < n: f(i) = f(0); f(1); ...; f(n - 1)", makes_loops=False)
 def unroll(nest: LoopNest, loops: frozenset[UOp]) -> UOp:
     """Each of the loops is written out: copies of the stores, or of what a reduction combines."""
-    require(all([is_fixed(loop) for loop in loops]), "a loop of no known size", *loops)
+    require_fixed(loops)
+    require_in(nest.graph, *loops)
     require(all([size_of(loop) for loop in loops]), "a loop that never runs", *loops)
     in_order = {loop for store in nest.graph.src for loop in store.src[2:]}
     require(loops.isdisjoint(in_order), "a loop that runs in order", *loops)
