@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import random
 import time
+from itertools import islice
 
 import pytest
+from planted.draws import a_few_live
 from planted.plant import Fault
-from planted.procedure_faults import Drawn, runs
 from planted.procedure_programs import PROGRAMS
 from planted.tactic_faults import FILES, Outcome, outcome, warm
 
@@ -85,16 +86,8 @@ def test_a_hostile_tactic_gives_no_wrong_value(name: str) -> None:
 def test_faults_that_are_drawn_give_no_wrong_value() -> None:
     """Others each day, or those of PLANTED_SEED."""
     seed = os.environ.get("PLANTED_SEED", time.strftime("%Y%m%d"))
-    draw = random.Random(seed)
-    known = runs(FILES, draw.sample(sorted(PROGRAMS), SOME))
-    drawn = {file: Drawn(file, known, draw) for file in FILES}
     live = 0
-    for _ in range(MOST):
-        one = drawn[draw.choice(FILES)].next()
-        found = None if one is None else outcome(*one)
-        if found is not None:
-            assert not found.is_wrong, f"PLANTED_SEED={seed}: {found}"
-            live += found.is_live
-        if live == HANDFUL:
-            return
+    for found in islice(a_few_live(FILES, SOME, MOST, random.Random(seed), outcome), HANDFUL):
+        assert not found.is_wrong, f"PLANTED_SEED={seed}: {found}"
+        live += 1
     assert live, f"PLANTED_SEED={seed}: none of {MOST} faults is live"

@@ -2,8 +2,7 @@
 
     python tests/planted/procedure_faults.py --seed 1 --live 100
 
-Owns: the choice of faults, the run of one, the table. Does not own: the changes of text (mutations.py), the programs
-(procedure_programs.py).
+Owns: the files, the run of a fault, the table. Does not own: which faults are drawn (draws.py), the programs (procedure_programs.py).
 
 A fault is *live* if one of the programs that run its line compiles and computes another value than numpy, or dies. CHECK=1
 and PROVE=1 must then each refuse a kernel or a plan of that program. A fault is *not live* if every program that it was
@@ -13,11 +12,9 @@ value comes of it; so is one by which it does not end. A line that no program ru
 
 from __future__ import annotations
 
-import argparse
-import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +22,9 @@ from typing import Any
 if __name__ == "__main__":  # else the folder of tests is found already
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from planted.lines_run import Run, lines_run  # noqa: E402
-from planted.mutations import lines_of, mutation  # noqa: E402
+from planted.draws import asked_for, plant_until  # noqa: E402
 from planted.plant import ROOT, Fault, in_a_fork, plant  # noqa: E402
-from planted.procedure_programs import PROGRAMS, ran  # noqa: E402
+from planted.procedure_programs import ran  # noqa: E402
 from proofgrad.core.compile.stages import GraphTactic, Procedure, Tactic  # noqa: E402
 from proofgrad.rules.procedures import procedure_sizes  # noqa: E402
 
@@ -131,8 +127,6 @@ def warm() -> None:
 
 # -- many -----------------------------------------------------------------------------------------
 
-PROGRAMS_TRIED = 7  # for one fault, of those that run its line
-
 
 @dataclass(slots=True)
 class Tally:
@@ -163,74 +157,17 @@ class Tally:
         return f"| `{file}` | {' | '.join(map(str, numbers))} |"
 
 
-def runs(files: Sequence[str], names: Iterable[str] = PROGRAMS) -> dict[str, Run]:
-    """What each program runs of the files."""
-    return {name: lines_run(lambda: _right(name), files, 60) for name in names}
-
-
-def _right(name: str) -> None:
-    if (told := ran(name)) != "right":
-        raise AssertionError(f"{name} is {told} without a fault")
-
-
-class Drawn:
-    """Faults of a file in a random order, each with programs that run its line."""
-
-    def __init__(self, file: str, known: Mapping[str, Run], draw: random.Random) -> None:
-        self.file, self._draw = file, draw
-        self._programs = [
-            [
-                n
-                for n, run in known.items()
-                if not run.lines.get(file, frozenset()).isdisjoint(lines)
-            ]
-            for lines in lines_of(file)
-        ]
-        may_show = [k for k, names in enumerate(self._programs) if names]
-        self.places = len(may_show)
-        self._waiting = draw.sample(may_show, len(may_show))
-        self._known = known
-
-    def next(self) -> tuple[Fault, list[str]] | None:
-        """The next fault, cheap programs first; None if there is none left."""
-        if not self._waiting:
-            return None
-        number = self._waiting.pop()
-        names = self._programs[number]
-        names = self._draw.sample(names, min(PROGRAMS_TRIED, len(names)))
-        return mutation(self.file, number), sorted(names, key=lambda n: self._known[n].seconds)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Plant until so many live faults were seen; a table, and 1 if one was missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--live", type=int, default=100, help="live faults of all files together")
-    parser.add_argument("--each", type=int, default=4, help="live faults of one file, at most")
-    parser.add_argument("--most", type=int, default=60, help="faults planted in one file, at most")
-    parser.add_argument("--file", action="append")
-    asked = parser.parse_args(arguments)
-    files = asked.file or where()
+    asked = asked_for(str(__doc__), arguments, where(), each=4, most=60)
     warm()
-    known = runs(files)
-    drawn = {file: Drawn(file, known, random.Random(f"{asked.seed} {file}")) for file in files}
-    tallies = {file: Tally() for file in files}
-    while waiting := [
-        f for f in drawn if tallies[f].live < asked.each and tallies[f].planted < asked.most
-    ]:
-        for file in waiting:
-            one = drawn[file].next()
-            if one is None or sum([t.live for t in tallies.values()]) >= asked.live:
-                del drawn[file]
-                continue
-            found = outcome(*one)
-            tallies[file].add(found)
-            if found.is_live:
-                print(found, flush=True)
+    tallies = {file: Tally() for file in asked.files}
+    for file, found in plant_until(asked, outcome):
+        tallies[file].add(found)
     print("\n| file | planted | stopped | live | `CHECK=1` | `PROVE=1` | missed |")
     print("|---|---|---|---|---|---|---|")
-    for file in files:
-        print(tallies[file].row(file))
+    for file, tally in tallies.items():
+        print(tally.row(file))
     missed = sum([tally.missed for tally in tallies.values()])
     live = sum([tally.live for tally in tallies.values()])
     planted = sum([tally.planted for tally in tallies.values()])

@@ -3,18 +3,21 @@
     python tests/planted/step_faults.py --laws                    every change of a law's function
     python tests/planted/step_faults.py --bodies 60 --seed 1      so many changes of what is around them
 
-Owns: which functions are laws, the two ways to find a fault, the table. Does not own: the changes of text (mutations.py), the
-claims (verify/steps), the small kernels (steps_exhaustively.py) and programs (small_graphs.py).
+Owns: which functions are laws, the three ways to find a fault, the table. Does not own: the changes of text (mutations.py), the
+claims (verify/steps), what steps make of small kernels and programs (step_runs.py).
 
-A fault is *proof* if the claims of a step that it changes are not proved, for small numbers or by the solver. It is *run* if a
-step makes a small kernel that is not the same, or stops in an error that is no refusal. Else it is *not
-found*: each of those is read, and is equal to the text without it, or makes a step refuse more.
+A fault is found by *proof* if the claims of a step that it changes are not proved, for small numbers or by the solver; by *test* if a
+test of what steps refuse fails (test_step_conditions.py); by *run* if a step makes a small kernel that is not the same, or stops in
+an error that is no refusal. It only *refuses* if some applications are refused that are not without it, and no others are
+made: so a step may be taken less often, never wrongly. What is the *same* has its reason in SAME. Each of the rest is *not found*.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import io
 import random
 import sys
 from collections import Counter
@@ -26,13 +29,12 @@ from typing import Any
 if __name__ == "__main__":  # else the folder of tests is found already
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from small_graphs import GRAPH_ARGUMENTS, run_on_graphs  # noqa: E402
-from small_kernels import graphs  # noqa: E402
-from step_arguments import ARGUMENTS  # noqa: E402
-from steps_exhaustively import Tally, WrongStep, run  # noqa: E402
+import pytest  # noqa: E402
+from programs_of_kernels import WrongStep  # noqa: E402
 
 from planted.mutations import functions_of, mutation  # noqa: E402
 from planted.plant import Fault, in_a_fork, plant  # noqa: E402
+from planted.step_runs import FEWER, Differences, differences, right_ones  # noqa: E402
 from proofgrad.core.compile.steps import evidence, reorder  # noqa: E402
 from proofgrad.core.compile.steps.bijection import Bijection  # noqa: E402
 from proofgrad.verify.steps import laws  # noqa: E402
@@ -62,10 +64,8 @@ BODIES = (
     *("accumulate", "lanes", "narrow"),
     *("tensor_program", "reduce_in_parts"),
 )
-SECONDS = 90  # of a process's own time for one fault
-# Of the small kernels, every so many: for the steps of a fault's file, and for those that use it.
-OWN_STRIDE, STRIDE = 23, 401
-OF_PROGRAMS = 3  # of the small programs
+SECONDS = 120  # of a process's own time for one fault
+CONDITIONS = Path(__file__).resolve().parents[1] / "test_step_conditions.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Found:
     how: str = ""
 
     def __str__(self) -> str:
-        return f"{self.by or 'NOT FOUND':9} {self.fault.name[:88]:88} {self.how[:100]}"
+        return f"{self.by or 'NOT FOUND':9} {self.fault.name[:88]:88} {self.how[:160]}"
 
 
 def by_proof(fault: Fault) -> Found:
@@ -105,29 +105,60 @@ def by_proof(fault: Fault) -> Found:
     return _found(fault, "proof", in_a_fork(work, SECONDS))
 
 
+def by_test(fault: Fault) -> Found:
+    """What the tests of what steps refuse say of a fault."""
+
+    text = fault.text()
+
+    def work(tell: Callable[[Any], None]) -> None:
+        failed = Failed()
+        with contextlib.redirect_stdout(io.StringIO()):
+            _plant(fault, text)
+            pytest.main(["-x", "-q", "-p", "no:cacheprovider", str(CONDITIONS)], [failed])
+        if failed.tests:
+            tell(failed.tests[0].rpartition("::")[2])
+
+    return _found(fault, "test", in_a_fork(work, SECONDS))
+
+
+class Failed:
+    """Tells pytest to keep the names of tests that fail."""
+
+    def __init__(self) -> None:
+        self.tests: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.tests.append(report.nodeid)
+
+
 def by_run(fault: Fault, start: int = 0) -> Found:
     """What the steps that a fault changes make of small kernels, and of small programs."""
 
     text = fault.text()
     if stale := problems():  # else each step is refused, and each fault found
         raise evidence.EvidenceError(stale[0])
+    own = [name for name in all_steps() if module_of_step(name) == fault.module]
+    others = [name for name in _decided_by(fault) if name not in own]
+    for stride, names in ((1, own), (FEWER, others)):
+        for name in names:
+            right_ones(name, start, stride)
 
     def work(tell: Callable[[Any], None]) -> None:
         try:
             _plant(fault, text)
-            own = [name for name in ARGUMENTS if module_of_step(name) == fault.module]
-            others = [name for name in _decided_by(fault) if name in ARGUMENTS and name not in own]
-            if own or others:
-                run(graphs()[start::OWN_STRIDE], own, Tally())
-                run(graphs()[start::STRIDE], others, Tally())
-            for name in set(GRAPH_ARGUMENTS).intersection(_decided_by(fault)):
-                run_on_graphs(name, start, OF_PROGRAMS)
+            found = Differences()
+            found.add(differences(own, start))
+            found.add(differences(others, start, FEWER))
         except WrongStep as wrong:
-            tell(str(wrong).splitlines()[2])
+            tell(["run", str(wrong)])
         except Exception as error:  # noqa: BLE001  (a fault may stop in any)
-            tell(f"{type(error).__name__}: {error}")
+            tell(["run", f"{type(error).__name__}: {error}"])
+        else:
+            tell(["refuses" if found.only_refuses else "", str(found)])
 
-    return _found(fault, "run", in_a_fork(work, SECONDS))
+    told = in_a_fork(work, SECONDS)[0]
+    return Found(fault, "run", told) if isinstance(told, str) else Found(fault, *told)
 
 
 def _found(fault: Fault, by: str, told: list[Any]) -> Found:
@@ -218,7 +249,8 @@ def find(faults: Iterable[Fault], ways: Sequence[Callable[[Fault], Found]]) -> l
     """What finds each fault, the first way that does."""
     found = []
     for fault in faults:
-        one = Found(fault)
+        reason = same_as(fault)
+        one = Found(fault, "same" if reason else "", reason or "")
         for way in ways:
             if not one.by:
                 one = way(fault)
@@ -227,13 +259,22 @@ def find(faults: Iterable[Fault], ways: Sequence[Callable[[Fault], Found]]) -> l
     return found
 
 
+WAYS = {"proof": "by proof", "test": "by test", "run": "by run", "refuses": "only refuses", "same": "the same",
+        "": "not found"}  # fmt: skip
+
+
 def table(found: Sequence[Found]) -> str:
-    rows = ["| file | faults | by proof | by run | not found |", "|---|---|---|---|---|"]
     counts = Counter([(one.fault.file, one.by) for one in found])
+    ways = [way for way in WAYS if not way or any([one.by == way for one in found])]
+    rows = [
+        f"| file | faults | {' | '.join([WAYS[way] for way in ways])} |",
+        "|---" * (2 + len(ways)) + "|",
+    ]
     for file in sorted({one.fault.file for one in found}):
-        numbers = [counts[file, by] for by in ("proof", "run", "")]
+        numbers = [counts[file, way] for way in ways]
         rows.append(f"| `{file}` | {sum(numbers)} | {' | '.join(map(str, numbers))} |")
-    return "\n".join(rows)
+    totals = [sum([one.by == way for one in found]) for way in ways]
+    return "\n".join([*rows, f"| together | {len(found)} | {' | '.join(map(str, totals))} |"])
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -247,9 +288,9 @@ def main(arguments: Sequence[str]) -> int:
     all_steps()
     modules = asked.module or (*BODIES, *LAW_FUNCTIONS)
     found = find(law_faults(modules), [by_proof]) if asked.laws else []
-    found += find(body_faults(asked.bodies, asked.seed, modules), [by_run])
+    found += find(body_faults(asked.bodies, asked.seed, modules), [by_test, by_run])
     print(f"\n{table(found)}")
-    return 0
+    return 1 if any([not one.by for one in found]) else 0
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python tests/planted/tactic_faults.py --seed 1 --live 100
 
-Owns: the choice of faults, the run of one, the table. Does not own: the changes of text (mutations.py), the programs
+Owns: the files, the run of a fault, the table. Does not own: which faults are drawn (draws.py), the programs
 (procedure_programs.py), faults of steps and procedures (procedure_faults.py).
 
 A fault is *live* if one of the programs that run its line is compiled to other kernels than without it, if a step refuses, if
@@ -11,22 +11,19 @@ compiling ends in an error, or does not end. Each is planted in a process of its
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":  # else the folder of tests is found already
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from planted.draws import asked_for, plant_until  # noqa: E402
 from planted.plant import Fault, in_a_fork, plant  # noqa: E402
-from planted.procedure_faults import Drawn, runs  # noqa: E402
 from planted.procedure_programs import PROGRAMS, ran  # noqa: E402
 from proofgrad import Device  # noqa: E402
 from proofgrad.core.compile.steps.loop_nest import StepRefused  # noqa: E402
@@ -150,47 +147,22 @@ def warm(names: Sequence[str]) -> None:
         _KERNELS[name] = watched.kernels
 
 
-@cache
-def known_runs() -> Mapping[str, Any]:
-    return runs(FILES)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Plant until so many live faults were seen; a table, and 1 if a value was wrong."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--live", type=int, default=100, help="live faults of all files together")
-    parser.add_argument("--each", type=int, default=8, help="live faults of one file, at most")
-    parser.add_argument("--most", type=int, default=30, help="faults planted in one file, at most")
-    parser.add_argument("--file", action="append")
-    asked = parser.parse_args(arguments)
-    files = asked.file or FILES
+    asked = asked_for(str(__doc__), arguments, FILES, each=8, most=30)
     warm([*PROGRAMS])
-    known = known_runs()
-    drawn = {file: Drawn(file, known, random.Random(f"{asked.seed} {file}")) for file in files}
-    tallies: dict[str, Counter[str]] = {file: Counter() for file in files}
-
-    def live(file: str) -> int:
-        return tallies[file].total() - tallies[file]["same"]
-
-    while waiting := [f for f in drawn if live(f) < asked.each and tallies[f].total() < asked.most]:
-        for file in waiting:
-            one = drawn[file].next()
-            if one is None or sum(map(live, files)) >= asked.live:
-                del drawn[file]
-                continue
-            found = outcome(*one)
-            tallies[file][found.kind] += 1
-            if found.is_live:
-                print(found, flush=True)
+    tallies: dict[str, Counter[str]] = {file: Counter() for file in asked.files}
+    for file, found in plant_until(asked, outcome):
+        tallies[file][found.kind] += 1
     print(f"\n| file | planted | {' | '.join(KINDS)} |")
     print("|---|---|" + "---|" * len(KINDS))
-    for file in files:
-        numbers = [tallies[file][kind] for kind in KINDS]
-        print(f"| `{file}` | {' | '.join(map(str, [tallies[file].total(), *numbers]))} |")
+    for file, tally in tallies.items():
+        numbers = [tally[kind] for kind in KINDS]
+        print(f"| `{file}` | {' | '.join(map(str, [tally.total(), *numbers]))} |")
     everything = sum(tallies.values(), Counter())
     wrong = sum([everything[kind] for kind in WRONG])
-    print(f"\n{everything.total()} planted, {sum(map(live, files))} live, {wrong} wrong")
+    live = everything.total() - everything["same"]
+    print(f"\n{everything.total()} planted, {live} live, {wrong} wrong")
     return 1 if wrong else 0
 
 
