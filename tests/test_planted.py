@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+from itertools import islice
 
 import pytest
+from planted.draws import a_few_live, runs
 from planted.plant import ROOT, Fault
-from planted.procedure_faults import Drawn, outcome, runs, warm, where
+from planted.procedure_faults import outcome, warm, where
 from planted.procedure_programs import PROGRAMS
 
 
@@ -100,6 +102,10 @@ MISSED: dict[str, tuple[Fault, str]] = {
         Fault("merge", "core/compile/steps/merge.py", "counted_by(UOp.index(0), both)", "counted_by(UOp.index(1), both)"),
         "large angles",
     ),
+    "loops of nested sums": (  # beside exp, whose argument must not leave its range
+        Fault("joined", "core/compile/steps/join.py", "loops += value.src[1:]", "loops += value.src[2:]"),
+        "three kernels",
+    ),
     "bits of an integer": (
         Fault("bits", "core/rewrite/facts.py", "ones, may = 0, -1 if", "ones, may = 1, -1 if"), "integers",
     ),
@@ -154,18 +160,10 @@ def test_fault_that_was_missed_is_found(name: str) -> None:
 def test_faults_that_are_drawn_are_found() -> None:
     """The same in each run, or those of PLANTED_SEED."""
     seed = os.environ.get("PLANTED_SEED", "0")
-    draw = random.Random(seed)
-    known = runs(LIVELY, draw.sample(sorted(PROGRAMS), SOME))
-    drawn = {file: Drawn(file, known, draw) for file in LIVELY}
     live = 0
-    for _ in range(MOST):
-        one = drawn[draw.choice(LIVELY)].next()
-        found = None if one is None else outcome(*one)
-        if found is not None and found.is_live:
-            live += 1
-            assert not found.is_missed, f"PLANTED_SEED={seed}: {found}"
-        if live == HANDFUL:
-            return
+    for found in islice(a_few_live(LIVELY, SOME, MOST, random.Random(seed), outcome), HANDFUL):
+        assert not found.is_missed, f"PLANTED_SEED={seed}: {found}"
+        live += 1
     assert live, f"PLANTED_SEED={seed}: none of {MOST} faults is live"
 
 

@@ -5,7 +5,7 @@ Owns: which values, and where each lies. Does not own: what is computed of them.
 Each sampled element sees memory of one of several kinds: small whole numbers, whose products and sums
 are exact, so that one term too many shows among a million; numbers of all sizes; numbers among which are
 infinities, NaN, -0.0, denormals and the ends of a type; and numbers that are all below 0, or all above, of which a 0 too
-many is the largest or the smallest. Integers, which may be indices, are small and
+many is the largest or the smallest; they are near 0, so that exp2 of a sum of their products stays in its range. Integers, which may be indices, are small and
 sometimes below 0 or far too large.
 """
 
@@ -23,6 +23,7 @@ from proofgrad.verify.sampled_arithmetic import Values, cast, kept_as
 
 KINDS = 5
 WHOLE, MIXED, CORNERS, BELOW, ABOVE = range(KINDS)
+_NEAR = 0.125  # what is near 0 is a multiple of this; products and sums of such are exact, too
 _BITS = 12
 _COUNT = 1 << _BITS  # values of each kind
 _MULTIPLIER = numpy.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio
@@ -64,7 +65,7 @@ def _row(dtype: DType, kind: int, draw: Any) -> Values:
         row[places] = numpy.array(corners, row.dtype)[draw.integers(0, len(corners), len(places))]
     elif kind in (BELOW, ABOVE):
         below = kind == BELOW and (is_float or bool(dtype.lo))
-        row = numpy.where(row == 0, 1, abs(row)) * (-1 if below else 1)
+        row = numpy.where(row == 0, 1, abs(row)) * (-1 if below else 1) * (_NEAR if is_float else 1)
         row = row.astype(numpy.float64 if is_float else kept_as(dtype))
     with numpy.errstate(all="ignore"):
         return cast(row, dtypes.float64, dtype) if is_float else row
