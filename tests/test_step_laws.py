@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -21,7 +22,8 @@ from proofgrad.core.compile.steps.bijection import Bijection
 from proofgrad.core.compile.steps.collapse import collapse_law
 from proofgrad.core.compile.steps.evidence import EvidenceError, require_evidence
 from proofgrad.core.compile.steps.loop_nest import STEPS, LoopNest, Step, lowered
-from proofgrad.core.compile.steps.split import split, split_law
+from proofgrad.core.compile.steps.reorder import RENUMBER
+from proofgrad.core.compile.steps.split import MOST_PARTS, split, split_law
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -415,6 +417,17 @@ def test_what_is_stale_is_proved_again_and_nothing_else(
         in capsys.readouterr().out
     )
     assert main(["--check"]) == 0
+
+
+def test_where_a_loop_never_runs_a_new_one_does_not_either() -> None:
+    """The claims are about positive sizes."""
+    splits = map(split_law, range(1, MOST_PARTS + 1))
+    for law in (RENUMBER, *splits, *map(collapse_law, (1, 2, 3))):
+        for sizes in itertools.product((0, 1, 3), repeat=len(law.parameters)):
+            if law.inside is not None and 0 in sizes[1:]:
+                continue  # parts are never of no size
+            is_empty = [0 in law.before(*sizes), 0 in law.after(*sizes)]
+            assert is_empty[0] == is_empty[1], (law.parameters, sizes)
 
 
 def test_small_worlds_try_every_choice_once() -> None:

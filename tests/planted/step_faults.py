@@ -192,6 +192,13 @@ SAME = {
     "split.split_law (*[f'k{p + 1}' for p in range(parts)], 'n')": "names of parameters, by which nothing is found",
     "unroll._combined (b, a)": "the order of a reduction is not specified",
     "narrow.terms_beyond least is not None or most is not None": "a check of types, of what has both",
+    "join.is_nested value.op is not Ops.MUL": "sums of products are what is worth it; the law is of any sums",
+    "split._stays_inside high is None": "no load stays as it is: each is masked, or taken from inside",
+    "split._stays_inside 0 < low": "a load from place 0 is masked, or taken from inside, as others are",
+    "unroll._unrolled product_of(value) is None": "one by one or as a tree: the order of a reduction is not specified",
+    "keep.functions_of functions.setdefault(len(functions), key)": "a function's number is its key itself, which is as good",
+    "accumulate.of n.op is not LOAD": "the order in which products go into a register is that of a reduction",
+    "tables.new_table 2": "a parameter that no graph has is one number further",
     "collapse.digits_of k - 1": "is_last is never so, and number // 1 is number",
 }
 

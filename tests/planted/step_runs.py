@@ -26,6 +26,8 @@ from proofgrad.core.compile.steps.tensor_program import GRAPH_STEPS, traced
 from proofgrad.core.ir.uop import UOp
 
 EACH_FAMILY = 8  # kernels of a family, spread over it
+# Steps that few kernels let be taken, with few arguments: so many kernels for them.
+SELDOM = {"scatter": 100, "sum_in_memory": 40, "join_sums": 40, "read_inside": 40, "merge": 40}
 OF_PROGRAMS = 3  # of the small programs, every so many
 FEWER = 4  # every so many of them, for the steps that only use what a fault is in
 
@@ -90,14 +92,14 @@ class Differences:
 
 
 @cache
-def kernels(start: int) -> list[Checked]:
-    """Some legal kernels of each family; others for another start."""
+def kernels(start: int, each: int) -> list[Checked]:
+    """So many legal kernels of each family; others for another start."""
     by_family = defaultdict[str, list[tuple[str, UOp]]](list)
     for family, graph in graphs():
         by_family[family].append((family, graph))
     chosen = []
     for members in by_family.values():
-        stride = max(1, len(members) // EACH_FAMILY)
+        stride = max(1, len(members) // each)
         chosen += members[start % stride :: stride]
     known = facts()
     return [Checked(kernel, known) for kernel in small_kernels(chosen)]
@@ -115,7 +117,7 @@ def applications(name: str, start: int, stride: int) -> Iterator[Application]:
                     partial(_check_program, graph),
                 )
         return
-    for checked in kernels(start)[::stride]:
+    for checked in kernels(start, SELDOM.get(name, EACH_FAMILY))[::stride]:
         kernel, nest = checked.kernel, checked.nest
         if name in LAST:
             for step, way, asked in ways_to_programs(kernel.graph, nest):
