@@ -40,7 +40,7 @@ _LEGALISE = RuleSets(("fp8", "legalise", "algebra", "compare", "where", "cast"))
 GRAPH_STAGES: tuple[Stage, ...] = (
     Stage("tidy", Form.TENSOR_GRAPH, _TIDY, optional=True),
     Stage("split reductions", Form.TENSOR_GRAPH, GraphTactic(split_long_reductions), optional=True),
-    Stage("cut into kernels", Form.KERNEL_GRAPH, Procedure(cut_into_kernels, ("target",))),
+    Stage("cut into kernels", Form.KERNEL_GRAPH, GraphTactic(cut_into_kernels, required=True)),
 )
 
 KERNEL_STAGES: tuple[Stage, ...] = (

@@ -28,6 +28,7 @@ from programs_of_kernels import WrongStep  # noqa: E402
 
 from proofgrad import Tensor  # noqa: E402, F401  (makes the compiler)
 from proofgrad.core.compile.forms import Form, check_form  # noqa: E402
+from proofgrad.core.compile.steps import store  # noqa: E402, F401  (which makes the step known)
 from proofgrad.core.compile.steps.loop_nest import StepRefused  # noqa: E402
 from proofgrad.core.compile.steps.reduce_in_parts import Ends, Parts, Slabs  # noqa: E402
 from proofgrad.core.compile.steps.tensor_program import GRAPH_STEPS, traced  # noqa: E402
@@ -35,7 +36,7 @@ from proofgrad.core.ir.dtypes import DType, dtypes  # noqa: E402
 from proofgrad.core.ir.ops import Ops  # noqa: E402
 from proofgrad.core.ir.uop import UOp, toposort  # noqa: E402
 
-DEVICE = "TEST"
+DEVICE, ANOTHER = "TEST", "ANOTHER"
 OPERATIONS = (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN)
 Memory = dict[UOp, Array]
 Arguments = tuple[Any, ...]
@@ -86,6 +87,34 @@ def nested_reductions() -> Iterator[UOp]:
         yield program(value, reduced(value, op, (0,)))
 
 
+def chains() -> Iterator[UOp]:
+    """Every program of one to three operations, of sizes 1 and 0 one or two, where each but the first reads the one before it."""
+    for shape, most in (((2, 3), 3), ((1, 2), 2), ((0, 2), 2)):
+        waiting = [tensor(0, *shape)]
+        for _ in range(most):
+            waiting = [made for value in waiting for made in _operations(value)]
+            for value in waiting:
+                yield program(value)
+                below = [n for n in value.src if n.op is not Ops.RESHAPE]
+                yield program(value, *below[:1])
+
+
+def _operations(value: UOp) -> Iterator[UOp]:
+    """One of each kind on a value."""
+    shape, dtype = value.shape, value.dtype
+    yield value.alu(Ops.ADD, tensor(1, *shape))
+    yield value.alu(Ops.NEG)
+    yield value.alu(Ops.MUL, value)
+    yield UOp(Ops.CONTIGUOUS, dtype, (value,))
+    yield UOp(Ops.DETACH, dtype, (value,))
+    yield UOp(Ops.RESHAPE, dtype, (value,), (prod(shape),))
+    yield UOp(Ops.COPY, dtype, (value,), ANOTHER)
+    yield UOp(Ops.PERMUTE, dtype, (value,), (*range(1, len(shape)), 0))
+    yield UOp(Ops.FLIP, dtype, (value,), (True,) * len(shape))
+    yield UOp(Ops.PAD, dtype, (value,), ((1, 0),) * len(shape))
+    yield reduced(value, Ops.ADD, (len(shape) - 1,))
+
+
 # -- what they compute ----------------------------------------------------------------------------
 
 
@@ -105,11 +134,52 @@ def computed(graph: UOp, given: Memory) -> list[Array]:
     return [evaluate_tensor(root, given) for root in graph.src]
 
 
+def run_kernels(graph: UOp, given: Memory) -> list[Array]:
+    """The elements of the memory of each root of a KernelGraph, its kernels run in order."""
+    filled = dict(given)
+
+    def held(buffer: UOp) -> Array:
+        assert buffer in filled or not buffer.arg, "memory that nothing fills"
+        return filled.get(buffer, np.zeros(0, numpy_dtype(buffer.dtype)))
+
+    for call in graph.src:
+        body, written, *read = call.src
+        parameters = [n for n in toposort((body,)) if n.op is Ops.PARAM]
+        assert {n.arg[0] for n in parameters} <= set(range(1, 1 + len(read))), "no such parameter"
+        assert not [n for n in toposort((body,)) if n.op is Ops.BUFFER], "memory in a body"
+        changes = {n: call.src[1 + n.arg[0]] for n in parameters}
+        assert all([(n.dtype, n.arg[1]) == (b.dtype, b.arg) for n, b in changes.items()])
+        (value,) = body.substitute(changes).src
+        copies = [n for n in toposort((value,)) if n.op is Ops.COPY]
+        assert copies in ([], [value]), "a copy in a kernel"
+        assert not copies or _is_view_of_memory(value.src[0]), "a copy of what is computed"
+        device = call.arg.device
+        assert written.src[1].arg == device, "memory on another device than its kernel"
+        here = {b.src[1].arg for b in read}
+        is_right = value.arg == device if copies else here <= {device}
+        assert is_right, "a kernel, or a copy, of another device"
+        assert written not in filled and written.src[0].arg < 0, "memory that is there already"
+        filled[written] = evaluate_tensor(value, held).ravel()
+        assert filled[written].size == written.arg, "memory of another size"
+    return list(map(held, graph.arg))
+
+
+def _is_view_of_memory(node: UOp) -> bool:
+    while node.op is Ops.RESHAPE:
+        node = node.src[0]
+    return node.op is Ops.BUFFER
+
+
 def check(graph: UOp, made: UOp) -> None:
-    """Asserts that both have the same roots."""
+    """Asserts that both have the same roots; the one that was made may be of kernels."""
     given = some_memory(graph)
-    check_form(Form.TENSOR_GRAPH, made)
-    found = computed(made, given)
+    if isinstance(made.arg, tuple):
+        check_form(Form.KERNEL_GRAPH, made)
+        shapes = [root.shape for root in graph.src]
+        found = [x.reshape(s) for x, s in zip(run_kernels(made, given), shapes, strict=True)]
+    else:
+        check_form(Form.TENSOR_GRAPH, made)
+        found = computed(made, given)
     for before, after in zip(computed(graph, given), found, strict=True):
         assert before.shape == after.shape, f"{after.shape}, not {before.shape}"
         assert (before == after).all(), f"{after.tolist()}, not {before.tolist()}"
@@ -146,9 +216,23 @@ def ways_of(graph: UOp) -> Iterator[Arguments]:
             yield (dict(zip(whole, each)),)
 
 
-GRAPH_ARGUMENTS: dict[str, Callable[[UOp], Iterable[Arguments]]] = {"reduce_in_parts": ways_of}
+def sets_of_values(graph: UOp) -> Iterator[Arguments]:
+    """Every set of values of a program, but memory."""
+    leaves = (Ops.BUFFER, Ops.UNIQUE, Ops.DEVICE, Ops.SINK)
+    values = [node for node in toposort((graph,)) if node.op not in leaves]
+    for some in subsets(values):
+        yield (frozenset(some),)
+    for none in [node for node in toposort((graph,)) if node.op in leaves]:
+        yield (frozenset([none, *values]),)
+
+
+GRAPH_ARGUMENTS: dict[str, Callable[[UOp], Iterable[Arguments]]] = {
+    "reduce_in_parts": ways_of,
+    "store": sets_of_values,
+}
 PROGRAMS: dict[str, Callable[[], Iterable[UOp]]] = {
-    "reduce_in_parts": lambda: chain(nested_reductions(), reductions())
+    "reduce_in_parts": lambda: chain(nested_reductions(), reductions()),
+    "store": lambda: chain(nested_reductions(), chains()),
 }
 
 

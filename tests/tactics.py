@@ -11,6 +11,7 @@ from proofgrad.core.compile import (
     kept_rows,
     merging,
     nested_sums,
+    schedule,
     slabs,
     split_reductions,
     staging,
@@ -91,4 +92,5 @@ unroll_upcasts = on_graphs(unroll.unroll_upcasts)
 choose_index_width = on_graphs(to_program.choose_index_width)
 reductions_to_accumulators = on_graphs(to_program.reductions_to_accumulators)
 vectorize = on_graphs(to_program.vectorize)
+cut_into_kernels = on_programs(schedule.cut_into_kernels)
 split_long_reductions = on_programs(split_reductions.split_long_reductions)

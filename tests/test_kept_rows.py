@@ -14,6 +14,7 @@ from programs import Program, over_buffers, programs
 from tactics import (
     choose_axes,
     choose_index_width,
+    cut_into_kernels,
     keep_rows,
     merge_loops,
     reductions_to_accumulators,
@@ -27,7 +28,6 @@ from proofgrad.core.compile import kept_rows
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.compile.linearize import linearize
 from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.schedule import cut_into_kernels
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops

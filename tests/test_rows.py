@@ -11,12 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import evaluate_tensor
 from programs import Program, over_buffers, programs
-from tactics import split_long_reductions
+from tactics import cut_into_kernels, split_long_reductions
 
 from proofgrad import GlobalCounters, Tensor, nn
 from proofgrad.core.compile import split_reductions
 from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.schedule import cut_into_kernels
 from proofgrad.core.compile.stages import NO_MACHINE
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes

@@ -44,13 +44,6 @@ def test_each_procedure_has_its_module_and_what_it_imports() -> None:
     assert all(size.lines > 10 and size.purpose for size in sizes.values())
     found = {name: [path.stem for path in size.modules] for name, size in sizes.items()}
     assert found["linearize"] == ["linearize", "linear_terms"]
-    assert found["cut_into_kernels"] == [
-        "schedule",
-        "fusion_limits",
-        "rows",
-        "sums_of_products",
-        "target",
-    ]
     assert found["expand_transcendentals"] == [
         "transcendental",
         "polynomial",

@@ -50,6 +50,9 @@ LAWS = (
     _fault("reduce_in_parts", "sizes[axis] // size, size, *", "size, sizes[axis] // size, *"),
     _fault("reduce_in_parts", "(0, length), (length, whole)", "(0, length), (length - 1, whole)"),
     _fault("reduce_in_parts", "return (axis, *[a for", "return (0, *[a for"),
+    _fault("store", "return -1 - made", "return made"),
+    _fault("store", "return -1 - made", "return -made"),
+    _fault("store", "sources[0] if op in _SAME else computed(sources)", "sources[0]"),
     _fault("lanes", "tuple([step * k for k in range(lanes)])", "tuple(range(lanes))"),
     _fault("narrow", "low < least or", "low <= least or"),
 )  # fmt: skip
@@ -62,6 +65,8 @@ BODIES = (
     _fault("join", "gated = gate.where(product, UOp.const(value.dtype, 0))", "gated = product"),
     _fault("reduce_in_parts", "a + (a > axis)", "a"),
     _fault("reduce_in_parts", "_in_parts(head, parts.head).alu(op, ", "_in_parts(head, parts.head).alu(Ops.ADD, "),
+    _fault("store", "slot = len(inputs) + 1", "slot = 1"),
+    _fault("store", "node is target or not self._is_read(node)", "not self._is_read(node)"),
     _fault("stage", "done[node] = gated(new, inside) if", "done[node] = new if"),
 )  # fmt: skip
 

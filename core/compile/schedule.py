@@ -1,24 +1,22 @@
-"""TensorGraph -> KernelGraph: which nodes get a buffer, and the kernels between buffers.
+"""Tactic: which nodes of a program get a buffer, and so what its kernels are.
 
-Owns: the choice (a heuristic: it changes speed and memory, never values), the cut, the order, and
-when a buffer is no longer needed. Does not own: what a kernel looks like inside (lower.py).
+Owns: the choice (a heuristic: it changes speed and memory, never values). Does not own: limits on what one kernel
+computes (fusion_limits.py), reductions inside of a kernel (rows.py), the cut itself (steps/store.py), what a kernel
+looks like inside (lower.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
-from proofgrad.core import settings
+from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.cost_model import COSTLY
 from proofgrad.core.compile.fusion_limits import beyond_limits
 from proofgrad.core.compile.rows import reductions_by_row
+from proofgrad.core.compile.steps.store import below_reshape, store
+from proofgrad.core.compile.steps.tensor_program import TensorProgram
 from proofgrad.core.compile.sums_of_products import is_contraction
 from proofgrad.core.compile.target import Target
-from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
-from proofgrad.core.ir.origin import origin_of
-from proofgrad.core.ir.shapes import elements, is_plain, sizes
+from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp, toposort
 
 # Movement that uses every element at most once, so that fusing over it computes nothing twice.
@@ -32,141 +30,16 @@ _TRANSPARENT = MOVEMENT | {Ops.DETACH}
 _SAME = frozenset({Ops.DETACH, Ops.CONTIGUOUS})
 
 
-@dataclass(frozen=True, slots=True)
-class CallInfo:
-    """What a CALL carries beside its body: the device it runs on, and where it comes from.
-
-    `origin` are the methods of Tensor whose nodes it holds, if they were traced.
-    """
-
-    device: str
-    origin: tuple[str, ...] = ()
-    ast: UOp | None = None  # the body again, in a graph that a user looks at (kernelize)
-
-    def __repr__(self) -> str:
-        if self.ast is None:
-            return f"CallInfo({self.device!r}, {self.origin!r})"
-        return f"<KERNEL on {self.device}: {' '.join(['SINK', *self.origin])}>"
-
-
-def cut_into_kernels(root: UOp, target: Target) -> UOp:
-    """Decide what gets a buffer; one CALL a kernel, in running order.
-
-    The arg of the SINK holds the buffer of each root. Each CALL is (body, buffer written, buffers
-    read ...). The body is SINK(value over PARAMs), slot 0 being the buffer written. New buffers are
-    numbered from -1 down. The arg of `root` is the device for values that read no buffer, and
-    `target` is that of this device.
-    """
-    return _Cut(root, target).calls()
-
-
-class _Cut:
-    """One run of the cut."""
-
-    def __init__(self, root: UOp, target: Target) -> None:
-        self.root = root
-        self.nodes = toposort((root,))
-        self.stored = nodes_that_need_a_buffer(root, target)
-        self.buffer_of: dict[UOp, UOp] = {n: n for n in self.nodes if n.op is Ops.BUFFER}
-        self.device_of = _devices(self.nodes)
-        self.next_unique = -1
-
-    def calls(self) -> UOp:
-        found: list[UOp] = []
-        for node in self.nodes:
-            if node not in self.stored:
-                continue
-            if elements(node.shape):
-                found.append(self._call(node))
-            else:
-                self.buffer_of[node] = self._new_buffer(node)
-        buffers = tuple([self.buffer_of[_below_reshape(source)] for source in self.root.src])
-        return UOp(Ops.SINK, dtypes.void, tuple(found), buffers)
-
-    def _call(self, node: UOp) -> UOp:
-        """The kernel, or the copy between devices, that fills the buffer of `node`."""
-        inputs: dict[UOp, UOp] = {}
-        body = self._body(node, inputs)
-        self.buffer_of[node] = buffer = self._new_buffer(node)
-        info = CallInfo(buffer.src[1].arg, self._origin(node))
-        return UOp(Ops.CALL, dtypes.void, (UOp.sink(body), buffer, *inputs), info)
-
-    def _new_buffer(self, node: UOp) -> UOp:
-        unique = UOp(Ops.UNIQUE, dtypes.void, (), self.next_unique)
-        name = self.device_of.get(node, self.root.arg)
-        device = UOp(Ops.DEVICE, dtypes.void, (), name)
-        self.next_unique -= 1
-        return UOp(Ops.BUFFER, node.dtype, (unique, device), elements(node.shape))
-
-    def _body(self, target: UOp, inputs: dict[UOp, UOp]) -> UOp:
-        """The value of `target` with every stored node below it read from a parameter."""
-        done: dict[UOp, UOp] = {}
-
-        def inside(node: UOp) -> bool:
-            return node is target or not self._is_read(node)
-
-        for node in toposort((target,), inside):
-            if not inside(node):
-                done[node] = self._parameter(node, inputs)
-            elif node.op in (Ops.CONTIGUOUS, Ops.DETACH):
-                done[node] = done[node.src[0]]
-            else:
-                done[node] = node.with_src(tuple([done[s] for s in node.src]))
-        return done[target]
-
-    def _origin(self, target: UOp) -> tuple[str, ...]:
-        """The methods of Tensor that the nodes of a kernel come from, where they were traced."""
-        if not settings.traces_methods():
-            return ()
-        inside = target.toposort(lambda n: n is target or not self._is_read(n))
-        names = [origin_of(n) for n in inside if n is target or not self._is_read(n)]
-        return tuple(dict.fromkeys([name for name in names if name]))
-
-    def _is_read(self, node: UOp) -> bool:
-        return node.op is Ops.BUFFER or node in self.stored
-
-    def _parameter(self, node: UOp, inputs: dict[UOp, UOp]) -> UOp:
-        buffer = self.buffer_of[node]
-        if buffer not in inputs:
-            slot = len(inputs) + 1
-            inputs[buffer] = UOp(Ops.PARAM, buffer.dtype, (), (slot, buffer.arg))
-        parameter = inputs[buffer]
-        return parameter if node.shape == parameter.shape else _reshaped(parameter, node)
-
-
-def _reshaped(parameter: UOp, node: UOp) -> UOp:
-    if not is_plain(node.shape):  # a buffer is as large as the variables allow
-        used = UOp(Ops.SHRINK, node.dtype, (parameter,), ((0, sizes().product(node.shape)),))
-        return (
-            used if used.shape == node.shape else UOp(Ops.RESHAPE, node.dtype, (used,), node.shape)
-        )
-    return UOp(Ops.RESHAPE, node.dtype, (parameter,), node.shape)
-
-
-def _devices(nodes: Iterable[UOp]) -> dict[UOp, str]:
-    """The device each node is computed on: that of the buffers below it, or where COPY brings it."""
-    found: dict[UOp, str] = {}
-    for node in nodes:
-        if node.op is Ops.BUFFER:
-            found[node] = node.src[1].arg
-        elif node.op is Ops.COPY:
-            found[node] = node.arg
-        else:
-            for source in node.src:
-                if source in found:
-                    found[node] = found[source]
-                    break
-    return found
-
-
-# -- the choice ---------------------------------------------------------------------------------
+def cut_into_kernels(program: TensorProgram, context: Context) -> TensorProgram:
+    """Decide what gets a buffer; one CALL a kernel, in running order."""
+    return store(program, nodes_that_need_a_buffer(program.graph, context.target))
 
 
 def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     """Roots, explicit requests, copies, reductions that others wait for, costly expanded values."""
     nodes = toposort((root,))
     consumers = _consumers(nodes)
-    stored = {s for s in map(_below_reshape, root.src) if s.op is not Ops.BUFFER}
+    stored = {s for s in map(below_reshape, root.src) if s.op is not Ops.BUFFER}
     for node in nodes:
         if node.op in (Ops.COPY, Ops.CONTIGUOUS):
             stored.add(node)
@@ -188,17 +61,10 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             stored.add(_below_movement(node.src[0], stored))
         if node.op is Ops.PAD and node in leads_to_reduction and _is_read_often(node, consumers):
             stored.add(node)
-    kept = set(map(_below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is Ops.COPY}
+    kept = set(map(below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is Ops.COPY}
     if all(is_plain(node.shape) for node in nodes):
         stored = stored - reductions_by_row(nodes, consumers, stored, kept, target)
     return stored | beyond_limits(nodes, consumers, stored)
-
-
-def _below_reshape(root: UOp) -> UOp:
-    """The node that has the elements of a root in the same order: a buffer has no shape."""
-    while root.op is Ops.RESHAPE:
-        root = root.src[0]
-    return root
 
 
 def _consumers(nodes: list[UOp]) -> dict[UOp, list[UOp]]:

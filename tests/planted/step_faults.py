@@ -56,13 +56,14 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "narrow": ("terms_beyond",),
     "accumulate": ("_fill",),
     "lanes": ("_combiner",),
+    "store": ("over_memory", "number_of"),
     "reduce_in_parts": ("in_slabs", "with_slabs_first", "ends_of"),
 }  # fmt: skip
 BODIES = (
     *("bijection", "split", "collapse", "merge", "reorder", "run_as", "running", "unroll", "keep"),
     *("stage", "deinterleave", "sum_in_memory", "scatter", "join", "clamp", "tables"),
     *("accumulate", "lanes", "narrow"),
-    *("tensor_program", "reduce_in_parts"),
+    *("tensor_program", "reduce_in_parts", "store"),
 )
 SECONDS = 120  # of a process's own time for one fault
 CONDITIONS = Path(__file__).resolve().parents[1] / "test_step_conditions.py"
@@ -188,6 +189,7 @@ def _decided_by(fault: Fault) -> list[str]:
 
 # Changes that are none, by function and text, and why.
 SAME = {
+    "store.number_of 2": "one number is left out",
     "reduce_in_parts.ends_of ((length, whole), (0, length))": "the order of a reduction is not specified",
     "split.split_law (*[f'k{p + 1}' for p in range(parts)], 'n')": "names of parameters, by which nothing is found",
     "unroll._combined (b, a)": "the order of a reduction is not specified",

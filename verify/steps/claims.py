@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import z3
 
-from proofgrad.verify.steps.terms import Formula, Known, Term, Truth
+from proofgrad.verify.steps.terms import Formula, Known, Term, Truth, applied
 
 PROVED, REFUTED, UNKNOWN = "proved", "refuted", "unknown"
 SMALL_NUMBERS, RUN = "small numbers", "run"
@@ -37,6 +37,9 @@ class World(Protocol):
 
     def claim(self, what: str, truth: Any) -> None:
         """This is so."""
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Any function of whole numbers."""
 
     def one_if(self, truth: Any) -> Any:
         """1 where it is so, else 0."""
@@ -144,6 +147,15 @@ class _Small:
         if not truth:
             raise _Wrong(what)
 
+    def function(self, name: str) -> Callable[..., Any]:
+        def value(*arguments: Any) -> Any:
+            known = f"{name}{tuple(map(int, arguments))}"
+            if known not in self.numbers:
+                self.number(known)
+            return Whole(self.numbers[known])
+
+        return value
+
     def one_if(self, truth: Any) -> Any:
         return Whole(bool(truth))
 
@@ -214,6 +226,9 @@ class _Terms:
         if verdict != PROVED:
             raise _Wrong(what)
         self._asked.add(formula)
+
+    def function(self, name: str) -> Callable[..., Any]:
+        return lambda *arguments: applied(self.known, name, arguments)
 
     def one_if(self, truth: Any) -> Any:
         return Term(self.known, z3.If(_formula_of(truth), z3.IntVal(1), z3.IntVal(0)))

@@ -52,14 +52,14 @@ def neighbours(world: World) -> None:
     place, other, asked = [world.number(name) for name in ("place", "other place", "asked")]
     value, beside, old = [world.number(name) for name in ("value", "other value", "old")]
     world.suppose(place != other)
-    one = _written(_written(old, asked, place, value), asked, other, beside)
-    two = _written(_written(old, asked, other, beside), asked, place, value)
+    one = written(written(old, asked, place, value), asked, other, beside)
+    two = written(written(old, asked, other, beside), asked, place, value)
     world.claim("each place has the same", one == two)
     taken, first, second = [world.number(name, 0) for name in ("taken", "first", "second")]
     world.claim("each leaf as often", taken + first + second == taken + second + first)
 
 
-def _written(old: Any, asked: Any, place: Any, value: Any) -> Any:
+def written(old: Any, asked: Any, place: Any, value: Any) -> Any:
     """What is at the place that is asked for after a value was written."""
     return value if asked == place else old
 

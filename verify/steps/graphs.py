@@ -13,10 +13,14 @@ from typing import Any
 
 from proofgrad.core.compile.steps.reduce_in_parts import ends_of, in_slabs, with_slabs_first
 from proofgrad.core.compile.steps.split import split_law
+from proofgrad.core.compile.steps.store import number_of, over_memory
+from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.verify.steps.bijections import row_major
-from proofgrad.verify.steps.claims import World
+from proofgrad.verify.steps.claims import Claim, World
+from proofgrad.verify.steps.folds import written
 
 AXIS = 1  # of three: before, the axis, behind
+MOST_SOURCES = 3  # of an operation
 
 
 def element_of_slab(world: World) -> None:
@@ -86,3 +90,51 @@ def both_ends(world: World) -> None:
 
 def _places(world: World, sizes: Sequence[Any]) -> list[Any]:
     return [world.number(f"at{k}", 0, size) for k, size in enumerate(sizes)]
+
+
+# -- in memory ------------------------------------------------------------------------------------
+
+
+def same_over_memory(sources: int) -> Claim:
+    """A node of a kernel, whose sources have their values, has the value of the node that it is made of."""
+
+    def claim(world: World) -> None:
+        values = tuple([world.number(f"source{k + 1}") for k in range(sources)])
+        for op in sorted(ELEMENTWISE | MOVEMENT | {Ops.REDUCE_AXIS, Ops.COPY}):
+            meaning = world.function(op.name)
+            made = over_memory(op, values, lambda those, f=meaning: f(*those))
+            world.claim(op.name, made == meaning(*values))
+        for op in (Ops.CONTIGUOUS, Ops.DETACH) if sources == 1 else ():
+            made = over_memory(op, values, lambda those: world.function("another")(*those))
+            world.claim(op.name, made == values[0])
+
+    return claim
+
+
+def leaves_what_is_there(world: World) -> None:
+    """The kernel of a value fills memory of its own, and leaves what was there before all kernels."""
+    _fills_its_own(world, world.number("made", 0), world.number("there", 0))
+
+
+def leaves_what_is_filled(world: World) -> None:
+    """And what the kernels before it have filled."""
+    made = world.number("made", 1)
+    _fills_its_own(world, made, number_of(world.number("earlier", 0, made)))
+
+
+def _fills_its_own(world: World, made: Any, other: Any) -> None:
+    new, value, memory = number_of(made), world.number("value"), world.function("memory")
+    world.claim("other memory", new != other)
+    world.claim("which stays", written(memory(other), other, new, value) == memory(other))
+    world.claim("the value is there", written(memory(new), new, new, value) == value)
+
+
+def in_running_order(world: World) -> None:
+    """Of values that are stored in order each is computed over those before it: by induction all hold what they are."""
+    k = world.number("k", 1)
+    memory, value, body = [world.function(name) for name in ("memory", "value", "body")]
+    read = world.number("read", 0, k)
+    world.suppose(memory(number_of(read)) == value(read))  # the kernels before have filled it
+    world.suppose(value(k) == body(value(read)))  # what is computed over the value itself
+    stored = body(memory(number_of(read)))
+    world.claim("what is stored", stored == value(k))

@@ -143,6 +143,19 @@ LAWS: dict[str, Law] = {
         | _ORDER,
         "the axis is one of the reduction's, of known size, and the slabs divide it; the others are its too",
     ),
+    "store": Law(
+        {
+            f"a node of {k} sources over memory": graphs.same_over_memory(k)
+            for k in range(graphs.MOST_SOURCES + 1)
+        }
+        | {
+            "kernels leave the memory that is there": graphs.leaves_what_is_there,
+            "kernels leave what kernels have filled": graphs.leaves_what_is_filled,
+            "each value is computed over those before it": graphs.in_running_order,
+        },
+        "the roots are stored, or memory; a value is stored before it is read; a copy is of what memory holds; memory"
+        " that a kernel reads is of its device; no memory that is there has a new number",
+    ),
     "scatter": Law(
         {"each place takes in what the gate gave it": folds.one_place_takes} | _ONCE | _ORDER,
         "that the gate says p(j) = r, by its solution, which rules prove; every place of the memory is a result",

@@ -72,6 +72,12 @@ class Product:
     value: Formula
 
 
+def applied(known: Known, name: str, arguments: Sequence[Any]) -> Term:
+    """The value of a function of which nothing is known."""
+    sorts = [z3.IntSort() for _ in range(len(arguments) + 1)]
+    return Term(known, z3.Function(name, *sorts)(*[_value(x) for x in arguments]))
+
+
 class Truth:
     """A formula. Where a law branches on it, each branch is a case."""
 

@@ -9,16 +9,16 @@ changed by steps whose laws are proved. It is a TensorGraph until `store` has ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Concatenate, Generic, ParamSpec
+from typing import Any, Generic, TypeVar
 
 from proofgrad.core.compile.steps.evidence import require_evidence
 from proofgrad.core.compile.steps.loop_nest import Taken
 from proofgrad.core.ir.uop import UOp
 
 _SEAL = object()
-_Arguments = ParamSpec("_Arguments")
+_Wanted = TypeVar("_Wanted", bound=Collection[UOp])
 
 
 class TensorProgram:
@@ -39,37 +39,32 @@ def traced(graph: UOp) -> TensorProgram:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphStep(Generic[_Arguments]):
-    """A way to change a program: `program = step(program, ...)`. It takes all places where it is wanted at once, for a graph has many.
+class GraphStep(Generic[_Wanted]):
+    """A way to change a program: `program = step(program, wanted)`, at all nodes where it is wanted at once, for there are many.
 
     Raises: StepRefused; EvidenceError if its law is not proved.
     """
 
     name: str
     law: str
-    function: Callable[Concatenate[TensorProgram, _Arguments], UOp]
+    function: Callable[[TensorProgram, _Wanted], UOp]
 
-    def __call__(
-        self, program: TensorProgram, *args: _Arguments.args, **kwargs: _Arguments.kwargs
-    ) -> TensorProgram:
+    def __call__(self, program: TensorProgram, wanted: _Wanted) -> TensorProgram:
         require_evidence(self.name, self.law, self.function.__module__)
-        made = self.function(program, *args, **kwargs)
+        made = self.function(program, wanted)
         if made is program.graph:
             return program
-        return TensorProgram(made, (*program.taken, Taken(self.name, ())), _SEAL)
+        nodes = f"{len(wanted)} node{'s' * (len(wanted) > 1)}"
+        return TensorProgram(made, (*program.taken, Taken(self.name, (nodes,))), _SEAL)
 
 
 GRAPH_STEPS: dict[str, GraphStep[Any]] = {}
 
 
-def graph_step(
-    law: str,
-) -> Callable[[Callable[Concatenate[TensorProgram, _Arguments], UOp]], GraphStep[_Arguments]]:
+def graph_step(law: str) -> Callable[[Callable[[TensorProgram, _Wanted], UOp]], GraphStep[_Wanted]]:
     """Make a function from a program to a changed graph a step, by its name. `law`: as an equation."""
 
-    def made(
-        function: Callable[Concatenate[TensorProgram, _Arguments], UOp],
-    ) -> GraphStep[_Arguments]:
+    def made(function: Callable[[TensorProgram, _Wanted], UOp]) -> GraphStep[_Wanted]:
         one = GraphStep(function.__name__, law, function)
         GRAPH_STEPS[one.name] = one
         return one
