@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import re
 
 import pytest
+from planted.mutations import functions_of, mutation
 from planted.plant import Fault
 from planted.step_faults import (
     FOLDER,
@@ -14,6 +16,7 @@ from planted.step_faults import (
     SAME,
     by_proof,
     by_run,
+    by_test,
     law_faults,
     same_as,
 )
@@ -89,10 +92,22 @@ def test_a_fault_around_a_law_is_found_by_a_run(fault: Fault) -> None:
     assert by_run(fault).by == "run"
 
 
+def test_a_fault_by_which_a_step_is_taken_less_often_is_told_apart() -> None:
+    found = by_run(_fault("deinterleave", "step > 1", "step > 2"))
+    assert found.by == "refuses"
+    assert re.fullmatch(r"of [\d,]+: \d+ refused", found.how)
+
+
+def test_a_fault_by_which_a_step_asks_for_less_is_found_by_a_test_of_its_condition() -> None:
+    """No small kernel is wrong by it: loops of no iterations have no digits."""
+    fault = _fault("collapse", "min(sizes) > 0", "min(sizes) >= 0")
+    assert by_test(fault).how == "test_a_loop_that_never_runs_is_not_collapsed"
+
+
 def test_without_a_fault_nothing_is_found() -> None:
     text = '"""The steps: the only'
     same = Fault("none", f"{FOLDER}/reorder.py", "from __future__", "from __future__")
-    assert text and (by_proof(same).by, by_run(same).by) == ("", "")
+    assert text and (by_proof(same).by, by_test(same).by, by_run(same).by) == ("", "", "")
 
 
 def test_each_law_has_functions_that_are_planted_in() -> None:
@@ -104,6 +119,9 @@ def test_each_law_has_functions_that_are_planted_in() -> None:
     assert all([(evidence.STEPS_FOLDER / f"{name}.py").exists() for name in LAW_FUNCTIONS])
 
 
-def test_what_is_the_same_is_a_fault_that_can_be_planted() -> None:
-    names = {fault.name.partition(":")[0] + fault.name.rpartition(":")[2] for fault in law_faults()}
-    assert set(SAME) <= names
+@pytest.mark.parametrize("name", SAME)
+def test_what_is_the_same_is_a_fault_that_can_be_planted(name: str) -> None:
+    module, function = name.partition(" ")[0].split(".")
+    file = f"{FOLDER}/{module}.py"
+    own = [k for k, one in enumerate(functions_of(file)) if one == function]
+    assert any([same_as(mutation(file, k)) == SAME[name] for k in own])
