@@ -5,8 +5,6 @@ Does not own: simplification (rules) and the linear normal form of views (core/r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.op_names import ADD, CONST, KEEP, LOAD, MUL, NEG, RANGE, REDUCE, STORE
 from proofgrad.core.ir.ops import ELEMENTWISE
@@ -66,15 +64,6 @@ def at_start(term: UOp, values: dict[UOp, int] | None = None) -> int:
             below, types = [known[s] for s in node.src], [s.dtype for s in node.src]
             known[node] = int(evaluate(node.op, node.dtype, below, types))
     return known[term]
-
-
-def together(sets: Iterable[frozenset[UOp]]) -> frozenset[UOp]:
-    """Their union. Most are the same set, or parts of the largest one."""
-    found: frozenset[UOp] = frozenset()
-    for more in sets:
-        if more is not found and not more <= found:
-            found = found | more if found else more
-    return found
 
 
 def loops_below(root: UOp) -> dict[UOp, frozenset[UOp]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proofgrad.core.compile.linear_terms import together
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import (
     ACCUMULATOR,
@@ -69,7 +68,7 @@ def _loops_of(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
         elif op is KEPT:
             running[node] = running[node.src[0]].difference(node.src[1:])
         else:
-            running[node] = together([running[s] for s in node.src])
+            running[node] = _together([running[s] for s in node.src])
     registers = {result.src[0].src[0]: running[result] for result in results}
     running.update(registers)
     reads = set(registers)
@@ -78,8 +77,17 @@ def _loops_of(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
             reads.add(node)
             around = [running[s] for s in node.src]
             around += [frozenset(s.src[1:]) for s in node.src if s.op is ACCUMULATOR]
-            running[node] = together(around)
+            running[node] = _together(around)
     return running
+
+
+def _together(sets: Iterable[frozenset[UOp]]) -> frozenset[UOp]:
+    """Their union. Most are the same set, or parts of the largest one."""
+    found: frozenset[UOp] = frozenset()
+    for more in sets:
+        if more is not found and not more <= found:
+            found = found | more if found else more
+    return found
 
 
 def _block_paths(nodes: list[UOp], loops: dict[UOp, frozenset[UOp]]) -> dict[UOp, Path]:
