@@ -1,5 +1,7 @@
 """How big the procedures of the compiler are: what is neither a proven rule nor a proven step, in lines of code.
 
+Of tactics also which steps they call.
+
 Owns: counting lines, and which modules a procedure is made of. Does not own: the stages
 (pipeline.py), printing (proofgrad/commands.py, verify/evidence.py).
 
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import tokenize
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -89,6 +91,19 @@ def _modules_of(procedure: _Step) -> tuple[Path, ...]:
     for name in names:  # it grows
         names += sorted(_imported(_file(name)) - set(names))
     return tuple([_file(name) for name in names])
+
+
+def steps_called(size: Size, steps: Collection[str]) -> list[str]:
+    """Of these steps those that the modules of a tactic import, but for the steps themselves."""
+    own = [path for path in size.modules if path.parent == _FOLDER]
+    imported = [
+        alias.name
+        for path in own
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{_PACKAGE}steps.")
+        for alias in node.names
+    ]
+    return sorted(set(steps).intersection(imported))
 
 
 def _file(name: str) -> Path:

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from proofgrad.core.compile.stages import GraphTactic, Tactic
 from proofgrad.core.compile.steps import evidence
-from proofgrad.rules.procedures import code_lines
+from proofgrad.rules.procedures import code_lines, procedure_sizes, steps_called
 from proofgrad.verify.steps.all_steps import all_steps
 
 # In the order in which a program and its kernels meet them.
@@ -52,6 +53,14 @@ tables between nests, how loops may run together, and the gate.
 """
 
 
+_TACTICS = """
+## The tactics
+
+| stage | in core/compile | lines | steps that it calls |
+|---|---|---|---|
+"""
+
+
 def steps_report() -> str:
     """The page."""
     entries = evidence.read_entries(evidence.EVIDENCE)
@@ -68,7 +77,18 @@ def steps_report() -> str:
     table = "\n".join([*head, *rows, _totals(entries, set(files.values()))]) + "\n"
     sections = [_section(steps[name], names, files) for name in names]
     lemmas = len([c for c in entries["split"]["claims"] if c["method"] == "lemma"])
-    return _HEAD.format(lemmas=lemmas) + table + _LAST.format(shared=shared) + "".join(sections)
+    text = _HEAD.format(lemmas=lemmas) + table + _LAST.format(shared=shared)
+    return text + _tactics() + "".join(sections)
+
+
+def _tactics() -> str:
+    """A table of the tactics, in the order in which they run."""
+    rows = []
+    for size in procedure_sizes(kinds=(GraphTactic, Tactic)):
+        called = ", ".join([f"`{name}`" for name in steps_called(size, all_steps())])
+        own = size.modules[0]
+        rows.append(f"| {size.stage} | `{own.name}` | {_lines(own)} | {called} |")
+    return _TACTICS + "\n".join(rows) + "\n"
 
 
 def _row(step: Any, entry: Mapping[str, Any], file: Path) -> str:
