@@ -6,6 +6,7 @@ on, so what does not change with a loop is computed before it. Does not own: any
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from proofgrad.core.ir.dtypes import dtypes
@@ -140,10 +141,10 @@ def _separate_loops(program: UOp, nodes: list[UOp], loops: dict[UOp, frozenset[U
         else:
             groups[own].append([result])
     changes: dict[UOp, dict[UOp, UOp]] = {}
-    shared = _loops_in_several_groups(groups)
+    uses = Counter([loop for own in groups for loop in own])
     for own, partitions in groups.items():
         for k, members in enumerate(partitions):
-            if k == 0 and not shared.intersection(own):
+            if k == 0 and all(uses[loop] == 1 for loop in own):
                 continue
             fresh: dict[UOp, UOp] = {}
             for loop in own:
@@ -151,15 +152,6 @@ def _separate_loops(program: UOp, nodes: list[UOp], loops: dict[UOp, frozenset[U
                 next_number += 1
             changes.update({member: fresh for member in members})
     return _rename(program, changes) if changes else program
-
-
-def _loops_in_several_groups(groups: dict[Path, list[list[UOp]]]) -> set[UOp]:
-    seen: set[UOp] = set()
-    several: set[UOp] = set()
-    for own in groups:
-        several.update(loop for loop in own if loop in seen)
-        seen.update(own)
-    return several
 
 
 def _depths(nodes: list[UOp]) -> dict[UOp, int]:
