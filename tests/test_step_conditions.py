@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from small_graphs import program, reduced, tensor
 from small_kernels import (
     INSIDE,
     N,
@@ -38,11 +39,13 @@ from proofgrad.core.compile.steps.lanes import lanes
 from proofgrad.core.compile.steps.loop_nest import LoopNest, Step, StepRefused, check_whole
 from proofgrad.core.compile.steps.merge import merge
 from proofgrad.core.compile.steps.narrow import narrow
+from proofgrad.core.compile.steps.reduce_in_parts import Ends, Slabs, reduce_in_parts
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import MOST_PARTS, split, split_reading_inside
 from proofgrad.core.compile.steps.stage import MOST_DIGITS, Digit, stage
 from proofgrad.core.compile.steps.sum_in_memory import sum_in_memory
+from proofgrad.core.compile.steps.tensor_program import traced
 from proofgrad.core.compile.steps.unroll import unroll
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
@@ -480,3 +483,22 @@ def test_fissions_of_what_fissions_made_stand_in_their_places() -> None:
     (loaded,) = nodes(read, Ops.LOAD)
     third, last = stage(read, loaded, digits)  # not beside the others
     refused(lambda: check_whole(nest, (first, second, third, last)), "two tables are one")
+
+
+# -- what is told -------------------------------------------------------------------------------------
+
+
+def test_steps_are_told_in_the_order_in_which_they_were_taken() -> None:
+    nest = rows(2, 3)
+    a, r = nodes(nest, Ops.RANGE)
+    done = unroll(reorder(nest, a, 21), frozenset([r]))
+    assert [str(one) for one in done.taken] == ["reorder(r2, 21)", "unroll((r6))"]
+
+
+def test_steps_on_a_program_of_tensors_are_told_in_the_order_in_which_they_were_taken() -> None:
+    first = traced(program(reduced(tensor(0, 8), Ops.ADD, (0,))))
+    second = reduce_in_parts(first, {first.graph.src[0]: Ends(0, 4)})
+    ends = [n for n in second.graph.toposort() if n.op is Ops.REDUCE_AXIS]
+    third = reduce_in_parts(second, {end: Slabs(0, 2, ()) for end in ends})
+    told = ["reduce_in_parts(1 node)", "reduce_in_parts(2 nodes)"]
+    assert [str(one) for one in third.taken] == told
