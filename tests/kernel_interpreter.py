@@ -29,7 +29,7 @@ def run_kernel(kernel: UOp, buffers: Memory, workers: int = 1) -> Memory:
     """The buffers after the kernel, or each of several in order, has run.
 
     The buffer that a kernel writes is made here and starts as all None; one that it combines with is there.
-    Asserts that every access is inside of its buffer, that nothing is read that was not written, that an element is written once,
+    Asserts that every access is inside of its buffer, also of loads whose store is masked, that nothing is read that was not written, that an element is written once,
     or by STOREs that combine, in one iteration of the loops that are not the STORE's own.
     """
     if kernel.src[0].op is Ops.SINK:
@@ -62,10 +62,11 @@ class _Run:
         place, stored = meanings.of(index), meanings.of(value)
         for counters in meanings.iterations(loops, self.memory):
             env = dict(zip(loops, counters))
+            what = stored(env, self.memory)  # loads do not wait for the gate of their store
             if gate and not gated(env, self.memory):
                 continue
             outer = tuple([n for loop, n in env.items() if loop not in own])
-            at, what = place(env, self.memory), stored(env, self.memory)
+            at = place(env, self.memory)
             buffer = self.memory[self.written]
             assert 0 <= at < len(buffer), f"index {at} is outside of {len(buffer)} elements"
             if self.combines:
