@@ -9,9 +9,11 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from kernel_interpreter import run_kernel
 from small_graphs import program, reduced, tensor
 from small_kernels import (
     INSIDE,
+    OUT,
     N,
     X,
     Y,
@@ -483,6 +485,17 @@ def test_fissions_of_what_fissions_made_stand_in_their_places() -> None:
     (loaded,) = nodes(read, Ops.LOAD)
     third, last = stage(read, loaded, digits)  # not beside the others
     refused(lambda: check_whole(nest, (first, second, third, last)), "two tables are one")
+
+
+def test_a_sum_that_is_written_out_starts_from_zero() -> None:
+    """So it is never -0.0, as no sum is; other reductions may be."""
+    (a,), (r,) = loops(2), inner_loops(1)
+    for op, zero in ((Ops.ADD, "0.0"), (Ops.MAX, "-0.0")):
+        value = load(X, r, dtype=dtypes.float32) * 0.0  # of a number below 0
+        (kernel,) = small_kernels([("zeros", UOp.sink(store(a, reduce(op, value, r))))])
+        written_out = unroll(nest_of(kernel.graph, MACHINE), frozenset([r]))
+        stored = run_kernel(written_out.graph, kernel.buffers)[OUT]
+        assert [str(kernel.stored[0]), *map(str, stored)] == [zero] * 3
 
 
 # -- what is told -------------------------------------------------------------------------------------

@@ -27,7 +27,14 @@ from proofgrad.core.ir.uop import UOp
 
 EACH_FAMILY = 8  # kernels of a family, spread over it
 # Steps that few kernels let be taken, with few arguments: so many kernels for them.
-SELDOM = {"scatter": 100, "sum_in_memory": 40, "join_sums": 40, "read_inside": 40, "merge": 40}
+SELDOM = {
+    "scatter": 100,
+    "sum_in_memory": 40,
+    "join_sums": 40,
+    "read_inside": 40,
+    "merge": 40,
+    "lanes": 40,
+}
 OF_PROGRAMS = 3  # of the small programs, every so many
 FEWER = 4  # every so many of them, for the steps that only use what a fault is in
 

@@ -20,7 +20,6 @@ from proofgrad.core.compile.steps.bijection import NewLoop, exchanged, new_count
 from proofgrad.core.compile.steps.collapse import collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_fixed, step
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 
@@ -57,11 +56,10 @@ def reads_as_one(graph: UOp, outer: UOp, inner: UOp) -> bool:
 
 @lru_cache(maxsize=4)  # of the graph that a tactic asks for each pair of its loops
 def _index_demands(graph: UOp) -> list[UOp]:
-    """The largest sums of index terms: what is asked of the loops, from where it is used."""
+    """The index terms that are not part of another one: what is asked of the loops, from where it is used."""
     demands: dict[UOp, None] = {}
     for node in toposort((graph,)):
-        inside_sum = node.op in (Ops.ADD, Ops.MUL, Ops.NEG) and node.dtype is dtypes.index
-        if not inside_sum:
+        if node.dtype is not dtypes.index:
             sources = node.src[:1] if node.op in BINDERS else node.src
             demands.update({s: None for s in sources if s.dtype is dtypes.index})
     return list(demands)
