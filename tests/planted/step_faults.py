@@ -199,6 +199,8 @@ SAME = {
     "split._stays_inside 0 < low": "a load from place 0 is masked, or taken from inside, as others are",
     "unroll._unrolled product_of(value) is None": "one by one or as a tree: the order of a reduction is not specified",
     "clamp._brought_inside loop in found": "no place is brought inside; a load loses its gate only where it is inside as it is",
+    "accumulate.accumulate 2": "numbers of registers, which are told apart as before",
+    "deinterleave.deinterleave 2": "the number of a loop in a graph of its own",
     "merge._index_demands 5": "how many graphs are remembered at once",
     "keep.functions_of functions.setdefault(len(functions), key)": "a function's number is its key itself, which is as good",
     "accumulate.of n.op is not LOAD": "the order in which products go into a register is that of a reduction",
