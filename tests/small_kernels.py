@@ -187,7 +187,7 @@ def masked_stores() -> Iterator[UOp]:
     """As loops that were split have them: the last iterations store nothing; or one iteration that alone stores."""
     for n in range(1, 5):
         (a,) = loops(n)
-        for only in range(n):
+        for only in reversed(range(n)):
             gate = (UOp.index(only - 1) < a) & (a < only + 1)
             yield store(UOp.index(0), load(Y, UOp.index(0)), gate=gate)
     for n, m in product(range(1, 5), range(1, 5)):
