@@ -30,6 +30,7 @@ from small_kernels import keep as kept_memory
 from small_kernels import kept as kept_value
 from tactics import nest_of
 
+from proofgrad.core.compile.forms import Form, FormError, check_form
 from proofgrad.core.compile.steps.accumulate import accumulate
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.clamp import read_inside
@@ -515,3 +516,14 @@ def test_steps_on_a_program_of_tensors_are_told_in_the_order_in_which_they_were_
     third = reduce_in_parts(second, {end: Slabs(0, 2, ()) for end in ends})
     told = ["reduce_in_parts(1 node)", "reduce_in_parts(2 nodes)"]
     assert [str(one) for one in third.taken] == told
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_register_and_what_it_becomes_are_of_one_type(lanes: int) -> None:
+    """As if lanes were added to a register of one number, or the other way round."""
+    nest = accumulate(narrow(rows(2, 40), dtypes.int64))
+    (update,) = nodes(nest, Ops.UPDATE)
+    check_form(Form.PROGRAM, nest.graph)
+    wrong = update.replace(dtype=update.dtype.vec(lanes) if lanes > 1 else dtypes.float64)
+    with pytest.raises(FormError, match="a register and what it becomes are of one type"):
+        check_form(Form.PROGRAM, nest.graph.substitute({update: wrong}))

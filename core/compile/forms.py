@@ -152,6 +152,8 @@ def _check_program(root: UOp) -> None:
             raise FormError(Form.PROGRAM, node, "upcast axes must be unrolled")
         if node.dtype.scalar is dtypes.index:
             raise FormError(Form.PROGRAM, node, "index terms must have a machine width")
+        if node.op is Ops.UPDATE and any(s.dtype is not node.dtype for s in node.src[:2]):
+            raise FormError(Form.PROGRAM, node, "a register and what it becomes are of one type")
     _check_scratch(Form.PROGRAM, toposort((root,)))
 
 
