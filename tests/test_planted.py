@@ -24,21 +24,21 @@ def _between(begin: str, end: str) -> str:
 MISSED: dict[str, tuple[Fault, str]] = {
     "operation of a reduction in parts": (
         Fault(
-            "split operation", "core/compile/split_reductions.py",
-            "whole = UOp(Ops.REDUCE_AXIS, dtype, (stored,), (op, (0,)))",
-            "whole = UOp(Ops.REDUCE_AXIS, dtype, (stored,), (Ops.ADD, (0,)))",
+            "split operation", "core/compile/steps/reduce_in_parts.py",
+            "total = UOp(Ops.REDUCE_AXIS, dtype, (stored,), (op, across))",
+            "total = UOp(Ops.REDUCE_AXIS, dtype, (stored,), (Ops.ADD, across))",
         ), "largest of many",
     ),
     "body of a reduction in parts": (
         Fault(
-            "split body", "core/compile/split_reductions.py",
-            "(slabs,), (Ops.ADD, within))",
-            "(UOp(Ops.NEG, node.dtype, (slabs,)),), (Ops.ADD, within))",
+            "split body", "core/compile/steps/reduce_in_parts.py",
+            "(slabs,), (op, within))",
+            "(UOp(Ops.NEG, dtype, (slabs,)),), (op, within))",
         ), "long sum",
     ),
     "arguments of a call": (
         Fault(
-            "call arguments", "core/compile/schedule.py",
+            "call arguments", "core/compile/steps/store.py",
             "(UOp.sink(body), buffer, *inputs), info)",
             "(UOp.sink(body), buffer, *reversed(list(inputs))), info)",
         ), "two",

@@ -63,4 +63,5 @@ def _in_slabs(
     if inside is not None:
         add = reorder(add, inside, number + 1)
     schedule = choose_schedule(add.graph, context.target, context.asked)
-    return (fill, add.scheduled(replace(schedule, slab=steps)), *rest)
+    add = add.scheduled(replace(schedule, slab=steps))
+    return (fill, add, *rest)
