@@ -39,7 +39,7 @@ def choose_schedule(kernel: UOp, target: Target, asked: Schedule) -> Schedule:
     shared = loop_shared_in_order(kernel, target) if shares else None
     vectors, copies = choose_vectors(kernel, target, asked, shared)
     unroll = SHORT_REDUCTION if asked.unroll is None else asked.unroll
-    in_steps = asked.deinterleaved is not False and bool(loads_in_steps(kernel, vectors))
+    in_steps = asked.deinterleaved is not False and bool(loads_in_steps(kernel, vectors, target))
     return Schedule(
         kept=kept,
         tiled=False,

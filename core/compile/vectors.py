@@ -26,7 +26,8 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 # Accumulators held at once by an unrolled reduction; more would spill.
 UPCAST_SIZES = (8, 4, 2)
 # So many reads of each element that a copy in another order pays: it costs as much as reading in that order once.
-WORTH_A_COPY = 2
+# A copy that does not stay in the second cache is written to memory and read from there: twice that.
+WORTH_A_COPY, WORTH_A_FAR_COPY = 2, 4
 # Vectors of fewer elements cost more to fill than they save.
 LEAST_LANES = 4
 # A reduction of so few values has no loop.
@@ -194,7 +195,9 @@ def _copies(
     return NO_COPIES
 
 
-def loads_in_steps(kernel: UOp, vectors: tuple[Vectors, ...]) -> list[tuple[UOp, UOp]]:
+def loads_in_steps(
+    kernel: UOp, vectors: tuple[Vectors, ...], target: Target
+) -> list[tuple[UOp, UOp]]:
     """The loads that vectors take in steps of a few elements, and often, each with the loop."""
     by_number = {n.arg[0]: n for n in toposort((kernel,)) if n.op is Ops.RANGE}
     loops = [by_number[v.loop] for v in vectors if v.loop in by_number]
@@ -203,7 +206,10 @@ def loads_in_steps(kernel: UOp, vectors: tuple[Vectors, ...]) -> list[tuple[UOp,
         memory, index, *_ = load.src[0].src
         steps = [(loop, coefficient(index, loop) or 0) for loop in loops]
         reads = prod([size_of(loop) for loop in loops_of(index) if is_fixed(loop)])
-        if memory.op is Ops.PARAM and reads >= WORTH_A_COPY * memory.arg[1]:
+        if memory.op is not Ops.PARAM:
+            continue
+        is_near = memory.arg[1] * memory.dtype.itemsize <= 2 * target.cache_bytes
+        if reads >= (WORTH_A_COPY if is_near else WORTH_A_FAR_COPY) * memory.arg[1]:
             found += [(load, loop) for loop, step in steps if 1 < step <= LARGEST_STEP]
     return found
 

@@ -26,7 +26,8 @@ def deinterleave_windows(nest: LoopNest, context: Context) -> LoopNest | tuple[L
         return nest
     nest = nest.scheduled(schedule := schedule_of(nest, context))
     filling: list[LoopNest] = []
-    while schedule.deinterleaved and (found := loads_in_steps(nest.graph, schedule.vectors or ())):
+    vectors = (schedule.vectors or ()) if schedule.deinterleaved else ()
+    while found := loads_in_steps(nest.graph, vectors, context.target):
         copied, nest = deinterleave(nest, *found[0])
         filling.append(copied)
     if not filling:
