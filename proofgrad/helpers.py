@@ -51,13 +51,15 @@ def schedule(asked: Schedule | str) -> Iterator[None]:
     `asked`: as `explain` and DEBUG=2 print it; what it does not name, the heuristics choose. A schedule is applied
     by proven steps, so a kernel computes the same, or there is an error.
 
-    Raises: ValueError for a text that is no schedule; ScheduleError (a ValueError), where a kernel is compiled, if
+    Raises: TypeError, ValueError for what is no schedule; ScheduleError (a ValueError), where a kernel is compiled, if
     that kernel cannot do what is asked.
 
     Example:
         with schedule("tile=4x2x8 staged=none threads=off"):
             (a @ b).realize()
     """
-    wish = asked if isinstance(asked, Schedule) else read_schedule(asked)
+    if not isinstance(asked, (Schedule, str)):
+        raise TypeError(f"a schedule is text or a Schedule, not {type(asked).__name__}")
+    wish = read_schedule(str(asked))  # a Schedule made by hand may hold what no text says
     with Context(SCHEDULE=str(wish)):
         yield

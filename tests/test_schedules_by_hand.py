@@ -127,6 +127,19 @@ def test_text_that_is_no_schedule_is_refused_where_it_stands() -> None:
         pass
 
 
+@pytest.mark.parametrize("asked", [3, None, ["tile=2x2x4"]])
+def test_what_is_no_text_is_refused_where_it_stands(asked: object) -> None:
+    message = "a schedule is text or a Schedule, not"
+    with pytest.raises(TypeError, match=message), schedule(asked):  # type: ignore[arg-type]
+        pass
+
+
+def test_a_schedule_with_a_value_that_no_text_has_is_refused_where_it_stands() -> None:
+    message = "rows must be the number of a loop, not '-1'"
+    with pytest.raises(ValueError, match=message), schedule(Schedule(rows=-1)):
+        pass
+
+
 def test_machines_that_choose_nothing_refuse_a_schedule() -> None:
     x = Tensor([1.0, 2.0], device="REFERENCE").realize()
     with schedule("vectors=*x4"), pytest.raises(ScheduleError, match=r"cannot have vectors=\*x4x1"):

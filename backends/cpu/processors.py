@@ -100,7 +100,7 @@ def processor_named(name: str) -> Processor:
             return _described(name, triple, here)
         every += names
     near = difflib.get_close_matches(name, every, n=3)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
     some = ", ".join(sorted(KNOWN))
     raise DeviceError(
         f"CPU_TARGET={name!r} is no processor that LLVM knows{hint} It knows {some} and others"
