@@ -257,3 +257,29 @@ def test_numbers_that_are_no_places_are_refused(numbers: Any) -> None:
         t[numbers if not isinstance(numbers, tuple) else [*numbers]]
     with pytest.raises(IndexError, match="out of range for axis 0"):
         t[numbers if not isinstance(numbers, tuple) else [*numbers]] = 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_elements_keep_every_bit(dtype: str) -> None:
+    """A choice is a sum over zeros, and 0.0 + -0.0 is 0.0."""
+    values = Tensor([1.0, -0.0, float("nan"), -float("inf"), 5e-8, 0.0]).cast(dtype).realize()
+    order = [1, 5, 3, 2, 0, 4, 1]
+    bits = f"uint{8 * values.dtype.itemsize}"
+    expected = [values.bitcast(bits).tolist()[k] for k in order]
+    places = Tensor(order)
+    for x in (
+        values,
+        values.reshape(6, 1).expand(6, 2)[:, 0],
+        (values * 1).reshape(2, 3).flatten(),
+    ):
+        for chosen in (x[order], x[places], x.gather(0, places), x[places.reshape(7, 1)].flatten()):
+            assert chosen.bitcast(bits).tolist() == expected
+
+
+def test_gradients_of_chosen_elements_and_their_gradients() -> None:
+    x = Tensor([1.0, -0.0, 3.0, 4.0], requires_grad=True)
+    y = x[[1, 3, 3, 0]]
+    (first,) = (y**3).sum().gradient(x)
+    assert first.tolist() == [3.0, 0.0, 0.0, 96.0]
+    (second,) = first.sum().gradient(x)
+    assert second.tolist() == [6.0, 0.0, 0.0, 48.0]

@@ -93,7 +93,7 @@ def _with_gradient(
     def backward(gradient: Any, *inputs: Any) -> Any:
         return said(gradient, Call((body, *inputs)))
 
-    mark = CustomGradient(backward, name, result)
+    mark = CustomGradient(backward, name, type(result), result.device)
     sources = (result._uop, *[argument._uop for argument in arguments])
     return type(result)._new(UOp(Ops.DETACH, result.dtype, sources, mark), result.device)
 

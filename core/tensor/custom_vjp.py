@@ -27,9 +27,9 @@ class CustomGradient:
 
     __slots__ = ("backward", "device", "kind", "name")
 
-    def __init__(self, backward: Backward, name: str, like: TensorBase) -> None:
+    def __init__(self, backward: Backward, name: str, kind: type[TensorBase], device: str) -> None:
         self.backward, self.name = backward, name
-        self.kind, self.device = type(like), like.device
+        self.kind, self.device = kind, device
 
     def __repr__(self) -> str:
         return f"gradient of {self.name}"
@@ -99,7 +99,7 @@ class CustomFunction:
                 f"{self.__name__} has a custom gradient and must give one Tensor, not"
                 f" {type(result).__name__}"
             )
-        mark = CustomGradient(self._pull, self.__name__, result)
+        mark = CustomGradient(self._pull, self.__name__, type(result), result.device)
         sources = (result._uop, *[value._uop for value in inputs])
         return type(result)._new(UOp(Ops.DETACH, result.dtype, sources, mark), result.device)
 

@@ -7,11 +7,24 @@ means (indexing.py).
 
 from __future__ import annotations
 
+import functools
 from typing import Self
 
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.base import TensorBase
+from proofgrad.core.tensor.custom_vjp import CustomGradient
+from proofgrad.core.tensor.movement import broadcast_node, broadcast_shapes
 from proofgrad.core.tensor.operands import Whole
 from proofgrad.core.tensor.scan import Scan
+
+_BITS: dict[DType, DType] = {
+    dtypes.float16: dtypes.uint16,
+    dtypes.bfloat16: dtypes.uint16,
+    dtypes.float32: dtypes.uint32,
+    dtypes.float64: dtypes.uint64,
+}
 
 
 class Take(Scan):
@@ -38,7 +51,28 @@ class Take(Scan):
         return source._one_of(chosen, source.ndim - 1)._axis_from_last(axis)
 
     def _one_of(self, chosen: Self, axis: Whole) -> Self:
-        """The element where `chosen`, which is true for at most one place of the axis, else 0."""
+        """The element where `chosen`, which is true for at most one place of the axis, else 0.
+
+        Of floats the bits are summed: 0.0 + -0.0 is 0.0, but the element is -0.0.
+        """
         if self.dtype.is_bool:
             return (chosen & self).any(axis)
-        return chosen.where(self, 0).sum(axis, dtype=self.dtype)
+        if not self.dtype.is_float or self.dtype not in _BITS:
+            return chosen.where(self, 0).sum(axis, dtype=self.dtype)
+        bits = _BITS[self.dtype]
+        shape = broadcast_shapes("[]", self.shape, chosen.shape)
+        whole, chosen = [x._with(broadcast_node(x._uop, shape)) for x in (self, chosen)]
+        picked = chosen.where(whole.bitcast(bits), 0).sum(axis, dtype=bits).bitcast(self.dtype)
+        sources = (picked._uop, whole._uop, chosen._uop)
+        mark = _mark(type(self), self.device, axis)
+        return self._with(UOp(Ops.DETACH, self.dtype, sources, mark))
+
+
+@functools.lru_cache(maxsize=64)
+def _mark(kind: type[Take], device: str, axis: Whole) -> CustomGradient:
+    """How a gradient passes the bits: to the place that was chosen. One for all choices, so that equal graphs are one."""
+
+    def to_its_place(gradient: Take, whole: Take, chosen: Take) -> tuple[Take, None]:
+        return chosen.where(gradient.unsqueeze(axis), 0), None
+
+    return CustomGradient(to_its_place, "an element by its place", kind, device)
