@@ -121,6 +121,25 @@ def test_sum_of_whole_numbers_has_no_freedom() -> None:
     assert estimate_reduction(Ops.ADD, dtypes.float32, terms, 100).error is None
 
 
+def test_bits_that_are_chosen_are_off_as_far_as_their_float() -> None:
+    bits, chosen = dtypes.uint32, Estimate(numpy.array([[False], [True], [False]]))
+    near = Estimate(numpy.ones((1, 1), numpy.float32), numpy.full((1, 1), 1e-6))
+    zero = Estimate(numpy.zeros((1, 1), numpy.uint32))
+    cast = estimate(Ops.BITCAST, bits, (near,), (dtypes.float32,))
+    each = estimate(Ops.WHERE, bits, (chosen, cast, zero), (dtypes.bool, bits, bits))
+    one = estimate_reduction(Ops.ADD, bits, each, 3)
+    back = estimate(Ops.BITCAST, dtypes.float32, (one,), (bits,))
+    for found, dtype in ((one, bits), (back, dtypes.float32)):
+        close, far = [numpy.array([v], "f4").view(found.values.dtype) for v in (1 + 5e-7, 1.1)]
+        assert found.agrees(close, dtype).all()
+        assert not found.agrees(far, dtype).any()
+        assert found.is_known().all()
+    several = estimate_reduction(Ops.ADD, bits, cast, 2)
+    counted = estimate(Ops.ADD, bits, (cast, zero), (bits, bits))
+    assert not several.is_known().any()
+    assert not counted.is_known().any()
+
+
 def test_comparison_of_nearly_equal_sums_is_not_known() -> None:
     near = Estimate(numpy.ones(1, numpy.float32), numpy.full(1, 1e-6))
     one = Estimate(numpy.ones(1, numpy.float32))

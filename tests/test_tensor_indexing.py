@@ -259,7 +259,9 @@ def test_numbers_that_are_no_places_are_refused(numbers: Any) -> None:
         t[numbers if not isinstance(numbers, tuple) else [*numbers]] = 1
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["fp8e4m3", "fp8e5m2", "float16", "bfloat16", "float32", "float64"]
+)
 def test_elements_keep_every_bit(dtype: str) -> None:
     """A choice is a sum over zeros, and 0.0 + -0.0 is 0.0."""
     values = Tensor([1.0, -0.0, float("nan"), -float("inf"), 5e-8, 0.0]).cast(dtype).realize()
@@ -270,7 +272,7 @@ def test_elements_keep_every_bit(dtype: str) -> None:
     for x in (
         values,
         values.reshape(6, 1).expand(6, 2)[:, 0],
-        (values * 1).reshape(2, 3).flatten(),
+        values.reshape(2, 3).contiguous().flatten(),
     ):
         for chosen in (x[order], x[places], x.gather(0, places), x[places.reshape(7, 1)].flatten()):
             assert chosen.bitcast(bits).tolist() == expected

@@ -266,8 +266,7 @@ class _Comparison:
         elements, index = self._elements(leaves), self._places[old.shape]
         elements.budget = budget
         one, other = elements.at(old, index), elements.at(new, index)
-        if other.error is not None:
-            one = Estimate(one.values, other.error + (0.0 if one.error is None else one.error))
+        one = one.less_sure(other)
         agrees = one.agrees(other.values, old.dtype)
         return int(numpy.broadcast_to(one.is_known(), POINTS).sum()) if agrees.all() else None
 

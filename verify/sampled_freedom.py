@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
@@ -31,13 +31,20 @@ _WHOLE_TERM = {dtypes.float32: 2.0**10, dtypes.float64: 2.0**20}
 
 @dataclass(slots=True)
 class Estimate:
-    """Values, and how far a right kernel may be from each; None: not at all."""
+    """Values, and how far a right kernel may be from each; None: not at all.
+
+    Integers that are the bits of floats say so in `bits_of`: their error is that of the floats.
+    """
 
     values: Values
     error: Values | None = None
+    bits_of: DType | None = None
 
     def agrees(self, other: Values, dtype: DType) -> Values:
         """Whether other values are what this allows."""
+        if self.bits_of is not None:
+            one, bits = self.as_floats(dtype), operation(Ops.BITCAST, self.bits_of, (dtype,))
+            return one.agrees(bits(other), self.bits_of)
         same = same_bits(self.values, other, dtype)
         if self.error is None:
             return same
@@ -46,6 +53,20 @@ class Estimate:
         with numpy.errstate(all="ignore"):
             distance = numpy.abs(_wide(self.values) - _wide(other))
             return same | ((self.error > 0) & (distance <= self.error)) | numpy.isinf(self.error)
+
+    def as_floats(self, dtype: DType) -> Estimate:
+        """The floats whose bits these are, of an integer type."""
+        assert self.bits_of is not None
+        return Estimate(operation(Ops.BITCAST, self.bits_of, (dtype,))(self.values), self.error)
+
+    def less_sure(self, other: Estimate) -> Estimate:
+        """These values, off by as much more as others are."""
+        if other.error is None:
+            return self
+        if self.error is None:
+            return replace(other, values=self.values)
+        error, alike = self.error + other.error, self.bits_of is other.bits_of
+        return replace(self, error=error if alike else _unknown(error))
 
     def is_known(self) -> Values:
         """Where anything is known of the values."""
@@ -77,11 +98,24 @@ def _with_error(
     op: Ops, dtype: DType, values: Values, args: Sequence[Estimate], sources: Sequence[DType]
 ) -> Estimate:
     if op is Ops.BITCAST and sources[0].is_float:  # of a NaN any bits
-        args = [Estimate(args[0].values, _or_unknown(args[0], numpy.isnan(args[0].values)))]
-        if args[0].error is None:
-            return Estimate(values)
+        unsure = _or_unknown(args[0], numpy.isnan(args[0].values))
+        return Estimate(values, unsure, None if unsure is None else sources[0])
+    if op is Ops.BITCAST and args[0].bits_of is dtype:
+        return args[0].as_floats(sources[0])
     error = _error(op, dtype, values, args, sources)
-    return Estimate(values, None if not error.any() else error)
+    if not error.any():
+        return Estimate(values)
+    if op is Ops.WHERE:
+        read_as = {a.bits_of for a in args[1:] if a.error is not None}
+        if len(read_as) == 1:
+            return Estimate(values, error, *read_as)
+        error = _unknown(error)
+    return Estimate(values, error)
+
+
+def _unknown(error: Values) -> Values:
+    """Nothing is known of what is off at all."""
+    return numpy.where(error > 0, numpy.inf, 0.0)
 
 
 def _or_unknown(one: Estimate, where: Values) -> Values | None:
@@ -246,9 +280,7 @@ def estimate_reduction(op: Ops, dtype: DType, each: Estimate, terms: int) -> Est
     """The values along the first axis combined in an order that is not specified."""
     values = reduce_first(op, dtype, each.values, terms)
     if not dtype.is_float:
-        if each.error is None:
-            return Estimate(values)
-        return Estimate(values, numpy.broadcast_to(_along(each.error, terms, values), values.shape))
+        return _of_integers(op, each, values, terms)
     wide = _wide(numpy.broadcast_to(each.values, (terms, *each.values.shape[1:])))
     if op in (Ops.MAX, Ops.MIN):
         error = None if each.error is None else _along(each.error, terms, values)
@@ -258,12 +290,22 @@ def estimate_reduction(op: Ops, dtype: DType, each: Estimate, terms: int) -> Est
     return Estimate(values, error if error.any() else None)
 
 
+def _of_integers(op: Ops, each: Estimate, values: Values, terms: int) -> Estimate:
+    """Exact; or bits of floats of which at most one is not 0: a choice, off as far as what is chosen."""
+    if each.error is None:
+        return Estimate(values)
+    error = _along(each.error, terms, values)
+    if each.bits_of is None:
+        return Estimate(values, error)
+    may_count = numpy.broadcast_to((each.values != 0) | (each.error > 0), (terms, *values.shape))
+    is_choice = (may_count.sum(axis=0) <= 1) & (op is Ops.ADD)
+    return Estimate(values, numpy.where(is_choice, error, _unknown(error)), each.bits_of)
+
+
 def _along(error: Values, terms: int, values: Values) -> Values:
     """The largest error along the first axis."""
-    if not terms:
-        return numpy.zeros(values.shape)
-    widened = numpy.broadcast_to(error, numpy.broadcast_shapes(error.shape, (1, *values.shape)))
-    return widened.max(axis=0)
+    found = error.max(axis=0) if terms else numpy.zeros(())
+    return numpy.broadcast_to(found, values.shape)
 
 
 def _of_sum(dtype: DType, wide: Values, error: Values | None, values: Values, terms: int) -> Values:

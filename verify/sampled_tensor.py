@@ -11,7 +11,7 @@ counts the samples; each reduction below the other adds an axis in front.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -146,9 +146,8 @@ class TensorElements:
             inner[axis] = part
 
         def combined(each: Estimate) -> Estimate:
-            each = Estimate(_of_depth(each.values, depth + 1), each.error)
-            if each.error is not None:
-                each = Estimate(each.values, _of_depth(each.error, depth + 1))
+            error = None if each.error is None else _of_depth(each.error, depth + 1)
+            each = replace(each, values=_of_depth(each.values, depth + 1), error=error)
             self.budget.spend(terms * prod(each.values.shape[1:]))
             return estimate_reduction(op, node.dtype, each, terms)
 
@@ -173,7 +172,8 @@ class TensorElements:
 
         def chosen(found: Estimate) -> Estimate:
             values, error = numpy.where(inside, found.values, zero), found.error
-            return Estimate(values, None if error is None else numpy.where(inside, error, 0.0))
+            error = None if error is None else numpy.where(inside, error, 0.0)
+            return replace(found, values=values, error=error)
 
         return [self._asked(node.src[0], tuple(cut), depth)], chosen
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Self
 
-from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.base import TensorBase
@@ -19,12 +19,8 @@ from proofgrad.core.tensor.movement import broadcast_node, broadcast_shapes
 from proofgrad.core.tensor.operands import Whole
 from proofgrad.core.tensor.scan import Scan
 
-_BITS: dict[DType, DType] = {
-    dtypes.float16: dtypes.uint16,
-    dtypes.bfloat16: dtypes.uint16,
-    dtypes.float32: dtypes.uint32,
-    dtypes.float64: dtypes.uint64,
-}
+# By the bytes of an element.
+_BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 
 
 class Take(Scan):
@@ -57,9 +53,9 @@ class Take(Scan):
         """
         if self.dtype.is_bool:
             return (chosen & self).any(axis)
-        if not self.dtype.is_float or self.dtype not in _BITS:
+        if not (self.dtype.is_float or self.dtype.is_code):
             return chosen.where(self, 0).sum(axis, dtype=self.dtype)
-        bits = _BITS[self.dtype]
+        bits = _BITS[self.dtype.itemsize]
         shape = broadcast_shapes("[]", self.shape, chosen.shape)
         whole, chosen = [x._with(broadcast_node(x._uop, shape)) for x in (self, chosen)]
         picked = chosen.where(whole.bitcast(bits), 0).sum(axis, dtype=bits).bitcast(self.dtype)
