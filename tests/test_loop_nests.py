@@ -11,9 +11,11 @@ from tactics import nest_of
 from proofgrad.core.compile.context import Context
 from proofgrad.core.compile.forms import Form
 from proofgrad.core.compile.stages import Stage, Tactic, run_stages
+from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.loop_nest import STEPS, LoopNest, StepRefused
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
+from proofgrad.core.compile.steps.stage import Digit, stage
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -45,7 +47,7 @@ def test_only_the_runner_of_stages_opens_nests() -> None:
 
 def test_nobody_reaches_below_a_step() -> None:
     """The seal, and what changes graphs in the way of a step, are named by steps only."""
-    for name in ("_SEAL", "exchanged", "reindex"):
+    for name in ("_SEAL", "_sealed", "exchanged", "reindex"):
         assert uses(name) == set(), name
     called = {
         str(path.relative_to(ROOT))
@@ -58,7 +60,7 @@ def test_nobody_reaches_below_a_step() -> None:
 def test_a_nest_is_not_made_by_hand() -> None:
     nest = nest_of(copy_of(4))
     with pytest.raises(TypeError, match="made by steps"):
-        LoopNest(nest.graph, nest.facts, nest.target, (), (), object())
+        LoopNest(nest.graph, nest.facts, nest.target, (), (), 0, object())
 
 
 def test_every_file_of_steps_with_a_law_has_a_step() -> None:
@@ -84,19 +86,35 @@ def refused(nest: LoopNest, context: Context) -> LoopNest:
 
 
 def test_where_a_step_refuses_the_kernel_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage("refused", Form.KERNEL, Tactic(refused))
+    first = Stage("refused", Form.KERNEL, Tactic(refused))
     required = Stage("required", Form.KERNEL, Tactic(refused, required=True))
     kernel, library, target = copy_of(5), compiler().library, Target("test", threads=2)
     monkeypatch.delenv("SPEC", raising=False)
-    assert run_stages([stage], kernel, library, target) is kernel
+    assert run_stages([first], kernel, library, target) is kernel
     with pytest.raises(StepRefused):
         run_stages([required], kernel, library, target)
     monkeypatch.setenv("SPEC", "1")
     with pytest.raises(StepRefused):
-        run_stages([stage], kernel, library, target)
+        run_stages([first], kernel, library, target)
+
+
+def copied_first(nest: LoopNest, context: Context) -> tuple[LoopNest, ...]:
+    """What the nest loads, in a table first."""
+    nodes = nest.graph.toposort()
+    (load,) = [n for n in nodes if n.op is Ops.LOAD]
+    (loop,) = [n for n in nodes if n.op is Ops.RANGE]
+    return stage(nest, load, (Digit(loop, 5, NewLoop(0, loop.arg[1])),))
+
+
+def test_tables_of_several_nests_are_all_different() -> None:
+    stages = [Stage(str(k), Form.KERNEL, Tactic(copied_first)) for k in range(3)]
+    nests = run_stages(stages, copy_of(5), compiler().library, Target("test")).src
+    written = [nest.src[0].src[0].src[0].arg[0] for nest in nests]
+    assert len(nests) == 8
+    assert len(set(written)) == 8
 
 
 def test_a_tactic_gives_back_what_steps_made() -> None:
-    stage = Stage("wrong", Form.KERNEL, Tactic(lambda nest, context: nest.graph))  # type: ignore[arg-type,return-value]
+    wrong = Stage("wrong", Form.KERNEL, Tactic(lambda nest, context: nest.graph))  # type: ignore[arg-type,return-value]
     with pytest.raises((TypeError, StepRefused)):
-        run_stages([stage], copy_of(5), compiler().library, Target("test"))
+        run_stages([wrong], copy_of(5), compiler().library, Target("test"))

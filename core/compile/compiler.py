@@ -193,6 +193,7 @@ class Compiler:
                 continue
             own = dict(enumerate(zip(slots, buffers)))
             tables = {0}  # what the kernels of this call have written
+            read: set[int] = set()  # and what they have read: nothing is written to it any more
             compiled.append(self._kernels_of(ast, call.arg.device, aside))
             for kernel in compiled[-1]:
                 written = kernel.slots[0]
@@ -201,8 +202,9 @@ class Compiler:
                     table = BufferInfo(kernel.source.params[0], kernel.size, call.arg.device)
                     own[written] = inputs + len(infos), table
                     infos.append(table)
-                elif written and own[written][1].size != kernel.size:
+                elif written and (written in read or own[written][1].size != kernel.size):
                     raise AssertionError(f"two tables of one kernel in slot {written}")
+                read.update(set(kernel.slots).difference([written]))
                 nbytes = sum([own[k][1].nbytes for k in kernel.slots if k in own])
                 used = tuple([own[k][0] if k in own else variable(kernel, k, call)
                               for k in kernel.slots])  # fmt: skip

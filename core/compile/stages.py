@@ -21,6 +21,7 @@ from proofgrad.core.compile.steps.loop_nest import (
     check_whole,
     lowered,
 )
+from proofgrad.core.compile.steps.tables import largest_slot
 from proofgrad.core.compile.steps.tensor_program import TensorProgram, traced
 from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.ops import Ops
@@ -212,18 +213,28 @@ def run_stages(
     """
     asked = forced_schedule() if asked is None else asked
     decided = {} if decided is None else decided
-    return _run(stages, root, lambda: _Runner(library, target, observe, asked, decided, strict))
+    return _run(
+        stages, root, lambda slots: _Runner(library, target, observe, asked, decided, strict, slots)
+    )
 
 
-def _run(stages: Sequence[Stage], root: UOp, new_runner: Callable[[], _Runner]) -> UOp:
-    """`root` after every stage, each part that one becomes with a runner of its own."""
-    runner = new_runner()
+def _run(
+    stages: Sequence[Stage], root: UOp, new_runner: Callable[[int], _Runner], other_slots: int = 0
+) -> UOp:
+    """`root` after every stage, each part that one becomes with a runner of its own.
+
+    A part's own tables are none of the parameters that other parts have: each is filled once.
+    """
+    runner = new_runner(other_slots)
     for position, stage in enumerate(stages):
         root = runner.run(stage, root)
         if len(parts_of(root)) > 1:
             rest = stages[position + 1 :]
-            made = [_run(rest, part, new_runner) for part in root.src]
-            return UOp.sink(*[part for one in made for part in parts_of(one)])
+            made: list[UOp] = []
+            for number, part in enumerate(root.src):
+                others = largest_slot((*made, *root.src[number + 1 :]))
+                made += parts_of(_run(rest, part, new_runner, max(other_slots, others)))
+            return UOp.sink(*made)
     if runner.schedule is not None:
         runner.schedules[root] = runner.schedule
     return root
@@ -246,8 +257,9 @@ class _Runner:
         asked: Schedule,
         schedules: dict[UOp, Schedule],
         strict: bool,
+        other_slots: int,
     ) -> None:
-        self.library, self.observe = library, observe
+        self.library, self.observe, self.other_slots = library, observe, other_slots
         self.no_rules = settings.wants_no_rules()
         self.plain = settings.wants_plain_loops()
         self.checked = settings.checks_forms()
@@ -285,7 +297,8 @@ class _Runner:
 
     def _taken(self, tactic: Tactic, root: UOp) -> UOp:
         """What a tactic makes; the graph itself where a step refuses, which SPEC=1 reports."""
-        nest = lowered(root, self.facts, self.context.target).scheduled(self.schedules.get(root))
+        start = lowered(root, self.facts, self.context.target, self.other_slots)
+        nest = start.scheduled(self.schedules.get(root))
         try:
             nests = tactic(nest, self.context)
         except StepRefused:

@@ -53,7 +53,7 @@ def deinterleave(
     assert step is not None
     elements = memory.arg[1]
     length = length_of(elements, step)
-    table = new_table((nest.graph, *beside), memory.dtype, step * length)
+    table = new_table(nest, beside, memory.dtype, step * length)
     phase, position = UOp.range(step, 0), UOp.range(length, 1)
     source = element_at(phase, position, step)
     inside = (source < elements,) if elements % step else ()

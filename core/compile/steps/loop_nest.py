@@ -38,7 +38,7 @@ class StepRefused(Exception):
 class LoopNest:
     """A graph of the form Kernel, what is known of its values, and the machine that it is for."""
 
-    __slots__ = ("facts", "graph", "place", "schedule", "taken", "target")
+    __slots__ = ("facts", "graph", "other_slots", "place", "schedule", "taken", "target")
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class LoopNest:
         target: Target,
         taken: tuple[Taken, ...],
         place: Place,
+        other_slots: int,
         seal: object,
     ) -> None:
         if seal is not _SEAL:
@@ -56,18 +57,29 @@ class LoopNest:
         self.target = target
         self.taken = taken  # the steps that led here, in order
         self.place = place  # among the nests that fissions made
+        self.other_slots = (
+            other_slots  # up to here, nests that run before and after have parameters
+        )
         self.schedule: Schedule | None = None  # what tactics have decided to do with it
 
     def scheduled(self, schedule: Schedule | None) -> LoopNest:
         """The same nest, for which this is decided."""
-        nest = LoopNest(self.graph, self.facts, self.target, self.taken, self.place, _SEAL)
+        nest = self._sealed(self.graph, self.taken, self.place)
         nest.schedule = schedule
         return nest
 
+    def _sealed(self, graph: UOp, taken: tuple[Taken, ...], place: Place) -> LoopNest:
+        """Another graph beside the same nests."""
+        return LoopNest(graph, self.facts, self.target, taken, place, self.other_slots, _SEAL)
 
-def lowered(graph: UOp, facts: Facts, target: Target) -> LoopNest:
-    """The nest of a graph that lowering or proven rules made. Called by the runner of stages only."""
-    return LoopNest(graph, facts, target, (), ((Cut(1, frozenset()), 0),), _SEAL)
+
+def lowered(graph: UOp, facts: Facts, target: Target, other_slots: int = 0) -> LoopNest:
+    """The nest of a graph that lowering or proven rules made. Called by the runner of stages only.
+
+    `other_slots`: the largest number of a parameter of nests that run before or after this one.
+    """
+    place = ((Cut(1, frozenset()), 0),)
+    return LoopNest(graph, facts, target, (), place, other_slots, _SEAL)
 
 
 def check_whole(start: LoopNest, nests: tuple[LoopNest, ...]) -> None:
@@ -108,8 +120,7 @@ class Step(Generic[_Arguments]):
         taken = Taken(self.name, (*args, *kwargs.values()))
         if self.makes_loops:
             _check_loops(made, taken)
-        steps = (*nest.taken, taken)
-        changed = LoopNest(made, nest.facts, nest.target, steps, nest.place, _SEAL)
+        changed = nest._sealed(made, (*nest.taken, taken), nest.place)
         changed.schedule = nest.schedule
         return changed
 
@@ -133,7 +144,7 @@ class Fission(Generic[_Arguments]):
         cut, steps = cut_of(nest.graph, graphs), (*nest.taken, taken)
         return tuple(
             [
-                LoopNest(graph, nest.facts, nest.target, steps, (*nest.place, (cut, number)), _SEAL)
+                nest._sealed(graph, steps, (*nest.place, (cut, number)))
                 for number, graph in enumerate(graphs)
             ]
         )

@@ -69,7 +69,7 @@ def stage(
     require(own.isdisjoint(numbers), "numbers that loops of the value have", *numbers)
     length = prod([digit.size for digit in digits])
     require(length <= LARGEST_TABLE, "a table of more elements", length, LARGEST_TABLE)
-    memory = new_table((nest.graph, *beside), value.dtype, length)
+    memory = new_table(nest, beside, value.dtype, length)
     require(len(digits) <= MOST_DIGITS, "more digits than", MOST_DIGITS)
     all_sizes = [digit.size for digit in digits]
     counters = [UOp.range(d.size, d.made.number, d.made.role) if d.size != 1 else UOp.index(0)

@@ -18,10 +18,15 @@ from proofgrad.core.ir.uop import UOp, toposort
 _VALUES = frozenset({Ops.CONST, Ops.LOAD, Ops.REDUCE})
 
 
-def new_table(graphs: Iterable[UOp], dtype: DType, length: int) -> UOp:
-    """A parameter of so many elements that none of the graphs has."""
-    slot = 1 + max([n.arg[0] for n in toposort(tuple(graphs)) if n.op is Ops.PARAM])
-    return UOp(Ops.PARAM, dtype, (), (slot, length))
+def new_table(nest: LoopNest, beside: Iterable[UOp], dtype: DType, length: int) -> UOp:
+    """A parameter of so many elements that neither the nest, nor one that runs before or after it, has."""
+    slot = max(nest.other_slots, largest_slot((nest.graph, *beside)))
+    return UOp(Ops.PARAM, dtype, (), (slot + 1, length))
+
+
+def largest_slot(graphs: Iterable[UOp]) -> int:
+    """The largest number of a parameter of the graphs."""
+    return max([n.arg[0] for n in toposort(tuple(graphs)) if n.op is Ops.PARAM], default=0)
 
 
 def require_value(value: UOp) -> None:
