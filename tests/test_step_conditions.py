@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from kernel_interpreter import run_kernel
@@ -32,7 +33,7 @@ from tactics import nest_of
 
 from proofgrad.core.compile.forms import Form, FormError, check_form
 from proofgrad.core.compile.steps.accumulate import accumulate
-from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.bijection import NewLoop, exchanged
 from proofgrad.core.compile.steps.clamp import read_inside
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
 from proofgrad.core.compile.steps.deinterleave import deinterleave
@@ -112,6 +113,25 @@ def test_what_changes_with_a_loop_of_a_reduction_and_of_the_results_is_not_kept(
     nest = nest_of_stores(store(a, total - load(Y, a)))
     (value,) = [n for n in nodes(nest, Ops.LOAD) if r in n.toposort()]
     refused(lambda: keep(nest, value, (r,), (ROW,)), "changes with a loop of a reduction")
+
+
+@pytest.mark.parametrize(("op", "commutes"), [(Ops.ADD, True), (Ops.MAX, True), (Ops.CMPLT, False),
+                                              (Ops.FLOORDIV, False)], ids=str)  # fmt: skip
+def test_values_are_alike_in_another_order_if_their_operation_commutes(
+    op: Ops, commutes: bool
+) -> None:
+    b, (r,) = UOp.range(3, 4), inner_loops(3)
+    dtype = dtypes.bool if op is Ops.CMPLT else dtypes.int32
+    one = UOp(op, dtype, (load(X, b), load(Y, b)))
+    turned = UOp(op, dtype, (load(Y, r), load(X, r)))
+    total = reduce(Ops.ADD, turned.cast(dtypes.int32), r)
+    nest = nest_of_stores(store(b, one.cast(dtypes.int32) * total))
+    one, turned = sorted(nodes(nest, op), key=lambda n: r in n.toposort())
+    if not commutes:
+        refused(lambda: keep(nest, one, (b,), (ROW,), [(turned, r)]), "another function")
+        return
+    kept = keep(nest, one, (b,), (ROW,), [(turned, r)])
+    assert {one, turned}.isdisjoint(kept.graph.toposort())
 
 
 # -- loops --------------------------------------------------------------------------------------------
@@ -246,6 +266,23 @@ def test_a_sum_that_is_not_in_the_nest_is_refused(step: Step[[UOp]]) -> None:
     refused(lambda: step(rows(2, 3), reduce(Ops.ADD, gated, r)), "not in the nest")
 
 
+@pytest.mark.parametrize(("step", "gates"), [(join_sums, [0, 0, 1]), (read_inside, [0, 0, 0])],
+                         ids=["join_sums", "read_inside"])  # fmt: skip
+def test_what_is_kept_is_read_without_a_gate_where_its_place_is_inside(
+    step: Step[[UOp]], gates: list[int]
+) -> None:
+    """By loops of 2, 3 and 4 iterations, of 3 elements; some places can be brought inside."""
+    found = []
+    for count in (2, 3, 4):
+        (a,), (r, s) = loops(2), inner_loops(count, 3)
+        memory, inside = kept_memory(load(X, s) * 2, s), r < 2
+        terms = inside.where(kept_value(memory, r, inside) * load(Y, r), UOp.const(dtypes.int32, 0))
+        nest = nest_of_stores(store(a, reduce(Ops.ADD, terms, r)))
+        (total,) = nodes(nest, Ops.REDUCE)
+        found.append(len([n for n in nodes(step(nest, total), Ops.INDEX) if len(n.src) > 2]))
+    assert found == gates
+
+
 def test_a_product_of_loops_is_not_read_as_one_loop() -> None:
     """Neither is a sum of them where one is multiplied with what memory holds."""
     a, b = loops(2, 3)
@@ -254,6 +291,38 @@ def test_a_product_of_loops_is_not_read_as_one_loop() -> None:
         refused(lambda: merge(nest, a, b), "tells the loops apart")
     once = nest_of_stores(store(row_major(a, b), load(X, place_of(INSIDE, row_major(a, b)) * 2)))
     assert len(nodes(merge(once, a, b), Ops.RANGE)) == 1
+
+
+def test_only_memory_that_is_read_in_steps_is_deinterleaved() -> None:
+    """Of neighbours the copy would be what is there, element by element."""
+
+    def copied(step: int) -> object:
+        (a,) = loops(3)
+        nest = nest_of_stores(store(a, load(X, a * step + 4)))
+        (read,) = nodes(nest, Ops.LOAD)
+        return deinterleave(nest, read, a)
+
+    for step in (-2, -1, 0, 1):
+        refused(partial(copied, step), "steps of no known length")
+    assert copied(2) and copied(3)
+
+
+def test_what_is_kept_stays_in_its_order() -> None:
+    """A law that says nothing of the order of its iterations is one of reductions, not of what is kept."""
+    (a,), (r,) = loops(3), inner_loops(4)
+    fresh = UOp.range(4, 21, AxisRole.REDUCE)
+    summed = nest_of_stores(store(a, reduce(Ops.ADD, load(X, r), r))).graph
+    assert fresh in exchanged(summed, {r: 3 - fresh}, [fresh]).toposort()
+    row = nest_of_stores(store(a, kept_value(kept_memory(load(X, r), r), a))).graph
+    assert fresh in exchanged(row, {r: fresh}, [fresh], in_order=True).toposort()
+    refused(lambda: exchanged(row, {r: 3 - fresh}, [fresh]), "have an order")
+
+
+def test_loops_of_what_is_kept_are_collapsed_in_their_order() -> None:
+    (a,), (r, s) = loops(6), inner_loops(2, 3)
+    nest = nest_of_stores(store(a, kept_value(kept_memory(load(X, row_major(r, s)), r, s), a)))
+    assert len(nodes(collapse(nest, (r, s), ROW), Ops.RANGE)) == 2
+    refused(lambda: collapse(nest, (s, r), ROW), "have an order")
 
 
 # -- limits -------------------------------------------------------------------------------------------

@@ -43,6 +43,8 @@ _ONCE = {
     "a loop takes in each iteration once": folds.taken_once,
     "masked iterations are identities": folds.taken_once_inside,
 }
+_BOUNDS = {"a term without a bound is nowhere": programs.nothing_of_what_is_not_known}
+_INSIDE = _BOUNDS | {"an index that is inside is an element's": programs.in_memory}
 _ORDER = {"neighbours may be exchanged": folds.neighbours}
 _PLACES = {
     f"{k} digits have one place": iterations.one_place_each(k) for k in range(1, MOST_DIGITS + 1)
@@ -62,6 +64,7 @@ LAWS: dict[str, Law] = {
             for p in _PARTS
             for vectors in (False, True)
         }
+        | _INSIDE
         | _ORDER,
         "an output loop; that a place is inside of its memory for the longer loop, by facts",
     ),
@@ -157,11 +160,17 @@ LAWS: dict[str, Law] = {
         " that a kernel reads is of its device; no memory that is there has a new number",
     ),
     "scatter": Law(
-        {"each place takes in what the gate gave it": folds.one_place_takes} | _ONCE | _ORDER,
+        {
+            "each place takes in what the gate gave it": folds.one_place_takes,
+            "what fits is what the machine counts": programs.in_width,
+        }
+        | _BOUNDS
+        | _ONCE
+        | _ORDER,
         "that the gate says p(j) = r, by its solution, which rules prove; every place of the memory is a result",
     ),
     "join_sums": Law(
-        {"a gate goes to the leaves": folds.nested_gate} | _ONCE,
+        {"a gate goes to the leaves": folds.nested_gate} | _INSIDE | _ONCE,
         "no loop of two sums; a load without its gate stays inside of its memory, by facts",
     ),
     "read_inside": Law(
@@ -172,7 +181,8 @@ LAWS: dict[str, Law] = {
                 ("below", False, True),
                 ("between", True, True),
             )
-        },
+        }
+        | _INSIDE,
         "the load's own gate is part of the sum's; the place it is brought to is inside of its memory, by facts",
     ),
     "accumulate": Law(
@@ -189,13 +199,14 @@ LAWS: dict[str, Law] = {
             "a lane reads its own element": programs.lane_reads_its_element,
             "lanes are combined as iterations were": programs.partial_results,
         }
+        | _INSIDE
         | _ONCE
         | _ORDER,
         "the coefficient of the loop in each place, by linear forms; an operation of vectors is by its meaning that"
         " of each lane; which nodes become vectors is run",
     ),
     "narrow": Law(
-        {"what fits is what the machine counts": programs.in_width},
+        {"what fits is what the machine counts": programs.in_width} | _BOUNDS,
         "that each term fits the width, by facts; an operation of machine integers is by its meaning the"
         " mathematical one, modulo",
     ),

@@ -1,4 +1,4 @@
-"""What steps to a Program claim: widths of indices, registers, lanes.
+"""What steps claim of bounds, and those to a Program of registers and lanes.
 
 Owns: these claims. Does not own: that leaves are counted (folds.py).
 
@@ -14,6 +14,7 @@ from typing import Any
 
 from proofgrad.core.compile.linear_terms import at_start
 from proofgrad.core.compile.steps import accumulate, lanes, unroll
+from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.narrow import terms_beyond
 from proofgrad.core.compile.sums_of_products import Product, added
 from proofgrad.core.ir.dtypes import dtypes
@@ -28,7 +29,7 @@ MOST_PRODUCTS = 20
 MOST_LANES = 5
 
 
-# -- widths ---------------------------------------------------------------------------------------
+# -- bounds ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,18 @@ class _Bounds:
         return self.high
 
 
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """A parameter of so many elements."""
+
+    length: Any
+    op: Ops = Ops.PARAM
+
+    @property
+    def arg(self) -> tuple[int, Any]:
+        return 0, self.length
+
+
 def in_width(world: World) -> None:
     """A value that is not beyond a width is what the machine makes of it, which counts modulo."""
     least, most = world.number("least"), world.number("most")
@@ -73,6 +86,34 @@ def in_width(world: World) -> None:
     world.suppose(machine == value + turns * (most - least + 1))
     world.claim("no turn", turns == 0)
     world.claim("the value", machine == value)
+
+
+def in_memory(world: World) -> None:
+    """An index that is shown to be inside of its memory is that of an element; one that is not has bounds beyond."""
+    low, high = world.number("low"), world.number("high")
+    length = world.number("length", 0)
+    memory: Any = _Memory(length)
+    bounds: Any = _Bounds(low, high)
+    index: Any = "an index"
+    if not is_inside(index, memory, bounds):
+        world.claim("it is beyond", world.any_of([low < 0, high >= length]))
+        return
+    value = world.number("value")
+    world.suppose(low <= value)
+    world.suppose(value <= high)
+    world.claim("not before the first", value >= 0)
+    world.claim("not behind the last", value < length)
+
+
+def nothing_of_what_is_not_known(world: World) -> None:
+    """A term of which one bound is not known is not shown to be anywhere."""
+    memory: Any = _Memory(1)
+    width: Any = _Width(0, 0)
+    index: Any = "an index"
+    for low, high in ((None, 0), (0, None), (None, None)):
+        bounds: Any = _Bounds(low, high)
+        world.claim("of a memory", not is_inside(index, memory, bounds))
+        world.claim("of a width", terms_beyond([index], width, bounds) == [index])
 
 
 # -- registers ------------------------------------------------------------------------------------

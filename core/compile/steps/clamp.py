@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from proofgrad.core.compile.linear_terms import coefficient, loops_of
+from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_in, step
 from proofgrad.core.compile.sums_of_products import is_gated
 from proofgrad.core.ir.op_names import CONST
@@ -43,8 +44,7 @@ def read_inside(nest: LoopNest, reduction: UOp) -> UOp:
         if form is None or not conjuncts(own) <= conjuncts(gate):
             continue
         place = facts.forms.written(form)
-        low, high = facts.lo(place), facts.hi(place)
-        if low is not None and high is not None and 0 <= low and high < memory.arg[1]:
+        if is_inside(place, memory, facts):
             changes[load] = load.with_src((load.src[0].with_src((memory, place)),))
     if not changes:
         return graph

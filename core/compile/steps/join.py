@@ -17,6 +17,7 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
+from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_in, step
 from proofgrad.core.compile.sums_of_products import is_gated
 from proofgrad.core.ir.ops import Ops
@@ -78,8 +79,6 @@ def _without_gates(product: UOp, holding: frozenset[Any], facts: Facts) -> UOp:
         if load.op is not Ops.LOAD or len(load.src[0].src) < 3:
             continue
         memory, index, gate = load.src[0].src
-        low, high = facts.lo(index), facts.hi(index)
-        stays = low is not None and high is not None and 0 <= low and high < memory.arg[1]
-        if stays and conjuncts(gate) <= holding:
+        if is_inside(index, memory, facts) and conjuncts(gate) <= holding:
             changes[load] = load.with_src((load.src[0].with_src((memory, index)),))
     return product.substitute(changes)

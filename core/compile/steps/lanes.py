@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from proofgrad.core.compile.linear_terms import coefficient
 from proofgrad.core.compile.loops import BINDERS, is_fixed, size_of
+from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.compile.steps.narrow import require_widths
 from proofgrad.core.ir.op_names import KEPT, RESULT
@@ -135,8 +136,7 @@ def _is_one_inside(place: UOp, loop: UOp, facts: Facts) -> bool:
     memory, index, *gate = place.src
     if not gate or memory.op is not Ops.PARAM or coefficient(index, loop) != 0:
         return False
-    low, high = facts.lo(index), facts.hi(index)
-    return low is not None and high is not None and 0 <= low and high < memory.arg[1]
+    return is_inside(index, memory, facts)
 
 
 def _chosen(load: UOp, place: UOp) -> UOp:

@@ -10,6 +10,7 @@ one. Variables are read from parameters of one int64.
 
 from __future__ import annotations
 
+from proofgrad.core.compile.steps.bounds import fits
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.op_names import CAST, VARIABLE
@@ -39,14 +40,7 @@ def require_widths(graph: UOp) -> None:
 
 def terms_beyond(terms: list[UOp], dtype: DType, facts: Facts) -> list[UOp]:
     """The terms that may have values that `dtype` has not."""
-    least, most = dtype.lo, dtype.hi
-    assert least is not None and most is not None
-    found: list[UOp] = []
-    for term in terms:
-        low, high = facts.lo(term), facts.hi(term)
-        if low is None or high is None or low < least or high > most:
-            found.append(term)
-    return found
+    return [term for term in terms if not fits(term, dtype, facts)]
 
 
 def _with_width(nodes: list[UOp], width: DType) -> UOp:

@@ -20,6 +20,7 @@ from typing import Any
 
 from proofgrad.core.compile.linear_terms import loops_below, loops_of
 from proofgrad.core.compile.loops import is_fixed, size_of
+from proofgrad.core.compile.steps.bounds import fits
 from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require
 from proofgrad.core.compile.steps.tables import filled
 from proofgrad.core.ir.dtypes import dtypes
@@ -100,7 +101,7 @@ def placed(reduction: UOp, free: frozenset[UOp], facts: Facts) -> Placed | None:
             continue
         place, rest = solved[:2]
         term, offset = _without_offset(place)
-        if not _fits(term, facts):
+        if not fits(term, dtypes.int64, facts):  # it is computed before it is brought inside
             continue
         first, last = UOp.index(-offset), UOp.index(size_of(loop) - 1 - offset)
         here = {loop: nearest_between(term, first, last) + offset}
@@ -144,13 +145,6 @@ def _without_offset(place: UOp) -> tuple[UOp, int]:
             if offset.op is Ops.CONST:
                 return term, offset.arg
     return place, 0
-
-
-def _fits(term: UOp, facts: Facts) -> bool:
-    """Whether a place can be asked for as it is, before it is brought into the axis."""
-    low, high, widest = facts.lo(term), facts.hi(term), dtypes.int64
-    assert widest.lo is not None and widest.hi is not None
-    return low is not None and high is not None and widest.lo <= low and high <= widest.hi
 
 
 def nearest_between(term: Any, first: Any, last: Any) -> Any:

@@ -18,7 +18,7 @@ from math import prod
 from typing import Any
 
 from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import BINDERS, elements_of, size_of
+from proofgrad.core.compile.loops import BINDERS, size_of
 from proofgrad.core.compile.steps.bijection import (
     Bijection,
     NewLoop,
@@ -26,6 +26,7 @@ from proofgrad.core.compile.steps.bijection import (
     gated,
     new_counters,
 )
+from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.digits import number_of, product_of
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_fixed, step
 from proofgrad.core.compile.steps.tables import require_room
@@ -152,7 +153,5 @@ def _reading_inside(
 
 def _stays_inside(place: UOp, reach: dict[UOp, UOp], facts: Facts) -> bool:
     """Whether a place is inside of its memory for all values of a longer loop."""
-    index = place.src[1].substitute(reach)
-    low, high = facts.lo(index), facts.hi(index)
-    length = elements_of(place.src[0])
-    return low is not None and high is not None and 0 <= low and high < length
+    memory, index = place.src[:2]
+    return is_inside(index.substitute(reach), memory, facts)
