@@ -10,14 +10,12 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from proofgrad.core.compile.steps.narrow import FIRST_VARIABLE
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import evaluate, from_bits, identity
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
-Memory = dict[int, list[Any]]
-THE_VARIABLE = FIRST_VARIABLE  # where the value of the one variable of a kernel is
+Memory = dict[int | str, list[Any]]  # of slots, and of variables, which have names
 Loops = dict[UOp, int]  # the counter of each loop that runs
 Meaning = Callable[[Loops, Memory], Any]
 
@@ -94,6 +92,12 @@ def _free_loops(node: UOp) -> dict[UOp, frozenset[UOp]]:
     return known
 
 
+def key_of(parameter: UOp) -> int | str:
+    """By what memory is found: the slot of a parameter, or the name of the variable whose value it holds."""
+    key: int | str = parameter.arg[2] if len(parameter.arg) == 3 else parameter.arg[0]
+    return key
+
+
 def element(node: UOp, env: Loops, memory: Memory) -> Any:
     """The value of a term in one iteration."""
     return Meanings().of(node)(env, memory)
@@ -130,7 +134,8 @@ class Meanings:
             case Ops.RANGE:
                 return lambda env, memory: env[node]
             case Ops.VARIABLE:
-                return lambda env, memory: memory[THE_VARIABLE][0]
+                name = node.arg[0]
+                return lambda env, memory: memory[name][0]
             case Ops.LOAD:
                 return self._load(node)
             case Ops.REDUCE:
@@ -160,7 +165,7 @@ class Meanings:
             at = place(env, memory)
             if kept is not None:
                 return kept(at, env, memory)
-            buffer = memory[where.arg[0]]
+            buffer = memory[key_of(where)]
             assert 0 <= at < len(buffer), f"index {at} is outside of {len(buffer)} elements"
             assert buffer[at] is not None, f"element {at} is read before it is written"
             return buffer[at]

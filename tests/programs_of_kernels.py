@@ -14,7 +14,7 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-from kernel_interpreter import Memory, free_loops, run_kernel
+from kernel_interpreter import Memory, free_loops, key_of, run_kernel
 from small_kernels import OUT, SmallKernel
 
 from proofgrad.backends.reference import ReferenceBackend
@@ -61,9 +61,8 @@ def run_program(program: UOp, buffers: Memory) -> list[Any]:
     memory: dict[int, bytearray] = {}
     for parameter in params:
         slot, length = parameter.arg[:2]
-        memory[slot] = machine.alloc(length * parameter.dtype.itemsize)
-        if slot in buffers:
-            memory[slot] = bytearray(struct.pack(_code(parameter.dtype, length), *buffers[slot]))
+        values = buffers[key_of(parameter)]
+        memory[slot] = bytearray(struct.pack(_code(parameter.dtype, length), *values))
     dense = {
         n: n.replace(arg=(k, n.arg[1])) for k, n in enumerate(params)
     }  # a variable has a name, too

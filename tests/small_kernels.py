@@ -1,13 +1,13 @@
-"""All small kernels of nineteen families: every loop size, index form, mask and reduction within a stated scope.
+"""All small kernels of twenty families: every loop size, index form, mask and reduction within a stated scope.
 
 The scope. A kernel has one loop, or two of a copy or a plain reduction, of 0 to 4 iterations; two of 0 to 3 where they are masked,
 gathered, kept or shared; three of 0 to 2. Loops are numbered with gaps. An index (of loops below 4) is
 
     c0 + c1 * a + c2 * b,   c1 in (0, 1, 2, 3, -1), c2 in (0, 1, 2, -1), c0 the least that stays inside, or 1,
 
-or the quotient or remainder by 2 of one without a negative factor. A loop of no known size runs twice, and
-thrice at most. A mask is a < c, c < a, d < a & a < c for c, d below 4; a < b, b < a; a < 2 & b < 2,
-0 < a & b < 2; a + b < 3, 1 < a + b. Reductions are sums, products, maxima and minima of int32, sums of float32 whose values are
+or the quotient or remainder by 2 of one without a negative factor. A loop of no known size runs twice, or, if
+it is of a second variable, thrice; and thrice at most. A mask is a < c, c < a, d < a & a < c for c, d below 4; a < b, b < a;
+a < 2 & b < 2, 0 < a & b < 2; a + b < 3, 1 < a + b. Reductions are sums, products, maxima and minima of int32, sums of float32 whose values are
 whole numbers, so that no order shows, maxima of uint8 (any of bools). Memory is as long as the kernel needs, and no two elements
 of it are alike, but in what is a place: so a wrong place is another value, or outside.
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from kernel_interpreter import THE_VARIABLE, Meanings, Memory, free_loops, run_kernel
+from kernel_interpreter import Meanings, Memory, free_loops, run_kernel
 
 from proofgrad.core.compile.forms import Form, check_form
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -31,7 +31,8 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.sizes import variable
 from proofgrad.core.ir.uop import AxisRole, UOp
 
-N, VARIABLE_IS = variable("n", 0, 3), 2  # a size that no step knows
+N, M = variable("n", 0, 3), variable("m", 1, 3)  # sizes that no step knows
+VALUES = {N: 2, M: 3}
 SIZES, FEW, LEAST = range(5), range(4), range(3)
 OUT, X, Y, PLACES, INSIDE = range(5)  # slots; INSIDE: places that are inside of an axis
 INT, FLOAT, BYTE, BOOL = dtypes.int32, dtypes.float32, dtypes.uint8, dtypes.bool
@@ -91,8 +92,9 @@ def keep(value: UOp, *own: UOp) -> UOp:
     return UOp(Ops.KEEP, value.dtype, (value, *own))
 
 
-def kept(memory: UOp, index: UOp) -> UOp:
-    return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, index)),))
+def kept(memory: UOp, *place: UOp) -> UOp:
+    """What is kept at an index, behind a gate if there is one."""
+    return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, *place)),))
 
 
 def neutral(op: Ops, dtype: DType = INT) -> UOp:
@@ -278,6 +280,23 @@ def sums_of_two_loops() -> Iterator[UOp]:
             yield store(a, reduce(Ops.MUL, nested, r) + load(Y, a))
 
 
+def sums_of_several_products() -> Iterator[UOp]:
+    """Reductions that add several products in an iteration, as loops that were written out leave them, gated or not."""
+    for n, k in product(FEW, FEW):
+        (a,), (r,) = loops(n), inner_loops(k)
+        for dtype in (INT, FLOAT):
+            first = load(X, a * k + r, dtype=dtype) * load(Y, r, dtype=dtype)
+            both = UOp(
+                Ops.MULACC, dtype, (load(X, r, dtype=dtype), load(Y, a + 1, dtype=dtype), first)
+            )
+            some = (r < a).where(both, first)
+            for value in (both, some, (r < 2).where(both, neutral(Ops.ADD, dtype))):
+                yield store(a, reduce(Ops.ADD, value, r))
+            last = UOp(Ops.MULACC, dtype, (load(X, a, dtype=dtype), load(Y, r, dtype=dtype), some))
+            yield store(a, reduce(Ops.ADD, last, r))
+        yield store(a, reduce(Ops.ADD, load(X, a + r) * load(Y, r) + load(X, r) * load(Y, a), r))
+
+
 def sums_that_share_loops() -> Iterator[UOp]:
     """One loop of two reductions, inside of one another or side by side, or of a reduction and the results."""
     for n, k in product(FEW, FEW):
@@ -362,6 +381,11 @@ def kept_rows() -> Iterator[UOp]:
         yield store(row_major(a, b), kept(sums, a) - load(Y, b))
         gated = keep(load(X, r, r < 2), r)
         yield store(row_major(a, b), kept(gated, b) * load(Y, a))
+        doubled = keep(load(X, s) * 2, s)
+        for inside in (r < n, (UOp.index(-1) < a - r) & (a - r < n)):
+            place = r if inside.op is Ops.CMPLT else a - r
+            terms = kept(doubled, place, inside) * load(Y, r)
+            yield store(a, reduce(Ops.ADD, inside.where(terms, neutral(Ops.ADD)), r))
 
 
 def stores_that_combine() -> Iterator[UOp]:
@@ -394,7 +418,7 @@ def several_stores() -> Iterator[UOp]:
 
 
 def values_alike() -> Iterator[UOp]:
-    """Functions of several loops that are the same, in a reduction and beside it."""
+    """Functions of several loops that are the same, or nearly, in a reduction and beside it."""
     for n, k in product(FEW, FEW):
         (a,), (r,) = loops(n), inner_loops(k)
         b = UOp.range(k, 4)
@@ -407,6 +431,13 @@ def values_alike() -> Iterator[UOp]:
         other = load(Y, b) + load(X, b) * load(X, b)
         yield store(row_major(a, b), other * total + load(X, a))
         yield store(row_major(a, b), load(X, a + b) * 2 - reduce(Ops.MAX, load(X, a + r) * 2, r))
+
+        def choice(less: int, more: int, term: UOp) -> UOp:
+            return (load(less, term) < load(more, term)).where(load(X, term), load(Y, term))
+
+        for less, more in ((X, Y), (Y, X)):  # no other order of these is the same
+            total = reduce(Ops.ADD, choice(less, more, r), r)
+            yield store(row_major(a, b), choice(X, Y, b) - total)
 
 
 def gates_within_gates() -> Iterator[UOp]:
@@ -472,12 +503,18 @@ def variable_sizes() -> Iterator[UOp]:
         yield store(a, load(X, a + s), s, op=Ops.ADD)
         row = keep(load(X, s) * 2, s)
         yield store(a * k + b, kept(row, b) * load(Y, a))
+    c, t = UOp.range(M, 4), UOp.range(M, 8, AxisRole.REDUCE)
+    for place in (a * M + c, c * N + a):
+        yield store(place, load(X, place))
+        yield store(place, load(X, a) * load(Y, c + N))
+    yield store(a, reduce(Ops.ADD, load(X, a * M + t), t))
+    yield store(c, reduce(Ops.ADD, load(X, c + r) * load(Y, r * M + t), r, t))
 
 
 FAMILIES: tuple[Callable[[], Iterator[UOp]], ...] = (
     copies_of_a_row, copies_of_a_matrix, masked_copies, masked_stores, sums_of_rows, gated_sums, convolutions,
-    products_of_matrices, sums_of_two_loops, sums_that_share_loops, gathers, gates_that_place, kept_rows,
-    stores_that_combine, several_stores, values_alike, gates_within_gates, stores_side_by_side, variable_sizes,
+    products_of_matrices, sums_of_two_loops, sums_of_several_products, sums_that_share_loops, gathers,
+    gates_that_place, kept_rows, stores_that_combine, several_stores, values_alike, gates_within_gates, stores_side_by_side, variable_sizes,
 )  # fmt: skip
 
 
@@ -521,7 +558,7 @@ def legal(family: str, graph: UOp) -> SmallKernel | None:
 def _memory(graph: UOp) -> tuple[Memory | None, dict[int, int]]:
     """What each buffer holds, as long as its greatest place needs; None if a place is below 0."""
     nodes, meanings = graph.toposort(), Meanings()
-    buffers: Memory = {THE_VARIABLE: [VARIABLE_IS]} if N in nodes else {}
+    buffers: Memory = {size.arg[0]: [value] for size, value in VALUES.items() if size in nodes}
     lengths: dict[int, int] = {}
     pending = [n for n in nodes if n.op is Ops.INDEX and n.src[0].op is Ops.PARAM]
     inner_first = sorted(pending, key=lambda n: sum([m.op is Ops.LOAD for m in n.toposort()]))

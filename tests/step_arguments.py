@@ -115,7 +115,7 @@ def for_keep(graph: UOp) -> Iterator[Arguments]:
             for loops in permutations(own, count):
                 made = tuple([NewLoop(k, AxisRole.REDUCE) for k in MORE[:count]])
                 yield _call(value, loops, made)
-    values = [n for n in free if n.op in (Ops.LOAD, Ops.ADD, Ops.MUL)]
+    values = [n for n in free if n.op in (Ops.LOAD, Ops.ADD, Ops.MUL, Ops.WHERE)]
     one = NewLoop(FREE, AxisRole.REDUCE)
     for value in values:
         for loop in own:

@@ -9,8 +9,9 @@ a fault is the same object or another graph; only others are run.
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, partial
 from typing import Any
@@ -105,17 +106,23 @@ def kernels(start: int, each: int) -> list[Checked]:
     for family, graph in graphs():
         by_family[family].append((family, graph))
     chosen = []
-    for members in by_family.values():
-        stride = max(1, len(members) // each)
-        chosen += members[start % stride :: stride]
+    for family, members in by_family.items():
+        chosen += drawn(members, each, f"{family} {start}")
     known = facts()
     return [Checked(kernel, known) for kernel in small_kernels(chosen)]
+
+
+def drawn(members: Sequence[Any], count: int, seed: str) -> list[Any]:
+    """So many of them, in their order: each n-th would always be of one form where a family goes through n forms."""
+    chosen = random.Random(seed).sample(range(len(members)), min(count, len(members)))
+    return [members[k] for k in sorted(chosen)]
 
 
 def applications(name: str, start: int, stride: int) -> Iterator[Application]:
     """A step with each of its arguments, on every so many of its kernels or programs."""
     if name in GRAPH_ARGUMENTS:
-        for graph in list(PROGRAMS[name]())[start % OF_PROGRAMS :: OF_PROGRAMS * stride]:
+        programs = list(PROGRAMS[name]())
+        for graph in drawn(programs, len(programs) // (OF_PROGRAMS * stride), f"{name} {start}"):
             for args in GRAPH_ARGUMENTS[name](graph):
                 yield Application(
                     Taken(name, args),
