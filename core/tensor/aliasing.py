@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from proofgrad.core.tensor.base import Link, TensorBase
+from proofgrad.core.tensor.base import Link, TensorBase, alive_links
 
 if TYPE_CHECKING:
     from proofgrad.core.tensor.holders import Source
@@ -134,15 +134,6 @@ def base_again(
         if step.result is None and below is not None:
             return (*links, *(below._base or ()))
     return tuple(links)
-
-
-def alive_links(tensor: TensorBase) -> tuple[Link, ...]:
-    """The steps of a view down to the last Tensor that there still is."""
-    links = tensor._base or ()
-    count = len(links)
-    while count and links[count - 1].tensor() is None:
-        count -= 1
-    return links[:count]
 
 
 def _steps(tensor: TensorBase, arguments: Sequence[TensorBase]) -> list[Step]:

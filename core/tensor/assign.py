@@ -21,8 +21,13 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor import realize as machine
-from proofgrad.core.tensor.aliasing import alive_links
-from proofgrad.core.tensor.base import Link, TensorBase, check_same_device, own_value
+from proofgrad.core.tensor.base import (
+    Link,
+    TensorBase,
+    alive_links,
+    check_same_device,
+    own_value,
+)
 from proofgrad.core.tensor.calls import Calls
 from proofgrad.core.tensor.errors import DtypeError, GradientError
 from proofgrad.core.tensor.indexing import are_adjacent, broadcast_positions

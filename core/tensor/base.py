@@ -271,3 +271,12 @@ def describe(value: Any) -> str:
     if isinstance(value, TensorBase):
         return f"a Tensor of shape {value.shape} and type {value.dtype}"
     return f"{value!r} ({type(value).__name__})"
+
+
+def alive_links(tensor: TensorBase) -> tuple[Link, ...]:
+    """The steps of a view down to the last Tensor that there still is."""
+    links = tensor._base or ()
+    count = len(links)
+    while count and links[count - 1].tensor() is None:
+        count -= 1
+    return links[:count]
