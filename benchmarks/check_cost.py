@@ -25,7 +25,7 @@ import numpy
 import workloads
 
 from proofgrad import Device, Tensor
-from proofgrad.core.tensor.realize import compile_only, compiler
+from proofgrad.core.tensor.runtime.realize import compile_only, compiler
 
 Program = Callable[[], object]
 Cost = tuple[float, float, int]  # seconds, those inside of the check, kernels

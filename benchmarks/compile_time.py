@@ -19,7 +19,7 @@ from workloads import Block
 
 from proofgrad import Tensor
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.runtime import realize as machine
 
 BAR = 2.3
 GPT_BAR = 3.0

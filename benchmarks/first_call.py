@@ -28,7 +28,7 @@ import json, sys, time
 sys.path.insert(0, {folder!r})
 import workloads
 from proofgrad import Device
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 call = getattr(workloads, {name!r})()
 def timed():
     wall, cpu = time.perf_counter(), time.process_time()

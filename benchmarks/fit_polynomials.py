@@ -1,4 +1,4 @@
-"""Fits the polynomials of core/compile/transcendental.py, and prints them ready to paste.
+"""Fits the polynomials of core/compile/math/transcendental.py, and prints them ready to paste.
 
 Owns: how the coefficients were found, so that anybody can find them again:
 `python benchmarks/fit_polynomials.py`. Needs nothing but Python. Does not own: what the functions

@@ -19,7 +19,7 @@ from typing import Any
 
 from index_terms import Work, are_equal, corpus, show, work
 
-from proofgrad.core.compile.stages import Library, RuleSets
+from proofgrad.core.compile.passes.stages import Library, RuleSets
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.journal import Journal

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from proofgrad.core.compile.lower import lower_movement
+from proofgrad.core.compile.lowering.lower import lower_movement
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp

@@ -19,7 +19,7 @@ import numpy
 
 from proofgrad import Tensor, TinyJit, nn
 from proofgrad.core.ir import uop
-from proofgrad.core.tensor import realize
+from proofgrad.core.tensor.runtime import realize
 from proofgrad.nn.optim import Adam
 from proofgrad.nn.state import get_parameters
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from proofgrad.core.compile.stages import RuleSets
+from proofgrad.core.compile.passes.stages import RuleSets
 from proofgrad.core.rewrite.ledger import entry_key, ledger_text, seal
 from proofgrad.core.rewrite.rule import rule_from_json, rule_to_json
 from proofgrad.rules import library

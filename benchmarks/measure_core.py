@@ -2,7 +2,7 @@
 
 Usage: python benchmarks/measure_core.py
 
-Prints each beside what the compiler takes (core/compile/machine.py). Kernels written by hand, in one thread, and a few of
+Prints each beside what the compiler takes (core/compile/machine/machine.py). Kernels written by hand, in one thread, and a few of
 Tensors. The best of many runs counts; a cycle is a quarter of a multiplication of integers and an `xor` that wait for those
 before them (A. Fog, Instruction tables: 3 cycles and 1, on Intel and AMD; the same on most ARM cores).
 """
@@ -19,7 +19,7 @@ from machine_limits import BUFFER_BYTES, ITEMS, _kernel, _memory_ir
 
 from proofgrad import Device, Tensor, TinyJit
 from proofgrad.backends.cpu.backend import CpuBackend
-from proofgrad.core.compile.target import Source
+from proofgrad.core.compile.machine.target import Source
 from proofgrad.core.ir.dtypes import dtypes
 
 SECONDS = 0.5

@@ -140,7 +140,7 @@ def in_numpy(case: dict[str, Any]) -> Run:
 def searched(case: dict[str, Any]) -> dict[str, Any]:
     """What BEAM finds for the kernels of a workload: the lines that it prints, as data."""
     from proofgrad import Tensor
-    from proofgrad.core.compile.search import Found, Search
+    from proofgrad.core.compile.tune.search import Found, Search
 
     found: list[Found] = []
     look = Search.found

@@ -62,15 +62,15 @@ def our_buffer(*shape: int, dtype: Any = None) -> Any:
     from proofgrad import Tensor, dtypes
     from proofgrad.core.ir.ops import Ops
     from proofgrad.core.ir.uop import UOp
-    from proofgrad.core.tensor import realize
+    from proofgrad.core.tensor.runtime import realize
 
     memory = realize.new_buffer(dtype or dtypes.float32, prod(shape), "CPU", None)
     return Tensor._new(UOp(Ops.RESHAPE, memory.dtype, (memory,), shape), "CPU")
 
 
 def run_ours() -> Run:
-    from proofgrad.core.tensor import realize
-    from proofgrad.core.tensor.numbering import numbered
+    from proofgrad.core.tensor.runtime import realize
+    from proofgrad.core.tensor.runtime.canonical import numbered
 
     model, buffer = model_of("proofgrad")
     compiler = realize.compiler()

@@ -1,7 +1,7 @@
 """Measures the errors of functions of floats in ULP: the bounds of docs/numerics.md are its output.
 
 Owns: the reference values, the samples, and the measure. Does not own: the functions themselves
-(core/compile/transcendental.py), whose graphs it compiles for the CPU. `run_with_numpy` runs them
+(core/compile/math/transcendental.py), whose graphs it compiles for the CPU. `run_with_numpy` runs them
 operation by operation instead; tests compare the two. Functions built from these are
 run as a user runs them, on Tensors.
 
@@ -28,8 +28,8 @@ import numpy
 from proofgrad import Tensor, TinyJit
 from proofgrad.backends.cpu import backend as cpu_backend
 from proofgrad.backends.cpu.codegen import Host
-from proofgrad.core.compile.target import Backend, Target
-from proofgrad.core.compile.transcendental import expand_transcendentals
+from proofgrad.core.compile.machine.target import Backend, Target
+from proofgrad.core.compile.math.transcendental import expand_transcendentals
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp

@@ -109,7 +109,7 @@ def fastmath() -> tuple[str, ...]:
 
 
 def wants_winograd() -> bool:
-    """Whether convolutions may be computed by a law of reals: see core/tensor/winograd.py."""
+    """Whether convolutions may be computed by a law of reals: see core/tensor/methods/winograd.py."""
     return number("WINO") > 0
 
 
@@ -131,12 +131,12 @@ def wants_plain_loops() -> bool:
 
 
 def choices_text() -> str:
-    """What is asked of every kernel: see core/compile/kernel_schedule.py."""
+    """What is asked of every kernel: see core/compile/nests/kernel_schedule.py."""
     return text("CHOICES")
 
 
 def schedule_text() -> str:
-    """What every kernel must do, or be refused: see core/compile/kernel_schedule.py."""
+    """What every kernel must do, or be refused: see core/compile/nests/kernel_schedule.py."""
     return text("SCHEDULE")
 
 

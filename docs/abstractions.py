@@ -8,11 +8,11 @@ The compiler does this in core/compile/compiler.py; here every step is spelt out
 from __future__ import annotations
 
 from proofgrad import Device, Tensor, UOp
-from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.names import kernel_name
-from proofgrad.core.compile.stages import run_stages
+from proofgrad.core.compile.lowering.kernel_names import kernel_name
+from proofgrad.core.compile.passes.forms import Form, check_form
+from proofgrad.core.compile.passes.stages import run_stages
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.tensor.realize import compiler, graph_to_run
+from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 
 x = Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]).realize()
 program = (x * 2 + 1).sum(axis=1)

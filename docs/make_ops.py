@@ -10,7 +10,7 @@ from pathlib import Path
 
 from proofgrad import Ops, Tensor
 from proofgrad.backends import BUILT_IN
-from proofgrad.core.compile.forms import ALLOWED, Form
+from proofgrad.core.compile.passes.forms import ALLOWED, Form
 from proofgrad.core.ir.ops import BINARY, CASTS, ELEMENTWISE, MEANING, MOVEMENT, TERNARY, UNARY
 
 PAGE = Path(__file__).resolve().parent / "ops.md"
@@ -135,7 +135,7 @@ def page() -> str:
             "",
             f'{machines} take the Linear form. "yes": a machine must support it, for programs may have it.',
             "`EXP2`, `LOG2` and `SIN` are written in other operations unless the machine says that it has them.",
-            "`verify/semantics.py` has each meaning as a formula.",
+            "`verify/encode/semantics.py` has each meaning as a formula.",
             "",
             "| operation | kind | must support | meaning |",
             "|---|---|---|---|",

@@ -10,14 +10,14 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from proofgrad import Tensor
-from proofgrad.core.compile.kernel_schedule import Schedule, read_schedule
-from proofgrad.core.compile.stages import Stage, parts_of, run_stages
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import Schedule, read_schedule
+from proofgrad.core.compile.passes.changes import show_stage
+from proofgrad.core.compile.passes.stages import Stage, parts_of, run_stages
 from proofgrad.core.compile.steps.loop_nest import Taken
-from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.text.changes import show_stage
 from proofgrad.core.compile.text.show import show_nest
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.realize import compiler, graph_to_run
+from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
 
 MACHINE = Target("EXAMPLE", vector_bytes=16, vector_registers=16)

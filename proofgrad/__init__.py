@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from proofgrad import nn
-    from proofgrad.core.compile.kernel_schedule import Schedule, ScheduleError
+    from proofgrad.core.compile.nests.kernel_schedule import Schedule, ScheduleError
     from proofgrad.core.ir.dtypes import dtypes
     from proofgrad.core.ir.ops import Ops
     from proofgrad.core.ir.shapes import ShapeError
     from proofgrad.core.ir.sizes import Variable
     from proofgrad.core.ir.uop import UOp
-    from proofgrad.core.tensor.calls import function
-    from proofgrad.core.tensor.counters import GlobalCounters
-    from proofgrad.core.tensor.custom_vjp import custom_vjp
-    from proofgrad.core.tensor.device import Device
-    from proofgrad.core.tensor.errors import DeviceError, DtypeError, GradientError, JitError
-    from proofgrad.core.tensor.jit import TinyJit
-    from proofgrad.core.tensor.profile import profile
+    from proofgrad.core.tensor.data.errors import DeviceError, DtypeError, GradientError, JitError
+    from proofgrad.core.tensor.jit.jit import TinyJit
+    from proofgrad.core.tensor.methods.calls import function
+    from proofgrad.core.tensor.methods.custom_vjp import custom_vjp
+    from proofgrad.core.tensor.runtime.counters import GlobalCounters
+    from proofgrad.core.tensor.runtime.device import Device
+    from proofgrad.core.tensor.runtime.profile import profile
     from proofgrad.core.tensor.tensor import Tensor
     from proofgrad.explanation import explain
     from proofgrad.helpers import Context, schedule
@@ -60,27 +60,27 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Context": "proofgrad.helpers",
-    "Device": "proofgrad.core.tensor.device",
-    "DeviceError": "proofgrad.core.tensor.errors",
-    "DtypeError": "proofgrad.core.tensor.errors",
-    "GradientError": "proofgrad.core.tensor.errors",
-    "JitError": "proofgrad.core.tensor.errors",
-    "TinyJit": "proofgrad.core.tensor.jit",
-    "custom_vjp": "proofgrad.core.tensor.custom_vjp",
-    "GlobalCounters": "proofgrad.core.tensor.counters",
+    "Device": "proofgrad.core.tensor.runtime.device",
+    "DeviceError": "proofgrad.core.tensor.data.errors",
+    "DtypeError": "proofgrad.core.tensor.data.errors",
+    "GradientError": "proofgrad.core.tensor.data.errors",
+    "JitError": "proofgrad.core.tensor.data.errors",
+    "TinyJit": "proofgrad.core.tensor.jit.jit",
+    "custom_vjp": "proofgrad.core.tensor.methods.custom_vjp",
+    "GlobalCounters": "proofgrad.core.tensor.runtime.counters",
     "Ops": "proofgrad.core.ir.ops",
-    "Schedule": "proofgrad.core.compile.kernel_schedule",
-    "ScheduleError": "proofgrad.core.compile.kernel_schedule",
+    "Schedule": "proofgrad.core.compile.nests.kernel_schedule",
+    "ScheduleError": "proofgrad.core.compile.nests.kernel_schedule",
     "ShapeError": "proofgrad.core.ir.shapes",
     "Tensor": "proofgrad.core.tensor.tensor",
     "UOp": "proofgrad.core.ir.uop",
     "Variable": "proofgrad.core.ir.sizes",
     "dtypes": "proofgrad.core.ir.dtypes",
     "explain": "proofgrad.explanation",
-    "function": "proofgrad.core.tensor.calls",
+    "function": "proofgrad.core.tensor.methods.calls",
     "gradcheck": "proofgrad.testing.gradients",
     "load_rules": "proofgrad.user_rules",
-    "profile": "proofgrad.core.tensor.profile",
+    "profile": "proofgrad.core.tensor.runtime.profile",
     "schedule": "proofgrad.helpers",
 }
 _NEEDS_MACHINES = frozenset({"Device", "Tensor", "TinyJit", "explain", "gradcheck", "load_rules"})

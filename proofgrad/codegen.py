@@ -6,8 +6,8 @@ Owns: that name. Does not own: the stages (rules/pipeline.py).
 from __future__ import annotations
 
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.device import Device
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.device import Device
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.wiring import connect
 
 __all__ = ["full_rewrite_to_sink"]

@@ -35,7 +35,7 @@ def demo(epochs: int | None, device: str | None) -> None:
 
 def stages() -> str:
     """Every stage of the compiler, with the form that it makes."""
-    from proofgrad.core.compile.stages import show_stages, stages_that_can_be_asked
+    from proofgrad.core.compile.passes.stages import show_stages, stages_that_can_be_asked
     from proofgrad.rules.library import load_library
     from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
 
@@ -82,7 +82,7 @@ def rules(ruleset: str | None) -> str:
 
 def rule_code(ruleset: str | None) -> str:
     """The Python made from rules about sums of index terms: of all, or of one set."""
-    from proofgrad.core.compile.stages import RuleSets
+    from proofgrad.core.compile.passes.stages import RuleSets
     from proofgrad.core.rewrite.division_bounds import DIVISIONS, bounds_code
     from proofgrad.core.rewrite.index_code import index_code
     from proofgrad.rules.library import load_library
@@ -140,7 +140,7 @@ def explain(term: str, file: str | None) -> str:
     from proofgrad.core.rewrite.match import RuleSet
     from proofgrad.rules.evidence import proof_from_json
     from proofgrad.user_rules import prove_all
-    from proofgrad.verify.explain import explain_term
+    from proofgrad.verify.explain.steps_of_terms import explain_term
 
     if file is None:
         return explain_term(term)
@@ -159,7 +159,7 @@ def lay_out(files: Sequence[str], only_check: bool) -> bool:
     from pathlib import Path
 
     from proofgrad.verify.dsl.layout import laid_out
-    from proofgrad.verify.ledger import write_whole
+    from proofgrad.verify.prove.ledger import write_whole
 
     changed = []
     for path in map(Path, files):
@@ -184,7 +184,7 @@ def reference() -> str:
 
 def environment() -> str:
     """Every variable that the code reads: its value now and its meaning; then the colours."""
-    from proofgrad.core.tensor.report import COLOURS, coloured
+    from proofgrad.core.tensor.runtime.report import COLOURS, coloured
 
     rows = [(name, os.environ.get(name, "-"), text) for name, text in settings.MEANING.items()]
     legend = ", ".join([coloured(role.value, role) for role in COLOURS])

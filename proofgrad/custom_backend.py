@@ -1,7 +1,7 @@
 """A machine of one's own in three parts: Allocator, Compiler, Runner; put together by Compiled.
 
 Owns: these classes under the names that tutorials use, and how they make a backend. Does not own: the
-contract of backends (core/compile/target.py), which a backend may also meet directly.
+contract of backends (core/compile/machine/target.py), which a backend may also meet directly.
 
     class MyDevice(Compiled):
         def __init__(self, device):
@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from proofgrad.core.compile.target import Binary, Launch, Source, Target
+from proofgrad.core.compile.machine.target import Binary, Launch, Source, Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.renderer.cstyle import CStyleLanguage

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from proofgrad import Context, Device, GlobalCounters, Tensor, nn
-from proofgrad.core.tensor.realize import compile_only, compiler
+from proofgrad.core.tensor.runtime.realize import compile_only, compiler
 from proofgrad.nn.datasets.digits import LARGEST, digit_arrays
 
 SEED = 0

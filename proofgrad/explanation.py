@@ -1,6 +1,6 @@
 """`explain`: what the compiler makes of Tensors, stage by stage, and which rules did it.
 
-Owns: that text. Does not own: the stages (rules/pipeline.py), terms (verify/explain.py explains one).
+Owns: that text. Does not own: the stages (rules/pipeline.py), terms (verify/explain/steps_of_terms.py explains one).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
-from proofgrad.core.compile.names import kernel_name
-from proofgrad.core.compile.stages import (
+from proofgrad.core.compile.lowering.kernel_names import kernel_name
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
+from proofgrad.core.compile.passes.stages import (
     GraphTactic,
     Library,
     RuleSets,
@@ -25,9 +25,9 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.origin import law_of
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.rewrite.journal import Journal
-from proofgrad.core.tensor.device import Device
-from proofgrad.core.tensor.numbering import is_not_computed
-from proofgrad.core.tensor.realize import compiler, graph_to_run
+from proofgrad.core.tensor.runtime.canonical import is_not_computed
+from proofgrad.core.tensor.runtime.device import Device
+from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 from proofgrad.core.tensor.tensor import Tensor
 from proofgrad.rules.library import LOOSE
 

@@ -1,7 +1,7 @@
 """Small tools around a program: settings for a while, a schedule written by hand.
 
 Owns: `Context`, `schedule`. Does not own: what the settings mean (core/settings.py), what a schedule is
-(core/compile/kernel_schedule.py).
+(core/compile/nests/kernel_schedule.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from proofgrad.core import settings
-from proofgrad.core.compile.kernel_schedule import Schedule, read_schedule
+from proofgrad.core.compile.nests.kernel_schedule import Schedule, read_schedule
 
 
 @contextmanager

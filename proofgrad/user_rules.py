@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from proofgrad.core import settings
 from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.rewrite.rule import LOOSE_CLASSES, RuleKind
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.library import library_names
 
 if TYPE_CHECKING:
-    from proofgrad.verify.prove import Result
+    from proofgrad.verify.prove.rules import Result
 
 
 class UnprovenRuleError(ValueError):
@@ -64,8 +64,8 @@ def _classes(loose: Collection[str] | None) -> frozenset[str]:
 
 def prove_all(path: Path, loose: Collection[str] = ()) -> list[Result]:
     """The proofs of the rules of a file, which are rewrites and all proved. Raises: as load_rules."""
-    from proofgrad.verify.commands import prove_file
-    from proofgrad.verify.counterexample import explain
+    from proofgrad.verify.commands.prove import prove_file
+    from proofgrad.verify.explain.counterexample import explain
 
     results = prove_file(path)
     failed = [result for result in results if result.verdict != "proved"]

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 from proofgrad.backends import BUILT_IN, ELSEWHERE
 from proofgrad.core import settings
-from proofgrad.core.compile.target import Backend
-from proofgrad.core.tensor import realize
-from proofgrad.core.tensor.device import Device
+from proofgrad.core.compile.machine.target import Backend
+from proofgrad.core.tensor.runtime import realize
+from proofgrad.core.tensor.runtime.device import Device
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.checks import KernelCheck, ValueCheck
     from proofgrad.core.compile.compiler import Compiler
+    from proofgrad.core.compile.plan.checks import KernelCheck, ValueCheck
 
-_ROOT = Path(realize.__file__).resolve().parents[2]
+_ROOT = Path(realize.__file__).resolve().parents[3]
 # Folders, and the endings of the files in them, that decide what a graph becomes.
 _DECIDE = {
     "core": {".py"},
@@ -49,8 +49,8 @@ def _open(module: str) -> Backend:
 
 def _compiler() -> Compiler:
     from proofgrad.core.compile.compiler import Compiler
-    from proofgrad.core.compile.plan_store import PlanStore
-    from proofgrad.core.compile.stages import Library
+    from proofgrad.core.compile.passes.stages import Library
+    from proofgrad.core.compile.plan.store import PlanStore
     from proofgrad.core.rewrite.journal import Journal
     from proofgrad.rules.library import load_library, load_loose
     from proofgrad.rules.pipeline import COTANGENTS, FACTS, GRAPH_STAGES, KERNEL_STAGES
@@ -76,13 +76,13 @@ def _sources() -> str:
 
 
 def _kernel_check() -> KernelCheck:
-    from proofgrad.verify.kernel_proof import KernelProver
+    from proofgrad.verify.kernels.proof import KernelProver
 
     return KernelProver()
 
 
 def _value_check() -> ValueCheck:
-    from proofgrad.verify.sampled_kernels import ValueChecker
+    from proofgrad.verify.sampled.kernels import ValueChecker
 
     made = ValueChecker()
     atexit.register(_say_what_was_checked, made)

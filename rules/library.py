@@ -24,8 +24,7 @@ LOOSE = "fastmath_"  # the names of sets whose laws are not exact to the bit beg
 WINOGRAD = f"{LOOSE}winograd"  # no stage has it: conv2d makes a program of its law
 
 # What a proof depends on beside the rule and the solver: all proofs are made again where it changes.
-# Under verify/ it is every file that turns a rule into an obligation or decides one: those whose names
-# begin so.
+# Under verify/ it is every file of the folders that turn a rule into an obligation and decide one.
 MEANINGS = (
     "core/ir/ops.py",
     "core/ir/dtypes.py",
@@ -36,9 +35,7 @@ MEANINGS = (
     "core/rewrite/sorts.py",
     "core/rewrite/views.py",
 )
-MEANINGS_IN_VERIFY = (
-    *("semantics", "encode", "laws", "fresh", "strict", "prove", "portfolio", "solve"),
-)
+MEANING_FOLDERS = ("verify/encode", "verify/prove")
 # What decides what a rule does once it is admitted, and what is tried of that: every file of these folders.
 EXECUTION = ("core/ir", "core/rewrite", "verify/agreement")
 
@@ -61,18 +58,19 @@ def ledger_file(name: str) -> Path:
 
 def meaning_files() -> tuple[Path, ...]:
     """The files on which proofs depend."""
-    folder = ROOT / "verify"
-    names = sorted([name for name in listdir(folder) if name.startswith(MEANINGS_IN_VERIFY)])
-    in_verify = [folder / name for name in names if name.endswith(".py")]
-    return (*[ROOT / name for name in MEANINGS], *in_verify)
+    return (*[ROOT / name for name in MEANINGS], *_files_of(MEANING_FOLDERS))
 
 
 def execution_files() -> tuple[Path, ...]:
     """The files that decide what an admitted rule does."""
+    return _files_of(EXECUTION)
+
+
+def _files_of(folders: Iterable[str]) -> tuple[Path, ...]:
     return tuple(
         [
             ROOT / folder / name
-            for folder in EXECUTION
+            for folder in folders
             for name in sorted(listdir(ROOT / folder))
             if name.endswith(".py")
         ]

@@ -6,28 +6,28 @@ A stage is rule sets, which fire only with proofs, or a named procedure, which h
 
 from __future__ import annotations
 
-from proofgrad.core.compile.axes import choose_axes, share_out_work_items
-from proofgrad.core.compile.by_place import reduce_by_place
-from proofgrad.core.compile.forms import Form
-from proofgrad.core.compile.kept_rows import keep_rows
-from proofgrad.core.compile.linearize import linearize
-from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.merging import merge_loops
-from proofgrad.core.compile.nested_sums import join_nested_sums
-from proofgrad.core.compile.promote import promote_small_floats
-from proofgrad.core.compile.schedule import cut_into_kernels
-from proofgrad.core.compile.slabs import sum_in_slabs
-from proofgrad.core.compile.split_reductions import split_long_reductions
-from proofgrad.core.compile.stages import GraphTactic, Procedure, RuleSets, Stage, Tactic
-from proofgrad.core.compile.staging import stage_operands
-from proofgrad.core.compile.to_program import (
+from proofgrad.core.compile.fusion.kernels import cut_into_kernels
+from proofgrad.core.compile.fusion.split_reductions import split_long_reductions
+from proofgrad.core.compile.lowering.linearize import linearize
+from proofgrad.core.compile.lowering.lower import lower_movement
+from proofgrad.core.compile.lowering.promote import promote_small_floats
+from proofgrad.core.compile.math.transcendental import expand_transcendentals
+from proofgrad.core.compile.passes.forms import Form
+from proofgrad.core.compile.passes.stages import GraphTactic, Procedure, RuleSets, Stage, Tactic
+from proofgrad.core.compile.tactics.axes import choose_axes, share_out_work_items
+from proofgrad.core.compile.tactics.block_reductions import sum_in_slabs
+from proofgrad.core.compile.tactics.coalesce import merge_loops
+from proofgrad.core.compile.tactics.local_buffers import keep_rows
+from proofgrad.core.compile.tactics.nested_sums import join_nested_sums
+from proofgrad.core.compile.tactics.pack_operands import stage_operands
+from proofgrad.core.compile.tactics.scatter import reduce_by_place
+from proofgrad.core.compile.tactics.to_program import (
     choose_index_width,
     reductions_to_accumulators,
     vectorize,
 )
-from proofgrad.core.compile.transcendental import expand_transcendentals
-from proofgrad.core.compile.unroll import unroll_upcasts
-from proofgrad.core.compile.windows import deinterleave_windows
+from proofgrad.core.compile.tactics.unroll import unroll_upcasts
+from proofgrad.core.compile.tactics.windows import deinterleave_windows
 
 # Facts about values come from these sets, bounds from the first; gradients from the other.
 FACTS = ("bounds", "bits", "divisor", "finite", "not_nan")
@@ -52,7 +52,7 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("work items", Form.KERNEL, Tactic(share_out_work_items)),
     Stage("join sums", Form.KERNEL, Tactic(join_nested_sums), optional=True),
     Stage("keep rows", Form.KERNEL, Tactic(keep_rows), optional=True),
-    # BEAM searches over what the next four tactics are asked (core/compile/kernel_schedule.py).
+    # BEAM searches over what the next four tactics are asked (core/compile/nests/kernel_schedule.py).
     Stage("sum in slabs", Form.KERNEL, Tactic(sum_in_slabs, can_be_asked=True), optional=True),
     Stage("stage operands", Form.KERNEL, Tactic(stage_operands, can_be_asked=True), optional=True),
     Stage(

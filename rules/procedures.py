@@ -3,7 +3,7 @@
 Of tactics also which steps they call.
 
 Owns: counting lines, and which modules a procedure is made of. Does not own: the stages
-(pipeline.py), printing (proofgrad/commands.py, verify/evidence.py).
+(pipeline.py), printing (proofgrad/commands.py, verify/commands/evidence.py).
 
 Lines of code are lines with a part of a statement: no blank lines, comments or docstrings.
 """
@@ -18,12 +18,12 @@ from io import StringIO
 from pathlib import Path
 from typing import TypeAlias
 
-from proofgrad.core.compile import stages
-from proofgrad.core.compile.stages import GraphTactic, Procedure, Stage, Tactic
+from proofgrad.core.compile.passes import stages
+from proofgrad.core.compile.passes.stages import GraphTactic, Procedure, Stage, Tactic
 from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
 
-_FOLDER = Path(stages.__file__).parent
-_PACKAGE = stages.__name__.rpartition(".")[0] + "."
+_FOLDER = Path(stages.__file__).parents[1]
+_PACKAGE = "proofgrad.core.compile."
 _Step: TypeAlias = Procedure | Tactic | GraphTactic
 _NO_CODE = frozenset(
     {
@@ -95,7 +95,7 @@ def _modules_of(procedure: _Step) -> tuple[Path, ...]:
 
 def steps_called(size: Size, steps: Collection[str]) -> list[str]:
     """Of these steps those that the modules of a tactic import, but for the steps themselves."""
-    own = [path for path in size.modules if path.parent == _FOLDER]
+    own = [path for path in size.modules if path.parent != _FOLDER / "steps"]
     imported = [
         alias.name
         for path in own

@@ -14,7 +14,7 @@ from rule_coverage import MADE_FOR_RULES, Coverage, allowed_not_to_fire, brings_
 from rules_from_text import unproven_library
 
 from proofgrad import Device, Tensor
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 
 # In CI the same examples every time; elsewhere new ones, and a failing one is printed as a graph.
 settings.register_profile("ci", derandomize=True)

@@ -6,7 +6,7 @@ Left out are those with the mark `heuristics`: they are about what is chosen if 
 errors where only that choice has a place for them.
 
 Owns: the choices by name, the tests that are run under each. Does not own: the option `--choices`
-(conftest.py), the choices (core/compile/kernel_schedule.py). `pytest --choices NAME` runs any tests so.
+(conftest.py), the choices (core/compile/nests/kernel_schedule.py). `pytest --choices NAME` runs any tests so.
 """
 
 from __future__ import annotations

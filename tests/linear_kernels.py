@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from proofgrad.core.compile.target import Backend
+from proofgrad.core.compile.machine.target import Backend
 from proofgrad.core.ir.dtypes import DType, dtypes, round_float
 from proofgrad.core.ir.evaluate import evaluate, from_bits, to_bits
 from proofgrad.core.ir.ops import ALU, BINARY, CASTS, COMPARE, UNARY, Ops

@@ -10,7 +10,7 @@ from typing import Any
 
 from linear_kernels import linear, pack, run, same, unpack
 
-from proofgrad.core.compile.target import Backend
+from proofgrad.core.compile.machine.target import Backend
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.ops import Ops

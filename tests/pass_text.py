@@ -27,14 +27,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from proofgrad.core.compile.context import Context
-from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.kernel_schedule import AUTOMATIC, read_schedule
-from proofgrad.core.compile.stages import Library, RuleSets, Tactic, parts_of
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, read_schedule
+from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.passes.forms import Form, check_form
+from proofgrad.core.compile.passes.stages import Library, RuleSets, Tactic, parts_of
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.loop_nest import STEPS, StepRefused, lowered
 from proofgrad.core.compile.steps.stage import Digit
-from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.text.reader import read_named
 from proofgrad.core.compile.text.show import show_nest
 from proofgrad.core.compile.text.syntax import TYPES

@@ -18,8 +18,8 @@ from kernel_interpreter import Memory, free_loops, key_of, run_kernel
 from small_kernels import OUT, SmallKernel
 
 from proofgrad.backends.reference import ReferenceBackend
-from proofgrad.core.compile.forms import Form, FormError, check_form
-from proofgrad.core.compile.linearize import linearize
+from proofgrad.core.compile.lowering.linearize import linearize
+from proofgrad.core.compile.passes.forms import Form, FormError, check_form
 from proofgrad.core.compile.steps.accumulate import accumulate
 from proofgrad.core.compile.steps.lanes import lanes
 from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused

@@ -19,7 +19,7 @@ from random_terms import same
 
 from proofgrad import Device
 from proofgrad.core.compile.compiler import _with_dense_slots
-from proofgrad.core.compile.stages import RuleSets, run_stages
+from proofgrad.core.compile.passes.stages import RuleSets, run_stages
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import ShapeError
@@ -27,7 +27,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.rule import Node, Rule
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
 from proofgrad.verify.dsl.parser import read_example
 

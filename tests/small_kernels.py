@@ -24,7 +24,7 @@ from typing import Any
 
 from kernel_interpreter import Meanings, Memory, free_loops, run_kernel
 
-from proofgrad.core.compile.forms import Form, check_form
+from proofgrad.core.compile.passes.forms import Form, check_form
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain, combinations, islice, permutations, product
 from typing import Any
 
-from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import size_of
+from proofgrad.core.compile.nests.loops import size_of
+from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.stage import Digit
 from proofgrad.core.ir.dtypes import dtypes

@@ -36,9 +36,10 @@ from step_arguments import ARGUMENTS  # noqa: E402
 
 from proofgrad import Tensor  # noqa: E402, F401  (makes the compiler)
 from proofgrad.core.compile import steps  # noqa: E402
-from proofgrad.core.compile.forms import Form, check_form  # noqa: E402
-from proofgrad.core.compile.linear_terms import loops_below  # noqa: E402
-from proofgrad.core.compile.loops import BINDERS  # noqa: E402
+from proofgrad.core.compile.machine.target import Target  # noqa: E402
+from proofgrad.core.compile.nests.loops import BINDERS  # noqa: E402
+from proofgrad.core.compile.nests.strides import loops_below  # noqa: E402
+from proofgrad.core.compile.passes.forms import Form, check_form  # noqa: E402
 from proofgrad.core.compile.steps.loop_nest import (  # noqa: E402
     STEPS,
     LoopNest,
@@ -46,12 +47,11 @@ from proofgrad.core.compile.steps.loop_nest import (  # noqa: E402
     check_whole,
     lowered,
 )
-from proofgrad.core.compile.target import Target  # noqa: E402
 from proofgrad.core.ir.dtypes import dtypes  # noqa: E402
 from proofgrad.core.ir.ops import Ops  # noqa: E402
 from proofgrad.core.ir.uop import AxisRole, UOp  # noqa: E402
 from proofgrad.core.rewrite.facts import Facts  # noqa: E402
-from proofgrad.core.tensor.realize import compiler  # noqa: E402
+from proofgrad.core.tensor.runtime.realize import compiler  # noqa: E402
 
 for _module in pkgutil.iter_modules(steps.__path__):
     importlib.import_module(f"{steps.__name__}.{_module.name}")  # each puts its steps into STEPS

@@ -5,28 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from proofgrad.core.compile import (
-    axes,
-    by_place,
-    kept_rows,
-    merging,
-    nested_sums,
-    schedule,
-    slabs,
-    split_reductions,
-    staging,
-    to_program,
-    unroll,
-)
-from proofgrad.core.compile.context import Context
-from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
-from proofgrad.core.compile.stages import NO_MACHINE, GraphTactic, Tactic
+from proofgrad.core.compile.fusion import kernels as schedule
+from proofgrad.core.compile.fusion import split_reductions
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
+from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.passes.stages import NO_MACHINE, GraphTactic, Tactic
 from proofgrad.core.compile.steps.loop_nest import LoopNest, Step, lowered
 from proofgrad.core.compile.steps.tensor_program import TensorProgram, traced
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.tactics import axes, nested_sums, to_program, unroll
+from proofgrad.core.compile.tactics import block_reductions as slabs
+from proofgrad.core.compile.tactics import coalesce as merging
+from proofgrad.core.compile.tactics import local_buffers as kept_rows
+from proofgrad.core.compile.tactics import pack_operands as staging
+from proofgrad.core.compile.tactics import scatter as by_place
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 
 OnGraphs = Callable[..., UOp]
 

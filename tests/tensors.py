@@ -17,8 +17,8 @@ import pytest
 from proofgrad import Device, Tensor
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor import realize as running
-from proofgrad.core.tensor.numbering import COMPUTED, computed
+from proofgrad.core.tensor.runtime import realize as running
+from proofgrad.core.tensor.runtime.canonical import COMPUTED, computed
 
 Array = np.ndarray[Any, Any]
 

@@ -53,10 +53,33 @@ def test_imports_go_down_only() -> None:
         for line, name in imports_of(path):
             if name.startswith("proofgrad."):
                 target = name.removeprefix("proofgrad.").replace(".", "/")
-                allowed = [a.removesuffix(".py") for a in rows[owner]]
+                allowed = [a.removesuffix(".py") for a in (owner, *rows[owner])]
                 if not any(target == a or target.startswith(a + "/") for a in allowed):
                     wrong.append(f"{relative}:{line} imports {name}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_what_a_folder_may_import_stands_above_it() -> None:
+    rows = list(table())
+    for number, owner in enumerate(rows):
+        for name in set(table()[owner]) - {owner, "nothing", "everything"}:
+            meant = [row for row in rows if f"{row.removesuffix('.py')}/".startswith(f"{name}/")]
+            around = [row for row in rows if name.startswith(f"{row}/")]  # of a file, its folder
+            assert meant or around, f"{owner} may import {name}, which has no row"
+            below = set(meant or around) & set(rows[number + 1 :])
+            assert not below, f"{owner} may import {name}, but {below} stands below it"
+
+
+def test_each_folder_has_a_row_and_says_what_it_owns() -> None:
+    rows = table()
+    for path in [
+        p for folder in ("core", "rules", "verify") for p in (ROOT / folder).rglob("__init__.py")
+    ]:
+        folder = str(path.parent.relative_to(ROOT))
+        if folder != "core":
+            assert folder in rows, folder
+        if path.read_text():
+            assert "Owns:" in path.read_text(), path
 
 
 def test_names_are_imported_in_full() -> None:

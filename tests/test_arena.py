@@ -7,9 +7,9 @@ import random
 import pytest
 
 from proofgrad import Context, Tensor, TinyJit
-from proofgrad.core.compile.plan import BufferInfo, Step
+from proofgrad.core.compile.plan.plan import BufferInfo, Step
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.tensor.arena import make_arena
+from proofgrad.core.tensor.runtime.arena import make_arena
 
 
 def random_plan(seed: int) -> tuple[list[Step], list[BufferInfo], int]:

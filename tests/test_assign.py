@@ -18,7 +18,7 @@ from proofgrad import (
     dtypes,
     nn,
 )
-from proofgrad.core.tensor import realize
+from proofgrad.core.tensor.runtime import realize
 
 __all__ = ["machine"]
 

@@ -17,12 +17,12 @@ from test_plan_store import plan_of, run
 from ways_of_places import set_way
 
 from proofgrad import Context, Device, GlobalCounters, Tensor, TinyJit, dtypes
-from proofgrad.core.compile.forms import Form, FormError, check_form
-from proofgrad.core.compile.stages import parts_of, run_stages
-from proofgrad.core.compile.target import DeviceError, Target
+from proofgrad.core.compile.machine.target import DeviceError, Target
+from proofgrad.core.compile.passes.forms import Form, FormError, check_form
+from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
-from proofgrad.core.tensor.realize import compiler, graph_to_run
+from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
 CPU = Target("test-cpu", vector_bytes=16, threads=2)

@@ -12,14 +12,14 @@ from test_kernel_proof import CPU, GPU, PLAIN, Recorder, compile_with, planted, 
 from ways_of_places import set_way
 
 from proofgrad import Tensor
-from proofgrad.core.compile import axes
-from proofgrad.core.compile.linearize import linearize
+from proofgrad.core.compile.lowering.linearize import linearize
+from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.steps import accumulate, scatter
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.tactics import axes
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 
 STAGE = "combine by place"
 
@@ -145,7 +145,7 @@ def test_loops_of_a_store_that_change_their_order_are_found(bodies: list[UOp]) -
 def test_loops_of_a_store_nested_in_another_order_are_found(
     bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from proofgrad.core.compile import linearize as module
+    from proofgrad.core.compile.lowering import linearize as module
 
     right = module._nesting_key
 

@@ -15,7 +15,7 @@ from linear_kernels import differences, edge_values, operand_rows, ops_by_operan
 from proofgrad import Tensor
 from proofgrad.backends.c import TARGET
 from proofgrad.backends.c.emit import emit
-from proofgrad.core.compile.target import Binary, Launch, Source
+from proofgrad.core.compile.machine.target import Binary, Launch, Source
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp

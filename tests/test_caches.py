@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proofgrad.backends.cpu.caches import first_cache, second_cache_bytes
-from proofgrad.core.compile.machine import FirstCache
+from proofgrad.core.compile.machine.machine import FirstCache
 
 
 def written(folder: Path, *caches: tuple[str, str, str, str]) -> Path:

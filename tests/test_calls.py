@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proofgrad import Tensor, TinyJit, custom_vjp, function
-from proofgrad.core.tensor.calls import Call
+from proofgrad.core.tensor.methods.calls import Call
 
 
 def pair() -> tuple[Tensor, Tensor]:

@@ -14,20 +14,20 @@ from tactics import split_long_reductions
 
 from proofgrad import Context, Tensor
 from proofgrad.core.compile.compiler import Compiler
-from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step
+from proofgrad.core.compile.plan.plan import BufferInfo, Kernel, Plan, Step
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import evaluate, from_bits
 from proofgrad.core.ir.ops import BINARY, COMPARE, TERNARY, UNARY, Ops
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.core.tensor.arena import make_arena
-from proofgrad.core.tensor.realize import compile_only, compiler
-from proofgrad.verify import sampled_arithmetic as arithmetic
-from proofgrad.verify.graph_stages import check_parts, compare_graphs
-from proofgrad.verify.launch_plan import PlanError, check_arena, check_plan
-from proofgrad.verify.sampled_freedom import Estimate, estimate, estimate_reduction
-from proofgrad.verify.sampled_kernels import CheckError, ValueChecker, _draw
-from proofgrad.verify.sampled_parts import Drawn, Part, Reader
-from proofgrad.verify.sampled_tensor import Budget
+from proofgrad.core.tensor.runtime.arena import make_arena
+from proofgrad.core.tensor.runtime.realize import compile_only, compiler
+from proofgrad.verify.sampled import arithmetic as arithmetic
+from proofgrad.verify.sampled.freedom import Estimate, estimate, estimate_reduction
+from proofgrad.verify.sampled.graph_stages import check_parts, compare_graphs
+from proofgrad.verify.sampled.kernels import CheckError, ValueChecker, _draw
+from proofgrad.verify.sampled.launch_plan import PlanError, check_arena, check_plan
+from proofgrad.verify.sampled.parts import Drawn, Part, Reader
+from proofgrad.verify.sampled.tensor import Budget
 
 
 @pytest.fixture

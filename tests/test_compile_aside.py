@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from proofgrad import Device, Tensor, wiring
-from proofgrad.core.compile.aside import LOCK_SECONDS, Aside
-from proofgrad.core.compile.collector import OBJECTS, rare_collection
-from proofgrad.core.compile.newest import Newest
-from proofgrad.core.compile.target import Binary, CompileError, Source
+from proofgrad.core.compile.machine.target import Binary, CompileError, Source
+from proofgrad.core.compile.plan.background import LOCK_SECONDS, Aside
+from proofgrad.core.compile.plan.bounded_cache import Newest
+from proofgrad.core.compile.plan.collector import OBJECTS, rare_collection
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor import realize as machine
+from proofgrad.core.tensor.runtime import realize as machine
 
 
 def tensor(scale: float = 3.0) -> Tensor:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from proofgrad.core.rewrite.rule import rule_from_json
-from proofgrad.verify import complete
+from proofgrad.verify.audit.crosscheck import Outcome, write_outcomes
+from proofgrad.verify.audit.mutants_record import digest_of_mutants, read_by_hand, write_record
+from proofgrad.verify.audit.obligations import evidence_digest
 from proofgrad.verify.cli import main
-from proofgrad.verify.commands_crosscheck import library_entries
-from proofgrad.verify.commands_mutants import SURVIVORS
-from proofgrad.verify.crosscheck import Outcome, write_outcomes
-from proofgrad.verify.mutants_page import mutants_report
-from proofgrad.verify.mutants_record import digest_of_mutants, read_by_hand, write_record
-from proofgrad.verify.obligations import evidence_digest
+from proofgrad.verify.commands import complete
+from proofgrad.verify.commands.crosscheck import library_entries
+from proofgrad.verify.commands.mutants import SURVIVORS
+from proofgrad.verify.commands.mutants_page import mutants_report
 
 PAGE = Path(__file__).parent.parent / "docs" / "mutants.md"
 (NAME, ENTRY), *_ = library_entries(["ranges"])

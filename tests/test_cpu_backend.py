@@ -48,7 +48,7 @@ from proofgrad.backends.cpu.memory import LARGE_BYTES, Pool
 from proofgrad.backends.cpu.threads import ThreadPool
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
-from proofgrad.core.compile.target import Backend, CompileError, Source
+from proofgrad.core.compile.machine.target import Backend, CompileError, Source
 from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops

@@ -18,10 +18,10 @@ from proofgrad import Device, Tensor, TinyJit, dtypes
 from proofgrad.backends.cpu.absent import AbsentCpu
 from proofgrad.backends.cpu.backend import CpuBackend
 from proofgrad.backends.cpu.processors import KNOWN, processor_named
-from proofgrad.core.compile.target import DeviceError
+from proofgrad.core.compile.machine.target import DeviceError
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 
 X86 = ("x86-64-v2", "haswell", "skylake-avx512", "znver4")
 ARM = ("apple-m1", "neoverse-n1")

@@ -12,10 +12,8 @@ import z3
 from proofgrad.core.rewrite.rule import rule_from_json
 from proofgrad.rules import library
 from proofgrad.rules.library import library_names
-from proofgrad.verify import commands, commands_crosscheck, crosscheck, second_solver
-from proofgrad.verify.cli import main
-from proofgrad.verify.commands_crosscheck import CROSSCHECK, crosscheck_library, library_entries
-from proofgrad.verify.crosscheck import (
+from proofgrad.verify.audit import crosscheck, second_solver
+from proofgrad.verify.audit.crosscheck import (
     Before,
     Outcome,
     goals_in,
@@ -23,12 +21,16 @@ from proofgrad.verify.crosscheck import (
     read_outcomes,
     write_outcomes,
 )
-from proofgrad.verify.encode_text import stable, text_of
-from proofgrad.verify.evidence import report
-from proofgrad.verify.obligations import evidence_digest
-from proofgrad.verify.prove import prove_rules
-from proofgrad.verify.second_solver import Second, ask_second
-from proofgrad.verify.solve import OPEN, PROVED, REFUTED, ask
+from proofgrad.verify.audit.obligations import evidence_digest
+from proofgrad.verify.audit.second_solver import Second, ask_second
+from proofgrad.verify.cli import main
+from proofgrad.verify.commands import crosscheck as commands_crosscheck
+from proofgrad.verify.commands import prove as commands
+from proofgrad.verify.commands.crosscheck import CROSSCHECK, crosscheck_library, library_entries
+from proofgrad.verify.commands.evidence import report
+from proofgrad.verify.encode.text import stable, text_of
+from proofgrad.verify.prove.rules import prove_rules
+from proofgrad.verify.prove.solve import OPEN, PROVED, REFUTED, ask
 
 PAGE = Path(__file__).parent.parent / "docs" / "evidence.md"
 BITS = "(declare-fun x () (_ BitVec 8))(assert (= (bvadd x #x01) {}))(check-sat)"

@@ -10,25 +10,25 @@ import pytest
 
 from proofgrad.core.rewrite.rule import Rule, RuleKind, rule_from_json
 from proofgrad.rules.library import ledger_file, library_names
-from proofgrad.verify.commands import solver_versions
-from proofgrad.verify.commands_crosscheck import library_entries
+from proofgrad.verify.audit.obligations import case_of
+from proofgrad.verify.commands.crosscheck import library_entries
+from proofgrad.verify.commands.prove import solver_versions
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.encode import Bits, Goal, equality
-from proofgrad.verify.encode_facts import containment
-from proofgrad.verify.encode_opaque import without_products
-from proofgrad.verify.encode_types import Case, cases
-from proofgrad.verify.fresh_terms import fresh_terms
-from proofgrad.verify.ledger import entry_of, old_entries
-from proofgrad.verify.obligations import case_of
-from proofgrad.verify.portfolio import attempts
-from proofgrad.verify.portfolio_fits import may_divide, may_hide, may_split
-from proofgrad.verify.portfolio_splits import split_values
-from proofgrad.verify.prove import prove_rules
-from proofgrad.verify.prove_case import Attempt, _try, decide, digest_of, texts_of
-from proofgrad.verify.prove_needed import NEEDED, UNDECIDED, UNNEEDED, is_needed
-from proofgrad.verify.sample import refute_by_sampling
-from proofgrad.verify.semantics import NoMeaning
-from proofgrad.verify.solve import OPEN, PROVED, REFUTED, ask, ask_each, forget_answers
+from proofgrad.verify.encode.facts import containment
+from proofgrad.verify.encode.fresh_terms import fresh_terms
+from proofgrad.verify.encode.goal import Bits, Goal, equality
+from proofgrad.verify.encode.opaque import without_products
+from proofgrad.verify.encode.semantics import NoMeaning
+from proofgrad.verify.encode.types import Case, cases
+from proofgrad.verify.prove.case import Attempt, _try, decide, digest_of, texts_of
+from proofgrad.verify.prove.ledger import entry_of, old_entries
+from proofgrad.verify.prove.needed import NEEDED, UNDECIDED, UNNEEDED, is_needed
+from proofgrad.verify.prove.portfolio import attempts
+from proofgrad.verify.prove.portfolio_fits import may_divide, may_hide, may_split
+from proofgrad.verify.prove.portfolio_splits import split_values
+from proofgrad.verify.prove.rules import prove_rules
+from proofgrad.verify.prove.solve import OPEN, PROVED, REFUTED, ask, ask_each, forget_answers
+from proofgrad.verify.sample.rules import refute_by_sampling
 
 PRODUCT = """(declare-fun x () Int)(declare-fun y () Int)(declare-fun z () Int)
 (assert (and (> x 2) (> y 2) (> z 2) (= (+ (* x x x) (* y y y)) (* z z z))))"""
@@ -129,7 +129,7 @@ def test_cases_with_the_same_goals_are_not_asked_again(monkeypatch: pytest.Monke
     law = rule("x % c => x where 0 <= x, x < c", "index")
     (result,) = prove_rules([law], processes=1)
     entry = entry_of(result, "other meanings", solver_versions())
-    monkeypatch.setattr("proofgrad.verify.prove.decide", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr("proofgrad.verify.prove.rules.decide", lambda *_: pytest.fail("asked"))
     (again,) = prove_rules([law], processes=1, before={law.full_name: entry})
     assert again.verdict == "proved"
     assert entry_of(again, "other meanings", solver_versions()) == entry
@@ -236,11 +236,11 @@ def test_a_rule_with_a_condition_that_it_does_not_need_is_refused() -> None:
 
 def test_a_condition_of_which_nothing_is_found_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     law = rule("x % c % d => x % d where divides(d, c)", "index")
-    monkeypatch.setattr("proofgrad.verify.prove_needed.DRAWS", 0)
-    monkeypatch.setattr("proofgrad.verify.prove_needed.MORE_DRAWS", 0)
-    monkeypatch.setattr("proofgrad.verify.prove_needed.attempts", lambda _: [])
-    monkeypatch.setattr("proofgrad.verify.prove_case.DRAWS", 0)
-    monkeypatch.setattr("proofgrad.verify.prove_case.FIRST_DRAWS", 0)
+    monkeypatch.setattr("proofgrad.verify.prove.needed.DRAWS", 0)
+    monkeypatch.setattr("proofgrad.verify.prove.needed.MORE_DRAWS", 0)
+    monkeypatch.setattr("proofgrad.verify.prove.needed.attempts", lambda _: [])
+    monkeypatch.setattr("proofgrad.verify.prove.case.DRAWS", 0)
+    monkeypatch.setattr("proofgrad.verify.prove.case.FIRST_DRAWS", 0)
     assert is_needed(law, 0).verdict == UNDECIDED
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from proofgrad import demo
 from proofgrad.backends.ptx.runtime import PTXBackend
-from proofgrad.core.compile import target
-from proofgrad.core.compile.target import Source
+from proofgrad.core.compile.machine import target
+from proofgrad.core.compile.machine.target import Source
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.device import Device
+from proofgrad.core.tensor.runtime.device import Device
 
 PTXAS = shutil.which("ptxas")
 

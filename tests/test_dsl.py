@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rules_from_text import unproven_facts, unproven_library
 
-from proofgrad.core.compile.stages import RuleSets
+from proofgrad.core.compile.passes.stages import RuleSets
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.journal import Journal
-from proofgrad.core.rewrite.linear_laws import is_collector, is_linear_law, missing_laws
 from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.rewrite.rule import (
     Apply,
@@ -34,6 +33,7 @@ from proofgrad.core.rewrite.rule import (
     rule_from_json,
     rule_to_json,
 )
+from proofgrad.core.rewrite.sum_laws import is_collector, is_linear_law, missing_laws
 from proofgrad.rules.library import library_names, rule_file
 from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
 from proofgrad.verify.dsl import names

@@ -10,10 +10,10 @@ import pytest
 import proofgrad
 from proofgrad import Tensor
 from proofgrad.__main__ import main
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.evidence import proofs_of_set, statistics
 from proofgrad.rules.library import fingerprint, library_names, load_set
-from proofgrad.verify.explain import explain_term
+from proofgrad.verify.explain.steps_of_terms import explain_term
 
 MINE = "ruleset mine over uint8\nrule square_mod: x * x % 4 => x % 2\n"
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rules_from_text import rules_from, unproven_facts, unproven_library
 
-from proofgrad.core.compile.stages import RuleSets
+from proofgrad.core.compile.passes.stages import RuleSets
 from proofgrad.core.ir.dtypes import DType, Kind, dtype_named, dtypes, round_float
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.ops import Ops

@@ -10,7 +10,7 @@ import proofgrad
 from proofgrad import Tensor
 from proofgrad.core import settings
 from proofgrad.core.rewrite.rule import LOOSE_CLASSES
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.library import (
     LOOSE,
     WINOGRAD,
@@ -21,8 +21,8 @@ from proofgrad.rules.library import (
     rule_file,
 )
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.explain import explain_term
-from proofgrad.verify.prove import Result, prove_rules
+from proofgrad.verify.explain.steps_of_terms import explain_term
+from proofgrad.verify.prove.rules import Result, prove_rules
 
 
 def verdict(line: str, domain: str) -> Result:

@@ -13,7 +13,7 @@ import pytest
 from test_numerics import ULP_CHECK, leaf, value_of
 
 from proofgrad import Tensor, dtypes
-from proofgrad.core.compile.transcendental import expand_transcendentals
+from proofgrad.core.compile.math.transcendental import expand_transcendentals
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.ops import Ops

@@ -15,12 +15,12 @@ from proofgrad.core.rewrite import searches
 from proofgrad.core.rewrite.division_bounds import bounds_code, division_bounds, division_code
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
-from proofgrad.core.rewrite.forms import MOST_TERMS, add, interval, scale
 from proofgrad.core.rewrite.index_terms import index_program
 from proofgrad.core.rewrite.journal import Journal
-from proofgrad.core.rewrite.linear_laws import LAWS, is_collector, missing_laws
 from proofgrad.core.rewrite.match import RuleSet
+from proofgrad.core.rewrite.sum_laws import LAWS, is_collector, missing_laws
 from proofgrad.core.rewrite.sum_order import goes_down
+from proofgrad.core.rewrite.sums import MOST_TERMS, add, interval, scale
 from proofgrad.rules.library import load_library
 from proofgrad.rules.pipeline import KERNEL_STAGES
 

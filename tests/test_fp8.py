@@ -10,14 +10,14 @@ import pytest
 import z3
 
 from proofgrad import Device, Tensor, dtypes
-from proofgrad.core.compile.forms import Form, FormError, check_form
-from proofgrad.core.compile.target import DeviceError
+from proofgrad.core.compile.machine.target import DeviceError
+from proofgrad.core.compile.passes.forms import Form, FormError, check_form
 from proofgrad.core.ir.dtypes import DType, round_float
 from proofgrad.core.ir.evaluate import evaluate, from_bits, to_bits
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.errors import DtypeError
-from proofgrad.verify import semantics
+from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.verify.encode import semantics
 
 FP8 = pytest.mark.parametrize("dtype", dtypes.fp8s, ids=lambda d: d.name)
 CODES = np.arange(256, dtype=np.uint8)

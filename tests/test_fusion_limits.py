@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from proofgrad import Tensor, nn
-from proofgrad.core.compile.fusion_limits import (
+from proofgrad.core.compile.fusion.limits import (
     LONGEST_CHAIN,
     MOST_BUFFERS,
     MOST_REDUCTIONS,

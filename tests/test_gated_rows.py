@@ -20,17 +20,17 @@ from proofgrad import Tensor
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.backends.llvm.skipping import skipped
-from proofgrad.core.compile.stages import parts_of, run_stages
+from proofgrad.core.compile.nests.sums_of_products import is_gated
+from proofgrad.core.compile.passes.stages import parts_of, run_stages
+from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.steps import clamp
 from proofgrad.core.compile.steps.clamp import read_inside
-from proofgrad.core.compile.sums_of_products import is_gated
-from proofgrad.core.compile.tiles import find_contraction
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
-from proofgrad.verify.kernel_proof import ProofError
+from proofgrad.verify.kernels.proof import ProofError
 
 
 def gradient_of_images() -> UOp:

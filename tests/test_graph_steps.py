@@ -20,9 +20,9 @@ from small_graphs import (
 from test_loop_nests import uses
 
 from proofgrad import Variable
-from proofgrad.core.compile.context import Context
-from proofgrad.core.compile.forms import Form
-from proofgrad.core.compile.stages import GraphTactic, Stage, run_stages
+from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.passes.forms import Form
+from proofgrad.core.compile.passes.stages import GraphTactic, Stage, run_stages
 from proofgrad.core.compile.steps.loop_nest import STEPS, StepRefused
 from proofgrad.core.compile.steps.reduce_in_parts import Ends, Parts, Slabs, reduce_in_parts
 from proofgrad.core.compile.steps.store import store
@@ -35,7 +35,7 @@ from proofgrad.core.compile.steps.tensor_program import (
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.rewrite.ledger import EvidenceError
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 
 
 @pytest.mark.parametrize(("name", "stride"), [("reduce_in_parts", 1), ("store", 7)])
@@ -242,7 +242,7 @@ def test_only_steps_make_kernels_of_a_program() -> None:
 
 
 def test_only_the_runner_of_stages_opens_programs() -> None:
-    assert uses("traced") == {"core/compile/stages.py"}
+    assert uses("traced") == {"core/compile/passes/stages.py"}
 
 
 def test_a_program_is_not_made_by_hand() -> None:

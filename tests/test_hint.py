@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from proofgrad.core.rewrite.rule import Rule
-from proofgrad.verify import hint as hint_module
 from proofgrad.verify.agreement.compare import Agreement
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.hint import find_repair, hint
-from proofgrad.verify.prove import Result, prove_rules
+from proofgrad.verify.explain import hint as hint_module
+from proofgrad.verify.explain.hint import find_repair, hint
+from proofgrad.verify.prove.rules import Result, prove_rules
 
 FOUND = "would be right with: "
 

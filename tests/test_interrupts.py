@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from proofgrad import Tensor, TinyJit
-from proofgrad.core.tensor import realize
-from proofgrad.core.tensor.interrupts import Interrupts
+from proofgrad.core.tensor.runtime import realize
+from proofgrad.core.tensor.runtime.interrupts import Interrupts
 from proofgrad.nn.optim import Adam
 
 # Lines of the checker are no lines of what users run.

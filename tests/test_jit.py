@@ -139,7 +139,7 @@ def test_state_that_is_changed_between_calls_is_read_again() -> None:
 
 
 def test_state_is_written_in_place_while_nobody_else_holds_it() -> None:
-    from proofgrad.core.tensor import realize
+    from proofgrad.core.tensor.runtime import realize
 
     count = Tensor([0.0, 1.0]).realize()
 

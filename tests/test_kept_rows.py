@@ -24,15 +24,15 @@ from tactics import (
 from test_procedures import CPU, EXACT, QUICK, _Wide, run_linear, same, sums_floats
 
 from proofgrad import Tensor
-from proofgrad.core.compile import kept_rows
-from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.linearize import linearize
-from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.lowering.linearize import linearize
+from proofgrad.core.compile.lowering.lower import lower_movement
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.passes.forms import Form, check_form
+from proofgrad.core.compile.tactics import local_buffers as kept_rows
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 
 ROOM = Target("test-cpu", vector_bytes=16, threads=2, scratch_bytes=1 << 12)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofgrad.core.ir.uop import UOp
-from proofgrad.verify.kernel_loops import (
+from proofgrad.verify.kernels.loops import (
     Linear,
     digits,
     digits_of_places,
@@ -18,7 +18,7 @@ from proofgrad.verify.kernel_loops import (
     linear_form,
     row_major,
 )
-from proofgrad.verify.kernel_terms import Terms, loop_name, loop_size
+from proofgrad.verify.kernels.terms import Terms, loop_name, loop_size
 
 ROW, COLUMN, LANE = UOp.range(3, 0), UOp.range(2, 1), UOp.range(16, 2)
 

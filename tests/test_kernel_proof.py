@@ -21,23 +21,25 @@ from tactics import (
 )
 
 from proofgrad import Context, Tensor, demo
-from proofgrad.core.compile import axes, lower, merging
 from proofgrad.core.compile.compiler import KernelCheck
-from proofgrad.core.compile.linearize import linearize
-from proofgrad.core.compile.loops import fresh_number, output_loops, size_of
-from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.stages import Procedure, Stage, Tactic, run_stages
+from proofgrad.core.compile.lowering import lower
+from proofgrad.core.compile.lowering.linearize import linearize
+from proofgrad.core.compile.lowering.lower import lower_movement
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
+from proofgrad.core.compile.passes.stages import Procedure, Stage, Tactic, run_stages
 from proofgrad.core.compile.steps import lanes
 from proofgrad.core.compile.steps.bijection import NewLoop, exchanged
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.tactics import axes
+from proofgrad.core.compile.tactics import coalesce as merging
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-from proofgrad.core.tensor.realize import compile_only, compiler
+from proofgrad.core.tensor.runtime.realize import compile_only, compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
-from proofgrad.verify.kernel_match import Matcher
-from proofgrad.verify.kernel_proof import Evidence, KernelProver, ProofError, prove_kernel
-from proofgrad.verify.kernel_questions import Questions
+from proofgrad.verify.kernels.match import Matcher
+from proofgrad.verify.kernels.proof import Evidence, KernelProver, ProofError, prove_kernel
+from proofgrad.verify.kernels.questions import Questions
 
 CPU = Target("test-cpu", vector_bytes=16, threads=2)
 GPU = Target("test-gpu", work_items=True)

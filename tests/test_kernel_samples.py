@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.verify.kernel_questions import Questions, Verdict
-from proofgrad.verify.kernel_samples import Samples
-from proofgrad.verify.kernel_terms import Terms, loops_of
+from proofgrad.verify.kernels.questions import Questions, Verdict
+from proofgrad.verify.kernels.samples import Samples
+from proofgrad.verify.kernels.terms import Terms, loops_of
 
 LOOP, OTHER = UOp.range(6, 0), UOp.range(4, 1)
 

@@ -13,8 +13,9 @@ from test_procedures import EXACT, oracle_of, same, stored, sums_floats
 from test_tiles import kernel_of, matmul
 
 from proofgrad import Context, Tensor
-from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.kernel_schedule import (
+from proofgrad.core.compile.lowering.lower import lower_movement
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import (
     NO_COPIES,
     Blocks,
     Copies,
@@ -24,8 +25,7 @@ from proofgrad.core.compile.kernel_schedule import (
     Vectors,
     read_schedule,
 )
-from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.passes.forms import Form, check_form
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -145,7 +145,7 @@ def test_what_the_environment_asks_is_done(text: str) -> None:
 
 
 def test_a_tile_that_is_asked_for_is_seen_in_the_kernel() -> None:
-    from proofgrad.core.tensor.realize import compiler, graph_to_run
+    from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 
     def sizes(text: str) -> set[int]:
         x = Tensor.ones(32, 32).contiguous().realize()

@@ -18,9 +18,9 @@ from proofgrad.core.ir import uop as nodes
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor import realize as machine
-from proofgrad.core.tensor.base import TensorBase
-from proofgrad.core.tensor.spares import SPARE_BYTES
+from proofgrad.core.tensor.methods.base import TensorBase
+from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.result_pool import SPARE_BYTES
 
 
 def line(*values: float) -> Tensor:

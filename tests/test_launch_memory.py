@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from proofgrad import Context, Tensor, TinyJit
-from proofgrad.core.compile.plan import TOLD
+from proofgrad.core.compile.plan.plan import TOLD
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor import execute, launches, numbering, realize, replay
-from proofgrad.core.tensor.realize import compiler
-from proofgrad.verify.sampled_kernels import CheckError
+from proofgrad.core.tensor.jit import replay
+from proofgrad.core.tensor.runtime import canonical as numbering
+from proofgrad.core.tensor.runtime import execute, launches, realize
+from proofgrad.core.tensor.runtime.realize import compiler
+from proofgrad.verify.sampled.kernels import CheckError
 
 
 @pytest.fixture(autouse=True)
@@ -158,7 +160,9 @@ def test_result_of_a_replay_in_memory_that_somebody_holds_is_found(
 
 
 def test_tensor_that_is_read_as_it_was_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proofgrad.core.tensor.holders.Holders.readers", lambda *_: iter(()))
+    monkeypatch.setattr(
+        "proofgrad.core.tensor.jit.live_tensors.Holders.readers", lambda *_: iter(())
+    )
     read = data(1, 2, 3)
 
     @TinyJit

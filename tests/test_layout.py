@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proofgrad.__main__ import main
 from proofgrad.rules.library import RULES, rule_file
-from proofgrad.verify.commands import REFUTED_RULES
+from proofgrad.verify.commands.prove import REFUTED_RULES
 from proofgrad.verify.dsl.errors import RuleError
 from proofgrad.verify.dsl.layout import laid_out
 from proofgrad.verify.dsl.parser import parse_rules

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from proofgrad import Tensor, TinyJit, nn
-from proofgrad.core.compile.newest import Newest
+from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.ir import uop
-from proofgrad.core.tensor import realize
-from proofgrad.core.tensor.base import TensorBase
-from proofgrad.core.tensor.numbering import COMPUTED
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.methods.base import TensorBase
+from proofgrad.core.tensor.runtime import realize
+from proofgrad.core.tensor.runtime.canonical import COMPUTED
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.nn.optim import SGD, Adam
 from proofgrad.nn.state import get_parameters
 

@@ -25,7 +25,7 @@ from proofgrad.core.rewrite.ledger import (
 )
 from proofgrad.rules import library
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.ledger import fresh_entries
+from proofgrad.verify.prove.ledger import fresh_entries
 
 TEXT = """\
 # A comment.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proofgrad.core.compile.linear_terms import MOST_STEPS, coefficient, loops_below
+from proofgrad.core.compile.nests.strides import MOST_STEPS, coefficient, loops_below
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp

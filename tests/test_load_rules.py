@@ -10,7 +10,7 @@ import pytest
 import proofgrad
 from proofgrad import Context, Tensor
 from proofgrad.core.rewrite.rule import LOOSE_CLASSES
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 
 RIGHT = "ruleset mine over uint8\nrule absorb: (x | y) & x => x\n"
 WRONG = "ruleset mine over uint8\nrule wrong_shift: (x + c) << 1 => x << 1\n"

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from test_tiles import AVX512, kernel_of, matmul
 
-from proofgrad.core.compile.contraction import contractions
-from proofgrad.core.compile.cost_model import (
+from proofgrad.core.compile.machine.machine import Core, FirstCache
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import Tile
+from proofgrad.core.compile.schedule.contraction import contractions
+from proofgrad.core.compile.schedule.cost_model import (
     COSTLY,
     columns_are_large,
     cycles_of_tiles,
     rows_worth_a_table,
 )
-from proofgrad.core.compile.kernel_schedule import Tile
-from proofgrad.core.compile.machine import Core, FirstCache
-from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.threads import flops_worth_sharing, operations_worth_sharing
+from proofgrad.core.compile.schedule.threads import flops_worth_sharing, operations_worth_sharing
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 

@@ -10,14 +10,15 @@ import pytest
 from proofgrad.core.rewrite.rule import Rule
 from proofgrad.rules import library
 from proofgrad.rules.library import rule_file
-from proofgrad.verify import commands_mutants, judge_mutants
+from proofgrad.verify.audit import judge_mutants
+from proofgrad.verify.audit.judge_mutants import judge
+from proofgrad.verify.audit.mutants import Mutant, mutants
+from proofgrad.verify.audit.mutants_record import digest_of_mutants, read_record
 from proofgrad.verify.cli import main
+from proofgrad.verify.commands import mutants as commands_mutants
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.encode_types import cases
-from proofgrad.verify.judge_mutants import judge
-from proofgrad.verify.mutants import Mutant, mutants
-from proofgrad.verify.mutants_record import digest_of_mutants, read_record
-from proofgrad.verify.sample_facts import refutes_fact
+from proofgrad.verify.encode.types import cases
+from proofgrad.verify.sample.facts import refutes_fact
 
 
 def rule(text: str, domain: str = "int, index") -> Rule:

@@ -17,7 +17,7 @@ from proofgrad.core.rewrite.gates import agrees, solution
 from proofgrad.core.rewrite.instances import instance
 from proofgrad.verify.dsl.parser import parse_rules
 from proofgrad.verify.dsl.show import show_file, show_rule
-from proofgrad.verify.prove import prove_rules
+from proofgrad.verify.prove.rules import prove_rules
 
 OUT, OTHER = UOp.range(5, 0), UOp.range(3, 1)
 LOOP, INNER = UOp.range(4, 2, AxisRole.REDUCE), UOp.range(3, 3, AxisRole.REDUCE)

@@ -1,4 +1,4 @@
-"""What DEBUG=4 and DEBUG=5 print of stages: core/compile/text/changes.py."""
+"""What DEBUG=4 and DEBUG=5 print of stages: core/compile/passes/changes.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from proofgrad import Context, Tensor
-from proofgrad.core.compile.text.changes import MOST_LINES, Changes
+from proofgrad.core.compile.passes.changes import MOST_LINES, Changes
 from proofgrad.core.compile.text.reader import read_nest
 from proofgrad.rules.pipeline import KERNEL_STAGES
 

@@ -1,4 +1,4 @@
-"""Graphs as the text of loop nests, and back: core/compile/text/show.py, nest_reader.py."""
+"""Graphs as the text of loop nests, and back: core/compile/text/show.py, reader.py."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from programs import programs
 
 from proofgrad import Tensor, Variable
-from proofgrad.core.compile.forms import ALLOWED, Form
-from proofgrad.core.compile.kernel_schedule import AUTOMATIC, read_schedule
-from proofgrad.core.compile.stages import Stage, run_stages
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, read_schedule
+from proofgrad.core.compile.passes.forms import ALLOWED, Form
+from proofgrad.core.compile.passes.stages import Stage, run_stages
 from proofgrad.core.compile.text.reader import read_nest
 from proofgrad.core.compile.text.show import NestText, show_nest
 from proofgrad.core.compile.text.syntax import TYPES
@@ -28,7 +28,7 @@ from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, TERNARY, UNARY, Ops
 from proofgrad.core.ir.text import GraphTextError
 from proofgrad.core.ir.uop import AxisRole, UOp
-from proofgrad.core.tensor.realize import compiler, graph_to_run
+from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
 
 AVX512 = Target("AVX512", vector_bytes=64, vector_registers=32, threads=2, scratch_bytes=1 << 16)

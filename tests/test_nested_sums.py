@@ -15,14 +15,14 @@ from test_kernel_proof import planted, prove
 from test_tiles import SMALL, kernel_of, matmul, moved, parameter, stage_everything
 
 from proofgrad import Tensor
-from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.tiles import find_contraction
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.passes.forms import Form, check_form
+from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 

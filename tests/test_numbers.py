@@ -1,6 +1,6 @@
 """Functions of conditions mean the same to the encoder and to the engine: on all small numbers, in every form of a number.
 
-The encoder has a number as a wide bit-vector, a mathematical integer or a float (verify/encode_numbers.py); the engine
+The encoder has a number as a wide bit-vector, a mathematical integer or a float (verify/encode/numbers.py); the engine
 computes it (core/rewrite/functions.py, terms.py). They share no code.
 """
 
@@ -19,10 +19,10 @@ from proofgrad.core.rewrite.rule import Apply, Expr, Name, Num
 from proofgrad.core.rewrite.scope import Scope
 from proofgrad.core.rewrite.sorts import ARITHMETIC, SIGNATURES
 from proofgrad.core.rewrite.terms import compile_expr
-from proofgrad.verify import encode_numbers as numbers
-from proofgrad.verify import semantics
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.encode_numbers import Wide
+from proofgrad.verify.encode import numbers as numbers
+from proofgrad.verify.encode import semantics
+from proofgrad.verify.encode.numbers import Wide
 
 TRUTHS = ("and", "or", "not")
 ON_NUMBERS = sorted(NUMBER_FUNCTIONS.keys() - {*TRUTHS})

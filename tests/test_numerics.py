@@ -1,6 +1,6 @@
 """The procedures that compute exp2, log2, sin, cos and small floats: their bits, bounds and shapes.
 
-Owns: validation of core/compile/transcendental.py, sine.py and promote.py against numpy and the
+Owns: validation of core/compile/math/transcendental.py, sine.py and promote.py against numpy and the
 reference meaning. Does not own: the complete measurement (benchmarks/ulp_check.py), of which the
 samples here are a small part.
 """
@@ -21,10 +21,10 @@ import pytest
 
 from proofgrad import Tensor
 from proofgrad.backends.opencl import backend as opencl_backend
-from proofgrad.core.compile.promote import SMALL_FLOATS, promote_small_floats
-from proofgrad.core.compile.sine import turn_words
-from proofgrad.core.compile.target import DeviceError
-from proofgrad.core.compile.transcendental import expand_transcendentals
+from proofgrad.core.compile.lowering.promote import SMALL_FLOATS, promote_small_floats
+from proofgrad.core.compile.machine.target import DeviceError
+from proofgrad.core.compile.math.sine import turn_words
+from proofgrad.core.compile.math.transcendental import expand_transcendentals
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import evaluate, evaluate_lanes
 from proofgrad.core.ir.ops import Ops

@@ -32,7 +32,7 @@ from proofgrad.backends.opencl import backend
 from proofgrad.backends.opencl.cache import give_pocl_a_cache
 from proofgrad.backends.opencl.emit import emit
 from proofgrad.backends.opencl.runtime import OpenCLBackend, explain_log, first_device
-from proofgrad.core.compile.target import Backend, CompileError, DeviceError, Source
+from proofgrad.core.compile.machine.target import Backend, CompileError, DeviceError, Source
 from proofgrad.core.ir.dtypes import DType, dtypes, round_float
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp

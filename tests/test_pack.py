@@ -12,15 +12,16 @@ from test_kernel_proof import planted, prove
 from test_tiles import AVX512, SMALL, matmul
 
 from proofgrad import Tensor
-from proofgrad.core.compile import axes, contraction, cost_model, operands
-from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
-from proofgrad.core.compile.stages import run_stages
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
+from proofgrad.core.compile.passes.stages import run_stages
+from proofgrad.core.compile.schedule import contraction, cost_model, operands
 from proofgrad.core.compile.steps.loop_nest import LoopNest
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.tactics import axes
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
 STAGE = "choose axes"

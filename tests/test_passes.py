@@ -15,7 +15,7 @@ import pytest
 from kernel_interpreter import run_kernel
 from pass_text import PASSES, Case, read_cases, run_case, write_cases
 
-from proofgrad.core.compile.stages import RuleSets
+from proofgrad.core.compile.passes.stages import RuleSets
 from proofgrad.core.compile.steps.loop_nest import STEPS
 from proofgrad.core.compile.text.reader import read_nest
 from proofgrad.core.ir.ops import Ops

@@ -21,21 +21,21 @@ import pytest
 
 from proofgrad import Context, Device, Tensor, Variable, wiring
 from proofgrad.core.compile.compiler import Compiler
-from proofgrad.core.compile.plan import Plan
-from proofgrad.core.compile.plan_store import graph_text
+from proofgrad.core.compile.plan.plan import Plan
+from proofgrad.core.compile.plan.store import graph_text
 from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.match import RuleSet
-from proofgrad.core.tensor import realize as machine
-from proofgrad.core.tensor.execute import execute
-from proofgrad.core.tensor.storage import unpack
+from proofgrad.core.tensor.data.storage import unpack
+from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.execute import execute
 
 TRAINING = """
 import json, sys
 from proofgrad import Tensor, nn
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 if sys.argv[1:] == ["warm"]:
     from proofgrad.backends.cpu.codegen import Host
     def refuse(*_):

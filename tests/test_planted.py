@@ -45,14 +45,14 @@ MISSED: dict[str, tuple[Fault, str]] = {
     ),
     "result over an input that is read elsewhere": (
         Fault(
-            "reuse", "core/compile/reuse.py",
+            "reuse", "core/compile/plan/reuse.py",
             "if not whole and node.op not in ELEMENTWISE:\n                return False",
             "if False:\n                return False",
         ), "assigned",
     ),
     "operation in a wider type": (
         Fault(
-            "promote", "core/compile/promote.py",
+            "promote", "core/compile/lowering/promote.py",
             "    return UOp(node.op, _wide(node.dtype), wide, node.arg).cast(node.dtype)",
             "    return UOp(Ops.MIN if node.op is Ops.MAX else node.op, _wide(node.dtype), wide, node.arg).cast(node.dtype)",
         ), "half",
@@ -93,7 +93,7 @@ MISSED: dict[str, tuple[Fault, str]] = {
     ),
     "places that no small number names": (
         Fault(
-            "expand", "core/compile/lower.py",
+            "expand", "core/compile/lowering/lower.py",
             "UOp.index(0) if n == 1 else i for i, n in zip(index, node.src[0].shape)",
             "UOp.index(1) if n == 1 else i for i, n in zip(index, node.src[0].shape)",
         ), "gradient by place",
@@ -111,20 +111,20 @@ MISSED: dict[str, tuple[Fault, str]] = {
     ),
     "table of a replay": (
         Fault(
-            "told", "core/tensor/launches.py",
+            "told", "core/tensor/runtime/launches.py",
             "_look_it_up if self._native is None else", "_look_it_up if self._native is not None else",
         ), "replayed",
     ),
     "launches of a replay": (
         Fault(
-            "copies", "core/tensor/launches.py",
+            "copies", "core/tensor/runtime/launches.py",
             "self.copies = [step for step in steps if step.kernel is None]",
             "self.copies = [step for step in steps if step.kernel is not None]",
         ), "replayed in place",
     ),
     "what a replay reads": (
         Fault(
-            "reads", "core/tensor/replay.py",
+            "reads", "core/tensor/jit/replay.py",
             "elif buffer in numbers and buffer not in places:", "elif buffer in numbers and buffer in places:",
         ), "replayed in place",
     ),
@@ -134,13 +134,14 @@ SOME = 9  # of the programs
 # Files of which many faults are live; those that choose have few.
 LIVELY = [
     *[f"core/compile/{name}.py" for name in (
-        "lower", "power", "remainder", "reuse", "sine", "sums_of_products", "transcendental",
+        "lowering/lower", "math/power", "math/remainder", "math/sine", "math/transcendental", "nests/sums_of_products",
+        "plan/reuse",
     )],
     *[f"core/compile/steps/{name}.py" for name in (
         "accumulate", "bijection", "clamp", "collapse", "deinterleave", "join", "keep", "lanes", "merge", "scatter",
         "split", "stage", "sum_in_memory", "tables", "unroll",
     )],
-    "core/rewrite/facts.py", "core/rewrite/forms.py", "core/tensor/arena.py", "core/tensor/launches.py",
+    "core/rewrite/facts.py", "core/rewrite/sums.py", "core/tensor/runtime/arena.py", "core/tensor/runtime/launches.py",
 ]  # fmt: skip
 
 
@@ -172,11 +173,11 @@ def test_files_with_live_faults_are_among_those_that_are_planted_in() -> None:
 
 
 def test_every_procedure_has_a_line_that_a_program_runs() -> None:
-    from proofgrad.core.compile.stages import GraphTactic, Procedure, Tactic
+    from proofgrad.core.compile.passes.stages import GraphTactic, Procedure, Tactic
     from proofgrad.rules.procedures import procedure_sizes
 
     sizes = procedure_sizes(kinds=(Procedure, Tactic, GraphTactic))
-    own = sorted({f"core/compile/{size.modules[0].name}" for size in sizes})
+    own = sorted({str(size.modules[0].relative_to(ROOT)) for size in sizes})
     known = runs(own, [name for name in PROGRAMS if name in SHORT])
     assert [file for file in own if not any(file in run.lines for run in known.values())] == []
 

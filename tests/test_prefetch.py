@@ -17,13 +17,13 @@ from proofgrad.backends.llvm.emit import emit
 from proofgrad.backends.llvm.next_pieces import Hint, loops_around
 from proofgrad.backends.llvm.prefetch import columns_of_tiles, prefetched
 from proofgrad.backends.ptx.dialect import PTXDialect
-from proofgrad.core.compile.linear_terms import at_start, coefficient
-from proofgrad.core.compile.stages import parts_of, run_stages
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.strides import at_start, coefficient
+from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
 

@@ -23,17 +23,17 @@ from tactics import (
 )
 
 from proofgrad.backends.reference import ReferenceBackend
-from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.linear_terms import at_start
-from proofgrad.core.compile.linearize import linearize
-from proofgrad.core.compile.loops import output_loops, size_of
-from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.stages import Procedure
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.lowering.linearize import linearize
+from proofgrad.core.compile.lowering.lower import lower_movement
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.loops import output_loops, size_of
+from proofgrad.core.compile.nests.strides import at_start
+from proofgrad.core.compile.passes.forms import Form, check_form
+from proofgrad.core.compile.passes.stages import Procedure
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
 
 CPU = Target("test-cpu", vector_bytes=16, threads=2)

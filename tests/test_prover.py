@@ -14,15 +14,15 @@ from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.rewrite.rule import Apply, Name, Num, Rule
 from proofgrad.rules.library import PROOFS, rule_file
-from proofgrad.verify import semantics
-from proofgrad.verify.counterexample import explain
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.encode import Goal
-from proofgrad.verify.encode_multiples import Multiples
-from proofgrad.verify.encode_quotients import named_quotients
-from proofgrad.verify.encode_types import cases
-from proofgrad.verify.prove import Result, prove_rules
-from proofgrad.verify.solve import PROVED, REFUTED, ask
+from proofgrad.verify.encode import semantics
+from proofgrad.verify.encode.goal import Goal
+from proofgrad.verify.encode.multiples import Multiples
+from proofgrad.verify.encode.quotients import named_quotients
+from proofgrad.verify.encode.types import cases
+from proofgrad.verify.explain.counterexample import explain
+from proofgrad.verify.prove.rules import Result, prove_rules
+from proofgrad.verify.prove.solve import PROVED, REFUTED, ask
 
 REFUTED_FILES = sorted((PROOFS / "refuted").glob("*.rules"))
 

@@ -25,7 +25,7 @@ from linear_kernels import (
 from proofgrad.backends.ptx import backend
 from proofgrad.backends.ptx.emit import PTX_VERSIONS, emit, known_architecture, ptx_of_llvm
 from proofgrad.backends.ptx.runtime import BLOCK_SIZE, Driver, PTXBackend
-from proofgrad.core.compile.target import CompileError, DeviceError
+from proofgrad.core.compile.machine.target import CompileError, DeviceError
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp

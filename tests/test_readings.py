@@ -41,17 +41,17 @@ from proofgrad.core.rewrite.sorts import (
     IllSorted,
     check_sorts,
 )
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.library import PROOFS, library_names, rule_file
-from proofgrad.verify.counterexample import explain
 from proofgrad.verify.dsl.errors import RuleError
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.encode_integers import Integers, Quotients
-from proofgrad.verify.encode_types import cases
-from proofgrad.verify.fresh_terms import fresh_terms
-from proofgrad.verify.prove import Result, prove_rules
-from proofgrad.verify.sample import About, drawn
-from proofgrad.verify.strict_sorts import Coerced
+from proofgrad.verify.encode.fresh_terms import fresh_terms
+from proofgrad.verify.encode.integers import Integers, Quotients
+from proofgrad.verify.encode.strict_sorts import Coerced
+from proofgrad.verify.encode.types import cases
+from proofgrad.verify.explain.counterexample import explain
+from proofgrad.verify.prove.rules import Result, prove_rules
+from proofgrad.verify.sample.rules import About, drawn
 
 
 def parsed(text: str) -> Rule:

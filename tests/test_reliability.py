@@ -37,7 +37,7 @@ from proofgrad.nn.state import (
 from proofgrad.nn.state.files import replacing
 from proofgrad.verify.dsl.errors import RuleError
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.ledger import write_whole
+from proofgrad.verify.prove.ledger import write_whole
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")
 
@@ -186,7 +186,7 @@ def test_a_saved_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> 
 
 PARENT = """
 import os, sys, time
-from proofgrad.verify.workers import Workers
+from proofgrad.verify.prove.workers import Workers
 def work(number):
     os.write(1, b"%d\\n" % os.getpid())
     time.sleep(60)

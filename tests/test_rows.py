@@ -14,10 +14,10 @@ from programs import Program, over_buffers, programs
 from tactics import cut_into_kernels, split_long_reductions
 
 from proofgrad import GlobalCounters, Tensor, nn
-from proofgrad.core.compile import split_reductions
-from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.stages import NO_MACHINE
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.fusion import split_reductions
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.passes.forms import Form, check_form
+from proofgrad.core.compile.passes.stages import NO_MACHINE
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp

@@ -12,8 +12,8 @@ from rule_coverage import allowed_not_to_fire, not_among_all
 from rule_kernels import Witness, kernels_of, may_fire, to_linear, wrong_elements
 
 from proofgrad.core.rewrite.rule import Rule
-from proofgrad.core.tensor.realize import compiler
-from proofgrad.verify.encode_ranges import names_a_range
+from proofgrad.core.tensor.runtime.realize import compiler
+from proofgrad.verify.encode.ranges import names_a_range
 
 SETS = ("algebra", "cast", "compare", "divmod", "fp8", "legalise", "ranges", "reduce", "where")
 ATTEMPTS = 600

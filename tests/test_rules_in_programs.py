@@ -25,8 +25,8 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import cotangents
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.rule import Rule
-from proofgrad.core.tensor import realize
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime import realize
+from proofgrad.core.tensor.runtime.realize import compiler
 
 ATTEMPTS = 1_500
 STEP = 1e-5

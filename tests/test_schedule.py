@@ -9,9 +9,9 @@ import pytest
 from tactics import cut_into_kernels
 
 from proofgrad import GlobalCounters, Ops, Tensor
-from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.schedule import _consumers, _meeting_points
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.fusion.kernels import _consumers, _meeting_points
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.passes.forms import Form, check_form
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp, toposort
 

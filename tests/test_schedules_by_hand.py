@@ -12,10 +12,10 @@ from seed_lines import debug_text
 from test_kernel_schedule import CHOICES
 
 from proofgrad import Context, Schedule, ScheduleError, Tensor, explain, schedule
-from proofgrad.core.compile.kernel_schedule import AUTOMATIC, read_schedule
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, read_schedule
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.realize import compiler, graph_to_run
+from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 
 pytestmark = pytest.mark.heuristics  # of schedules that nothing else forces
 

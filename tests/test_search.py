@@ -11,17 +11,17 @@ import pytest
 from seed_lines import debug_text
 
 from proofgrad import Context, Tensor, TinyJit
-from proofgrad.core.compile import search, trial
-from proofgrad.core.compile.choose_schedule import choose_schedule
-from proofgrad.core.compile.kernel_schedule import Schedule, Tile, read_schedule
-from proofgrad.core.compile.search import Found, Search
-from proofgrad.core.compile.search_space import neighbours
-from proofgrad.core.compile.stages import run_stages
-from proofgrad.core.compile.trial import Bench, Trial
+from proofgrad.core.compile.nests.kernel_schedule import Schedule, Tile, read_schedule
+from proofgrad.core.compile.passes.stages import run_stages
+from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
+from proofgrad.core.compile.tune import search, trial
+from proofgrad.core.compile.tune.search import Found, Search
+from proofgrad.core.compile.tune.search_space import neighbours
+from proofgrad.core.compile.tune.trial import Bench, Trial
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.device import Device
-from proofgrad.core.tensor.realize import compiler, graph_to_run
+from proofgrad.core.tensor.runtime.device import Device
+from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 
 
 @pytest.fixture(autouse=True)

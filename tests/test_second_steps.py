@@ -7,8 +7,7 @@ from itertools import product
 import pytest
 import z3
 
-from proofgrad.verify.dsl.polynomial import Polynomial
-from proofgrad.verify.second_products import (
+from proofgrad.verify.audit.second_products import (
     Polynomials,
     Signs,
     degree,
@@ -18,9 +17,10 @@ from proofgrad.verify.second_products import (
     products_with_variables,
     text_of_polynomial,
 )
-from proofgrad.verify.second_solver import _ask_for_steps
-from proofgrad.verify.second_steps import can_take_steps, decide_in_steps
-from proofgrad.verify.solve import OPEN, PROVED
+from proofgrad.verify.audit.second_solver import _ask_for_steps
+from proofgrad.verify.audit.second_steps import can_take_steps, decide_in_steps
+from proofgrad.verify.dsl.polynomial import Polynomial
+from proofgrad.verify.prove.solve import OPEN, PROVED
 
 pytest.importorskip("cvc5")
 

@@ -9,7 +9,7 @@ import pytest
 
 from proofgrad import Tensor, nn
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.tensor.realize import compiler, graph_to_run
+from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 
 TABLE = np.random.default_rng(0).normal(size=(50, 7)).astype(np.float32)
 PLACES = np.array([[3, -50, 49], [0, 0, -1]], np.int32)

@@ -1,6 +1,6 @@
 """The SMT meaning of every operation agrees with the reference interpreter, by brute force.
 
-verify/semantics.py and core/ir/evaluate.py share no code. Every binary operation on integers is
+verify/encode/semantics.py and core/ir/evaluate.py share no code. Every binary operation on integers is
 compared on all pairs of 8-bit values, and everything on floats and casts on edge values.
 """
 
@@ -16,8 +16,8 @@ import z3
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes, round_float
 from proofgrad.core.ir.evaluate import evaluate, from_bits, to_bits
 from proofgrad.core.ir.ops import ALU, BINARY, COMPARE, TERNARY, UNARY, Ops
-from proofgrad.verify import semantics
-from proofgrad.verify.encode_integers import Integers, Quotients
+from proofgrad.verify.encode import semantics
+from proofgrad.verify.encode.integers import Integers, Quotients
 
 UNKNOWN_FUNCTIONS = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW}
 ON_INTS = sorted(BINARY - {Ops.FDIV, Ops.FMOD, Ops.POW})

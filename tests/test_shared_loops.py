@@ -20,13 +20,13 @@ from tactics import (
 
 from proofgrad import Tensor  # noqa: F401  (makes the compiler)
 from proofgrad.backends.reference import ReferenceBackend
-from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.linearize import linearize
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.lowering.linearize import linearize
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.passes.forms import Form, check_form
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 
 PLAIN, VECTORS = Target("plain"), Target("vectors", vector_bytes=16)
 SIZES = (2, 3, 4)

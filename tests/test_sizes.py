@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from proofgrad.__main__ import main
-from proofgrad.core.compile.stages import Procedure
+from proofgrad.core.compile.passes.stages import Procedure
 from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
 from proofgrad.rules.procedures import code_lines, lines_of, procedure_sizes
-from proofgrad.verify.evidence import report
+from proofgrad.verify.commands.evidence import report
 
 NAMES = [s.step.name for s in (*GRAPH_STAGES, *KERNEL_STAGES) if isinstance(s.step, Procedure)]
 FOUR = '''\

@@ -13,15 +13,16 @@ from test_kernel_proof import planted, prove
 from test_tiles import AVX512, SMALL, matmul
 
 from proofgrad import Tensor
-from proofgrad.core.compile import long_rows, operands
-from proofgrad.core.compile.kernel_schedule import AUTOMATIC, Schedule
-from proofgrad.core.compile.machine import Core
-from proofgrad.core.compile.stages import parts_of, run_stages
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.machine.machine import Core
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
+from proofgrad.core.compile.passes.stages import parts_of, run_stages
+from proofgrad.core.compile.schedule import operands
+from proofgrad.core.compile.schedule import reduction_blocks as long_rows
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
 STAGE = "sum in slabs"

@@ -31,7 +31,8 @@ from small_kernels import keep as kept_memory
 from small_kernels import kept as kept_value
 from tactics import nest_of
 
-from proofgrad.core.compile.forms import Form, FormError, check_form
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.passes.forms import Form, FormError, check_form
 from proofgrad.core.compile.steps.accumulate import accumulate
 from proofgrad.core.compile.steps.bijection import NewLoop, exchanged
 from proofgrad.core.compile.steps.clamp import read_inside
@@ -51,7 +52,6 @@ from proofgrad.core.compile.steps.stage import MOST_DIGITS, Digit, stage
 from proofgrad.core.compile.steps.sum_in_memory import sum_in_memory
 from proofgrad.core.compile.steps.tensor_program import traced
 from proofgrad.core.compile.steps.unroll import unroll
-from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp

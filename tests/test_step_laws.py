@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.steps import evidence
 from proofgrad.core.compile.steps.bijection import Bijection
 from proofgrad.core.compile.steps.collapse import collapse_law
@@ -24,11 +25,11 @@ from proofgrad.core.compile.steps.evidence import EvidenceError, require_evidenc
 from proofgrad.core.compile.steps.loop_nest import STEPS, LoopNest, Step, lowered
 from proofgrad.core.compile.steps.reorder import RENUMBER
 from proofgrad.core.compile.steps.split import MOST_PARTS, split, split_law
-from proofgrad.core.compile.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.cli import main
+from proofgrad.verify.commands.steps_page import steps_report
 from proofgrad.verify.steps import folds, prove
 from proofgrad.verify.steps.all_steps import all_steps, problems
 from proofgrad.verify.steps.bijections import claims_of, row_major
@@ -45,7 +46,6 @@ from proofgrad.verify.steps.claims import (
 from proofgrad.verify.steps.laws import LAWS, Law
 from proofgrad.verify.steps.prove import Prover, decide_claim
 from proofgrad.verify.steps.terms import Known, Refused, Term, lemmas
-from proofgrad.verify.steps_page import steps_report
 
 SMALL = (
     "split",
@@ -350,7 +350,7 @@ def _nest() -> tuple[LoopNest, UOp]:
     out, x = [UOp(Ops.PARAM, dtypes.float32, (), (k, 6)) for k in (0, 1)]
     there, here = [UOp(Ops.INDEX, dtypes.float32, (memory, loop)) for memory in (out, x)]
     store = UOp(Ops.STORE, dtypes.void, (there, UOp(Ops.LOAD, dtypes.float32, (here,))))
-    from proofgrad.core.tensor.realize import compiler
+    from proofgrad.core.tensor.runtime.realize import compiler
 
     return lowered(UOp.sink(store), compiler().library.facts(), Target("none")), loop
 

@@ -16,7 +16,7 @@ from proofgrad.backends.llvm.streaming import LINE_BYTES
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 
 FLOAT = dtypes.float32
 COUNT = 64

@@ -16,55 +16,55 @@ from planted.tactic_faults import FILES, Outcome, outcome, warm
 # Tactics that do their worst: a fault, a program that shows it, and what becomes of that.
 HOSTILE: dict[str, tuple[Fault, str, str]] = {
     "the fill of a sum in memory is left out": (
-        Fault("no fill", "core/compile/slabs.py", "return (fill, add, *rest)", "return (add, *rest)"),
+        Fault("no fill", "core/compile/tactics/block_reductions.py", "return (fill, add, *rest)", "return (add, *rest)"),
         "slabs of a product", "refused",
     ),
     "the fill of a sum in memory comes last": (
-        Fault("late fill", "core/compile/slabs.py", "return (fill, add, *rest)", "return (add, fill, *rest)"),
+        Fault("late fill", "core/compile/tactics/block_reductions.py", "return (fill, add, *rest)", "return (add, fill, *rest)"),
         "slabs of a product", "refused",
     ),
     "a sum in memory is combined twice": (
-        Fault("twice", "core/compile/slabs.py", "return (fill, add, *rest)", "return (fill, add, add, *rest)"),
+        Fault("twice", "core/compile/tactics/block_reductions.py", "return (fill, add, *rest)", "return (fill, add, add, *rest)"),
         "slabs of a product", "refused",
     ),
     "a table is read before it is filled": (
-        Fault("late table", "core/compile/staging.py", "return (*filling, nest) if", "return (nest, *filling) if"),
+        Fault("late table", "core/compile/tactics/pack_operands.py", "return (*filling, nest) if", "return (nest, *filling) if"),
         "odd tiles", "refused",
     ),
     "a table is not filled": (
-        Fault("no table", "core/compile/staging.py", "        filling.append(fill)\n", "        pass\n"),
+        Fault("no table", "core/compile/tactics/pack_operands.py", "        filling.append(fill)\n", "        pass\n"),
         "odd tiles", "refused",
     ),
     "what is kept at its places comes first": (
-        Fault("late scatter", "core/compile/by_place.py", "return (*parts, *scatter(nest))", "return (*parts, *scatter(nest)[::-1])"),
+        Fault("late scatter", "core/compile/tactics/scatter.py", "return (*parts, *scatter(nest))", "return (*parts, *scatter(nest)[::-1])"),
         "gradient by place", "refused",
     ),
     "one half of a scatter, one of another": (
-        Fault("mixed", "core/compile/by_place.py", "return (*parts, *scatter(nest))", "return (*parts, scatter(nest)[0], scatter(nest)[1])"),
+        Fault("mixed", "core/compile/tactics/scatter.py", "return (*parts, *scatter(nest))", "return (*parts, scatter(nest)[0], scatter(nest)[1])"),
         "gradient by place", "refused",
     ),
     "a loop of a reduction is shared out": (
-        Fault("threads", "core/compile/axes.py", "AxisRole.UPCAST for loop in plain}", "AxisRole.THREAD for loop in plain}"),
+        Fault("threads", "core/compile/tactics/axes.py", "AxisRole.UPCAST for loop in plain}", "AxisRole.THREAD for loop in plain}"),
         "short sum", "refused",
     ),
     "loops of a tile are lanes": (
-        Fault("lanes", "core/compile/axes.py", "NewLoop(number + 3, AxisRole.UPCAST)", "NewLoop(number + 3, AxisRole.VECTOR)"),
+        Fault("lanes", "core/compile/tactics/axes.py", "NewLoop(number + 3, AxisRole.UPCAST)", "NewLoop(number + 3, AxisRole.VECTOR)"),
         "product", "refused",
     ),
     "two loops of one number": (
-        Fault("numbers", "core/compile/axes.py", "NewLoop(number + 2), NewLoop(number + 3", "NewLoop(number + 1), NewLoop(number + 3"),
+        Fault("numbers", "core/compile/tactics/axes.py", "NewLoop(number + 2), NewLoop(number + 3", "NewLoop(number + 1), NewLoop(number + 3"),
         "packed", "refused",
     ),
     "rows that are not alike are kept as one": (
-        Fault("alike", "core/compile/kept_rows.py", "(loop,), (row,), same)", "(loop,), (row,), [(value.src[0], loop)])"),
+        Fault("alike", "core/compile/tactics/local_buffers.py", "(loop,), (row,), same)", "(loop,), (row,), [(value.src[0], loop)])"),
         "softmax", "refused",
     ),
     "any two loops are merged": (
-        Fault("merged", "core/compile/merging.py", "if outer is not inner and reads_as_one(kernel, outer, inner):", "if outer is not inner:"),
+        Fault("merged", "core/compile/tactics/coalesce.py", "if outer is not inner and reads_as_one(kernel, outer, inner):", "if outer is not inner:"),
         "turned", "refused",
     ),
     "a table of the wrong order of digits is one of the right values": (
-        Fault("digits", "core/compile/staging.py", "stage(nest, factor, tuple(digits))", "stage(nest, factor, tuple(digits[::-1]))"),
+        Fault("digits", "core/compile/tactics/pack_operands.py", "stage(nest, factor, tuple(digits))", "stage(nest, factor, tuple(digits[::-1]))"),
         "odd tiles", "other",
     ),
 }  # fmt: skip

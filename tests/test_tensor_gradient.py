@@ -10,7 +10,7 @@ import pytest
 from tensors import machine, numbers
 
 from proofgrad import DtypeError, Ops, ShapeError, Tensor, gradcheck
-from proofgrad.core.compile.sums_of_products import is_contraction
+from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.testing.gradients import GradientError
 
 __all__ = ["machine"]

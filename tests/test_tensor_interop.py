@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from proofgrad import JitError, Tensor, TinyJit, dtypes
-from proofgrad.core.tensor import dlpack
+from proofgrad.core.tensor.data import dlpack
 
 DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
           "float16", "float32", "float64"]  # fmt: skip

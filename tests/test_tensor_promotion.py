@@ -7,7 +7,7 @@ import pytest
 from tensors import machine
 
 from proofgrad import DtypeError, Tensor, dtypes
-from proofgrad.core.tensor.promotion import promote
+from proofgrad.core.tensor.data.promotion import promote
 
 __all__ = ["machine"]
 

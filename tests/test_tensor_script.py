@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from proofgrad.verify.counterexample import explain
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.prove import prove_rules
+from proofgrad.verify.explain.counterexample import explain
+from proofgrad.verify.prove.rules import prove_rules
 
 HEAD = "  the same with Tensors:\n"
 

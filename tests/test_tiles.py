@@ -13,21 +13,22 @@ from kernel_interpreter import run_kernel
 from tactics import choose_axes, merge_loops, stage_operands, sum_in_slabs, unroll_upcasts
 
 from proofgrad import Tensor
-from proofgrad.core.compile import axes, contraction, cost_model
-from proofgrad.core.compile.contraction import contractions
-from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.kernel_schedule import Schedule, Tile
-from proofgrad.core.compile.linear_terms import coefficient
-from proofgrad.core.compile.loops import size_of
-from proofgrad.core.compile.lower import lower_movement
-from proofgrad.core.compile.stages import parts_of, run_stages
+from proofgrad.core.compile.lowering.lower import lower_movement
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import Schedule, Tile
+from proofgrad.core.compile.nests.loops import size_of
+from proofgrad.core.compile.nests.strides import coefficient
+from proofgrad.core.compile.passes.forms import Form, check_form
+from proofgrad.core.compile.passes.stages import parts_of, run_stages
+from proofgrad.core.compile.schedule import contraction, cost_model
+from proofgrad.core.compile.schedule.contraction import contractions
+from proofgrad.core.compile.schedule.tiles import choose_blocks, find_contraction
 from proofgrad.core.compile.steps import unroll
-from proofgrad.core.compile.target import Target
-from proofgrad.core.compile.tiles import choose_blocks, find_contraction
+from proofgrad.core.compile.tactics import axes
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
 SMALL = Target("small", vector_bytes=16, threads=2, cache_bytes=256, scratch_bytes=1 << 12)

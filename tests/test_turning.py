@@ -10,11 +10,11 @@ from proofgrad import Tensor
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.backends.llvm.turning import turned
-from proofgrad.core.compile.stages import parts_of, run_stages
+from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from proofgrad import Device, JitError, ShapeError, Tensor, TinyJit, Variable
 from proofgrad.core.ir.sizes import difference, normal, product, quotient, show_size
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 
 RNG = np.random.default_rng(0)
 CACHE = RNG.standard_normal((2, 16, 4)).astype(np.float32)

@@ -15,8 +15,8 @@ import pytest
 
 from proofgrad.core.rewrite.ledger import EvidenceError
 from proofgrad.rules import library
-from proofgrad.verify import ledger as writing
 from proofgrad.verify.cli import main
+from proofgrad.verify.prove import ledger as writing
 
 SMALL = """\
 ruleset small over int, index

@@ -15,8 +15,8 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite import searches, views
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
-from proofgrad.core.rewrite.forms import Atom, Sum
 from proofgrad.core.rewrite.sum_order import load_of
+from proofgrad.core.rewrite.sums import Atom, Sum
 from proofgrad.core.rewrite.view_check import check_of
 from proofgrad.core.rewrite.views import TERM
 from proofgrad.verify.dsl.promises import PROMISES

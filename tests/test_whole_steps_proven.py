@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from proofgrad import Context, Tensor, nn
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.nn import optim, state
-from proofgrad.verify.kernel_proof import KernelProver
+from proofgrad.verify.kernels.proof import KernelProver
 
 Model = Callable[[Tensor], Tensor]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from proofgrad import Context, Schedule, Tensor, dtypes, schedule
-from proofgrad.core.compile.forms import Form, check_form
-from proofgrad.core.compile.stages import parts_of, run_stages
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.passes.forms import Form, check_form
+from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.realize import compiler, graph_to_run
+from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
 AVX512 = Target("test", vector_bytes=64, vector_registers=32)

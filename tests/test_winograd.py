@@ -19,14 +19,14 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.origin import law_of
 from proofgrad.core.rewrite.bilinear import Correlation, correlation_of, polynomial
 from proofgrad.core.rewrite.rule import Rule
-from proofgrad.core.tensor import winograd
+from proofgrad.core.tensor.methods import winograd
 from proofgrad.rules.library import WINOGRAD, load_loose, rule_file
+from proofgrad.verify.audit.judge_mutants import judge
+from proofgrad.verify.audit.mutants import mutants
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.encode_types import cases
-from proofgrad.verify.judge_mutants import judge
-from proofgrad.verify.mutants import mutants
-from proofgrad.verify.prove import prove_rules
-from proofgrad.verify.sample_reals import refutes_reals
+from proofgrad.verify.encode.types import cases
+from proofgrad.verify.prove.rules import prove_rules
+from proofgrad.verify.sample.reals import refutes_reals
 
 __all__ = ["machine"]
 torch = pytest.importorskip("torch")

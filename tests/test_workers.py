@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from proofgrad.core.rewrite.rule import Rule
-from proofgrad.verify import prove
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.encode_types import Case
-from proofgrad.verify.prove import prove_rules
-from proofgrad.verify.prove_case import Decision, decide
-from proofgrad.verify.workers import WorkerDied, Workers
+from proofgrad.verify.encode.types import Case
+from proofgrad.verify.prove import rules as prove
+from proofgrad.verify.prove.case import Decision, decide
+from proofgrad.verify.prove.rules import prove_rules
+from proofgrad.verify.prove.workers import WorkerDied, Workers
 
 RULES = "ruleset t over int\nrule one: x + 0 => x\nrule two: x * 1 => x\n"
 

@@ -12,7 +12,7 @@ import pytest
 from proofgrad.core.rewrite.ledger import PROVED
 from proofgrad.rules.library import PROOFS
 from proofgrad.verify.dsl.parser import parse_rules
-from proofgrad.verify.prove import Result, prove_rules
+from proofgrad.verify.prove.rules import Result, prove_rules
 
 SYSTEMS = ("tinygrad", "halide", "tvm", "compilers")
 NUMBERED = re.compile(r"[alhptv][0-9]{2}_")

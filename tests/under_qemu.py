@@ -26,7 +26,7 @@ from proofgrad import Device, Tensor, dtypes
 from proofgrad.backends.cpu.absent import AbsentCpu
 from proofgrad.backends.cpu.codegen import Host
 from proofgrad.backends.cpu.processors import processor_named
-from proofgrad.core.compile.target import Binary, Launch, Source
+from proofgrad.core.compile.machine.target import Binary, Launch, Source
 
 TOOLS = ("qemu-aarch64", "aarch64-linux-gnu-as", "aarch64-linux-gnu-ld")
 READ, WRITE, EXIT = 63, 64, 93  # numbers of system calls of Linux on aarch64

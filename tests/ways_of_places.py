@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from proofgrad.core.compile import by_place
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.compile.tactics import scatter as by_place
+from proofgrad.core.tensor.runtime.realize import compiler
 
 
 def set_way(monkeypatch: pytest.MonkeyPatch, goes: bool) -> None:

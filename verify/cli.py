@@ -1,7 +1,7 @@
 """The command verify-rules: prove what is missing, check what is there, explain what is wrong.
 
 Owns: arguments, output, exit codes (0: all is proved; 1: something is not; 2: wrong usage). Does
-not own: proofs (prove.py), ledgers (ledger.py, core/rewrite/ledger.py), counterexamples.
+not own: proofs (prove/rules.py), ledgers (ledger.py, core/rewrite/ledger.py), counterexamples.
 
 Nothing here imports a solver or the parser at the top: `--check` answers without them.
 """
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from proofgrad.core.rewrite.ledger import find_problems
 from proofgrad.rules.library import fingerprint, ledger_file, library_names, rule_file
+from proofgrad.verify.prove.workers import WorkerDied
 from proofgrad.verify.steps.all_steps import problems as problems_of_steps
-from proofgrad.verify.workers import WorkerDied
 
 if TYPE_CHECKING:
-    from proofgrad.verify.commands import Options
+    from proofgrad.verify.commands.prove import Options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,13 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.check:
             return check()
         if arguments.watch:
-            from proofgrad.verify.watch import watch
+            from proofgrad.verify.commands.watch import watch
 
             return watch(Path(arguments.watch), arguments.jobs)
-        from proofgrad.verify import commands
+        from proofgrad.verify.commands import prove as commands
 
         if arguments.check_records:
-            from proofgrad.verify.complete import check_records
+            from proofgrad.verify.commands.complete import check_records
 
             return check_records()
         if arguments.report is not None:
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.refuted:
             return commands.refute_all(arguments.jobs)
         if arguments.mutants is not None:
-            from proofgrad.verify.commands_mutants import judge_library
+            from proofgrad.verify.commands.mutants import judge_library
 
             write = not arguments.no_write
             return judge_library(arguments.mutants, arguments.jobs, write, arguments.all)
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _prove_everything(options: Options) -> int:
     """The rules, then the laws of the steps."""
-    from proofgrad.verify import commands
+    from proofgrad.verify.commands import prove as commands
     from proofgrad.verify.steps.claims import PROVED
     from proofgrad.verify.steps.prove import prove_steps
 
@@ -74,7 +74,7 @@ def _prove_everything(options: Options) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> Options:
-    from proofgrad.verify.commands import Options
+    from proofgrad.verify.commands.prove import Options
 
     return Options(
         from_nothing=arguments.all,
@@ -86,7 +86,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 def _crosscheck(arguments: argparse.Namespace) -> int:
     """Of everything from nothing, beside z3; else of goals that z3 decided before."""
-    from proofgrad.verify.commands_crosscheck import crosscheck_library, prove_with_crosscheck
+    from proofgrad.verify.commands.crosscheck import crosscheck_library, prove_with_crosscheck
 
     if arguments.all and not arguments.crosscheck:
         return prove_with_crosscheck(_options(arguments))
@@ -96,9 +96,9 @@ def _crosscheck(arguments: argparse.Namespace) -> int:
 
 def print_page(name: str) -> int:
     """Print a page of docs/ that is made of the files in proofs/."""
-    from proofgrad.verify.evidence import report
-    from proofgrad.verify.mutants_page import mutants_report
-    from proofgrad.verify.steps_page import steps_report
+    from proofgrad.verify.commands.evidence import report
+    from proofgrad.verify.commands.mutants_page import mutants_report
+    from proofgrad.verify.commands.steps_page import steps_report
 
     pages = {"evidence": report, "mutants": mutants_report, "steps": steps_report}
     print(pages[name](), end="")

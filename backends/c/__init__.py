@@ -6,7 +6,7 @@ There is no runtime: nothing here compiles or runs the text.
 
 from __future__ import annotations
 
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.ir.dtypes import dtypes
 
 # No work items and no vectors: every axis is a loop.

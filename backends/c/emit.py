@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from proofgrad.backends.c.prelude import prelude_of
 from proofgrad.backends.opencl import emit as opencl
-from proofgrad.core.compile.target import Source
+from proofgrad.core.compile.machine.target import Source
 from proofgrad.core.ir.uop import UOp
 
 

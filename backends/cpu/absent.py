@@ -8,11 +8,11 @@ from typing import Any
 from proofgrad.backends.cpu.codegen import Host
 from proofgrad.backends.cpu.generator import Generator
 from proofgrad.core import settings
-from proofgrad.core.compile.target import Binary, DeviceError, Launch
+from proofgrad.core.compile.machine.target import Binary, DeviceError, Launch
 
 
 class AbsentCpu(Generator):
-    """See core/compile/target.py: Backend. Memory is none, launches do nothing."""
+    """See core/compile/machine/target.py: Backend. Memory is none, launches do nothing."""
 
     def __init__(self, host: Host, name: str, missing: str) -> None:
         """`missing`: why processor `name` is not here."""

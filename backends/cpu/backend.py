@@ -17,8 +17,8 @@ from proofgrad.backends.cpu.memory import Adopted, Block, Pool
 from proofgrad.backends.cpu.replay import REPLAY_IR, Replay
 from proofgrad.backends.cpu.threads import ThreadPool, thread_count
 from proofgrad.core import settings
-from proofgrad.core.compile.target import Binary, Launch, Source
-from proofgrad.core.compile.threads import flops_worth_sharing
+from proofgrad.core.compile.machine.target import Binary, Launch, Source
+from proofgrad.core.compile.schedule.threads import flops_worth_sharing
 
 # Below this a kernel keeps Python's lock: to give it up and take it again takes a microsecond, whatever the machine.
 BRIEF_FLOPS = 50_000
@@ -27,7 +27,7 @@ _KERNEL = (None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 class CpuBackend(Generator):
-    """See core/compile/target.py: Backend. `host`: a processor whose instructions this one has; None: this one."""
+    """See core/compile/machine/target.py: Backend. `host`: a processor whose instructions this one has; None: this one."""
 
     def __init__(self, host: Host | None = None) -> None:
         host = Host() if host is None else host

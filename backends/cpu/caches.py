@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proofgrad.core.compile.machine import FirstCache
+from proofgrad.core.compile.machine.machine import FirstCache
 
 CPU = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20}

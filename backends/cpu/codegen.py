@@ -16,7 +16,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from proofgrad.backends.cpu.processors import Processor
-from proofgrad.core.compile.target import CompileError
+from proofgrad.core.compile.machine.target import CompileError
 
 # The parts of object code that this file decides. Raise the number when they change.
 FORMAT = 1

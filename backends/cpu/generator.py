@@ -14,8 +14,8 @@ from proofgrad.backends.cpu.processors import Memory
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.core import settings
-from proofgrad.core.compile.machine import SECOND_CACHE_BYTES, FirstCache
-from proofgrad.core.compile.target import Binary, Source, Target
+from proofgrad.core.compile.machine.machine import SECOND_CACHE_BYTES, FirstCache
+from proofgrad.core.compile.machine.target import Binary, Source, Target
 from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp

@@ -15,8 +15,8 @@ import mmap
 import threading
 from typing import Any
 
-from proofgrad.core.compile.machine import LINE_BYTES
-from proofgrad.core.compile.target import Borrowed
+from proofgrad.core.compile.machine.machine import LINE_BYTES
+from proofgrad.core.compile.machine.target import Borrowed
 
 ALIGNMENT_BYTES = LINE_BYTES  # stores past the caches rely on it
 LARGE_BYTES = 1 << 18  # from here on a block is mapped: pages are made when first touched

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from proofgrad.core.compile.machine import PAGE_BYTES, SECOND_CACHE_BYTES, Core, FirstCache
-from proofgrad.core.compile.target import DeviceError
+from proofgrad.core.compile.machine.machine import PAGE_BYTES, SECOND_CACHE_BYTES, Core, FirstCache
+from proofgrad.core.compile.machine.target import DeviceError
 
 # Instructions that no program of arithmetic has: for operating systems, or for who asks for them by name.
 _OF_SYSTEMS = frozenset((

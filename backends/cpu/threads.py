@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from proofgrad.backends.cpu.codegen import Host
-from proofgrad.core.compile.machine import LINE_BYTES
+from proofgrad.core.compile.machine.machine import LINE_BYTES
 
 # Number of the system call `futex` (source: the kernel's tables for each machine), and the
 # instruction that tells the processor that this is a spinning loop.

@@ -12,7 +12,7 @@ from functools import cache
 
 from proofgrad.backends.llvm.text import literal, register_type
 from proofgrad.backends.llvm.writer import Writer
-from proofgrad.core.compile.target import CompileError
+from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes
 from proofgrad.core.ir.op_names import BROADCAST, CONST, WHERE
 from proofgrad.core.ir.ops import Ops

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from proofgrad.core.compile.target import CompileError, Target
+from proofgrad.core.compile.machine.target import CompileError, Target
 
 
 class Dialect:

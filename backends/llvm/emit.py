@@ -31,14 +31,14 @@ from proofgrad.backends.llvm.streaming import streamed
 from proofgrad.backends.llvm.text import literal, memory_type, register_type
 from proofgrad.backends.llvm.turning import lanes_apart, turned, write_turned_store
 from proofgrad.backends.llvm.writer import Writer
-from proofgrad.core.compile.machine import LINE_BYTES
-from proofgrad.core.compile.program_facts import (
+from proofgrad.core.compile.lowering.program_facts import (
     launch_size,
     operation_count,
     parameter_types,
     parameters,
 )
-from proofgrad.core.compile.target import CompileError, Source
+from proofgrad.core.compile.machine.machine import LINE_BYTES
+from proofgrad.core.compile.machine.target import CompileError, Source
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST, END, RANGE, UPDATE
 from proofgrad.core.ir.ops import ALU, Ops

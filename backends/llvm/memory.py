@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from proofgrad.backends.llvm.text import memory_type, register_type, type_code
 from proofgrad.backends.llvm.writer import Writer
-from proofgrad.core.compile.machine import LINE_BYTES
+from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.ir.dtypes import DType, dtypes
 
 # What a module says that stores past the caches.

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from math import prod
 
-from proofgrad.core.compile.linear_terms import at_start, coefficient, loops_of
-from proofgrad.core.compile.loops import size_of
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.loops import size_of
+from proofgrad.core.compile.nests.strides import at_start, coefficient, loops_of
 from proofgrad.core.ir.op_names import ADD, CONST, END, LOAD, PARAM, RANGE, STORE
 from proofgrad.core.ir.uop import AxisRole, UOp
 

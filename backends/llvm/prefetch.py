@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from proofgrad.backends.llvm.next_pieces import Hint, Loops, bytes_of, loops_around, next_pieces
-from proofgrad.core.compile.linear_terms import at_start, coefficient
-from proofgrad.core.compile.loops import size_of
-from proofgrad.core.compile.target import Target
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.loops import size_of
+from proofgrad.core.compile.nests.strides import at_start, coefficient
 from proofgrad.core.ir.op_names import LOAD, MULACC, PARAM
 from proofgrad.core.ir.uop import AxisRole, UOp
 

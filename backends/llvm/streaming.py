@@ -8,7 +8,7 @@ whole, and read by nobody soon, needs neither.
 
 from __future__ import annotations
 
-from proofgrad.core.compile.machine import LINE_BYTES
+from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.ir.op_names import ADD, CONST, LOAD, MUL, PARAM, STORE
 from proofgrad.core.ir.uop import UOp
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from proofgrad.backends.llvm.memory import Place, lane_address
 from proofgrad.backends.llvm.text import memory_type
 from proofgrad.backends.llvm.writer import Writer
-from proofgrad.core.compile.cost_model import TURNED_ROWS
+from proofgrad.core.compile.schedule.cost_model import TURNED_ROWS
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST, END, PARAM, RANGE, STORE
 from proofgrad.core.ir.uop import UOp

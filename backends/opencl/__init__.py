@@ -6,7 +6,7 @@ cache.py: where PoCL keeps what it built.
 
 from __future__ import annotations
 
-from proofgrad.core.compile.target import Backend
+from proofgrad.core.compile.machine.target import Backend
 
 
 def backend() -> Backend:

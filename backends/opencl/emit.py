@@ -18,13 +18,13 @@ from proofgrad.backends.opencl.functions import (
     memory_type,
     register_type,
 )
-from proofgrad.core.compile.program_facts import (
+from proofgrad.core.compile.lowering.program_facts import (
     launch_size,
     operation_count,
     parameter_types,
     parameters,
 )
-from proofgrad.core.compile.target import CompileError, Source
+from proofgrad.core.compile.machine.target import CompileError, Source
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp

@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
-from proofgrad.core.compile.target import CompileError
+from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import to_bits
 from proofgrad.core.ir.ops import Ops

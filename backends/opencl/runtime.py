@@ -13,7 +13,7 @@ from typing import Any
 
 from proofgrad.backends.opencl.cache import give_pocl_a_cache
 from proofgrad.backends.opencl.emit import emit
-from proofgrad.core.compile.target import (
+from proofgrad.core.compile.machine.target import (
     ALL_TYPES,
     WIDE_TYPES,
     Binary,

@@ -5,7 +5,7 @@ dialect.py: how a kernel begins.  emit.py: Linear -> LLVM IR -> PTX.  runtime.py
 
 from __future__ import annotations
 
-from proofgrad.core.compile.target import Backend
+from proofgrad.core.compile.machine.target import Backend
 
 
 def backend() -> Backend:

@@ -16,7 +16,7 @@ from typing import Any
 
 from proofgrad.backends.llvm.emit import emit as emit_llvm
 from proofgrad.backends.ptx.dialect import PTXDialect
-from proofgrad.core.compile.target import CompileError, DeviceError, Source
+from proofgrad.core.compile.machine.target import CompileError, DeviceError, Source
 from proofgrad.core.ir.uop import UOp
 
 TRIPLE = "nvptx64-nvidia-cuda"

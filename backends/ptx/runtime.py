@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from proofgrad.backends.ptx.emit import DEFAULT_ARCHITECTURE, emit, known_architecture
-from proofgrad.core.compile.target import Binary, CompileError, DeviceError, Launch, Source, Target
+from proofgrad.core.compile.machine.target import (
+    Binary,
+    CompileError,
+    DeviceError,
+    Launch,
+    Source,
+    Target,
+)
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
 

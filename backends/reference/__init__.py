@@ -10,8 +10,12 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from proofgrad.core.compile.program_facts import launch_size, operation_count, parameter_types
-from proofgrad.core.compile.target import (
+from proofgrad.core.compile.lowering.program_facts import (
+    launch_size,
+    operation_count,
+    parameter_types,
+)
+from proofgrad.core.compile.machine.target import (
     COMPUTED_TYPES,
     Binary,
     CompileError,
@@ -30,7 +34,7 @@ _CODES = {8: "<B", 16: "<H", 32: "<I", 64: "<Q"}
 
 
 class ReferenceBackend:
-    """See core/compile/target.py: Backend."""
+    """See core/compile/machine/target.py: Backend."""
 
     name = "REFERENCE"
     target = Target(name, arithmetic=COMPUTED_TYPES, native=_NATIVE)

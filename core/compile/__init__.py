@@ -1,0 +1,4 @@
+"""From a graph of tensor nodes to kernels: fusion, schedules, tactics over proven steps, lowering.
+
+Owns: the driver (compiler.py) and its caches. Each part is a folder with an owner of its own.
+"""

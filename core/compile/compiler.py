@@ -1,7 +1,7 @@
 """The driver: from a graph of tensor nodes to launches, with a cache at each level.
 
 Owns: plans (the launches that fill the roots of a graph) and their caches. Does not own: the stages
-(rules/pipeline.py), the machines (backends), memory (core/tensor/realize.py).
+(rules/pipeline.py), the machines (backends), memory (core/tensor/runtime/realize.py).
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from proofgrad.core import settings
-from proofgrad.core.compile.aside import Aside
-from proofgrad.core.compile.checks import KernelCheck, ValueCheck
-from proofgrad.core.compile.collector import rare_collection
-from proofgrad.core.compile.forms import Form
-from proofgrad.core.compile.kernel_schedule import (
+from proofgrad.core.compile.lowering.kernel_names import kernel_name
+from proofgrad.core.compile.machine.target import Backend, Source
+from proofgrad.core.compile.nests.kernel_schedule import (
     AUTOMATIC,
     Schedule,
     ScheduleError,
@@ -25,11 +23,8 @@ from proofgrad.core.compile.kernel_schedule import (
     read_schedule,
     what_is_not_done,
 )
-from proofgrad.core.compile.names import kernel_name
-from proofgrad.core.compile.newest import Newest
-from proofgrad.core.compile.plan import BufferInfo, Kernel, Plan, Step, peak_bytes, with_frees
-from proofgrad.core.compile.reuse import write_in_place
-from proofgrad.core.compile.stages import (
+from proofgrad.core.compile.passes.forms import Form
+from proofgrad.core.compile.passes.stages import (
     Library,
     Observer,
     RuleSets,
@@ -38,8 +33,13 @@ from proofgrad.core.compile.stages import (
     parts_of,
     run_stages,
 )
+from proofgrad.core.compile.plan.background import Aside
+from proofgrad.core.compile.plan.bounded_cache import Newest
+from proofgrad.core.compile.plan.checks import KernelCheck, ValueCheck
+from proofgrad.core.compile.plan.collector import rare_collection
+from proofgrad.core.compile.plan.plan import BufferInfo, Kernel, Plan, Step, peak_bytes, with_frees
+from proofgrad.core.compile.plan.reuse import write_in_place
 from proofgrad.core.compile.steps.loop_nest import StepRefused, Taken
-from proofgrad.core.compile.target import Backend, Source
 from proofgrad.core.ir.op_names import PARAM, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import is_plain
@@ -48,7 +48,7 @@ from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import RuleSet
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.plan_store import PlanStore
+    from proofgrad.core.compile.plan.store import PlanStore
 
 
 # Far more than one program uses. What a loop makes anew in each step goes, and is read from the disk
@@ -341,7 +341,7 @@ class Compiler:
         plain = plain or bool(settings.schedule_text())
         if plain or not all(is_plain(node.shape) for node in body.toposort()):
             return forced
-        from proofgrad.core.compile.search import Search, may_search
+        from proofgrad.core.compile.tune.search import Search, may_search
 
         library = self.library.with_journal(Journal())  # what is only tried does not count
         before, after = _around_choices(self.kernel_stages)
@@ -459,7 +459,7 @@ def _observer(what: str, library: Library) -> Observer | None:
     level = settings.debug_level()
     if level < 4:
         return None
-    from proofgrad.core.compile.text.changes import Changes, show_stage
+    from proofgrad.core.compile.passes.changes import Changes, show_stage
 
     if level == 4:
         return lambda stage, root, _: _print(

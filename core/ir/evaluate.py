@@ -2,7 +2,7 @@
 
 Owns: the value of each ALU op, CAST and BITCAST on scalars and lanes, the bits of a value, the
 identity of each reduction. Does not own: memory and loops (backends/reference), the same meanings
-as SMT terms (verify/semantics.py, which shares no code with this file).
+as SMT terms (verify/encode/semantics.py, which shares no code with this file).
 
 A value is a bool, an int within the range of its type, or a double that is exact in its float type.
 A NaN is any NaN: payload and sign of a NaN mean nothing.

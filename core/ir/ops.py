@@ -1,6 +1,6 @@
 """The operations of the IR, each with its meaning in words.
 
-The same meanings stand as SMT terms in verify/semantics.py and as plain Python in
+The same meanings stand as SMT terms in verify/encode/semantics.py and as plain Python in
 core/ir/evaluate.py; tests compare the two by brute force. A change here, there or in the SMT terms
 makes every proof stale.
 """

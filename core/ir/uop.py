@@ -1,7 +1,7 @@
 """UOp, the one node type of every graph: immutable, hash-consed, with one meaning for each op.
 
 Owns: construction, shapes of tensor nodes, walks, substitution, operator sugar. Does not own:
-which graphs are legal (forms.py), values (evaluate.py), text (text.py), rewriting (core/rewrite).
+which graphs are legal (core/compile/passes/forms.py), values (evaluate.py), text (text.py), rewriting (core/rewrite).
 """
 
 from __future__ import annotations

@@ -19,12 +19,12 @@ from proofgrad.core.ir.op_names import CONST, FLOORDIV, MUL, RANGE
 from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
-from proofgrad.core.rewrite.forms import LINEAR, Sum, read_sum
 from proofgrad.core.rewrite.index_terms import IndexProgram, IndexTerms, index_program
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import Candidates, Joined, Matcher, RuleSet, key_of
 from proofgrad.core.rewrite.narrowing import Narrowing
 from proofgrad.core.rewrite.scope import CONSTANT_OPS, scalar_of
+from proofgrad.core.rewrite.sums import LINEAR, Sum, read_sum
 
 # An endless rewrite is noticed after this many applications, plus so many for each node given.
 FREE_APPLICATIONS = 20_000

@@ -18,11 +18,11 @@ from proofgrad.core.ir.dtypes import DType, Kind, round_float
 from proofgrad.core.ir.op_names import CONST, KEEP, KEPT, RANGE, REDUCE, RESULT, VARIABLE, WHERE
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp, known_below, toposort
-from proofgrad.core.rewrite.forms import Forms
 from proofgrad.core.rewrite.match import Matcher, RuleSet
 from proofgrad.core.rewrite.order import OrderKey, StableOrder, rank
 from proofgrad.core.rewrite.rule import Node, RuleKind
 from proofgrad.core.rewrite.scope import SPREAD
+from proofgrad.core.rewrite.sums import Forms
 from proofgrad.core.rewrite.terms import exact_number
 from proofgrad.core.rewrite.view_check import Views
 

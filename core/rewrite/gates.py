@@ -13,13 +13,13 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import AND, CONST
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite.forms import add, scale
 from proofgrad.core.rewrite.rule import Apply, Name
+from proofgrad.core.rewrite.sums import add, scale
 from proofgrad.core.rewrite.views import CONTRACTS, TRUTH, Contract
 
 if TYPE_CHECKING:
     from proofgrad.core.rewrite.facts import Facts
-    from proofgrad.core.rewrite.forms import Forms
+    from proofgrad.core.rewrite.sums import Forms
 
 Solution = tuple[UOp, UOp, UOp, UOp, int]
 COMPARISONS = {"==": Ops.CMPEQ, "<": Ops.CMPLT}

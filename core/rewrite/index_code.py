@@ -4,7 +4,7 @@ Owns: the text of `quotient(form, number)`, `remainder(form, number)` and `whole
 the data of the rules. Nothing of a rule enters it but numbers: names are made here, or belong to the
 operations and contracts of this project, and a rule is called by its place. Each gives the normal form of a sum divided by a number, or of a sum. Rules
 are tried in their order. Does not own: the lines of one rule (index_patterns.py, index_results.py),
-what runs the text (index_terms.py), sums (forms.py), rules that match terms (match.py).
+what runs the text (index_terms.py), sums (sums.py), rules that match terms (match.py).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from proofgrad.core.rewrite.expression_code import NoCode
 from proofgrad.core.rewrite.index_patterns import write_left_side
 from proofgrad.core.rewrite.index_results import write_right_side
 from proofgrad.core.rewrite.index_text import DIVISIONS, LINEAR, NoMatch, RuleText
-from proofgrad.core.rewrite.linear_laws import is_linear_law
 from proofgrad.core.rewrite.rule import Lit, Node, Rule, RuleKind, Var
 from proofgrad.core.rewrite.scope import takes
+from proofgrad.core.rewrite.sum_laws import is_linear_law
 from proofgrad.core.rewrite.views import CONTRACTS
 
 

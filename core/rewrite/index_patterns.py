@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proofgrad.core.rewrite.expression_code import NoCode
-from proofgrad.core.rewrite.forms import MARKS, OTHER
 from proofgrad.core.rewrite.index_text import (
     DIVISIONS,
     NoMatch,
@@ -22,6 +21,7 @@ from proofgrad.core.rewrite.index_text import (
 )
 from proofgrad.core.rewrite.rule import Apply, Const, Expr, Lit, Name, Node, Term, Var, View
 from proofgrad.core.rewrite.searches import NEEDS
+from proofgrad.core.rewrite.sums import MARKS, OTHER
 from proofgrad.core.rewrite.views import CONTRACTS, TERM
 
 

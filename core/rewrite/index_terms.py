@@ -17,15 +17,15 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.expression_code import LIBRARY
 from proofgrad.core.rewrite.facts import Facts
-from proofgrad.core.rewrite.forms import MARKS, OTHER, Atom, Form, Sum, add, interval, scale
 from proofgrad.core.rewrite.index_code import index_code
 from proofgrad.core.rewrite.index_text import LINEAR, ops_of_summands
 from proofgrad.core.rewrite.kept_code import kept
-from proofgrad.core.rewrite.linear_laws import is_collector, missing_laws
 from proofgrad.core.rewrite.match import Matcher, RuleSet, key_of
 from proofgrad.core.rewrite.narrowing import states_laws
 from proofgrad.core.rewrite.rule import Node
+from proofgrad.core.rewrite.sum_laws import is_collector, missing_laws
 from proofgrad.core.rewrite.sum_order import division_goes_down, goes_down, load_of
+from proofgrad.core.rewrite.sums import MARKS, OTHER, Atom, Form, Sum, add, interval, scale
 
 Named = tuple[str, bool]  # the full name of a rule, and whether it has evidence
 

@@ -22,7 +22,12 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import FLOORDIV
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite.forms import (
+from proofgrad.core.rewrite.gates import claims_of, conjunction_of, parts_of
+from proofgrad.core.rewrite.rule import Apply, Const, Expr, Name, Node, Num, Rule, Term, Var
+from proofgrad.core.rewrite.scope import takes
+from proofgrad.core.rewrite.sum_laws import unnamed
+from proofgrad.core.rewrite.sum_order import load_of
+from proofgrad.core.rewrite.sums import (
     QUOTIENT,
     REMAINDER,
     Atom,
@@ -34,11 +39,6 @@ from proofgrad.core.rewrite.forms import (
     interval,
     scale,
 )
-from proofgrad.core.rewrite.gates import claims_of, conjunction_of, parts_of
-from proofgrad.core.rewrite.linear_laws import unnamed
-from proofgrad.core.rewrite.rule import Apply, Const, Expr, Name, Node, Num, Rule, Term, Var
-from proofgrad.core.rewrite.scope import takes
-from proofgrad.core.rewrite.sum_order import load_of
 from proofgrad.core.rewrite.views import IMPLIED, NARROW
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Rules as data: what the parser makes, the prover proves, the ledger stores and the engine runs.
 
 Owns: the term language of rules and its JSON form. Does not own: the text syntax (verify/dsl), the
-meaning in SMT (verify), matching (matcher.py). A rule contains no code.
+meaning in SMT (verify), matching (match.py). A rule contains no code.
 
 A rule file is elaborated into `Rule` objects. The same objects are exported to SMT and compiled
 into matchers; the ledger stores their JSON, so nothing needs the parser at run time.

@@ -1,7 +1,7 @@
 """Searches behind views: they look for names that keep a contract, and are believed in nothing.
 
 Owns: the searches. A search that answers wrongly makes its rule not fire; it cannot make it wrong,
-so this file is not part of what proofs depend on. Does not own: contracts (views.py), sums (forms.py).
+so this file is not part of what proofs depend on. Does not own: contracts (views.py), sums (sums.py).
 
 Each takes the inputs of its view, terms as sums that are kept once, and the Forms; it gives the
 outputs, terms as sums, or None if it finds none.
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from proofgrad.core.ir.op_names import FLOORDIV, MOD
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.rewrite.forms import (
+from proofgrad.core.rewrite.sums import (
     OTHER,
     QUOTIENT,
     REMAINDER,

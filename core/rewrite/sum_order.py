@@ -18,7 +18,7 @@ well-founded, and so is the order: a function that calls itself for smaller sums
 
 from __future__ import annotations
 
-from proofgrad.core.rewrite.forms import Atom, Form, Sum
+from proofgrad.core.rewrite.sums import Atom, Form, Sum
 
 
 def goes_down(after: Sum, before: Sum) -> bool:

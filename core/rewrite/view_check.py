@@ -2,7 +2,7 @@
 
 Owns: the check of a contract, which is Python made from the contract's data; memory of what a
 search found; views of rules that match terms. Does not own: contracts (views.py), searches
-(searches.py), sums (forms.py).
+(searches.py), sums (sums.py).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 from proofgrad.core.ir.op_names import FLOORDIV
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.rewrite.forms import Atom, Forms, Sum
 from proofgrad.core.rewrite.gates import is_about_truth, solution
 from proofgrad.core.rewrite.rule import Apply, Calc, Const, Expr, Lit, Name, Node, Num, Var, View
 from proofgrad.core.rewrite.scope import FACTS, Env, Scope
 from proofgrad.core.rewrite.searches import SEARCHES
 from proofgrad.core.rewrite.sum_order import goes_down
+from proofgrad.core.rewrite.sums import Atom, Forms, Sum
 from proofgrad.core.rewrite.terms import compile_expr, compile_term
 from proofgrad.core.rewrite.views import (
     CONTRACTS,

@@ -10,15 +10,15 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from proofgrad.core.compile.sums_of_products import is_product
+from proofgrad.core.compile.nests.sums_of_products import is_product
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import cotangents
-from proofgrad.core.tensor.custom_vjp import CustomGradient
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
+from proofgrad.core.tensor.runtime.realize import compiler
 
 if TYPE_CHECKING:
-    from proofgrad.core.compile.stages import Library
+    from proofgrad.core.compile.passes.stages import Library
 
 
 def nodes_reached(order: Sequence[UOp]) -> set[UOp]:

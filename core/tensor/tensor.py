@@ -15,20 +15,20 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor import realize as machine
-from proofgrad.core.tensor.assign import Assignment
 from proofgrad.core.tensor.autograd import node_gradients, nodes_reached
-from proofgrad.core.tensor.base import TensorBase, alive, owns_value
-from proofgrad.core.tensor.custom_vjp import custom_vjp
-from proofgrad.core.tensor.errors import DtypeError
-from proofgrad.core.tensor.interrupts import Interrupts
-from proofgrad.core.tensor.movement import broadcast_node
-from proofgrad.core.tensor.numbering import computed
-from proofgrad.core.tensor.operands import Flag, Real, Whole, constant_node
-from proofgrad.core.tensor.recording import before_accumulate
-from proofgrad.core.tensor.scheduling import ScheduleItem, kernelize, schedule_items
-from proofgrad.core.tensor.storage import nest, unpack
-from proofgrad.core.tensor.view import ViewInfo, view_info
+from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.storage import nest, unpack
+from proofgrad.core.tensor.methods.assign import Assignment
+from proofgrad.core.tensor.methods.base import TensorBase, alive, owns_value
+from proofgrad.core.tensor.methods.custom_vjp import custom_vjp
+from proofgrad.core.tensor.methods.movement import broadcast_node
+from proofgrad.core.tensor.methods.operands import Flag, Real, Whole, constant_node
+from proofgrad.core.tensor.methods.view import ViewInfo, view_info
+from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.canonical import computed
+from proofgrad.core.tensor.runtime.interrupts import Interrupts
+from proofgrad.core.tensor.runtime.recording import before_accumulate
+from proofgrad.core.tensor.runtime.scheduling import ScheduleItem, kernelize, schedule_items
 
 
 class Tensor(Assignment):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from proofgrad import ShapeError, Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.shapes import show
-from proofgrad.core.tensor.promotion import least_float, promote
+from proofgrad.core.tensor.data.promotion import least_float, promote
 from proofgrad.nn.layers import check_last_axis, parameter
 
 

@@ -10,12 +10,12 @@ from typing import ClassVar
 from proofgrad import Tensor
 from proofgrad.backends.c import TARGET
 from proofgrad.backends.c.emit import emit
-from proofgrad.core.compile.names import kernel_name
-from proofgrad.core.compile.stages import parts_of, run_stages
-from proofgrad.core.compile.target import Source, Target
+from proofgrad.core.compile.lowering.kernel_names import kernel_name
+from proofgrad.core.compile.machine.target import Source, Target
+from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.realize import compiler, graph_to_run
+from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 
 
 class CStyleLanguage:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from proofgrad import Device, Tensor, dtypes
-from proofgrad.core.compile.target import CompileError, DeviceError, Target
+from proofgrad.core.compile.machine.target import CompileError, DeviceError, Target
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.tensor.realize import compile_only
+from proofgrad.core.tensor.runtime.realize import compile_only
 from proofgrad.nn.optim import Adam
 from proofgrad.testing.closeness import assert_close
 

@@ -40,7 +40,12 @@ SECONDS = 240  # for one fault on a busy machine
 MOST_STEPS = 2_000_000  # of the solver for the first way that proves a case
 FEW_STEPS = 200_000  # for every other way
 NOT_REPRODUCED = "could not be reproduced"  # values for which the encoder and the reference differ
-_USED = ("verify.agreement.agree", "verify.prove_case", "verify.portfolio", "verify.solve")
+_USED = (
+    "verify.agreement.agree",
+    "verify.prove.case",
+    "verify.prove.portfolio",
+    "verify.prove.solve",
+)
 _IMPORT = re.compile(r"^\s*from (proofgrad[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
@@ -189,9 +194,9 @@ def _ways(case: Any) -> tuple[str, str]:
 
     Samples are not asked before. All ways are tried that take few steps, for a fault may be in one of them.
     """
-    from proofgrad.verify import prove_case
-    from proofgrad.verify.portfolio import attempts
-    from proofgrad.verify.solve import PROVED, REFUTED
+    from proofgrad.verify.prove import case as prove_case
+    from proofgrad.verify.prove.portfolio import attempts
+    from proofgrad.verify.prove.solve import PROVED, REFUTED
 
     proves = refutes = ""
     for attempt in attempts(case):

@@ -79,7 +79,7 @@ def _of(file: str, *faults: tuple[str, str, str, str]) -> list[Fault]:
 
 FAULTS = [
     *_of(
-        "verify/semantics.py",
+        "verify/encode/semantics.py",
         ("floor by zero", "(-x) / (-y), z3.IntVal(0)))", "(-x) / (-y), z3.IntVal(1)))", "divmod.div_zero@index"),
         ("remainder of a negative divisor", "-((-x) % (-y)), z3.IntVal(0)", "(-x) % (-y), z3.IntVal(0)", "bounds.mod_negative@index"),
         ("truncated by a negative number", "-(x / (-y)))", "x / (-y))", "truncated_by_minus_one"),
@@ -111,7 +111,7 @@ FAULTS = [
         ("two zeros", "z3.Or(same(left, right), z3.And(z3.fpIsZero(left), z3.fpIsZero(right)))", "same(left, right)", "fastmath_nsz.add_zero"),
     ),
     *_of(
-        "verify/encode.py",
+        "verify/encode/goal.py",
         ("any truth", "z3.If(truth == asked, itself, other)", "itself", "other_truth"),
         ("closed gate", "return z3.If(gate, held, zero)", "return held", "where.closed_gate"),
         ("reads are not noted", "self.reads.append(Read(buffer, at, z3.BoolVal(True)))", "pass", "ungated"),
@@ -132,7 +132,7 @@ FAULTS = [
         ("numbers of a type", "value = TYPE_NUMBERS[function](dtype)\n        if value is None:", "value = (TYPE_NUMBERS[function](dtype) or 0) + 1\n        if value is None:", "cast.index_there_and_back"),
     ),
     *_of(
-        "verify/encode_numbers.py",
+        "verify/encode/numbers.py",
         ("bounds below the largest number", "[bits >= dtype.lo, bits <= dtype.hi]", "[bits >= dtype.lo, bits < dtype.hi]", "largest_bound"),
         ("minimum", "z3.If(x < y, x, y), min(a.lo", "z3.If(x < y, y, x), min(a.lo", "compare.both_below@int8"),
         ("maximum", "z3.If(x < y, y, x), max(a.lo", "z3.If(x < y, x, y), max(a.lo", "compare.both_above@int8"),
@@ -156,7 +156,7 @@ FAULTS = [
         ("finite NaN", "z3.Not(z3.Or(z3.fpIsNaN(value), z3.fpIsInf(value)))", "z3.Not(z3.fpIsInf(value))", "algebra.cancel_finite"),
     ),
     *_of(
-        "verify/encode_facts.py",
+        "verify/encode/facts.py",
         ("bounds turned round", '("<=", ">=")', '(">=", "<=")', "bounds.add@int8"),
         ("bits that may be set", "value & may == value), conditions", "value == value), conditions", "no_bits"),
         ("multiples", "return value == divisor * arithmetic.floor(value, divisor)[0]", "return value == value", "one_divisor"),
@@ -165,14 +165,14 @@ FAULTS = [
         ("bounds that do not fit", "fits += _within(bound, dtype)", "pass", "bounds.add@int8"),
         ("NaN has bounds", "claim = z3.Or(z3.fpIsNaN(left), claim)", "pass", "bounds.add_of_nonnegative"),
     ),
-    *_of("verify/encode_assumed.py", ("one value", 'return f"{name}{_UNLESS}{truth}"', "return name", "other_truth")),
+    *_of("verify/encode/assumed.py", ("one value", 'return f"{name}{_UNLESS}{truth}"', "return name", "other_truth")),
     *_of(
-        "verify/encode_memory.py",
+        "verify/encode/memory.py",
         ("no read", "z3.Implies(read.gate, _is_one_of(read, known))", "z3.BoolVal(True)", "ungated"),
         ("any place", "z3.And(other.gate, other.place == read.place)", "other.gate", "next_place"),
     ),
     *_of(
-        "verify/encode_axes.py",
+        "verify/encode/axes.py",
         ("padding moves nothing", "x.made_of(i - before, j)", "x.made_of(i, j)", "movement.shrink_of_pad"),
         ("shrinking moves nothing", "x.made_of(i + begin, j)", "x.made_of(i, j)", "inner_shrink"),
         ("flip", "z3.If(turned, x.size - 1 - i, i)", "i", "no_flip"),
@@ -194,20 +194,20 @@ FAULTS = [
         ("no axes", '"is_empty": z3.Not', '"is_empty": lambda a: z3.BoolVal(True)', "reduce.max_over_no_axis@int8"),
     ),
     *_of(
-        "verify/encode_loops.py",
+        "verify/encode/loops.py",
         ("nothing is not tried", '("identity", "leaf", "tree")', '("leaf",)', "sum_is_max"),
         ("no induction", '("identity", "leaf", "tree")', '("identity", "leaf")', "square_of_sum"),
         ("all is independent", "        return name in _variable_names(left.src[0])", "        return False", "dependent"),
         ("what sums start from", "encoder.arithmetic.meaning(op, dtype, [start, encoder.term(left.src[0])], [dtype] * 2)", "encoder.term(left.src[0])", "minus_zero"),
     ),
     *_of(
-        "verify/encode_ranges.py",
+        "verify/encode/ranges.py",
         ("no iterations", "few = [_few(case, Bits(), count) for count in (0, 1, 2)]", "few = [_few(case, Bits(), count) for count in (1, 2)]", "over_nothing"),
         ("no step", "return [*few, _step(case, Bits()), *_reads(case)]", "return [*few, *_reads(case)]", "at_most_two"),
         ("any turn", "claims = [is_counted(place, whole) for place in taken]", "claims = [z3.BoolVal(True) for place in taken]", "not_a_turn"),
     ),
     *_of(
-        "verify/encode_derivative.py",
+        "verify/encode/derivative.py",
         ("product", "_derivative(Ops.MUL, lambda x, y: (y, x)", "_derivative(Ops.MUL, lambda x, y: (x, y)", "cotangent.mul"),
         ("quotient", "-x / (y * y)", "x / (y * y)", "cotangent.fdiv"),
         ("root", "1 / (2 * _SQRT(x))", "1 / _SQRT(x)", "cotangent.sqrt"),
@@ -221,13 +221,13 @@ FAULTS = [
         ("shape of a gradient", "z3.And(backward == before, *picture.legal)", "z3.And(*picture.legal)", "same_g"),
     ),
     *_of(
-        "verify/encode_loose.py",
+        "verify/encode/loose.py",
         ("what exists", "[*values.known, *left_exists, *conditions]", "[*values.known, *conditions]", "fastmath_real.fdiv_same"),
         ("finite values", "[*goal.premises, *finite]", "[*goal.premises]", "fastmath_finite.cancel"),
         ("power of a sum", "z3.Product(*factors)", "z3.Sum(*factors)", "fastmath_real.exp2_times_exp2"),
     ),
     *_of(
-        "verify/encode_integers.py",
+        "verify/encode/integers.py",
         ("a sum does not wrap", "z3.If(high, value - period, z3.If(low, value + period, value))", "value", "next_quotient"),
         ("a product does not wrap", "(value - dtype.lo) % (1 << dtype.bits) + dtype.lo)", "value)", "wrapped_product"),
         ("a type without an end", "[value >= dtype.lo, value <= dtype.hi]", "[value >= dtype.lo]", "below_the_end"),
@@ -237,35 +237,35 @@ FAULTS = [
         ("a common divisor", "self.known += [divisor >= 0, *[side == self.multiple_of(divisor) for side in (a, b)]]", "self.known += [divisor >= 0]", "divisor.add@index"),
     ),
     *_of(
-        "verify/encode_ring.py",
+        "verify/encode/ring.py",
         ("equal anyway", "return z3.Or(is_zero(difference), is_zero(-difference))", "return z3.BoolVal(True)", "equal_product"),
         ("a maximum is of the ring", "_RING = (Ops.ADD,", "_RING = (Ops.MAX, Ops.ADD,", "next_product"),
     ),
-    *_of("verify/encode_quotients.py", ("a divisor of zero", "z3.Implies(z3.And(*unsure), property_) if unsure else property_", "property_", "divided_and_back")),
+    *_of("verify/encode/quotients.py", ("a divisor of zero", "z3.Implies(z3.And(*unsure), property_) if unsure else property_", "property_", "divided_and_back")),
     *_of(
-        "verify/encode_opaque.py",
+        "verify/encode/opaque.py",
         ("remainder above the divisor", "z3.ULT(value, divisor)", "z3.ULT(divisor, value)", "remainder_is_larger"),
         ("signs are lost", "return z3.fpNeg(value) if odd else value", "return value", "sign_of_product"),
         ("sign of a remainder", "z3.If(s < 0, -rest, rest)", "rest", "remainder_is_positive"),
     ),
     *_of(
-        "verify/encode_lemmas.py",
+        "verify/encode/lemmas.py",
         ("range", "z3.And(0 <= rest, rest < tb, size)", "z3.And(0 <= rest, rest < tb - 1, size)", "short_remainder"),
         ("a divisor of zero", "nonzero = [divisor != 0 for divisor in arithmetic.divisors]", "nonzero = []", "divided_by_quotient"),
     ),
     *_of(
-        "verify/encode_multiples.py",
+        "verify/encode/multiples.py",
         ("rounded down", "return self._truncated_by_sizes(x, y)", "return self.floor(x, y)", "two_quotients"),
         ("one case of a choice", "zip((True, False), branches)", "zip((True,), branches)", "divisor_of_one"),
         ("no factor", "claim = z3.BoolVal(False)", "claim = z3.BoolVal(True)", "one_divisor"),
     ),
     *_of(
-        "verify/encode_types.py",
+        "verify/encode/types.py",
         ("relations of types", "is not False for c in rule.where", "is not case for c in rule.where", "from_narrower"),
         ("no relation", "return None if truth is None else not truth", "return truth", "cast.through_then_narrower"),
     ),
     *_of(
-        "verify/encode_text.py",
+        "verify/encode/text.py",
         ("bits of any float", "for term, name in pairs]", "for term, name in pairs[:0]]", "bits_of_float"),
         ("one number for all names", 'f"{name[1]}{len(numbers)}"', 'f"{name[1]}0"', "hidden_products"),
     ),

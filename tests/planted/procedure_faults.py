@@ -25,22 +25,22 @@ if __name__ == "__main__":  # else the folder of tests is found already
 from planted.draws import asked_for, plant_until  # noqa: E402
 from planted.plant import ROOT, Fault, in_a_fork, plant  # noqa: E402
 from planted.procedure_programs import ran  # noqa: E402
-from proofgrad.core.compile.stages import GraphTactic, Procedure, Tactic  # noqa: E402
+from proofgrad.core.compile.passes.stages import GraphTactic, Procedure, Tactic  # noqa: E402
 from proofgrad.rules.procedures import procedure_sizes  # noqa: E402
 
 _EXECUTED = (
     "core/compile/compiler.py",
-    "core/compile/plan.py",
-    "core/compile/reuse.py",
-    "core/tensor/numbering.py",
-    "core/tensor/realize.py",
-    "core/tensor/execute.py",
-    "core/tensor/arena.py",
-    "core/tensor/launches.py",
-    "core/tensor/replay.py",
+    "core/compile/plan/plan.py",
+    "core/compile/plan/reuse.py",
+    "core/tensor/runtime/canonical.py",
+    "core/tensor/runtime/realize.py",
+    "core/tensor/runtime/execute.py",
+    "core/tensor/runtime/arena.py",
+    "core/tensor/runtime/launches.py",
+    "core/tensor/jit/replay.py",
     "core/rewrite/instances.py",
     "core/rewrite/facts.py",
-    "core/rewrite/forms.py",
+    "core/rewrite/sums.py",
     "core/rewrite/gates.py",
     "core/rewrite/narrowing.py",
     "core/rewrite/searches.py",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from proofgrad import Context, Tensor, TinyJit
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 
 Program = tuple[Callable[[], Tensor], Callable[[], Any], str]  # values, by numpy, CHOICES
 

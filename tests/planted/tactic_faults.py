@@ -29,15 +29,17 @@ from proofgrad import Device  # noqa: E402
 from proofgrad.core.compile.steps.loop_nest import StepRefused  # noqa: E402
 
 # What chooses steps, and what they ask of a kernel before they do.
-FILES = tuple(
-    [
-        f"core/compile/{name}.py"
-        for name in (
-            "axes", "merging", "unroll", "kept_rows", "staging", "slabs", "by_place", "nested_sums", "pack", "results",
-            "tiles", "operands", "long_rows", "contraction", "to_program", "divisors",
-        )
-    ]
-)  # fmt: skip
+ROOT = Path(__file__).resolve().parents[2]
+_HEURISTICS = ("tiles", "operands", "reduction_blocks", "contraction", "divisors")
+FILES = (
+    *sorted(
+        [
+            f"core/compile/tactics/{path.name}"
+            for path in (ROOT / "core/compile/tactics").glob("[a-z]*.py")
+        ]
+    ),
+    *[f"core/compile/schedule/{name}.py" for name in _HEURISTICS],
+)
 SECONDS = 30  # of a process's own time
 WRONG = frozenset({"wrong", "died"})
 # What becomes of a program, from what shows least to what shows most.

@@ -288,7 +288,7 @@ print(t_plus_3_plus_4.uop)  # Shows addition of 3 and 4 separately
         Tensor=Tensor,
     )
     assert "\n".join(ran.printed).count("Ops.ADD") == 2
-    from proofgrad.core.tensor.realize import compiler, graph_to_run
+    from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 
     (call,) = [
         call for call in compiler().kernel_graph(graph_to_run([ran["t_plus_3_plus_4"].uop], "CPU")).src

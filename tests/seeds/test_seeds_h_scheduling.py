@@ -7,7 +7,7 @@ import re
 from seed_lines import Count, debug_text, differs, page, run_snippet
 
 from proofgrad import GlobalCounters, Ops, Tensor, explain
-from proofgrad.core.compile.split_reductions import MANY_ELEMENTS
+from proofgrad.core.compile.fusion.split_reductions import MANY_ELEMENTS
 
 
 def kernels_of(tensor: Tensor) -> int:

@@ -10,8 +10,8 @@ import pytest
 from seed_lines import debug_text, page, run_snippet, searched
 
 from proofgrad import Device, Tensor
-from proofgrad.core.compile.kernel_schedule import Schedule
-from proofgrad.core.tensor.realize import compiler, graph_to_run
+from proofgrad.core.compile.nests.kernel_schedule import Schedule
+from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 from proofgrad.renderer.cstyle import CStyleLanguage
 
 

@@ -11,9 +11,9 @@ import pytest
 from seed_lines import Count, differs, later, page, run_snippet, searched
 
 from proofgrad import Tensor, commands, explain
-from proofgrad.core.compile.trial import Trial
+from proofgrad.core.compile.tune.trial import Trial
 from proofgrad.core.ir.ops import MOVEMENT
-from proofgrad.core.tensor.realize import compiler
+from proofgrad.core.tensor.runtime.realize import compiler
 
 
 def cpu_seconds(run: Callable[[], object], repeats: int = 5) -> float:

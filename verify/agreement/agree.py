@@ -36,7 +36,7 @@ from proofgrad.verify.agreement.points import points_of
 from proofgrad.verify.agreement.sums import is_about_sums, sums_by, sums_over_short_loops
 from proofgrad.verify.agreement.unmatched import count_orders, unmatched_agreement
 from proofgrad.verify.dsl.parser import read_example
-from proofgrad.verify.encode_types import Case, cases, type_condition
+from proofgrad.verify.encode.types import Case, cases, type_condition
 
 # Enough instances of a case to meet each choice that matters; of a rule of few cases, more of each.
 ENOUGH, ENOUGH_IN_ALL = 6, 64

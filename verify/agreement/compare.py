@@ -18,8 +18,8 @@ from proofgrad.core.rewrite.facts import Facts
 from proofgrad.verify.agreement.interpreter import COUNTERS, OUTSIDE, Values
 from proofgrad.verify.agreement.points import points_of
 from proofgrad.verify.agreement.tensors import tensor_values
-from proofgrad.verify.encode_types import Case
-from proofgrad.verify.sample import same_value
+from proofgrad.verify.encode.types import Case
+from proofgrad.verify.sample.rules import same_value
 
 # By the width of a type: what rounding of the constants of a law of reals may amount to.
 REAL_TOLERANCE = {16: 5e-2, 32: 1e-4, 64: 1e-9}

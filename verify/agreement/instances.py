@@ -34,7 +34,7 @@ from proofgrad.core.rewrite.rule import Instance as InstanceOf
 from proofgrad.core.rewrite.view_check import NARROWING
 from proofgrad.verify.agreement.leaves import Leaves
 from proofgrad.verify.agreement.points import near_numbers
-from proofgrad.verify.encode_types import Case
+from proofgrad.verify.encode.types import Case
 
 # Operations of the same sources and types: with another of its family a left side is no instance.
 _FAMILIES = (

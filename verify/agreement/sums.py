@@ -15,10 +15,10 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.index_terms import ROOTS
-from proofgrad.core.rewrite.linear_laws import is_collector, is_linear_law, missing_laws
 from proofgrad.core.rewrite.match import RuleSet
 from proofgrad.core.rewrite.rule import Rule, RuleKind, Var
 from proofgrad.core.rewrite.scope import takes
+from proofgrad.core.rewrite.sum_laws import is_collector, is_linear_law, missing_laws
 from proofgrad.verify.agreement.library import Uncounted, rules_in
 
 

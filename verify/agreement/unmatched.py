@@ -15,7 +15,7 @@ from proofgrad.core.rewrite.patterns import commutes, is_constant
 from proofgrad.core.rewrite.rule import Node, Rule, Term
 from proofgrad.verify.agreement.compare import Agreement, Differs, compare
 from proofgrad.verify.agreement.instances import About, Instance
-from proofgrad.verify.encode_types import cases
+from proofgrad.verify.encode.types import cases
 
 INSTANCES = 8
 

@@ -1,7 +1,7 @@
 """Terms that users ask about: `(x // 4) // 8 + y over index where 0 <= x < 100`.
 
 Owns: the domain, the type and the bounds that such a text gives to its names. Does not own: terms
-(terms.py), what is done with them (verify/explain.py).
+(terms.py), what is done with them (verify/explain/steps_of_terms.py).
 """
 
 from __future__ import annotations

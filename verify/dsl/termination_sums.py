@@ -23,9 +23,9 @@ from itertools import combinations
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMPARE
-from proofgrad.core.rewrite.linear_laws import is_linear_law
 from proofgrad.core.rewrite.rule import Calc, Const, Lit, Node, Rule, Term, Var
 from proofgrad.core.rewrite.scope import types_of_class
+from proofgrad.core.rewrite.sum_laws import is_linear_law
 
 SUM_OPS = frozenset({"ADD", "NEG", "MUL", "FLOORDIV", "MOD"})
 # What an operation on index terms weighs more than they do: one that makes another type of them, and a

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import product as choices
 from typing import Any
 
-from proofgrad.core.compile.linear_terms import at_start
+from proofgrad.core.compile.nests.strides import at_start
+from proofgrad.core.compile.nests.sums_of_products import Product, added
 from proofgrad.core.compile.steps import accumulate, lanes, unroll
 from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.narrow import terms_beyond
-from proofgrad.core.compile.sums_of_products import Product, added
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp

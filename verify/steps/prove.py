@@ -15,7 +15,7 @@ from typing import Any
 import z3
 
 from proofgrad.core.compile.steps import evidence
-from proofgrad.verify.ledger import write_whole
+from proofgrad.verify.prove.ledger import write_whole
 from proofgrad.verify.steps.all_steps import all_steps
 from proofgrad.verify.steps.claims import PROVED, RUN, UNKNOWN, Asked, Claim, Goal, proved, tried
 from proofgrad.verify.steps.laws import LAWS, Law

@@ -23,7 +23,7 @@ exchanges alone: by induction over the graph, sources first, all others have the
 behind that of the law stand for all axes that it leaves as they are.
 
 **Reductions.** The order of a reduction is not specified: its meaning is the bag of its leaves, the values of
-its body, beside identities (verify/encode_loops.py). Two terms mean the same if each iteration is as often a leaf of the one
+its body, beside identities (verify/encode/loops.py). Two terms mean the same if each iteration is as often a leaf of the one
 as of the other. So it is enough to count, for one arbitrary iteration x: the identity counts 0, a leaf f(c) counts 1
 if c is x, and combining adds. This is sound for every operation that is associative and commutative with an identity, and
 for every body: bags of iterations are the free commutative monoid, counting x is a homomorphism from it to the

@@ -1,6 +1,5 @@
 """The steps: the only ways to change a kernel, or the program that it is of, each a law that is proved once.
 
-A `LoopNest` is made by steps alone (`loop_nest.py`); so is a `TensorProgram` (`tensor_program.py`). A step states its law, decides its side conditions by facts and
-linear forms at each use, and refuses where it cannot. Which step is taken is the business of tactics, which can
-make a program slow and never wrong.
+Owns: the laws and their side conditions, decided at each use by facts and linear forms; `LoopNest` (loop_nest.py) and `TensorProgram`
+(tensor_program.py), which only steps make. Does not own: which step is taken (tactics/): a tactic can make a program slow, never wrong.
 """

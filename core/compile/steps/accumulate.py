@@ -12,10 +12,10 @@ never -0.0, so adding 0.0 would change nothing. A store that combines reads firs
 
 from __future__ import annotations
 
-from proofgrad.core.compile.linear_terms import at_start
+from proofgrad.core.compile.nests.strides import at_start
+from proofgrad.core.compile.nests.sums_of_products import Product, added, products_added
 from proofgrad.core.compile.steps.loop_nest import LoopNest, step
 from proofgrad.core.compile.steps.narrow import require_widths
-from proofgrad.core.compile.sums_of_products import Product, added, products_added
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.op_names import ADD, KEEP, LOAD, REDUCE, STORE

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import BINDERS, size_of
+from proofgrad.core.compile.nests.loops import BINDERS, size_of
+from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops

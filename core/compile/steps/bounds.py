@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proofgrad.core.compile.loops import elements_of
+from proofgrad.core.compile.nests.loops import elements_of
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from proofgrad.core.compile.linear_terms import coefficient, loops_of
+from proofgrad.core.compile.nests.strides import coefficient, loops_of
+from proofgrad.core.compile.nests.sums_of_products import is_gated
 from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_in, step
-from proofgrad.core.compile.sums_of_products import is_gated
 from proofgrad.core.ir.op_names import CONST
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort

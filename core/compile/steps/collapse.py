@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from proofgrad.core.compile.loops import size_of
+from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.steps.bijection import Bijection, NewLoop, reindex
 from proofgrad.core.compile.steps.digits import number_of, product_of
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_fixed, step

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from proofgrad.core.compile.linear_terms import coefficient
+from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require, require_fixed
 from proofgrad.core.compile.steps.tables import loaded, new_table, stored
 from proofgrad.core.ir.ops import Ops

@@ -17,9 +17,9 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
+from proofgrad.core.compile.nests.sums_of_products import is_gated
 from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_in, step
-from proofgrad.core.compile.sums_of_products import is_gated
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.rewrite.facts import Facts

@@ -12,8 +12,8 @@ read for all of them where it is in its memory anyway. A reduction over the loop
 
 from __future__ import annotations
 
-from proofgrad.core.compile.linear_terms import coefficient
-from proofgrad.core.compile.loops import BINDERS, is_fixed, size_of
+from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, size_of
+from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.compile.steps.narrow import require_widths

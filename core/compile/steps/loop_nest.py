@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from proofgrad.core.compile.kernel_schedule import Schedule
-from proofgrad.core.compile.loops import is_fixed
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import Schedule
+from proofgrad.core.compile.nests.loops import is_fixed
 from proofgrad.core.compile.steps.cuts import Cut, Place, cut_of, what_is_missing
 from proofgrad.core.compile.steps.evidence import require_evidence
 from proofgrad.core.compile.steps.running import what_is_wrong
-from proofgrad.core.compile.target import Target
 from proofgrad.core.compile.text.show import brief
 from proofgrad.core.compile.text.syntax import type_name
 from proofgrad.core.ir.dtypes import DType

@@ -14,8 +14,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from proofgrad.core.compile.linear_terms import coefficient
-from proofgrad.core.compile.loops import BINDERS, size_of
+from proofgrad.core.compile.nests.loops import BINDERS, size_of
+from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.steps.bijection import NewLoop, exchanged, new_counters
 from proofgrad.core.compile.steps.collapse import collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_fixed, step

@@ -11,8 +11,8 @@ No two iterations of output loops write one place, and the order of a reduction 
 
 from __future__ import annotations
 
-from proofgrad.core.compile.linear_terms import loops_of
-from proofgrad.core.compile.loops import size_of
+from proofgrad.core.compile.nests.loops import size_of
+from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.steps.bijection import Bijection, NewLoop, reindex
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_fixed, step
 from proofgrad.core.ir.uop import UOp

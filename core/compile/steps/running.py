@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import BINDERS, is_fixed, size_of
+from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, size_of
+from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from proofgrad.core.compile.linear_terms import loops_below, loops_of
-from proofgrad.core.compile.loops import is_fixed, size_of
+from proofgrad.core.compile.nests.loops import is_fixed, size_of
+from proofgrad.core.compile.nests.strides import loops_below, loops_of
 from proofgrad.core.compile.steps.bounds import fits
 from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require
 from proofgrad.core.compile.steps.tables import filled

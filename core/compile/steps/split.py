@@ -17,8 +17,8 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import BINDERS, size_of
+from proofgrad.core.compile.nests.loops import BINDERS, size_of
+from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.steps.bijection import (
     Bijection,
     NewLoop,

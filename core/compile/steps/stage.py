@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import BINDERS, size_of
+from proofgrad.core.compile.nests.loops import BINDERS, size_of
+from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.steps.bijection import NewLoop, gated
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require, require_fixed

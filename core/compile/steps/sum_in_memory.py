@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from math import prod
 
-from proofgrad.core.compile.loops import is_fixed, output_loops, size_of
+from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require
 from proofgrad.core.compile.steps.split import split_law
 from proofgrad.core.compile.steps.tables import filled

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proofgrad.core.compile.loops import elements_of
+from proofgrad.core.compile.nests.loops import elements_of
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity

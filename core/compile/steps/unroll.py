@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import functools
 
-from proofgrad.core.compile.linear_terms import loops_below
-from proofgrad.core.compile.loops import BINDERS, output_loops, size_of
+from proofgrad.core.compile.nests.loops import BINDERS, output_loops, size_of
+from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.compile.nests.sums_of_products import add_product, product_of
 from proofgrad.core.compile.steps.loop_nest import (
     LoopNest,
     require,
@@ -23,7 +24,6 @@ from proofgrad.core.compile.steps.loop_nest import (
     require_in,
     step,
 )
-from proofgrad.core.compile.sums_of_products import add_product, product_of
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 

@@ -1,4 +1,4 @@
-"""Graphs as loop nests in text: printed (show.py), read back as the same object (reader.py), compared (changes.py).
+"""Graphs as the text of loop nests, and back: for people, tests and documents.
 
-Owns: the form. Does not own: the text of a graph as a Python expression (core/ir/text.py).
+Owns: the syntax, printing, reading. Does not own: graphs as such (core/ir/text.py prints those).
 """

@@ -2,7 +2,7 @@
 
 Owns: reading what show.py prints, or what a person writes in that form. It knows a closed set of words and runs
 nothing. Does not own: terms (term_reader.py), printing (show.py), the words (syntax.py), which
-graphs are legal (core/compile/forms.py).
+graphs are legal (core/compile/passes/forms.py).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from proofgrad import Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.tensor.device import canonical_device
+from proofgrad.core.tensor.runtime.device import canonical_device
 
 
 class Optimizer(ABC):

@@ -16,8 +16,8 @@ from typing import Any
 
 from proofgrad import Tensor
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.core.tensor.device import canonical_device
-from proofgrad.core.tensor.realize import host_buffer
+from proofgrad.core.tensor.runtime.device import canonical_device
+from proofgrad.core.tensor.runtime.realize import host_buffer
 
 Source = Tensor | str | os.PathLike[str]
 

@@ -1,0 +1,260 @@
+"""Tactic: which nodes of a program get a buffer, and so what its kernels are.
+
+Owns: the choice (a heuristic: it changes speed and memory, never values). Does not own: limits on what one kernel
+computes (fusion/limits.py), reductions inside of a kernel (rows.py), the cut itself (steps/store.py), what a kernel
+looks like inside (lower.py).
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.compile.fusion.limits import beyond_limits
+from proofgrad.core.compile.fusion.rows import reductions_by_row
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.sums_of_products import is_contraction
+from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.schedule.cost_model import COSTLY
+from proofgrad.core.compile.steps.store import below_reshape, store
+from proofgrad.core.compile.steps.tensor_program import TensorProgram
+from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.shapes import elements, is_plain
+from proofgrad.core.ir.uop import UOp, toposort
+
+# Movement that uses every element at most once, so that fusing over it computes nothing twice.
+_AT_MOST_ONCE = MOVEMENT - {Ops.EXPAND}
+# A reduction runs inside another one that combines at most so many of its results, as the sum over
+# a window does; a longer one would leave too few output elements to share out.
+LARGEST_OUTER_REDUCTION = 16
+# A padded value is stored if a reduction reads each of its elements so often: as copies, without gates.
+READ_OFTEN = 32
+_TRANSPARENT = MOVEMENT | {Ops.DETACH}
+_SAME = frozenset({Ops.DETACH, Ops.CONTIGUOUS})
+
+
+def cut_into_kernels(program: TensorProgram, context: Context) -> TensorProgram:
+    """Decide what gets a buffer; one CALL a kernel, in running order."""
+    return store(program, nodes_that_need_a_buffer(program.graph, context.target))
+
+
+def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
+    """Roots, explicit requests, copies, reductions that others wait for, costly expanded values."""
+    nodes = toposort((root,))
+    consumers = _consumers(nodes)
+    stored = {s for s in map(below_reshape, root.src) if s.op is not Ops.BUFFER}
+    for node in nodes:
+        if node.op in (Ops.COPY, Ops.CONTIGUOUS):
+            stored.add(node)
+            if node.op is Ops.COPY and node.src[0].op is not Ops.BUFFER:
+                stored.add(node.src[0])
+    leads_to_reduction = _leads_to_reduction(nodes, stored)
+    meets = _meeting_points(nodes, consumers)
+    ends: dict[UOp, list[UOp]] = {}
+    for node in nodes:
+        if node.op is Ops.REDUCE_AXIS:
+            end = _end_of_epilogue(node, consumers, meets, stored)
+            stored.add(end)
+            ends.setdefault(end, []).append(node)
+    for reductions in ends.values():
+        stored |= _beside_a_contraction(reductions)
+    leads_to_reduction -= _for_selection(nodes)
+    for node in nodes:
+        if node.op is Ops.EXPAND and _worth_storing(node, stored, leads_to_reduction):
+            stored.add(_below_movement(node.src[0], stored))
+        if node.op is Ops.PAD and node in leads_to_reduction and _is_read_often(node, consumers):
+            stored.add(node)
+    kept = set(map(below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is Ops.COPY}
+    if all(is_plain(node.shape) for node in nodes):
+        stored = stored - reductions_by_row(nodes, consumers, stored, kept, target)
+    return stored | beyond_limits(nodes, consumers, stored)
+
+
+def _consumers(nodes: list[UOp]) -> dict[UOp, list[UOp]]:
+    consumers: dict[UOp, list[UOp]] = {n: [] for n in nodes}
+    for node in nodes:
+        for source in dict.fromkeys(node.src):
+            consumers[source].append(node)
+    return consumers
+
+
+def _meeting_points(nodes: list[UOp], consumers: dict[UOp, list[UOp]]) -> dict[UOp, UOp | None]:
+    """For each node the nearest node through which every use of it passes; None: there is none.
+
+    Immediate post-dominators (Cooper, Harvey, Kennedy, A Simple, Fast Dominance Algorithm, 2001).
+    """
+    tree = _Tree()
+    for node in reversed(nodes):
+        common: UOp | None = None
+        for k, user in enumerate(consumers[node]):
+            common = user if k == 0 else tree.common(common, user)
+            if common is None:
+                break
+        tree.add(node, common)
+    return tree.above
+
+
+class _Tree:
+    """Nodes, each below another one or below none (None).
+
+    Each also knows one far above, so that what two have in common is found in as many steps as the
+    logarithm of their depth (Myers, An applicative random-access stack, 1983).
+    """
+
+    def __init__(self) -> None:
+        self.above: dict[UOp, UOp | None] = {}
+        self._far: dict[UOp | None, UOp | None] = {None: None}
+        self._depth: dict[UOp | None, int] = {None: 0}
+
+    def add(self, node: UOp, above: UOp | None) -> None:
+        """`node` right below `above`, which is there."""
+        far, depth = self._far, self._depth
+        first = far[above]
+        is_even = depth[above] - depth[first] == depth[first] - depth[far[first]]
+        far[node] = far[first] if is_even else above
+        depth[node] = depth[above] + 1
+        self.above[node] = above
+
+    def common(self, a: UOp | None, b: UOp | None) -> UOp | None:
+        """The lowest node that is above both, or one of them."""
+        above, far, depth = self.above, self._far, self._depth
+        if depth[a] < depth[b]:
+            a, b = b, a
+        while a is not None and depth[a] > depth[b]:
+            a = far[a] if depth[far[a]] >= depth[b] else above[a]
+        while a is not None and b is not None and a is not b:
+            a, b = (above[a], above[b]) if far[a] is far[b] else (far[a], far[b])
+        return a
+
+
+def _end_of_epilogue(
+    reduction: UOp, consumers: dict[UOp, list[UOp]], meets: dict[UOp, UOp | None], stored: set[UOp]
+) -> UOp:
+    """The last node that can be computed in the loop of the reduction's results.
+
+    Of a sum of products neither padding is, whose gates would keep the sum from its tiles, nor what
+    takes different parts of it, each with a sum of its own.
+    """
+    end, is_tiled = reduction, is_contraction(reduction)
+    fitting = _AT_MOST_ONCE - {Ops.PAD} if is_tiled else _AT_MOST_ONCE
+    while end not in stored:
+        meeting, users = meets[end], consumers[end]
+        if is_tiled and len(users) > 1 and any([user.op in MOVEMENT for user in users]):
+            break
+        if meeting is None or not _none_twice(end, meeting, consumers, stored, fitting):
+            break
+        end = meeting
+    return end
+
+
+def _beside_a_contraction(reductions: list[UOp]) -> set[UOp]:
+    """Of the reductions of one kernel those that would keep the largest sum of products from its tiles."""
+    contractions = [r for r in reductions if is_contraction(r)]
+    if len(reductions) == 1 or not contractions:
+        return set()
+    main = max(contractions, key=lambda r: elements(r.src[0].shape))
+    below = set(main.toposort())
+    above = {main}
+    for node in toposort(reductions):
+        above |= set() if above.isdisjoint(node.src) else {node}
+    return {r for r in reductions if r not in below and r not in above}
+
+
+def _none_twice(
+    start: UOp,
+    end: UOp,
+    consumers: dict[UOp, list[UOp]],
+    stored: set[UOp],
+    movement: frozenset[Ops],
+) -> bool:
+    """Whether no node on a path from `start` to `end` needs an element of `start` twice.
+
+    And no movement is on it but of these kinds.
+    """
+    seen: set[UOp] = set()
+    stack = [start]
+    while stack:
+        for user in consumers[stack.pop()]:
+            if user in seen:
+                continue
+            seen.add(user)
+            if not _uses_once(user, movement) or (user is not end and user in stored):
+                return False
+            if user is not end:
+                stack.append(user)
+    return True
+
+
+def _uses_once(user: UOp, movement: frozenset[Ops]) -> bool:
+    if user.op is Ops.REDUCE_AXIS:
+        combined = elements([user.src[0].shape[axis] for axis in user.arg[1]])
+        return combined <= LARGEST_OUTER_REDUCTION
+    return user.op in ELEMENTWISE or user.op in movement or user.op in _SAME
+
+
+def _leads_to_reduction(nodes: list[UOp], stored: set[UOp]) -> set[UOp]:
+    """Nodes whose elements are read, unstored, by the loop of a reduction."""
+    leads: set[UOp] = set()
+    for node in reversed(nodes):
+        if node.op is Ops.REDUCE_AXIS or (node in leads and node not in stored):
+            leads.update(node.src)
+    return leads
+
+
+def _for_selection(nodes: list[UOp]) -> set[UOp]:
+    """Comparisons with a counter, what is made of them, and what they compare with the counter.
+
+    A sum that such a comparison selects one term of is no loop in the end, if the rules can see it.
+    """
+    counters: set[UOp] = set()  # made of counters and constants only
+    selecting: set[UOp] = set()
+    for node in nodes:
+        if node.op is Ops.IOTA or (
+            (node.op in ELEMENTWISE or node.op in MOVEMENT)
+            and any([s in counters for s in node.src])
+            and all([s in counters or not _below_movement(s, set()).src for s in node.src])
+        ):
+            counters.add(node)
+        elif node.op in COMPARE:
+            if any([s in counters for s in node.src]):
+                selecting.add(node)
+        elif any([s in selecting for s in node.src]) and (
+            node.dtype.is_bool or node.op in MOVEMENT or (node.op is Ops.CAST and node.dtype.is_int)
+        ):
+            selecting.add(node)
+    compared = set(selecting)
+    for node in reversed(nodes):
+        if node in compared and (node.op in ELEMENTWISE or node.op in MOVEMENT):
+            compared.update(node.src)
+    return compared
+
+
+def _worth_storing(expand: UOp, stored: set[UOp], leads_to_reduction: set[UOp]) -> bool:
+    """Whether computing the source of `expand` once for each copy costs more than a buffer."""
+    source = _below_movement(expand.src[0], stored)
+    if source in stored or elements(expand.shape) <= elements(expand.src[0].shape):
+        return False
+    work = _unstored_work(source, stored)
+    if not work:
+        return False
+    return expand in leads_to_reduction or any(n.op in COSTLY for n in work)
+
+
+def _is_read_often(pad: UOp, consumers: dict[UOp, list[UOp]]) -> bool:
+    """Whether windows over a padded value read it so often that asking each time costs more."""
+    end = pad
+    while len(consumers[end]) == 1 and consumers[end][0].op in MOVEMENT:
+        (end,) = consumers[end]
+    return elements(end.shape) >= READ_OFTEN * elements(pad.shape) > 0
+
+
+def _below_movement(node: UOp, stored: set[UOp]) -> UOp:
+    """What `node` shows through movement operations, or a view of it that has a buffer already."""
+    while node.op in _TRANSPARENT and node.op not in (Ops.PAD, Ops.SKEW) and node not in stored:
+        node = node.src[0]
+    return node
+
+
+def _unstored_work(source: UOp, stored: set[UOp]) -> list[UOp]:
+    """Elementwise nodes on buffers that computing `source` would run."""
+    nodes = source.toposort(lambda n: n is source or n not in stored)
+    if not any(n.op is Ops.BUFFER or n in stored for n in nodes if n is not source):
+        return []
+    return [n for n in nodes if n.op in ELEMENTWISE and n.op is not Ops.CAST and n not in stored]

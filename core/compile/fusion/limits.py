@@ -1,0 +1,133 @@
+"""Limits on fusion: values that get a buffer because fusing them further would cost too much.
+
+Owns: five limits on what one kernel computes. Does not own: the rest of the choice of buffers
+(fusion/kernels.py). As every choice of buffers it moves work between kernels and changes no value.
+
+Without limits a chain of programs that are each small becomes one kernel that is not: a value that is
+read through two views is computed twice, and what is built on it the same way four times; the state
+of a recurrent network is computed again from its beginning in the kernels of every later step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.uop import UOp
+
+# Views through which one kernel reads a value that it computes; it computes it for each of them.
+MOST_VIEWS = 64
+# Reductions that one kernel runs.
+MOST_REDUCTIONS = 16
+# Buffers that one kernel reads. Drivers bound its arguments: OpenCL promises room for 128 pointers.
+MOST_BUFFERS = 96
+# Elementwise operations one after the other: the time to compile a block grows faster than its length.
+LONGEST_CHAIN = 2048
+# Operations that kernels beyond the first spend on computing a value again.
+MOST_REPEATED = 512
+# Kernels that use a value are counted up to here.
+MANY_KERNELS = 32
+
+_NONE: frozenset[UOp] = frozenset()
+
+
+def beyond_limits(
+    nodes: Sequence[UOp], consumers: Mapping[UOp, list[UOp]], stored: set[UOp]
+) -> set[UOp]:
+    """The values that need a buffer beside `stored`, so that each kernel stays within the limits.
+
+    `nodes`: all of the graph, sources first.
+    """
+    added = _of_large_kernels(nodes, stored, _repetitions(nodes, consumers, stored))
+    return added | _read_through_many_views(nodes, consumers, stored | added)
+
+
+def _repetitions(
+    nodes: Sequence[UOp], consumers: Mapping[UOp, list[UOp]], stored: set[UOp]
+) -> dict[UOp, int]:
+    """How many kernels beyond the first compute a value, where their ways to it part.
+
+    Only there is a buffer worth while: what one user of a value does for all of these kernels can be
+    done before the value is stored. Kernels are counted up to MANY_KERNELS.
+    """
+    kernels: dict[UOp, set[UOp]] = {}
+    found: dict[UOp, int] = {}
+    for node in reversed(nodes):
+        parts = [{user} if user in stored else kernels[user] for user in consumers[node]]
+        every: set[UOp] = set()
+        for part in parts:
+            every = every | part if len(every) < MANY_KERNELS else every
+        kernels[node] = every
+        if len(parts) > 1 and (len(every) >= MANY_KERNELS or len(every) > max(map(len, parts))):
+            found[node] = min(len(every), MANY_KERNELS) - 1
+    return found
+
+
+def _of_large_kernels(
+    nodes: Sequence[UOp], stored: set[UOp], repetitions: Mapping[UOp, int]
+) -> set[UOp]:
+    """Values that end a kernel, for computing them takes as much as one kernel may do, or repeats it."""
+    ends = set(stored)
+    reductions: dict[UOp, frozenset[UOp]] = {}
+    buffers: dict[UOp, frozenset[UOp]] = {}
+    chain: dict[UOp, int] = {}
+    for node in nodes:
+        run = _NONE.union(*[reductions[source] for source in node.src])
+        read = _NONE.union(*[buffers[source] for source in node.src])
+        length = max([chain[source] for source in node.src], default=0)
+        if node.op is Ops.REDUCE_AXIS:
+            run |= {node}
+        elif node.op in ELEMENTWISE:
+            length += 1
+            if (
+                len(run) > MOST_REDUCTIONS
+                or len(read) > MOST_BUFFERS
+                or length > LONGEST_CHAIN
+                or _is_repeated(node, ends, repetitions.get(node, 0))
+            ):
+                ends.add(node)
+        is_read = node.op is Ops.BUFFER or node in ends
+        reductions[node] = _NONE if is_read else run
+        buffers[node] = frozenset({node}) if is_read else read
+        chain[node] = 0 if is_read else length
+    return ends - stored
+
+
+def _is_repeated(node: UOp, ends: set[UOp], times: int) -> bool:
+    """Whether computing `node` again so many times takes more operations than are allowed."""
+    if not times:
+        return False
+    seen, stack, left = {node}, [node], MOST_REPEATED // times
+    while stack and left >= 0:
+        top = stack.pop()
+        left -= top.op in ELEMENTWISE
+        for source in top.src:
+            if source not in seen and source not in ends:
+                seen.add(source)
+                stack.append(source)
+    return left < 0
+
+
+def _read_through_many_views(
+    nodes: Sequence[UOp], consumers: Mapping[UOp, list[UOp]], stored: set[UOp]
+) -> set[UOp]:
+    """Values that one kernel would compute for more views than are allowed.
+
+    A view is the chain of movements and reductions between a value and what its kernel stores: the
+    first of them and the view of that one, as a number.
+    """
+    added: set[UOp] = set()
+    numbers: dict[tuple[UOp, int], int] = {}
+    views: dict[UOp, set[int]] = {}
+    for node in reversed(nodes):
+        found: set[int] = set()
+        for user in consumers[node]:
+            if user.op in MOVEMENT or user.op is Ops.REDUCE_AXIS:
+                for view in views[user]:
+                    found.add(numbers.setdefault((user, view), len(numbers) + 1))
+            else:
+                found |= views[user]
+        if len(found) > MOST_VIEWS and node.op in ELEMENTWISE and node not in stored:
+            added.add(node)
+        views[node] = {0} if node in stored or node in added or not found else found
+    return added

@@ -1,0 +1,132 @@
+"""Which reductions run inside the kernel that uses them, row by row, instead of filling a buffer.
+
+Owns: the conditions. Does not own: the rest of the choice of buffers (fusion/kernels.py).
+
+A softmax takes the maximum of a row, then a sum, then writes the row: one kernel does all three while
+the row is in the cache. That is so where the results of a reduction change with the outer loops of the
+kernel that uses them only: then each is computed once, before the loops over the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.sums_of_products import is_contraction
+from proofgrad.core.compile.schedule.threads import operations_worth_sharing
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.uop import UOp
+
+# Elements of rows take about so many operations each: without rows to share out, few of them run in one thread.
+OPERATIONS_AN_ELEMENT = 4
+# Nodes between a reduction and the end of the kernel that uses it, at most: in a chain of sums that has
+# one reduction a link, each would walk to the end.
+MOST_USERS = 256
+
+Axes = frozenset[int]
+
+
+def reductions_by_row(
+    nodes: list[UOp],
+    consumers: Mapping[UOp, list[UOp]],
+    stored: set[UOp],
+    kept: set[UOp],
+    target: Target,
+) -> set[UOp]:
+    """Nodes of `stored` that need no buffer, for they can be computed row by row where they are used.
+
+    `kept` are those that must have one. Users come before what they use.
+    """
+    if target.work_items:  # one output element an item: each would compute its row again
+        return set()
+    left = set(stored)  # changed in place: a copy for each node would take square time
+    for node in reversed(nodes):
+        if node not in stored or node in kept or node.op in (Ops.COPY, Ops.CONTIGUOUS):
+            continue
+        longest = _longest_reduction(node, left)
+        stays = longest * node.dtype.itemsize <= target.room_bytes  # between the loops over a row
+        if 1 < longest and stays and _runs_in_one_user(node, longest, consumers, left, target):
+            left.remove(node)
+    return stored - left
+
+
+def _longest_reduction(node: UOp, stored: set[UOp]) -> int:
+    """How many elements a reduction that `node` ends combines; 0: there is none."""
+    inner = [n for n in node.toposort(lambda n: n is node or n not in stored)
+             if n.op is Ops.REDUCE_AXIS and (n is node or n not in stored)]  # fmt: skip
+    return max([prod(n.src[0].shape[a] for a in n.arg[1]) for n in inner], default=0)
+
+
+def _runs_in_one_user(
+    node: UOp, longest: int, consumers: Mapping[UOp, list[UOp]], stored: set[UOp], target: Target
+) -> bool:
+    """Whether one kernel uses `node`, and in its outer loops only."""
+    moving: dict[UOp, Axes | None] = {node: _moving_axes(node)}
+    stack, ends = [node], set[UOp]()
+    while stack:
+        if len(moving) > MOST_USERS:
+            return False
+        below = stack.pop()
+        for user in consumers[below]:
+            axes = _carried(user, below, moving[below])
+            if axes is None or moving.get(user, axes) != axes:
+                return False
+            if user in moving:
+                continue
+            moving[user] = axes
+            if user in stored or not consumers[user]:
+                ends.add(user)
+            else:
+                stack.append(user)
+    if len(ends) != 1:
+        return False
+    (end,) = ends
+    axes = moving[end]
+    if _has_contraction(end, stored):  # which runs in tiles only if it is the one reduction
+        return False
+    return axes is not None and _are_outer(end, axes) and _is_worth(end, axes, longest, target)
+
+
+def _has_contraction(end: UOp, stored: set[UOp]) -> bool:
+    inside = end.toposort(lambda n: n is end or n not in stored)
+    return any(is_contraction(n) for n in inside if n is end or n not in stored)
+
+
+def _moving_axes(node: UOp) -> Axes:
+    return frozenset(axis for axis, size in enumerate(node.shape) if size > 1)
+
+
+def _carried(user: UOp, below: UOp, axes: Axes | None) -> Axes | None:
+    """The axes of `user` along which what it reads of `below` changes; None: not along its own."""
+    if axes is None:
+        return None
+    if user.op in ELEMENTWISE or user.op in (Ops.EXPAND, Ops.DETACH):
+        return axes
+    if user.op is Ops.REDUCE_AXIS:
+        return None if axes.intersection(user.arg[1]) else axes
+    if user.op is Ops.RESHAPE:
+        return _through_reshape(below.shape, user.shape, axes)
+    return None
+
+
+def _through_reshape(old: tuple[int, ...], new: tuple[int, ...], axes: Axes) -> Axes | None:
+    """Axes of size 1 may come and go."""
+    old_axes = [a for a, size in enumerate(old) if size > 1]
+    new_axes = [a for a, size in enumerate(new) if size > 1]
+    if [old[a] for a in old_axes] != [new[a] for a in new_axes]:
+        return None
+    return frozenset(b for a, b in zip(old_axes, new_axes) if a in axes)
+
+
+def _are_outer(end: UOp, axes: Axes) -> bool:
+    inner = [a for a, size in enumerate(end.shape) if size > 1 and a not in axes]
+    return not axes or not inner or max(axes) < min(inner)
+
+
+def _is_worth(end: UOp, axes: Axes, longest: int, target: Target) -> bool:
+    rows = prod(end.shape[a] for a in axes)
+    work = rows * longest + prod(end.shape)
+    return rows >= 2 * target.threads or OPERATIONS_AN_ELEMENT * work <= operations_worth_sharing(
+        target
+    )

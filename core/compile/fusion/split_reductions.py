@@ -1,0 +1,164 @@
+"""Tactic: a long reduction becomes two, for threads to share or for the cache.
+
+Owns: which reductions are split, and where. Does not own: what a reduction in parts is (steps/reduce_in_parts.py), the
+kernels (fusion/kernels.py).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.sums_of_products import is_contraction, operands
+from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.schedule.divisors import largest_divisor
+from proofgrad.core.compile.steps.reduce_in_parts import Ends, Parts, Slabs, reduce_in_parts
+from proofgrad.core.compile.steps.tensor_program import TensorProgram
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.shapes import is_plain
+from proofgrad.core.ir.uop import UOp, toposort
+
+# With fewer results than this, one thread would do most of the work ...
+FEW_RESULTS = 16
+# ... if there are so many elements. (As on every machine, for the parts of a sum decide its rounding.)
+MANY_ELEMENTS = 1 << 16
+# Of so many rows that lie apart in memory, some make one row of results, which threads share out: at most ROWS,
+# and fewer if the results would be fewer than SHARES.
+MANY_ROWS, ROWS, LEAST_ROWS, SHARES = 256, 256, 16, 16
+# A sum of products with few results and two long operands reads so much of them at once, in second caches of a core: it
+# stays there while every result takes it in. The sums of the slabs must be so many times shorter than the operands.
+SLAB = 3 / 4
+PARTS = 4
+# A sum of floats with few results adds at most so many elements before their sum is added to others: the rounding
+# error of a sum grows with how many it adds one after the other. A slab is at least a quarter as long, or leaves a rest.
+LONGEST_SUM = 1 << 14
+LONGEST_COLUMN = 1 << 9  # where elements are added one by one, and not in vectors
+LEAST_SLABS = 8
+# As many elements as the vectors that one iteration of a sum takes at once, or a multiple of that.
+SUMMED_AT_ONCE = 128
+
+
+def split_long_reductions(program: TensorProgram, context: Context) -> TensorProgram:
+    """Reduce slabs first where a reduction has few results, or runs over rows that lie far apart."""
+    parts: dict[UOp, Parts] = {}
+    for node in toposort((program.graph,)):
+        if node.op is Ops.REDUCE_AXIS and (chosen := _parts(node, context.target)) is not None:
+            parts[node] = chosen
+    return reduce_in_parts(program, parts)
+
+
+def _parts(node: UOp, target: Target) -> Parts | None:
+    """In which parts a reduction is taken; None: whole."""
+    (value,), (op, axes) = node.src, node.arg
+    shape = value.shape
+    if not is_plain(shape) or prod(shape) < MANY_ELEMENTS or value.op is Ops.CONTIGUOUS:
+        return None
+    is_sum = op is Ops.ADD and node.dtype.is_float and not is_contraction(node)
+    if is_sum and prod(node.shape) < FEW_RESULTS:
+        longest = LONGEST_SUM if shape[-1] == 1 or len(shape) - 1 in axes else LONGEST_COLUMN
+        return _in_short_sums(shape, axes, min(longest, prod(shape) // LEAST_SLABS))
+    axis = next((a for a in axes if shape[a] > 1), None)
+    size = None if axis is None else _slab(node, axis, target)
+    if axis is None or size is None:
+        return None
+    within = tuple([a for a in axes if a != axis])
+    return Slabs(axis, size, within, slabs_first=True)
+
+
+def _slab(node: UOp, axis: int, target: Target) -> int | None:
+    """How much of an axis is reduced at once; None: all of it, in one reduction."""
+    value, axes = node.src[0], node.arg[1]
+    whole: int = value.shape[axis]
+    if is_contraction(node):
+        return _images_at_once(node, whole, int(SLAB * target.cache_bytes))
+    if prod(node.shape) < FEW_RESULTS:
+        size, least = largest_divisor(whole, at_most=max(1, whole // 8)), 2
+    elif whole >= MANY_ROWS and _is_of_rows(value, axes):
+        at_most = min(ROWS, max(4 * LEAST_ROWS, whole // SHARES))
+        size, least = largest_divisor(whole, at_most), LEAST_ROWS
+    else:
+        return None
+    return size if max(2, least) <= size < whole else None
+
+
+def _in_short_sums(shape: tuple[int, ...], axes: tuple[int, ...], longest: int) -> Parts | None:
+    """Sums of at most `longest` elements that lie together, then their sum; None where the whole is no longer."""
+    longest = max(longest, 2 * SUMMED_AT_ONCE)  # a part is shorter than the whole
+    inner: list[int] = []  # the last axes, which are summed whole
+    together = 1
+    for axis in sorted(axes, reverse=True):
+        if together * shape[axis] > longest:
+            break
+        inner.append(axis)
+        together *= shape[axis]
+    else:
+        return None
+    unit = SUMMED_AT_ONCE if together == 1 else 1
+    room, whole = max(1, longest // together // unit), shape[axis]
+    size = largest_divisor(whole // unit, at_most=room) if whole % unit == 0 else 1
+    size = unit * (room if 4 * size < room else size)
+    left = whole % size
+    if left:
+        head, rest = [
+            _in_short_sums((*shape[:axis], length, *shape[axis + 1 :]), axes, longest)
+            for length in (whole - left, left)
+        ]
+        return Ends(axis, whole - left, head, rest)
+    kept = [1 if a in inner else n for a, n in enumerate(shape)]
+    sums = (*kept[:axis], whole // size, 1, *kept[axis + 1 :])
+    across = tuple([a for a in axes if a <= axis])
+    return Slabs(axis, size, tuple(inner), across=_in_short_sums(sums, across, longest))
+
+
+def _is_of_rows(value: UOp, axes: tuple[int, ...]) -> bool:
+    """Whether one axis is reduced, and in memory only axes after it are kept."""
+    order = _order_in_memory(value, tuple(range(len(value.shape))))
+    if order is None:
+        return False
+    moving = [a for a in order if value.shape[a] > 1]
+    return len(moving) > 1 and moving[0] in axes and not any(a in axes for a in moving[1:])
+
+
+def _order_in_memory(node: UOp, names: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The axes in the order of an operand that is read once; `names` are those of the axes of `node`.
+
+    None where every operand is read several times, as in a matrix product.
+    """
+    match node.op:
+        case Ops.PERMUTE:
+            below = dict(zip(node.arg, names))
+            return _order_in_memory(node.src[0], tuple([below[a] for a in range(len(names))]))
+        case Ops.EXPAND:
+            grows = node.shape != node.src[0].shape
+            return None if grows else _order_in_memory(node.src[0], names)
+        case Ops.RESHAPE:
+            old, new = node.src[0].shape, node.shape
+            kept = [name for name, size in zip(names, new) if size > 1]
+            if [n for n in old if n > 1] != [n for n in new if n > 1]:
+                return names
+            spare = iter([name for name, size in zip(names, new) if size == 1] + [0] * len(old))
+            moving = iter(kept)
+            return _order_in_memory(
+                node.src[0], tuple([next(moving) if n > 1 else next(spare) for n in old])
+            )
+        case _ if node.op in ELEMENTWISE and node.src:
+            orders = [_order_in_memory(source, names) for source in node.src]
+            return next((order for order in orders if order is not None), None)
+        case Ops.CONST:
+            return None
+        case _:
+            return names
+
+
+def _images_at_once(contraction: UOp, whole: int, room: int) -> int | None:
+    """How much of an axis is read before the operands no longer stay in the cache.
+
+    None, for no split, if one of them does anyway, or if the sums of the slabs would be as long as the operands.
+    """
+    lengths = [prod(read.shape) * read.dtype.itemsize for read in operands(contraction)]
+    if min(lengths) <= room:  # it stays in the cache, while the other is read once
+        return None
+    nbytes = sum(lengths)
+    size = largest_divisor(whole, at_most=max(1, whole * room // max(1, nbytes)))
+    partial = whole // size * prod(contraction.shape) * contraction.dtype.itemsize
+    return size if size < whole and nbytes > room and PARTS * partial <= nbytes else None

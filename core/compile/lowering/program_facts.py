@@ -1,0 +1,57 @@
+"""What every printer of Linear asks about a program: parameters, launch sizes, an estimate of work.
+
+Owns: these few questions. Does not own: which Linear is legal (passes/forms.py), how it is printed
+(backends/).
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.op_names import CONST, END, HREDUCE, LOAD, PARAM, RANGE, STORE
+from proofgrad.core.ir.ops import ALU, CASTS
+from proofgrad.core.ir.uop import AxisRole, UOp
+
+_COUNTED = ALU | CASTS | {LOAD, HREDUCE}
+
+
+def parameters(linear: UOp) -> dict[int, UOp]:
+    """The PARAM in each slot that the program uses, in the order of the slots."""
+    found = {node.arg[0]: node for node in linear.src if node.op is PARAM}
+    return dict(sorted(found.items()))
+
+
+def parameter_types(linear: UOp) -> tuple[DType, ...]:
+    """The element type of each slot; void for a slot that the program does not use."""
+    found = parameters(linear)
+    return tuple([found[s].dtype if s in found else dtypes.void for s in range(max(found) + 1)])
+
+
+def range_of_role(linear: UOp, role: AxisRole) -> UOp | None:
+    """The RANGE with this role, or None. Raises: ValueError if there are two."""
+    found = [node for node in linear.src if node.op is RANGE and node.arg[1] is role]
+    if len(found) > 1:
+        raise ValueError(f"a program has at most one {role!r} range, not {len(found)}")
+    return found[0] if found else None
+
+
+def launch_size(linear: UOp, role: AxisRole) -> int | None:
+    """The constant size of the THREAD or GLOBAL range; None where there is none."""
+    found = range_of_role(linear, role)
+    return None if found is None else int(found.src[0].arg)
+
+
+def operation_count(linear: UOp) -> int:
+    """Elementwise operations, loads and stores of one run, counted by lane."""
+    total, repeats = 0, [1]
+    for node in linear.src:
+        op = node.op
+        if op in _COUNTED:
+            total += repeats[-1] * node.dtype.lanes
+        elif op is RANGE:
+            size = node.src[0].arg if node.src[0].op is CONST else 1
+            repeats.append(repeats[-1] * int(size))
+        elif op is END:
+            repeats.pop()
+        elif op is STORE:
+            total += repeats[-1] * node.src[1].dtype.lanes
+    return total

@@ -1,0 +1,190 @@
+"""Procedure: EXP2, LOG2, SIN, COS, POW, FMOD become graphs of operations that IEEE rounds correctly.
+
+Owns: 2**x and log2(x) of float32 and float64, and which type each function is computed in. Does not
+own: sine and cosine (sine.py), powers (power.py), remainders (remainder.py), the published error bounds (docs/numerics.md), how the coefficients were
+found (benchmarks/fit_polynomials.py).
+
+Because every operation used is exact or correctly rounded, FMA too, and none else is contracted, the
+results are the same bits on every machine. There is no branch and no table: the lanes of a vector stay lanes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proofgrad.core.compile.math.polynomial import floats, fma, polynomial
+from proofgrad.core.compile.math.power import power
+from proofgrad.core.compile.math.remainder import remainder
+from proofgrad.core.compile.math.sine import cosine, sine
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """A float format, and the coefficients that are good enough for it."""
+
+    integer: DType
+    fraction_bits: int
+    bias: int
+    smallest_normal: float
+    bits_of_two_thirds: int
+    exp2_slope: tuple[float, ...]
+    log2_tail: Callable[[UOp, UOp], UOp]
+    log2_e: float
+    log2_e_rest: float  # 1 / ln 2 - log2_e
+
+
+def expand_transcendentals(root: UOp, native: frozenset[Ops] = frozenset()) -> UOp:
+    """`root` with each of the six that is not in `native` written in simpler operations.
+
+    Dtypes: float32 and float64 in their own format; float16 and bfloat16 through float32.
+    Works on scalars and vectors. Doing it twice changes nothing more.
+    """
+    nodes = root.toposort()
+    expansions = {op: way for op, way in _EXPANSIONS.items() if op not in native}
+    if not any(node.op in expansions for node in nodes):
+        return root
+    done: dict[UOp, UOp] = {}
+    for node in nodes:
+        same = node.with_src(tuple([done[s] for s in node.src]))
+        expand = expansions.get(node.op)
+        done[node] = same if expand is None else _through_float32(expand, *same.src)
+    return done[root]
+
+
+def _through_float32(function: Callable[..., UOp], *args: UOp) -> UOp:
+    dtype = args[0].dtype
+    if dtype.bits >= 32:
+        return function(*args)
+    return function(*[x.cast(dtypes.float32.vec(dtype.lanes)) for x in args]).cast(dtype)
+
+
+def exp2(x: UOp) -> UOp:
+    """2**x = 2**n * 2**f, where n is the integer nearest to x.
+
+    The sum of x and `magic` has n + 2 * bias in its last bits, so that half of it is the exponent
+    field of a float. 2**n is applied as two factors, since n may lie outside of the exponents.
+    What is far below them, as in a softmax with a mask, has two factors 0.0: no product of it is a denormal, for which
+    processors stop (a masked softmax took three times as long).
+    """
+    form = _FORMATS[x.dtype.scalar]
+    lowest, highest = -2.0 * form.bias, float(form.bias + 1)
+    x = (x < lowest).where(x.const_like(lowest), x)  # a NaN passes both
+    x = (x > highest).where(x.const_like(highest), x)
+    magic = 1.5 * 2.0**form.fraction_bits + 2 * form.bias
+    sum_with_n = x + magic
+    f = x - (sum_with_n + -magic)
+    bits = sum_with_n.bitcast(form.integer.vec(x.dtype.lanes))
+    half = bits >> 1
+    first = (half << form.fraction_bits).bitcast(x.dtype)
+    second = ((bits - half) << form.fraction_bits).bitcast(x.dtype)
+    return fma(f, polynomial(f, form.exp2_slope), 1.0) * first * second
+
+
+def log2(x: UOp) -> UOp:
+    """log2(x) = e + log2(1 + r), where x = 2**e * (1 + r) and 1 + r is around 1.
+
+    The two largest terms, e and r / ln 2, are added without an error: what the product and the sum
+    have rounded off is recovered (the sum's by Fast2Sum, Dekker 1971) and added to the small rest.
+    """
+    e, r = _exponent_and_rest(x)
+    form = _FORMATS[x.dtype.scalar]
+    main = r * form.log2_e
+    total = e + main
+    lost = main - (total - e)
+    rest = fma(r, form.log2_e_rest, fma(r, form.log2_e, -main))
+    finite = total + (lost + form.log2_tail(r, rest))
+    known = (x < math.inf).where(finite, x)  # infinity, NaN
+    known = x.eq(0.0).where(x.const_like(-math.inf), known)
+    return (x < 0.0).where(x.const_like(math.nan), known)
+
+
+def _exponent_and_rest(x: UOp) -> tuple[UOp, UOp]:
+    """e and r with x = 2**e * (1 + r) and 2/3 <= 1 + r < 4/3."""
+    form = _FORMATS[x.dtype.scalar]
+    integer = form.integer.vec(x.dtype.lanes)
+    is_tiny = x < form.smallest_normal
+    normal = is_tiny.where(x * 2.0**form.fraction_bits, x)
+    offset = is_tiny.where(x.const_like(-float(form.fraction_bits)), x.const_like(0.0))
+    bits = normal.bitcast(integer)
+    e = (bits + -form.bits_of_two_thirds) >> form.fraction_bits
+    r = (bits - (e << form.fraction_bits)).bitcast(x.dtype) + -1.0
+    small_e = e.cast(dtypes.int32.vec(x.dtype.lanes))  # 64-bit ints convert slowly on many machines
+    return small_e.cast(x.dtype) + offset, r
+
+
+def _log2_tail_float32(r: UOp, rest: UOp) -> UOp:
+    """(log(1 + r) - r) / ln 2, and the rest."""
+    return fma(r * r, polynomial(r, _LOG2_TAIL_FLOAT32), rest)
+
+
+def _log2_tail_float64(r: UOp, rest: UOp) -> UOp:
+    """The same, from log(1 + r) = 2 atanh(s) = r - h + s * (h + tail(s * s)).
+
+    Here s = r / (2 + r) and h = r * r / 2; the series of atanh needs half as many terms.
+    """
+    s = r / (r + 2.0)
+    z = s * s
+    h = r * r * 0.5
+    return fma(fma(s, fma(z, polynomial(z, _ATANH_TAIL_FLOAT64), h), -h), _LOG2_E, rest)
+
+
+_LOG2_E = float.fromhex("0x1.71547652b82fep+0")  # 1 / ln 2
+
+# Source of the next four: benchmarks/fit_polynomials.py, which prints them.
+_EXP2_SLOPE_FLOAT32 = floats(
+    "0x1.62e4300000000p-1 0x1.ebfbdc0000000p-3 0x1.c6af7a0000000p-5 0x1.3b2dd20000000p-7 "
+    "0x1.5f094a0000000p-10 0x1.417ab80000000p-13"
+)
+_EXP2_SLOPE_FLOAT64 = floats(
+    "0x1.62e42fefa39efp-1 0x1.ebfbdff82c59cp-3 0x1.c6b08d704a0d3p-5 0x1.3b2ab6fba11f3p-7 "
+    "0x1.5d87fe78b3f70p-10 0x1.4309130c01a62p-13 0x1.ffcbfbf78d23ap-17 0x1.62bfcddd26290p-20 "
+    "0x1.b52610372e6a8p-24 0x1.e611a26c99db5p-28 0x1.e80b0628dc70cp-32"
+)
+_LOG2_TAIL_FLOAT32 = floats(
+    "-0x1.7154760000000p-1 0x1.ec70300000000p-2 -0x1.7153de0000000p-2 0x1.279d700000000p-2 "
+    "-0x1.ecd15c0000000p-3 0x1.9de5ba0000000p-3 -0x1.684a260000000p-3 0x1.9cddee0000000p-3 "
+    "-0x1.7bee2e0000000p-3"
+)
+_ATANH_TAIL_FLOAT64 = floats(
+    "0x1.555555555554fp-1 0x1.999999999c152p-2 0x1.24924921e7ebdp-2 0x1.c71c748bd00fep-3 "
+    "0x1.745c4be57e6cbp-3 0x1.3b359c1ee65f4p-3 0x1.0dce20dcff05fp-3 0x1.1b6fa6e42cf78p-3"
+)
+
+_FORMATS: dict[DType, _Format] = {
+    dtypes.float32: _Format(
+        integer=dtypes.int32,
+        fraction_bits=23,
+        bias=127,
+        smallest_normal=2.0**-126,
+        bits_of_two_thirds=0x3F2AAAAB,
+        exp2_slope=_EXP2_SLOPE_FLOAT32,
+        log2_tail=_log2_tail_float32,
+        log2_e=float.fromhex("0x1.7154760000000p+0"),
+        log2_e_rest=float.fromhex("0x1.4ae0c00000000p-26"),
+    ),
+    dtypes.float64: _Format(
+        integer=dtypes.int64,
+        fraction_bits=52,
+        bias=1023,
+        smallest_normal=2.0**-1022,
+        bits_of_two_thirds=0x3FE5555555555555,
+        exp2_slope=_EXP2_SLOPE_FLOAT64,
+        log2_tail=_log2_tail_float64,
+        log2_e=_LOG2_E,
+        log2_e_rest=float.fromhex("0x1.777d0ffda0d24p-56"),
+    ),
+}
+
+_EXPANSIONS: dict[Ops, Callable[..., UOp]] = {
+    Ops.EXP2: exp2,
+    Ops.LOG2: log2,
+    Ops.SIN: sine,
+    Ops.COS: cosine,
+    Ops.POW: lambda x, y: power(x, y, exp2, log2, _exponent_and_rest),
+    Ops.FMOD: remainder,
+}

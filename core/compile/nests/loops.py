@@ -1,0 +1,60 @@
+"""The loops of a kernel: which there are, how long they are, whose they are.
+
+A RANGE is a loop. One that a REDUCE or KEEP names runs inside of it; one that nothing names runs over the elements
+that the kernel stores: an output loop. Does not own: which loops a term depends on (nests/strides.py).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from proofgrad.core.compile.nests.strides import loops_of
+from proofgrad.core.ir.op_names import CONST
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+# Nodes that have loops of their own.
+BINDERS = frozenset({Ops.REDUCE, Ops.KEEP})
+
+
+def size_of(loop: UOp) -> int:
+    """The number of iterations of a RANGE; of one that a variable bounds, at most."""
+    bound = loop.src[0]
+    size: int = bound.arg if bound.op is CONST else bound.vmax
+    return size
+
+
+def is_fixed(loop: UOp) -> bool:
+    """Is the number of iterations known to the compiler, so that the loop can be cut in parts?"""
+    return loop.src[0].op is CONST
+
+
+def output_loops(kernel: UOp) -> list[UOp]:
+    """The loops of known size that run over the output's elements, in order of their numbers."""
+    free = [loop for loop in loops_of(kernel) if is_fixed(loop)]
+    return sorted(free, key=lambda loop: loop.arg[0])
+
+
+def unshared_reductions(kernel: UOp) -> list[list[UOp]]:
+    """Loop groups of reductions, and of what is kept, that share no loop with another one."""
+    groups = {n.src[1:] for n in toposort((kernel,)) if n.op in BINDERS}
+    groups = {group for group in groups if all(is_fixed(loop) for loop in group)}
+    uses: dict[UOp, int] = {}
+    for group in groups:
+        for loop in group:
+            uses[loop] = uses.get(loop, 0) + 1
+    unshared = [g for g in groups if all(uses[loop] == 1 for loop in g)]
+    return [list(g) for g in sorted(unshared, key=lambda g: [loop.arg[0] for loop in g])]
+
+
+def fresh_number(*graphs: UOp) -> int:
+    """A number that no loop of the graphs has; loops of larger numbers run inside of others."""
+    return 1 + max([n.arg[0] for n in toposort(graphs) if n.op is Ops.RANGE], default=-1)
+
+
+def elements_of(memory: UOp) -> int:
+    """How many elements a parameter has, or what is kept."""
+    if memory.op is Ops.KEEP:
+        return prod([size_of(loop) for loop in memory.src[1:]])
+    count: int = memory.arg[1]
+    return count

@@ -1,0 +1,105 @@
+"""What a sum of products looks like: as a tensor node, and as the term of a kernel's loop.
+
+Does not own: what is done with one (split_reductions.py, fusion/kernels.py, nested_sums.py, tiles.py,
+accumulate.py).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.uop import UOp
+
+
+def is_contraction(node: UOp) -> bool:
+    """A sum of products whose factors are each used for many results, as in a product of matrices."""
+    return node.op is Ops.REDUCE_AXIS and node.arg[0] is Ops.ADD and is_product(node.src[0])
+
+
+def is_product(node: UOp) -> bool:
+    """The terms of such a sum: a product of values that are both expanded."""
+    return node.op is Ops.MUL and all([_is_expanded(factor) for factor in node.src])
+
+
+def operands(contraction: UOp) -> list[UOp]:
+    """What the factors of a contraction read, below the movement operations."""
+    found: list[UOp] = []
+    for node in contraction.src[0].src:
+        while node.op in MOVEMENT:
+            node = node.src[0]
+        found.append(node)
+    return found
+
+
+def is_gated(term: UOp) -> bool:
+    """Whether a term of a sum is a choice between a value and 0, which changes no sum."""
+    return term.op is Ops.WHERE and term.src[2].op is Ops.CONST and term.src[2].arg == 0
+
+
+class Product(NamedTuple):
+    """A product of two factors where all gates hold, outermost first; elsewhere 0."""
+
+    factors: tuple[UOp, ...]
+    gates: tuple[UOp, ...]
+
+
+def product_of(term: UOp) -> Product | None:
+    """The product that a term of a sum is, behind its gates; None for another term."""
+    gates: list[UOp] = []
+    while is_gated(term):
+        gates.append(term.src[0])
+        term = term.src[1]
+    return Product(term.src, tuple(gates)) if term.op is Ops.MUL else None
+
+
+def added(before: UOp, product: Product) -> UOp:
+    """A sum that took in one more product. The sum starts from 0.0, so adding 0 changes nothing: it is never -0.0."""
+    after = UOp(Ops.MULACC, before.dtype, (*product.factors, before))
+    for gate in reversed(product.gates):
+        after = gate.where(after, before)
+    return after
+
+
+def add_product(before: UOp, term: UOp) -> UOp:
+    """A sum that took in one more term, multiplied and added at once if it is a product."""
+    product = product_of(term)
+    return before + term if product is None else added(before, product)
+
+
+def products_added(total: UOp) -> list[Product] | None:
+    """The products that a reduction adds in one iteration; None if it adds something else.
+
+    Of floats those that `add_product` put together, each an element of the reduction: where a body adds
+    `a * b + c * d`, the element is the rounded sum. Of integers, where no order of additions shows, any parts.
+    """
+    found: list[Product] = []
+    waiting: list[tuple[UOp, tuple[UOp, ...], UOp | None]] = [(total, (), None)]
+    while waiting:
+        part, gates, before = waiting.pop()  # what was added to `before`, where the gates hold
+        if part is before:
+            continue
+        match part.op:
+            case Ops.MULACC:
+                found.append(Product(part.src[:2], gates))
+                waiting.append((part.src[2], gates, before))
+            case Ops.WHERE if before is None and is_gated(part):
+                waiting.append((part.src[1], (*gates, part.src[0]), None))
+            case Ops.WHERE:
+                gate, after, otherwise = part.src
+                waiting += [(otherwise, gates, before), (after, (*gates, gate), otherwise)]
+            case Ops.MUL if before is None:
+                found.append(Product(part.src, gates))
+            case Ops.ADD if before is None and not part.dtype.is_float:
+                waiting += [(source, gates, None) for source in part.src]
+            case _:
+                return None
+    return found[::-1]
+
+
+def _is_expanded(node: UOp) -> bool:
+    while node.op in MOVEMENT:
+        if node.op is Ops.EXPAND and node.shape != node.src[0].shape:
+            return True
+        node = node.src[0]
+    return False

@@ -1,0 +1,69 @@
+"""Kernels' texts compiled by another thread, while this one makes the next ones.
+
+Owns: that thread, waiting for it, its errors. Does not own: what is compiled (compiler.py).
+
+LLVM takes a third of the time of a first call and holds no lock of Python. But the thread takes that
+lock for a moment after each of some ten calls a kernel, and would wait for it as long as Python lets the
+other thread keep it: 5 ms, or a second in a hundred kernels. So Python is asked to hand it over sooner.
+The thread ends with the plan that it compiles for, so that no fork can find it at work.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from proofgrad.core.compile.machine.target import Backend, Binary, Source
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+
+# How long a thread keeps Python's lock while another one waits for it.
+LOCK_SECONDS = 1e-4
+
+
+class Aside:
+    """`with Aside() as aside`: what `aside.compile` gives is compiled when the block ends.
+
+    Raises: at the end, what the first text that cannot be compiled raises.
+    """
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._begun: list[Future[Binary]] = []
+        self._usual_seconds: float | None = None
+
+    def __enter__(self) -> Self:
+        # Else another thread compiles, and gives it back.
+        if sys.getswitchinterval() > LOCK_SECONDS:
+            self._usual_seconds = sys.getswitchinterval()
+            sys.setswitchinterval(LOCK_SECONDS)
+        return self
+
+    def compile(self, backend: Backend, source: Source) -> Binary | Future[Binary]:
+        """The binary of a text, later where the backend's compiler may run beside the rest."""
+        if not getattr(backend, "compiles_aside", False):
+            return backend.compile(source)
+        try:
+            if self._pool is None:
+                from concurrent.futures import ThreadPoolExecutor
+
+                self._pool = ThreadPoolExecutor(1, "proofgrad-compile")
+            begun = self._pool.submit(backend.compile, source)
+        except RuntimeError:  # Python is ending, or no thread can be started
+            return backend.compile(source)
+        self._begun.append(begun)
+        return begun
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: object, __: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=kind is not None)
+        if self._usual_seconds is not None:
+            sys.setswitchinterval(self._usual_seconds)
+        if kind is None:
+            for future in self._begun:
+                future.result()

@@ -1,0 +1,78 @@
+"""What a kernel does, decided once: its tile, tables, slabs, vectors, copies, threads.
+
+Owns: putting the heuristics' answers together as one value (kernel_schedule.py), and handing it from tactic to tactic
+with the nest. Does not own: the heuristics (tiles.py, operands.py, schedule/reduction_blocks.py, vectors.py, threads.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Tile
+from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.schedule.contraction import Contraction
+from proofgrad.core.compile.schedule.operands import choose_slab, packs_columns, planned_staging
+from proofgrad.core.compile.schedule.reduction_blocks import find_rows
+from proofgrad.core.compile.schedule.threads import loop_shared_in_order, operations, shares_work
+from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
+from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION, choose_vectors, loads_in_steps
+from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+
+def choose_schedule(kernel: UOp, target: Target, asked: Schedule) -> Schedule:
+    """The whole schedule of a kernel: what is asked where it fits, else what the heuristics take.
+
+    Of a kernel that will be summed in slabs only that: for the kernel that adds them up, more is decided when it is there.
+    """
+    if target.work_items:
+        return AUTOMATIC
+    found = find_contraction(kernel, target, asked)
+    if found is not None:
+        return _of_contraction(*found, target, asked)
+    kept = any([n.op is Ops.KEEP for n in toposort((kernel,))])
+    if (rows := find_rows(kernel, target, asked)) is not None:
+        return replace(asked, kept=kept, tiled=False, slab=rows.steps)
+    shares = shares_work(operations(kernel), target, asked)
+    shared = loop_shared_in_order(kernel, target) if shares else None
+    vectors, copies = choose_vectors(kernel, target, asked, shared)
+    unroll = SHORT_REDUCTION if asked.unroll is None else asked.unroll
+    in_steps = asked.deinterleaved is not False and bool(loads_in_steps(kernel, vectors, target))
+    return Schedule(
+        kept=kept,
+        tiled=False,
+        slab=0,
+        vectors=vectors,
+        copies=copies,
+        unroll=unroll,
+        deinterleaved=in_steps,
+        threads=shares,
+    )
+
+
+def _of_contraction(
+    contraction: Contraction, tile: Tile, target: Target, asked: Schedule
+) -> Schedule:
+    if slab := choose_slab(contraction, target, asked):
+        return replace(asked, tiled=True, slab=slab)
+    return Schedule(
+        tiled=True,
+        rows=contraction.rows.arg[0],
+        columns=contraction.columns.arg[0],
+        tile=tile,
+        blocks=choose_blocks(contraction, tile, target, asked),
+        staged=planned_staging(contraction, tile, target, asked),
+        packed=packs_columns(contraction, tile, target, asked),
+        slab=0,
+        depth=choose_depth(contraction.reduction.src[-1], tile, asked),
+        threads=shares_work(contraction.multiplications, target, asked),
+    )
+
+
+def schedule_of(nest: LoopNest, context: Context) -> Schedule:
+    """What was decided for the nest, or is now."""
+    if nest.schedule is not None:
+        return nest.schedule
+    return choose_schedule(nest.graph, context.target, context.asked)

@@ -1,0 +1,221 @@
+"""The sum of products of a kernel, as tiles may be laid over it.
+
+Owns: finding it, its loops and operands, how they lie in memory. Does not own: which tile (tiles.py),
+which operands are copied first (operands.py).
+
+A contraction is a sum of products where one factor moves with the rows of a tile and the other with its
+columns, as in a product of matrices or a convolution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Tile
+from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
+from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
+from proofgrad.core.compile.nests.sums_of_products import is_gated
+from proofgrad.core.ir.op_names import LOAD, PARAM
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+# Steps between the elements of a vector up to which memory is copied apart: as convolutions stride.
+LARGEST_STEP = 4
+# A table may be so much longer than what it is filled from: a gathered operand is read in place.
+LARGEST_GROWTH = 2
+# An operand is copied into a table, by a kernel of its own, where the product takes so many times what launching one does.
+WORTH_STAGING = 4
+# Below so many multiplications a contraction is not worth a tile: most of one would be empty.
+WORTH_MULTIPLICATIONS = 1 << 9
+
+ANY_MACHINE = Target("any")
+
+
+@dataclass(frozen=True)  # without slots: what is found once is asked for each tile
+class Contraction:
+    """The sum of products of a kernel. `rows` and `columns` are the output loops of its tile."""
+
+    reduction: UOp
+    rows: UOp
+    columns: UOp
+    row_factor: UOp  # moves with `rows`, not with `columns`
+    column_factor: UOp
+    others: tuple[UOp, ...]  # output loops outside of the tile
+    is_apart: bool = False  # columns do not lie side by side where they are stored
+    is_turned: bool = False  # but rows do: some are turned in registers, and stored together
+    slabs: tuple[UOp, ...] = ()  # loops in order around the tiles: each adds a part of the sum
+
+    @cached_property
+    def depth(self) -> int:
+        """Products that a tile sums for one element."""
+        return prod(size_of(loop) for loop in self.reduction.src[1:])
+
+    @property
+    def sum_loops(self) -> tuple[UOp, ...]:
+        """All loops of the sum, outermost first."""
+        return (*self.slabs, *self.reduction.src[1:])
+
+    @property
+    def multiplications(self) -> int:
+        sums = size_of(self.rows) * size_of(self.columns) * self.other_tiles
+        return sums * prod(size_of(loop) for loop in self.sum_loops)
+
+    @cached_property
+    def other_tiles(self) -> int:
+        return prod(size_of(loop) for loop in self.others)
+
+    @cached_property
+    def has_gated_rows(self) -> bool:
+        """Whether the gate of a product changes from row to row."""
+        value = self.reduction.src[0]
+        return value.op is Ops.WHERE and self.rows in loops_of(value.src[0])
+
+    def readers_of_rows(self, tile: Tile) -> int:
+        """How many tiles read the same part of the rows' operand."""
+        return self._copies_of_rows * -(-size_of(self.columns) // tile.columns)
+
+    def readers_of_columns(self, tile: Tile) -> int:
+        """How many tiles read the same part of the columns' operand."""
+        return self._copies_of_columns * -(-size_of(self.rows) // tile.rows)
+
+    @cached_property
+    def _copies_of_rows(self) -> int:
+        return self._without(self.row_factor)
+
+    @cached_property
+    def _copies_of_columns(self) -> int:
+        return self._without(self.column_factor)
+
+    def _without(self, factor: UOp) -> int:
+        """The values of the loops outside of the tile that a factor does not change with."""
+        free = loops_of(factor)
+        return prod(size_of(loop) for loop in self.others if loop not in free)
+
+    def pays_tables(self, target: Target) -> bool:
+        """Whether it takes so long that kernels that fill tables count little."""
+        cycles = self.multiplications / target.multiply_adds(self.reduction.dtype)
+        return cycles >= WORTH_STAGING * target.core.launch_cycles
+
+    def shares_large_columns(self, cache_bytes: int) -> bool:
+        """Whether the loops outside of the tile read the same columns, which fill much of the cache."""
+        nbytes = table_elements(self.column_factor) * self.reduction.dtype.itemsize
+        return 1 < self._copies_of_columns == self.other_tiles and nbytes > cache_bytes // 2
+
+    @cached_property
+    def rows_fit_a_table(self) -> bool:
+        """Whether a table of the rows' operand is not much longer than the operand."""
+        return self.growth_of_rows <= LARGEST_GROWTH
+
+    @cached_property
+    def growth_of_rows(self) -> float:
+        """How many times longer than their operand a table of the rows is."""
+        return growth(self.row_factor)
+
+    @cached_property
+    def growth_of_columns(self) -> float:
+        """How many times longer than their operand a table of the columns is."""
+        return growth(self.column_factor)
+
+    @cached_property
+    def columns_lie_apart(self) -> bool:
+        """Whether a vector of columns would be gathered from the operand as it lies."""
+        steps = load_steps(self.column_factor, self.columns)
+        return any(step not in (0, 1) for step in steps)
+
+    @cached_property
+    def columns_stay_apart(self) -> bool:
+        """Whether they do in windows, which are no table, and too far for their memory to be copied apart."""
+        steps = load_steps(self.column_factor, self.columns)
+        is_near = all(step is not None and 0 <= step <= LARGEST_STEP for step in steps)
+        return self.growth_of_columns > LARGEST_GROWTH and not is_near
+
+    @cached_property
+    def rows_lie_along_depth(self) -> bool:
+        """Whether the rows' operand lies in memory along the innermost loop of the sum."""
+        return set(load_steps(self.row_factor, self.reduction.src[-1])) <= {1}
+
+    @cached_property
+    def window_step(self) -> int:
+        """How far the windows of two rows lie apart, if the innermost loop of the sum runs along them; else 0."""
+        steps = set(load_steps(self.row_factor, self.rows))
+        step = steps.pop() if len(steps) == 1 and self.rows_lie_along_depth else None
+        return step or 0
+
+    @cached_property
+    def rows_lie_side_by_side(self) -> bool:
+        """Whether one row's element of the operand lies beside the next row's."""
+        return set(load_steps(self.row_factor, self.rows)) <= {1}
+
+
+def contractions(
+    kernel: UOp, asked: Schedule = AUTOMATIC, target: Target = ANY_MACHINE
+) -> list[Contraction]:
+    """The ways to lay tiles over the one sum of products of a kernel with one store."""
+    nodes = toposort((kernel,))
+    if not all(is_fixed(n) for n in nodes if n.op is Ops.RANGE):
+        return []
+    reductions = [n for n in nodes if n.op is Ops.REDUCE]
+    if len(kernel.src) != 1 or len(reductions) != 1:
+        return []
+    (reduction,), (place, value, *slabs) = reductions, kernel.src[0].src
+    if slabs and (value is not reduction or not loops_of(place).isdisjoint(slabs)):
+        return []
+    term = reduction.src[0].src[1] if is_gated(reduction.src[0]) else reduction.src[0]
+    if reduction.arg is not Ops.ADD or term.op is not Ops.MUL:
+        return []
+    free = loops_below(kernel)
+    outputs = output_loops(kernel)
+    found: list[Contraction] = []
+    for one, other in (term.src, term.src[::-1]):
+        rows = [x for x in outputs if x in free[one] and x not in free[other]]
+        columns = [x for x in outputs if x in free[other] and x not in free[one]]
+        for row, column in product(reversed(rows), columns):  # inner loops lie closer in memory
+            if not _is_asked(row, asked.rows) or not _is_asked(column, asked.columns):
+                continue
+            others = tuple([x for x in outputs if x is not row and x is not column])
+            is_apart = coefficient(place.src[1], column) != 1
+            is_turned = is_apart and coefficient(place.src[1], row) == 1
+            across = (row, column, one, other, others, is_apart, is_turned, tuple(slabs))
+            found.append(Contraction(reduction, *across))
+    least = 1 if asked.tiled else WORTH_MULTIPLICATIONS
+    return [c for c in found if c.multiplications >= least and _has_vectors(c, target)]
+
+
+def _is_asked(loop: UOp, number: int | None) -> bool:
+    return number is None or loop.arg[0] == number
+
+
+def _has_vectors(contraction: Contraction, target: Target) -> bool:
+    """Whether columns lie side by side in memory, or can be put so in a table."""
+    factor, columns = contraction.column_factor, contraction.columns
+    steps = load_steps(factor, columns)
+    return all(step in (None, 0, 1) or 0 < step <= LARGEST_STEP for step in steps) or (
+        contraction.pays_tables(target) and growth(factor) <= LARGEST_GROWTH
+    )
+
+
+def growth(factor: UOp) -> float:
+    """How many times longer a table of an operand is than the memory that it is filled from."""
+    memory = {n for n in toposort((factor,)) if n.op is PARAM}
+    return table_elements(factor) / max(1, sum(parameter.arg[1] for parameter in memory))
+
+
+def table_elements(factor: UOp) -> int:
+    """How many elements a table of an operand has."""
+    return prod(size_of(loop) for loop in loops_of(factor))
+
+
+def tiles_along(contraction: Contraction, tile: Tile) -> tuple[int, int]:
+    """How many tiles cover the rows, and the columns."""
+    rows, columns = size_of(contraction.rows), size_of(contraction.columns)
+    return -(-rows // tile.rows), -(-columns // tile.columns)
+
+
+def load_steps(factor: UOp, loop: UOp) -> list[int | None]:
+    """How far each load of an operand moves with a loop; None: not by the same step each time."""
+    loads = [n for n in toposort((factor,)) if n.op is LOAD]
+    return [coefficient(load.src[0].src[1], loop) for load in loads]

@@ -1,0 +1,172 @@
+"""How many cycles the tiles and tables of a contraction take, what stays in which cache, and which operations are costly.
+
+Owns: the model. Does not own: the numbers of a machine (machine.py), the choices that ask (tiles.py, operands.py,
+tactics/local_buffers.py, fusion/kernels.py).
+"""
+
+from __future__ import annotations
+
+from math import gcd, prod
+
+from proofgrad.core.compile.machine.machine import FirstCache
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import Staged, Tile
+from proofgrad.core.compile.nests.loops import size_of
+from proofgrad.core.compile.nests.strides import loops_of
+from proofgrad.core.compile.schedule.contraction import (
+    LARGEST_GROWTH,
+    Contraction,
+    load_steps,
+    table_elements,
+    tiles_along,
+)
+from proofgrad.core.ir.ops import Ops
+
+# Of loads, and of what comes from the second cache to the first, so much waits for the multiplications to end;
+# the rest is hidden behind them. (Measured: tiles whose columns stay in the first cache are 3 % faster.)
+SHOWN = 1 / 4
+# Of the ways of a set of the first cache the rows of a tile may take so many; columns go by in the others.
+UNSTAGED_WAYS = 1 / 2
+# Of the pages whose translations are at hand a tile's columns, one step of the sum a page, may take so many.
+UNSTAGED_PAGES = 1 / 2
+# So many tiles that read the same rows that a table of them is worth filling.
+WORTH_A_TABLE = 4
+# Rows that are turned in registers together: a vector has parts of 16 bytes, and shuffles work within them.
+TURNED_ROWS = 4
+
+# Cycles of an operation on a vector of float32 of 64 bytes; of all others at most one. Division and roots: A. Fog,
+# Instruction tables, Ice Lake; integers are divided one by one. The others are as many instructions as
+# transcendental.py makes of them, two in a cycle, and twice as many where they are of float64.
+OPERATION_CYCLES: dict[Ops, float] = {
+    Ops.FDIV: 16, Ops.SQRT: 19, Ops.EXP2: 10, Ops.LOG2: 20, Ops.SIN: 54, Ops.COS: 53, Ops.POW: 106, Ops.FMOD: 55,
+    Ops.FLOORDIV: 96, Ops.MOD: 96,
+}  # fmt: skip
+# To store a vector, and to load it again later: one store and one of two loads in a cycle.
+MEMORY_CYCLES = 1.5
+# Operations that take longer than to keep their results in memory.
+COSTLY = frozenset([op for op, cycles in OPERATION_CYCLES.items() if cycles > MEMORY_CYCLES])
+
+
+def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: Target) -> float:
+    """Cycles of the multipliers, the load ports or a cache, whichever is busiest; all of the kernel.
+
+    `at_once`: steps of the innermost loop of the sum.
+    """
+    core, depth, itemsize = target.core, contraction.depth, contraction.reduction.dtype.itemsize
+    tiles = prod(tiles_along(contraction, tile), start=contraction.other_tiles)
+    products, loads = tile.rows * tile.vectors, _loads(tile, at_once, contraction)
+    # What each tile of the same columns reads again; windows over an image overlap.
+    panel = depth * tile.columns * itemsize / max(1.0, contraction.growth_of_columns)
+    moved = (tile.rows + tile.columns) * itemsize  # bytes of one step
+    step = max(
+        products / core.multiply_adds_a_cycle,
+        loads / core.loads_a_cycle,
+        float(core.multiply_add_cycles),  # in which each sum is added to once
+    )
+    step += SHOWN * loads / core.loads_a_cycle
+    if panel > target.room_bytes:
+        step = max(step, tile.columns * itemsize / core.memory_bytes_a_cycle)
+    elif panel > target.near_bytes:
+        step += SHOWN * moved / core.cache_bytes_a_cycle
+    if contraction.has_gated_rows and tile.rows > core.mask_registers:  # each row has its own mask
+        step += tile.rows
+    step += _cycles_of_lines(tile, contraction, target)
+    has_table = contraction.readers_of_columns(tile) >= 2
+    if contraction.columns_stay_apart or (contraction.columns_lie_apart and not has_table):
+        step += tile.columns * core.gather_cycles
+    return tiles * (step * depth + _stores(tile, contraction, target))
+
+
+def _loads(tile: Tile, at_once: int, contraction: Contraction) -> float:
+    """Loads in a step: one for each row and for each vector of columns, two where it lies across lines.
+
+    Windows of neighbouring rows share what they read in steps that run at once.
+    """
+    rows, apart = float(tile.rows), contraction.window_step
+    if 0 < apart < at_once:
+        rows = (apart * (tile.rows - 1) + at_once) / at_once
+    is_windows = contraction.growth_of_columns > LARGEST_GROWTH
+    return rows + tile.vectors * (1 + is_windows)
+
+
+def _cycles_of_lines(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """Cycles to get the lines that a step reads for the rows of a tile, where they get no table."""
+    cache, core = target.first_cache, target.core
+    read, is_near = contraction.readers_of_rows(tile), lie_near(contraction, tile, cache)
+    if read >= (2 if is_near else WORTH_A_TABLE) and contraction.rows_fit_a_table:
+        return 0.0
+    lines = float(tile.rows)
+    elements = cache.line_bytes // contraction.reduction.dtype.itemsize
+    if is_near:
+        lines /= min(elements, size_of(contraction.reduction.src[-1]))
+    if contraction.rows_lie_side_by_side:
+        lines /= min(elements, tile.rows)
+    # From memory, where nothing foresees it; windows, which overlap, are read again, from the first cache.
+    is_far = read * contraction.growth_of_rows < 2 and not contraction.rows_lie_along_depth
+    return lines * (core.memory_line_cycles if is_far else 1 / core.loads_a_cycle)
+
+
+def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """Cycles to store what a tile has computed, where that is not over in no time."""
+    if not contraction.is_apart:
+        return 0.0
+    core, turned = (
+        target.core,
+        tile.rows // TURNED_ROWS * TURNED_ROWS if contraction.is_turned else 0,
+    )
+    apart = tile.rows - turned
+    return tile.columns * (turned * core.turned_cycles + apart * core.scatter_cycles)
+
+
+def cycles_of_tables(contraction: Contraction, staged: Staged, target: Target) -> float:
+    """Cycles that it takes to fill the tables of a contraction."""
+    core, cycles = target.core, 0.0
+    if staged.rows:
+        in_order = contraction.rows_lie_side_by_side
+        each = core.copy_cycles if in_order else core.copy_apart_cycles
+        cycles += table_elements(contraction.row_factor) * each
+    if staged.columns:
+        in_order = not contraction.columns_lie_apart
+        each = core.copy_cycles if in_order else core.copy_apart_cycles
+        cycles += table_elements(contraction.column_factor) * each
+    return cycles
+
+
+def rows_worth_a_table(target: Target, itemsize: int) -> int:
+    """So many rows of a product take as long as a table of its columns: to fill it, and to read it from memory."""
+    a_row = 1 / (target.core.multiply_adds_a_cycle * max(1, target.vector_bytes // itemsize))
+    table = target.core.copy_cycles + itemsize / target.core.memory_bytes_a_cycle
+    return round(table / a_row)
+
+
+def lie_near(contraction: Contraction, tile: Tile, cache: FirstCache) -> bool:
+    """Whether a tile reads its rows along lines, which find place in the sets of the first cache."""
+    itemsize = contraction.reduction.dtype.itemsize
+    steps = load_steps(contraction.row_factor, contraction.rows)
+    sets = [1 if step is None else _sets(step * itemsize, cache) for step in steps]
+    most = int(UNSTAGED_WAYS * cache.ways) * min(sets, default=tile.rows)
+    return contraction.rows_lie_along_depth and tile.rows <= most
+
+
+def columns_collide(contraction: Contraction, cache: FirstCache) -> bool:
+    """Whether what a tile reads of the columns, step by step, is more than its sets of the first cache hold."""
+    loop, itemsize = contraction.reduction.src[-1], contraction.reduction.dtype.itemsize
+    steps = [step for step in load_steps(contraction.column_factor, loop) if step]
+    return any(size_of(loop) > cache.ways * _sets(step * itemsize, cache) for step in steps)
+
+
+def _sets(nbytes: int, cache: FirstCache) -> int:
+    """How many sets of the first cache places so many bytes apart lie in."""
+    return cache.way_bytes // gcd(nbytes, cache.way_bytes)
+
+
+def columns_are_large(contraction: Contraction, target: Target) -> bool:
+    """Whether the columns, which a tile reads in steps of a whole row, lie in more pages than are at hand.
+
+    As many as they may take of those whose translations the core holds, for one place of the loops outside of a tile.
+    """
+    free = loops_of(contraction.column_factor)
+    loops = [x for x in contraction.reduction.src[1:] if x in free]
+    elements = prod(size_of(x) for x in (contraction.columns, *loops))
+    pages = UNSTAGED_PAGES * target.core.translated_pages
+    return elements * contraction.reduction.dtype.itemsize > pages * target.page_bytes

@@ -1,0 +1,165 @@
+"""Which operands of a contraction are copied into tables, or summed with slab by slab.
+
+Owns: the choice, a heuristic. Does not own: what stays in a cache and what tables cost (cost_model.py), the layout of a
+table (tactics/pack_operands.py), the kernels of slabs (tactics/block_reductions.py).
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Staged, Tile
+from proofgrad.core.compile.nests.loops import size_of
+from proofgrad.core.compile.nests.strides import coefficient
+from proofgrad.core.compile.schedule.contraction import (
+    LARGEST_GROWTH,
+    Contraction,
+    growth,
+    load_steps,
+    table_elements,
+)
+from proofgrad.core.compile.schedule.cost_model import (
+    WORTH_A_TABLE,
+    columns_are_large,
+    columns_collide,
+    cycles_of_tables,
+    lie_near,
+    rows_worth_a_table,
+)
+from proofgrad.core.compile.schedule.divisors import largest_divisor
+from proofgrad.core.ir.op_names import LOAD
+
+# So many tiles of rows that an item reads what it packs often enough.
+WORTH_PACKING = 12
+# Where a table is asked for, it may have so many elements at most: a quarter of a gigabyte of float32.
+LARGEST_ASKED_TABLE = 1 << 26
+# Steps of the sum in a slab, in pages that a processor foresees the reading of at once: each step is a row of the
+# columns' operand. With more rows to use a slab for, going through the sums less often is worth more (measured).
+FEW_ROWS, PAGES_OF_FEW, PAGES_OF_MORE, LEAST_PAGES = 48, 1, 2, 1 / 2
+# Where vectors of a matrix lie across lines, each is read twice, and a table is worth it for so many times fewer rows.
+ACROSS_LINES = 4
+# Types of fewer bytes are summed in wider registers; memory would round them at each slab.
+LEAST_ITEMSIZE = 4
+
+
+def planned_staging(
+    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
+) -> Staged:
+    """Which operands of a contraction get tables."""
+    if not may_stage(contraction, target, asked):
+        return Staged(False, False)
+    return choose_staged(contraction, tile, target, asked)
+
+
+def may_stage(contraction: Contraction, target: Target, asked: Schedule) -> bool:
+    """Whether there is enough to multiply, or tables are asked for."""
+    if asked.staged is not None:
+        return asked.staged.rows or asked.staged.columns
+    return contraction.pays_tables(target)
+
+
+def choose_staged(
+    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
+) -> Staged:
+    """Which operands are read often enough by the tiles, and are not much longer as a table."""
+    one, other = contraction.row_factor, contraction.column_factor
+    if (wish := asked.staged) is not None:
+        short = [table_elements(factor) <= LARGEST_ASKED_TABLE for factor in (one, other)]
+        return Staged(wish.rows and short[0], wish.columns and short[1])
+    rows = (
+        not lie_near(contraction, tile, target.first_cache)
+        and contraction.readers_of_rows(tile) >= WORTH_A_TABLE
+    )
+    columns = contraction.columns_lie_apart or (
+        columns_are_large(contraction, target) and not contraction.slabs
+    )
+    columns = columns and contraction.readers_of_columns(tile) >= 2
+    columns = columns and not packs_columns(contraction, tile, target, asked)
+    return Staged(
+        rows and contraction.rows_fit_a_table, columns and growth(other) <= LARGEST_GROWTH
+    )
+
+
+def packs_columns(
+    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
+) -> bool:
+    """Whether each item copies the columns of a tile before its tiles of rows read them.
+
+    They must lie side by side. It pays if an item has many tiles of rows, as its rows stay in the second
+    cache, and the columns of a tile do not stay in the first as they lie.
+    """
+    factor, itemsize = contraction.column_factor, contraction.reduction.dtype.itemsize
+    nbytes = contraction.depth * tile.columns * itemsize
+    if asked.packed is False or contraction.slabs or nbytes > target.scratch_bytes:
+        return False
+    if factor.op is not LOAD or load_steps(factor, contraction.columns) != [1]:
+        return False
+    if asked.packed:
+        return True
+    if asked.staged is not None and asked.staged.columns:
+        return False
+    row_bytes = size_of(contraction.rows) * contraction.depth * itemsize
+    row_tiles = -(-size_of(contraction.rows) // tile.rows)
+    return (
+        row_tiles >= WORTH_PACKING
+        and row_bytes <= target.cache_bytes * 3 // 4
+        and contraction.pays_tables(target)
+        and contraction.growth_of_columns <= 1
+        and (
+            columns_are_large(contraction, target)
+            or columns_collide(contraction, target.first_cache)
+        )
+    )
+
+
+def choose_slab(contraction: Contraction, target: Target, asked: Schedule = AUTOMATIC) -> int:
+    """Steps of the sum in a slab of a contraction; 0: it is not summed in slabs."""
+    loops, factor = contraction.reduction.src[1:], contraction.column_factor
+    itemsize = contraction.reduction.dtype.itemsize
+    if asked.slab == 0 or len(loops) != 1 or contraction.slabs or itemsize < LEAST_ITEMSIZE:
+        return 0
+    if asked.slab is None and asked.staged is not None and asked.staged.columns:
+        return 0
+    lies_in_rows = factor.op is LOAD and len(factor.src[0].src) == 2
+    if not lies_in_rows or coefficient(factor.src[0].src[1], contraction.columns) != 1:
+        return 0
+    if asked.slab is not None:
+        return _slab(size_of(loops[0]), asked.slab, 1)
+    rows = size_of(contraction.rows)
+    if not _is_long(contraction, rows, target) or rows > _most_rows(contraction, target):
+        return 0
+    pages = PAGES_OF_FEW if rows <= FEW_ROWS else PAGES_OF_MORE
+    at_most, at_least = [int(n * target.core.foreseen_pages) for n in (pages, LEAST_PAGES)]
+    return _slab(size_of(loops[0]), at_most, at_least)
+
+
+def _is_long(contraction: Contraction, rows: int, target: Target) -> bool:
+    """Whether the columns do not stay in the second cache; where several tiles read them, in their pages."""
+    if rows > target.core.sums_at_once and columns_are_large(contraction, target):
+        return True
+    nbytes = table_elements(contraction.column_factor) * contraction.reduction.dtype.itemsize
+    return nbytes >= target.cache_bytes
+
+
+def _most_rows(contraction: Contraction, target: Target) -> int:
+    """With more rows a table of the columns is read often enough."""
+    itemsize = contraction.reduction.dtype.itemsize
+    most = rows_worth_a_table(target, itemsize)
+    (step,) = load_steps(contraction.column_factor, contraction.reduction.src[1])
+    in_lines = step is not None and step * itemsize % target.first_cache.line_bytes == 0
+    return most if in_lines else most // ACROSS_LINES
+
+
+def _slab(depth: int, at_most: int, at_least: int) -> int:
+    """So many steps that slabs are equally long, and more than one; 0: there are none."""
+    steps = largest_divisor(depth, at_most)
+    return steps if at_least <= steps < depth else 0
+
+
+def filling(
+    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
+) -> float:
+    """Cycles that it takes to fill the tables of a contraction."""
+    staged = planned_staging(contraction, tile, target, asked)
+    if staged.columns and choose_slab(contraction, target, asked):
+        staged = Staged(staged.rows, False)
+    return cycles_of_tables(contraction, staged, target)

@@ -1,0 +1,69 @@
+"""Which reductions of rows are summed slab by slab, and how many rows a slab has.
+
+Owns: the choice, a heuristic. Does not own: the kernels of slabs (tactics/block_reductions.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
+from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
+from proofgrad.core.compile.nests.strides import coefficient, loops_of
+from proofgrad.core.compile.schedule.divisors import largest_divisor
+from proofgrad.core.compile.schedule.operands import LEAST_ITEMSIZE
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+# Rows read side by side, of the pages that a processor foresees the reading of: other threads read as well.
+SHARE_OF_PAGES, LEAST_SHARE = 1 / 4, 1 / 8
+# So many slabs that reading and writing the sums counts little.
+FEWEST_SLABS = 4
+# Rows in other pages, which together are so many times longer than the second cache.
+WORTH_CACHES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A reduction over rows, the loop along them, and how many are read side by side."""
+
+    reduction: UOp
+    along: UOp
+    steps: int
+
+
+def find_rows(kernel: UOp, target: Target, asked: Schedule = AUTOMATIC) -> Rows | None:
+    """The reduction of a kernel with one store that goes to another row at each step."""
+    if asked.slab == 0 or len(kernel.src) != 1 or len(kernel.src[0].src) != 2:
+        return None
+    reductions = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
+    if len(reductions) != 1 or len(reductions[0].src) != 2 or not is_fixed(reductions[0].src[1]):
+        return None
+    reduction, place = reductions[0], kernel.src[0].src[0].src[1]
+    outputs, size = output_loops(kernel), size_of(reduction.src[1])
+    along = next((x for x in outputs if coefficient(place, x) == 1), None)
+    if along is None or size == 0 or reduction.dtype.itemsize < LEAST_ITEMSIZE:
+        return None
+    if loops_of(reduction) != set(outputs):  # the kernel runs over more than its results
+        return None
+    steps = largest_divisor(size, asked.slab or int(SHARE_OF_PAGES * target.core.foreseen_pages))
+    if asked.slab is None and not (
+        LEAST_SHARE * target.core.foreseen_pages <= steps <= size // FEWEST_SLABS
+        and _lie_apart(reduction, along, target)
+    ):
+        return None
+    return Rows(reduction, along, steps) if 1 < steps < size else None
+
+
+def _lie_apart(reduction: UOp, along: UOp, target: Target) -> bool:
+    """Whether each step of the reduction goes to another page of memory that is long."""
+    value, loop = reduction.src
+    places = [n.src[0] for n in toposort((value,)) if n.op is Ops.LOAD]
+    rows = [p for p in places if {loop, along} <= loops_of(p.src[1])]
+    in_rows = all(coefficient(p.src[1], along) == 1 for p in rows)
+    steps = [(coefficient(p.src[1], loop) or 0) * p.dtype.itemsize for p in rows]
+    is_apart = all(abs(step) >= target.page_bytes for step in steps)
+    length = prod(size_of(x) for x in loops_of(value)) * reduction.dtype.itemsize
+    return bool(rows) and in_rows and is_apart and length >= WORTH_CACHES * target.cache_bytes

@@ -1,0 +1,68 @@
+"""Whether threads share a kernel.
+
+Owns: the choice, a heuristic. Does not own: the step that shares a loop out (axes.py), the threads (backends).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule
+from proofgrad.core.compile.nests.loops import BINDERS, output_loops, size_of
+from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+
+def shares_work(operations: int, target: Target, asked: Schedule = AUTOMATIC) -> bool:
+    """Whether threads share a kernel of so many operations."""
+    if target.threads < 2 or asked.threads is not None:
+        return target.threads > 1 and bool(asked.threads)
+    return operations >= operations_worth_sharing(target)
+
+
+def operations_worth_sharing(target: Target) -> int:
+    """So many loads and stores, a vector in a cycle, that half of them take as long as handing out work.
+
+    Where threads spin, that is; only when a kernel runs it is known whether they do.
+    """
+    return 2 * target.core.share_cycles * target.lanes(dtypes.float32)
+
+
+def flops_worth_sharing(target: Target) -> int:
+    """The same of the operations of a run, where threads may have to be woken."""
+    return 2 * target.core.wake_cycles * target.lanes(dtypes.float32)
+
+
+def runs_in_order(kernel: UOp) -> bool:
+    """Whether a store of the kernel has loops of its own: it combines with what was stored before."""
+    return any(len(store.src) > 2 for store in kernel.src)
+
+
+def loop_shared_in_order(kernel: UOp, target: Target) -> UOp | None:
+    """The loop inside of loops in order of which each thread takes a part, where an outer one cannot be shared."""
+    if not runs_in_order(kernel):
+        return None
+    first = min([loop.arg[0] for loop in kernel.src[0].src[2:]])
+    outputs = output_loops(kernel)
+    if any(x.arg[0] < first and size_of(x) >= target.threads for x in outputs):
+        return None
+    inner = [x for x in outputs if x.arg[0] > first and size_of(x) % target.threads == 0]
+    return inner[0] if inner else None
+
+
+def operations(kernel: UOp) -> int:
+    """An estimate of the arithmetic of one run, for choosing threads."""
+    free = loops_below(kernel)
+    total = 0
+    for node in toposort((kernel,)):
+        if node.op in (Ops.REDUCE, Ops.KEEP, Ops.LOAD, Ops.STORE):
+            below = (
+                free[node.src[0]]
+                if node.op not in BINDERS
+                else free[node.src[0]] | set(node.src[1:])
+            )
+            total += prod(size_of(loop) for loop in below)
+    return total

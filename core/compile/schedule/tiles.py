@@ -1,0 +1,139 @@
+"""Which tile of the output a contraction computes at once, and how its loops are blocked.
+
+Owns: choosing the loops and the sizes of a tile from the target: a heuristic, which can make a kernel slow
+and never wrong. Does not own: what a tile costs (cost_model.py), what a contraction is (contraction.py), the changes of
+the iteration space (axes.py), the tables that operands are staged into (operands.py, tactics/pack_operands.py).
+
+Each step of a tile's loop loads one element a row and one vector for each `lanes` columns, and multiplies
+every row with every column into registers.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Blocks, Schedule, Tile
+from proofgrad.core.compile.nests.loops import size_of
+from proofgrad.core.compile.schedule.contraction import Contraction, contractions, tiles_along
+from proofgrad.core.compile.schedule.cost_model import cycles_of_tiles
+from proofgrad.core.compile.schedule.operands import filling
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.uop import UOp
+
+# Registers beside the accumulators and one step's vectors: a broadcast element and room to move.
+SPARE_REGISTERS = 3
+# Multiply-adds of vectors in one iteration of a tile; more make code that takes long to compile.
+MOST_PRODUCTS_AT_ONCE = 112
+# Items to share out: more even out the threads, fewer count less.
+ITEMS_A_THREAD, ITEMS_A_THREAD_OF_SLABS = 8, 2
+# Rows and vectors of columns in a tile, at most: a longer side leaves the registers too little of the other.
+TALLEST, WIDEST = 16, 8
+
+
+def find_contraction(
+    kernel: UOp, target: Target, asked: Schedule = AUTOMATIC
+) -> tuple[Contraction, Tile] | None:
+    """The one sum of products of a kernel with one store, and its best tile; None: nothing to tile."""
+    if asked.tiled is False:
+        return None
+    ways = [(contraction, _best(tiles, contraction, target))
+            for contraction in contractions(kernel, asked, target)
+            if (tiles := _tiles(contraction, target, asked))]  # fmt: skip
+    if len(ways) == 1:
+        return ways[0]
+    if not ways:
+        return None
+    return min(ways, key=lambda way: _cost(way[1], way[0], target) + filling(*way, target, asked))
+
+
+def _best(tiles: list[Tile], contraction: Contraction, target: Target) -> Tile:
+    if len(tiles) == 1:
+        return tiles[0]
+    return min(tiles, key=lambda tile: _cost(tile, contraction, target))
+
+
+def _tiles(contraction: Contraction, target: Target, asked: Schedule) -> list[Tile]:
+    """The tiles that fit the registers, large ones first."""
+    if asked.tile is not None:
+        return [asked.tile] if target.vector_bytes else []
+    lanes = _lanes(size_of(contraction.columns), target, contraction.reduction.dtype)
+    if lanes < 2:
+        return []
+    sizes = [(rows, vectors) for rows in range(2, TALLEST + 1) for vectors in range(1, WIDEST + 1)
+             if rows * vectors + vectors + SPARE_REGISTERS <= target.vector_registers]  # fmt: skip
+    return [Tile(*size, lanes) for size in sorted(sizes, key=lambda size: -size[0] * size[1])]
+
+
+def _lanes(columns: int, target: Target, dtype: DType) -> int:
+    """A full vector, or a shorter one for few columns."""
+    lanes = target.lanes(dtype)
+    while lanes > 1 and lanes >= 2 * columns:
+        lanes //= 2
+    return lanes
+
+
+def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
+    at_once = choose_depth(contraction.reduction.src[-1], tile)
+    return cycles_of_tiles(tile, at_once, contraction, target)
+
+
+def choose_depth(loop: UOp, tile: Tile, asked: Schedule = AUTOMATIC) -> int:
+    """How many steps of the innermost loop of the sum run at once: less counting, and windows share loads."""
+    size = size_of(loop)
+    if asked.depth is not None:
+        return size if size <= asked.depth else asked.depth if size % asked.depth == 0 else 1
+    most = MOST_PRODUCTS_AT_ONCE // (tile.rows * tile.vectors)
+    if size <= most:
+        return size
+    return next((n for n in (4, 2) if n <= most and size % n == 0), 1)
+
+
+def choose_blocks(
+    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
+) -> Blocks:
+    """Rows of an item fit half of the second cache; enough items for every thread."""
+    row_tiles, column_tiles = tiles_along(contraction, tile)
+    if (wish := asked.blocks) is not None:
+        return Blocks(min(wish.row_tiles, row_tiles), min(wish.column_tiles, column_tiles))
+    if contraction.slabs:
+        return Blocks(row_tiles, _width_of_slabs(contraction, tile, target))
+    others = prod(size_of(x) for x in contraction.others)
+    row_bytes = tile.rows * contraction.depth * contraction.reduction.dtype.itemsize
+    height = _block(row_tiles, max(1, target.room_bytes // max(1, row_bytes)))
+    if row_tiles * row_bytes <= target.cache_bytes * 3 // 4:
+        height = row_tiles
+    width = column_tiles
+    if contraction.shares_large_columns(target.cache_bytes):
+        column_bytes = tile.columns * contraction.depth * contraction.reduction.dtype.itemsize
+        width = _block(column_tiles, max(1, target.room_bytes // column_bytes))
+    wanted = ITEMS_A_THREAD * target.threads
+
+    def items() -> int:
+        return others * -(-row_tiles // height) * -(-column_tiles // width)
+
+    while width > 1 and items() < wanted:
+        width = _block(column_tiles, width // 2)
+    while height > 1 and items() < wanted:
+        height = _block(row_tiles, height // 2)
+    return Blocks(height, width)
+
+
+def _width_of_slabs(contraction: Contraction, tile: Tile, target: Target) -> int:
+    """Tiles of columns of an item: sums of all rows and a slab fit half of the second cache.
+
+    As wide as that, for memory is read best in long pieces.
+    """
+    row_tiles, column_tiles = tiles_along(contraction, tile)
+    bytes_a_tile = (row_tiles * tile.rows + contraction.depth) * tile.columns
+    bytes_a_tile *= contraction.reduction.dtype.itemsize
+    items = prod(size_of(x) for x in contraction.others)
+    shared = -(-ITEMS_A_THREAD_OF_SLABS * target.threads // items)
+    return max(1, min(target.room_bytes // bytes_a_tile, -(-column_tiles // shared)))
+
+
+def _block(tiles: int, at_most: int) -> int:
+    """Tiles a block, about as many as allowed, so that whole blocks reach little beyond the tiles."""
+    at_most = min(tiles, at_most)
+    sizes = range(max(1, at_most // 2), at_most + 1)
+    return min(sizes, key=lambda size: (-(-tiles // size) * size / tiles + 1 / (8 * size), -size))

@@ -1,0 +1,236 @@
+"""Which loops of a kernel without a tile run as vectors, and what runs side by side.
+
+Owns: the choice, a heuristic, which can make a kernel slow and never wrong. Does not own: the steps that apply it
+(axes.py), the tile of a contraction (tiles.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Copies, Schedule, Vectors
+from proofgrad.core.compile.nests.loops import (
+    BINDERS,
+    is_fixed,
+    output_loops,
+    size_of,
+    unshared_reductions,
+)
+from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
+from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+
+# Accumulators held at once by an unrolled reduction; more would spill.
+UPCAST_SIZES = (8, 4, 2)
+# So many reads of each element that a copy in another order pays: it costs as much as reading in that order once.
+# A copy that does not stay in the second cache is written to memory and read from there: twice that.
+WORTH_A_COPY, WORTH_A_FAR_COPY = 2, 4
+# Vectors of fewer elements cost more to fill than they save.
+LEAST_LANES = 4
+# A reduction of so few values has no loop.
+SHORT_REDUCTION = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """Run `loop` in groups of `lanes`; so many accesses would take their lanes one by one."""
+
+    loop: UOp
+    lanes: int
+    gathers: int
+    at_once: int | None = None  # asked
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """How long loops are, when threads share one of them beforehand."""
+
+    shared: UOp | None
+    threads: int
+
+    def of(self, loop: UOp) -> int:
+        return size_of(loop) // self.threads if loop is self.shared else size_of(loop)
+
+
+def choose_vectors(
+    kernel: UOp, target: Target, asked: Schedule, shared: UOp | None
+) -> tuple[tuple[Vectors, ...], Copies]:
+    """The loops that run as vectors, and the one of which copies run side by side.
+
+    `shared`: a loop of which each thread takes an equal part. Loops run as vectors along which most accesses are
+    contiguous, no two of which any value or register depends on. The output's own loop comes first on a tie; each
+    reduction beside it may have one of its own.
+    """
+    if target.vector_bytes == 0 or asked.vectors == ():
+        return (), NO_COPIES
+    free, sizes = loops_below(kernel), _Sizes(shared, target.threads)
+    chosen = _independent(_candidates(kernel, target, asked, free, sizes), free)
+    loops = [one.loop for one in chosen]
+    copies = _copies(kernel, loops, asked, free, sizes) if chosen else NO_COPIES
+    looped = looped_reductions(kernel, free, asked.unroll)
+    made = []
+    for one in chosen:
+        reduces = any([one.loop in free[n.src[0]] for n in looped])
+        at_once = _at_once(one, reduces, sizes.of(one.loop), target, copies, free)
+        made.append(Vectors(one.loop.arg[0], one.lanes, at_once))
+    return tuple(made), copies
+
+
+def _candidates(
+    kernel: UOp, target: Target, asked: Schedule, free: dict[UOp, frozenset[UOp]], sizes: _Sizes
+) -> list[_Candidate]:
+    """The loops that are asked for, or all that pay, the best first."""
+    nodes, loops = list(free), _contiguous_first(kernel)
+    around_kept = loops_around_kept(free)
+    loops = [loop for loop in loops if loop not in around_kept]
+    wished = asked.vectors or ()
+    if wished and wished[0].loop is not None:
+        known = {loop.arg[0]: loop for loop in (*loops, *output_loops(kernel))}
+        named = [(known[v.loop], v) for v in wished if v.loop in known]
+        return [
+            _Candidate(x, v.lanes, 0, v.at_once) for x, v in named if 1 < v.lanes <= sizes.of(x)
+        ]
+    widest = max((n.dtype for n in nodes if n.op in (Ops.LOAD, Ops.REDUCE)),
+                 key=lambda d: d.itemsize, default=kernel.src[0].src[1].dtype)  # fmt: skip
+    lanes = wished[0].lanes if wished else target.lanes(widest)
+    if lanes < 2:
+        return []
+    at_once = wished[0].at_once if wished else None
+    accesses = [n.src[0].src[1] for n in nodes if n.op in (Ops.LOAD, Ops.STORE)]
+    found, outputs, keeps = [], output_loops(kernel), any([n.op is Ops.KEEP for n in nodes])
+    for loop in loops:
+        steps = [coefficient(index, loop) for index in accesses]
+        gathers = sum(step not in (0, 1) for step in steps)
+        # A short row with a rest pays where all lanes lie side by side (measured: 1.3 to 3 times as fast; else half).
+        plain = loop in outputs and not gathers and not keeps
+        fitting = _fitting_lanes(sizes.of(loop), lanes, plain)
+        # Lanes filled one by one cost more than they save.
+        if fitting is not None and gathers <= steps.count(1):
+            found.append(_Candidate(loop, fitting, gathers, at_once))
+    return sorted(found, key=lambda one: (one.gathers, -one.lanes))
+
+
+def _contiguous_first(kernel: UOp) -> list[UOp]:
+    """The loops of the output along which it, or all that is read, is contiguous; those of reductions."""
+    outputs, nodes = output_loops(kernel), toposort((kernel,))
+    stores = [n.src[0].src[1] for n in nodes if n.op is Ops.STORE]
+    loads = [n.src[0].src[1] for n in nodes if n.op is Ops.LOAD]
+    found = [x for x in outputs if all(coefficient(s, x) == 1 for s in stores)]
+    found += [x for x in outputs if loads and all(coefficient(s, x) == 1 for s in loads)]
+    reductions = {loop for group in unshared_reductions(kernel) for loop in group}
+    found += sorted(reductions, key=lambda loop: loop.arg[0])
+    return list(dict.fromkeys(found))
+
+
+def _fitting_lanes(size: int, lanes: int, takes_rests: bool) -> int | None:
+    """A number of lanes that divides the size, else a full vector, or where that `takes_rests` the most that fit."""
+    if size < LEAST_LANES:
+        return None
+    widths = [n for n in (16, 8, LEAST_LANES) if n <= lanes]
+    fitting = next((n for n in widths if size % n == 0), None)
+    if fitting is None or (fitting < lanes and size >= 4 * lanes):
+        if size > lanes:
+            return lanes
+        return next((n for n in widths if n < size), None) if takes_rests else None
+    return fitting
+
+
+def _independent(candidates: list[_Candidate], free: dict[UOp, frozenset[UOp]]) -> list[_Candidate]:
+    """The first ones, no two of which any value or register depends on."""
+    inside = [loops.union(n.src[1:]) if n.op in BINDERS else loops for n, loops in free.items()]
+    chosen: list[_Candidate] = []
+    for one in candidates:
+        if not any(one.loop in loops and other.loop in loops
+                   for loops in inside for other in chosen):  # fmt: skip
+            chosen.append(one)
+    return chosen
+
+
+def loops_around_kept(free: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
+    """The loops that change what is kept: one run of them at a time has the memory for it."""
+    return frozenset().union(*[loops for n, loops in free.items() if n.op is Ops.KEEP])
+
+
+def _at_once(
+    one: _Candidate,
+    reduces: bool,
+    size: int,
+    target: Target,
+    copies: Copies,
+    free: dict[UOp, frozenset[UOp]],
+) -> int:
+    """How many vectors one iteration takes: several where a reduction would wait for itself.
+
+    One that is written out does not: copies of it would only be more code.
+    """
+    if any(n.op is Ops.KEEP and one.loop in n.src for n in free):
+        return 1  # each of its values has one place
+    # More than the core has at once wait for nothing.
+    most = min(target.vector_registers // 2 // copies.count, target.core.sums_at_once)
+    wanted = [n for n in (16, 8, 4, 2) if reduces and n <= most]
+    if one.at_once is not None:
+        wanted = [one.at_once]
+    return next((n for n in wanted if size % (n * one.lanes) == 0), 1)
+
+
+def _copies(
+    kernel: UOp, vectors: list[UOp], asked: Schedule, free: dict[UOp, frozenset[UOp]], sizes: _Sizes
+) -> Copies:
+    """An output loop whose iterations share a load inside a reduction."""
+    sharing = [_loops_that_share(n, free) for n in free if n.op is Ops.REDUCE]
+    candidates = frozenset().union(*sharing) - loops_around_kept(free)
+    wish = asked.copies
+    counts = UPCAST_SIZES if wish is None else (wish.count,)
+    for loop in reversed(output_loops(kernel)):
+        if loop.arg[1] is not AxisRole.LOOP or loop in vectors or loop not in candidates:
+            continue
+        if wish is not None and wish.loop is not None and loop.arg[0] != wish.loop:
+            continue
+        for count in counts:
+            if count > 1 and sizes.of(loop) % count == 0:
+                return Copies(loop.arg[0], count)
+    return NO_COPIES
+
+
+def loads_in_steps(
+    kernel: UOp, vectors: tuple[Vectors, ...], target: Target
+) -> list[tuple[UOp, UOp]]:
+    """The loads that vectors take in steps of a few elements, and often, each with the loop."""
+    by_number = {n.arg[0]: n for n in toposort((kernel,)) if n.op is Ops.RANGE}
+    loops = [by_number[v.loop] for v in vectors if v.loop in by_number]
+    found = []
+    for load in [n for n in toposort((kernel,)) if n.op is Ops.LOAD]:
+        memory, index, *_ = load.src[0].src
+        steps = [(loop, coefficient(index, loop) or 0) for loop in loops]
+        reads = prod([size_of(loop) for loop in loops_of(index) if is_fixed(loop)])
+        if memory.op is not Ops.PARAM:
+            continue
+        is_near = memory.arg[1] * memory.dtype.itemsize <= 2 * target.cache_bytes
+        if reads >= (WORTH_A_COPY if is_near else WORTH_A_FAR_COPY) * memory.arg[1]:
+            found += [(load, loop) for loop, step in steps if 1 < step <= LARGEST_STEP]
+    return found
+
+
+def _loops_that_share(reduction: UOp, free: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
+    """The loops that change a reduction, but not everything that it loads."""
+    loads = [free[n] for n in toposort((reduction.src[0],)) if n.op is Ops.LOAD]
+    return free[reduction] - free[reduction].intersection(*loads)
+
+
+def looped_reductions(
+    kernel: UOp, free: dict[UOp, frozenset[UOp]], unroll: int | None
+) -> list[UOp]:
+    """The reductions that are not written out."""
+    short = short_reductions(kernel, SHORT_REDUCTION if unroll is None else unroll)
+    return [n for n in free if n.op is Ops.REDUCE and not short.issuperset(n.src[1:])]
+
+
+def short_reductions(kernel: UOp, at_most: int) -> set[UOp]:
+    """The loops of reductions of so few values."""
+    kept = {loop for n in toposort((kernel,)) if n.op is Ops.KEEP for loop in n.src[1:]}
+    groups = [set(loops) for loops in unshared_reductions(kernel)]
+    short = [g for g in groups if 0 < prod([size_of(x) for x in g]) <= at_most]
+    return set().union(*[group for group in short if kept.isdisjoint(group)])

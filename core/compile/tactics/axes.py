@@ -1,0 +1,202 @@
+"""Tactic: the loops of a kernel are split and marked as its schedule says: threads, vectors, registers.
+
+Owns: the order of the steps. Does not own: what is chosen (choose_schedule.py), the steps (steps/).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Schedule, Tile, Vectors
+from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
+from proofgrad.core.compile.nests.strides import coefficient, loops_below
+from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.schedule.choose_schedule import schedule_of
+from proofgrad.core.compile.schedule.contraction import Contraction, tiles_along
+from proofgrad.core.compile.schedule.operands import packs_columns
+from proofgrad.core.compile.schedule.threads import loop_shared_in_order, runs_in_order
+from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
+from proofgrad.core.compile.schedule.vectors import looped_reductions, short_reductions
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.clamp import read_inside
+from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require
+from proofgrad.core.compile.steps.reorder import reorder
+from proofgrad.core.compile.steps.run_as import run_as
+from proofgrad.core.compile.steps.split import split, split_reading_inside
+from proofgrad.core.compile.tactics.pack_columns import pack_columns
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+
+
+def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
+    """Split and mark the loops that run as vectors, threads and unrolled copies, as the schedule says."""
+    target = context.target
+    if target.work_items:
+        return nest
+    nest = nest.scheduled(schedule := schedule_of(nest, context))
+    if schedule.tiled and (found := find_contraction(nest.graph, target, schedule)) is not None:
+        return _tiled(nest, *found, target, schedule)
+    numbers: dict[int, int] = {}  # of loops that threads have shared, of the part that each has
+    if schedule.threads and runs_in_order(nest.graph):
+        nest = _shared_within_order(nest, target, numbers)
+    copied = schedule.copies or NO_COPIES
+    looped = _around_looped_reductions(nest.graph, schedule)
+    for vectors in schedule.vectors or ():
+        assert vectors.loop is not None  # a schedule that was decided
+        nest = _innermost(nest, number := numbers.get(vectors.loop, vectors.loop))
+        if copied.loop is not None:
+            loop = loop_of_number(nest.graph, numbers.get(copied.loop, copied.loop))
+            nest, copied = split_in_two(nest, loop, copied.count, AxisRole.UPCAST), NO_COPIES
+        loop = loop_of_number(nest.graph, number)
+        nest = _vectors(nest, loop, vectors, target, number in looped)
+    nest = _short_reductions_at_once(nest, schedule)
+    return _choose_thread(nest, target) if schedule.threads else nest
+
+
+def split_in_two(nest: LoopNest, loop: UOp, inner_size: int, role: AxisRole) -> LoopNest:
+    """loop = outer * inner_size + inner; the outer loop stays what it was."""
+    inner = NewLoop(fresh_number(nest.graph), role)
+    return split(nest, loop, (inner_size,), (NewLoop(*loop.arg), inner))
+
+
+def loop_of_number(kernel: UOp, number: int) -> UOp:
+    """The loop of that number. Raises: StepRefused."""
+    found = [n for n in toposort((kernel,)) if n.op is Ops.RANGE and n.arg[0] == number]
+    require(len(found) == 1, "no loop of that number, or several", number)
+    return found[0]
+
+
+def _around_looped_reductions(kernel: UOp, schedule: Schedule) -> set[int]:
+    """The numbers of the loops that the body of a reduction changes with, but for those that are written out."""
+    free = loops_below(kernel)
+    looped = looped_reductions(kernel, free, schedule.unroll)
+    return {loop.arg[0] for n in looped for loop in free[n.src[0]]}
+
+
+def _short_reductions_at_once(nest: LoopNest, schedule: Schedule) -> LoopNest:
+    """Reductions of a few values, as over the windows of a pool, are written out."""
+    short = short_reductions(nest.graph, schedule.unroll or 0)
+    plain = [x for x in short if x.arg[1] is AxisRole.REDUCE]
+    return run_as(nest, {loop: AxisRole.UPCAST for loop in plain}) if plain else nest
+
+
+def _shared_within_order(nest: LoopNest, target: Target, numbers: dict[int, int]) -> LoopNest:
+    """A thread takes a part of each row: rows come in an order that is kept, but parts of them do not."""
+    loop = loop_shared_in_order(nest.graph, target)
+    if loop is None:
+        return nest
+    numbers[loop.arg[0]] = part = fresh_number(nest.graph)
+    made = (NewLoop(loop.arg[0], AxisRole.THREAD), NewLoop(part))
+    return split(nest, loop, (size_of(loop) // target.threads,), made)
+
+
+def _innermost(nest: LoopNest, number: int) -> LoopNest:
+    """The loop along which memory is contiguous that vectors gather or scatter runs inside.
+
+    So each of its lines is read or written once.
+    """
+    vector = loop_of_number(nest.graph, number)
+    places = [n.src[0].src[1] for n in toposort((nest.graph,)) if n.op in (Ops.LOAD, Ops.STORE)]
+    gathered = [index for index in places if coefficient(index, vector) not in (0, 1)]
+    for loop in output_loops(nest.graph)[:-1] if gathered else ():
+        if loop is not vector and all(coefficient(index, loop) == 1 for index in gathered):
+            return reorder(nest, loop, fresh_number(nest.graph))
+    return nest
+
+
+def _vectors(
+    nest: LoopNest, loop: UOp, vectors: Vectors, target: Target, reduces: bool
+) -> LoopNest:
+    """Split the loop into vectors, several at once."""
+    lanes, count = vectors.lanes, vectors.at_once
+    if count == 1:
+        return split_in_two(nest, loop, lanes, AxisRole.VECTOR)
+    number, role, stretch = fresh_number(nest.graph), loop.arg[1], size_of(loop) // count
+    # A processor reads ahead in a page, and in several at a time: vectors come from stretches of a page or more
+    # of their own (8 of them take 2.7 ms where one takes 3.7, measured).
+    if reduces and stretch * target.vector_bytes >= target.page_bytes * lanes:
+        outer, inner = NewLoop(loop.arg[0], AxisRole.UPCAST), NewLoop(number, role)
+        nest = split(nest, loop, (stretch,), (outer, inner))
+        return split_in_two(nest, UOp.range(stretch, number, role), lanes, AxisRole.VECTOR)
+    nest = split_in_two(nest, loop, count * lanes, AxisRole.UPCAST)
+    inner_loop = UOp.range(count * lanes, number, AxisRole.UPCAST)
+    return split_in_two(nest, inner_loop, lanes, AxisRole.VECTOR)
+
+
+def _tiled(
+    nest: LoopNest, contraction: Contraction, tile: Tile, target: Target, asked: Schedule
+) -> LoopNest:
+    """The loops of a contraction as items, blocks of tiles, and the parts of a tile.
+
+    Within an item all tiles of a row block go by for one tile of columns, which stays in the cache.
+    """
+    blocks = choose_blocks(contraction, tile, target, asked)
+    rows, columns = contraction.rows, contraction.columns
+    if contraction.has_gated_rows:
+        nest = read_inside(nest, contraction.reduction)
+    number = fresh_number(nest.graph)
+    row_block, column_block, item = NewLoop(number + 6), NewLoop(number + 7), number
+    row_sizes = (blocks.row_tiles, tile.rows)
+    row_loops = (row_block, NewLoop(number + 2), NewLoop(number + 3, AxisRole.UPCAST))
+    nest = split_reading_inside(nest, rows, row_sizes, row_loops)
+    column_sizes = (blocks.column_tiles, tile.vectors, tile.lanes)
+    vector, lane = NewLoop(number + 4, AxisRole.UPCAST), NewLoop(number + 5, AxisRole.VECTOR)
+    column_loops = (column_block, NewLoop(number + 1), vector, lane)
+    nest = split_reading_inside(nest, columns, column_sizes, column_loops)
+    row_tiles, column_tiles = tiles_along(contraction, tile)
+    around = {
+        rows: _loop(-(-row_tiles // blocks.row_tiles), row_block),
+        columns: _loop(-(-column_tiles // blocks.column_tiles), column_block),
+    }
+    order = [*contraction.others, rows, columns]
+    if contraction.shares_large_columns(target.cache_bytes):
+        order = [columns, *order[:-1]]  # a thread goes on with columns that are in its cache
+    items = [x for x in (around.get(loop, loop) for loop in order) if x.op is Ops.RANGE]
+    nest = _as_items(nest, items, item, AxisRole.THREAD if asked.threads else AxisRole.LOOP)
+    if packs_columns(contraction, tile, target, asked):
+        nest = pack_columns(nest, _loop(tile.vectors, vector), _loop(tile.lanes, lane))
+    (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
+    loop = reduction.src[-1]
+    steps = choose_depth(loop, tile, asked)
+    if steps == size_of(loop):
+        return run_as(nest, {loop: AxisRole.UPCAST})
+    return nest if steps == 1 else split_in_two(nest, loop, steps, AxisRole.UPCAST)
+
+
+def _as_items(nest: LoopNest, loops: list[UOp], number: int, role: AxisRole) -> LoopNest:
+    """The loops, outermost first, as one, whose iterations are shared out."""
+    if not loops:
+        return nest
+    while len(loops) > MOST_LOOPS:
+        inner = loops[-MOST_LOOPS:]
+        made = NewLoop(fresh_number(nest.graph))
+        nest = collapse(nest, tuple(inner), made)
+        size = prod([size_of(x) for x in inner])
+        loops = [*loops[:-MOST_LOOPS], _loop(size, made)]
+    return collapse(nest, tuple(loops), NewLoop(number, role))
+
+
+def _loop(size: int, made: NewLoop) -> UOp:
+    """The loop that a step made of so many iterations; of one, its only value."""
+    return UOp.range(size, made.number, made.role) if size != 1 else UOp.index(0)
+
+
+def share_out_work_items(nest: LoopNest, context: Context) -> LoopNest:
+    """On machines with work items all output loops become one loop of them."""
+    loops = output_loops(nest.graph)
+    if not context.target.work_items or not loops:
+        return nest
+    return _as_items(nest, loops, fresh_number(nest.graph), AxisRole.GLOBAL)
+
+
+def _choose_thread(nest: LoopNest, target: Target) -> LoopNest:
+    """Threads share the outermost loop that is long enough."""
+    kernel = nest.graph
+    outputs = [x for x in output_loops(kernel) if x.arg[1] is AxisRole.LOOP]
+    if runs_in_order(kernel):  # outside of the loops in order; their rows are shared out before
+        first = min([loop.arg[0] for loop in kernel.src[0].src[2:]])
+        outputs = [x for x in outputs if x.arg[0] < first]
+    loop = next((x for x in outputs if size_of(x) >= target.threads), None)
+    return nest if loop is None else run_as(nest, {loop: AxisRole.THREAD})

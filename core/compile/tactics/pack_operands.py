@@ -1,0 +1,113 @@
+"""Tactic: operands of a contraction are copied into tables, in the order of its tile.
+
+Owns: the layout of a table, the order in which it is filled. Does not own: the tile (tiles.py), which operands are
+worth a table (operands.py), the law (steps/stage.py), the memory (the plan's, compiler.py).
+
+A table of an operand that moves with the loops x, k has the digits (x // size, k, x % size), and is as long as whole
+tiles need, so that the tile that reads it needs no gate.
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.compile.nests.loops import output_loops, size_of
+from proofgrad.core.compile.nests.strides import coefficient, loops_of
+from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.schedule.choose_schedule import choose_schedule, schedule_of
+from proofgrad.core.compile.schedule.contraction import (
+    LARGEST_STEP,
+    Contraction,
+    load_steps,
+    tiles_along,
+)
+from proofgrad.core.compile.schedule.divisors import largest_divisor
+from proofgrad.core.compile.schedule.operands import may_stage
+from proofgrad.core.compile.schedule.tiles import find_contraction
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.deinterleave import deinterleave
+from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.reorder import reorder
+from proofgrad.core.compile.steps.split import split
+from proofgrad.core.compile.steps.stage import Digit, stage
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+# Steps of the sum that are copied for all rows or columns before the next ones are: pieces of memory long enough to be
+# read and written in lines, whatever their types.
+STEPS_AT_ONCE = 16
+
+
+def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
+    """Copy operands of a contraction into tables laid out for its tile; the kernels, in order."""
+    target = context.target
+    if target.work_items:
+        return nest
+    nest = nest.scheduled(schedule := schedule_of(nest, context))
+    found = find_contraction(nest.graph, target, schedule) if schedule.tiled else None
+    if found is None or not may_stage(found[0], target, context.asked):
+        return nest
+    filling: list[LoopNest] = []
+    before, nest = nest, _with_neighbours(nest, found[0], filling)
+    if nest is not before:  # its columns lie elsewhere now, and another tile may be better
+        schedule = choose_schedule(nest.graph, target, context.asked)
+        found = find_contraction(nest.graph, target, schedule)
+    contraction, tile, blocks, staged = *found, schedule.blocks, schedule.staged
+    assert blocks is not None and staged is not None
+    row_tiles, column_tiles = tiles_along(contraction, tile)
+    groups = {
+        contraction.rows: -(-row_tiles // blocks.row_tiles) * blocks.row_tiles,
+        contraction.columns: -(-column_tiles // blocks.column_tiles) * blocks.column_tiles,
+    }
+    operands: list[tuple[UOp, UOp, int]] = []
+    if staged.rows:
+        operands.append((contraction.row_factor, contraction.rows, tile.rows))
+    if staged.columns:
+        operands.append((contraction.column_factor, contraction.columns, tile.columns))
+    for factor, loop, size in operands:
+        fill, nest = _in_a_table(nest, contraction, factor, loop, size, groups[loop])
+        filling.append(fill)
+    nest = nest.scheduled(schedule)  # the tables lie as its tile reads them
+    return (*filling, nest) if filling else nest
+
+
+def _in_a_table(
+    nest: LoopNest, contraction: Contraction, factor: UOp, loop: UOp, size: int, groups: int
+) -> tuple[LoopNest, LoopNest]:
+    """The nest that fills the table of an operand, and the one that reads it.
+
+    Where groups lie side by side in memory, some steps of the sum are copied for all of them before the next
+    steps: long enough pieces of memory are read and written.
+    """
+    free = loops_of(factor)
+    outer = [x for x in output_loops(nest.graph) if x in free and x is not loop]
+    *around, last = [None, *[x for x in contraction.sum_loops if x in free]]
+    around = [x for x in around if x is not None]
+    side_by_side = all(step in (0, 1) for step in load_steps(factor, loop))
+    steps = 1 if last is None else size_of(last)
+    at_once = largest_divisor(steps, STEPS_AT_ONCE) if side_by_side else steps
+    number = len(outer) + len(
+        around
+    )  # of the outer steps; groups, inner steps and what is inside of a group follow
+    digits = [Digit(x, size_of(x), NewLoop(k)) for k, x in enumerate(outer)]
+    digits.append(Digit(loop, groups, NewLoop(number + 1), size))
+    digits += [Digit(x, size_of(x), NewLoop(len(outer) + k)) for k, x in enumerate(around)]
+    if last is not None:
+        digits.append(Digit(last, steps, NewLoop(number + 2)))
+    digits.append(Digit(loop, size, NewLoop(number + 3)))
+    fill, nest = stage(nest, factor, tuple(digits))
+    if 1 < at_once < steps:
+        made = (NewLoop(number), NewLoop(number + 2))
+        fill = split(fill, UOp.range(steps, number + 2), (at_once,), made)
+    elif at_once == 1 < steps:
+        fill = reorder(fill, UOp.range(steps, number + 2), number)
+    return fill, nest
+
+
+def _with_neighbours(nest: LoopNest, contraction: Contraction, filling: list[LoopNest]) -> LoopNest:
+    """Memory that columns read in steps of a few elements, copied so that they read neighbours."""
+    columns = contraction.columns
+    for load in [n for n in toposort((contraction.column_factor,)) if n.op is Ops.LOAD]:
+        step = coefficient(load.src[0].src[1], columns)
+        if step is not None and 1 < step <= LARGEST_STEP:
+            copied, nest = deinterleave(nest, load, columns)
+            filling.append(copied)
+    return nest

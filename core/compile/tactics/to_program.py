@@ -1,0 +1,47 @@
+"""Tactics from Kernel to Program: index terms get a width, reductions registers, loops of lanes vectors.
+
+Owns: which width, and that every reduction and every loop of lanes is changed. Does not own: the laws (steps/narrow.py,
+steps/accumulate.py, steps/lanes.py).
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.steps.accumulate import accumulate
+from proofgrad.core.compile.steps.lanes import lanes
+from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.narrow import narrow, terms_beyond
+from proofgrad.core.compile.text.show import brief
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, toposort
+
+
+def choose_index_width(nest: LoopNest, context: Context) -> LoopNest:
+    """Every `index` becomes the type that the target prefers if all terms fit it, else int64.
+
+    Raises: OverflowError, naming the term, if int64 is not enough.
+    """
+    facts, preferred = nest.facts, context.target.index_dtype
+    terms = [n for n in toposort((nest.graph,)) if n.dtype is dtypes.index]
+    if not terms_beyond(terms, preferred, facts):
+        return narrow(nest, preferred)
+    for node in terms_beyond(terms, dtypes.int64, facts):
+        raise OverflowError(
+            f"an index term runs from {facts.lo(node)} to {facts.hi(node)}, which int64 does"
+            f" not hold: {brief(node)}"
+        )
+    return narrow(nest, dtypes.int64)
+
+
+def reductions_to_accumulators(nest: LoopNest, context: Context) -> LoopNest:
+    """Each reduction becomes a register that its loops update, what is kept a store to scratch memory."""
+    return accumulate(nest)
+
+
+def vectorize(nest: LoopNest, context: Context) -> LoopNest:
+    """Each VECTOR loop becomes the lanes of vector values."""
+    loops = [n for n in toposort((nest.graph,)) if n.op is Ops.RANGE]
+    for loop in [x for x in loops if x.arg[1] is AxisRole.VECTOR]:
+        nest = lanes(nest, loop)
+    return nest

@@ -1,0 +1,27 @@
+"""Tactic: loops of the role UPCAST are written out.
+
+Does not own: the law (steps/unroll.py), which loops (axes.py).
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.compile.nests.loops import BINDERS
+from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused
+from proofgrad.core.compile.steps.run_as import run_as
+from proofgrad.core.compile.steps.unroll import unroll
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, toposort
+
+
+def unroll_upcasts(nest: LoopNest, context: Context) -> LoopNest:
+    """Each UPCAST loop is written out: copies of the stores, or of what a reduction combines."""
+    nodes = toposort((nest.graph,))
+    upcast = [n for n in nodes if n.op is Ops.RANGE and n.arg[1] is AxisRole.UPCAST]
+    if not upcast:
+        return nest
+    try:
+        return unroll(nest, frozenset(upcast))
+    except StepRefused:  # as with too many copies: loops that count
+        own = {loop for n in nodes if n.op in BINDERS for loop in n.src[1:]}
+        return run_as(nest, {x: AxisRole.REDUCE if x in own else AxisRole.LOOP for x in upcast})

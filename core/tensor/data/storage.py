@@ -1,0 +1,113 @@
+"""Python numbers to the bytes of a buffer and back, without numpy.
+
+Owns: shapes and types of nested lists, packing, unpacking, the error for a number that does not
+fit. Does not own: where the bytes live (realize.py).
+"""
+
+from __future__ import annotations
+
+import array
+import struct
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+from proofgrad.core.ir.dtypes import DType, Kind, as_constant, dtypes, round_float
+from proofgrad.core.ir.evaluate import from_bits, to_bits
+from proofgrad.core.ir.shapes import Shape, ShapeError
+from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.promotion import scalar_dtype
+
+_CODES = {
+    dtypes.int8: "b", dtypes.uint8: "B", dtypes.int16: "h", dtypes.uint16: "H", dtypes.int32: "i",
+    dtypes.uint32: "I", dtypes.int64: "q", dtypes.uint64: "Q", dtypes.float32: "f",
+    dtypes.float64: "d",
+}  # fmt: skip
+
+
+def flatten_nested(data: Any) -> tuple[Shape, list[Any]]:
+    """Shape and elements of nested lists. Raises: ShapeError if they are ragged."""
+    shape: list[int] = []
+    level = [data]
+    while level and isinstance(level[0], (list, tuple, range)):
+        size = len(level[0])
+        for item in level:
+            if not isinstance(item, (list, tuple, range)) or len(item) != size:
+                found = f"{len(item)}" if isinstance(item, (list, tuple, range)) else repr(item)
+                raise ShapeError(
+                    f"ragged lists: on axis {len(shape)} one part has {size} elements and another"
+                    f" {found}; all parts of a level must have the same length"
+                )
+        shape.append(size)
+        level = [element for item in level for element in item]
+    for element in level:
+        if isinstance(element, (list, tuple, range)):
+            raise ShapeError(f"ragged lists: {element!r} stands beside a number")
+    return tuple(shape), level
+
+
+def infer_dtype(elements: Iterable[Any]) -> DType:
+    """bool, default int or default float, whichever holds all kinds of numbers found."""
+    kinds = set(map(type, elements))
+    if not kinds or any(issubclass(kind, float) for kind in kinds):
+        return dtypes.default_float
+    if all(issubclass(kind, bool) for kind in kinds):
+        return dtypes.bool
+    strange = [kind for kind in kinds if not issubclass(kind, int)]
+    if strange:
+        raise DtypeError(
+            f"cannot make a Tensor of {strange[0].__name__} elements; expected bool, int or float"
+        )
+    return scalar_dtype(0)
+
+
+def pack(elements: Sequence[Any], dtype: DType) -> bytes:
+    """The bytes of `elements` as `dtype`. Raises: OverflowError naming the number."""
+    try:
+        return _pack(elements, dtype)
+    except OverflowError:
+        for element in elements:
+            as_constant(element, dtype)
+        raise
+    except (TypeError, ValueError) as error:
+        raise DtypeError(f"cannot store these elements as {dtype}: {error}") from None
+
+
+def _pack(elements: Sequence[Any], dtype: DType) -> bytes:
+    if dtype.is_bool:
+        return bytes(map(bool, elements))
+    if dtype is dtypes.float16:
+        return struct.pack(f"<{len(elements)}e", *[round_float(float(e), dtype) for e in elements])
+    if dtype.is_code:
+        return bytes([to_bits(round_float(float(e), dtype), dtype) for e in elements])
+    if dtype is dtypes.bfloat16:
+        singles = array.array("f", [round_float(float(e), dtype) for e in elements]).tobytes()
+        return b"".join([singles[k : k + 2] for k in range(2, len(singles), 4)])
+    if dtype.kind in (Kind.SIGNED, Kind.UNSIGNED):
+        elements = [int(e) for e in elements]
+    return array.array(_CODES[dtype], elements).tobytes()
+
+
+def unpack(data: bytes, dtype: DType) -> list[Any]:
+    """The Python numbers in the bytes of a buffer."""
+    if dtype.is_bool:
+        return [byte != 0 for byte in data]
+    if dtype is dtypes.float16:
+        return list(struct.unpack(f"<{len(data) // 2}e", data))
+    if dtype.is_code:
+        return [from_bits(code, dtype) for code in data]
+    if dtype is dtypes.bfloat16:
+        widened = b"".join([b"\0\0" + data[k : k + 2] for k in range(0, len(data), 2)])
+        return list(memoryview(widened).cast("f"))
+    return array.array(_CODES[dtype], data).tolist()
+
+
+def nest(elements: list[Any], shape: Shape) -> Any:
+    """The elements in row-major order as nested lists of `shape`; a number for ()."""
+    if not shape:
+        return elements[0]
+    for axis in range(len(shape) - 1, 0, -1):
+        size = shape[axis]
+        count = prod(shape[:axis])
+        elements = [elements[k * size : (k + 1) * size] for k in range(count)]
+    return elements

@@ -1,0 +1,598 @@
+"""A recorded plan, run again on other memory with little Python.
+
+Owns: where each input of the plan comes from at a replay, memory for what lies between, what becomes
+of results. Does not own: what is recorded (jit.py), launching (launches.py).
+
+Memory between is the replay's own, shared by what does not live at the same time. Results get memory
+at every replay that nobody else holds. A Tensor that the plan writes over in place keeps its buffer, unless somebody
+else holds that buffer: then that one keeps the old memory and the plan works on a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet, ref
+
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.shapes import Shape, is_plain, show, sizes
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.errors import JitError
+from proofgrad.core.tensor.jit.aliasing import Aliases, Outdated, Step, base_again, steps_of_view
+from proofgrad.core.tensor.jit.live_tensors import Source
+from proofgrad.core.tensor.methods.base import own_copy
+from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.arena import Arena, make_arena
+from proofgrad.core.tensor.runtime.canonical import computed
+from proofgrad.core.tensor.runtime.counters import GlobalCounters
+from proofgrad.core.tensor.runtime.device import HOST, Device
+from proofgrad.core.tensor.runtime.execute import (
+    allocate,
+    claim,
+    execute,
+    is_watched,
+    memory_of_variables,
+    run_step,
+)
+from proofgrad.core.tensor.runtime.interrupts import Interrupts
+from proofgrad.core.tensor.runtime.launches import Launches
+from proofgrad.core.tensor.runtime.result_pool import SPARE_BYTES, SPARES, Spare
+from proofgrad.core.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from proofgrad.core.compile.plan.checks import ValueCheck
+    from proofgrad.core.compile.plan.plan import BufferInfo, Plan, Step
+    from proofgrad.core.tensor.jit.jit import _Recording
+
+
+@dataclass(slots=True)
+class Target:
+    """A Tensor that every replay computes: given as a result, written to, or left in `.grad`."""
+
+    tensor: Tensor
+    is_result: bool = False
+    source: Source | None = None  # of one that is written to
+    gradient_of: Source | None = None
+
+
+@dataclass(slots=True)
+class _Read:
+    """A Tensor that the function reads beside its arguments, and the input that it is."""
+
+    slot: int
+    source: Source
+    shape: Shape
+    dtype: DType
+    node: UOp | None  # as it was last seen; None of one that is written in place
+    is_whole: bool  # else the input is what it shows elements of, and it must stay as it was
+    in_place: bool = False
+    is_copied: bool = False  # in this replay: somebody else holds its buffer
+
+    def handle(self, arguments: Sequence[Tensor]) -> Any:
+        """The memory that it says the input is now; None if it says nothing."""
+        tensor = self.source.get(arguments)
+        if tensor is None or not (self.is_whole or tensor._uop is self.node):
+            return None
+        buffer = machine.buffer_below(computed(tensor._uop))
+        if buffer is None or (self.is_whole and not machine.is_flat(computed(tensor._uop))):
+            return None
+        return machine.memory_of(buffer)
+
+
+@dataclass(slots=True)
+class _Made:
+    """A result: the slot of its memory, and the Tensor it becomes."""
+
+    slot: int
+    shape: Shape
+    info: BufferInfo
+    is_result: bool
+    source: Source | None
+    gradient_of: Source | None
+    read: _Read | None = None  # of one that is written in place
+    steps: Sequence[Step] = ()  # of a result that is a view
+    is_plain: bool = True
+    may_spare: bool = False
+    spares: list[Spare] = field(default_factory=list)
+    again: Spare | None = None  # that this replay uses
+
+    def __post_init__(self) -> None:
+        self.is_plain = is_plain(self.shape)
+        self.may_spare = self.is_plain and (self.source or self.gradient_of or self.read) is None
+
+    def make_room(self) -> Any:
+        """Memory for this replay's result: fresh, or that of an earlier one that nobody holds."""
+        for spare in self.spares:
+            if spare.is_free():
+                self.again = spare
+                return spare.handle
+        self.again = None
+        return allocate(self.info)
+
+    def node(self, shape: Shape, handle: Any) -> UOp:
+        """The node of this replay's result, over the memory that `make_room` gave."""
+        if self.again is not None:
+            return self.again.node
+        node = machine.new_value(self.info, shape, handle)
+        if self.may_spare and len(self.spares) < SPARES:
+            self.spares.append(Spare(node, handle))
+        return node
+
+
+@dataclass(slots=True)
+class _Inputs:
+    """What the inputs of the plan are: found before the run lets go of them."""
+
+    recording: _Recording
+    targets: list[Target]
+    argument: dict[int, int] = field(default_factory=dict)
+    random: dict[int, Callable[[], bytes]] = field(default_factory=dict)
+    fixed: dict[int, UOp] = field(default_factory=dict)
+    reads: list[tuple[int, Source, Shape, DType, ref[UOp], bool]] = field(default_factory=list)
+    constant: list[tuple[Source, UOp]] = field(default_factory=list)
+    unsettled: list[Source] = field(default_factory=list)
+    plan: Plan | None = None
+    given: list[Any] = field(default_factory=list)
+    values: dict[str, int] = field(default_factory=dict)
+
+    def before(self, nodes: set[UOp], inputs: list[UOp]) -> None:
+        """Sort the inputs by where a replay finds them."""
+        recording, holders = self.recording, self.recording.holders
+        places = {machine.buffer_of(place): k for k, place in recording.places.items()}
+        numbers = {buffer: k for k, buffer in enumerate(inputs)}
+        read: set[int] = set()
+        for source, node in holders.readers(nodes):
+            buffer = machine.buffer_below(computed(node))
+            if buffer is None:
+                if any(part in numbers for part in node.toposort()):
+                    self.unsettled.append(source)
+                else:
+                    self.constant.append((source, node))
+            elif buffer in numbers and buffer not in places:
+                k, is_whole = numbers[buffer], machine.is_flat(node)
+                self.reads.append((k, source, node.shape, node.dtype, ref(node), is_whole))
+                read.add(k)
+        for buffer, k in numbers.items():
+            if buffer in places:
+                self.argument[k] = places[buffer]
+            elif buffer in recording.random:
+                self.random[k] = recording.random[buffer]
+            elif k not in read:
+                self.fixed[k] = buffer
+
+    def refused(self, plan: Plan) -> frozenset[int]:
+        """Inputs of which another Tensor, or one of several, would get the memory."""
+        arguments, found = self.recording.arguments, set()
+        for target, slot in zip(self.targets, plan.results):
+            if slot < plan.inputs and slot not in self.argument:
+                readers = [source.get(arguments) for k, source, *_ in self.reads if k == slot]
+                if len(readers) != 1 or readers[0] is not target.tensor:
+                    found.add(slot)
+        return frozenset(found)
+
+    def after(self, plan: Plan, given: list[Any], values: dict[str, int]) -> None:
+        self.plan, self.given, self.values = plan, given, values
+
+
+class Replay:
+    """See the head of this file. Made by `record`."""
+
+    @staticmethod
+    def record(recording: _Recording, targets: list[Target]) -> Replay | None:
+        """Compute the targets, and keep how. None if inputs had to be computed first."""
+        tensors = [target.tensor for target in targets]
+        _check_devices(recording, tensors)
+        _check_kept(recording, tensors)
+        if not targets:
+            raise JitError(f"{recording.name} gives no Tensor and writes to none")
+        inputs = _Inputs(recording, targets)
+        roots = _roots(targets)
+        check = machine.compiler().checks()
+        named = [] if check is None else check.named(roots, recording.holders.entries.values())
+
+        def release() -> None:
+            for tensor in tensors:
+                tensor._uop = machine.PENDING
+
+        with Interrupts() as interrupts:
+            try:
+                nodes = machine.realize(roots, tensors[0].device, release, inputs, interrupts)
+            except BaseException:
+                for tensor, root in zip(tensors, roots):
+                    tensor._uop = root
+                raise
+            for tensor, node in zip(tensors, nodes):
+                tensor._uop = node
+        if inputs.unsettled:
+            found = [source.get(recording.arguments) for source in inputs.unsettled]
+            _compute([tensor for tensor in found if tensor is not None])
+            return None
+        if check is not None:
+            check.fixed(named, list(inputs.fixed.values()))
+        return Replay(recording, targets, inputs)
+
+    def __init__(self, recording: _Recording, targets: list[Target], inputs: _Inputs) -> None:
+        plan = inputs.plan
+        assert plan is not None
+        self.name, self.plan = recording.name, plan
+        self.result: Any = None  # what the function gives, with holes for Tensors
+        self.device = targets[0].tensor.device
+        self.backend = Device[self.device]
+        self.where = [
+            *[inputs_device(plan, k, self.device, inputs) for k in range(plan.inputs)],
+            *[made.device for made in plan.made],
+            *[device for _, device in plan.variables],
+        ]
+        self.memory: list[Any] = [
+            *inputs.given[: plan.inputs],
+            *[None] * len(plan.made),
+            *memory_of_variables(plan, inputs.values),
+        ]
+        self.values = inputs.values
+        self._fixed = list(inputs.fixed.values())  # their memory has to stay
+        self.arguments = [(k, a) for k, a in inputs.argument.items() if k < plan.inputs]
+        self.random = {k: fresh for k, fresh in inputs.random.items() if k < plan.inputs}
+        written = set(plan.reused)
+        self.reads, self._agreeing = _one_for_each_input(
+            [
+                _Read(k, s, shape, dtype, None if k in written else node(), whole, k in written)
+                for k, s, shape, dtype, node, whole in inputs.reads
+                if k < plan.inputs
+            ]
+        )
+        self._constant = inputs.constant
+        self.accumulated = recording.holders.accumulated()
+        self.aliases = _aliases(recording, targets, inputs, self.accumulated)
+        self.made = self._results(targets, recording.arguments)
+        self._check_in_place()
+        steps = self._without_constant_copies(plan.steps)
+        self._steps = steps
+        self._value_check = (
+            machine.compiler().checks()
+        )  # asked here, for a replay takes microseconds
+        self.arena = self._between(steps)
+        self.program = Launches(steps, self.memory, self.where, self.backend)
+        self.kernel_count = sum(step.kernel is not None for step in steps)
+        self._flops = sum([s.kernel.source.cost_flops for s in steps if s.kernel is not None])
+        self._nbytes = sum([s.nbytes for s in steps if s.kernel is not None])
+        # Whether only the native program asks where arguments are: it goes on with what it was told.
+        self._keeps_addresses = self.program.is_native and not written
+        made_anew = [made.slot for made in self.made if made.read is None]
+        self._passing = [*[slot for slot, _ in self.arguments], *made_anew]
+        for slot in [*self._passing, *[read.slot for read in self.reads]]:
+            self.memory[slot] = None
+        self._nodes: list[Callable[[], UOp | None]] = [_no_node] * len(recording.arguments)
+        self._objects: list[Callable[[], Tensor | None]] = [_no_node] * len(recording.arguments)
+        self._lock = threading.Lock()  # the tables of memory are for one run at a time
+        _REPLAYS.add(self)
+
+    def _results(self, targets: list[Target], arguments: Sequence[Tensor]) -> list[_Made]:
+        reads = {read.slot: read for read in self.reads if read.in_place}
+        given = [target.tensor if target.source is None else None for target in targets]
+        found: list[_Made] = []
+        for target, slot in zip(targets, self.plan.results):
+            in_plan = slot >= self.plan.inputs
+            info = self.plan.made[slot - self.plan.inputs] if in_plan else self.plan.reused[slot]
+            found.append(
+                _Made(
+                    slot, target.tensor.shape, info, target.is_result, target.source,
+                    target.gradient_of, reads.get(slot),
+                    steps_of_view(target.tensor, arguments, given) if target.is_result else (),
+                )
+            )  # fmt: skip
+        uses = Counter([made.slot for made in found])
+        is_small = sum([made.info.nbytes for made in found]) <= SPARE_BYTES
+        for made in found:
+            if uses[made.slot] > 1 or not is_small:  # Tensors that share memory
+                made.may_spare = False
+        return found
+
+    def _check_in_place(self) -> None:
+        """What is written in place has to belong to a Tensor that is written to."""
+        for made in self.made:
+            if made.slot < self.plan.inputs and made.read is None:
+                raise AssertionError(f"{self.name}: result {made.slot} is written over an input")
+
+    def _without_constant_copies(self, steps: Sequence[Step]) -> list[Step]:
+        """Copies of the host's constants are made here, once."""
+        left: list[Step] = []
+        results = {made.slot for made in self.made}
+        for step in steps:
+            source = step.slots[1] if step.kernel is None else -1
+            is_constant = step.kernel is None and self.where[source] == HOST
+            if is_constant and source not in self.random and step.slots[0] not in results:
+                made = self.plan.made[step.slots[0] - self.plan.inputs]
+                self.memory[step.slots[0]] = allocate(made)
+                run_step(step, self.memory, self.where)
+            else:
+                left.append(step)
+        return left
+
+    def _between(self, steps: Sequence[Step]) -> Arena:
+        """Memory for what lies between, which stays with this replay."""
+        first = self.plan.inputs
+        constant = [
+            slot for slot, handle in enumerate(self.memory[first:], first) if handle is not None
+        ]
+        left_out = {*constant, *[made.slot for made in self.made]}
+        arena = make_arena(steps, self.plan.made, first, left_out)
+        if (check := machine.compiler().checks()) is not None:
+            made = dict(enumerate(self.plan.made, first))
+            check.arena({k: info for k, info in made.items() if k not in left_out}, steps, arena)
+        for slot, handle in arena.memory.items():
+            self.memory[slot] = handle
+        return arena
+
+    # -- a replay -----------------------------------------------------------------------------------
+
+    def knows(self, arguments: Sequence[Any]) -> bool:
+        """Whether each argument is the Tensor of the last run, of the same value in the same memory."""
+        known = zip(arguments, self._objects, self._nodes)
+        is_same = [one is last() and one._uop is node() for one, last, node in known]
+        return len(arguments) == len(self._nodes) and all(is_same)
+
+    def fits(self, arguments: Sequence[Tensor]) -> bool:
+        """Whether a replay for these arguments gives what the function would."""
+        return self.aliases.allow(arguments)
+
+    def run(self, arguments: Sequence[Tensor], values: dict[str, int]) -> list[Any]:
+        """The results of the function for these arguments, None in place of what is no result.
+
+        `values` are those of the variables among the arguments. Raises: Outdated, before anything is
+        changed, if what the function reads is not what it was. An interrupt leaves each Tensor
+        with its value before or after the replay.
+        """
+        with self._lock:
+            if self._constant or self._agreeing:
+                self._check_known(arguments)
+            if self.accumulated:
+                self._check_gradients(arguments)
+            watched = is_watched()
+            self._find_inputs(arguments, not watched and self._keeps_addresses)
+            for made in self.made:
+                if made.read is None:
+                    self._use(made.slot, made.make_room())
+            if self.plan.variables:
+                self._set_variables(values)
+            if self._value_check is not None and not watched:
+                self._check(self._value_check, arguments)
+            self._launch(watched)
+            results = [self._give(made, arguments) for made in self.made]
+            for made, result in zip(self.made, results):
+                if made.steps and result is not None:
+                    result._base = base_again(made.steps, arguments, results)
+            for slot in self._passing:
+                self.memory[slot] = None
+            return results
+
+    def _check(self, check: ValueCheck, arguments: Sequence[Tensor]) -> None:
+        """Say what the memory of each slot has to be, by the Tensors that there are now."""
+        memory = list(self.memory)
+        for slot, k in self.arguments:
+            if machine.is_flat(arguments[k]._uop):  # else it was copied for this run
+                memory[slot] = machine.flat_memory(arguments[k]._uop, self.device)
+        for read in self.reads:
+            if read.is_whole and not read.is_copied:
+                memory[read.slot] = read.handle(arguments)
+        anew = {made.slot: made.again for made in self.made if made.read is None}
+        held = {slot: None if spare is None else spare.buffer for slot, spare in anew.items()}
+        check.replay(self._steps, self.program, memory, held)
+
+    def _find_inputs(self, arguments: Sequence[Tensor], keeps_addresses: bool) -> None:
+        memory, changed, nodes = self.memory, self.program.changed, self._nodes
+        taken: set[int] = set()
+        for slot, k in self.arguments:
+            node = arguments[k]._uop
+            if keeps_addresses and node is nodes[k]():
+                continue
+            nodes[k] = _no_node  # until the program has been told
+            handle = machine.flat_memory(node, self.device)
+            memory[slot] = handle
+            taken.add(id(handle))
+            changed(slot, handle)
+            if machine.has_memory(node, handle):
+                self._objects[k], nodes[k] = ref(arguments[k]), ref(node)
+        for read in self.reads:
+            self._look_up(read, arguments, taken)
+        for slot, fresh in self.random.items():
+            memory[slot] = fresh()
+
+    def _check_known(self, arguments: Sequence[Tensor]) -> None:
+        """Raises: Outdated if Tensors that had one value, or a constant one, do not have it now."""
+        for source, node in self._constant:
+            tensor = source.get(arguments)
+            if tensor is None or tensor._uop is not node:
+                raise Outdated
+        for reads in self._agreeing:
+            handles = [read.handle(arguments) for read in reads]
+            if any(handle is None or handle is not handles[0] for handle in handles):
+                raise Outdated
+
+    def _set_variables(self, values: dict[str, int]) -> None:
+        self.values = self.values | values
+        handles = memory_of_variables(self.plan, self.values)
+        for slot, handle in enumerate(handles, self.plan.inputs + len(self.plan.made)):
+            self._use(slot, handle)
+
+    def _check_gradients(self, arguments: Sequence[Tensor]) -> None:
+        for source, had_one in self.accumulated:
+            tensor = source.get(arguments)
+            if tensor is not None and (tensor.grad is not None) != had_one:
+                before, now = ("a", "none") if had_one else ("no", "one")
+                raise JitError(
+                    f"{self.name} was recorded adding to a Tensor with {before} gradient, which now"
+                    f" has {now}; set .grad to None inside of the function, or always before it"
+                )
+
+    def _look_up(self, read: _Read, arguments: Sequence[Tensor], taken: set[int]) -> None:
+        """The memory of a Tensor that the function reads, as that is now."""
+        tensor = read.source.get(arguments)
+        if tensor is None:  # the function, which has read it, has to read another one now
+            raise Outdated
+        if not read.in_place and tensor._uop is read.node:
+            if self.memory[read.slot] is None:
+                self._use(read.slot, machine.memory_of(machine.buffer_below(computed(read.node))))
+            return
+        if not read.is_whole:
+            raise Outdated
+        if tensor.shape != read.shape or tensor.dtype is not read.dtype:
+            raise JitError(
+                f"{self.name} was recorded reading a Tensor of shape {show(read.shape)},"
+                f" {read.dtype!r}, which now has {show(tensor.shape)}, {tensor.dtype!r}; call reset()"
+            )
+        if not read.in_place:
+            read.node = machine.flat_buffer(tensor._uop, self.device)
+            self._use(read.slot, machine.memory_of(machine.buffer_of(read.node)))
+            return
+        handle, is_alone = machine.memory_to_write(tensor, self.device)
+        mine = 4 if self.memory[read.slot] is handle else 3  # this table, _MEMORY, here, the call
+        read.is_copied = not is_alone or id(handle) in taken or sys.getrefcount(handle) > mine
+        if read.is_copied:  # who else holds the buffer keeps it
+            handle = self._copied(handle, tensor)
+        taken.add(id(handle))
+        self._use(read.slot, handle)
+
+    def _use(self, slot: int, handle: Any) -> None:
+        if self.memory[slot] is not handle:
+            self.memory[slot] = None  # until the program has been told
+            self.program.changed(slot, handle)
+            self.memory[slot] = handle
+
+    def _copied(self, handle: Any, tensor: Tensor) -> Any:
+        data = bytearray(tensor.nbytes())
+        self.backend.copyout(memoryview(data), handle)
+        fresh = claim(self.device, max(1, len(data)))
+        self.backend.copyin(fresh, memoryview(data))
+        return fresh
+
+    def _launch(self, watched: bool) -> None:
+        if watched:
+            count = self.plan.inputs
+            found = execute(self.plan, self.memory[:count], self.where[:count], self.values)
+            for made, handle in zip(self.made, found):
+                self.memory[made.slot], made.again = handle, None
+            return
+        self.program.run()
+        GlobalCounters.kernel_count += self.kernel_count
+        GlobalCounters.global_ops += self._flops
+        GlobalCounters.global_mem += self._nbytes
+
+    def _give(self, made: _Made, arguments: Sequence[Tensor]) -> Tensor | None:
+        """What becomes of one result."""
+        target = None if made.source is None else made.source.get(arguments)
+        if made.read is not None and not made.read.is_copied:
+            return None  # written in place: its buffer is the same
+        shape = made.shape if made.is_plain else tuple(sizes().bound(made.shape, self.values))
+        node = made.node(shape, self.memory[made.slot])
+        if made.source is not None:
+            if target is not None:
+                target._uop = node
+            return None
+        result = Tensor._new(node, self.device)
+        if made.gradient_of is not None:
+            owner = made.gradient_of.get(arguments)
+            if owner is not None:
+                owner.grad = result
+        return result
+
+
+def _no_node() -> None:
+    """Stands for a weak reference to an argument, or its node, whose memory is not known."""
+
+
+def _one_for_each_input(reads: Sequence[_Read]) -> tuple[list[_Read], list[list[_Read]]]:
+    """A Tensor to look up for each input, and the Tensors that must agree on what an input is.
+
+    Where several Tensors had the value that the function reads, each may be the one that it has read.
+    """
+    of_slot: dict[int, list[_Read]] = {}
+    for read in sorted(reads, key=lambda read: not read.is_whole):
+        of_slot.setdefault(read.slot, []).append(read)
+    several = [found for found in of_slot.values() if len(found) > 1 or not found[0].is_whole]
+    return [found[0] for found in of_slot.values()], several
+
+
+def _aliases(
+    recording: _Recording,
+    targets: Sequence[Target],
+    inputs: _Inputs,
+    accumulated: Sequence[tuple[Source, bool]],
+) -> Aliases:
+    """What other calls must have in common with the one that was recorded."""
+    written = list(recording.holders.noted())
+    owners = [target.gradient_of for target in targets if target.gradient_of is not None]
+    added = [source for source, _ in accumulated]
+    read = [*[source for _, source, *_ in inputs.reads], *[s for s, _ in inputs.constant]]
+    effects = [*[source for _, source in written], *owners, *added]
+    known = [*read, *effects, *recording.returned]
+    return Aliases(recording.arguments, known, written, bool(effects))
+
+
+def _compute(tensors: list[Tensor]) -> None:
+    if tensors:
+        tensors[0].realize(*tensors[1:])
+
+
+def inputs_device(plan: Plan, k: int, device: str, inputs: _Inputs) -> str:
+    """Where input `k` is: constants and random keys may be on the host."""
+    buffer = inputs.fixed.get(k)
+    if buffer is not None:
+        found: str = buffer.src[1].arg
+        return found
+    return HOST if k in inputs.random else device
+
+
+def _roots(targets: Sequence[Target]) -> list[UOp]:
+    """A node for each target, unlike all others: Tensors of one value get memory of their own."""
+    roots: dict[UOp, None] = {}
+    for target in targets:
+        root = target.tensor._uop
+        is_view = _shows_memory(root)  # replays would share it
+        while is_view or root in roots:
+            root, is_view = own_copy(root), False
+        roots[root] = None
+    return list(roots)
+
+
+def _shows_memory(node: UOp) -> bool:
+    """Is this memory seen through movement operations, once what was computed stands for its graph?"""
+    node = computed(node)
+    while node.op in MOVEMENT or node.op is Ops.DETACH:
+        node = computed(node.src[0])
+    return machine.is_view(node)
+
+
+def _check_devices(recording: _Recording, tensors: Sequence[Tensor]) -> None:
+    devices = sorted({tensor.device for tensor in [*tensors, *recording.arguments]})
+    if len(devices) > 1:
+        raise JitError(
+            f"{recording.name} has Tensors on {' and '.join(devices)}; a jitted function works on"
+            f" one device"
+        )
+
+
+def _check_kept(recording: _Recording, tensors: Sequence[Tensor]) -> None:
+    kept = recording.holders.kept([*tensors, *recording.arguments])
+    if kept:
+        listed = ", ".join([f"{show(t.shape)} {t.dtype!r}" for t in kept[:3]])
+        raise JitError(
+            f"{recording.name} makes Tensors that somebody holds after it ({listed}) and that a"
+            f" replay would not change; return them, or write them with assign to Tensors that exist"
+        )
+
+
+def _after_fork() -> None:
+    """A thread that is no more in a child may have been in the middle of a run."""
+    for replay in list(_REPLAYS):
+        replay._lock = threading.Lock()
+
+
+_REPLAYS: WeakSet[Replay] = WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

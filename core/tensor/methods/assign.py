@@ -1,0 +1,424 @@
+"""Writing: `assign`, `x[...] = v`, `x += v`, to whole Tensors, views and chosen elements.
+
+Owns: which elements a view or an index names, what a write makes of the Tensors that it changes,
+gradients through writes. Does not own: memory, which realize.py may write over.
+
+A Tensor names a value; a write lets it name another one. The graph of the new value reads the old,
+so whoever was built before a write goes on to mean the old value. What does change is the Tensor
+that is written to and, if that is a view, the Tensors it is a view of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from math import prod
+from typing import Any, ClassVar, NoReturn, Self
+from weakref import WeakKeyDictionary, ref
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import Shape, ShapeError, show
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.errors import DtypeError, GradientError
+from proofgrad.core.tensor.data.promotion import promote
+from proofgrad.core.tensor.methods.base import (
+    Link,
+    TensorBase,
+    alive_links,
+    check_same_device,
+    own_value,
+)
+from proofgrad.core.tensor.methods.calls import Calls
+from proofgrad.core.tensor.methods.indexing import are_adjacent, broadcast_positions
+from proofgrad.core.tensor.methods.movement import broadcast_node, reshape_node
+from proofgrad.core.tensor.methods.operands import Scalar, Whole, constant_node
+from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.recording import before_write
+
+
+class Assignment(Calls):
+    """Writing to Tensors. Readers built before a write keep the old value."""
+
+    __slots__ = ()
+    # The view that was written to last, the Tensor below it, and what that became.
+    _last_write: ClassVar[tuple[ref[Any], ref[Any], ref[UOp]] | None] = None
+    # What Tensors became by writes through views, and the values that were written.
+    _written_through: ClassVar[WeakKeyDictionary[UOp, ref[UOp]]] = WeakKeyDictionary()
+
+    def assign(self, x: Any) -> Self:
+        """This Tensor becomes `x`, which passes no gradient. Those built before keep the old.
+
+        A view writes into the Tensor that it is a view of: `x[:, 0].assign(0)` changes `x`.
+        `x` is cast where nothing is lost: ints to floats. Raises: ShapeError, DtypeError, DeviceError
+        if `x` is not alike; ValueError for a view that repeats elements of a Tensor that is there.
+        """
+        if isinstance(x, TensorBase) and x.ndim and x.shape != self.shape:
+            raise ShapeError(
+                f"cannot assign {show(x.shape)} to a Tensor of {show(self.shape)}; expand it"
+                f" first, or write x[:] = y"
+            )
+        new = self._value_like(x, self.shape)
+        self._write(new if machine.is_view(new) else UOp(Ops.DETACH, new.dtype, (new,)))
+        return self
+
+    def replace(self, x: Any) -> Self:
+        """This Tensor becomes `x`, with another shape, type and device allowed, and no view."""
+        if not isinstance(x, TensorBase):
+            raise TypeError(f"replace takes a Tensor, not {type(x).__name__}")
+        before_write(self)
+        self._uop, self.device, self._base = x._uop, x.device, None
+        return self
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Write `value`, broadcast, to the elements that `self[index]` reads.
+
+        Of indices that name an element twice the last one counts. Gradients pass to `value` and to
+        the elements that stay. Raises: as assign; GradientError for a parameter, see there.
+        """
+        self._refuse_parameter("x[...] = v")
+        if value is self:
+            value = self._value()  # the one that it names, before it shows what was written since
+        self._refresh()  # the elements that stay are those of now
+        mask = self._mask_index(index)
+        if mask is not None:
+            self._write(self._where_masked(mask, value))
+            return
+        target, pending = self._view_and_positions(index)
+        if pending:
+            target._write(target._scattered(pending, value))
+        elif not (isinstance(value, Assignment) and value._was_just_written_to(target)):
+            target._write(target._value_like(value, target.shape))
+
+    def __delitem__(self, index: Any) -> NoReturn:
+        """Tensors keep their shape. Raises: TypeError."""
+        raise TypeError(
+            "elements of a Tensor cannot be deleted, for its shape is fixed; make a new one with"
+            " cat of slices, or masked_select"
+        )
+
+    # -- what is written ------------------------------------------------------------------------
+
+    def _value_like(self, value: Any, shape: Shape) -> UOp:
+        """`value` as a node of this type and `shape`. Raises: ShapeError, DtypeError."""
+        if isinstance(value, (bool, int, float)):
+            return constant_node(value, self.dtype, shape)
+        given = value if isinstance(value, TensorBase) else self._data_like(value)
+        check_same_device("assign", self, given)
+        node = given._uop
+        if node.dtype is not self.dtype:
+            if promote(self.dtype, node.dtype) is not self.dtype:
+                raise DtypeError(f"cannot assign {node.dtype} to {self.dtype}; cast it first")
+            node = node.cast(self.dtype)
+        return _broadcast(node, shape)
+
+    def _data_like(self, value: Any) -> TensorBase:
+        given: TensorBase = type(self)(value, self.device)
+        if given.dtype is not self.dtype and not hasattr(value, "dtype"):
+            return type(self)(value, self.device, self.dtype)
+        return given
+
+    def _write(self, node: UOp) -> None:
+        """This Tensor, and all that it is a view of, from now on name what `node` makes of them."""
+        links = self._alive_links()
+        if not links:
+            self._set_value(node)
+            return
+        owner: Any = links[-1].tensor()
+        owner._set_value(written(owner._uop, links[::-1], node))
+        seen = owner._uop
+        for above, link in zip(links[-2::-1], links[:0:-1]):
+            seen = link.of(seen)
+            between = above.tensor()
+            if between is not None:
+                before_write(between)
+                between._uop = seen
+        before_write(self)
+        self._uop = node
+        Assignment._last_write = (ref(self), ref(owner), ref(owner._uop))
+        Assignment._written_through[owner._uop] = ref(node)
+
+    def _owner_to_compute(self) -> Self | None:
+        """The Tensor below this view, if it was written to through a view and not computed since."""
+        links = alive_links(self)
+        owner: Any = links[-1].tensor() if links else None
+        return owner if owner is not None and owner._uop in self._written_through else None
+
+    def _is_what_was_written(self) -> bool:
+        """Is this view the last through which the Tensor below it was written to?"""
+        owner = self._owner_to_compute()
+        return owner is not None and self._written_through[owner._uop]() is self._uop
+
+    def _alive_links(self) -> tuple[Link, ...]:
+        """The steps of this view down to the last Tensor that there still is.
+
+        Raises: ShapeError if that one has another shape now.
+        """
+        links = alive_links(self)
+        if links:
+            owner = links[-1].tensor()
+            if owner is None or owner.shape != links[-1].shape:
+                before, now = show(links[-1].shape), show(() if owner is None else owner.shape)
+                raise ShapeError(
+                    f"this is a view of a Tensor that had the shape {before} and now has {now}; take"
+                    f" the view again"
+                )
+        return links
+
+    def _set_value(self, node: UOp) -> None:
+        if self._requires_grad:
+            node = own_value(node)
+        before_write(self)
+        self._uop = node
+
+    def _shows_elements_of(self, owner: Any) -> bool:
+        return any(link.tensor() is owner for link in self._base or ())
+
+    def _was_just_written_to(self, place: Any) -> bool:
+        """Is this the second half of `x[i] += v`, which has been done by the first?"""
+        if Assignment._last_write is None or self._base is None:
+            return False
+        view, owner, node = Assignment._last_write
+        mine, its = self._alive_links(), place._alive_links()
+        return (
+            view() is self
+            and bool(its)
+            and its[-1].tensor() is owner() is not None
+            and its[-1].tensor()._uop is node()
+            and [link[1:] for link in mine] == [link[1:] for link in its]
+        )
+
+    def _refresh(self) -> None:
+        """A view again of what the Tensor below it is now."""
+        links = self._alive_links()
+        if links:
+            node = links[-1].tensor()._uop  # type: ignore[union-attr]
+            for link in links[::-1]:
+                node = link.of(node)
+            self._uop = node
+
+    def _refuse_parameter(self, what: str) -> None:
+        for target in (self, *[link.tensor() for link in self._base or ()]):
+            if target is not None and target._requires_grad and not TensorBase._grad_off:
+                raise GradientError(
+                    f"{what} on a Tensor with requires_grad=True: its gradient would be that of the"
+                    f" new value; write inside `with Tensor.no_grad():`, or use assign"
+                )
+
+    # -- chosen elements --------------------------------------------------------------------------
+
+    def _mask_index(self, index: Any) -> Any:
+        """The index as a bool Tensor over the first axes; None if it is something else."""
+        if isinstance(index, (list, tuple)) or not hasattr(index, "dtype"):
+            return None
+        mask = index if isinstance(index, TensorBase) else self._as_tensor(index)
+        if not mask.dtype.is_bool:
+            return None
+        if mask.shape != self.shape[: mask.ndim]:
+            raise IndexError(f"a mask of shape {show(mask.shape)} for {show(self.shape)}")
+        check_same_device("x[mask] = v", self, mask)
+        return mask
+
+    def _where_masked(self, mask: Any, value: Any) -> UOp:
+        rest = self.shape[mask.ndim :]
+        wide = mask.reshape(mask.shape + (1,) * len(rest)).expand(self.shape)
+        given = (
+            value if isinstance(value, TensorBase) or _is_scalar(value) else self._data_like(value)
+        )
+        if isinstance(given, TensorBase) and given.ndim > len(rest) and given.shape[0] != 1:
+            given = self._spread(mask, given, rest)
+        node = self._value_like(given, self.shape)
+        chosen: UOp = wide._uop.alu(Ops.WHERE, node, self._uop)
+        return chosen
+
+    def _spread(self, mask: Any, given: Any, rest: Shape) -> Any:
+        """Rows of `given` at the places where the mask is true. Reads the mask, to count them."""
+        flags = bytes(machine.read(mask._uop, mask.device))
+        count = flags.count(1)
+        if given.shape != (count, *rest):
+            raise ShapeError(
+                f"cannot write {show(given.shape)} to the {count} places where the mask is true;"
+                f" expected {show((count, *rest))}, or what broadcasts to {show(rest)}"
+            )
+        if not count:
+            return 0
+        rows = [max(0, done - 1) for done in accumulate(flags)]
+        return given[type(self)(rows, self.device)].reshape(self.shape)
+
+    def _scattered(self, pending: Sequence[tuple[int, Any]], value: Any) -> UOp:
+        """This Tensor with `value` at the positions of some axes; of two for one place the last.
+
+        Who writes is settled for the places of these axes alone; all elements behind a place have
+        one writer.
+        """
+        axes = [axis for axis, _ in pending]
+        rest = [k for k in range(self.ndim) if k not in axes]
+        together, first = broadcast_positions(pending), axes[0] if are_adjacent(axes) else 0
+        kept = [self.shape[k] for k in rest]
+        node = self._value_like(value, (*kept[:first], *together, *kept[first:]))
+        sizes = [self.shape[axis] for axis in axes]
+        count, number = prod(sizes), prod(together)
+        if not number:
+            return self._uop
+        places = self._place_in_axes([part for _, part in pending], sizes, together)
+        written_by = self._writers(places.flatten(), count)
+        inner = [first + k for k in range(len(together))]
+        outer = [k for k in range(len(node.shape)) if k not in inner]
+        given = self._with(node).permute([*inner, *outer]).reshape((number, *kept))
+        chosen = given._take(0, (written_by - 1).maximum(0))
+        hit = (written_by > 0).reshape((count, *[1] * len(kept)))
+        order = [*axes, *rest]
+        result = hit.where(chosen, self.permute(order).reshape((count, *kept)))
+        back = result.reshape((*sizes, *kept)).permute([order.index(k) for k in range(self.ndim)])
+        return back._uop
+
+    def _writers(self, places: Any, count: Whole) -> Any:
+        """For each of `count` places the number, from 1, of the last element for it; 0: none."""
+        number = places.numel()
+        own = self._iota(count, dtypes.int64)
+        serial = self._iota(number, dtypes.int64) + 1
+        hits = own.reshape(count, 1) == places.reshape(1, number)
+        return hits.where(serial.reshape(1, number), 0).max(1)
+
+    # -- in place ---------------------------------------------------------------------------------
+
+    def _in_place(self, sign: str, compute: Callable[[Any, Any], Any], other: Any) -> Self:
+        self._refuse_parameter(f"x {sign} y")
+        self._refresh()
+        result = compute(self, other)
+        if result is NotImplemented:
+            return result  # type: ignore[no-any-return]
+        if result.shape != self.shape:
+            raise ShapeError(
+                f"x {sign} y cannot change the shape of x from {show(self.shape)} to"
+                f" {show(result.shape)}; write x = x {sign[:-1]} y"
+            )
+        if result.dtype is not self.dtype:
+            raise DtypeError(
+                f"x {sign} y cannot change the type of x from {self.dtype} to {result.dtype};"
+                f" write x = x {sign[:-1]} y"
+            )
+        self._write(result._uop)
+        return self
+
+    def __iadd__(self, other: Any) -> Self:
+        return self._in_place("+=", type(self).__add__, other)
+
+    def __isub__(self, other: Any) -> Self:
+        return self._in_place("-=", type(self).__sub__, other)
+
+    def __imul__(self, other: Any) -> Self:
+        return self._in_place("*=", type(self).__mul__, other)
+
+    def __itruediv__(self, other: Any) -> Self:
+        return self._in_place("/=", type(self).__truediv__, other)
+
+    def __ifloordiv__(self, other: Any) -> Self:
+        return self._in_place("//=", type(self).__floordiv__, other)
+
+    def __imod__(self, other: Any) -> Self:
+        return self._in_place("%=", type(self).__mod__, other)
+
+    def __ipow__(self, other: Any) -> Self:
+        return self._in_place("**=", type(self).__pow__, other)
+
+    def __iand__(self, other: Any) -> Self:
+        return self._in_place("&=", type(self).__and__, other)
+
+    def __ior__(self, other: Any) -> Self:
+        return self._in_place("|=", type(self).__or__, other)
+
+    def __ixor__(self, other: Any) -> Self:
+        return self._in_place("^=", type(self).__xor__, other)
+
+    def __ilshift__(self, other: Any) -> Self:  # type: ignore[misc,override]
+        return self._in_place("<<=", type(self).__lshift__, other)
+
+    def __irshift__(self, other: Any) -> Self:  # type: ignore[misc,override]
+        return self._in_place(">>=", type(self).__rshift__, other)
+
+    def __imatmul__(self, other: Any) -> Self:
+        return self._in_place("@=", type(self).__matmul__, other)
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, Scalar)
+
+
+def _broadcast(node: UOp, shape: Shape) -> UOp:
+    """`node` with the wanted shape, which it may only be broadcast to. Raises: ShapeError."""
+    own = node.shape
+    while len(own) > len(shape) and own[0] == 1:
+        own = own[1:]
+    fits = len(own) <= len(shape) and all(a in (1, b) for a, b in zip(own[::-1], shape[::-1]))
+    if not fits:
+        raise ShapeError(f"cannot assign {show(node.shape)} to a Tensor of {show(shape)}")
+    return broadcast_node(reshape_node(node, own), shape)
+
+
+# -- views -----------------------------------------------------------------------------------------
+
+
+def written(base: UOp, links: Sequence[Link], value: UOp) -> UOp:
+    """`base` with `value` in the places that a view shows; `links` lead from `base` to the view.
+
+    Raises: ValueError if the view repeats elements or has some that are not of `base`.
+    """
+    whole = _placed(links, value)
+    if not any(link.op is Ops.SHRINK for link in links):
+        return whole
+    inside = _placed(links, constant_node(True, dtypes.bool, value.shape))
+    return inside.alu(Ops.WHERE, whole, base)
+
+
+def _placed(links: Sequence[Link], value: UOp) -> UOp:
+    """The elements of a view back where they came from, zeros around."""
+    for k in range(len(links) - 1, -1, -1):
+        _, op, arg, before = links[k]
+        match op:
+            case Ops.DETACH:
+                continue
+            case Ops.BITCAST:  # a mask of places stays one
+                value = value if value.dtype.is_bool else value.bitcast(arg[1])
+            case Ops.RESHAPE:
+                value = reshape_node(value, before)
+            case Ops.PERMUTE:
+                order = tuple([arg.index(axis) for axis in range(len(arg))])
+                value = UOp(Ops.PERMUTE, value.dtype, (value,), order)
+            case Ops.FLIP:
+                value = UOp(Ops.FLIP, value.dtype, (value,), arg)
+            case Ops.SHRINK:
+                around = tuple([(b, size - e) for (b, e), size in zip(arg, before)])
+                value = UOp(Ops.PAD, value.dtype, (value,), around)
+            case Ops.PAD if _only_fills_a_stride(links[k : k + 3]):
+                cuts = tuple([(b, b + size) for (b, _), size in zip(arg, before)])
+                value = UOp(Ops.SHRINK, value.dtype, (value,), cuts)
+            case _:
+                raise ValueError(
+                    f"cannot write to this view: {_WHY_NOT.get(op, op.name)}; write to the Tensor"
+                    f" that it is a view of"
+                )
+    return value
+
+
+_WHY_NOT = {
+    Ops.EXPAND: "it shows an element several times (expand)",
+    Ops.SKEW: "it shows an element several times (windows)",
+    Ops.PAD: "it has elements that are no memory (pad)",
+}
+
+
+def _only_fills_a_stride(links: Sequence[Link]) -> bool:
+    """PAD, RESHAPE, SHRINK as `x[::step]` makes them: what was added is cut off again."""
+    if [link.op for link in links] != [Ops.PAD, Ops.RESHAPE, Ops.SHRINK]:
+        return False
+    pad, _, cut = links
+    padded = [k for k, (before, after) in enumerate(pad.arg) if before or after]
+    if len(padded) != 1 or pad.arg[padded[0]][0]:
+        return False
+    axis, added = padded[0], pad.arg[padded[0]][1]
+    filled, split = links[1].shape, cut.shape
+    if split[:axis] + split[axis + 2 :] != filled[:axis] + filled[axis + 1 :]:
+        return False
+    is_filled: bool = added < split[axis + 1] and cut.arg[axis + 1] == (0, 1)
+    return is_filled

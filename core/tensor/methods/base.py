@@ -1,0 +1,282 @@
+"""The state of a Tensor and the steps that every operation takes.
+
+Owns: the fields, wrapping of graph nodes, the check that devices agree. The classes of this folder
+stand on each other: base, movement, arrange, operands, elementwise, powers, functions, activations,
+reduce, joining, scan, take, indexing, scatter, sorting, creation, random, products, winograd,
+windows, losses, linalg, interop, assign, tensor. Each adds methods that use only those before it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from math import prod
+from typing import Any, ClassVar, NamedTuple, Self
+from weakref import WeakValueDictionary, ref
+
+from proofgrad.core import settings
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.origin import note_origin
+from proofgrad.core.ir.shapes import Shape, elements, is_plain, show, sizes
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.errors import DeviceError
+from proofgrad.core.tensor.runtime.scheduling import shown
+
+_SERIAL = itertools.count()
+ALIASES = MOVEMENT | {Ops.DETACH, Ops.BITCAST}  # what shows elements of another Tensor
+
+
+class Link(NamedTuple):
+    """One step of a view: the Tensor below it, which may be gone, and the operation."""
+
+    tensor: ref[TensorBase]
+    op: Ops
+    arg: Any  # of BITCAST: the type after it, and the type before
+    shape: Shape  # of what the operation takes
+
+    def of(self, node: UOp) -> UOp:
+        """The step, taken from `node`."""
+        if self.op is Ops.BITCAST:
+            return node.bitcast(self.arg[0])
+        return UOp(self.op, node.dtype, (node,), self.arg)
+
+
+def _steps_of_view(view: UOp, whole: UOp) -> list[tuple[Ops, Any, Shape]] | None:
+    """Movement operations from `view` down to `whole`; None: it is no view of that."""
+    steps: list[tuple[Ops, Any, Shape]] = []
+    node = view
+    while node is not whole:
+        if node.op not in ALIASES or len(node.src) > 1:
+            return None
+        below = node.src[0]
+        arg = (node.dtype, below.dtype) if node.op is Ops.BITCAST else node.arg
+        steps.append((node.op, arg, below.shape))
+        node = below
+    return steps or [(Ops.DETACH, None, view.shape)]
+
+
+class TensorBase:
+    """A graph node, the device it is for, and its gradient.
+
+    `_uop` is the node as it was built, which gradients need; `uop` may be its buffer.
+    """
+
+    __slots__ = ("__weakref__", "_base", "_requires_grad", "_uop", "device", "grad")
+    __array_ufunc__: ClassVar[None] = None  # numpy leaves `array * tensor` to this class
+    training: ClassVar[bool] = False
+    _uop: UOp
+    device: str
+    grad: Self | None
+    _requires_grad: bool | None
+    # Of a view: the Tensors that it shows elements of, nearest first, and how.
+    _base: tuple[Link, ...] | None
+    _grad_off: ClassVar[bool] = False  # within `no_grad`
+    _traced: ClassVar[bool] = False  # remember which methods make nodes: with DEBUG=2
+    _leaves: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
+    _parameters: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
+
+    @classmethod
+    def _new(cls, uop: UOp, device: str) -> Self:
+        """A Tensor for the node, made by an operation; it is no leaf."""
+        self = object.__new__(cls)
+        self._uop = uop
+        self.device = device
+        self.grad = None
+        self._requires_grad = None
+        self._base = None
+        return self
+
+    @classmethod
+    def _leaf(cls, uop: UOp, device: str, requires_grad: bool | None, own: bool = True) -> Self:
+        """A Tensor for data; `backward` gives it a gradient. `own`: see own_value."""
+        self = cls._new(uop, device)
+        self._become_leaf(requires_grad, own)
+        return self
+
+    def _become_leaf(self, requires_grad: bool | None, own: bool = True) -> None:
+        TensorBase._traced = settings.traces_methods()
+        self._requires_grad = requires_grad
+        if requires_grad:
+            self._uop = own_value(self._uop) if own else self._uop
+            TensorBase._parameters[id(self)] = self
+        else:
+            TensorBase._parameters.pop(id(self), None)
+        if requires_grad is not False:
+            TensorBase._leaves[id(self)] = self
+
+    def _with(self, uop: UOp) -> Self:
+        """The result of an operation on this Tensor; a view of it, if the operation is an alias."""
+        steps = _steps_of_view(uop, self._uop) if uop.op in ALIASES or uop is self._uop else None
+        if TensorBase._grad_off and uop.dtype.is_float and uop.op is not Ops.DETACH:
+            uop = UOp(Ops.DETACH, uop.dtype, (uop,))
+        if TensorBase._traced:
+            note_origin(uop)
+        new = type(self)._new(uop, self.device)
+        if steps is not None:
+            inner = [Link(_NOBODY, *step) for step in steps[:-1]]
+            new._base = (*inner, Link(ref(self), *steps[-1]), *(self._base or ()))
+        return new
+
+    def _value(self) -> Self:
+        """The same value in a Tensor that is no view: a write to it changes no other."""
+        new = self._with(self._uop)
+        new._base = None
+        return new
+
+    @property
+    def uop(self) -> UOp:
+        """The graph node that says how to compute this Tensor, or its buffer once that is done.
+
+        After `kernelize` it is ASSIGN(BUFFER, CALL): the kernels that will compute it.
+        """
+        return shown(self._uop)
+
+    @property
+    def lazydata(self) -> UOp:
+        """The former name of `uop`."""
+        return self.uop
+
+    @property
+    def shape(self) -> Shape:
+        return self._uop.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self._uop.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self._uop.shape)
+
+    @property
+    def requires_grad(self) -> bool | None:
+        """True and False as asked; None: has a gradient if it is a leaf and none says True."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool | None) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, value: bool | None = True) -> Self:
+        """Say whether `backward` gives this Tensor a gradient; it becomes a leaf of the graph."""
+        self._become_leaf(value)
+        if value is False:
+            TensorBase._leaves.pop(id(self), None)
+        return self
+
+    def numel(self) -> int:
+        """The number of elements."""
+        if not is_plain(self._uop.shape):
+            count: int = sizes().product(self._uop.shape)
+            return count
+        return prod(self._uop.shape)
+
+    @property
+    def max_shape(self) -> Shape:
+        """The shape, with the largest value of each size that varies."""
+        return tuple([elements((size,)) for size in self.shape])
+
+    def max_numel(self) -> int:
+        """The number of elements in `max_shape`."""
+        return prod(self.max_shape)
+
+    @property
+    def is_param(self) -> bool:
+        """Has this Tensor been asked to take a gradient?"""
+        return self._requires_grad is True
+
+    def is_param_(self, is_param: bool = True) -> Self:
+        """As requires_grad_."""
+        return self.requires_grad_(is_param)
+
+    def size(self, dim: int | None = None) -> Shape | int:
+        """The shape, or the size of one axis."""
+        if dim is None:
+            return self.shape
+        if not -self.ndim <= dim < self.ndim:
+            raise IndexError(
+                f"there is no axis {dim} in the {self.ndim} axes of {show(self.shape)}"
+            )
+        return self.shape[dim]
+
+    def element_size(self) -> int:
+        """Bytes an element."""
+        return self.dtype.itemsize
+
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.numel() * self.dtype.itemsize
+
+    def is_floating_point(self) -> bool:
+        """Is the type a float?"""
+        return bool(dtypes.is_float(self.dtype))
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a 0-d Tensor: it has one element and no axes")
+        return self.shape[0]
+
+
+def alive(table: WeakValueDictionary[int, TensorBase]) -> list[Any]:
+    """The Tensors of a table, in one step: other threads may add some meanwhile."""
+    found = [reference() for reference in table.valuerefs()]
+    return [tensor for tensor in found if tensor is not None]
+
+
+_NOBODY: ref[TensorBase] = ref(object.__new__(TensorBase))  # gone already
+
+
+def check_same_device(operation: str, a: TensorBase, b: TensorBase) -> None:
+    """Raises: DeviceError if the two are for different devices."""
+    if a.device != b.device:
+        raise DeviceError(
+            f"{operation} of Tensors on {a.device} and {b.device};"
+            f" move one of them with .to({a.device!r})"
+        )
+
+
+def own_value(uop: UOp) -> UOp:
+    """The same value as a node unlike every other, so that a gradient is its alone.
+
+    Equal specifications are one node: two unrealised zeros would share their gradients.
+    """
+    return uop if owns_value(uop) else own_copy(uop)
+
+
+def own_copy(uop: UOp) -> UOp:
+    """The same value in a buffer of its own, as a node unlike every other."""
+    return UOp(Ops.CONTIGUOUS, uop.dtype, (uop,), next(_SERIAL))
+
+
+def owns_value(uop: UOp) -> bool:
+    """Is this the data of one buffer, or marked by `own_value`?"""
+    while uop.op in (Ops.RESHAPE, Ops.COPY, Ops.DETACH):
+        uop = uop.src[0]
+    return uop.op is Ops.BUFFER or (uop.op is Ops.CONTIGUOUS and uop.arg is not None)
+
+
+def name_of(function: Any) -> str:
+    """A function's name for messages: of the one in a partial, of the class of a callable object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def describe(value: Any) -> str:
+    """A short name of a value for error messages."""
+    if isinstance(value, TensorBase):
+        return f"a Tensor of shape {value.shape} and type {value.dtype}"
+    return f"{value!r} ({type(value).__name__})"
+
+
+def alive_links(tensor: TensorBase) -> tuple[Link, ...]:
+    """The steps of a view down to the last Tensor that there still is."""
+    links = tensor._base or ()
+    count = len(links)
+    while count and links[count - 1].tensor() is None:
+        count -= 1
+    return links[:count]

@@ -1,0 +1,364 @@
+"""New Tensors: from data, and by formula.
+
+Owns: the constructor, factories without randomness. Does not own: packing (storage.py), random
+numbers (random.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import Shape, ShapeError
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.promotion import as_dtype, scalar_dtype
+from proofgrad.core.tensor.data.storage import flatten_nested, infer_dtype, pack
+from proofgrad.core.tensor.methods.base import TensorBase
+from proofgrad.core.tensor.methods.movement import (
+    as_sizes,
+    broadcast_node,
+    checked_shape,
+    normal_size,
+    reshape_node,
+)
+from proofgrad.core.tensor.methods.operands import Flag, Real, Scalar, Whole, constant_node
+from proofgrad.core.tensor.methods.sorting import Sorting
+from proofgrad.core.tensor.runtime.device import canonical_device
+from proofgrad.core.tensor.runtime.realize import host_buffer
+
+_SECONDS_TO_WAIT = 30  # for a server to answer
+_NUMPY_NAMES = {d.name: d for d in dtypes.all if d is not dtypes.bfloat16}
+
+
+class Creation(Sorting):
+    """The constructor and the factories. `dtype` may be a name; `device` None is the default."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        data: Any,
+        device: str | None = None,
+        dtype: DType | str | None = None,
+        requires_grad: Flag | None = None,
+    ) -> None:
+        """A Tensor of a number, nested lists, a range, bytes, a file, an array, a variable, or a graph node.
+
+        Bytes and the file of a Path are uint8, or as many elements of `dtype` as they hold. Lists may
+        hold Tensors of one shape. numpy arrays are copied; see from_dlpack.
+
+        Raises: ShapeError for ragged lists, OverflowError for a number that does not fit.
+
+        Example:
+            Tensor([[1, 2], [3, 4]])  # shape (2, 2), dtypes.int
+        """
+        self.device = canonical_device(device)
+        self.grad = self._base = None
+        wanted = None if dtype is None else as_dtype(dtype)
+        self._uop = self._node_of(data, wanted)
+        self._become_leaf(requires_grad)
+
+    def _node_of(self, data: Any, dtype: DType | None) -> UOp:
+        if isinstance(data, UOp) and data.dtype is dtypes.index:
+            return _node_of_size(data, dtype or dtypes.default_int)
+        if isinstance(data, UOp):
+            return data if dtype is None else data.cast(dtype)
+        if isinstance(data, TensorBase):
+            moved = data.uop if data.device == self.device else copy_node(data.uop, self.device)
+            return moved if dtype is None else moved.cast(dtype)
+        if isinstance(data, Path):
+            data = data.read_bytes()
+        if isinstance(data, (bytes, bytearray, memoryview)):
+            raw, kind = bytes(data), dtype or dtypes.uint8
+            if len(raw) % kind.itemsize:
+                raise ShapeError(f"{len(raw)} bytes are no whole number of {kind} elements")
+            return host_buffer(raw, kind, self.device)
+        if hasattr(data, "__array__"):
+            return self._node_of_array(data, dtype)
+        if data is None:
+            raise TypeError(
+                "Tensor() needs data: a number, a list, an array; see also Tensor.empty"
+            )
+        return self._node_of_lists(data, dtype)
+
+    def _node_of_lists(self, data: Any, dtype: DType | None) -> UOp:
+        shape, elements = flatten_nested(data)
+        if any(isinstance(element, TensorBase) for element in elements):
+            return self._node_of_tensors(shape, elements, dtype)
+        if elements and all(hasattr(element, "__array__") for element in elements):
+            import numpy
+
+            return self._node_of_array(numpy.array(data), dtype)
+        kind = infer_dtype(elements) if dtype is None else dtype
+        return reshape_node(host_buffer(pack(elements, kind), kind, self.device), shape)
+
+    def _node_of_tensors(self, shape: Shape, elements: list[Any], dtype: DType | None) -> UOp:
+        """Lists of Tensors of one shape, which become the last axes."""
+        parts = [e if isinstance(e, Creation) else type(self)(e, self.device) for e in elements]
+        inner = parts[0].shape
+        if any(part.shape != inner for part in parts):
+            raise ShapeError(f"a list of Tensors of different shapes: {[p.shape for p in parts]}")
+        whole: Creation = type(self).stack(*parts).reshape(shape + inner)
+        return whole.uop if dtype is None else whole.uop.cast(dtype)
+
+    def _node_of_array(self, data: Any, dtype: DType | None) -> UOp:
+        """A numpy array or scalar, or anything that can become one. The elements are copied."""
+        import numpy
+
+        array = numpy.asarray(data)
+        kind = _NUMPY_NAMES.get(array.dtype.name)
+        if kind is None:
+            raise DtypeError(f"cannot make a Tensor of a numpy array of type {array.dtype}")
+        raw = (
+            numpy.ascontiguousarray(array)
+            .astype(array.dtype.newbyteorder("<"), copy=False)
+            .tobytes()
+        )
+        node = reshape_node(host_buffer(raw, kind, self.device), array.shape)
+        return node if dtype is None else node.cast(dtype)
+
+    # -- factories ------------------------------------------------------------------------------
+
+    @classmethod
+    def _constant(cls, node: UOp, device: str | None, requires_grad: Flag | None) -> Self:
+        return cls._leaf(node, canonical_device(device), requires_grad)
+
+    @classmethod
+    def full(
+        cls,
+        shape: Whole | Shape,
+        fill_value: Scalar,
+        dtype: DType | str | None = None,
+        device: str | None = None,
+        buffer: Flag = True,
+        requires_grad: Flag | None = None,
+    ) -> Self:
+        """Every element is `fill_value`. `buffer` has no effect: a constant needs none until written."""
+        sizes = checked_shape((shape,) if isinstance(shape, int) else tuple(shape))
+        kind = scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
+        return cls._constant(constant_node(fill_value, kind, sizes), device, requires_grad)
+
+    @classmethod
+    def zeros(cls, *shape: Any, **kwargs: Any) -> Self:
+        """Every element is 0; options as for full."""
+        kwargs.setdefault("dtype", dtypes.default_float)
+        return cls.full(as_sizes(shape), 0.0, **kwargs)
+
+    @classmethod
+    def ones(cls, *shape: Any, **kwargs: Any) -> Self:
+        """Every element is 1; options as for full."""
+        kwargs.setdefault("dtype", dtypes.default_float)
+        return cls.full(as_sizes(shape), 1.0, **kwargs)
+
+    @classmethod
+    def empty(
+        cls,
+        *shape: Any,
+        device: str | None = None,
+        dtype: DType | str | None = None,
+        requires_grad: Flag | None = None,
+    ) -> Self:
+        """Elements of no particular value; here they are zeros."""
+        kind = dtypes.default_float if dtype is None else dtype
+        return cls.zeros(*shape, device=device, dtype=kind, requires_grad=requires_grad)
+
+    @classmethod
+    def invalids(
+        cls, *shape: Any, device: str | None = None, dtype: DType | str | None = None
+    ) -> Self:
+        """As empty: elements that nobody is meant to read."""
+        return cls.empty(*shape, device=device, dtype=dtype)
+
+    @classmethod
+    def const(cls, b: Scalar, dtype: DType | str | None = None, device: str | None = None) -> Self:
+        """A number as a 0-d Tensor."""
+        return cls.full((), b, dtype, device)
+
+    def _alike(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options with the type and the device of this Tensor where none are given."""
+        given = {name: value for name, value in options.items() if value is not None}
+        return {"dtype": self.dtype, "device": self.device} | given
+
+    def const_like(self, b: Scalar, dtype: DType | str | None = None) -> Self:
+        """As full_like."""
+        return self.full_like(b, dtype=dtype)
+
+    def full_like(
+        self,
+        fill_value: Scalar,
+        dtype: DType | str | None = None,
+        device: str | None = None,
+        buffer: Flag = True,
+        requires_grad: Flag | None = None,
+    ) -> Self:
+        """Every element is `fill_value`; shape, type and device of this Tensor."""
+        options = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+        return type(self).full(self.shape, fill_value, **self._alike(options))
+
+    def zeros_like(self, **kwargs: Any) -> Self:
+        """As full_like with 0."""
+        return self.full_like(0, **kwargs)
+
+    def ones_like(self, **kwargs: Any) -> Self:
+        """As full_like with 1."""
+        return self.full_like(1, **kwargs)
+
+    def empty_like(
+        self, dtype: DType | str | None = None, device: str | None = None, **kwargs: Any
+    ) -> Self:
+        """As empty; shape, type and device of this Tensor."""
+        return self.full_like(0, dtype=dtype, device=device, **kwargs)
+
+    @classmethod
+    def from_url(cls, url: str, gunzip: Flag = False, **kwargs: Any) -> Self:
+        """The bytes behind a URL (http, https, file) as uint8, or as `dtype`.
+
+        `gunzip`: unpacked first. Raises: OSError naming the URL if it cannot be read.
+        """
+        import gzip
+        from urllib.request import urlopen
+
+        try:
+            with urlopen(url, timeout=_SECONDS_TO_WAIT) as answer:
+                data = answer.read()
+        except OSError as error:
+            raise OSError(f"cannot read {url}: {error}") from error
+        return cls(gzip.decompress(data) if gunzip else data, **kwargs)
+
+    @classmethod
+    def arange(
+        cls,
+        start: Whole | Real,
+        stop: Whole | Real | None = None,
+        step: Whole | Real = 1,
+        dtype: DType | str | None = None,
+        device: str | None = None,
+        requires_grad: Flag | None = None,
+    ) -> Self:
+        """start, start + step, ... up to but not including stop.
+
+        Integers have the default type, or int64 where they do not fit it.
+        Raises: OverflowError if they do not fit `dtype`.
+        """
+        begin, end = (0, start) if stop is None else (start, stop)
+        if step == 0:
+            raise ValueError("the step of arange cannot be 0")
+        whole = not any(isinstance(v, float) for v in (begin, end, step))
+        kind = scalar_dtype(0 if whole else 0.0) if dtype is None else as_dtype(dtype)
+        count = max(0, -int(-(end - begin) // step) if whole else _steps(begin, end, step))
+        ends = (begin, begin + (count - 1) * step) if count else (0, 0)
+        if whole and dtype is None and not _fits(ends, kind):
+            kind = dtypes.int64
+        if kind.is_int and not _fits(ends, kind):
+            raise OverflowError(f"arange from {ends[0]} to {ends[1]} does not fit {kind.name}")
+        counts = dtypes.int32 if kind.is_float or kind.is_bool else kind
+        line = cls._new(UOp(Ops.IOTA, counts, (), count), canonical_device(device)).cast(kind)
+        if step != 1:
+            line = line * line._with(constant_node(step, kind, line.shape))
+        if begin != 0:
+            line = line + line._with(constant_node(begin, kind, line.shape))
+        return cls._constant(line._uop, device, requires_grad)
+
+    @classmethod
+    def linspace(
+        cls,
+        start: Whole | Real,
+        stop: Whole | Real,
+        steps: Whole,
+        dtype: DType | str | None = None,
+        device: str | None = None,
+        requires_grad: Flag | None = None,
+    ) -> Self:
+        """`steps` numbers at equal distances from start to stop, both included."""
+        if steps < 0:
+            raise ValueError(f"linspace needs 0 steps or more, not {steps}")
+        kind = as_dtype(dtypes.default_float if dtype is None else dtype)
+        if kind.is_bool:
+            raise DtypeError("linspace gives numbers, not bools")
+        wide = dtypes.float64 if kind.bits > 32 else dtypes.default_float
+        line = cls.arange(steps, dtype=wide, device=device)
+        distance = (stop - start) / (steps - 1) if steps > 1 else 0.0
+        result = (line * distance + float(start)).cast(kind)
+        return cls._constant(result._uop, device, requires_grad)
+
+    @classmethod
+    def eye(
+        cls,
+        n: Whole,
+        m: Whole | None = None,
+        dtype: DType | str | None = None,
+        device: str | None = None,
+        requires_grad: Flag | None = None,
+    ) -> Self:
+        """Ones on the diagonal of n rows and m columns."""
+        kind = dtypes.default_float if dtype is None else as_dtype(dtype)
+        columns = n if m is None else m
+        if n < 0 or columns < 0:
+            raise ShapeError(f"eye of {n} rows and {columns} columns")
+        rows = cls.arange(n, device=device).reshape((n, 1))
+        hits = rows == cls.arange(columns, device=device).reshape((1, columns))
+        return cls._constant(hits.cast(kind)._uop, device, requires_grad)
+
+    def tril(self, diagonal: Whole = 0) -> Self:
+        """Zero above the given diagonal of the last two axes."""
+        return (self._row() + diagonal >= self._column()).where(self, False)
+
+    def triu(self, diagonal: Whole = 0) -> Self:
+        """Zero below the given diagonal of the last two axes."""
+        return (self._row() + diagonal <= self._column()).where(self, False)
+
+    def _row(self) -> Self:
+        if self.ndim < 2:
+            raise ShapeError(f"tril and triu need 2 axes or more, not {self.shape}")
+        return self._iota(self.shape[-2]).reshape((self.shape[-2], 1))
+
+    def _column(self) -> Self:
+        return self._iota(self.shape[-1])
+
+    def one_hot(self, num_classes: Whole) -> Self:
+        """A last axis of `num_classes` ints: 1 at the place this Tensor names, else 0."""
+        if not self.dtype.is_int:
+            raise DtypeError(f"one_hot takes integers, not {self.dtype}")
+        if num_classes < 0:
+            raise ValueError(f"one_hot needs 0 classes or more, not {num_classes}")
+        return self.unsqueeze(-1)._is_place(-1, num_classes).cast(dtypes.int32)
+
+    def to_(self, device: str | None) -> Self:
+        """This Tensor moved to another device."""
+        moved = self.to(device)
+        self._uop, self.device, self._base = moved._uop, moved.device, None
+        return self
+
+    def to(self, device: str | None) -> Self:
+        """The same values on another device."""
+        target = canonical_device(device)
+        if target == self.device:
+            return self.cast(self.dtype)
+        return type(self)._new(copy_node(self.uop, target), target)
+
+
+def copy_node(node: UOp, device: str) -> UOp:
+    return UOp(Ops.COPY, node.dtype, (node,), device)
+
+
+def _steps(begin: Real, end: Real, step: Real) -> Whole:
+    """How many numbers a float arange has: the ceiling, as numpy takes it."""
+    exact = (end - begin) / step
+    return int(exact) + (exact > int(exact))
+
+
+def _fits(ends: tuple[Any, ...], dtype: DType) -> Flag:
+    low, high = dtypes.min(dtype), dtypes.max(dtype)
+    return all(low <= end <= high for end in ends)
+
+
+def _node_of_size(size: UOp, dtype: DType) -> UOp:
+    """The value of a size that is made of variables: so many ones, added."""
+    length = normal_size(size)
+    if isinstance(length, int):
+        return UOp.const(dtype, length)
+    ones = broadcast_node(UOp.const(dtype, 1), (length,))
+    return reshape_node(UOp(Ops.REDUCE_AXIS, dtype, (ones,), (Ops.ADD, (0,))), ())

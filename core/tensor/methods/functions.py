@@ -1,0 +1,244 @@
+"""Functions of one element that are made of others: exponentials, logarithms, angles, hyperbolas.
+
+Owns: the formulas, chosen so that no intermediate overflows and small results keep their digits. exp
+and log go through base 2; accuracy: docs/numerics.md. Does not own: activations (activations.py).
+
+A branch that is not taken must not spoil the gradient of the one that is: 0 times the infinity of an
+overflow is NaN. So a formula of limited range gets a harmless operand outside of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeVar
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.tensor.methods import series
+from proofgrad.core.tensor.methods.operands import Operand, Real, constant_node
+from proofgrad.core.tensor.methods.powers import Powers
+
+_LOG2_E = 1 / math.log(2)
+_LN_2 = math.log(2)
+_LOG10_2 = math.log10(2)
+_TAN_EIGHTH = math.sqrt(2) - 1  # tan(pi / 8): beyond, atan counts from pi / 4
+# 1 / ln 2, minus the float that is nearest to it.
+_LOG2_E_REST_FLOAT32 = float.fromhex("0x1.4ae0cp-26")
+_LOG2_E_REST_FLOAT64 = float.fromhex("0x1.777d0ffda0d24p-56")
+
+_T = TypeVar("_T", bound="Functions")
+
+
+def in_float32_or_wider(function: Callable[..., _T]) -> Callable[..., _T]:
+    """The method on float16 and bfloat16 runs in float32 and is rounded once; ints become floats."""
+
+    @functools.wraps(function)
+    def method(self: _T, *args: Any, **options: Any) -> _T:
+        x = self._as_float()
+        if x.dtype.bits < 32:
+            return function(x.float(), *args, **options).cast(x.dtype)
+        return function(x, *args, **options)
+
+    return method
+
+
+class Functions(Powers):
+    """Functions of one real number."""
+
+    __slots__ = ()
+
+    # -- exponentials and logarithms --------------------------------------------------------------
+
+    @in_float32_or_wider
+    def exp(self) -> Self:
+        """e ** x, as 2 ** (x / ln 2) times 1 + what the rounding of x / ln 2 has lost."""
+        power = self * _LOG2_E
+        lost = self.detach()._lost_in_power(power.detach())
+        return power.exp2() * lost.fma(_LN_2, 1.0)
+
+    def _lost_in_power(self, power: Self) -> Self:
+        """The exact self / ln 2, minus `power`."""
+        rest = _LOG2_E_REST_FLOAT64 if self.dtype is dtypes.float64 else _LOG2_E_REST_FLOAT32
+        lost = self.fma(rest, self.fma(_LOG2_E, -power))
+        return ((power < 2048) & (power > -2048)).where(lost, 0)  # beyond, 2 ** power is 0 or inf
+
+    @in_float32_or_wider
+    def expm1(self) -> Self:
+        """e ** x - 1, with all its digits where x is small."""
+        small = self._within(0.5)
+        near = small.where(self, 0)
+        return small.where(near * near._polynomial(series.expm1(self.dtype)), self.exp() - 1)
+
+    @in_float32_or_wider
+    def log(self) -> Self:
+        """The natural logarithm; NaN below 0, -inf at 0."""
+        return self.log2() * _LN_2
+
+    @in_float32_or_wider
+    def log10(self) -> Self:
+        """The logarithm to base 10."""
+        return self.log2() * _LOG10_2
+
+    @in_float32_or_wider
+    def rsqrt(self) -> Self:
+        """`1 / sqrt(self)`."""
+        return self.sqrt().reciprocal()
+
+    @in_float32_or_wider
+    def log1p(self) -> Self:
+        """log(1 + x), with all its digits where x is small."""
+        whole = self + 1
+        lost = (self - (whole - 1)).detach()  # what the sum has rounded off
+        kept = ((self > -0.5) & (self < 1)).where(lost / whole.detach(), 0)
+        return self._with_sign_of_zero(whole.log() + kept)
+
+    def logaddexp(self, other: Operand) -> Self:
+        """log(exp(self) + exp(other)), which does not overflow."""
+        a, b = self._pair("logaddexp", other)
+        x, y = self._with(a)._as_float(), self._with(b)._as_float()
+        apart = x.eq(y).where(0, x - y)
+        return x.maximum(y) + (apart < 0).where(apart, -apart).exp().log1p()
+
+    # -- angles -----------------------------------------------------------------------------------
+
+    def sin(self) -> Self:
+        """The sine of radians; NaN at infinities."""
+        return self._as_float()._unary(Ops.SIN)
+
+    def cos(self) -> Self:
+        """The cosine of radians; NaN at infinities."""
+        return self._as_float()._unary(Ops.COS)
+
+    @in_float32_or_wider
+    def tan(self) -> Self:
+        """The tangent of radians."""
+        return self.sin() / self.cos()
+
+    @in_float32_or_wider
+    def atan(self) -> Self:
+        """The angle with this tangent: a series, after steps to below tan(pi / 8)."""
+        far = ~self._within(1)
+        size = (self < 0).where(-self, self)
+        first = far.where(far.where(size, 1).reciprocal(), size)
+        middle = first > _TAN_EIGHTH
+        second = middle.where((first - 1) / (first + 1), first)
+        angle = second._odd_polynomial(series.atan(self.dtype))
+        angle = middle.where(angle + math.pi / 4, angle)
+        angle = far.where(math.pi / 2 - angle, angle)
+        return self._with_sign_of_zero((self < 0).where(-angle, angle))
+
+    @in_float32_or_wider
+    def asin(self) -> Self:
+        """The angle with this sine; NaN outside of -1 .. 1."""
+        half = self / (self._other_leg() + 1)
+        return self._with_sign_of_zero(half.atan() * 2)
+
+    def _other_leg(self) -> Self:
+        """The root of 1 - x**2, rounded once below it, so that nothing cancels near 1."""
+        return (-self).fma(self, 1.0).sqrt()
+
+    @in_float32_or_wider
+    def acos(self) -> Self:
+        """The angle with this cosine; NaN outside of -1 .. 1."""
+        negative = self < 0
+        half = self._other_leg() / (negative.where(-self, self) + 1)
+        angle = half.atan() * 2
+        return negative.where(math.pi - angle, angle)
+
+    # -- hyperbolas -------------------------------------------------------------------------------
+
+    @in_float32_or_wider
+    def sinh(self) -> Self:
+        """(e**x - e**-x) / 2."""
+        small = self._within(1)
+        near = small.where(self, 0)._odd_polynomial(series.sinh(self.dtype))
+        negative = self < 0
+        root = (negative.where(-self, self) * 0.5).exp()
+        size = root * 0.5 * root - 0.5 / root / root
+        return small.where(near, negative.where(-size, size))
+
+    @in_float32_or_wider
+    def cosh(self) -> Self:
+        """(e**x + e**-x) / 2; 1 + 2 sinh(x / 2)**2 where x is small, whose slope keeps its digits."""
+        small = self._within(1)
+        half = (small.where(self, 0) * 0.5)._odd_polynomial(series.sinh(self.dtype))
+        root = ((self < 0).where(-self, self) * 0.5).exp()
+        return small.where(half.fma(half * 2, 1.0), root * 0.5 * root + 0.5 / root / root)
+
+    @in_float32_or_wider
+    def tanh(self) -> Self:
+        """(1 - e) / (1 + e) with e = exp(-2 |x|), and the sign of x; a series where x is small."""
+        small = self._within(0.25)
+        near = small.where(self, 0)._odd_polynomial(series.tanh(self.dtype))
+        negative = self < 0
+        power = (negative.where(self, -self) * 2).exp()
+        size = (1 - power) / (1 + power)
+        return small.where(near, negative.where(-size, size))
+
+    @in_float32_or_wider
+    def asinh(self) -> Self:
+        """log(x + sqrt(x**2 + 1)), with the sign of x."""
+        negative = self < 0
+        size = negative.where(-self, self)
+        far = size > series.far(self.dtype)
+        near = far.where(0, size)
+        square = near * near
+        angle = (near + square / ((square + 1).sqrt() + 1)).log1p()
+        angle = far.where(far.where(size, 1).log() + _LN_2, angle)
+        return self._with_sign_of_zero(negative.where(-angle, angle))
+
+    @in_float32_or_wider
+    def acosh(self) -> Self:
+        """log(x + sqrt(x**2 - 1)); NaN below 1, where the slope is that of the formula, as in torch."""
+        negative = self < 0
+        size = negative.where(-self, self)
+        far = size > series.far(self.dtype)
+        above = far.where(1, size - 1)
+        angle = (above + above.sqrt() * (above + 2).sqrt()).log1p()
+        angle = far.where(far.where(size, 1).log() + _LN_2, angle)
+        return negative.where(-angle, angle) + (self < 1).where(math.nan, 0)
+
+    @in_float32_or_wider
+    def atanh(self) -> Self:
+        """log((1 + x) / (1 - x)) / 2; NaN outside of -1 .. 1."""
+        return self._with_sign_of_zero((self.log1p() - (-self).log1p()) * 0.5)
+
+    @in_float32_or_wider
+    def erf(self) -> Self:
+        """The error function: a series near 0, else 1 - t exp(-x**2 + P(t)) with t = 2 / (2 + x)."""
+        small = self._within(series.ERF_SERIES_BELOW)
+        near = small.where(self, 0)._odd_polynomial(series.erf(self.dtype))
+        negative = self < 0
+        size = negative.where(-self, self).minimum(series.ERF_IS_ONE_FROM)
+        part = (size * 0.5 + 1).reciprocal()
+        rest = part * ((part - 0.5)._polynomial(series.erfc(self.dtype)) - size * size).exp()
+        far = negative.where(rest - 1, 1 - rest)
+        return small.where(near, far)
+
+    def lerp(self, end: Self, weight: Operand) -> Self:
+        """`self + (end - self) * weight`."""
+        return self + (end - self).mul(weight)
+
+    # -- shared by the formulas -------------------------------------------------------------------
+
+    def _within(self, size: Real) -> Self:
+        """Is |x| at most `size`?"""
+        return (self <= size) & (self >= -size)
+
+    def _polynomial(self, coefficients: Sequence[float]) -> Self:
+        """The polynomial with these coefficients, lowest power first (Horner, one rounding a step)."""
+        result = self._with(constant_node(coefficients[-1], self.dtype, self.shape))
+        for coefficient in reversed(coefficients[:-1]):
+            result = result.fma(self, coefficient)
+        return result
+
+    def _odd_polynomial(self, coefficients: Sequence[float]) -> Self:
+        """x P(x**2): keeps the sign of zero."""
+        return self * (self * self)._polynomial(coefficients)
+
+    def _with_sign_of_zero(self, result: Self) -> Self:
+        """`result`, an odd function of this with slope 1 at 0, with -0.0 at -0.0."""
+        is_zero: Self = self.eq(0)
+        return is_zero.where(self, result)

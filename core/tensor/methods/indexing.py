@@ -1,0 +1,265 @@
+"""`tensor[...]`: ints, slices, None, Ellipsis, integer Tensors or lists, boolean masks.
+
+Owns: what an index means. Does not own: the choice of elements by integers in memory (take.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple, Self
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.shapes import Shape, ShapeError, is_plain, row_major_strides, show
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.storage import flatten_nested
+from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe
+from proofgrad.core.tensor.methods.movement import broadcast_node, broadcast_shapes, resolve_axis
+from proofgrad.core.tensor.methods.operands import Whole
+from proofgrad.core.tensor.methods.take import Take
+from proofgrad.core.tensor.runtime import realize as machine
+
+
+class Indexing(Take):
+    """Reading parts of a Tensor. As in torch, ints beside a Tensor or list move no axes."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> Self:
+        """Parts of the Tensor.
+
+        Ints, slices with any step, None (a new axis) and `...` are views. Integer Tensors, lists and
+        arrays pick elements; several of them are broadcast together, and their axes stand where the
+        first one was, or in front if other axes lie between them. Negative positions count from the
+        end; a position in a Tensor that is out of range gives 0, and so does an element -0.0. A
+        boolean mask needs its values: it is computed at once, and the positions of its true elements
+        are picked.
+
+        Example:
+            Tensor([[1, 2], [3, 4]])[:, 0]  # [1, 3]
+            Tensor([1, 5, 3])[[2, 0]]  # [3, 1]
+        """
+        view, pending = self._view_and_positions(index)
+        return view._pick_by_tensors(pending)
+
+    def _view_and_positions(self, index: Any) -> tuple[Self, list[tuple[int, Self]]]:
+        """What the ints, slices and None of an index show, and the Tensors for axes of that."""
+        parts = self._full_index(index if isinstance(index, tuple) else (index,))
+        result, axis = self, 0
+        pending: list[tuple[int, Self]] = []
+        for part in parts:
+            match part:
+                case None:
+                    result, axis = result.unsqueeze(axis), axis + 1
+                case slice():
+                    result, axis = result._slice(axis, part), axis + 1
+                case int():
+                    result = result._pick(axis, part)
+                case _Numbers(values, positions):
+                    _check_positions(values, axis, result.shape)
+                    pending.append((axis, positions))
+                    axis += 1
+                case _:
+                    pending.append((axis, part))
+                    axis += 1
+        return result, pending
+
+    def _full_index(self, parts: tuple[Any, ...]) -> list[Any]:
+        """The index with Ellipsis spelt out, masks as positions and every axis mentioned."""
+        checked: list[Any] = []
+        for part in parts:
+            checked += self._index_part(part, self._axes_used(checked))
+        used = self._axes_used(checked)
+        if used > self.ndim:
+            raise IndexError(f"{used} indices for {self.ndim} axes {show(self.shape)}")
+        places = [k for k, part in enumerate(checked) if part is Ellipsis]
+        if len(places) > 1:
+            raise IndexError("an index can have only one '...'")
+        place = places[0] if places else len(checked)
+        fill = [slice(None)] * (self.ndim - used)
+        return checked[:place] + fill + checked[place + 1 :]
+
+    @staticmethod
+    def _axes_used(parts: Sequence[Any]) -> Whole:
+        return sum(1 for part in parts if part is not None and part is not Ellipsis)
+
+    def _index_part(self, part: Any, axis: Whole) -> list[Any]:
+        """One part, checked; a mask becomes a line of positions for each of its axes."""
+        given, numbers = part, None
+        if part is None or part is Ellipsis or isinstance(part, slice):
+            return [part]
+        if isinstance(part, bool):
+            raise IndexError("a bool is no index; use where, or an int")
+        if isinstance(part, int):
+            return [part]
+        if isinstance(part, (list, tuple)) or (
+            hasattr(part, "__array__") and hasattr(part, "dtype")
+        ):
+            part = part if isinstance(part, TensorBase) else self._as_index(part)
+            numbers = given if given is not part and part.dtype.is_int else None
+        if not isinstance(part, TensorBase):
+            if hasattr(part, "__index__"):
+                return [part.__index__()]
+            raise IndexError(f"cannot index with {describe(part)}")
+        check_same_device("[]", self, part)
+        if part.dtype.is_bool:
+            return self._positions_of_mask(part, axis)
+        if not part.dtype.is_int:
+            raise DtypeError(f"indices are integers or bools, not {part.dtype}")
+        return [part if numbers is None else _Numbers(numbers, part)]
+
+    def _as_index(self, values: Any) -> TensorBase:
+        if isinstance(values, (list, tuple)) and not values:
+            return self._iota(0)
+        return self._as_tensor(list(values) if isinstance(values, tuple) else values)
+
+    def _positions_of_mask(self, mask: TensorBase, axis: Whole) -> list[Any]:
+        """Where the mask is true: computed now, as the size of the result depends on it."""
+        covered = self.shape[axis : axis + mask.ndim]
+        if mask.shape != covered or not mask.ndim:
+            raise ShapeError(
+                f"a mask of shape {show(mask.shape)} for axes of {show(covered)} in"
+                f" {show(self.shape)}; the sizes must be equal"
+            )
+        flat = self._with(mask._uop)._true_places()
+        steps = row_major_strides(mask.shape)
+        lines = [[place // step % size for place in flat] for step, size in zip(steps, mask.shape)]
+        return [self._as_tensor(line) if line else self._iota(0) for line in lines]
+
+    def _true_places(self) -> list[int]:
+        """The places of the true elements in row-major order. They are computed now."""
+        return [place for place, value in enumerate(machine.read(self._uop, self.device)) if value]
+
+    def _pick(self, axis: Whole, position: Whole) -> Self:
+        """One place of an axis, without the axis. Raises: IndexError."""
+        size = self.shape[axis]
+        if not -size <= position < size:
+            raise IndexError(
+                f"index {position} is out of range for axis {axis} of {show(self.shape)}"
+            )
+        begin = position % size
+        one = self._cut(axis, begin, begin + 1)
+        return one.reshape(one.shape[:axis] + one.shape[axis + 1 :])
+
+    def _slice(self, axis: Whole, part: slice) -> Self:
+        """begin:end:step of one axis; a negative step reverses."""
+        if any(isinstance(bound, UOp) for bound in (part.start, part.stop)):
+            if part.step not in (None, 1):
+                raise IndexError("a slice that a variable bounds has the step 1")
+            end = self.shape[axis] if part.stop is None else part.stop
+            return self._cut(axis, 0 if part.start is None else part.start, end)
+        for bound in (part.start, part.stop, part.step):
+            if bound is not None and not hasattr(bound, "__index__"):
+                raise IndexError(f"the bounds of a slice are ints, not {describe(bound)}")
+        if part.step == 0:
+            raise IndexError("the step of a slice cannot be 0")
+        places = range(self.shape[axis])[part]
+        if not places:
+            return self._cut(axis, 0, 0)
+        forward = places if places.step > 0 else places[::-1]
+        result = self._cut(axis, forward[0], forward[-1] + 1)
+        if places.step < 0:
+            result = result.flip(axis)
+        return result._every(axis, abs(places.step)) if abs(places.step) > 1 else result
+
+    def _every(self, axis: Whole, step: Whole) -> Self:
+        """Elements 0, step, 2 step, ... of one axis."""
+        size = self.shape[axis]
+        count = -(-size // step)
+        around = [(0, 0)] * self.ndim
+        around[axis] = (0, count * step - size)
+        x = self._pad_zeros(around)
+        x = x.reshape(x.shape[:axis] + (count, step) + x.shape[axis + 1 :])._cut(axis + 1, 0, 1)
+        return x.reshape(x.shape[: axis + 1] + x.shape[axis + 2 :])
+
+    def _pick_by_tensors(self, pending: Sequence[tuple[int, TensorBase]]) -> Self:
+        """The elements at integer positions of several axes, broadcast together."""
+        if not pending:
+            return self
+        axes = [axis for axis, _ in pending]
+        together = broadcast_positions(pending)
+        first = axes[0] if are_adjacent(axes) else 0
+        source = self
+        if not are_adjacent(axes):
+            source = self.permute(axes + [k for k in range(self.ndim) if k not in axes])
+        sizes = [self.shape[axis] for axis in axes]
+        place = self._place_in_axes([part for _, part in pending], sizes, together)
+        behind = source.shape[first + len(axes) :]
+        flat = source.reshape((*source.shape[:first], prod(sizes), *behind))
+        return flat._take(first, place)
+
+    def _place_in_axes(
+        self, parts: Sequence[TensorBase], sizes: Sequence[int], shape: Sequence[int]
+    ) -> Self:
+        """Positions in several axes as one number; -1 where one of them is out of range."""
+        wide = "int64" if prod(sizes) > 2**31 - 1 else "int32"
+        place: Self | None = None
+        inside: Self | None = None
+        for part, size in zip(parts, sizes):
+            whole = self._with(broadcast_node(part._uop, tuple(shape)))
+            step = (
+                whole if whole.dtype.bits > 32 or whole.dtype == dtypes.uint32 else whole.cast(wide)
+            )
+            if not step.dtype.is_unsigned:
+                step = (step < 0).where(step + size, step)
+            holds = (step >= 0) & (step < size)
+            step = step.cast(wide)
+            place = step if place is None else place * size + step
+            inside = holds if inside is None else inside & holds
+        assert place is not None and inside is not None
+        return inside.where(place, -1)
+
+    def gather(self, dim: Whole, index: Self) -> Self:
+        """out[i][j] = self[index[i][j]][j] for dim 0; index has as many axes as this Tensor.
+
+        The sizes of index are at most those of this Tensor on the other axes. An index that is out
+        of range gives 0.
+        """
+        axis = resolve_axis(dim, self.ndim)
+        self._check_index("gather", axis, index)
+        cuts = [None if k == axis else (0, n) for k, n in enumerate(index.shape)]
+        return self.shrink(cuts)._take_along(axis, index)
+
+    def _check_index(self, name: str, axis: Whole, index: TensorBase) -> None:
+        check_same_device(name, self, index)
+        if not index.dtype.is_int:
+            raise DtypeError(f"{name} takes integer indices, not {index.dtype}")
+        fits = index.ndim == self.ndim and all(
+            n <= m or k == axis for k, (n, m) in enumerate(zip(index.shape, self.shape))
+        )
+        if not fits:
+            raise ShapeError(
+                f"{name} along axis {axis} of {show(self.shape)} with indices {show(index.shape)}:"
+                f" as many axes are needed, and sizes that are not larger on the other ones"
+            )
+
+
+def broadcast_positions(pending: Sequence[tuple[int, TensorBase]]) -> Shape:
+    return broadcast_shapes("[]", *[positions.shape for _, positions in pending])
+
+
+def are_adjacent(axes: Sequence[int]) -> bool:
+    """Do no other axes lie between? Then the picked elements stand there, else in front."""
+    return list(axes) == list(range(axes[0], axes[0] + len(axes)))
+
+
+class _Numbers(NamedTuple):
+    """Positions that are known: lists and arrays."""
+
+    values: Any
+    positions: Any
+
+
+def _check_positions(values: Any, axis: int, shape: Shape) -> None:
+    """Raises: IndexError for the first number that is no place of an axis."""
+    size = shape[axis]
+    if not is_plain((size,)):
+        return
+    if hasattr(values, "min"):
+        found = [int(values.min()), int(values.max())] if values.size else []
+    else:
+        found = [int(value) for value in flatten_nested(values)[1]]
+    outside = [value for value in found if not -size <= value < size]
+    if outside:
+        raise IndexError(f"index {outside[0]} is out of range for axis {axis} of {show(shape)}")

@@ -1,0 +1,217 @@
+"""Joining and padding: cat, stack, roll, the modes of pad.
+
+Owns: how one Tensor is made of several, and what stands around one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import copysign
+from typing import Any, Self
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.shapes import ShapeError, show
+from proofgrad.core.tensor.data.promotion import promote
+from proofgrad.core.tensor.methods.base import check_same_device, describe
+from proofgrad.core.tensor.methods.movement import as_sizes, resolve_axis
+from proofgrad.core.tensor.methods.operands import Scalar, Whole, constant_node
+from proofgrad.core.tensor.methods.reduce import Reduce
+
+
+class Joining(Reduce):
+    """Several Tensors as one, and frames around one."""
+
+    __slots__ = ()
+
+    # -- joining ----------------------------------------------------------------------------------
+
+    def cat(self, *args: Any, dim: Whole = 0) -> Self:
+        """The Tensors one after the other along `dim`. `Tensor.cat(a, b)` and `a.cat(b)`.
+
+        Raises: ShapeError naming the sizes that differ.
+        """
+        if isinstance(self, (list, tuple)):
+            return _first(self, "cat").cat(*self[1:], *args, dim=dim)
+        parts = self._parts("cat", args)
+        axis = resolve_axis(dim, self.ndim)
+        for number, part in enumerate(parts):
+            same = part.ndim == self.ndim and all(
+                n == m for k, (n, m) in enumerate(zip(part.shape, self.shape)) if k != axis
+            )
+            if not same or not self.ndim:
+                raise ShapeError(
+                    f"cannot cat {show(self.shape)} and {show(part.shape)} along axis {dim}, part"
+                    f" number {number}: there must be axes, and all other sizes must be equal"
+                )
+        return self._joined_along(parts, axis)._value()
+
+    def _parts(self, name: str, others: tuple[Any, ...]) -> list[Self]:
+        """This Tensor and the others, of one type; `cat(a, [b, c])` is `cat(a, b, c)`."""
+        if len(others) == 1 and isinstance(others[0], (list, tuple)):
+            others = tuple(others[0])
+        for part in others:
+            if not isinstance(part, Joining):
+                raise TypeError(f"{name} takes Tensors, not {describe(part)}")
+            check_same_device(name, self, part)
+        parts: list[Self] = [self, *others]
+        dtype = self.dtype
+        for part in parts:
+            dtype = promote(dtype, part.dtype)
+        return [part.cast(dtype) for part in parts]
+
+    def _joined_along(self, parts: Sequence[Self], axis: Whole) -> Self:
+        total = sum(part.shape[axis] for part in parts)
+        line = self._iota(total).reshape((-1,) + (1,) * (self.ndim - axis - 1))
+        result: Self | None = None
+        begin = 0
+        for part in parts:
+            around = [(0, 0)] * self.ndim
+            around[axis] = (begin, total - begin - part.shape[axis])
+            placed = part._pad_zeros(around)
+            result = placed if result is None else (line < begin).where(result, placed)
+            begin += part.shape[axis]
+        assert result is not None
+        return result
+
+    def stack(self, *args: Any, dim: Whole = 0) -> Self:
+        """The Tensors, all of one shape, along a new axis. Raises: ShapeError naming one."""
+        if isinstance(self, (list, tuple)):
+            return _first(self, "stack").stack(*self[1:], *args, dim=dim)
+        parts = self._parts("stack", args)
+        for number, part in enumerate(parts):
+            if part.shape != self.shape:
+                raise ShapeError(
+                    f"cannot stack {show(self.shape)} and {show(part.shape)} along a new axis {dim},"
+                    f" part number {number}: the shapes must be equal"
+                )
+        axis = resolve_axis(dim, self.ndim + 1)
+        placed = [part.unsqueeze(axis) for part in parts]
+        return placed[0]._joined_along(placed, axis)._value()
+
+    def roll(
+        self, shifts: Whole | Sequence[int], dims: Whole | Sequence[int] | None = None
+    ) -> Self:
+        """Elements moved along axes; those that leave at the end come back at the begin.
+
+        Without `dims` the elements move as one line.
+        """
+        if dims is None:
+            if not isinstance(shifts, int):
+                raise ValueError(f"roll by {shifts} needs dims, one for each shift")
+            return self.flatten().roll(shifts, 0).reshape(self.shape)._value()
+        by = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+        axes = (dims,) if isinstance(dims, int) else tuple(dims)
+        if len(by) != len(axes):
+            raise ValueError(f"roll needs one shift for each of dims: {by} for {axes}")
+        result = self
+        for shift, dim in zip(by, axes):
+            axis = resolve_axis(dim, self.ndim)
+            size = self.shape[axis]
+            place = shift % size if size else 0
+            if place:
+                parts = [result._cut(axis, size - place, size), result._cut(axis, 0, size - place)]
+                result = result._joined_along(parts, axis)
+        return result._value()
+
+    # -- padding ----------------------------------------------------------------------------------
+
+    def pad(self, padding: Sequence[Any], mode: str = "constant", value: Scalar = 0) -> Self:
+        """Elements around. `padding`: (before, after) an axis, or torch's flat form.
+
+        The flat form names the last axis first: (left, right, top, bottom, ...). Negative amounts
+        cut. `mode`: "constant" (with `value`), "reflect" (mirrored at the edge, which stands once),
+        "replicate" (the edge repeated), "circular" (from the other end of what is left after cuts).
+        """
+        around = self._padding_by_axis(padding)
+        match mode:
+            case "constant":
+                return self._pad_value(around, value)._value()
+            case "reflect" | "replicate" | "circular":
+                result = self
+                for axis, (before, after) in enumerate(around):
+                    result = result._pad_by_places(axis, before, after, mode)
+                return result._value()
+            case _:
+                raise ValueError(
+                    f"mode is 'constant', 'reflect', 'replicate' or 'circular', not {mode!r}"
+                )
+
+    def pad_to(self, shape: Any, *args: Any, value: Scalar = 0) -> Self:
+        """With `value` behind each axis k up to shape[k] elements; None keeps an axis."""
+        sizes = as_sizes((shape, *args))
+        if len(sizes) != self.ndim or any(
+            size is not None and size < old for size, old in zip(sizes, self.shape)
+        ):
+            raise ShapeError(
+                f"cannot pad {show(self.shape)} to {sizes}: a size for each axis, not smaller"
+            )
+        around = [(0, 0 if size is None else size - old) for size, old in zip(sizes, self.shape)]
+        return self._pad_value(around, value)._value()
+
+    def _pad_value(self, around: Sequence[tuple[int, int]], value: Scalar) -> Self:
+        zeros = self._pad_zeros(around)
+        if (value == 0 and copysign(1, value) > 0) or not any(b > 0 or a > 0 for b, a in around):
+            return zeros
+        inside = self._with(constant_node(True, dtypes.bool, self.shape))._pad_zeros(around)
+        return inside.where(zeros, value)
+
+    def _padding_by_axis(self, padding: Sequence[Any]) -> list[tuple[int, int]]:
+        if all(isinstance(amount, int) for amount in padding):
+            flat = list(padding)
+            if len(flat) % 2 or len(flat) > 2 * self.ndim:
+                raise ShapeError(f"pad {tuple(flat)} needs pairs for at most {self.ndim} axes")
+            pairs = [(flat[k], flat[k + 1]) for k in range(0, len(flat), 2)][::-1]
+            return [(0, 0)] * (self.ndim - len(pairs)) + pairs
+        pairs = [(0, 0) if pair is None else (pair[0], pair[1]) for pair in padding]
+        if len(pairs) != self.ndim:
+            raise ShapeError(
+                f"pad {tuple(padding)} needs a pair for each axis of {show(self.shape)}"
+            )
+        return pairs
+
+    def _pad_by_places(self, axis: Whole, before: Whole, after: Whole, mode: str) -> Self:
+        """One axis with its own elements around it; negative amounts cut after that.
+
+        But "circular" is of a circle that has been cut before it closes, as in torch.
+        """
+        if mode == "circular" and min(before, after) < 0:
+            cut = self._pad_by_places(axis, min(0, before), min(0, after), "replicate")
+            return cut._pad_by_places(axis, max(0, before), max(0, after), mode)
+        size = self.shape[axis]
+        limit = {"reflect": size - 1, "circular": size}.get(mode)
+        if limit is not None and max(before, after) > limit:
+            raise ShapeError(
+                f"pad {mode!r} of ({before}, {after}) is more than axis {axis} of"
+                f" {show(self.shape)} can give: at most {limit}"
+            )
+        if not size and max(before, after) > 0:
+            raise ShapeError(f"pad {mode!r} of {show(self.shape)}: axis {axis} has no elements")
+        front, back = max(0, before), max(0, after)
+        parts = [self._frame(axis, mode, front, True), self, self._frame(axis, mode, back, False)]
+        kept = [part for part in parts if part.shape[axis] or part is self]
+        whole = self._joined_along(kept, axis) if len(kept) > 1 else self
+        return whole._cut(axis, max(0, -before), whole.shape[axis] - max(0, -after))
+
+    def _frame(self, axis: Whole, mode: str, count: Whole, in_front: bool) -> Self:
+        """`count` elements of one axis, as the mode lays them before or behind it."""
+        size = self.shape[axis]
+        if not count:
+            return self._cut(axis, 0, 0)
+        match mode:
+            case "reflect":
+                begin = 1 if in_front else size - 1 - count
+                return self._cut(axis, begin, begin + count).flip(axis)
+            case "circular":
+                begin = size - count if in_front else 0
+                return self._cut(axis, begin, begin + count)
+            case _:
+                begin = 0 if in_front else size - 1
+                sizes = [count if k == axis else n for k, n in enumerate(self.shape)]
+                return self._cut(axis, begin, begin + 1).expand(sizes)
+
+
+def _first(parts: Sequence[Any], name: str) -> Any:
+    """The first of a list: `Tensor.cat([a, b])` is `a.cat(b)`."""
+    if not parts or not isinstance(parts[0], Joining):
+        raise TypeError(f"{name} takes Tensors, one or more, not {parts!r}")
+    return parts[0]

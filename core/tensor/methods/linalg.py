@@ -1,0 +1,162 @@
+"""Matrix factorisations over the last two axes: qr, svd, and Newton-Schulz iterations.
+
+Owns: which steps, all of them graphs, so that gradients pass where the results are smooth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.shapes import ShapeError, show
+from proofgrad.core.tensor.methods.losses import Losses
+from proofgrad.core.tensor.methods.operands import Flag, Real, Whole, constant_node
+
+# Jacobi's method converges quadratically once it is near: this many sweeps over all pairs of columns.
+_SWEEPS = {dtypes.float64: 10}
+_SWEEPS_OF_SINGLE = 7
+
+
+class LinearAlgebra(Losses):
+    """Factors of matrices."""
+
+    __slots__ = ()
+
+    def _matrix(self, name: str) -> Self:
+        if self.ndim < 2:
+            raise ShapeError(f"{name} takes matrices on the last two axes, not {show(self.shape)}")
+        x = self._as_float()
+        return x.float() if x.dtype.bits < 32 else x
+
+    def _identity(self, size: Whole) -> Self:
+        line = self._iota(size)
+        return line.unsqueeze(-1).eq(line).cast(self.dtype)
+
+    def qr(self) -> tuple[Self, Self]:
+        """Q and R with Q @ R equal to this: Q orthogonal (m, m), R upper triangular (m, n).
+
+        By Householder's reflections.
+        """
+        x = self._matrix("qr")
+        rows, columns = x.shape[-2:]
+        line = x._iota(rows)
+        r = x
+        q = x._identity(rows).expand((*x.shape[:-2], rows, rows))
+        for k in range(min(rows - 1, columns)):
+            column = r._cut(r.ndim - 1, k, k + 1)
+            mirror, scale = column._reflection(line, k)
+            r = (r - (mirror * scale) @ (mirror.transpose(-2, -1) @ r))._buffered()
+            q = (q - (q @ mirror) @ (mirror * scale).transpose(-2, -1))._buffered()
+        below = line.unsqueeze(-1) > x._iota(columns)
+        return q.cast(self._as_float().dtype), below.where(0, r).cast(self._as_float().dtype)
+
+    def _reflection(self, line: Self, k: Whole) -> tuple[Self, Self]:
+        """v and 2 / v.v of the mirror that brings this column to zero below place k."""
+        rows = line.unsqueeze(-1)
+        lower = (rows >= k).where(self, 0)
+        length = lower.square().sum(-2, keepdim=True).sqrt()
+        head = self._cut(self.ndim - 2, k, k + 1)
+        shift = (head < 0).where(-length, length)
+        mirror = rows.eq(k).where(lower + shift, lower)
+        square = mirror.square().sum(-2, keepdim=True)
+        nothing = square.eq(0)
+        return mirror, nothing.where(0, 2 / nothing.where(1, square))
+
+    def svd(self, full_matrices: Flag = True) -> tuple[Self, Self, Self]:
+        """U, S and V^T with U @ diag(S) @ V^T equal to this; S in falling order.
+
+        By Jacobi's rotations of pairs of columns, after qr. Without `full_matrices` U and V^T have
+        as many columns and rows as S. Columns of U that belong to a singular value 0 are 0.
+        """
+        x = self._matrix("svd")
+        if x.shape[-2] < x.shape[-1]:
+            u, s, v = x.transpose(-2, -1).svd(full_matrices)
+            return v.transpose(-2, -1), s, u.transpose(-2, -1)
+        rows, size = x.shape[-2:]
+        q, r = x.qr()
+        square = r._cut(r.ndim - 2, 0, size)
+        both = square.cat(x._identity(size).expand(square.shape), dim=-2)._rotated(size)
+        left, right = both.split([size, size], -2)
+        lengths = left.square().sum(-2).sqrt()
+        s, order = lengths.sort(-1, descending=True)
+        places = order.unsqueeze(-2).expand(left.shape)
+        left, right = (
+            left._take_along(left.ndim - 1, places),
+            right._take_along(right.ndim - 1, places),
+        )
+        scale = s.unsqueeze(-2)
+        left = scale.eq(0).where(0, left / scale.eq(0).where(1, scale))
+        u = q._cut(q.ndim - 1, 0, size) @ left
+        if full_matrices and rows > size:
+            u = u.cat(q._cut(q.ndim - 1, size, rows), dim=-1)
+        kind = self._as_float().dtype
+        return u.cast(kind), s.cast(kind), right.transpose(-2, -1).cast(kind)
+
+    def _rotated(self, rows: Whole) -> Self:
+        """With columns rotated in pairs until they are orthogonal in the first `rows` rows."""
+        size = self.shape[-1]
+        result = self
+        axis = self.ndim - 1
+        for _ in range(_SWEEPS.get(self.dtype, _SWEEPS_OF_SINGLE)):
+            for first, second in _rounds(size):
+                rest = [k for k in range(size) if k not in first + second]
+                a, b = result._columns(first), result._columns(second)
+                a, b = a._rotate_pairs(b, rows)
+                order = [*first, *second, *rest]
+                joined = a.cat(b, *([result._columns(rest)] if rest else []), dim=axis)
+                result = joined._columns([order.index(k) for k in range(size)])._buffered()
+        return result
+
+    def _columns(self, places: Sequence[int]) -> Self:
+        """The named columns; their numbers are data, so that every round is the same kernel."""
+        return self._take(self.ndim - 1, self._as_tensor(list(places)))
+
+    def _rotate_pairs(self, other: Self, rows: Whole) -> tuple[Self, Self]:
+        """Column k of both turned in their plane so that they become orthogonal."""
+        a, b = self._cut(self.ndim - 2, 0, rows), other._cut(self.ndim - 2, 0, rows)
+        mixed = (a * b).sum(-2, keepdim=True)
+        apart = b.square().sum(-2, keepdim=True) - a.square().sum(-2, keepdim=True)
+        none = mixed.eq(0)
+        ratio = apart / (none.where(1, mixed) * 2)
+        size = (ratio < 0).where(-ratio, ratio)
+        tangent = 1 / (size + (ratio.square() + 1).sqrt())
+        tangent = none.where(0, (ratio < 0).where(-tangent, tangent))
+        cosine = (tangent.square() + 1).rsqrt()
+        sine = cosine * tangent
+        return self * cosine - other * sine, self * sine + other * cosine
+
+    def newton_schulz(self, steps: Whole, params: Sequence[Real], eps: Real = 1e-7) -> Self:
+        """Matrices with their singular values brought near 1, by an odd polynomial, `steps` times.
+
+        One step is X (p0 + p1 X^T X + p2 (X^T X)^2 ...), after division by the Frobenius norm + eps.
+        """
+        if self.ndim < 2:
+            raise ShapeError(f"newton_schulz takes matrices, not {show(self.shape)}")
+        if self.shape[-2] > self.shape[-1]:
+            turned = self.transpose(-2, -1).newton_schulz(steps, params, eps)
+            return turned.transpose(-2, -1)
+        wide = self._wide()  # squares of float16 overflow from 256 on
+        length = wide.square().sum((-2, -1), keepdim=True)._length()
+        x = (wide / (length + eps)).cast(self._as_float().dtype)
+        for _ in range(steps):
+            square = x @ x.transpose(-2, -1)
+            power, total = x, self._with(constant_node(0, x.dtype, x.shape))
+            for number, factor in enumerate(params):
+                power = square @ power if number else x
+                total = total + power * factor
+            x = total
+        return x
+
+
+def _rounds(size: Whole) -> list[tuple[list[int], list[int]]]:
+    """Every pair of columns once, in rounds of pairs that share none (the circle method)."""
+    places = list(range(size)) + ([-1] if size % 2 else [])
+    half = len(places) // 2
+    rounds = []
+    for _ in range(len(places) - 1):
+        pairs = [(places[k], places[-1 - k]) for k in range(half)]
+        pairs = [pair for pair in pairs if -1 not in pair]
+        rounds.append(([a for a, _ in pairs], [b for _, b in pairs]))
+        places = [places[0], places[-1], *places[1:-1]]
+    return rounds

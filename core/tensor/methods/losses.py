@@ -1,0 +1,233 @@
+"""Losses, and attention.
+
+Owns: what each loss compares, and how the losses of a batch become one number.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from typing import Self, TypeVar
+
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.shapes import ShapeError, is_plain, show
+from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.promotion import accumulation_dtype, least_float, promote
+from proofgrad.core.tensor.methods.operands import Flag, Real, Whole
+from proofgrad.core.tensor.methods.windows import Windows
+
+_LEAST_LOG = -100.0  # of a probability of 0, as torch has it: times a label of 0 it is 0
+# Queries of causal attention whose scores are computed together, at least; and into how many parts, at most.
+CAUSAL_ROWS, CAUSAL_PARTS = 256, 4
+_T = TypeVar("_T", bound="Losses")
+
+
+class Losses(Windows):
+    """How far predictions are from what was wanted. `reduction`: "mean", "sum" or "none"."""
+
+    __slots__ = ()
+
+    def _hits(self, labels: Self) -> Self:
+        """Where the last axis is the class that `labels` names."""
+        if not labels.dtype.is_int:
+            raise DtypeError(f"class labels are integers, not {labels.dtype}")
+        if labels.shape != self.shape[:-1]:
+            raise ShapeError(
+                f"labels {show(labels.shape)} for scores {show(self.shape)}: expected"
+                f" {show(self.shape[:-1])}, one label for each row of scores"
+            )
+        return labels.unsqueeze(-1)._is_place(-1, self.shape[-1])
+
+    def sparse_categorical_crossentropy(
+        self,
+        Y: Self,
+        ignore_index: Whole = -1,
+        label_smoothing: Real = 0.0,
+        reduction: str = "mean",
+    ) -> Self:
+        """Cross-entropy of scores (.., classes) with integer labels; `ignore_index` counts not."""
+        hits, scores = self._hits(Y), self._wide_log_softmax(-1)
+        _check_smoothing(label_smoothing)
+        can_occur = _holds(Y, ignore_index)
+        counted = Y.ne(ignore_index) if can_occur else Y.ones_like(dtype=dtypes.bool)
+        picked = hits.where(scores, 0).sum(-1)
+        if label_smoothing:
+            picked = picked * (1 - label_smoothing) + scores.mean(-1) * label_smoothing
+        losses, kind = counted.where(-picked, 0), least_float(self.dtype)
+        if reduction == "mean":
+            return (losses.sum() / counted.sum()).cast(kind)
+        return _reduced(losses, reduction).cast(kind)
+
+    def cross_entropy(self, Y: Self, reduction: str = "mean", label_smoothing: Real = 0.0) -> Self:
+        """Cross-entropy with class labels, or with a distribution of the shape of the scores.
+
+        Classes are axis 1, as in torch; axis 0 is the batch. A class that cannot be, whose score is
+        minus infinity, costs nothing where its target is 0.
+        """
+        axis = 0 if self.ndim == 1 else 1
+        _check_smoothing(label_smoothing)
+        if Y.ndim == self.ndim and Y.shape != self.shape:
+            raise ShapeError(f"cross_entropy of {show(self.shape)} with {show(Y.shape)}")
+        scores, kind = self._wide_log_softmax(axis), least_float(self.dtype)
+        if Y.ndim == self.ndim:
+            target = Y.cast(scores.dtype)
+        else:
+            order = [k for k in range(self.ndim) if k != axis] + [axis]
+            hits = self.permute(order)._hits(Y)
+            hits = hits.permute([order.index(k) for k in range(self.ndim)])
+            if not label_smoothing:
+                return _reduced(-hits.where(scores, 0).sum(axis), reduction).cast(kind)
+            target = hits.cast(scores.dtype)
+        if label_smoothing:
+            target = target * (1 - label_smoothing) + label_smoothing / self.shape[axis]
+        costs = target.eq(0).where(0, scores * target)
+        return _reduced(-costs.sum(axis), reduction).cast(kind)
+
+    def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:
+        """Of probabilities with labels 0 .. 1. Logarithms are at least -100."""
+        kind, (p, y) = self._together(Y)
+        hit, miss = p.log().maximum(_LEAST_LOG), (1 - p).log().maximum(_LEAST_LOG)
+        return _reduced(-(y * hit + (1 - y) * miss), reduction).cast(kind)
+
+    def binary_crossentropy_logits(
+        self, Y: Self, reduction: str = "mean", pos_weight: Self | None = None
+    ) -> Self:
+        """Of scores, through a sigmoid that never overflows, with labels 0 .. 1.
+
+        The sum of what the sign of a score costs and of log(1 + exp(-|score|)), neither of which is
+        negative: nothing cancels. `pos_weight` multiplies the losses of label 1.
+        """
+        if pos_weight is not None:
+            kind, (x, y, weight) = self._together(Y, pos_weight)
+            hit, miss = (-x).softplus(), x.softplus()
+            return _reduced(weight * y * hit + (1 - y) * miss, reduction).cast(kind)
+        kind, (x, y) = self._together(Y)
+        negative = x < 0
+        rest = negative.where(x, -x).exp().log1p()
+        return _reduced(negative.where(-y, 1 - y) * x + rest, reduction).cast(kind)
+
+    def _together(self, *others: Self) -> tuple[DType, list[Self]]:
+        """The type of a loss of these Tensors, and all of them in the type it is computed in."""
+        kinds = [part.dtype for part in others]
+        kind = functools.reduce(promote, kinds, least_float(self.dtype))
+        return kind, [part.cast(accumulation_dtype(kind)) for part in (self, *others)]
+
+    def nll_loss(
+        self,
+        Y: Self,
+        weight: Self | None = None,
+        ignore_index: Whole | None = None,
+        reduction: str = "mean",
+    ) -> Self:
+        """Minus the score of the labelled class; scores are log-probabilities, classes axis 1.
+
+        `weight` has a number for each class; "mean" divides by their sum. Labels equal to
+        `ignore_index` do not count.
+        """
+        if self.ndim < 2 or Y.shape != self.shape[:1] + self.shape[2:]:
+            raise ShapeError(f"nll_loss of {show(self.shape)} with labels {show(Y.shape)}")
+        scores, kind = self._axis_last(1)._wide(), least_float(self.dtype)
+        hits = scores._hits(Y)
+        losses = -hits.where(scores, 0).sum(-1)
+        weights = hits.where(1.0 if weight is None else weight, 0).sum(-1).cast(losses.dtype)
+        if weight is None:
+            weights = weights.ones_like()
+        if ignore_index is not None and _holds(Y, ignore_index):
+            weights = Y.ne(ignore_index).where(weights, 0)
+        losses = weights.ne(0).where(losses * weights, 0)
+        if reduction == "mean":
+            return (losses.sum() / weights.sum()).cast(kind)
+        return _reduced(losses, reduction).cast(kind)
+
+    def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
+        """The mean of the squared differences. Shapes that are not equal are broadcast, with a warning."""
+        if target.shape != self.shape:
+            warnings.warn(
+                f"mse_loss of {show(self.shape)} and {show(target.shape)}: they are broadcast against"
+                f" each other, which is seldom meant",
+                stacklevel=2,
+            )
+        kind, (x, y) = self._together(target)
+        return _reduced((x - y).square(), reduction).cast(kind)
+
+    # -- attention --------------------------------------------------------------------------------
+
+    def scaled_dot_product_attention(
+        self,
+        key: Self,
+        value: Self,
+        attn_mask: Self | None = None,
+        dropout_p: Real = 0.0,
+        is_causal: Flag = False,
+        enable_gqa: Flag = False,
+    ) -> Self:
+        """softmax(q k^T / sqrt(d)) v over the last two axes; scores are kept in float32 or wider.
+
+        `attn_mask`: bools that say where to look, or numbers that are added. `is_causal`: a query looks
+        at no key after its own place; scores that would be hidden are mostly not computed. `enable_gqa`:
+        groups of query heads (axis -3) share a head of key and value.
+        """
+        if is_causal and attn_mask is not None:
+            raise ValueError("is_causal makes a mask, so attn_mask cannot be given as well")
+        if enable_gqa:
+            groups = _head_groups(self, key, value)
+            key = key.repeat_interleave(groups, -3)
+            value = value.repeat_interleave(groups, -3)
+        if not is_causal:
+            return self._attention(key, value, attn_mask, None, dropout_p)
+        queries, keys = self.shape[-2], key.shape[-2]
+        if not is_plain(self.shape + key.shape) or queries <= CAUSAL_ROWS:
+            return self._attention(key, value, None, 0, dropout_p)
+        rows, parts = max(CAUSAL_ROWS, -(-queries // CAUSAL_PARTS)), []
+        for begin in range(0, queries, rows):
+            some, seen = self._cut(-2, begin, min(begin + rows, queries)), min(begin + rows, keys)
+            key_part, value_part = key._cut(-2, 0, seen), value._cut(-2, 0, seen)
+            parts.append(some._attention(key_part, value_part, None, begin, dropout_p))
+        return parts[0].cat(*parts[1:], dim=-2)
+
+    def _attention(
+        self, key: Self, value: Self, mask: Self | None, diagonal: Whole | None, dropout_p: Real
+    ) -> Self:
+        """With a diagonal, query i looks at the keys up to i + diagonal."""
+        scores = self.dot(key.transpose(-2, -1), dtype=accumulation_dtype(self.dtype))
+        scores = scores / math.sqrt(self.shape[-1])
+        if diagonal is not None:
+            mask = scores.ones_like(dtype=dtypes.bool).tril(diagonal)
+        if mask is not None:
+            hides = mask.dtype.is_bool
+            scores = mask.where(scores, -math.inf) if hides else scores + mask
+        return scores.softmax(-1).cast(self.dtype).dropout(dropout_p) @ value
+
+
+def _head_groups(query: Losses, key: Losses, value: Losses) -> Whole:
+    """How many heads of the query share one of key and value."""
+    heads = [part.shape[-3] if part.ndim > 2 else 0 for part in (query, key, value)]
+    if not heads[1] or heads[1] != heads[2] or heads[0] % heads[1]:
+        raise ShapeError(
+            f"enable_gqa needs heads on axis -3, those of the query a multiple of those of key and"
+            f" value: {show(query.shape)}, {show(key.shape)}, {show(value.shape)}"
+        )
+    return heads[0] // heads[1]
+
+
+def _holds(labels: Losses, number: Whole) -> Flag:
+    """Can a label be this number at all?"""
+    return bool(dtypes.min(labels.dtype) <= number <= dtypes.max(labels.dtype))
+
+
+def _reduced(losses: _T, reduction: str) -> _T:
+    match reduction:
+        case "mean":
+            return losses.mean()
+        case "sum":
+            return losses.sum()
+        case "none":
+            return losses
+        case _:
+            raise ValueError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+
+
+def _check_smoothing(value: Real) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(f"label_smoothing is 0 to 1, not {value}")

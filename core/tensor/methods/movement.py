@@ -1,0 +1,331 @@
+"""Views: the same elements under another shape or order. None of them computes anything.
+
+Owns: reshape, permute, expand, pad, shrink, flip and what is built from them alone. Does not own:
+`[...]` (indexing.py), cat and stack (joining.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Self
+
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import Shape, ShapeError, is_plain, show, sizes
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.methods.base import TensorBase
+
+
+def as_sizes(values: tuple[Any, ...]) -> tuple[int, ...]:
+    """`f(2, 3)` and `f((2, 3))` mean the same."""
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        return tuple(values[0])
+    return values
+
+
+def checked_shape(sizes: tuple[Any, ...]) -> Shape:
+    """`sizes` if they can be a shape. Raises: ShapeError."""
+    if any(
+        not isinstance(size, UOp) and not (isinstance(size, int) and size >= 0) for size in sizes
+    ):
+        raise ShapeError(f"sizes of a shape are ints of 0 or more, not {sizes}")
+    return sizes
+
+
+def resolve_axis(axis: int, rank: int) -> int:
+    """A Python axis number, which may count from the end, as 0 .. rank-1. Raises: ShapeError."""
+    if not isinstance(axis, int):
+        raise TypeError(f"an axis is an int, not {axis!r}")
+    if not rank and axis == -1:  # a single element has the axes of a line, as in torch
+        return 0
+    if not -rank <= axis < max(rank, 1):
+        raise ShapeError(f"there is no axis {axis} in {rank} axes; use {-rank} to {rank - 1}")
+    return axis + rank if axis < 0 else axis
+
+
+def resolve_axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    """None for all axes, one, or several, as sorted numbers. Raises: ShapeError."""
+    if axis is None:
+        return tuple(range(rank))
+    if isinstance(axis, int):
+        return (resolve_axis(axis, rank),) if rank else ()
+    axes = sorted(resolve_axis(a, rank) for a in axis)
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"axis {tuple(axis)} names an axis twice")
+    return tuple(axes)
+
+
+def normal_size(size: Any) -> Any:
+    """A size in its one form: equal sums of variables are one object."""
+    return sizes().normal(size) if isinstance(size, UOp) else size
+
+
+def reshape_node(node: UOp, shape: Shape) -> UOp:
+    return node if node.shape == shape else UOp(Ops.RESHAPE, node.dtype, (node,), shape)
+
+
+def broadcast_node(node: UOp, shape: Shape) -> UOp:
+    """`node` repeated to `shape`, which its own shape goes into. Both steps stay visible."""
+    if node.shape == shape:
+        return node
+    padded = reshape_node(node, (1,) * (len(shape) - len(node.shape)) + node.shape)
+    return padded if padded.shape == shape else UOp(Ops.EXPAND, node.dtype, (padded,), shape)
+
+
+def broadcast_shapes(operation: str, *shapes: Shape) -> Shape:
+    """The common shape by numpy's rules. Raises: ShapeError with the shapes and the axis."""
+    rank = max(map(len, shapes))
+    result: list[int] = []
+    for back in range(rank, 0, -1):
+        sizes = {shape[-back] for shape in shapes if len(shape) >= back}
+        wide = sizes - {1}
+        if len(wide) > 1:
+            listed = " and ".join(map(show, shapes))
+            raise ShapeError(
+                f"cannot broadcast {listed} in {operation}: axis {-back} has sizes"
+                f" {' and '.join(map(str, sorted(wide)))}; sizes must be equal, or one of them 1"
+            )
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+class Movement(TensorBase):
+    """Methods that only change the shape or the order of elements."""
+
+    __slots__ = ()
+
+    def reshape(self, shape: Any = (), *args: Any) -> Self:
+        """The same elements in row-major order under another shape; one size may be -1.
+
+        A size of None keeps that of the axis.
+
+        Example:
+            Tensor([1, 2, 3, 4]).reshape(2, -1)  # [[1, 2], [3, 4]]
+        """
+        return self._with(reshape_node(self._uop, self._resolve_shape(as_sizes((shape, *args)))))
+
+    def view(self, shape: Any = (), *args: Any) -> Self:
+        """As reshape."""
+        return self.reshape(shape, *args)
+
+    def _resolve_shape(self, shape: tuple[Any, ...]) -> Shape:
+        wanted = [old if new is None else new for new, old in zip(shape, self.shape)]
+        wanted += shape[len(wanted) :]
+        for size in wanted:
+            if not isinstance(size, (int, UOp)):
+                raise ShapeError(f"sizes of a shape are ints or variables, not {size!r}")
+        if wanted.count(-1) > 1:
+            raise ShapeError(f"reshape {tuple(wanted)} has more than one -1")
+        if -1 in wanted:
+            if not is_plain((*wanted, *self.shape)):
+                return self._resolve_variable_shape(wanted)
+            rest = -prod(wanted)
+            if rest == 0 or self.numel() % rest:
+                raise ShapeError(
+                    f"cannot reshape {show(self.shape)} ({self.numel()} elements) to"
+                    f" {tuple(wanted)}: {self.numel()} is no multiple of {rest}"
+                )
+            wanted[wanted.index(-1)] = self.numel() // rest
+        return tuple([normal_size(size) for size in wanted])
+
+    def _resolve_variable_shape(self, wanted: list[Any]) -> Shape:
+        """The shape with its -1 filled in, where sizes are variables."""
+        of = sizes()
+        rest = of.product([size for size in wanted if not isinstance(size, int) or size != -1])
+        missing = of.quotient(of.product(self.shape), rest)
+        if missing is None:
+            raise ShapeError(
+                f"cannot reshape {show(self.shape)} to {show(wanted)}: the rest is not the same"
+                f" product for all values of the variables; give every size"
+            )
+        return tuple(
+            [
+                missing if isinstance(size, int) and size == -1 else normal_size(size)
+                for size in wanted
+            ]
+        )
+
+    def permute(self, order: Any = (), *args: Any) -> Self:
+        """Axis k of the result is axis order[k] of this Tensor."""
+        given = as_sizes((order, *args))
+        if len(given) != self.ndim:
+            raise ShapeError(f"permute {given} must name each axis of {show(self.shape)} once")
+        axes = tuple([resolve_axis(axis, self.ndim) for axis in given])
+        return self._with(UOp(Ops.PERMUTE, self.dtype, (self._uop,), axes))
+
+    def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
+        """The two axes exchanged."""
+        order = list(range(self.ndim))
+        a, b = resolve_axis(dim0, self.ndim), resolve_axis(dim1, self.ndim)
+        order[a], order[b] = b, a
+        return self.permute(order)
+
+    @property
+    def T(self) -> Self:
+        """All axes in the opposite order."""
+        return self.permute(tuple(range(self.ndim))[::-1])
+
+    def expand(self, shape: Any = (), *args: Any) -> Self:
+        """Axes of size 1 repeated; new axes in front; -1 keeps a size."""
+        target = as_sizes((shape, *args))
+        if len(target) < self.ndim:
+            raise ShapeError(f"cannot expand {show(self.shape)} to fewer axes: {target}")
+        own = (1,) * (len(target) - self.ndim) + self.shape
+        sizes = tuple([o if t in (-1, None) else t for o, t in zip(own, target)])
+        node = reshape_node(self._uop, own)
+        return self._with(node if own == sizes else UOp(Ops.EXPAND, self.dtype, (node,), sizes))
+
+    def expand_as(self, other: TensorBase) -> Self:
+        """As expand, to the shape of another Tensor."""
+        return self.expand(other.shape)
+
+    def shrink_to(self, shape: Any, *args: Any) -> Self:
+        """The first shape[k] elements of each axis k; None keeps an axis."""
+        sizes = as_sizes((shape, *args))
+        return self.shrink([None if size is None else (0, size) for size in sizes])
+
+    def shrink(self, arg: Sequence[tuple[int, int] | None]) -> Self:
+        """The elements begin <= i < end of each axis; None keeps an axis."""
+        cuts = [(0, n) if cut is None else (cut[0], cut[1]) for cut, n in zip(arg, self.shape)]
+        cuts = [(normal_size(begin), normal_size(end)) for begin, end in cuts]
+        if len(arg) != self.ndim:
+            raise ShapeError(f"shrink {tuple(arg)} must have a cut for each of {show(self.shape)}")
+        if all(cut == (0, n) for cut, n in zip(cuts, self.shape)):
+            return self._with(self._uop)
+        return self._with(UOp(Ops.SHRINK, self.dtype, (self._uop,), tuple(cuts)))
+
+    def _cut(self, axis: int, begin: int, end: int) -> Self:
+        """The elements begin <= i < end of one axis."""
+        cuts: list[tuple[int, int] | None] = [None] * self.ndim
+        cuts[axis] = (begin, end)
+        return self.shrink(cuts)
+
+    def _buffered(self) -> Self:
+        """The same values, and they get a buffer: see Ops.CONTIGUOUS."""
+        return self._with(UOp(Ops.CONTIGUOUS, self.dtype, (self._uop,)))
+
+    def flip(self, axis: Any = None, *args: Any) -> Self:
+        """The given axes reversed; all of them if none is given."""
+        axes = resolve_axes(None if axis is None else as_sizes((axis, *args)), self.ndim)
+        flips = tuple([k in axes for k in range(self.ndim)])
+        return self._with(UOp(Ops.FLIP, self.dtype, (self._uop,), flips))
+
+    def _pad_zeros(self, arg: Sequence[tuple[int, int]]) -> Self:
+        """Zeros around; negative amounts cut."""
+        cut = self.shrink([(max(0, -b), n - max(0, -a)) for (b, a), n in zip(arg, self.shape)])
+        widths = tuple([(max(0, b), max(0, a)) for b, a in arg])
+        if not any(b or a for b, a in widths):
+            return cut
+        return self._with(UOp(Ops.PAD, self.dtype, (cut._uop,), widths))
+
+    def squeeze(self, dim: int | None = None) -> Self:
+        """Without axis `dim` if its size is 1 (else unchanged), or without all axes of size 1."""
+        if dim is None:
+            return self.reshape(tuple([n for n in self.shape if n != 1]))
+        axis = resolve_axis(dim, self.ndim)
+        if not self.ndim or self.shape[axis] != 1:
+            return self._with(self._uop)
+        return self.reshape(self.shape[:axis] + self.shape[axis + 1 :])
+
+    def unsqueeze(self, dim: int) -> Self:
+        """With a new axis of size 1 at `dim`."""
+        axis = resolve_axis(dim, self.ndim + 1)
+        return self.reshape(self.shape[:axis] + (1,) + self.shape[axis:])
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
+        """The axes start_dim .. end_dim as one."""
+        if not self.ndim:
+            return self.reshape((1,))
+        begin, end = resolve_axis(start_dim, self.ndim), resolve_axis(end_dim, self.ndim)
+        if begin > end:
+            raise ShapeError(f"flatten from axis {start_dim} to {end_dim} of {show(self.shape)}")
+        merged = prod(self.shape[begin : end + 1])
+        return self.reshape(self.shape[:begin] + (merged,) + self.shape[end + 1 :])
+
+    def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
+        """Axis `dim` as several axes of the given sizes; one may be -1."""
+        axis = resolve_axis(dim, self.ndim)
+        parts = list(sizes)
+        if -1 in parts:
+            parts[parts.index(-1)] = self.shape[axis] // -prod(parts)
+        if prod(parts) != self.shape[axis]:
+            raise ShapeError(f"cannot unflatten axis {dim} of {show(self.shape)} to {tuple(sizes)}")
+        return self.reshape(self.shape[:axis] + tuple(parts) + self.shape[axis + 1 :])
+
+    def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
+        """Parts of the given size (the last may be smaller) or sizes along `dim`."""
+        axis = resolve_axis(dim, self.ndim)
+        total = self.shape[axis]
+        if isinstance(sizes, int):
+            if sizes <= 0:
+                raise ShapeError(f"cannot split into parts of size {sizes}")
+            sizes = [min(sizes, total - begin) for begin in range(0, max(total, 1), sizes)]
+        if sum(sizes) != total:
+            raise ShapeError(
+                f"split sizes {tuple(sizes)} must add up to {total}, the size of axis {dim}"
+            )
+        parts, begin = [], 0
+        for size in sizes:
+            cuts: list[tuple[int, int] | None] = [None] * self.ndim
+            cuts[axis] = (begin, begin + size)
+            parts.append(self.shrink(cuts))
+            begin += size
+        return tuple(parts)
+
+    def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
+        """At most `chunks` parts of equal size; the last may be smaller."""
+        if chunks <= 0:
+            raise ShapeError(f"cannot make {chunks} chunks")
+        size = self.shape[resolve_axis(dim, self.ndim)]
+        return list(self.split(max(1, -(-size // chunks)), dim))
+
+    def repeat(self, repeats: Any, *args: Any) -> Self:
+        """The whole Tensor laid side by side, repeats[k] times along axis k."""
+        counts = as_sizes((repeats, *args))
+        if len(counts) < self.ndim:
+            raise ShapeError(f"repeat {counts} has fewer entries than axes of {show(self.shape)}")
+        if any(is_plain((count,)) and count < 0 for count in counts):
+            raise ShapeError(f"repeat {counts}: each count must be 0 or more")
+        sizes = (1,) * (len(counts) - self.ndim) + self.shape
+        paired = [n for size in sizes for n in (1, size)]
+        wide = [n for count, size in zip(counts, sizes) for n in (count, size)]
+        final = tuple([count * size for count, size in zip(counts, sizes)])
+        return self.reshape(tuple(paired)).expand(tuple(wide)).reshape(final)._value()
+
+    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
+        """Each element `repeats` times, along `dim` (None: flattened)."""
+        if not isinstance(repeats, int) or repeats < 0:
+            raise ShapeError(f"repeat_interleave takes a number of 0 or more, not {repeats!r}")
+        x, axis = (self.flatten(), 0) if dim is None else (self, resolve_axis(dim, self.ndim))
+        before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
+        wide = x.reshape(before + (size, 1) + after).expand(before + (size, repeats) + after)
+        return wide.reshape(before + (size * repeats,) + after)._value()
+
+    def _skew(self, axis: int, by: int, step: int, size: int) -> Self:
+        """y[.., i, ..] = x[.., i + step * k, ..]: see Ops.SKEW."""
+        return self._with(UOp(Ops.SKEW, self.dtype, (self._uop,), (axis, by, step, size)))
+
+    def _windows(self, axis: int, kernel: int, stride: int, dilation: int) -> Self:
+        """Axis `axis` as two: the position of a window, and the place inside of it."""
+        size = self.shape[axis]
+        reach = dilation * (kernel - 1) + 1
+        if kernel < 1 or stride < 1 or dilation < 1:
+            raise ShapeError(
+                f"kernel {kernel}, stride {stride} and dilation {dilation} must be 1 or more"
+            )
+        if size < reach:
+            raise ShapeError(
+                f"a window of {kernel} elements with dilation {dilation} spans {reach}, more than"
+                f" axis {axis} of {show(self.shape)} has; add padding"
+            )
+        count = (size - reach) // stride + 1
+        x = self.unsqueeze(axis + 1)
+        x = x.expand(x.shape[: axis + 1] + (kernel,) + x.shape[axis + 2 :])
+        x = x._skew(axis, axis + 1, dilation, count * stride)
+        if stride == 1:
+            return x
+        x = x.reshape(x.shape[:axis] + (count, stride) + x.shape[axis + 1 :])
+        cuts: list[tuple[int, int] | None] = [None] * x.ndim
+        cuts[axis + 1] = (0, 1)
+        x = x.shrink(cuts)
+        return x.reshape(x.shape[: axis + 1] + x.shape[axis + 2 :])

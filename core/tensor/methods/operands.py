@@ -1,0 +1,184 @@
+"""Operands: how two of them get one type and one shape, and how types are changed.
+
+Owns: promotion and broadcasting of operands, checks of their types, casts. Does not own: what is done
+with them (elementwise.py).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, Self, TypeAlias
+
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import COMPARE, Ops
+from proofgrad.core.ir.shapes import Shape
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.promotion import (
+    as_dtype,
+    computed_dtype,
+    least_float,
+    promote,
+    promote_scalar,
+)
+from proofgrad.core.tensor.methods.arrange import Arrange
+from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe
+from proofgrad.core.tensor.methods.movement import broadcast_node, broadcast_shapes
+
+Scalar: TypeAlias = bool | int | float
+# The class below has methods of these names.
+Flag: TypeAlias = bool
+Whole: TypeAlias = int
+Real: TypeAlias = float
+Operand: TypeAlias = Any  # a Tensor, a Python scalar, a list or a numpy array
+
+# On bools these stand for the bitwise ops, as in numpy.
+_ON_BOOLS = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAX: Ops.OR, Ops.MIN: Ops.AND}
+_INTS_ONLY = frozenset({Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.SHL, Ops.SHR})
+_BITWISE = frozenset({Ops.AND, Ops.OR, Ops.XOR})
+
+
+def constant_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
+    """CONST -> RESHAPE -> EXPAND. Raises: OverflowError if `value` does not fit `dtype`."""
+    if value:
+        return _constant_node(value, dtype, shape)
+    return _zero_node(math.copysign(1.0, value) < 0, dtype, shape)
+
+
+@lru_cache(maxsize=1024)
+def _zero_node(negative: bool, dtype: DType, shape: Shape) -> UOp:
+    """0.0 == -0.0, so that they would share an entry of the other cache."""
+    return broadcast_node(UOp.const(dtype, -0.0 if negative and dtype.is_float else 0), shape)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _constant_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
+    return broadcast_node(UOp.const(dtype, value), shape)
+
+
+class Operands(Arrange):
+    """Pairs of operands, and types."""
+
+    __slots__ = ()
+
+    # -- operands -------------------------------------------------------------------------------
+
+    def _as_tensor(self, value: Operand) -> TensorBase:
+        """`value` as a Tensor on this device: numpy arrays, numpy scalars, lists and variables."""
+        is_size = isinstance(value, UOp) and value.dtype is dtypes.index
+        if not isinstance(value, (list, tuple)) and not hasattr(value, "__array__") and not is_size:
+            raise TypeError(
+                f"cannot combine a Tensor with {describe(value)};"
+                f" expected a Tensor, a number, a list or an array"
+            )
+        return type(self)(value, device=self.device)  # type: ignore[call-arg]
+
+    def _pair(self, name: str, other: Operand) -> tuple[UOp, UOp]:
+        """The nodes of both operands with one type and one shape."""
+        node = self._uop
+        if isinstance(other, (bool, int, float)):
+            dtype = promote_scalar(node.dtype, other)
+            return node.cast(dtype), constant_node(other, dtype, node.shape)
+        if not isinstance(other, TensorBase):
+            other = self._as_tensor(other)
+        if other.device != self.device:
+            check_same_device(name, self, other)
+        second = other._uop
+        if node.dtype is not second.dtype or node.dtype.is_code:
+            dtype = computed_dtype(promote(node.dtype, second.dtype))
+            node, second = node.cast(dtype), second.cast(dtype)
+        if node.shape != second.shape:
+            shape = broadcast_shapes(name, node.shape, second.shape)
+            node, second = broadcast_node(node, shape), broadcast_node(second, shape)
+        return node, second
+
+    def _binary(self, op: Ops, name: str, other: Operand, swap: bool = False) -> Self:
+        a, b = self._pair(name, other)
+        if a.dtype.is_bool:
+            op = _ON_BOOLS.get(op, op)
+        _check_dtype(op, name, a.dtype)
+        src = (b, a) if swap else (a, b)
+        return self._with(UOp(op, dtypes.bool if op in COMPARE else a.dtype, src))
+
+    def _unary(self, op: Ops) -> Self:
+        node = self._uop.cast(computed_dtype(self.dtype))
+        return self._with(UOp(op, node.dtype, (node,)))
+
+    def _computed(self) -> Self:
+        """In a type that is computed with."""
+        return self._in_type(computed_dtype(self.dtype))
+
+    def _as_float(self) -> Self:
+        return self._in_type(least_float(self.dtype))
+
+    def _in_type(self, dtype: DType) -> Self:
+        """This Tensor itself if it has the type: for what is read and not given."""
+        return self if self.dtype is dtype else self._with(self._uop.cast(dtype))
+
+    # -- types ----------------------------------------------------------------------------------
+
+    def cast(self, dtype: DType | str) -> Self:
+        """The values in another type, rounded to nearest even; floats saturate in integers.
+
+        The 8-bit floats fp8e4m3 and fp8e5m2 are for storage: arithmetic makes float32 of them, and no
+        gradient passes through. Beyond 448 fp8e4m3, which has no infinity, gives NaN, fp8e5m2 infinity.
+        A cast of a leaf to the type it has is a leaf.
+        """
+        target = as_dtype(dtype)
+        if self.dtype is not target:
+            return self._with(self._uop.cast(target))
+        same = self._value()
+        if id(self) in TensorBase._leaves and same._uop is self._uop:
+            same._become_leaf(self._requires_grad, own=False)
+        return same
+
+    def detach(self) -> Self:
+        """The same values; no gradient passes."""
+        return self._with(UOp(Ops.DETACH, self.dtype, (self._uop,)))
+
+    def bitcast(self, dtype: DType | str) -> Self:
+        """The same bits read as another type of the same width."""
+        target = as_dtype(dtype)
+        if target.itemsize != self.dtype.itemsize or target.is_bool or self.dtype.is_bool:
+            raise DtypeError(f"bitcast needs types of one width, not {self.dtype} and {target}")
+        return self._with(self._uop.bitcast(target))
+
+    def float(self) -> Self:
+        """Cast to float32."""
+        return self.cast(dtypes.float32)
+
+    def half(self) -> Self:
+        """Cast to float16."""
+        return self.cast(dtypes.float16)
+
+    def bfloat16(self) -> Self:
+        """Cast to bfloat16."""
+        return self.cast(dtypes.bfloat16)
+
+    def double(self) -> Self:
+        """Cast to float64."""
+        return self.cast(dtypes.float64)
+
+    def int(self) -> Self:
+        """Cast to int32."""
+        return self.cast(dtypes.int32)
+
+    def short(self) -> Self:
+        """Cast to int16."""
+        return self.cast(dtypes.int16)
+
+    def long(self) -> Self:
+        """Cast to int64."""
+        return self.cast(dtypes.int64)
+
+    def bool(self) -> Self:
+        """Cast to bool."""
+        return self.cast(dtypes.bool)
+
+
+def _check_dtype(op: Ops, name: str, dtype: DType) -> None:
+    if op in _INTS_ONLY and not dtype.is_int:
+        raise DtypeError(f"{name} takes integers, not {dtype}")
+    if op in _BITWISE and not (dtype.is_int or dtype.is_bool):
+        raise DtypeError(f"{name} takes bools and integers, not {dtype}; cast with .int() first")

@@ -1,0 +1,247 @@
+"""Reductions over axes, and what is built from them: means, softmax, normalisation.
+
+Owns: the types sums are taken in (float16 and bfloat16 sum in float32, small integers in 32 bits), which
+are those that everything made of sums is computed in: a result is rounded to 16 bits once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from math import prod
+from typing import Self, TypeAlias
+
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import ShapeError, show
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.promotion import (
+    accumulation_dtype,
+    as_dtype,
+    computed_dtype,
+    least_float,
+    promote,
+    sum_dtype,
+)
+from proofgrad.core.tensor.methods.activations import Activations
+from proofgrad.core.tensor.methods.movement import reshape_node, resolve_axes, resolve_axis
+from proofgrad.core.tensor.methods.operands import Flag, Real, Whole
+
+Axes: TypeAlias = Whole | Sequence[int] | None
+
+
+class Reduce(Activations):
+    """Methods that combine elements along axes. `axis=None` means all of them."""
+
+    __slots__ = ()
+
+    def _reduce(self, op: Ops, axis: Axes, keepdim: Flag) -> Self:
+        axes = resolve_axes(axis, self.ndim)
+        node = self._computed()._uop
+        if axes:
+            node = UOp(Ops.REDUCE_AXIS, node.dtype, (node,), (op, axes))
+        kept = tuple([n for k, n in enumerate(self.shape) if k not in axes])
+        found = self._with(node if keepdim else reshape_node(node, kept))
+        return found if axes else found._value()
+
+    def sum(
+        self, axis: Axes = None, keepdim: Flag = False, dtype: DType | str | None = None
+    ) -> Self:
+        """The sum; `dtype` says in which type it is taken and given."""
+        result = sum_dtype(self.dtype) if dtype is None else as_dtype(dtype)
+        wide = self.cast(accumulation_dtype(result) if dtype is None else computed_dtype(result))
+        return wide._reduce(Ops.ADD, axis, keepdim).cast(result)
+
+    def prod(
+        self, axis: Axes = None, keepdim: Flag = False, dtype: DType | str | None = None
+    ) -> Self:
+        """The product; `dtype` as for sum."""
+        result = sum_dtype(self.dtype) if dtype is None else as_dtype(dtype)
+        wide = self.cast(accumulation_dtype(result) if dtype is None else computed_dtype(result))
+        return wide._reduce(Ops.MUL, axis, keepdim).cast(result)
+
+    def max(self, axis: Axes = None, keepdim: Flag = False) -> Self:
+        """The largest; NaN if any is NaN. Raises: ShapeError over no elements."""
+        return self._extreme(Ops.MAX, axis, keepdim)
+
+    def min(self, axis: Axes = None, keepdim: Flag = False) -> Self:
+        """The smallest; NaN if any is NaN. Raises: ShapeError over no elements."""
+        return self._extreme(Ops.MIN, axis, keepdim)
+
+    def _extreme(self, op: Ops, axis: Axes, keepdim: Flag) -> Self:
+        if not prod(self.shape[k] for k in resolve_axes(axis, self.ndim)):
+            raise ShapeError(f"the {op.name.lower()} over no elements of {show(self.shape)}")
+        if self.dtype.is_bool:
+            return self.cast(dtypes.uint8)._reduce(op, axis, keepdim).bool()
+        return self._reduce(op, axis, keepdim)
+
+    def any(self, axis: Axes = None, keepdim: Flag = False) -> Self:
+        """Is an element true (not zero)?"""
+        return self.bool().cast(dtypes.uint8)._reduce(Ops.MAX, axis, keepdim).bool()
+
+    def all(self, axis: Axes = None, keepdim: Flag = False) -> Self:
+        """Are all elements true (not zero)?"""
+        return self.bool().cast(dtypes.uint8)._reduce(Ops.MIN, axis, keepdim).bool()
+
+    def _count(self, axis: Axes) -> Whole:
+        return prod(self.shape[k] for k in resolve_axes(axis, self.ndim))
+
+    def _wide(self) -> Self:
+        """As a float of the type that sums are taken in: float32 for float16 and bfloat16.
+
+        What has several steps takes them there, and is rounded once: squares of float16 overflow
+        from 256 on, and a count that divides them from 65,520 on.
+        """
+        return self.cast(accumulation_dtype(least_float(self.dtype)))
+
+    def mean(self, axis: Axes = None, keepdim: Flag = False) -> Self:
+        """The sum over the count; integers give floats."""
+        return self._wide_mean(axis, keepdim).cast(least_float(self.dtype))
+
+    def _wide_mean(self, axis: Axes, keepdim: Flag) -> Self:
+        return self._wide()._reduce(Ops.ADD, axis, keepdim) / self._count(axis)
+
+    def var(self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1) -> Self:
+        """The variance, with the sum of squares divided by n - correction."""
+        return self._wide_variance(axis, keepdim, correction).cast(least_float(self.dtype))
+
+    def _wide_variance(self, axis: Axes, keepdim: Flag, correction: Whole) -> Self:
+        deviation = self._wide() - self._wide_mean(axis, keepdim=True)
+        total = deviation.square()._reduce(Ops.ADD, axis, keepdim)
+        return total / max(0, self._count(axis) - correction)
+
+    def std(self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1) -> Self:
+        """The standard deviation: see var. Elements that are all equal get the gradient 0."""
+        variance = self._wide_variance(axis, keepdim, correction)
+        return variance._length().cast(least_float(self.dtype))
+
+    def _length(self) -> Self:
+        """The square root of a sum of squares. Its gradient at 0, where it has none, is 0."""
+        nothing = self.eq(0)
+        return nothing.where(0, nothing.where(1, self).sqrt())
+
+    def var_mean(
+        self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1
+    ) -> tuple[Self, Self]:
+        """The variance and the mean."""
+        return self.var(axis, keepdim, correction), self.mean(axis, keepdim)
+
+    def std_mean(
+        self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1
+    ) -> tuple[Self, Self]:
+        """The deviation and the mean."""
+        return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
+
+    def normalize(self, p: Real = 2.0, dim: Whole = 1, eps: Real = 1e-12) -> Self:
+        """Divided by the p-norm along `dim`, which counts as `eps` at least."""
+        x = self._wide()
+        match p:
+            case 0:
+                norm = self.ne(0).sum(dim, keepdim=True).cast(x.dtype)
+            case 1:
+                norm = x.abs().sum(dim, keepdim=True)
+            case 2:
+                norm = x.square().sum(dim, keepdim=True)._length()
+            case math.inf:
+                norm = x.abs().max(dim, keepdim=True)
+            case _:
+                total = x.abs()._power_but_of_zero(p).sum(dim, keepdim=True)
+                norm = total._power_but_of_zero(1 / p)
+        return (x / norm.maximum(eps)).cast(least_float(self.dtype))
+
+    def _power_but_of_zero(self, exponent: Real) -> Self:
+        """A power of what is not negative; 0 stays 0, with gradient 0."""
+        nothing = self.eq(0)
+        return nothing.where(0, nothing.where(1, self).pow(exponent))
+
+    def argmax(self, axis: Whole | None = None, keepdim: Flag = False) -> Self:
+        """Where the largest element (a NaN, if there is one) is first found."""
+        if axis is None:
+            return self.flatten().argmax(0)
+        position = resolve_axis(axis, self.ndim)
+        if not self.ndim:
+            return self.flatten().argmax(0)
+        size = self.shape[position]
+        hits = self == self.max(position, keepdim=True)
+        if self.is_floating_point():
+            hits = hits | self.isnan()
+        line = (1,) * position + (size,) + (1,) * (self.ndim - position - 1)
+        back = size - self._iota(size).reshape(line)
+        return size - hits.where(back, 0).max(position, keepdim)
+
+    def argmin(self, axis: Whole | None = None, keepdim: Flag = False) -> Self:
+        """Where the smallest element (a NaN, if there is one) is first found."""
+        turned = -self if self.is_floating_point() else ~self
+        return turned.argmax(axis, keepdim)
+
+    def _iota(self, size: Whole, dtype: DType = dtypes.int32) -> Self:
+        """0 .. size-1 on this device."""
+        return self._with(UOp(Ops.IOTA, dtype, (), size))
+
+    def _is_place(self, axis: Whole, size: Whole) -> Self:
+        """Where these integers, which have size 1 on `axis`, are the place on it: 0 .. size-1."""
+        largest = size if isinstance(size, int) else size.vmax
+        kind = dtypes.int64 if largest > 1 << 31 or self.dtype.bits > 32 else dtypes.int32
+        counts = largest - 1 <= dtypes.max(self.dtype) and self.dtype is not dtypes.uint64
+        places = self if counts else self.cast(kind)  # what int64 does not hold becomes no place
+        after = self.ndim - 1 - axis % self.ndim
+        line = self._iota(size, places.dtype)
+        return places.eq(line.reshape((size,) + (1,) * after))
+
+    def softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
+        """exp(x) / sum(exp(x)), shifted by the largest so that nothing overflows."""
+        x = self._as_float() if dtype is None else self.cast(dtype)
+        wide = x._wide()
+        powers = (wide - wide.max(axis, keepdim=True).detach()).exp()
+        return (powers / powers.sum(axis, keepdim=True)).cast(x.dtype)
+
+    def softmin(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
+        """softmax of -x."""
+        return (-self._as_float()).softmax(axis, dtype)
+
+    def log_softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
+        """log(softmax(x)), which keeps its digits where softmax underflows."""
+        x = self._as_float() if dtype is None else self.cast(dtype)
+        return x._wide_log_softmax(axis).cast(x.dtype)
+
+    def _wide_log_softmax(self, axis: Whole) -> Self:
+        x = self._wide()
+        shifted = x - x.max(axis, keepdim=True).detach()
+        return shifted - shifted.exp().sum(axis, keepdim=True).log()
+
+    def logsumexp(self, axis: Axes = None, keepdim: Flag = False) -> Self:
+        """log(sum(exp(x))), shifted by the largest so that nothing overflows."""
+        x = self._wide()
+        largest = x.max(axis, keepdim=True).detach()
+        shift = largest.isfinite().where(largest, 0)
+        total = (x - shift).exp().sum(axis, keepdim=True).log() + shift
+        return (total if keepdim else total._without(axis)).cast(least_float(self.dtype))
+
+    def _without(self, axis: Axes) -> Self:
+        axes = resolve_axes(axis, self.ndim)
+        return self.reshape(tuple([n for k, n in enumerate(self.shape) if k not in axes]))
+
+    def layernorm(self, axis: Axes = -1, eps: Real = 1e-5) -> Self:
+        """Mean 0 and variance 1 over the axes (population variance)."""
+        centered = self._wide() - self._wide_mean(axis, keepdim=True)
+        variance = centered.square()._wide_mean(axis, keepdim=True)
+        return (centered * (variance + eps).rsqrt()).cast(least_float(self.dtype))
+
+    def batchnorm(
+        self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Axes = 1
+    ) -> Self:
+        """(x - mean) * invstd * weight + bias, each a line along `axis`."""
+        kept = resolve_axes(axis, self.ndim)
+        line = tuple([n if k in kept else 1 for k, n in enumerate(self.shape)])
+        kinds = [part.dtype for part in (mean, invstd, weight, bias) if part is not None]
+        kind = functools.reduce(promote, kinds, least_float(self.dtype))
+        scale = invstd._wide() if weight is None else invstd._wide() * weight
+        result = (self._wide() - mean.reshape(line)) * scale.reshape(line)
+        return (result if bias is None else result + bias.reshape(line)).cast(kind)
+
+    def allclose(
+        self, other: Self, rtol: Real = 1e-5, atol: Real = 1e-8, equal_nan: Flag = False
+    ) -> Self:
+        """Are all elements close? See isclose."""
+        return self.isclose(other, rtol, atol, equal_nan).all()

@@ -1,0 +1,204 @@
+"""Writing to places that integers in memory name, and selection by masks.
+
+Owns: scatter, scatter_reduce, masked_select, nonzero. Each place of the result looks at all sources, so
+results never depend on an order of threads; the compiler sees from it that each source goes to one
+place (core/compile/tactics/scatter.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.shapes import ShapeError, row_major_strides, show
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.promotion import accumulation_dtype
+from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
+from proofgrad.core.tensor.methods.indexing import Indexing
+from proofgrad.core.tensor.methods.movement import broadcast_node, resolve_axis
+from proofgrad.core.tensor.methods.operands import Flag, Scalar, Whole, constant_node
+
+_REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
+
+
+class Scatter(Indexing):
+    """The opposite of reading by an index."""
+
+    __slots__ = ()
+
+    def scatter(
+        self, dim: Whole, index: Self, src: Self | Scalar, reduce: str | None = None
+    ) -> Self:
+        """A copy with out[index[i][j]][j] = src[i][j] (dim 0); the last one to a place counts.
+
+        `reduce`: "add" or "multiply" combine a number `src` with what is there. An index that is out
+        of range writes nothing.
+        """
+        if isinstance(src, (bool, int, float)):
+            values = self._with(constant_node(src, self.dtype, index.shape))
+        elif reduce is not None:
+            raise TypeError("scatter with reduce takes a number; see scatter_reduce for Tensors")
+        else:
+            values = src
+        match reduce:
+            case None:
+                return self._scatter_last(dim, index, values)
+            case "add":
+                return self.scatter_reduce(dim, index, values, "sum")
+            case "multiply":
+                return self.scatter_reduce(dim, index, values, "prod")
+            case _:
+                raise ValueError(f"reduce is None, 'add' or 'multiply', not {reduce!r}")
+
+    def _scatter_last(self, dim: Whole, index: Self, src: Self) -> Self:
+        axis = resolve_axis(dim, self.ndim)
+        self._check_scatter(axis, index, src)
+        hits, values = self._hits_of_places(axis, index, src)
+        if not hits.shape[-1]:
+            return self._value()
+        sources = self._iota(hits.shape[-1])
+        last = hits.where(sources, dtypes.min(sources.dtype)).max(-1)
+        found = values._take_along(axis, last._axis_from_last(axis))
+        return (last >= 0)._axis_from_last(axis).where(found, self)
+
+    def _check_scatter(self, axis: Whole, index: Self, src: Self) -> None:
+        self._check_index("scatter", axis, index)
+        check_same_device("scatter", self, src)
+        if src.dtype is not self.dtype:
+            raise DtypeError(f"cannot scatter {src.dtype} into {self.dtype}; cast it first")
+        if src.ndim != index.ndim or any(n < m for n, m in zip(src.shape, index.shape)):
+            raise ShapeError(
+                f"scatter of {show(src.shape)} by indices {show(index.shape)}: there must be a source"
+                f" for each index"
+            )
+
+    def _hits_of_places(self, axis: Whole, index: Self, src: Self) -> tuple[Self, Self]:
+        """Which source (last axis) goes to which place (last but one), and the sources.
+
+        Both have the sizes of this Tensor on all other axes: sources beyond those of index go nowhere.
+        """
+        sizes = enumerate(zip(self.shape, index.shape))
+        around = [(0, 0 if k == axis else n - m) for k, (n, m) in sizes]
+        places = index._axis_last(axis).unsqueeze(-2)
+        hits = places._is_place(-2, self.shape[axis])
+        padded = [pair for k, pair in enumerate(around) if k != axis] + [(0, 0), (0, 0)]
+        return hits._pad_zeros(padded), src.shrink_to(index.shape)._pad_zeros(around)
+
+    def scatter_reduce(
+        self, dim: Whole, index: Self, src: Self, reduce: str, include_self: Flag = True
+    ) -> Self:
+        """As scatter, with all that go to one place combined.
+
+        `reduce`: "sum", "prod", "mean", "amax" or "amin". `include_self`: with what is there.
+        """
+        if reduce not in _REDUCTIONS:
+            raise ValueError(f"reduce is one of {_REDUCTIONS}, not {reduce!r}")
+        axis = resolve_axis(dim, self.ndim)
+        self._check_scatter(axis, index, src)
+
+        hits, sources = self._hits_of_places(axis, index, src)
+        wide = accumulation_dtype(self.dtype)  # rounded to 16 bits once
+        values = sources.cast(wide)._axis_last(axis).unsqueeze(-2)
+        values = hits.where(values, _neutral(reduce, values))
+        total, own = _reduced(reduce, values), self.cast(wide)._axis_last(axis)
+        result: Self = _joined(reduce, own, total, hits.sum(-1), include_self)
+        result = result._axis_from_last(axis)
+        return result.cast(self.dtype) if self.dtype.is_float else result
+
+    def masked_select(self, mask: Any, size: Whole | None = None, fill_value: Scalar = 0) -> Self:
+        """The elements where the mask is true, as a line.
+
+        Without `size` the mask is computed at once. With it the line has that many elements, those
+        that are missing are `fill_value`, and nothing is computed.
+        """
+        if not isinstance(mask, TensorBase):
+            mask = self._as_tensor(mask)
+        check_same_device("masked_select", self, mask)
+        if not mask.dtype.is_bool:
+            raise DtypeError(f"masked_select takes a mask of bools, not {mask.dtype}")
+        whole = self._with(broadcast_node(mask._uop, self.shape))
+        if size is None:
+            return self[whole] if self.ndim else self.reshape(1)[whole.reshape(1)]
+        return self._selected(whole.flatten(), size, fill_value)
+
+    def _selected(self, mask: Self, size: Whole, fill_value: Scalar) -> Self:
+        """The elements of a flat mask, in `size` places: place k has the one with k before it."""
+        count = mask.cumsum()
+        wanted = self._iota(size)
+        place = (count <= wanted.unsqueeze(-1)).sum(-1)
+        found = self.flatten()._take(0, place)
+        fill = self._with(UOp.const(self.dtype, fill_value))
+        return (wanted < mask.sum()).where(found, fill)
+
+    def nonzero(self, size: Whole | None = None, fill_value: Scalar = 0) -> Self:
+        """The positions of elements that are not zero: a row for each, a column for each axis.
+
+        With and without `size`: see masked_select.
+        """
+        mask = self.ne(0)
+        if size is None:
+            places = mask._true_places()
+            if not self.ndim:
+                return self._iota(0).reshape((len(places), 0))
+            return self._line(places)._unravelled(self.shape)
+        if not self.ndim:
+            return self._iota(0).reshape((size, 0))
+        flat = self._iota(self.numel())._selected(mask.flatten(), size, 0)
+        inside = self._iota(size) < mask.sum()
+        rows = flat._unravelled(self.shape)
+        return inside.unsqueeze(-1).where(rows, math.trunc(fill_value))
+
+    def _line(self, places: list[int]) -> Self:
+        return self._with(self._as_tensor(places)._uop) if places else self._iota(0)
+
+    def _unravelled(self, shape: Sequence[int]) -> Self:
+        """Places in row-major order as rows of positions."""
+        steps = [(step, max(1, size)) for step, size in zip(row_major_strides(shape), shape)]
+        columns = [self // max(1, step) % size for step, size in steps]
+        return columns[0].stack(*columns[1:], dim=-1).cast(dtypes.int32)
+
+
+def _neutral(reduce: str, tensor: Scatter) -> Scalar:
+    """The number that changes nothing in a reduction of this type."""
+    match reduce:
+        case "sum" | "mean":
+            return 0
+        case "prod":
+            return 1
+        case "amax":
+            return dtypes.min(tensor.dtype)  # type: ignore[no-any-return]
+        case _:
+            return dtypes.max(tensor.dtype)  # type: ignore[no-any-return]
+
+
+def _reduced(reduce: str, chosen: Any) -> Any:
+    """The last axis combined."""
+    match reduce:
+        case "sum" | "mean":
+            return chosen.sum(-1, dtype=chosen.dtype)
+        case "prod":
+            return chosen.prod(-1, dtype=chosen.dtype)
+    if not chosen.shape[-1]:
+        value = _neutral(reduce, chosen)
+        return chosen._with(constant_node(value, chosen.dtype, chosen.shape[:-1]))
+    return chosen.max(-1) if reduce == "amax" else chosen.min(-1)
+
+
+def _joined(reduce: str, own: Any, total: Any, count: Any, include_self: bool) -> Any:
+    """What is there with the `count` sources that go to each place, combined to `total`."""
+    if not include_self:
+        own = (count > 0).where(_neutral(reduce, own), own)
+    match reduce:
+        case "sum":
+            return own + total
+        case "prod":
+            return own * total
+        case "mean":
+            return (own + total) / (count + (1 if include_self else count.eq(0).cast(dtypes.int32)))
+        case "amax":
+            return own.maximum(total)
+        case _:
+            return own.minimum(total)

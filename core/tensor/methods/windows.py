@@ -1,0 +1,370 @@
+"""Windows over the last axes: convolutions, pools, interpolation.
+
+Owns: how each is made of movement, multiplication and reductions. There is no convolution op: the
+scheduler finds the loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Self, TypeAlias
+
+from proofgrad.core import settings
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.shapes import Shape, ShapeError, show
+from proofgrad.core.tensor.data.promotion import (
+    accumulation_dtype,
+    as_dtype,
+    computed_dtype,
+    least_float,
+    promote,
+)
+from proofgrad.core.tensor.methods.base import check_same_device
+from proofgrad.core.tensor.methods.movement import checked_shape
+from proofgrad.core.tensor.methods.operands import Flag, Whole, constant_node
+from proofgrad.core.tensor.methods.products import sum_of_products, with_bias
+from proofgrad.core.tensor.methods.winograd import Winograd
+
+Sizes: TypeAlias = Whole | Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The windows of a pool: their sizes, and padding of all axes, as asked and with the ceiling."""
+
+    kernels: tuple[int, ...]
+    steps: tuple[int, ...]
+    holes: tuple[int, ...]
+    asked: list[tuple[int, int]]
+    padded: list[tuple[int, int]]
+
+    @property
+    def axes(self) -> Whole:
+        return len(self.kernels)
+
+    @staticmethod
+    def of(
+        shape: Shape,
+        kernel_size: Sizes,
+        stride: Sizes | None,
+        dilation: Sizes,
+        padding: Sizes,
+        ceil_mode: Flag = False,
+        axes: Whole | None = None,
+    ) -> _Pool:
+        """As the arguments of a pool say; `axes`, if not 2 or as many as there are kernel sizes."""
+        if axes is None:
+            axes = 2 if isinstance(kernel_size, int) else len(kernel_size)
+        if len(shape) < axes:
+            raise ShapeError(f"cannot pool over {axes} axes of a Tensor that has {len(shape)}")
+        kernels = each(kernel_size, axes, "kernel_size")
+        steps = kernels if stride is None else each(stride, axes, "stride")
+        holes = each(dilation, axes, "dilation")
+        if min((*kernels, *steps, *holes), default=1) < 1:
+            raise ShapeError(
+                f"kernel_size {kernels}, stride {steps} and dilation {holes} must be 1 or more"
+            )
+        outer = [(0, 0)] * (len(shape) - axes)
+        asked = padding_pairs(padding, axes)
+        padded = asked
+        if ceil_mode:
+            sizes = zip(shape[len(outer) :], kernels, steps, holes, asked)
+            padded = [
+                (around[0], _to_ceiling(size, kernel, step, hole, around))
+                for size, kernel, step, hole, around in sizes
+            ]
+        return _Pool(kernels, steps, holes, outer + asked, outer + padded)
+
+
+def _to_ceiling(
+    size: Whole, kernel: Whole, step: Whole, hole: Whole, around: tuple[int, int]
+) -> Whole:
+    """Padding behind an axis with which its last elements are in a window too.
+
+    No window begins behind the elements and the padding in front (Dumoulin and Visin, 2016, 5.1).
+    """
+    before, after = around
+    reach = hole * (kernel - 1) + 1
+    count = -(-(size + before + after - reach) // step) + 1
+    if (count - 1) * step >= size + before:
+        count -= 1
+    return (count - 1) * step + reach - size - before
+
+
+class Windows(Winograd):
+    """Functions of neighbouring elements."""
+
+    __slots__ = ()
+
+    def conv2d(
+        self,
+        weight: Self,
+        bias: Self | None = None,
+        groups: Whole = 1,
+        stride: Sizes = 1,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        dtype: DType | str | None = None,
+    ) -> Self:
+        """Cross-correlation over the axes after (batch, channels); any number of them.
+
+        Shapes: self (n, in, *size), weight (out, in / groups, *kernel), bias (out,).
+
+        With WINO=1 windows of 3x3, one apart, are taken by Winograd's law where that saves half of
+        the multiplications: not exact to the bit (docs/numerics.md).
+        """
+        self._check_convolution(weight, bias, groups)
+        axes = self.ndim - 2
+        result = (
+            computed_dtype(promote(self.dtype, weight.dtype)) if dtype is None else as_dtype(dtype)
+        )
+        wide = accumulation_dtype(result)
+        x = self.cast(wide)._pad_zeros([(0, 0), (0, 0), *padding_pairs(padding, axes)])
+        w = weight.cast(wide)
+        steps, holes = each(stride, axes, "stride"), each(dilation, axes, "dilation")
+        if settings.wants_winograd() and {*steps, *holes} == {1} and x._takes_winograd(w):
+            y = x._correlated_by_law(w, groups)
+        else:
+            y = x._correlated(w, groups, steps, holes)
+        line = None if bias is None else bias.reshape((1, -1) + (1,) * axes)
+        return with_bias(y, line, result)
+
+    def _correlated(
+        self, w: Self, groups: Whole, steps: Sequence[int], holes: Sequence[int]
+    ) -> Self:
+        """The sum over each window of a padded image times weights of the same type."""
+        x, axes, channels_out = self, self.ndim - 2, w.shape[0]
+        for k in range(axes):  # axis 2 + 2k: place of the window; 3 + 2k: place inside of it
+            x = x._windows(2 + 2 * k, w.shape[2 + k], steps[k], holes[k])
+        sizes = x.shape[2::2]
+        inner = w.shape[1:]
+        x = x.reshape((self.shape[0], groups, 1, w.shape[1]) + x.shape[2:])
+        places, windows = [4 + 2 * k for k in range(axes)], [5 + 2 * k for k in range(axes)]
+        x = x.permute((0, 1, 2, *places, 3, *windows))
+        w = w.reshape((1, groups, channels_out // groups) + (1,) * axes + inner)
+        y = sum_of_products(x, w, x.dtype, tuple(range(-1 - axes, 0)))
+        return y.reshape((self.shape[0], channels_out) + sizes)
+
+    def _check_convolution(self, weight: Self, bias: Self | None, groups: Whole) -> None:
+        check_same_device("conv2d", self, weight)
+        if self.ndim < 3 or weight.ndim != self.ndim:
+            raise ShapeError(
+                f"conv2d needs an input (n, channels, *size) and a weight (out, in, *kernel), not"
+                f" {show(self.shape)} and {show(weight.shape)}"
+            )
+        if self.shape[1] != groups * weight.shape[1] or weight.shape[0] % groups:
+            raise ShapeError(
+                f"conv2d of {show(self.shape)} with weight {show(weight.shape)}, groups={groups}:"
+                f" the input has {self.shape[1]} channels, the weight takes"
+                f" {groups} x {weight.shape[1]}, and its {weight.shape[0]} must split into groups"
+            )
+        if bias is not None and bias.shape != (weight.shape[0],):
+            raise ShapeError(f"conv2d bias {show(bias.shape)} must be ({weight.shape[0]},)")
+
+    def conv_transpose2d(
+        self,
+        weight: Self,
+        bias: Self | None = None,
+        groups: Whole = 1,
+        stride: Sizes = 1,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+    ) -> Self:
+        """The transposed convolution: the gradient of conv2d with respect to its input.
+
+        Shapes: self (n, in, *size), weight (in, out / groups, *kernel), bias (out,).
+        """
+        axes = self.ndim - 2
+        if axes < 1 or weight.ndim != self.ndim or weight.shape[0] != self.shape[1]:
+            raise ShapeError(
+                f"conv_transpose2d needs an input (n, in, *size) and a weight (in, out / groups,"
+                f" *kernel), not {show(self.shape)} and {show(weight.shape)}"
+            )
+        if groups < 1 or weight.shape[0] % groups:
+            raise ShapeError(f"{weight.shape[0]} channels do not split into {groups} groups")
+        steps, holes = each(stride, axes, "stride"), each(dilation, axes, "dilation")
+        extra = each(output_padding, axes, "output_padding")
+        x = self
+        for k, step in enumerate(steps):
+            x = x._zeros_between(2 + k, step)
+        turned = weight.unflatten(0, (groups, -1)).transpose(1, 2)
+        turned = turned.flip(tuple(range(3, 3 + axes))).flatten(0, 1)
+        around: list[int] = []
+        for k in reversed(range(axes)):
+            before, after = padding_pairs(padding, axes)[k]
+            reach = holes[k] * (weight.shape[2 + k] - 1)
+            around += [reach - before, reach - after + extra[k]]
+        return x.conv2d(turned, bias, groups, 1, dilation, around)
+
+    def _zeros_between(self, axis: Whole, step: Whole) -> Self:
+        """Zeros between the elements of an axis, so that they are `step` apart."""
+        if step == 1:
+            return self
+        size = self.shape[axis]
+        outer = [(0, 0)] * (self.ndim + 1)
+        outer[axis + 1] = (0, step - 1)
+        x = self.unsqueeze(axis + 1)._pad_zeros(outer)
+        x = x.reshape((*self.shape[:axis], size * step, *self.shape[axis + 1 :]))
+        return x._cut(axis, 0, max(0, (size - 1) * step + 1))
+
+    def max_pool2d(
+        self,
+        kernel_size: Sizes = (2, 2),
+        stride: Sizes | None = None,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        ceil_mode: Flag = False,
+        return_indices: Flag = False,
+    ) -> Any:
+        """The largest of each window over the last axes; `stride` defaults to the window.
+
+        `ceil_mode`: a last window may reach over the end. `return_indices`: also where the largest
+        is first found, as a place in the flattened last axes.
+        """
+        pool = _Pool.of(self.shape, kernel_size, stride, dilation, padding, ceil_mode)
+        inside = tuple(range(-2 * pool.axes + 1, 0, 2))
+        windows = self._pad_value(pool.padded, dtypes.min(self.dtype))._pooled(pool)
+        if not return_indices:
+            return windows.max(inside)
+        largest = windows.max(inside, keepdim=True)
+        hits = windows.eq(largest) | windows.isnan()
+        sizes = self.shape[self.ndim - pool.axes :]
+        count = prod(sizes)
+        back = (count - self._iota(count)).reshape(sizes)
+        back = back._pad_value(pool.padded[self.ndim - pool.axes :], 0)._pooled(pool)
+        return windows.max(inside), count - hits.where(back, 0).max(inside)
+
+    def max_unpool2d(
+        self,
+        indices: Self,
+        kernel_size: Sizes = (2, 2),
+        stride: Sizes | None = None,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        output_size: Sequence[int] | None = None,
+    ) -> Self:
+        """The elements back at the places that max_pool2d returned, zeros elsewhere."""
+        if self.ndim < 3 or indices.shape != self.shape:
+            raise ShapeError(
+                f"max_unpool2d of {show(self.shape)} with places {show(indices.shape)}"
+            )
+        sizes = self.shape[2:]
+        pool = _Pool.of(self.shape, kernel_size, stride, dilation, padding, axes=len(sizes))
+        if output_size is None:
+            wanted = [
+                (n - 1) * step - before - after + hole * (kernel - 1) + 1
+                for n, step, hole, kernel, (before, after) in zip(
+                    sizes, pool.steps, pool.holes, pool.kernels, pool.asked[2:]
+                )
+            ]
+        else:
+            wanted = list(output_size)[-pool.axes :]
+        outer = self.shape[:2]
+        empty = self._with(constant_node(0, self.dtype, (*outer, prod(wanted))))
+        flat = empty.scatter_reduce(2, indices.flatten(2), self.flatten(2), "sum")
+        return flat.reshape((*outer, *wanted))
+
+    def avg_pool2d(
+        self,
+        kernel_size: Sizes = (2, 2),
+        stride: Sizes | None = None,
+        dilation: Sizes = 1,
+        padding: Sizes = 0,
+        ceil_mode: Flag = False,
+        count_include_pad: Flag = True,
+    ) -> Self:
+        """The mean of each window over the last axes; `stride` defaults to the window.
+
+        What `ceil_mode` adds behind the end counts never, padding only with `count_include_pad`.
+        """
+        pool = _Pool.of(self.shape, kernel_size, stride, dilation, padding, ceil_mode)
+        inside = tuple(range(-2 * pool.axes + 1, 0, 2))
+        x = self._as_float()._pad_zeros(pool.padded)._pooled(pool)
+        if count_include_pad and not ceil_mode:
+            return x.mean(inside)
+        counted = self._with(constant_node(1, dtypes.float32, self.shape))
+        if count_include_pad:
+            counted = counted._pad_value(pool.asked, 1)
+            ceiling = [(0, a - b) for (_, a), (_, b) in zip(pool.padded, pool.asked)]
+            counted = counted._pad_zeros(ceiling)
+        else:
+            counted = counted._pad_zeros(pool.padded)
+        return x.sum(inside) / counted._pooled(pool).sum(inside).cast(x.dtype)
+
+    def _pooled(self, pool: _Pool) -> Self:
+        """Each of the last axes as two: the position of a window, the place inside of it."""
+        x, first = self, self.ndim - pool.axes
+        for k in range(pool.axes):
+            x = x._tiles(first + 2 * k, pool.kernels[k], pool.steps[k], pool.holes[k])
+        return x
+
+    def _tiles(self, axis: Whole, kernel: Whole, stride: Whole, dilation: Whole) -> Self:
+        """As _windows; windows that do not overlap are only a reshape."""
+        if kernel != stride or dilation != 1 or self.shape[axis] < kernel:
+            return self._windows(axis, kernel, stride, dilation)
+        count = self.shape[axis] // kernel
+        x = self._cut(axis, 0, count * kernel)
+        return x.reshape(x.shape[:axis] + (count, kernel) + x.shape[axis + 1 :])
+
+    def interpolate(
+        self, size: Sequence[int], mode: str = "linear", align_corners: Flag = False
+    ) -> Self:
+        """The last axes stretched or shrunk to the given sizes.
+
+        `mode`: "linear", "nearest" (the element at or before) or "nearest-exact". `align_corners`,
+        for "linear" only: the first and the last elements keep their places. Where a place is that of an
+        element, the element is taken as it is: a NaN beside it does not show.
+        """
+        if mode not in ("linear", "nearest", "nearest-exact"):
+            raise ValueError(f"mode is 'linear', 'nearest' or 'nearest-exact', not {mode!r}")
+        if align_corners and mode != "linear":
+            raise ValueError(f"align_corners is for mode 'linear', not {mode!r}")
+        if isinstance(size, int):
+            raise TypeError(f"interpolate takes a size for each of the last axes, not {size}")
+        sizes = checked_shape(tuple(size))
+        if not 0 < len(sizes) <= self.ndim or 0 in self.shape[self.ndim - len(sizes) :]:
+            raise ShapeError(f"cannot interpolate {show(self.shape)} to sizes {sizes}")
+        linear = mode == "linear"
+        x = self._as_float().cast(accumulation_dtype(least_float(self.dtype))) if linear else self
+        for axis, wanted in enumerate(sizes, self.ndim - len(sizes)):
+            x = x._stretched(axis, wanted, mode, align_corners)
+        is_between = linear and self.dtype.is_int  # of integers the nearest, halves go up
+        return ((x + 0.5).floor() if is_between else x).cast(self.dtype)
+
+    def _stretched(self, axis: Whole, wanted: Whole, mode: str, align_corners: Flag) -> Self:
+        size = self.shape[axis]
+        line = self._iota(wanted, dtypes.int64 if size * wanted > 2**28 else dtypes.int32)
+        if mode == "nearest":
+            return self._take(axis, line * size // wanted)
+        if mode == "nearest-exact":
+            return self._take(axis, (line * 2 + 1) * size // (wanted * 2))
+        if align_corners:
+            place, unit = line * (size - 1), max(1, wanted - 1)
+        else:
+            place, unit = (line * 2 + 1) * size - wanted, wanted * 2
+        place = place.clamp(0, (size - 1) * unit)
+        share = (place % unit).cast(self.dtype) / unit
+        share = share.reshape((wanted,) + (1,) * (self.ndim - axis - 1))
+        low, high = self._take(axis, place // unit), self._take(axis, (place + unit - 1) // unit)
+        return low + (high - low) * share
+
+
+def each(value: Sizes, axes: Whole, name: str) -> tuple[int, ...]:
+    """One number for each axis."""
+    values = (value,) * axes if isinstance(value, int) else tuple(value)
+    if len(values) != axes:
+        raise ShapeError(f"{name} {values} needs one entry, or one for each of {axes} axes")
+    return values
+
+
+def padding_pairs(padding: Sizes, axes: Whole) -> list[tuple[int, int]]:
+    """As torch: one number, one an axis, or (before, after) pairs with the last axis first."""
+    if isinstance(padding, str):
+        raise TypeError(f"padding is numbers here, not {padding!r}; nn.Conv2d takes 'same'")
+    if not isinstance(padding, int) and len(padding) == 2 * axes and axes > 0:
+        flat = tuple(padding)
+        return [(flat[k], flat[k + 1]) for k in range(0, 2 * axes, 2)][::-1]
+    return [(p, p) for p in each(padding, axes, "padding")]

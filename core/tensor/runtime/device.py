@@ -1,0 +1,118 @@
+"""Devices by name: which exist, which is the default, and their backends, opened when first used.
+
+Owns: names and aliases, the registry, errors for unknown names. Does not own: the backends.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from itertools import chain
+from typing import Any
+
+from proofgrad.core import settings
+from proofgrad.core.compile.machine import target
+from proofgrad.core.compile.machine.target import Backend
+from proofgrad.core.tensor.data.errors import DeviceError
+
+HOST = "PYTHON"  # where the data of a Python list or a numpy array lives
+
+
+class _Device:
+    """`Device.DEFAULT` is a name; `Device["CPU"]` is the opened backend."""
+
+    def __init__(self) -> None:
+        self._devices: dict[str, Any] = {}
+        self._chosen: str | None = None
+        self._makers: dict[str, Callable[[], Backend]] = {}
+        self._aliases: dict[str, str] = {}
+        self._elsewhere: tuple[str, ...] = ()
+
+    @property
+    def DEFAULT(self) -> str:
+        """The device of new tensors: as assigned, else from the environment, else the first one."""
+        if self._chosen is not None:
+            return self._chosen
+        asked = settings.asked_device(chain(self._makers, self._devices, self._aliases))
+        return self.names()[0] if asked is None else self.canonical(asked)
+
+    @DEFAULT.setter
+    def DEFAULT(self, name: str) -> None:
+        self._chosen = self.canonical(name)
+
+    def __getitem__(self, name: str) -> Backend:
+        opened = self._devices.get(name)  # most often this is all, and `canonical` is slow
+        if opened is not None and name not in self._aliases and not isinstance(opened, type):
+            found: Backend = opened
+            return found
+        name = self.canonical(name)
+        if name not in self._devices:
+            maker = self._makers.get(name)
+            self._devices[name] = maker() if maker else _entry_points()[name].load()()
+        if isinstance(
+            self._devices[name], type
+        ):  # `_devices["MY"] = MyDevice`: made when first used
+            self._devices[name] = self._devices[name](name)
+        backend: Backend = self._devices[name]
+        return backend
+
+    def register(
+        self, name: str, maker: Callable[[], Backend], aliases: Sequence[str] = ()
+    ) -> None:
+        """Make a backend known under a name. The first one registered is the default."""
+        self._makers[name.upper()] = maker
+        self._aliases.update({alias: name for alias in aliases})
+
+    def name_elsewhere(self, names: Sequence[str]) -> None:
+        """Names that users know from elsewhere and that no backend here provides."""
+        self._elsewhere = tuple(names)
+
+    def aliases_of(self, name: str) -> tuple[str, ...]:
+        """The other names of a device."""
+        return tuple([alias for alias, device in self._aliases.items() if device == name])
+
+    def names(self) -> tuple[str, ...]:
+        """Every device that is built, whether or not this machine has it."""
+        return tuple(dict.fromkeys((*self._makers, *self._devices)))
+
+    def get_available_devices(self) -> list[str]:
+        """The devices that open on this machine and run kernels."""
+        available = []
+        for name in self.names():
+            try:
+                runs = self[name].target.runs
+            except target.DeviceError:
+                continue
+            if runs:
+                available.append(name)
+        return available
+
+    def canonical(self, name: str | None) -> str:
+        """The one name of a device. Raises: DeviceError, with what exists and near names."""
+        if name is None:
+            return self.DEFAULT
+        upper = str(name).upper().partition(":")[0]
+        upper = self._aliases.get(upper, upper)
+        if upper in self._makers or upper in self._devices or upper == HOST:
+            return upper
+        if upper in _entry_points():
+            return upper
+        provided = ", ".join(self.names())
+        if upper in self._elsewhere:
+            raise DeviceError(f"device {name!r} is not built here; provided: {provided}")
+        near = difflib.get_close_matches(upper, [*self.names(), HOST, *self._aliases], n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise DeviceError(f"unknown device {name!r}{hint} provided: {provided}")
+
+
+def _entry_points() -> dict[str, Any]:
+    return {point.name.upper(): point for point in entry_points(group="proofgrad.backends")}
+
+
+Device = _Device()
+
+
+def canonical_device(name: str | None) -> str:
+    """The one name of a device; None: the default. Raises: DeviceError."""
+    return Device.canonical(name)

@@ -1,0 +1,76 @@
+"""The steps of a replay: one native call where the backend has such, else one by one.
+
+Owns: which of the two, copies before it. Does not own: the memory they work on (replay.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from proofgrad.core.tensor.runtime.execute import run_step
+
+if TYPE_CHECKING:
+    from proofgrad.core.compile.plan.plan import Step
+
+
+class Launches:
+    """See the head of this file."""
+
+    def __init__(
+        self, steps: Sequence[Step], memory: list[Any], where: Sequence[str], backend: Any
+    ) -> None:
+        self.memory, self.where = memory, where
+        self.copies = [step for step in steps if step.kernel is None]
+        first = [step.kernel is None for step in steps]
+        self.steps = list(steps)
+        self._native: Any = None
+        make = getattr(backend, "sequence", None)
+        leading = first == sorted(first, reverse=True)
+        if make is not None and leading:
+            kernels = [step for step in steps if step.kernel is not None]
+            launches = [(step.kernel.ready(), step.slots) for step in kernels]  # type: ignore[union-attr]
+            self._native = make(launches, memory)
+        self.is_native = self._native is not None and not self.copies  # one call is all that runs
+        # To be told when the memory of a slot is another one.
+        self.changed: Callable[[int, Any], None] = (
+            _look_it_up if self._native is None else self._native.point
+        )
+
+    def run(self) -> None:
+        """All steps, in order."""
+        if self._native is None:
+            for step in self.steps:
+                if step.kernel is None:
+                    run_step(step, self.memory, self.where)
+                else:
+                    step.kernel.launch([self.memory[slot] for slot in step.slots])
+            return
+        for step in self.copies:
+            run_step(step, self.memory, self.where)
+        self._native.run()
+
+    def listed(self) -> list[tuple[Step | None, list[Any]]]:
+        """The steps in the order in which they run, and where the buffers of each are: for checks.
+
+        None for a launch that is that of no step.
+        """
+        done = self.steps if self._native is None else self.copies
+        found: list[tuple[Step | None, list[Any]]] = [
+            (step, [_address(self.memory[slot]) for slot in step.slots]) for step in done
+        ]
+        if self._native is None:
+            return found
+        kernels = [(step, step.kernel.ready()) for step in self.steps if step.kernel is not None]
+        for k, (launch, addresses) in enumerate(self._native.listed()):
+            is_known = k < len(kernels) and kernels[k][1] is launch
+            found.append((kernels[k][0] if is_known else None, addresses))
+        return found
+
+
+def _address(handle: Any) -> Any:
+    return getattr(handle, "address", handle)
+
+
+def _look_it_up(slot: int, handle: Any) -> None:
+    """Steps that run one by one read the memory of their slots each time."""

@@ -1,0 +1,476 @@
+"""From graphs to buffers: memory behind BUFFER nodes, `realize`, `read`.
+
+Owns: which memory belongs to which BUFFER, which inputs of a run nobody needs after it. Does not own:
+graphs as keys and what they came to (runtime/canonical.py), who is told (recording.py), planning
+(core/compile), running plans (execute.py), Tensor objects (tensor.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from math import prod
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakValueDictionary, ref
+
+from proofgrad.core import settings
+from proofgrad.core.compile.machine.target import Borrowed
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.op_names import BUFFER, DETACH, DEVICE, RESHAPE, UNIQUE
+from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.shapes import Shape, elements, is_plain, sizes
+from proofgrad.core.ir.uop import UOp, fresh_node, toposort
+from proofgrad.core.tensor.runtime.canonical import (
+    COMPUTED,
+    buffers_of,
+    computed,
+    is_not_computed,
+    numbered,
+    with_buffers,
+)
+from proofgrad.core.tensor.runtime.counters import GlobalCounters
+from proofgrad.core.tensor.runtime.device import HOST, Device
+from proofgrad.core.tensor.runtime.execute import execute
+from proofgrad.core.tensor.runtime.interrupts import Interrupts
+from proofgrad.core.tensor.runtime.recording import Witness, recorder, refuse_read
+
+if TYPE_CHECKING:
+    from proofgrad.core.compile.compiler import Compiler
+    from proofgrad.core.compile.plan.plan import BufferInfo, Plan
+
+
+@dataclass(slots=True)
+class _Machine:
+    """The state of this module: one compiler, the memory of each buffer, what was computed."""
+
+    make_compiler: Callable[[], Compiler] | None = None
+    compiler: Compiler | None = None
+    compile_only: bool = False
+
+
+_MACHINE = _Machine()
+_MEMORY: WeakKeyDictionary[UOp, Any] = WeakKeyDictionary()
+# Tensors whose values are drawn at random, and may not have been yet, by the number of the object.
+_DRAWN: WeakValueDictionary[int, Any] = WeakValueDictionary()
+# Buffers of numbered graphs, which plans keep, have small numbers: no real buffer is one of those.
+_SERIAL = itertools.count(1_000_000)
+
+
+def use_compiler(make: Callable[[], Compiler]) -> None:
+    """Say how the compiler is made when it is first needed."""
+    _MACHINE.make_compiler = make
+
+
+def compiler() -> Compiler:
+    """The compiler of this process."""
+    if _MACHINE.compiler is None:
+        if _MACHINE.make_compiler is None:
+            raise RuntimeError("no compiler: import proofgrad, not proofgrad.core, to run tensors")
+        _MACHINE.compiler = _MACHINE.make_compiler()
+    return _MACHINE.compiler
+
+
+@contextmanager
+def compile_only() -> Iterator[None]:
+    """Inside, realize compiles every kernel and runs none; its buffers have no memory to read.
+
+    For looking at the kernels of a machine that is not here.
+    """
+    before, _MACHINE.compile_only = _MACHINE.compile_only, True
+    try:
+        yield
+    finally:
+        _MACHINE.compile_only = before
+
+
+# -- buffers ------------------------------------------------------------------------------------
+
+
+def new_buffer(dtype: DType, size: int, device: str, memory: Any) -> UOp:
+    """A BUFFER of `size` elements that owns `memory`, a handle of the device's backend."""
+    unique = fresh_node(UNIQUE, dtypes.void, (), next(_SERIAL), ())
+    where = UOp(DEVICE, dtypes.void, (), device)
+    buffer = fresh_node(BUFFER, dtype, (unique, where), size, (size,))
+    _MEMORY[buffer] = memory
+    return buffer
+
+
+def new_value(info: BufferInfo, shape: Shape, memory: Any) -> UOp:
+    """A new BUFFER that owns `memory`, in this shape."""
+    buffer = new_buffer(info.dtype, info.size, info.device, memory)
+    if len(shape) == 1 or not is_plain(shape):
+        return in_shape(buffer, shape)
+    return fresh_node(RESHAPE, info.dtype, (buffer,), shape, shape)
+
+
+def host_buffer(data: bytes, dtype: DType, device: str) -> UOp:
+    """COPY to `device` of row-major bytes on the host: what Tensor(list) is. Shape (elements,)."""
+    source = new_buffer(dtype, len(data) // dtype.itemsize, HOST, data)
+    return source if device == HOST else UOp(Ops.COPY, dtype, (source,), device)
+
+
+def buffer_of(uop: UOp) -> UOp | None:
+    """The BUFFER that has exactly the elements of `uop` in order; None if there is none."""
+    buffer = uop.src[0] if uop.op is Ops.RESHAPE else uop
+    return buffer if buffer.op is Ops.BUFFER else None
+
+
+def flat_buffer(uop: UOp, device: str) -> UOp:
+    """`uop` as a BUFFER of its own layout on the device, through RESHAPE; computed if need be."""
+    found = computed(uop)
+    if is_flat(found):
+        return found
+    found = UOp(Ops.CONTIGUOUS, found.dtype, (found,)) if is_view(found) else found
+    return realize([found], device)[0]
+
+
+def flat_memory(uop: UOp, device: str) -> Any:
+    """The memory that has exactly the elements of `uop` in order; computed if need be."""
+    buffer = uop.src[0] if uop.op is Ops.RESHAPE else uop
+    is_there = buffer.op is Ops.BUFFER and buffer.src[1].arg != HOST
+    return memory_of(buffer if is_there else buffer_of(flat_buffer(uop, device)))
+
+
+def has_memory(uop: UOp, handle: Any) -> bool:
+    """Whether this memory is that of `uop`, a BUFFER through RESHAPE or not, for as long as it is there."""
+    return _MEMORY.get(uop.src[0] if uop.op is Ops.RESHAPE else uop) is handle
+
+
+def memory_of(buffer: UOp | None) -> Any:
+    """The memory behind a BUFFER, a handle of the backend of its device."""
+    assert buffer is not None
+    return _MEMORY[buffer]
+
+
+def twin(uop: UOp) -> UOp:
+    """Another BUFFER with the memory of this one, through the same RESHAPE."""
+    buffer = buffer_of(uop)
+    assert buffer is not None
+    other = new_buffer(buffer.dtype, buffer.arg, buffer.src[1].arg, _MEMORY[buffer])
+    return other if uop is buffer else UOp(Ops.RESHAPE, uop.dtype, (other,), uop.shape)
+
+
+def memory_to_write(holder: Any, device: str) -> tuple[Any, bool]:
+    """The memory of `holder._uop`, and whether it is ours and nobody else holds its BUFFER."""
+    handle, counts = _memory_and_holders(holder, device)
+    return handle, counts in _alone() and not isinstance(handle, Borrowed)
+
+
+def _memory_and_holders(holder: Any, device: str) -> tuple[Any, tuple[int, int]]:
+    if buffer_of(holder._uop) is None:
+        holder._uop = flat_buffer(holder._uop, device)
+    node = holder._uop
+    buffer = buffer_of(node)
+    assert buffer is not None
+    return _MEMORY[buffer], (sys.getrefcount(node), sys.getrefcount(buffer))
+
+
+@functools.cache
+def _alone() -> tuple[tuple[int, int], ...]:
+    """What the counts are for a BUFFER, and a RESHAPE of one, that one object holds."""
+    found = []
+    for shape in ((2,), (1, 2)):
+        buffer = new_buffer(dtypes.uint8, 2, HOST, None)
+        held = SimpleNamespace(
+            _uop=buffer if shape == (2,) else UOp(Ops.RESHAPE, buffer.dtype, (buffer,), shape)
+        )
+        del buffer
+        found.append(_memory_and_holders(held, HOST)[1])
+    return tuple(found)
+
+
+def is_view(uop: UOp) -> bool:
+    """Whether `uop` is memory seen through movement operations only."""
+    return buffer_below(uop) is not None
+
+
+def buffer_below(uop: UOp) -> UOp | None:
+    """The BUFFER of a device that `uop` shows through movement operations only; None: it is more."""
+    while uop.op in MOVEMENT or uop.op is DETACH:
+        uop = uop.src[0]
+    return uop if uop.op is BUFFER and uop.src[1].arg != HOST else None
+
+
+def read(uop: UOp, device: str) -> bytearray:
+    """The elements of `uop` as row-major bytes, computed if need be."""
+    if elements(uop.shape) == 0 or value_of_shape(uop.shape).count(0):
+        return bytearray()
+    refuse_read()
+    uop = computed(uop)
+    if _flat_memory(uop) is None:
+        uop = UOp(Ops.CONTIGUOUS, uop.dtype, (uop,)) if is_view(uop) else uop
+        uop = realize([uop], device)[0]
+    buffer = _flat_memory(uop)
+    assert buffer is not None
+    data = bytearray(prod(value_of_shape(uop.shape)) * buffer.dtype.itemsize)
+    Device[buffer.src[1].arg].copyout(memoryview(data), _MEMORY[buffer])
+    return data
+
+
+def is_flat(uop: UOp) -> bool:
+    """Whether `uop` is the memory of a BUFFER of a device in its own layout."""
+    buffer = uop.src[0] if uop.op is Ops.RESHAPE else uop
+    return buffer.op is Ops.BUFFER and buffer.src[1].arg != HOST
+
+
+# -- realize ------------------------------------------------------------------------------------
+
+
+def realize(
+    roots: list[UOp],
+    device: str,
+    release: Callable[[], None] | None = None,
+    witness: Witness | None = None,
+    interrupts: Interrupts | None = None,
+) -> list[UOp]:
+    """Each root as a buffer (through RESHAPE); views of buffers stay views and run nothing.
+
+    `device` is for values that read no buffer. Results are remembered: `computed(root)`.
+    `release` lets go of all nodes that the caller holds, `roots` included, so that the memory of
+    inputs which nobody else holds can be written over. If the run fails, `roots` is filled again
+    with nodes of the same values. `interrupts` are let through while it can be
+    undone. `witness` is told how it is done.
+    """
+    by = recorder()
+    if by is not None:
+        return by.defer(roots)
+    wanted = _to_compute(roots, device)
+    if not wanted:
+        return [computed(computed(root)) for root in roots]
+    places = {root: k for k, root in enumerate(wanted)}
+    place_of = [places.get(computed(root)) for root in roots]
+    views = [root if place is None else None for root, place in zip(roots, place_of)]
+    let_go = None if release is None else _letting_go(release, roots, places)
+    found = _run(
+        wanted, device, let_go, witness, Interrupts() if interrupts is None else interrupts
+    )
+    if isinstance(found, _Failure):
+        roots[:] = [
+            found.roots[place] if place is not None else view  # type: ignore[misc]
+            for place, view in zip(place_of, views)
+        ]
+        try:
+            raise found.error
+        finally:
+            del (
+                found
+            )  # else its traceback and this frame hold each other, and all memory of the run
+    return [
+        found[place] if place is not None else computed(computed(view))  # type: ignore[arg-type]
+        for place, view in zip(place_of, views)
+    ]
+
+
+def _letting_go(
+    release: Callable[[], None], roots: list[UOp], places: dict[UOp, int]
+) -> Callable[[], None]:
+    def let_go() -> None:
+        release()
+        roots.clear()
+        places.clear()
+
+    return let_go
+
+
+def graph_to_run(roots: Sequence[UOp], device: str) -> UOp:
+    """What `realize` would have compiled: a SINK, of no roots if nothing is left to run."""
+    return graph_and_inputs(roots, device)[0]
+
+
+def graph_and_inputs(roots: Sequence[UOp], device: str) -> tuple[UOp, list[UOp]]:
+    """`graph_to_run` and the buffers that its numbers stand for."""
+    return numbered(_to_compute(roots, device), device)
+
+
+def draw_once(holder: Any) -> None:
+    """The value of `holder` gets memory in the first run that reads it, while `holder` lives."""
+    _DRAWN[id(holder)] = holder
+
+
+def _to_compute(roots: Sequence[UOp], device: str) -> list[UOp]:
+    """The roots without memory; then what they read that is drawn once, and was not yet."""
+    wanted = [root for root in dict.fromkeys(map(computed, roots)) if not is_view(root)]
+    if not wanted or not _DRAWN:
+        return wanted
+    nodes = set(toposort(wanted, is_not_computed))
+    for reference in _DRAWN.valuerefs():
+        holder = reference()
+        if holder is None:
+            continue
+        value = computed(holder._uop)
+        if is_view(value):
+            _DRAWN.pop(id(holder), None)
+        elif value in nodes and value not in wanted and holder.device == device:
+            wanted.append(value)
+    return wanted
+
+
+@dataclass(slots=True)
+class _Failure:
+    """A run that did not succeed, and what it was asked for."""
+
+    error: BaseException
+    roots: list[UOp]
+
+
+def _run(
+    wanted: list[UOp],
+    device: str,
+    release: Callable[[], None] | None,
+    witness: Witness | None,
+    interrupts: Interrupts,
+) -> list[UOp] | _Failure:
+    """The buffer of each root, through RESHAPE. `wanted` is emptied."""
+    values: dict[str, int] = {}
+    graph, inputs = numbered(wanted, device, values)
+    shapes = [root.shape for root in wanted]
+    devices = [buffer.src[1].arg for buffer in inputs]
+    given = [_MEMORY[buffer] for buffer in inputs]
+    # A root without buffers is its own numbered graph, which the plan keeps: if it were remembered,
+    # its memory would never be free again.
+    roots = [_gone if node is root else ref(root) for node, root in zip(graph.src, wanted)]
+    kept = [ref(buffer) for buffer in inputs]
+    if witness is not None:
+        witness.before(set(toposort(wanted, is_not_computed)), inputs)
+    try:
+        try:
+            if (check := compiler().checks()) is not None:
+                check.numbers(wanted, graph, inputs, given)
+            if release is not None:
+                release()
+            wanted.clear()
+            inputs.clear()
+            unneeded = _unneeded(given, kept)
+            interrupts.let_through()
+            plan = compiler().plan(graph, unneeded)
+            while witness is not None and (kept_apart := witness.refused(plan) & unneeded):
+                unneeded -= kept_apart
+                plan = compiler().plan(graph, unneeded)
+            if _MACHINE.compile_only:
+                memory = [None] * len(shapes)
+            else:
+                with nullcontext() if check is None else check.launches(plan, given) as followed:
+                    memory = execute(plan, given, devices, values, interrupts)
+                    if followed is not None:
+                        followed.end(memory)
+        finally:
+            interrupts.hold()
+    except BaseException as error:  # noqa: BLE001  (raised again by who called)
+        return _failure(error, graph, kept, given)
+    if witness is not None:
+        witness.after(plan, given, values)
+    results = _results(plan, shapes, memory, roots, kept)
+    if check is not None:
+        try:
+            check.results(plan, shapes, memory, results)
+        except BaseException as error:  # noqa: BLE001  (raised again by who called)
+            return _failure(error, graph, kept, given)
+    return results
+
+
+def _failure(error: BaseException, graph: UOp, kept: list[ref[UOp]], given: list[Any]) -> _Failure:
+    """What was asked for, over the buffers that it was given."""
+    buffers = [_again(kept[k](), node, given[k]) for k, node in enumerate(buffers_of(graph))]
+    return _Failure(error, with_buffers(graph, buffers))
+
+
+def _unneeded(given: list[Any], kept: list[ref[UOp]]) -> frozenset[int]:
+    """The inputs whose memory nobody else holds, and the plan may write results to."""
+    if settings.stops_at_nans():  # then a run may fail when it has written to them
+        return frozenset()
+    numbers = range(len(given))
+    return frozenset([k for k in numbers if kept[k]() is None and _is_unshared(given, k)])
+
+
+def _gone() -> None:
+    """As a reference to a node that is no more."""
+
+
+def in_shape(buffer: UOp, shape: Shape) -> UOp:
+    """The first elements of a buffer, all of them if no size is a variable, in this shape."""
+    if not is_plain(shape):
+        count = sizes().product(shape)
+        buffer = UOp(Ops.SHRINK, buffer.dtype, (buffer,), ((0, count),))
+    return buffer if shape == buffer.shape else UOp(Ops.RESHAPE, buffer.dtype, (buffer,), shape)
+
+
+def _flat_memory(uop: UOp) -> UOp | None:
+    """The BUFFER whose first elements are those of `uop` in order; None if there is none."""
+    node = uop.src[0] if uop.op is Ops.RESHAPE else uop
+    if node.op is Ops.SHRINK and node.src[0].op is Ops.BUFFER and node.arg[0][0] == 0:
+        node = node.src[0]
+    return node if node.op is Ops.BUFFER and node.src[1].arg != HOST else None
+
+
+def value_of_shape(shape: Shape) -> tuple[int, ...]:
+    """The numbers that the sizes of a shape are now."""
+    if is_plain(shape):
+        return shape
+    found: tuple[int, ...] = sizes().value_of_shape(shape)
+    return found
+
+
+def _is_unshared(given: list[Any], k: int) -> bool:
+    """Is memory `k` ours, and held by this list alone? An array may share it."""
+    return not isinstance(given[k], Borrowed) and sys.getrefcount(given[k]) == _of_a_list()
+
+
+@functools.cache
+def _of_a_list() -> int:
+    held = [object()]
+    return sys.getrefcount(held[0])
+
+
+def _results(
+    plan: Plan, shapes: list[Shape], memory: list[Any], roots: list[Any], kept: list[Any]
+) -> list[UOp]:
+    """The node of each result: a buffer, made or an input, in the shape of the root."""
+    buffers: dict[int, UOp] = {}
+    found: list[UOp] = []
+    for slot, shape, handle, root in zip(plan.results, shapes, memory, roots):
+        buffer = buffers.get(slot) or (kept[slot]() if slot < plan.inputs else None)
+        if buffer is None:
+            made = slot >= plan.inputs
+            info = plan.made[slot - plan.inputs] if made else plan.reused[slot]
+            result = new_value(info, shape, handle)
+            buffer = _buffer_below(result)
+        else:
+            result = in_shape(buffer, shape)
+        buffers[slot] = buffer
+        node = root()
+        if node is not None and node is not result:
+            COMPUTED[node] = result
+        found.append(result)
+    return found
+
+
+def _buffer_below(node: UOp) -> UOp:
+    while node.op is not BUFFER:
+        node = node.src[0]
+    return node
+
+
+def _again(buffer: UOp | None, numbered: UOp, memory: Any) -> UOp:
+    """A buffer that still is, or a new one for its memory."""
+    if buffer is not None:
+        return buffer
+    return new_buffer(numbered.dtype, numbered.arg, numbered.src[1].arg, memory)
+
+
+def buffers() -> list[UOp]:
+    """All buffers there are, in one step: other threads may make some meanwhile."""
+    found = [reference() for reference in _MEMORY.keyrefs()]
+    return [buffer for buffer in found if buffer is not None]
+
+
+def _bytes_held() -> int:
+    return sum([b.arg * b.dtype.itemsize for b in buffers() if b.src[1].arg != HOST])
+
+
+GlobalCounters.measure_memory = _bytes_held
+PENDING = UOp(Ops.CONST, dtypes.void, (), 0)  # the node of a Tensor that is just being computed

@@ -1,0 +1,97 @@
+"""What would run: the kernels of Tensors as a list, and as a graph in place of the Tensor's own.
+
+Owns: `ScheduleItem`, the graph ASSIGN(BUFFER, CALL) of `kernelize`. Does not own: the cut into
+kernels (core/compile/fusion/kernels.py). Nothing here runs or compiles anything until it is asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
+
+from proofgrad.core.compile.lowering.kernel_names import kernel_name
+from proofgrad.core.compile.machine.target import Source
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import Shape
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.canonical import computed, remember_graph
+
+_KERNELIZED: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # a graph and its ASSIGN
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleItem:
+    """One kernel, or one copy between devices, that is still to run.
+
+    `ast` is its body: SINK of a value over PARAMs; `metadata` the methods of Tensor that it comes
+    from, where they were traced (DEBUG=2).
+    """
+
+    ast: UOp
+    device: str
+    metadata: tuple[str, ...] = ()
+
+    @property
+    def is_copy(self) -> bool:
+        return self.ast.src[0].op is Ops.COPY
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of what it computes."""
+        return self.ast.src[0].shape
+
+    @property
+    def name(self) -> str:
+        """The name of the kernel; "copy" of a copy."""
+        if self.is_copy:
+            return "copy"
+        return kernel_name(machine.compiler().linears(self.ast, self.device)[-1])
+
+    @property
+    def source(self) -> Source | None:
+        """The kernel's text for its device, without that which fills its tables; None of a copy."""
+        return None if self.is_copy else machine.compiler().sources(self.ast, self.device)[-1]
+
+    def __repr__(self) -> str:
+        return f"ScheduleItem({self.name} on {self.device}, {self.shape})"
+
+
+def schedule_items(roots: Sequence[UOp], device: str) -> list[ScheduleItem]:
+    """What computing `roots` would run, in order; nothing if they are computed."""
+    graph, _ = machine.graph_and_inputs(roots, device)
+    if not graph.src:
+        return []
+    calls = machine.compiler().kernel_graph(graph).src
+    return [ScheduleItem(call.src[0], call.arg.device, call.arg.origin) for call in calls]
+
+
+def kernelize(root: UOp, device: str) -> None:
+    """From now on, until it is computed, `shown(root)` says with which kernels."""
+    graph, inputs = machine.graph_and_inputs([root], device)
+    if not graph.src:
+        return
+    kernels = machine.compiler().kernel_graph(graph)
+    made: dict[UOp, UOp] = {}
+    for call in kernels.src:
+        target, *sources = call.src[1:]
+        read = [made[b] if b in made else inputs[b.src[0].arg] for b in sources]
+        buffer = machine.new_buffer(target.dtype, target.arg, target.src[1].arg, None)
+        info = replace(call.arg, ast=call.src[0])
+        kernel = UOp(Ops.CALL, dtypes.void, (call.src[0], buffer, *read), info)
+        made[target] = UOp(Ops.ASSIGN, target.dtype, (buffer, kernel))
+    (result,) = kernels.arg
+    if result in made:
+        found = made[result]
+        if root.shape != found.shape:
+            found = UOp(Ops.RESHAPE, root.dtype, (found,), root.shape)
+        _KERNELIZED[root] = found
+        remember_graph(found, root)
+
+
+def shown(root: UOp) -> UOp:
+    """What stands for `root` in a Tensor's `uop`: its buffer, its kernels, or its own graph."""
+    known = computed(root)
+    return _KERNELIZED.get(root, root) if known is root else known

@@ -1,0 +1,219 @@
+"""What verify-rules does once it needs the parser and the solver.
+
+Owns: the library's ledgers as a whole, proving of files, the check of refuted rules, the text of
+results. Does not own: arguments and exit codes' meaning (cli.py), proofs (prove/rules.py).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import z3
+
+from proofgrad.core.rewrite.ledger import PROVED, ledger_text
+from proofgrad.core.rewrite.rule import Rule
+from proofgrad.rules.library import PROOFS, fingerprint, ledger_file, library_names, rule_file
+from proofgrad.verify.dsl.parser import parse_rules
+from proofgrad.verify.explain.counterexample import explain
+from proofgrad.verify.explain.hint import hint
+from proofgrad.verify.prove.ledger import (
+    Entry,
+    entry_of,
+    fresh_entries,
+    is_run_as_before,
+    old_entries,
+    run_again,
+    write_whole,
+)
+from proofgrad.verify.prove.progress import Progress
+from proofgrad.verify.prove.rules import Result, Witness, prove_rules, run_rules
+
+REFUTED_RULES = PROOFS / "refuted"
+
+
+def solver_versions() -> dict[str, str]:
+    """The solvers that decide, as ledgers name them."""
+    return {"z3": z3.get_version_string()}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to prove the library."""
+
+    from_nothing: bool = False
+    write: bool = True
+    verbose: bool = False
+    jobs: int | None = None
+
+
+def prove_library(options: Options) -> int:
+    """Prove what has no fresh evidence (or everything) and write the ledgers. 1 if a rule fails."""
+    return prove_with_witness(options, None)[0]
+
+
+def prove_with_witness(options: Options, witness: Witness | None) -> tuple[int, list[Result]]:
+    """As `prove_library`, with a witness to each case that is proved anew; also what was found."""
+    start = time.perf_counter()
+    meanings, solvers = fingerprint(), solver_versions()
+    sources = {name: rule_file(name).read_bytes() for name in library_names()}
+    try:
+        rules = {name: _parse(source, f"{name}.rules") for name, source in sources.items()}
+    except ValueError as error:
+        print(error)
+        return 1, []
+    kept: dict[str, dict[str, Entry]] = {name: {} for name in rules}
+    before: dict[str, Entry] = {}
+    if not options.from_nothing:
+        for name, its_rules in rules.items():
+            kept[name] = fresh_entries(ledger_file(name), its_rules, meanings, solvers)
+            before |= old_entries(ledger_file(name), its_rules, solvers)
+    missing = [rule for name in rules for rule in rules[name] if rule.name not in kept[name]]
+    results = [
+        *_run_again(kept, rules, meanings, options.jobs),
+        *_prove(missing, options.jobs, before, witness),
+    ]
+    if options.verbose:
+        _print_each(results)
+    made = {r.rule.full_name: entry_of(r, meanings, solvers) for r in results}
+    for name, its_rules in rules.items():
+        entries = [kept[name].get(r.name) or made[r.full_name] for r in its_rules]
+        text = ledger_text(name, sources[name], meanings, solvers, entries)
+        if options.write:
+            write_whole(ledger_file(name), text)
+    failed = [result for result in results if result.verdict != PROVED]
+    _print_failures(failed)
+    _print_summary(results, sum(len(k) for k in kept.values()), time.perf_counter() - start)
+    if fingerprint() != meanings:
+        print("a file that gives rules their meaning changed meanwhile: run verify-rules again")
+        return 1, results
+    still_refuted = refute_all(options.jobs) if options.from_nothing else 0
+    return 1 if failed or still_refuted else 0, results
+
+
+def _run_again(
+    kept: dict[str, dict[str, Entry]],
+    rules: Mapping[str, Sequence[Rule]],
+    meanings: str,
+    jobs: int | None,
+) -> list[Result]:
+    """Run the rules of entries that are kept, where something that executes rules has changed.
+
+    Entries are changed to what was found; rules that are executed otherwise now are left out, and given.
+    """
+    changed = [name for name in kept if not is_run_as_before(ledger_file(name), meanings)]
+    again = [rule for name in changed for rule in rules[name] if rule.name in kept[name]]
+    failed = []
+    for result in run_rules(again, jobs) if again else ():
+        entries, name = kept[result.rule.ruleset], result.rule.name
+        if result.verdict == PROVED and result.agreement is not None:
+            entries[name] = run_again(entries[name], result.agreement)
+        else:
+            del entries[name]
+            failed.append(result)
+    if again:
+        print(f"the engine ran {len(again)} proved rules again")
+    return failed
+
+
+def prove_files(paths: Sequence[Path], jobs: int | None) -> int:
+    """Prove the rules of files and say of each what is known. 1 if one is not proved."""
+    failed = False
+    for path in paths:
+        try:
+            source = path.read_bytes()
+            results = _prove(_parse(source, str(path), check_order=False), jobs)
+            _print_each(results)
+            wrong = [r for r in results if r.verdict != PROVED]
+            _print_failures(wrong)
+            failed = failed or bool(wrong)
+            _parse(source, str(path))  # true rules must also come to an end
+        except (OSError, ValueError) as error:
+            print(error)
+            failed = True
+    return 1 if failed else 0
+
+
+def prove_file(path: Path, jobs: int | None = None) -> list[Result]:
+    """The verdict on each rule of a file. Raises: OSError, and ValueError with the place."""
+    return _prove(_parse(path.read_bytes(), str(path)), jobs)
+
+
+def refute_all(jobs: int | None) -> int:
+    """Check that the rules known to be wrong are refuted: this tests the prover. 1 if not."""
+    start = time.perf_counter()
+    rules = [
+        rule
+        for path in sorted(REFUTED_RULES.glob("*.rules"))
+        for rule in _parse(path.read_bytes(), path.name, check_order=False)
+    ]
+    results = _prove(rules, jobs)
+    wrong = [result for result in results if result.verdict != "refuted"]
+    for result in wrong:
+        print(f"{result.rule.full_name} has to be refuted, but is {result.verdict}")
+    seconds = time.perf_counter() - start
+    print(f"{len(results) - len(wrong)} of {len(results)} wrong rules refuted ({seconds:.1f} s)")
+    return 1 if wrong else 0
+
+
+def _parse(source: bytes, filename: str, check_order: bool = True) -> tuple[Rule, ...]:
+    return parse_rules(source.decode("utf-8"), filename, check_order).rules
+
+
+def _prove(
+    rules: Sequence[Rule],
+    jobs: int | None,
+    before: dict[str, Entry] | None = None,
+    witness: Witness | None = None,
+) -> list[Result]:
+    with Progress("proving") as progress:
+        return prove_rules(rules, jobs, progress.update, before, witness)
+
+
+def _print_each(results: Sequence[Result]) -> None:
+    width = max([len(r.rule.full_name) for r in results], default=0)
+    for result in results:
+        count = len(result.obligations)
+        cases = f"{count} case{'s' if count != 1 else ''}"
+        agreed = result.agreement
+        ran = f", {agreed.instances} instances at {agreed.points} points" if agreed else ""
+        print(
+            f"{result.verdict:8} {result.rule.full_name:{width}}  {cases}, {result.seconds:.2f} s{ran}"
+        )
+
+
+def _print_failures(failed: Sequence[Result]) -> None:
+    for result in failed:
+        print()
+        print(explain(result))
+        lacking = hint(result)
+        if lacking:
+            print(f"  {lacking}")
+    sys.stdout.flush()
+
+
+def _print_summary(results: Sequence[Result], kept: int, seconds: float) -> None:
+    verdicts = [result.verdict for result in results]
+    counts = [f"{verdicts.count(v)} {v}" for v in ("proved", "refuted", "unknown") if v in verdicts]
+    cases = sum(len(result.obligations) for result in results)
+    old = sum(o.decision.is_old for result in results for o in result.obligations)
+    told = ", ".join(counts) or "nothing to prove"
+    print(
+        f"{told} ({cases} cases, {old} with goals decided before); {kept} fresh before; {seconds:.1f} s"
+    )
+    for result in results:
+        for needed in result.undecided:
+            print(f"not known to be needed: {result.rule.full_name}: {needed.condition}")
+    agreed = [result.agreement for result in results if result.agreement is not None]
+    if agreed:
+        instances, points = sum(a.instances for a in agreed), sum(a.points for a in agreed)
+        print(
+            f"the engine ran {len(agreed)} rules on {instances:,} instances, at {points:,} points"
+        )
+    slowest = sorted(results, key=lambda r: -r.seconds)[:3]
+    if slowest:
+        shown = ", ".join(f"{r.rule.full_name} {r.seconds:.1f} s" for r in slowest)
+        print(f"slowest: {shown}")

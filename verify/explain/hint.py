@@ -1,0 +1,331 @@
+"""What a refuted rule lacks: the weakest condition of a closed list with which it is proved.
+
+Owns: the list of conditions, the order in which they are tried, the time that the search may take.
+Does not own: proofs (portfolio.py), what the engine makes of instances (agreement/), values of rules (sample/rules.py).
+
+A choice of values at which the rule fails rules out every condition that allows it. Among those left,
+the one that allows the most choices counts as the weakest and is tried first; a proof that fails
+gives one more such choice. First single conditions, then other domains, then pairs of conditions.
+A rule is hinted at only if it would be admitted: its cases are proved, and the engine does what was proved.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations, permutations
+from multiprocessing.connection import Connection
+
+from proofgrad.core.rewrite.rule import (
+    Apply,
+    Calc,
+    Const,
+    Expr,
+    Fact,
+    Lit,
+    Name,
+    Node,
+    Num,
+    Rule,
+    Var,
+)
+from proofgrad.core.rewrite.rule import Term as RuleTerm
+from proofgrad.verify.agreement.agree import agreement
+from proofgrad.verify.dsl.show import show_term
+from proofgrad.verify.encode.types import Case, cases
+from proofgrad.verify.prove.case import can_fire, decide
+from proofgrad.verify.prove.portfolio import attempts
+from proofgrad.verify.prove.rules import Result
+from proofgrad.verify.prove.solve import PROVED
+from proofgrad.verify.prove.workers import end_with
+from proofgrad.verify.sample.rules import (
+    NotFiring,
+    Outcome,
+    Trial,
+    attempt,
+    can_sample,
+    smallest_first,
+)
+
+SECONDS = 15.0
+MOST_CHOICES = 1_500
+OTHER_DOMAINS = ("index", "unsigned", "signed")
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A change of a rule, and how it is told. `fits`: computed constants must fit their type."""
+
+    text: str
+    where: tuple[Expr, ...] = ()
+    fits: bool = False
+    domain: str = ""
+
+    def of(self, rule: Rule) -> Rule:
+        """The changed rule."""
+        right = tuple([_fitted(term) for term in rule.right]) if self.fits else rule.right
+        domains = (self.domain,) if self.domain else rule.domains
+        return replace(rule, where=rule.where + self.where, right=right, domains=domains)
+
+
+def hint(result: Result, seconds: float = SECONDS) -> str:
+    """With what a refuted rule would be right, or that nothing was found; "" if that is not asked.
+
+    The search runs in a process of its own, which ends after `seconds` whatever the solver does.
+    """
+    failed = result.refutation
+    if failed is None or failed.decision.outcome is None or not can_sample(result.rule):
+        return ""
+    context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    search = context.Process(
+        target=_search,
+        args=(failed.case, failed.decision.outcome, sender, os.getpid()),
+        daemon=True,
+    )
+    search.start()
+    sender.close()
+    try:
+        return _told(receiver, seconds)
+    finally:
+        search.kill()
+        search.join()
+
+
+def _told(receiver: Connection, seconds: float) -> str:
+    if not receiver.poll(seconds):
+        return f"no missing condition was found in {seconds:g} s; the search gave up"
+    try:
+        found = receiver.recv()
+    except EOFError:
+        return "the search for a missing condition broke off"
+    if found is None:
+        return "no condition of bounds, signs or divisibility, nor two of them, makes it right"
+    return f"would be right with: {found}"
+
+
+def _search(case: Case, outcome: Outcome, sender: Connection, parent: int) -> None:
+    end_with(parent)
+    repair = find_repair(case, outcome)
+    sender.send(None if repair is None else repair.text)
+
+
+def find_repair(case: Case, outcome: Outcome) -> Repair | None:
+    """The first repair, the weakest first, with which the rule of `case` is proved."""
+    rule = case.rule
+    search = _Search(case, outcome)
+    single = list(_conditions(case))
+    found = search.first(single)
+    if found is None:
+        found = next((r for r in _domains(rule) if _is_admitted(r.of(rule))), None)
+    if found is None:
+        found = search.first([_both(a, b) for a, b in combinations(single, 2)])
+    return found
+
+
+# -- the search ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Values at which the rule fires, and whether its sides differ there."""
+
+    case: Case
+    outcome: Outcome
+
+
+class _Search:
+    def __init__(self, case: Case, known: Outcome) -> None:
+        self._rule = case.rule
+        tried = [attempt(case, values) for values in smallest_first(case, MOST_CHOICES)]
+        outcomes = [known, *[outcome for outcome in tried if outcome is not None]]
+        self._choices = [_Choice(case, outcome) for outcome in outcomes]
+        self._allowed: dict[Repair, list[bool]] = {}
+
+    def first(self, repairs: Iterable[Repair]) -> Repair | None:
+        """The repair that is proved and allows the most choices."""
+        left = list(repairs)
+        while True:
+            counts = {repair: self._count(repair) for repair in left}
+            left = [repair for repair in left if counts[repair] > 0]
+            if not left:
+                return None
+            weakest = max(left, key=counts.__getitem__)
+            if self._proves(weakest):
+                return weakest
+            left.remove(weakest)
+
+    def _count(self, repair: Repair) -> int:
+        """How many choices are allowed; 0 if one of them is a failing one."""
+        allowed = self._choices_allowed(repair)
+        chosen = [choice for choice, is_allowed in zip(self._choices, allowed) if is_allowed]
+        return 0 if any(choice.outcome.differs for choice in chosen) else len(chosen)
+
+    def _choices_allowed(self, repair: Repair) -> list[bool]:
+        known = self._allowed.setdefault(repair, [])
+        for choice in self._choices[len(known) :]:
+            known.append(_allows(repair, choice))
+        return known
+
+    def _proves(self, repair: Repair) -> bool:
+        rule = repair.of(self._rule)
+        for case in cases(rule):
+            decision = decide(case, attempts(case))
+            if decision.outcome is not None:
+                self._choices.append(_Choice(replace(case, rule=self._rule), decision.outcome))
+            if decision.verdict != PROVED:
+                return False
+        return _is_executed_so(rule)
+
+
+def _is_admitted(rule: Rule) -> bool:
+    every = list(cases(rule))
+    is_proved = bool(every) and all(decide(c, attempts(c)).verdict == PROVED for c in every)
+    return is_proved and _is_executed_so(rule)
+
+
+def _is_executed_so(rule: Rule) -> bool:
+    """Whether a rule whose cases are proved can fire, and the engine does on instances what was proved."""
+    can = any(can_fire(case, attempts(case)) for case in cases(rule))
+    return can and agreement(rule).is_met
+
+
+def _allows(repair: Repair, choice: _Choice) -> bool:
+    outcome = choice.outcome
+    trial = Trial(choice.case, outcome.values, outcome.bounds)
+    try:
+        allowed = all(trial.number(condition) for condition in repair.where)
+    except (NotFiring, OverflowError, TypeError):
+        return False
+    if not allowed or not repair.fits:
+        return allowed
+    fitted = replace(choice.case, rule=repair.of(choice.case.rule))
+    return attempt(fitted, outcome.values, outcome.bounds) is not None
+
+
+# -- the list ------------------------------------------------------------------------------------
+
+
+def _conditions(case: Case) -> Iterator[Repair]:
+    """Single conditions on the names of the left side; the more usual first."""
+    variables, constants, floats = _names(case)
+    for c in constants:
+        yield from _where(f"{c.name} != 0", Apply("!=", (Name(c.name), Num(0))))
+        yield from _where(f"{c.name} >= 0", Apply("<=", (Num(0), Name(c.name))))
+        yield from _where(f"{c.name} > 0", Apply("<", (Num(0), Name(c.name))))
+        yield from _where(f"{c.name} < 0", Apply("<", (Name(c.name), Num(0))))
+    for x in floats:
+        yield from _where(f"finite({x.name})", Apply("finite", (Fact(x),)))
+    for x in variables:
+        yield from _where(f"0 <= {x.name}", Apply("<=", (Num(0), _low(x))))
+        yield from _where(f"0 < {x.name}", Apply("<", (Num(0), _low(x))))
+        yield from _where(f"{x.name} < 0", Apply("<", (_high(x), Num(0))))
+    for c, d in permutations(constants, 2):
+        yield from _where(f"divides({c.name}, {d.name})", _of("divides", c, d))
+        yield from _where(f"{c.name} <= {d.name}", _of("<=", c, d))
+        yield from _where(f"{c.name} < {d.name}", _of("<", c, d))
+    for c, d in combinations(constants, 2):
+        yield from _where(f"{c.name} != {d.name}", _of("!=", c, d))
+    for x, y in [(x, y) for x in variables for y in [*constants, *variables] if x != y]:
+        low, high = (Name(y.name),) * 2 if isinstance(y, Const) else (_low(y), _high(y))
+        yield from _where(f"{x.name} <= {y.name}", Apply("<=", (_high(x), low)))
+        yield from _where(f"{x.name} < {y.name}", Apply("<", (_high(x), low)))
+        if isinstance(y, Const):
+            yield from _where(f"{y.name} <= {x.name}", Apply("<=", (high, _low(x))))
+            yield from _where(f"{y.name} < {x.name}", Apply("<", (high, _low(x))))
+    wrapped = [term for right in case.rule.right for term in _parts(right) if _fitted_number(term)]
+    if wrapped:
+        texts = ", ".join([show_term(term) for term in wrapped])
+        yield Repair(f"{texts.replace('wrap: ', '')} in place of {texts}", fits=True)
+
+
+def _domains(rule: Rule) -> Iterator[Repair]:
+    if "int" in rule.domains:
+        for domain in OTHER_DOMAINS:
+            if domain not in rule.domains:
+                yield Repair(f"over {domain}", domain=domain)
+
+
+def _both(a: Repair, b: Repair) -> Repair:
+    if a.fits:
+        a, b = b, a
+    joined = f"{a.text}, and {b.text}" if b.fits else f"{a.text}, {b.text.removeprefix('where ')}"
+    return Repair(joined, a.where + b.where, a.fits or b.fits)
+
+
+def _where(text: str, condition: Expr) -> Iterator[Repair]:
+    yield Repair(f"where {text}", (condition,))
+
+
+def _of(function: str, c: Const, d: Const) -> Expr:
+    return Apply(function, (Name(c.name), Name(d.name)))
+
+
+def _low(x: Var) -> Expr:
+    return Apply("lo", (Fact(x),))
+
+
+def _high(x: Var) -> Expr:
+    return Apply("hi", (Fact(x),))
+
+
+def _names(case: Case) -> tuple[list[Var], list[Const], list[Var | Const]]:
+    """The integer variables, the number constants and all float names of the left side."""
+    variables: list[Var] = []
+    constants: list[Const] = []
+    floats: list[Var | Const] = []
+    for term in dict.fromkeys(_parts(case.rule.left)):
+        if not isinstance(term, Var | Const) or term.type in ("range", "ranges"):
+            continue
+        dtype = case.dtype(term.type)
+        if dtype.is_float:
+            floats.append(term)
+        if isinstance(term, Const) and not dtype.is_bool:
+            constants.append(term)
+        elif isinstance(term, Var) and dtype.is_int:
+            variables.append(term)
+    return variables, constants, floats
+
+
+def _parts(term: RuleTerm | None) -> list[RuleTerm]:
+    if not isinstance(term, Node):
+        return [] if term is None else [term]
+    return [term, *[part for source in term.src for part in _parts(source)]]
+
+
+def _fitted(term: RuleTerm | None) -> RuleTerm | None:
+    """The term with constants that must fit instead of wrapping."""
+    number = _fitted_number(term)
+    if isinstance(term, Calc) and number is not None:
+        return replace(term, value=number, mode="exact")
+    if isinstance(term, Node):
+        return replace(term, src=tuple([_fitted(source) for source in term.src]))
+    return term
+
+
+def _fitted_number(term: RuleTerm | None) -> Expr | None:
+    """The number that a constant is if it does not wrap; None if it has no such form."""
+    if not isinstance(term, Calc) or term.mode != "wrap":
+        return None
+    return _number_of(term.computed)
+
+
+_MATHEMATICAL = {"ADD": "+", "MUL": "*", "NEG": "neg", "FLOORDIV": "//", "MOD": "%", "MAX": "max",
+                 "MIN": "min", "AND": "&", "OR": "|", "XOR": "^", "SHL": "<<", "SHR": ">>"}  # fmt: skip
+
+
+def _number_of(term: RuleTerm) -> Expr | None:
+    """The mathematical number of a term over constants; None if there is no such function."""
+    match term:
+        case Const(name, _):
+            return Name(name)
+        case Lit(value, _):
+            return Num(value)
+        case Node(op, src, _) if op in _MATHEMATICAL:
+            args = [_number_of(source) for source in src]
+            known = tuple([arg for arg in args if arg is not None])
+            return Apply(_MATHEMATICAL[op], known) if len(known) == len(args) else None
+        case _:
+            return None

@@ -1,0 +1,259 @@
+"""Which values of the loops before belong to which values of the loops after: guesses to be proven.
+
+Owns: the search for such maps, by mixed radix. Does not own: showing that a map is right; a wrong
+guess proves nothing and harms nothing (kernels/match.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import islice, permutations
+from math import prod
+
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.verify.kernels.terms import DIGITS, loop_name, loop_size
+
+MOST_GUESSES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A sum of loops, or quotients and remainders of them, times constants, and a constant."""
+
+    parts: dict[UOp, int]
+    constant: int
+
+    def largest(self, limits: Sequence[Limit] = ()) -> int:
+        """No value is larger where `limits` hold, which are of parts that go up."""
+        left, total = {x: c for x, c in self.parts.items() if c > 0}, self.constant
+        for form, bound in limits:
+            factors = {Fraction(left.get(x, 0), c) for x, c in form.parts.items()}
+            if len(factors) == 1 and 0 not in factors:
+                most = min(bound - 1, form.largest()) - form.constant
+                total += int(factors.pop() * most)
+                left = {x: c for x, c in left.items() if x not in form.parts}
+        return total + sum(c * _reach(x) for x, c in left.items())
+
+    def term(self) -> UOp:
+        total = UOp.index(self.constant)
+        for loop, c in self.parts.items():
+            total = total + (loop * c if c != 1 else loop)
+        return total
+
+
+# A sum of loops that stays below a number.
+Limit = tuple[Linear, int]
+
+
+def limits_of(given: Sequence[UOp]) -> list[Limit]:
+    """What conditions say of sums of loops: those that each stays below a number."""
+    found: list[Limit] = []
+    stack = list(given)
+    while stack:
+        node = stack.pop()
+        if node.op is Ops.AND:
+            stack += node.src
+        elif node.op is Ops.CMPLT and node.src[1].op is Ops.CONST:
+            form = linear_form(node.src[0])
+            if form is not None and form.parts and min(form.parts.values()) > 0:
+                found.append((form, node.src[1].arg))
+    return found
+
+
+def _reach(part: UOp) -> int:
+    """The largest value of a loop, or of the quotient or remainder of one."""
+    if part.op is Ops.RANGE:
+        return loop_size(part) - 1
+    divisor: int = part.src[1].arg
+    reach = _reach(part.src[0])
+    return min(divisor - 1, reach) if part.op is Ops.MOD else reach // divisor
+
+
+def linear_form(term: UOp) -> Linear | None:
+    """`term` as a sum of multiples of loops; None if it is not one."""
+    found: dict[UOp, Linear | None] = {}
+    for node in toposort((term,)):
+        found[node] = _linear(node, [found[s] for s in node.src])
+    return found[term]
+
+
+def _linear(node: UOp, src: list[Linear | None]) -> Linear | None:
+    if node.op is Ops.RANGE:
+        return Linear({node: 1}, 0)
+    if node.op is Ops.CONST and not node.dtype.is_float:
+        return Linear({}, int(node.arg))
+    known = [s for s in src if s is not None]
+    if len(known) < len(src):
+        return None
+    match node.op:
+        case Ops.ADD:
+            parts = dict(known[0].parts)
+            for loop, c in known[1].parts.items():
+                parts[loop] = parts.get(loop, 0) + c
+            return Linear(parts, known[0].constant + known[1].constant)
+        case Ops.MUL | Ops.SHL:
+            one, other = known
+            if node.op is Ops.MUL and not one.parts:
+                one, other = other, one
+            if other.parts:
+                return None
+            factor = other.constant if node.op is Ops.MUL else 1 << other.constant
+            return Linear({x: c * factor for x, c in one.parts.items()}, one.constant * factor)
+        case Ops.NEG:
+            return Linear({x: -c for x, c in known[0].parts.items()}, -known[0].constant)
+        case Ops.CAST:
+            return known[0]
+        case Ops.FLOORDIV | Ops.MOD if known[0].parts == {node.src[0]: 1} and not known[1].parts:
+            return _quotient(node, known[1].constant)
+        case _:
+            return None
+
+
+def _quotient(node: UOp, divisor: int) -> Linear | None:
+    """A quotient or remainder of a loop, or of one of it, is a part of its own."""
+    if divisor <= 0:
+        return None
+    if divisor == 1:
+        return Linear({}, 0) if node.op is Ops.MOD else Linear({node.src[0]: 1}, 0)
+    return Linear({node: 1}, 0)
+
+
+def digits(
+    position: UOp, strides: Sequence[tuple[int, int]], limits: Sequence[Limit] = ()
+) -> list[UOp]:
+    """The digit of each (stride, size) in `position`, which lies within `limits`; strides fall.
+
+    Where the loops of `position` fall into groups, one a digit, no division is needed.
+    """
+    form = linear_form(position)
+    found: list[UOp] = []
+    for k, (stride, size) in enumerate(strides):
+        digit, form = (None, None) if form is None else _leading_digit(form, stride, limits)
+        if digit is None:
+            rest = position if k == 0 or form is None else form.term()
+            return found + [_digit(rest, *each) for each in strides[k:]]
+        position = form.term() if form is not None else position
+        found.append(digit)
+    return found
+
+
+def _leading_digit(form: Linear, stride: int, limits: Sequence[Limit]) -> tuple[UOp | None, Linear]:
+    """What is divisible by `stride`, if the rest stays below it."""
+    high = {x: c // stride for x, c in form.parts.items() if c % stride == 0}
+    low = {x: c for x, c in form.parts.items() if c % stride}
+    rest = Linear(low, form.constant % stride)
+    if rest.largest(limits) >= stride or any(c < 0 for c in low.values()):
+        return None, form
+    return Linear(high, form.constant // stride).term(), rest
+
+
+def _digit(position: UOp, stride: int, size: int) -> UOp:
+    quotient = position // stride if stride > 1 else position
+    return quotient % size
+
+
+def map_by_position(
+    before: UOp, after: UOp, loops: Sequence[UOp], given: Sequence[UOp] = ()
+) -> dict[UOp, UOp] | None:
+    """Values of `loops`, on which the index `before` depends, that give the index `after` under `given`."""
+    form = linear_form(before)
+    if form is None:
+        return None
+    moving = sorted((x for x in loops if form.parts.get(x, 0) > 0), key=lambda x: -form.parts[x])
+    fixed = Linear({x: c for x, c in form.parts.items() if x not in moving}, form.constant)
+    whole = fixed.term()
+    position = after if whole is UOp.index(0) else after + whole * -1
+    strides = [(form.parts[x], loop_size(x)) for x in moving]
+    found = dict(zip(moving, digits(position, strides, limits_of(given))))
+    found.update({x: UOp.index(0) for x in loops if x not in found})
+    return found
+
+
+def map_by_stride(before: UOp, after: UOp, loops: Sequence[UOp]) -> dict[UOp, UOp] | None:
+    """For each of `loops` what runs over as many values with the same stride in `after`, if there is one."""
+    form, other = linear_form(before), linear_form(after)
+    if form is None or other is None:
+        return None
+    found: dict[UOp, UOp] = {}
+    for loop in loops:
+        there = [x for x, c in other.parts.items() if c == form.parts.get(loop)]
+        if len(there) != 1 or _reach(there[0]) != loop_size(loop) - 1:
+            return None
+        found[loop] = there[0]
+    return found
+
+
+def digits_of_places(places: Sequence[UOp], size: int) -> list[UOp]:
+    """Loops whose row-major positions are all numbers below `size`, as far as may be those of the places."""
+    strides = {1, size}
+    for place in places:
+        form = linear_form(place) or Linear({}, 0)
+        strides |= {s for x, c in form.parts.items() for s in (c, c * (_reach(x) + 1))}
+    chain = [1]
+    for stride in sorted(strides):
+        if stride > chain[-1] and stride % chain[-1] == 0 and size % stride == 0:
+            chain.append(stride)
+    sizes = [outer // inner for inner, outer in zip(chain, chain[1:])][::-1]
+    return [UOp.range(n, DIGITS + k) for k, n in enumerate(sizes)]
+
+
+def common_loops(before: Sequence[UOp], after: Sequence[UOp]) -> dict[UOp, UOp]:
+    """Loops with the same name and size are taken to be the same."""
+    named = {(loop_name(x), loop_size(x)): x for x in after}
+    return {
+        x: named[loop_name(x), loop_size(x)]
+        for x in before
+        if (loop_name(x), loop_size(x)) in named
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class LoopMap:
+    """Each loop before as a term of loops after; `partial`: a value may lie outside of its loop.
+
+    `inverse`: each loop after that is not one of those before, as a term of loops before.
+    """
+
+    terms: Mapping[UOp, UOp]
+    inverse: Mapping[UOp, UOp]
+    partial: bool = False
+
+
+def values_at(position: UOp, loops: Sequence[UOp]) -> dict[UOp, UOp]:
+    """The value of each loop at a row-major position of all of them."""
+    return dict(zip(loops, digits(position, _strides(loops))))
+
+
+def guesses(before: Sequence[UOp], after: Sequence[UOp]) -> Iterator[LoopMap]:
+    """Maps between the loops of two reductions, likely ones first."""
+    same = common_loops(before, after)
+    old = [x for x in before if x not in same]
+    new = [x for x in after if x not in same.values()]
+    yield from islice(_guesses(same, old, new), MOST_GUESSES)
+
+
+def _guesses(same: dict[UOp, UOp], old: list[UOp], new: list[UOp]) -> Iterator[LoopMap]:
+    sizes = prod(map(loop_size, old)), prod(map(loop_size, new))
+    if sizes[0] == sizes[1]:
+        for order in permutations(new):
+            for inner in permutations(old):
+                there = dict(zip(inner, digits(row_major(order).term(), _strides(inner))))
+                back = dict(zip(order, digits(row_major(inner).term(), _strides(order))))
+                yield LoopMap({**same, **there}, back)
+    elif len(old) == 1 and sizes[1] > sizes[0]:
+        for order in permutations(new):
+            back = dict(zip(order, digits(old[0], _strides(order))))
+            yield LoopMap({**same, old[0]: row_major(order).term()}, back, partial=True)
+
+
+def _strides(loops: Sequence[UOp]) -> list[tuple[int, int]]:
+    return [(prod(map(loop_size, loops[k + 1 :])), loop_size(x)) for k, x in enumerate(loops)]
+
+
+def row_major(loops: Sequence[UOp]) -> Linear:
+    """The position of the values of loops, the first of which moves slowest."""
+    parts = {x: stride for x, (stride, _) in zip(loops, _strides(loops))}
+    return Linear(parts, 0)

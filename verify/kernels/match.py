@@ -1,0 +1,516 @@
+"""Two kernels compared: does every element get the same value from the same elements of memory?
+
+Owns: walking two value terms side by side, down to claims about index terms and gates. Does not
+own: the first kernel and its tensor graph (kernels/tensor.py), deciding the claims
+(kernels/questions.py), maps between loops (kernels/loops.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, product
+
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.evaluate import identity
+from proofgrad.core.ir.ops import COMMUTATIVE, ELEMENTWISE, Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.verify.kernels.loops import LoopMap, common_loops, guesses, map_by_position
+from proofgrad.verify.kernels.questions import TRUE, Questions, Verdict, all_of
+from proofgrad.verify.kernels.readback import Written
+from proofgrad.verify.kernels.terms import is_integer, loop_size
+
+Given = tuple[UOp, ...]
+
+# Maps between output loops that are tried beside the one that the stored position gives.
+MOST_OUTPUT_GUESSES = 24
+# Deeper nested choices are not taken apart.
+MOST_CASES = 12
+# So many parts of an index are tried as the value that a selection gave a loop, in so many ways.
+MOST_PARTS, MOST_SELECTIONS = 12, 64
+# Larger terms of integers are compared operation by operation instead of in one question.
+LARGEST_QUESTION = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two kernels do not agree; `point`: loop values at which two index terms differ.
+
+    `is_of_order`: the same iterations in another order, or combined by another operation: few values show it.
+    """
+
+    what: str
+    before: UOp
+    after: UOp
+    point: dict[str, int] = field(default_factory=dict)
+    is_of_order: bool = False
+
+    @property
+    def is_counterexample(self) -> bool:
+        return bool(self.point)
+
+
+def _same_order(before: Written, after: Written) -> bool:
+    """Whether two stores combine by the same operation, in the same loops in the same order."""
+    order = common_loops(before.own_loops, after.own_loops)
+    is_whole = tuple(order.values()) == after.own_loops and len(order) == len(before.own_loops)
+    return is_whole and before.store.arg is after.store.arg
+
+
+def _other_loops(before: Written, after: Written) -> Difference:
+    order = common_loops(before.own_loops, after.own_loops)
+    is_of_order = set(order.values()) == set(after.own_loops) and len(order) == len(
+        before.own_loops
+    )
+    return Difference("the loops of a store", before.store, after.store, {}, is_of_order)
+
+
+@dataclass(slots=True)
+class Matcher:
+    """Compares the terms of one stage with those of the stage before."""
+
+    questions: Questions
+    rewritten: int = 0  # values that a stage computes in another way: their loads were compared
+    _known: dict[tuple[UOp, UOp, Given], Difference | None] = field(default_factory=dict)
+
+    # -- stores ---------------------------------------------------------------------------------
+
+    def stores(
+        self, before: list[Written], after: list[Written], strict: bool
+    ) -> Difference | None:
+        """The first difference. `strict`: the stage may change loops, but no value."""
+        for k, store in enumerate(after):
+            likely = [before[k]] if len(before) == len(after) else []
+            others = [b for b in before if b not in likely]
+            difference = self._store([*likely, *others], store, strict)
+            if difference is not None:
+                return difference
+        return None
+
+    def _store(self, candidates: list[Written], after: Written, strict: bool) -> Difference | None:
+        first: Difference | None = None
+        place, value, *own = after.store.src
+        if own or any(before.own_loops for before in candidates):
+            if after.changes_place or any(before.changes_place for before in candidates):
+                return self._combining(candidates, after, strict)
+            others = [before for before in candidates if not _same_order(before, after)]
+            if others:
+                return _other_loops(others[0], after)
+        given = self._gate(place)
+        for before in candidates:
+            order = common_loops(before.own_loops, after.own_loops)
+            for terms in self._output_maps(before.once(), after.once(), given):
+                old = before.store.substitute({**order, **terms})
+                difference = self._iterations(terms, given) or self._same_position(
+                    old.src[0], place, given
+                )
+                if difference is None:
+                    return self._value(old.src[1], value, given, strict)
+                first = first or difference
+        return first or Difference("the stored position", candidates[0].store.src[0], place)
+
+    def _combining(
+        self, candidates: list[Written], after: Written, strict: bool
+    ) -> Difference | None:
+        """The same iterations combine the same values with the same elements, in the same order."""
+        (before, *others), place = candidates, after.store.src[0]
+        order = common_loops(before.own_loops, after.own_loops)
+        first = Difference("the loops of a store", before.store, after.store)
+        if others or not _same_order(before, after):
+            return first if others else _other_loops(before, after)
+        for guess in guesses(before.loops, after.loops):
+            if any(guess.terms[x] is not y for x, y in order.items()):
+                continue
+            old, given = before.store.substitute(dict(guess.terms)), self._gate(place)
+            difference = self._same_position(old.src[0], place, given) or self._one_to_one(
+                guess, given
+            )
+            difference = difference or self._nothing_left_out(before, after, guess)
+            if difference is None:
+                return self._value(old.src[1], after.store.src[1], given, strict)
+            first = difference
+        return first
+
+    def _nothing_left_out(
+        self, before: Written, after: Written, guess: LoopMap
+    ) -> Difference | None:
+        """Where the gate before holds, so does the one after, in the iteration that belongs to it."""
+        there = {y: x for x, y in common_loops(before.loops, after.loops).items()}
+        for gate in self._gate(after.store.src[0]):
+            claim = gate.substitute({**there, **guess.inverse})
+            decision = self.questions.holds(claim, self._gate(before.store.src[0]))
+            if decision.verdict is Verdict.REFUTED:
+                return Difference("the gate of a store", before.store, after.store, decision.point)
+        return None
+
+    def _gate(self, place: UOp) -> Given:
+        return () if len(place.src) < 3 else (place.src[2],)
+
+    def _output_maps(
+        self, before: Written, after: Written, given: Given
+    ) -> Iterator[dict[UOp, UOp]]:
+        """Guesses at the loops before, for the element that the store after writes."""
+        same = common_loops(before.loops, after.loops)
+        if len(same) == len(before.loops) == len(after.loops):
+            yield same
+            return
+        position = before.store.src[0].src[1], after.store.src[0].src[1]
+        changed = [loop for loop in before.loops if loop not in same]
+        for kept, loops in ((same, changed), ({}, before.loops)):
+            terms = map_by_position(position[0].substitute(kept), position[1], loops, given)
+            if terms is not None:
+                yield {**kept, **terms}
+        for guess in islice(guesses(before.loops, after.loops), MOST_OUTPUT_GUESSES):
+            yield dict(guess.terms)
+
+    def _iterations(self, terms: Mapping[UOp, UOp], given: Given) -> Difference | None:
+        """The loops before do run over these values."""
+        for loop, term in terms.items():
+            if term.op is Ops.RANGE and loop_size(term) <= loop_size(loop):
+                continue
+            decision = self.questions.holds(~(term < 0) & (term < loop_size(loop)), given)
+            if decision.verdict is Verdict.REFUTED:
+                return Difference("the stored element", loop, term, decision.point)
+        return None
+
+    def _same_position(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        return self._claim("the stored position", before.src[1], after.src[1], given) or (
+            self._gates(before, after, given) if len(before.src) > 2 else None
+        )
+
+    def _value(self, before: UOp, after: UOp, given: Given, strict: bool) -> Difference | None:
+        difference = self.value(before, after, given)
+        if difference is None or strict:
+            return difference
+        return self._accesses(before, after, given)
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def value(self, before: UOp, after: UOp, given: Given = ()) -> Difference | None:
+        """Are two value terms made in the same way, of the same elements, wherever `given` holds?"""
+        if before is after:
+            return None
+        key = before, after, given
+        if key not in self._known:
+            self._known[key] = self._compare(before, after, given)
+        return self._known[key]
+
+    def _compare(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        if self._is_index_term(before) and self._is_index_term(after):
+            return self._claim("an index term", before, after, given)
+        if before.op is after.op is Ops.LOAD:
+            return self._loads(before, after, given)
+        if before.op is Ops.REDUCE and _is_written_out(before, after):
+            return self.value(_written_out(before), after, given)
+        if before.op is after.op is Ops.REDUCE and before.arg is after.arg:
+            if len(before.src) < len(after.src):
+                before = _with_inner_sums(before)
+            return self._reductions(before, after, given)
+        difference = self._operands(before, after, given)
+        if difference is None:
+            return None
+        if self._are_equal(before, after, given):
+            return None
+        split = self._by_cases(before, after, given)
+        return None if split is None else difference
+
+    def _is_index_term(self, node: UOp) -> bool:
+        """Small enough for one question, and made of loops only."""
+        scalar = is_integer(node.dtype) or node.dtype.is_bool
+        return (
+            scalar
+            and self.questions.terms.is_plain(node)
+            and len(node.toposort()) < LARGEST_QUESTION
+        )
+
+    def _claim(self, what: str, before: UOp, after: UOp, given: Given) -> Difference | None:
+        decision = self.questions.same(before, after, given)
+        if decision.verdict is Verdict.REFUTED:
+            return Difference(what, before, after, decision.point or {"(no loops)": 0})
+        return None
+
+    def _are_equal(self, before: UOp, after: UOp, given: Given) -> bool:
+        """Whether integer or bool terms over memory are equal whatever the memory holds."""
+        scalar = is_integer(before.dtype) or before.dtype.is_bool
+        alike = before.dtype.is_bool == after.dtype.is_bool and not after.dtype.is_float
+        if (
+            not scalar
+            or not alike
+            or len(before.toposort()) + len(after.toposort()) > LARGEST_QUESTION
+        ):
+            return False
+        claim = UOp(Ops.CMPEQ, dtypes.bool, (before, after))
+        return self.questions.seems(claim, given).verdict is Verdict.PROVED
+
+    def _loads(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        old, new = before.src[0], after.src[0]
+        what = f"the load of parameter {new.src[0].arg[0]}"
+        if old.src[0] is not new.src[0]:
+            return Difference(what, old, new)
+        gates = self._gates(old, new, given)
+        if gates is not None:
+            return gates
+        inside = (*given, *self._gate(new))
+        if self._is_index_term(old.src[1]) and self._is_index_term(new.src[1]):
+            return self._claim(what, old.src[1], new.src[1], inside)
+        return self.value(old.src[1], new.src[1], inside)
+
+    def _gates(self, old: UOp, new: UOp, given: Given) -> Difference | None:
+        old_gate = old.src[2] if len(old.src) > 2 else TRUE
+        new_gate = new.src[2] if len(new.src) > 2 else TRUE
+        if not self._is_index_term(old_gate) and self.value(old_gate, new_gate, given) is None:
+            return None
+        return self._claim("the gate of an access", old_gate, new_gate, given)
+
+    def _operands(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        """The same operation of the same operands, in either order where that does not matter."""
+        alike = before.op is after.op and before.arg == after.arg and len(before.src) > 0
+        if (
+            not alike
+            or not _same_type(before.dtype, after.dtype)
+            or len(before.src) != len(after.src)
+            or before.op not in ELEMENTWISE
+        ):
+            return Difference("a value term", before, after)
+        if before.op is Ops.WHERE:
+            return self._choices(before, after, given)
+        first = self._each(before.src, after.src, given)
+        turned = first is not None and before.op in COMMUTATIVE
+        if turned and self._each(before.src[::-1], after.src, given) is None:
+            return None
+        return first
+
+    def _each(self, before: Sequence[UOp], after: Sequence[UOp], given: Given) -> Difference | None:
+        for b, a in zip(before, after):
+            difference = self.value(b, a, given)
+            if difference is not None:
+                return difference
+        return None
+
+    def _choices(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        condition = after.src[0]
+        return (
+            self.value(before.src[0], condition, given)
+            or self.value(before.src[1], after.src[1], (*given, condition))
+            or self.value(before.src[2], after.src[2], (*given, ~condition))
+        )
+
+    def _by_cases(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        """One side chooses where the other does not, or loads 0 under a false gate."""
+        if len(given) > MOST_CASES:
+            return Difference("a value term", before, after)
+        for chooser, other, swapped in ((after, before, False), (before, after, True)):
+            choice = _choice(chooser)
+            if choice is None:
+                continue
+            condition, yes, no = choice
+            for branch, holds in ((yes, condition), (no, ~condition)):
+                known = (*given, holds)
+                pair = (branch, other) if swapped else (other, branch)
+                difference = self.value(*pair, known)
+                if difference is not None and not self._never(known):
+                    return difference
+            return None
+        for load, other in ((before, after), (after, before)):
+            is_zero = load.op is Ops.LOAD and other.op is Ops.CONST and other.arg == 0
+            if is_zero and self._never((*given, *self._gate(load.src[0]))):
+                return None
+        return Difference("a value term", before, after)
+
+    def _never(self, given: Given) -> bool:
+        claim = ~given[-1] if given else ~TRUE
+        return self.questions.seems(claim, given[:-1]).verdict is Verdict.PROVED
+
+    # -- reductions -----------------------------------------------------------------------------
+
+    def _reductions(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        first: Difference | None = None
+        for guess in guesses(before.src[1:], after.src[1:]):
+            difference = self._reduction(before, after, given, guess)
+            if difference is None:
+                return None
+            first = first or difference
+        return first or Difference("the loops of a reduction", before, after)
+
+    def _reduction(
+        self, before: UOp, after: UOp, given: Given, guess: LoopMap
+    ) -> Difference | None:
+        body = before.src[0].substitute(dict(guess.terms))
+        inside = given
+        if guess.partial:
+            inside = (*given, *[t < loop_size(x) for x, t in guess.terms.items() if t is not x])
+            outside = (*given, ~all_of(inside[len(given) :]))
+            neutral = UOp.const(after.dtype, identity(after.arg, after.dtype))
+            padding = self.value(neutral, after.src[0], outside)
+            if padding is not None:
+                return padding
+        return self._terms(body, after.src[0], after.arg, inside) or self._one_to_one(guess, inside)
+
+    def _terms(self, before: UOp, after: UOp, op: Ops, given: Given) -> Difference | None:
+        """What one iteration combines: the same terms, in an order that is not specified."""
+        old, new = _combined_by(op, before), _combined_by(op, after)
+        if len(new) == 1 or len(old) != len(new):
+            return self.value(before, after, given)
+        for term in new:
+            same = next((o for o in old if self.value(o, term, given) is None), None)
+            if same is None:
+                return self.value(before, after, given)
+            old.remove(same)
+        return None
+
+    def _one_to_one(self, guess: LoopMap, inside: Given) -> Difference | None:
+        """Each iteration before is one iteration after: there is a way back, and back again."""
+        changed = {
+            x: t for x, t in guess.terms.items() if t.op is not Ops.RANGE or t in guess.inverse
+        }
+        back = {s: (s, t.substitute(changed)) for s, t in guess.inverse.items()}
+        again = {x: (x, t.substitute(dict(guess.inverse))) for x, t in changed.items()}
+        claims = [(pair, inside) for pair in back.values()]
+        claims += [(pair, ()) for pair in again.values()]
+        for (loop, term), given in claims:
+            wrong = self._claim("the loops of a reduction", loop, term, given)
+            if wrong is not None:
+                return wrong
+        return self._iterations(changed, inside) or self._iterations(guess.inverse, ())
+
+    # -- accesses -------------------------------------------------------------------------------
+
+    def _accesses(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        """After rules for values: every load is one of those before, of the same element."""
+        old, new = _loads_below(before), _loads_below(after)
+        self.rewritten += 1
+        for load in new:
+            if load in old:
+                continue
+            differences = [self._access(o, load, given) for o in old]
+            if all(d is not None for d in differences):
+                closest = [d for d in differences if d is not None and d.point]
+                what = f"the load of parameter {load.src[0].src[0].arg[0]}"
+                return closest[0] if closest else Difference(what, before, load.src[0])
+        return None
+
+    def _access(self, before: UOp, after: UOp, given: Given) -> Difference | None:
+        """The element of the load after is one that the load before reads in some iteration."""
+        old, new = before.src[0], after.src[0]
+        what = f"the load of parameter {new.src[0].arg[0]}"
+        if old.src[0] is not new.src[0]:
+            return Difference(what, old, new)
+        inside = (*given, *self._gate(new))
+        there = {n for n in toposort((after,)) if n.op is Ops.RANGE}
+        gone = [n for n in toposort((old,)) if n.op is Ops.RANGE and n not in there]
+        same = common_loops(gone, list(there))
+        index = old.src[1].substitute(same)
+        left = [x for x in gone if x not in same]
+        if left:
+            terms = map_by_position(index, new.src[1], left)
+            if terms is None:
+                terms = self._selected(index, new.src[1], left, inside)
+            index = index if terms is None else index.substitute(terms)
+        return self._claim(what, index, new.src[1], inside)
+
+    def _selected(
+        self, before: UOp, after: UOp, loops: Sequence[UOp], given: Given
+    ) -> dict[UOp, UOp] | None:
+        """Values of loops that are gone, among the parts of the index `after`, that give it."""
+        no_values = (Ops.CONST, Ops.PARAM, Ops.INDEX)
+        parts = [n for n in toposort((after,)) if is_integer(n.dtype) and n.op not in no_values]
+        choices = product(parts[::-1][:MOST_PARTS], repeat=len(loops))
+        for chosen in islice(choices, MOST_SELECTIONS):
+            terms = dict(zip(loops, chosen))
+            claim = UOp(Ops.CMPEQ, dtypes.bool, (before.substitute(terms), after))
+            inside = [c for x, t in terms.items() for c in (~(t < 0), t < loop_size(x))]
+            whole = all_of([claim, *inside])
+            if self.questions.seems(whole, given).verdict is Verdict.PROVED:
+                return terms
+        return None
+
+
+def _combined_by(op: Ops, node: UOp) -> list[UOp]:
+    """What is combined; a gated sum is a sum of gated terms, as far as zeros change no sum."""
+    if node.op is op:
+        return [t for s in node.src for t in _combined_by(op, s)]
+    if op is Ops.ADD and _is_gated(node):
+        gate, value, zero = node.src
+        return [gate.where(t, zero) for t in _combined_by(op, value)]
+    if op is Ops.ADD and (taken := _taken_in(node)) is not None:
+        products, before = taken
+        return [*products, *_combined_by(op, before)]
+    return [node]
+
+
+def _taken_in(node: UOp) -> tuple[list[UOp], UOp] | None:
+    """The products, behind gates, that multiply-adds brought into a sum, and the sum before them."""
+    products: list[UOp] = []
+    if node.op is Ops.WHERE:
+        gate, after, before = node.src
+        while after is not before:
+            taken = _taken_in(after)
+            if taken is None:
+                return None
+            products += [gate.where(p, UOp.const(p.dtype, 0)) for p in taken[0]]
+            after = taken[1]
+        return products, before
+    if node.op is not Ops.MULACC:
+        return None
+    return [UOp(Ops.MUL, node.dtype, node.src[:2])], node.src[2]
+
+
+def _choice(node: UOp) -> tuple[UOp, UOp, UOp] | None:
+    """(condition, value if it is true, if it is false) of what chooses: a bool as a number is 1 or 0."""
+    if node.op is Ops.WHERE:
+        return node.src[0], node.src[1], node.src[2]
+    if node.op is Ops.CAST and node.src[0].dtype.is_bool:
+        return node.src[0], UOp.const(node.dtype, 1), UOp.const(node.dtype, 0)
+    return None
+
+
+def _is_gated(node: UOp) -> bool:
+    return node.op is Ops.WHERE and node.src[2].op is Ops.CONST and node.src[2].arg == 0
+
+
+def _is_written_out(before: UOp, after: UOp) -> bool:
+    """Whether a reduction has a loop to be written out that the term after no longer runs over."""
+    copied = [x for x in before.src[1:] if x.arg[1] is AxisRole.UPCAST]
+    return bool(copied) and not (after.op is Ops.REDUCE and set(copied) & set(after.src[1:]))
+
+
+def _written_out(reduction: UOp) -> UOp:
+    """The same reduction with the values of its UPCAST loops combined pair by pair."""
+    loop = next(x for x in reduction.src[1:] if x.arg[1] is AxisRole.UPCAST)
+    values = [reduction.src[0].substitute({loop: UOp.index(k)}) for k in range(loop_size(loop))]
+    while len(values) > 1:
+        couples = [values[k : k + 2] for k in range(0, len(values), 2)]
+        values = [c[0] if len(c) == 1 else c[0].alu(reduction.arg, c[1]) for c in couples]
+    rest = tuple([x for x in reduction.src[1:] if x is not loop])
+    if not rest:
+        is_float_sum = reduction.arg is Ops.ADD and reduction.dtype.is_float
+        return values[0] + 0.0 if is_float_sum else values[0]
+    less = reduction.replace(src=(values[0], *rest))
+    return _written_out(less) if any(x.arg[1] is AxisRole.UPCAST for x in rest) else less
+
+
+def _with_inner_sums(total: UOp) -> UOp:
+    """sum[a](where(p, sum[b](x), 0)) as sum[a, b](where(p, x, 0)): zeros change no sum."""
+    gates: list[UOp] = []
+    loops, value = list(total.src[1:]), total.src[0]
+    while total.arg is Ops.ADD:
+        if value.op is Ops.REDUCE and value.arg is Ops.ADD:
+            loops += value.src[1:]
+            value = value.src[0]
+        elif _is_gated(value):
+            gates.append(value.src[0])
+            value = value.src[1]
+        else:
+            break
+    if gates:
+        value = all_of(gates).where(value, UOp.const(value.dtype, 0))
+    return total.replace(src=(value, *loops))
+
+
+def _loads_below(node: UOp) -> list[UOp]:
+    return [n for n in toposort((node,)) if n.op is Ops.LOAD]
+
+
+def _same_type(before: DType, after: DType) -> bool:
+    """Index terms get a width on the way; every other type stays."""
+    return before is after or (before is dtypes.index and is_integer(after))

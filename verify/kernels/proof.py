@@ -1,0 +1,339 @@
+"""PROVE=1: a compiled kernel shown to compute what its tensor graph says, access by access.
+
+Owns: the obligations of one kernel, from its tensor graph through every stage to Linear; errors;
+the report. Does not own: comparing two forms (kernels/match.py), deciding (kernels/questions.py), the
+values of float arithmetic, which are the rules' (proofs/) and the procedures' own.
+
+Three things are shown: each stage keeps, for every output element, which elements of memory it is
+made from; every access lies inside its buffer wherever its gate holds, and no index term outgrows
+its width; every output element is written exactly once. What is combined in memory, value by value, is shown to be the
+reduction that it was, and that each stage keeps its iterations and their order.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy
+
+from proofgrad.core.compile.passes.stages import Procedure, Stage, Tactic, parts_of
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.verify.kernels.loops import (
+    digits_of_places,
+    map_by_position,
+    map_by_stride,
+    row_major,
+)
+from proofgrad.verify.kernels.match import Difference, Matcher
+from proofgrad.verify.kernels.questions import (
+    LARGEST_ENUMERATION,
+    MOST_STEPS,
+    Count,
+    Questions,
+    Verdict,
+    all_of,
+    every_point,
+)
+from proofgrad.verify.kernels.readback import Written, stores_of
+from proofgrad.verify.kernels.stages import do_differ
+from proofgrad.verify.kernels.tables import read_through, without_kept
+from proofgrad.verify.kernels.tensor import FromTensor
+from proofgrad.verify.kernels.terms import loop_name, loop_size, loops_of, width_limits
+from proofgrad.verify.kernels.text import show_term
+from proofgrad.verify.sampled.nesting import NotCovered, NotReadable
+
+Trace = Sequence[tuple[Stage, UOp]]
+
+
+class ProofError(RuntimeError):
+    """A kernel that is not what it was made from: a bug of the compiler, never of its user."""
+
+    def __init__(self, kernel: str, stage: str, reason: str) -> None:
+        super().__init__(f"kernel {kernel}, stage {stage!r}: {reason}")
+        self.kernel, self.stage, self.reason = kernel, stage, reason
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What was shown for one kernel, or for several."""
+
+    count: Count = field(default_factory=Count)
+    rewritten: int = 0
+    seconds: float = 0.0
+    kernels: int = 0
+    not_covered: list[str] = field(default_factory=list)  # what the comparison knows too little of
+
+    def add(self, other: Evidence) -> None:
+        self.count.by_solver += other.count.by_solver
+        self.count.by_enumeration += other.count.by_enumeration
+        self.count.unknown += other.count.unknown
+        self.rewritten += other.rewritten
+        self.seconds += other.seconds
+        self.kernels += other.kernels
+        self.not_covered += other.not_covered
+
+    def __str__(self) -> str:
+        count = self.count
+        unknown = f"{count.unknown} UNKNOWN" if count.unknown else "none unknown"
+        rewritten = f" {self.rewritten} values rewritten;" if self.rewritten else ""
+        left_out = f" {len(self.not_covered)} NOT COVERED;" if self.not_covered else ""
+        return (
+            f"{count.obligations:,} obligations: {count.by_solver:,} by the solver,"
+            f" {count.by_enumeration:,} by trying every value, {unknown};{rewritten}{left_out}"
+            f" {self.seconds * 1e3:,.0f} ms"
+        )
+
+
+class KernelProver:
+    """Proves kernels one after the other and keeps the sum."""
+
+    def __init__(self, most_steps: int = MOST_STEPS) -> None:
+        self.total = Evidence()
+        self._most_steps = most_steps
+
+    def __call__(self, name: str, body: UOp, trace: Trace) -> None:
+        """Prove a kernel and print a line. Raises: ProofError."""
+        evidence = prove_kernel(name, body, trace, self._most_steps)
+        self.total.add(evidence)
+        print(f"proved {name:<24} {evidence}", file=sys.stderr)
+        for reason in evidence.not_covered:
+            print(f"  not covered: {reason}", file=sys.stderr)
+
+    def summary(self) -> str:
+        """One line for all kernels so far."""
+        return f"{self.total.kernels:,} kernels, {self.total}"
+
+
+def prove_kernel(name: str, body: UOp, trace: Trace, most_steps: int = MOST_STEPS) -> Evidence:
+    """Every obligation of one kernel, its graph after each stage given. Raises: ProofError."""
+    start = time.perf_counter()
+    proof = _KernelProof(name, Questions(most_steps))
+    proof.run(body, trace)
+    seconds = time.perf_counter() - start
+    return Evidence(proof.questions.count, proof.rewritten, seconds, 1, proof.not_covered)
+
+
+class _KernelProof:
+    """The obligations of one kernel, in the order of its stages."""
+
+    def __init__(self, name: str, questions: Questions) -> None:
+        self.name = name
+        self.questions = questions
+        self.rewritten = 0
+        self.not_covered: list[str] = []
+
+    def run(self, body: UOp, trace: Trace) -> None:
+        try:
+            self._from_body(body, trace)
+        except NotCovered as error:
+            self.not_covered.append(f"the rest: {error}")
+
+    def _from_body(self, body: UOp, trace: Trace) -> None:
+        stage, graph = trace[0]
+        stores = self._read(stage, graph)
+        self._raise(stage, FromTensor(self.questions).body(body, stores), body, stores)
+        self._follow(graph, stores, trace[1:], len({stage for stage, _ in trace}) - 1)
+
+    def _follow(self, graph: UOp, stores: list[Written], trace: Trace, stages: int) -> Trace:
+        """So many stages, each against the one before, and what must hold of the last; the rest of the trace."""
+        stage = trace[0][0]
+        for position, (stage, changed) in enumerate(trace[:stages]):
+            if changed is graph:
+                continue
+            if len(parts_of(changed)) > 1:
+                behind = trace[position + 1 :]
+                return self._parts(stage, stores, changed, behind, stages - position - 1)
+            self._widths(stage, graph, changed)
+            after = self._read(stage, changed)
+            self._compare(stage, stores, after)
+            if isinstance(stage.step, Tactic | Procedure) and _writes(after) != _writes(stores):
+                self._writers(stage, after)
+            graph, stores = changed, after
+        self._bounds(stage, stores)
+        self._writers(stage, stores)
+        return trace[stages:]
+
+    def _parts(
+        self, stage: Stage, before: list[Written], several: UOp, trace: Trace, stages: int
+    ) -> Trace:
+        """A kernel became several: they are the same with their tables read through; each is followed."""
+        whole = read_through(several.src, self.questions)
+        if isinstance(whole, Difference):
+            raise ProofError(self.name, stage.name, self._explained(whole))
+        self._compare(stage, before, self._read(stage, whole))
+        for part in several.src:
+            stores = self._read(stage, part)
+            self._writers(stage, stores)
+            trace = self._follow(part, stores, trace, stages)
+        return trace
+
+    def _read(self, stage: Stage, graph: UOp) -> list[Written]:
+        try:
+            return stores_of(graph)
+        except NotCovered:
+            raise
+        except NotReadable as error:
+            raise ProofError(self.name, stage.name, str(error)) from None
+
+    def _compare(self, stage: Stage, before: list[Written], after: list[Written]) -> None:
+        matcher = Matcher(self.questions)
+        try:
+            before, after = (
+                [Written(without_kept(w.store), w.loops) for w in s] for s in (before, after)
+            )
+        except NotReadable as error:
+            raise ProofError(self.name, stage.name, str(error)) from None
+        strict = isinstance(stage.step, Tactic) or (
+            isinstance(stage.step, Procedure) and stage.step.keeps_values
+        )
+        self._raise(stage, matcher.stores(before, after, strict), before, after)
+        self.rewritten += matcher.rewritten
+
+    def _raise(
+        self,
+        stage: Stage,
+        difference: Difference | None,
+        before: UOp | list[Written],
+        after: list[Written],
+    ) -> None:
+        """Raises: ProofError for a difference of order, or one that the values of some element show, or may show."""
+        if difference is None:
+            return
+        explained = self._explained(difference)
+        if difference.is_of_order or do_differ(before, after, difference.point):
+            raise ProofError(self.name, stage.name, explained)
+        self.not_covered.append(
+            f"stage {stage.name!r}: {explained.splitlines()[0]}, as the comparison reads it; the"
+            f" elements are the same at the values tried"
+        )
+
+    def _explained(self, difference: Difference) -> str:
+        if not difference.is_counterexample:
+            return (
+                f"{difference.what} is not made as before:\n"
+                f"  before: {show_term(difference.before)}\n  after:  {show_term(difference.after)}"
+            )
+        sides = (("before", difference.before), ("after", difference.after))
+        shown = [f"  {side:<7} {self._valued(term, difference.point)}" for side, term in sides]
+        return "\n".join([f"{difference.what} differs at {_point(difference.point)}", *shown])
+
+    def _valued(self, term: UOp, point: dict[str, int]) -> str:
+        text = show_term(term)
+        if not self.questions.terms.is_computable(term):
+            return text
+        at = {name: numpy.array([value]) for name, value in point.items()}
+        for loop in loops_of((term,)):
+            at.setdefault(loop_name(loop), numpy.array([0]))
+        return f"{numpy.ravel(self.questions.terms.values(term, at))[0]} = {text}"
+
+    # -- widths ---------------------------------------------------------------------------------
+
+    def _widths(self, stage: Stage, before: UOp, after: UOp) -> None:
+        """Where index terms get a width, each of them fits it."""
+        terms = [n for n in toposort((before,)) if n.dtype is dtypes.index]
+        ranges = [n.dtype for n in toposort((after,)) if n.op is Ops.RANGE]
+        if not terms or not ranges or ranges[0] is dtypes.index:
+            return
+        width: DType = ranges[0]
+        low, high = width_limits(width) or (0, 0)
+        for term in terms:
+            if term.op is Ops.RANGE:
+                fits = loop_size(term) - 1 <= high
+                point = {f"r{term.arg[0]}": loop_size(term) - 1}
+            else:
+                claim = ~(term < low) & (term < high + 1)
+                decision = self.questions.holds(claim)
+                fits, point = decision.verdict is not Verdict.REFUTED, decision.point
+            if not fits:
+                what = f"an index term leaves {width.name} at {_point(point)}"
+                raise ProofError(
+                    self.name, stage.name, f"{what}\n  value   {self._valued(term, point)}"
+                )
+
+    # -- accesses -------------------------------------------------------------------------------
+
+    def _bounds(self, stage: Stage, stores: list[Written]) -> None:
+        """Every access lies inside its buffer where its gate holds."""
+        places = {n for w in stores for n in toposort((w.store,)) if n.op is Ops.INDEX}
+        for place in places:
+            buffer, index, *gate = place.src
+            size = prod(map(loop_size, buffer.src[1:])) if buffer.op is Ops.KEEP else buffer.arg[1]
+            decision = self.questions.holds(~(index < 0) & (index < size), gate)
+            if decision.verdict is Verdict.REFUTED:
+                raise ProofError(
+                    self.name,
+                    stage.name,
+                    f"an access of {show_term(buffer)} is outside of its {size} elements at"
+                    f" {_point(decision.point)}\n  index   {self._valued(index, decision.point)}",
+                )
+
+    def _writers(self, stage: Stage, stores: list[Written]) -> None:
+        """Every output element is written exactly once, or once in each iteration of a store's own loops."""
+        slots = {w.store.src[0].src[0].arg for w in stores}
+        if len(slots) != 1:
+            raise ProofError(self.name, stage.name, "the stores do not fill one buffer")
+        ((_, size),) = slots
+        if any(w.changes_place for w in stores):
+            return  # what combines is compared iteration by iteration
+        stores = [w.once() for w in stores]
+        if self._writes_each(stores, size):
+            return
+        if sum(prod(map(loop_size, w.loops)) for w in stores) > LARGEST_ENUMERATION:
+            self.questions.leave_open(UOp.sink(*[w.store for w in stores]))
+            return
+        times = self._times_written(stores, size)
+        wrong = numpy.flatnonzero(times != 1)
+        if len(wrong):
+            element = int(wrong[0])
+            raise ProofError(
+                self.name, stage.name, f"element {element} is written {times[element]} times"
+            )
+        self.questions.count.by_enumeration += 1
+
+    def _writes_each(self, stores: list[Written], size: int) -> bool:
+        """As many writes as elements, and one to every element: shown by the solver."""
+        element = row_major(digits_of_places([w.store.src[0].src[1] for w in stores], size)).term()
+        writes, claims = 0, []
+        for written in stores:
+            place = written.store.src[0]
+            terms = map_by_stride(place.src[1], element, written.loops)
+            if terms is None:
+                terms = map_by_position(place.src[1], element, written.loops)
+            if terms is None or len(place.src) > 2:
+                return False
+            writes += prod(map(loop_size, written.loops))
+            inside = [c for x, t in terms.items() for c in (~(t < 0), t < loop_size(x))]
+            claims.append(all_of([place.src[1].substitute(terms).eq(element), *inside]))
+        anyone = claims[0]
+        for claim in claims[1:]:
+            anyone = anyone | claim
+        return writes == size and self.questions.seems(anyone).verdict is Verdict.PROVED
+
+    def _times_written(self, stores: list[Written], size: int) -> numpy.ndarray:
+        """How often each element is written, by trying every value of the loops."""
+        times = numpy.zeros(size, numpy.int64)
+        values = self.questions.terms.values
+        for written in stores:
+            _, index, *gate = written.store.src[0].src
+            for points in every_point(written.loops):
+                count = len(next(iter(points.values()))) if points else 1
+                position = numpy.broadcast_to(values(index, points), (count,))
+                if gate:
+                    position = position[numpy.broadcast_to(values(gate[0], points), (count,))]
+                times += numpy.bincount(position, minlength=size)[:size]
+        return times
+
+
+def _writes(stores: list[Written]) -> list[tuple[UOp, tuple[UOp, ...]]]:
+    """Where and in which loops a kernel writes."""
+    return [(w.store.src[0], w.loops) for w in stores]
+
+
+def _point(point: dict[str, int]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in sorted(point.items()))

@@ -1,0 +1,246 @@
+"""Program and Linear read back as Kernel: registers as reductions, scratch as KEEP, lanes as one more loop.
+
+Owns: what vectors, registers and the nesting of Linear mean, said a second time and apart from the
+procedures that make them. Does not own: comparing the result with the kernel before (kernels/match.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from math import prod
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.evaluate import identity
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.verify.kernels.loops import linear_form, row_major
+from proofgrad.verify.kernels.terms import LANE, loop_size
+from proofgrad.verify.sampled.nesting import Nesting, NotCovered, NotReadable
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A STORE of scalars and the loops that it runs in, each value once.
+
+    One that combines with what is there names the operation as its `arg`, as in a Kernel.
+    """
+
+    store: UOp
+    loops: tuple[UOp, ...]
+
+    @property
+    def own_loops(self) -> tuple[UOp, ...]:
+        """Those whose order counts."""
+        return self.store.src[2:]
+
+    @property
+    def changes_place(self) -> bool:
+        """Whether an iteration of its own loops may write another element than the one before."""
+        return not free_loops(self.store.src[0]).isdisjoint(self.own_loops)
+
+    def once(self) -> Written:
+        """The store in one iteration of its own loops."""
+        return Written(self.store, tuple([x for x in self.loops if x not in self.own_loops]))
+
+
+def free_loops(node: UOp) -> frozenset[UOp]:
+    """The loops whose value a scalar term depends on; a reduction hides its own."""
+    return free_loops_below(node)[node]
+
+
+def free_loops_below(node: UOp) -> dict[UOp, frozenset[UOp]]:
+    """The free loops of a scalar term and of everything in it."""
+    found: dict[UOp, frozenset[UOp]] = {}
+    for n in toposort((node,)):
+        below = frozenset().union(*[found[s] for s in n.src]) if n.src else frozenset()
+        if n.op in (Ops.REDUCE, Ops.KEEP):
+            below = found[n.src[0]] - set(n.src[1:])
+        found[n] = frozenset((n,)) if n.op is Ops.RANGE else below
+    return found
+
+
+def stores_of(graph: UOp) -> list[Written]:
+    """The scalar stores of a Kernel, Program or Linear. Raises: NotReadable."""
+    if graph.op is not Ops.LINEAR:
+        reader = _Reader(graph.src)
+        stores = [reader.store(store) for store in graph.src]
+        return [Written(s, _sorted(free_loops(s))) for s in stores]
+    nests = Nesting(graph).of_stores()
+    reader = _Reader(nests)
+    written = []
+    for store, nest in nests.items():
+        scalar = reader.store(store)
+        lanes = [loop for loop in free_loops(scalar) if loop.arg[0] == LANE]
+        own = scalar.src[2:]
+        if tuple([loop for loop in nest if loop in own]) != own:
+            raise NotReadable("the loops of a STORE do not run in its order")
+        written.append(Written(scalar, (*nest, *lanes)))
+    return written
+
+
+def _sorted(loops: frozenset[UOp]) -> tuple[UOp, ...]:
+    return tuple(sorted(loops, key=lambda loop: loop.arg[0]))
+
+
+# -- registers and lanes ------------------------------------------------------------------------
+
+
+_PARTS = frozenset(
+    {Ops.INDEX, Ops.ACCUMULATOR, Ops.UPDATE, Ops.STORE, Ops.SCRATCH, Ops.KEEP, Ops.KEPT}
+)
+
+
+class _Reader:
+    """Scalar terms of vector terms. All vectors of a program have the lanes of one loop."""
+
+    def __init__(self, stores: Iterable[UOp]) -> None:
+        nodes = toposort(stores)
+        lanes = {n.dtype.lanes for n in nodes} - {1}
+        if len(lanes) > 1:
+            raise NotCovered(f"vectors of {sorted(lanes)} lanes in one program")
+        self.lane = UOp.range(max(lanes, default=1), LANE, AxisRole.VECTOR)
+        self._scalar: dict[UOp, UOp] = {}
+
+    def store(self, store: UOp) -> UOp:
+        place, value, *loops = store.src
+        wide = value.dtype.lanes > 1 or any(s.dtype.lanes > 1 for s in place.src)
+        op = store.arg
+        if loops and op is None:
+            op, scalar = self._added(self._read_there(store), value)
+        else:
+            scalar = self.scalar(value)
+        return UOp(Ops.STORE, dtypes.void, (self._place(place, wide), scalar, *loops), op)
+
+    def _read_there(self, store: UOp) -> UOp:
+        """The one LOAD of what a STORE with loops combines with."""
+        place, value, *loops = store.src
+        again = [n for n in toposort((value,)) if n.op is Ops.LOAD and len(n.src) > 1]
+        if [load.src for load in again] != [(place, *loops)]:
+            raise NotReadable("a STORE with loops does not read the element that it writes")
+        return again[0]
+
+    def scalar(self, node: UOp) -> UOp:
+        """The value of `node` in the lane that the lane loop counts."""
+        for n in toposort((node,), lambda n: n not in self._scalar):
+            if n not in self._scalar:
+                self._scalar[n] = self._scalar_of(n)
+        return self._scalar[node]
+
+    def _scalar_of(self, node: UOp) -> UOp:
+        if node.op in _PARTS:
+            return node  # read by LOAD, STORE, RESULT
+        src = tuple([self._scalar[s] for s in node.src])
+        match node.op:
+            case Ops.CONST if node.dtype.lanes > 1:
+                return self._steps(node)
+            case Ops.BROADCAST:
+                return src[0]
+            case Ops.LOAD:
+                place = self._place(node.src[0], node.dtype.lanes > 1)
+                return UOp(Ops.LOAD, node.dtype.scalar, (place,))
+            case Ops.RESULT:
+                return self._reduction(node)
+            case Ops.HREDUCE:
+                return self._over_lanes(node, src[0])
+            case _:
+                return UOp(node.op, node.dtype.scalar, src, node.arg)
+
+    def _steps(self, node: UOp) -> UOp:
+        """A constant whose lanes are equally far apart, or a choice for each lane."""
+        values: tuple[int, ...] = node.arg
+        if not node.dtype.is_float and not node.dtype.is_bool:
+            step = values[1] - values[0]
+            if all(value == values[0] + k * step for k, value in enumerate(values)):
+                return self.lane * step + values[0]
+        constants = [UOp(Ops.CONST, node.dtype.scalar, (), value) for value in values]
+        chosen = constants[-1]
+        for k, constant in enumerate(constants[:-1]):
+            chosen = self.lane.eq(k).where(constant, chosen)
+        return chosen
+
+    def _place(self, place: UOp, wide: bool) -> UOp:
+        """A scalar index of a vector access is that of its first lane; the others follow."""
+        buffer, index, *gate = place.src
+        position = self.scalar(index)
+        if wide and index.dtype.lanes == 1:
+            position = UOp(Ops.ADD, position.dtype, (position, self.lane))
+        memory = self._memory(buffer)
+        return UOp(Ops.INDEX, place.dtype, (memory, position, *[self.scalar(g) for g in gate]))
+
+    def _memory(self, buffer: UOp) -> UOp:
+        """Scratch memory that was filled is KEEP of what the STORE puts at each place, in order."""
+        match buffer.op:
+            case Ops.KEEP:
+                return buffer.with_src((self.scalar(buffer.src[0]), *buffer.src[1:]))
+            case Ops.KEPT:
+                pass
+            case _:
+                return buffer
+        store, *loops = buffer.src
+        place, value = self.store(store).src
+        if self.lane in free_loops(UOp.sink(place, value)):
+            loops.append(self.lane)
+        size = prod(map(loop_size, loops))
+        in_order = linear_form(place.src[1]) == row_major(loops) and place.src[0].arg[1] == size
+        if len(place.src) > 2 or not in_order:
+            raise NotReadable("scratch memory is not filled in the order of its loops")
+        return UOp(Ops.KEEP, buffer.dtype, (value, *loops))
+
+    def _over_lanes(self, node: UOp, value: UOp) -> UOp:
+        loops: tuple[UOp, ...] = (self.lane,)
+        if value.op is Ops.REDUCE and value.arg is node.arg:
+            value, loops = value.src[0], (*value.src[1:], self.lane)
+        return UOp(Ops.REDUCE, node.dtype.scalar, (value, *loops), node.arg)
+
+    def _reduction(self, result: UOp) -> UOp:
+        register, combined = result.src[0].src
+        op, value = self._added(register, combined)
+        start, loops = self.scalar(register.src[0]), register.src[1:]
+        neutral = UOp.const(result.dtype.scalar, identity(op, result.dtype.scalar))
+        if start is not neutral:
+            raise NotReadable(f"a register for {op.name} starts at {start!r}")
+        return UOp(Ops.REDUCE, result.dtype.scalar, (value, *loops), op)
+
+    def _added(self, register: UOp, combined: UOp) -> tuple[Ops, UOp]:
+        """The operation of a register, and what it takes in; conversions around both are kept out."""
+        outer = combined
+        while outer.op is Ops.CAST:
+            outer = outer.src[0]
+        products: list[UOp] = []
+        while (found := _product(outer)) is not None:
+            factors, gates, outer = found
+            value = UOp(Ops.MUL, outer.dtype.scalar, tuple([self.scalar(s) for s in factors]))
+            for gate in gates:
+                value = self.scalar(gate).where(value, UOp.const(value.dtype, 0))
+            products.append(value)
+            if outer is register:
+                return Ops.ADD, reduce(UOp.__add__, products)
+        operands = [s for s in outer.src if _converted(s) is not register]
+        if outer.op not in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN) or len(operands) != 1:
+            raise NotReadable(f"a register is not combined with one value: {combined!r}")
+        return outer.op, self.scalar(operands[0])
+
+
+def _product(register: UOp) -> tuple[tuple[UOp, ...], list[UOp], UOp] | None:
+    """(factors, gates, the register before) of a register that took in a product where gates hold."""
+    gates: list[UOp] = []
+    inside = register
+    while inside.op is Ops.WHERE:
+        gates.append(inside.src[0])
+        inside = inside.src[1]
+    if inside.op is not Ops.MULACC:
+        return None
+    before = inside.src[2]
+    while register is not inside:
+        if register.src[2] is not before:
+            return None
+        register = register.src[1]
+    return inside.src[:2], gates, before
+
+
+def _converted(node: UOp) -> UOp:
+    while node.op is Ops.CAST:
+        node = node.src[0]
+    return node

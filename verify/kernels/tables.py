@@ -1,0 +1,186 @@
+"""Values that a kernel keeps, and kernels that were cut in several with tables between: both read through.
+
+Owns: replacing each load of such memory by the term that fills that place of it; what is combined in a
+table, value by value, as a reduction. Does not own: that every place of a table is written once and that
+accesses stay inside, which is asked of every kernel (kernels/proof.py), nor comparing the result with the
+kernel before the cut (kernels/match.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.evaluate import identity
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.verify.kernels.loops import map_by_position, values_at
+from proofgrad.verify.kernels.match import Difference
+from proofgrad.verify.kernels.questions import Questions, Verdict, all_of
+from proofgrad.verify.kernels.readback import free_loops, free_loops_below
+from proofgrad.verify.kernels.terms import Interval, loop_size
+from proofgrad.verify.sampled.nesting import NotReadable
+
+# The numbers of loops that no kernel has: of what is combined, and of the places where it goes.
+COMBINED, PLACES = 1 << 28, 1 << 29
+
+
+def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference:
+    """The last kernel with what the others wrote in place of its loads of their tables.
+
+    Each kernel but the last has one store. A load at index g stands for the value stored at the
+    iteration that writes g; that iteration is guessed from g, and shown to be one that does. The last kernel
+    may combine with memory that none of them fills, as the kernel before the cut did: it is compared as it is.
+    """
+    filled: dict[UOp, UOp] = {}
+    stores: list[UOp] = []
+    for number, kernel in enumerate(parts):
+        stores = []
+        for store in kernel.src:
+            found = _with_tables(store, filled, questions)
+            if not isinstance(found, Difference) and found.arg is not None:
+                fill = filled.get(found.src[0].src[0])
+                if fill is not None or kernel is not parts[-1]:
+                    found = _as_reduction(fill, found, number, questions)
+            if isinstance(found, Difference):
+                return found
+            stores.append(found)
+        filled.update({store.src[0].src[0]: store for store in stores})
+    return UOp.sink(*stores)
+
+
+def _with_tables(store: UOp, filled: dict[UOp, UOp], questions: Questions) -> UOp | Difference:
+    changes: dict[UOp, UOp] = {}
+    for load in [n for n in toposort((store,)) if n.op is Ops.LOAD and n.src[0].src[0] in filled]:
+        memory, index, *gate = load.src[0].src
+        found = _value_at(filled[memory], index, gate, questions)
+        if isinstance(found, Difference):
+            return found
+        changes[load] = _gated(found, gate)
+    return store.substitute(changes)
+
+
+def _gated(value: UOp, gate: Sequence[UOp]) -> UOp:
+    """What a load gives: 0 where its gate does not hold."""
+    for condition in gate:
+        value = condition.where(value, UOp.const(value.dtype, 0))
+    return value
+
+
+def without_kept(term: UOp) -> UOp:
+    """`term` with every load of KEEP replaced by the value that is kept there, where its gate holds.
+
+    The place lies inside of what is kept: that is asked of every access (kernels/proof.py).
+    """
+    done: dict[UOp, UOp] = {}
+    for node in toposort((term,)):
+        new = node.with_src(tuple([done[s] for s in node.src]))
+        if node.op is Ops.LOAD and node.src[0].src[0].op is Ops.KEEP:
+            kept, index, *gate = new.src[0].src
+            new = _gated(_instance(kept.src[0], values_at(index, kept.src[1:])), gate)
+        done[node] = new
+    return done[term]
+
+
+def _instance(value: UOp, terms: dict[UOp, UOp]) -> UOp:
+    """`value` with terms for loops that it depends on; loops of its own reductions are others.
+
+    Raises: NotReadable where such a loop is one that a term depends on.
+    """
+    free = free_loops_below(value)
+    used = frozenset().union(*[free_loops(term) for term in terms.values()])
+    done: dict[UOp, UOp] = dict(terms)
+    for node in toposort((value,)):
+        if node in done or free[node].isdisjoint(terms):
+            done.setdefault(node, node)
+            continue
+        if node.op is Ops.REDUCE and not used.isdisjoint(node.src[1:]):
+            raise NotReadable("a reduction in what is kept runs over a loop of its reader")
+        done[node] = node.with_src(tuple([done[s] for s in node.src]))
+    return done[value]
+
+
+def _value_at(
+    store: UOp, index: UOp, gate: Sequence[UOp], questions: Questions
+) -> UOp | Difference:
+    place, value = store.src
+    loops = [n for n in toposort((place.src[1],)) if n.op is Ops.RANGE]
+    terms = map_by_position(place.src[1], index, loops, gate)
+    if terms is None:
+        return Difference("the place in a table", place.src[1], index)
+    inside = [c for x, t in terms.items() for c in (~(t < 0), t < loop_size(x))]
+    claim = all_of([place.src[1].substitute(terms).eq(index), *inside])
+    decision = questions.holds(claim, gate)
+    if decision.verdict is Verdict.REFUTED:
+        return Difference("the place in a table", place.src[1], index, decision.point)
+    return value.substitute(terms)
+
+
+def _as_reduction(
+    fill: UOp | None, combine: UOp, number: int, questions: Questions
+) -> UOp | Difference:
+    """What a table holds in the end: each element with the values that go to it, as one store.
+
+    An index of the table is taken apart into what is loaded and the loops beside it. This is shown to be a
+    bijection; so the iterations that go to an element are those where the loops are its own, and
+    what is loaded is its own.
+    """
+    place, value, *own = combine.src
+    memory, index, *gates = place.src
+    gate = all_of(gates)
+    wrong = Difference("what is combined in memory", combine if fill is None else fill, combine)
+    if fill is None or fill.src[0].src[1].op is not Ops.RANGE or len(fill.src[0].src) > 2:
+        return wrong
+    if fill.src[1] is not UOp.const(memory.dtype, identity(combine.arg, memory.dtype)):
+        return wrong
+    element = fill.src[0].src[1]
+    loaded = {  # each part as a number from 0, and its least value
+        node: (UOp.range(high - low + 1, PLACES + k), low)
+        for k, (node, (low, high)) in enumerate(_loaded(index, questions).items())
+    }
+    apart = index.substitute({node: x + low for node, (x, low) in loaded.items()})
+    loops = [n for n in toposort((apart,)) if n.op is Ops.RANGE]
+    digits = map_by_position(apart, element, loops)
+    if digits is None or not set(loops).isdisjoint(own):
+        return wrong
+    inside = [c for x, t in digits.items() for c in (~(t < 0), t < loop_size(x))]
+    claims: list[tuple[UOp, tuple[UOp, ...]]]
+    claims = [(all_of([apart.substitute(digits).eq(element), *inside]), ())]
+    claims += [(t.substitute({element: apart}).eq(x), ()) for x, t in digits.items()]
+    claims += [(~(n < low) & (n < low + loop_size(x)), (gate,)) for n, (x, low) in loaded.items()]
+    for claim, given in claims:
+        decision = questions.holds(claim, given)
+        if decision.verdict is Verdict.REFUTED:
+            return Difference(wrong.what, fill, combine, decision.point or {"(no loops)": 0})
+    fresh = {
+        loop: UOp.range(loop_size(loop), COMBINED + (number << 8) + k, AxisRole.REDUCE)
+        for k, loop in enumerate(own)
+    }
+    others = {x: t for x, t in digits.items() if x.arg[0] < PLACES}
+    goes_here = all_of([gate, *[n.eq(digits[x] + low) for n, (x, low) in loaded.items()]])
+    goes_here = goes_here.substitute({**others, **fresh})
+    inner: tuple[UOp, ...] = ()
+    if (
+        value.op is Ops.REDUCE and value.arg is combine.arg
+    ):  # the order of a reduction is not specified
+        value, inner = value.src[0], value.src[1:]
+    term = value.substitute({**others, **fresh})
+    if goes_here.op is not Ops.CONST:
+        term = goes_here.where(term, fill.src[1])
+    whole = UOp(Ops.REDUCE, memory.dtype, (term, *fresh.values(), *inner), combine.arg)
+    return UOp(Ops.STORE, dtypes.void, (fill.src[0], whole))
+
+
+def _loaded(index: UOp, questions: Questions) -> dict[UOp, Interval]:
+    """The parts of a sum that memory decides, and between which values each lies."""
+    found: dict[UOp, Interval] = {}
+    stack = [index]
+    while stack:
+        node = stack.pop()
+        if questions.terms.is_plain(node):
+            continue
+        if node.op in (Ops.ADD, Ops.MUL):
+            stack += node.src
+        else:
+            found[node] = questions.terms.interval(node) or (0, 0)
+    return found

@@ -1,0 +1,406 @@
+"""CHECK=1: each compiled kernel at sampled elements, beside the tensor graph that it was made from.
+
+Owns: which elements are sampled, the comparison, errors, the counts. Does not own: the two
+interpreters (sampled/tensor.py, sampled/linear.py), the launches of a plan (launch_plan.py).
+
+What is launched is what is looked at: the Linear forms with their dense slots, the buffers of the body that
+their slots name, tables between them. Nothing is skipped in silence: a kernel that costs too much to sample, or
+holds what the interpreters do not know, is counted as not checked, with the reason.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy
+
+from proofgrad.core import settings
+from proofgrad.core.compile.passes.stages import RuleSets, Stage
+from proofgrad.core.compile.plan.plan import TOLD, BufferInfo, Kernel, Plan, Step
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.op_names import PARAM
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import is_plain
+from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.tensor.runtime.arena import Arena
+from proofgrad.core.tensor.runtime.launches import Launches
+from proofgrad.verify.sampled.arithmetic import Values
+from proofgrad.verify.sampled.freedom import Estimate
+from proofgrad.verify.sampled.graph_stages import check_parts, compare_graphs
+from proofgrad.verify.sampled.inputs import KINDS, WHOLE, element
+from proofgrad.verify.sampled.launch_memory import (
+    Followed,
+    check_fixed,
+    check_numbers,
+    check_replay,
+    check_results,
+    check_written_over,
+    named_buffers,
+)
+from proofgrad.verify.sampled.launch_plan import PlanError, check_arena, check_plan
+from proofgrad.verify.sampled.nesting import NotReadable
+from proofgrad.verify.sampled.parts import Drawn, Part, Reader, may_cover
+from proofgrad.verify.sampled.tensor import Budget, OverBudgetError, TensorElements, flat_elements
+
+# Elements of a kernel: of iterations, and of elements that an iteration is looked for. Fewer where they cost too much.
+ITERATIONS, ELEMENTS = 21, 9
+# About so many values are computed for a kernel, both sides together, and at most so many.
+USUAL_VALUES, MOST_VALUES = 80_000, 1_600_000
+# Elements of a kernel that are compared though they cost more than usual.
+FEWEST = 9
+# Whole numbers that are drawn for memory are smaller than this.
+NEAR = 5
+# And so many for each root of a graph that rules have rewritten, and for each of its nodes.
+MOST_OF_GRAPH, MOST_OF_NODE = 40_000, 6_000
+_REDUCE_AXIS = Ops.REDUCE_AXIS
+
+
+class CheckError(RuntimeError):
+    """A kernel that computes another value than its tensor graph: a bug of the compiler, never of its user."""
+
+    def __init__(self, kernel: str, stage: str, reason: str) -> None:
+        super().__init__(f"kernel {kernel}, {stage}: {reason} (CHECK=1)")
+        self.kernel, self.stage, self.reason = kernel, stage, reason
+
+
+@dataclass(slots=True)
+class Checked:
+    """What was looked at so far."""
+
+    kernels: int = 0
+    points: int = 0
+    plans: int = 0
+    not_checked: Counter[str] = field(default_factory=Counter)  # kernels, by reason
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        skipped = "".join(
+            [f"; {n} not checked: {why}" for why, n in sorted(self.not_checked.items())]
+        )
+        return (
+            f"{self.kernels:,} kernels at {self.points:,} points, {self.plans:,} plans in"
+            f" {self.seconds * 1e3:,.0f} ms{skipped}"
+        )
+
+
+class Iterations:
+    """Draws stores, and values of their loops: from numbers that are drawn once."""
+
+    def __init__(self, seed: int) -> None:
+        self._next = seed * 7919 % len(_drawn())
+
+    def _take(self, count: int) -> Values:
+        if self._next + count > len(_drawn()):
+            self._next = 0
+        self._next += count
+        return _drawn()[self._next - count : self._next]
+
+    def choice(self, count: int) -> Values:
+        """One of so many."""
+        return self._take(1) % count
+
+    def integers(self, low: int, high: int, count: int) -> Values:
+        return low + self._take(count) % (high - low)
+
+    def loops(self, loops: Sequence[UOp], count: int) -> dict[UOp, Values]:
+        """Values of loops for so many iterations: the last of all, the first of all, and of some, for the edges."""
+        if not loops:
+            return {}
+        sizes = numpy.array([[loop.src[0].arg] for loop in loops])
+        drawn = self._take(len(loops) * count).reshape(len(loops), count)
+        ends = drawn & 3
+        values = numpy.where(ends > 1, (drawn >> 2) % sizes, ends * (sizes - 1))
+        values[:, :1], values[:, 1:2] = sizes - 1, 0
+        return dict(zip(loops, values))
+
+
+@functools.cache
+def _drawn() -> Values:
+    return numpy.random.default_rng(0).integers(0, 1 << 62, 1 << 14)
+
+
+class ValueChecker:
+    """Checks kernels and plans one after the other and counts."""
+
+    def __init__(self, most_values: int = MOST_VALUES) -> None:
+        self.total = Checked()
+        self._most_values = most_values
+
+    def kernels(self, body: UOp, kernels: Sequence[Kernel]) -> None:
+        """The kernels of one body, at sampled elements. Raises: CheckError."""
+        start = time.thread_time()
+        name = kernels[-1].name
+        try:
+            nodes = toposort((body,))
+            reason = _not_covered(nodes, kernels)
+            with numpy.errstate(all="ignore"):
+                points = 0 if reason else self._points(nodes, kernels)
+        except NotReadable as error:
+            raise CheckError(name, "Linear", str(error)) from None
+        except OverBudgetError:
+            reason = "too much to compute"
+        self.total.seconds += time.thread_time() - start
+        if not reason and not points and prod(body.src[0].shape):
+            reason = "nothing is known of the elements that were drawn"
+        if reason:
+            self.total.not_checked[reason] += 1
+            _say(f"not checked {name:<24} {reason}")
+            return
+        self.total.kernels += 1
+        self.total.points += points
+        _say(f"checked {name:<24} {points} points")
+
+    def plan(
+        self,
+        graphs: Sequence[tuple[Stage | None, UOp]],
+        after: UOp,
+        plan: Plan,
+        compiled: Sequence[Sequence[Kernel]],
+    ) -> None:
+        """The stages before the cut, and the launches of a plan. Raises: CheckError."""
+        start = time.thread_time()
+        try:
+            reason = check_plan(graphs[-1][1], after, plan, compiled)
+            if not reason:
+                self._stages(graphs)
+        except PlanError as error:
+            raise CheckError(error.kernel, "launch plan", error.reason) from None
+        self.total.seconds += time.thread_time() - start
+        if reason:
+            self.total.not_checked[reason] += 1
+        else:
+            self.total.plans += 1
+
+    def arena(self, made: Mapping[int, BufferInfo], steps: Sequence[Step], arena: Arena) -> None:
+        """Memory that the buffers of a recorded plan share. Raises: CheckError."""
+        try:
+            check_arena(made, steps, arena)
+        except PlanError as error:
+            raise CheckError(error.kernel, "memory of a recorded plan", error.reason) from None
+
+    def numbers(
+        self, roots: Sequence[UOp], graph: UOp, inputs: Sequence[UOp], given: Sequence[Any]
+    ) -> None:
+        """What a run is given, beside what was asked for. Raises: CheckError."""
+        with self._of_launches():
+            check_numbers(roots, graph, inputs, given)
+
+    @contextmanager
+    def launches(self, plan: Plan, given: Sequence[Any]) -> Iterator[Followed]:
+        """Follow the launches inside. Raises: CheckError."""
+        with self._of_launches():
+            check_written_over(plan, given)
+            followed, before = Followed(plan, given), TOLD.launch
+            TOLD.launch = followed.launch
+            try:
+                yield followed
+            finally:
+                TOLD.launch = before
+
+    def results(
+        self, plan: Plan, shapes: Sequence[Any], memory: Sequence[Any], found: Sequence[UOp]
+    ) -> None:
+        """The nodes of what a plan has computed. Raises: CheckError."""
+        with self._of_launches():
+            check_results(plan, shapes, memory, found)
+
+    def named(self, roots: Sequence[UOp], entries: Iterable[Any]) -> list[Any]:
+        """The buffers that `fixed` asks for."""
+        return named_buffers(roots, entries)
+
+    def fixed(self, named: Sequence[Any], buffers: Sequence[UOp]) -> None:
+        """What all replays will read as it is. Raises: CheckError."""
+        with self._of_launches():
+            check_fixed(named, buffers)
+
+    def replay(
+        self,
+        steps: Sequence[Step],
+        program: Launches,
+        memory: Sequence[Any],
+        results: Mapping[int, UOp | None],
+    ) -> None:
+        """What a replay launches. Raises: CheckError."""
+        with self._of_launches():
+            check_replay(steps, program, memory, results)
+
+    @contextmanager
+    def _of_launches(self) -> Iterator[None]:
+        try:
+            yield
+        except PlanError as error:
+            raise CheckError(error.kernel, "launches", error.reason) from None
+
+    def _stages(self, graphs: Sequence[tuple[Stage | None, UOp]]) -> None:
+        """The tensor graph, what rules made of it, and what reductions in parts made of that."""
+        for (_, before), (stage, after) in zip(graphs, graphs[1:]):
+            if before is after:
+                continue
+            if stage is not None and not isinstance(stage.step, RuleSets):
+                check_parts(before, after, settings.proves_kernels())
+            elif not settings.fastmath():
+                self._rewritten(before, after)
+
+    def _rewritten(self, before: UOp, after: UOp) -> None:
+        try:
+            with numpy.errstate(all="ignore"):
+                most = MOST_OF_GRAPH + MOST_OF_NODE * (
+                    len(toposort((before,))) + len(toposort((after,)))
+                )
+                self.total.points += compare_graphs(before, after, _draw, KINDS, most)
+        except OverBudgetError:
+            self.total.not_checked["a graph before rules and after: too much to compute"] += 1
+
+    def summary(self) -> str:
+        return str(self.total)
+
+    def _points(self, nodes: Sequence[UOp], kernels: Sequence[Kernel]) -> int:
+        """How many elements were compared. Raises: CheckError, NotReadable, OverBudgetError."""
+        body = nodes[-1]
+        parts = _parts(nodes, kernels)
+        value = body.src[0]
+        last = parts[-1]
+        size = prod(value.shape)
+        if last.written != 0:
+            raise NotReadable(
+                f"the last kernel writes buffer {last.written} of the body, not the result"
+            )
+        if (last.size, last.dtype) != (size, value.dtype):
+            raise NotReadable(
+                f"{last.size} elements of {last.dtype} are written, {size} of {value.dtype} are asked for"
+            )
+        for part in parts:
+            if not may_cover(part):
+                raise NotReadable(f"not every element of {part.size} is written")
+        each = _values_of_one(nodes)
+        affordable = USUAL_VALUES // (3 * each)
+        if affordable >= ITERATIONS + ELEMENTS:
+            return self._compared(kernels[-1].name, body, parts, ITERATIONS, ELEMENTS)
+        few = max(1, affordable, min(FEWEST, self._most_values // (6 * each)))
+        return self._compared(kernels[-1].name, body, parts, few - few // 3, few // 3)
+
+    def _compared(
+        self, name: str, body: UOp, parts: Sequence[Part], iterations: int, elements: int
+    ) -> int:
+        budget = Budget(self._most_values)
+        with closing(Reader(_draw, budget)) as reader:
+            last = parts[-1]
+            draw = Iterations(len(last.linear.src) + last.size)
+            where, values, kind = reader.sample(last, iterations, elements, draw, KINDS)
+            if last.size and not len(where):  # the gates of all iterations are closed
+                elements = max(1, elements)
+            if last.combines and elements and last.size * elements <= MOST_OF_GRAPH:
+                near = _near_the_start(body.src[0].shape, elements, draw)
+                more = numpy.concatenate([draw.integers(0, last.size, elements), near])
+                kinds = numpy.append(numpy.arange(elements) % KINDS, [WHOLE] * elements)
+                try:
+                    parts_of_more = more, reader.written(last, more, kinds), kinds
+                    where, values, kind = [
+                        numpy.concatenate(each)
+                        for each in zip((where, values, kind), parts_of_more)
+                    ]
+                except OverBudgetError:
+                    budget.left = self._most_values  # the iterations are enough
+        expected = expected_elements(body, where, kind, budget)
+        _compare(name, body.src[0].dtype, body.src[0].shape, where, expected, values)
+        return int(numpy.broadcast_to(expected.is_known(), where.shape).sum())
+
+
+def _near_the_start(shape: Sequence[int], count: int, draw: Iterations) -> Values:
+    """Elements of small indices, which are those that small whole numbers in memory name, as row-major positions."""
+    index = [draw.integers(0, min(size, NEAR), count) for size in shape]
+    return numpy.broadcast_to(
+        numpy.ravel_multi_index(index, tuple(shape)) if index else 0, (count,)
+    )
+
+
+def expected_elements(body: UOp, where: Values, kind: Values, budget: Budget) -> Estimate:
+    """The elements of a body at row-major positions, each with the memory of its kind."""
+    value = body.src[0]
+
+    def read(node: UOp, index: Values) -> Estimate:
+        index = numpy.asarray(index)
+        seen = numpy.broadcast_to(kind, numpy.broadcast_shapes(index.shape, kind.shape))
+        return Estimate(_draw(node.arg[0], node.dtype, index, seen))
+
+    return TensorElements(read, budget).at(value, flat_elements(value.shape, where))
+
+
+def _values_of_one(nodes: Sequence[UOp]) -> int:
+    """About how many values one element of a body is made of; its nodes are given, sources first."""
+    times: dict[UOp, int] = dict.fromkeys(nodes, 1)
+    total = 0
+    for node in reversed(nodes):
+        here = times[node]
+        total += here
+        if node.op is _REDUCE_AXIS:
+            here *= prod([node.src[0].shape[axis] for axis in node.arg[1]])
+        if here > 1:
+            for source in node.src:
+                if times[source] < here:
+                    times[source] = here
+    return total
+
+
+def _draw(number: int, dtype: DType, index: Values, kind: Values) -> Values:
+    return element(number, dtype, index, kind, 0)
+
+
+def _parts(nodes: Sequence[UOp], kernels: Sequence[Kernel]) -> list[Part]:
+    """The kernels with the memory that each finds."""
+    memory: dict[int, Any] = {n.arg[0]: Drawn(n.arg[0]) for n in nodes if n.op is PARAM}
+    parts: list[Part] = []
+    for kernel in kernels:
+        assert kernel.source.program is not None
+        part = Part(kernel.source.program, kernel.slots, dict(memory))
+        memory[part.written] = part
+        parts.append(part)
+    return parts
+
+
+def _not_covered(nodes: Sequence[UOp], kernels: Sequence[Kernel]) -> str:
+    if not all([is_plain(shape) for shape in {node.shape for node in nodes}]) or any(
+        kernel.variables for kernel in kernels
+    ):  # one may bound a frame alone
+        return "sizes are variables"
+    if settings.fastmath():
+        return "FASTMATH is asked for"
+    if any(kernel.source.program is None for kernel in kernels):
+        return "no Linear is kept"
+    return ""
+
+
+def _compare(
+    name: str, dtype: DType, shape: Sequence[int], where: Values, expected: Estimate, values: Values
+) -> None:
+    """Raises: CheckError for the first element that is another one than it may be."""
+    agrees = numpy.broadcast_to(expected.agrees(values, dtype), where.shape)
+    if agrees.all():
+        return
+    first = int(agrees.argmin())
+    index = tuple([int(i) for i in numpy.unravel_index(int(where[first]), tuple(shape) or (1,))])
+    right = numpy.broadcast_to(expected.values, where.shape)[first]
+    off = (
+        ""
+        if expected.error is None
+        else f" (off by {numpy.broadcast_to(expected.error, where.shape)[first]:.3g} at most)"
+    )
+    raise CheckError(
+        name,
+        "tensor graph to Linear",
+        f"element {index if shape else ()} of shape {tuple(shape)} is {values[first]!r}, expected {right!r}{off};"
+        f" {int((~agrees).sum())} of {len(where)} sampled elements differ",
+    )
+
+
+def _say(text: str) -> None:
+    if settings.debug_level() >= 2:
+        print(text, file=sys.stderr)

@@ -1,0 +1,223 @@
+"""The memory that launches get, beside what their graph and their plan say.
+
+Owns: the proof that a numbered graph is the one that was asked for, its inputs the memory of that one's buffers; that each
+launch of a run gets the memory that holds what its slots hold; that nobody can read what is written over; that the table of a replay
+is its plan. Does not own: whether the plan is right (launch_plan.py), what a recorded function reads (core/tensor/jit/replay.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from weakref import ref
+
+from proofgrad.core.compile.plan.plan import Kernel, Plan, Step
+from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.shapes import Shape, sizes
+from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.tensor.jit.live_tensors import Entry
+from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.canonical import COMPUTED, SHOWN
+from proofgrad.core.tensor.runtime.launches import Launches
+from proofgrad.verify.sampled.launch_plan import PlanError
+
+_FIRST_ALONE = (Ops.CONTIGUOUS, Ops.DETACH)  # the other sources are looked at by gradients only
+
+
+# -- what a run is given -------------------------------------------------------------------------------
+
+
+def check_numbers(
+    roots: Sequence[UOp], graph: UOp, inputs: Sequence[UOp], given: Sequence[Any]
+) -> None:
+    """`graph` is that of `roots` with its buffers numbered, `given` their memory. Raises: PlanError."""
+    for number, (buffer, handle) in enumerate(zip(inputs, given)):
+        if machine.memory_of(buffer) is not handle:
+            raise PlanError("launch", f"input {number} is not the memory of its buffer")
+    if (len(roots), len(inputs)) != (len(graph.src), len(given)):
+        raise PlanError("launch", f"{len(graph.src)} roots numbered of {len(roots)}")
+    stack, seen = list(zip(roots, graph.src)), set[tuple[UOp, UOp]]()
+    while stack:
+        pair = stack.pop()
+        if pair in seen:
+            continue
+        seen.add(pair)
+        numbered, real = pair[1], SHOWN.get(pair[0], pair[0])
+        real = COMPUTED.get(real, real)
+        if real is numbered and real.op is not Ops.BUFFER:
+            continue
+        if not _is_same(real, numbered, inputs):
+            raise PlanError(
+                "launch", f"{real.op.name} became {numbered.op.name} in the numbered graph"
+            )
+        if numbered.op is not Ops.BUFFER:
+            count = 1 if numbered.op in _FIRST_ALONE else len(real.src)
+            stack += list(zip(real.src[:count], numbered.src[:count]))
+
+
+def _is_same(real: UOp, numbered: UOp, inputs: Sequence[UOp]) -> bool:
+    """Whether two nodes are alike but for their sources, and the number of a buffer."""
+    if numbered.op is Ops.BUFFER:
+        number = numbered.src[0].arg
+        is_known = 0 <= number < len(inputs) and inputs[number] is real
+        return is_known and (real.dtype, real.arg, real.src[1]) == (
+            numbered.dtype, numbered.arg, numbered.src[1]
+        )  # fmt: skip
+    if (real.op, real.dtype) != (numbered.op, numbered.dtype):
+        return False
+    if real.op in _FIRST_ALONE:
+        return True
+    arg = (
+        sizes().unbound(real.arg, {})
+        if real.op in MOVEMENT and real.arg != numbered.arg
+        else real.arg
+    )
+    return arg == numbered.arg and len(real.src) == len(numbered.src)
+
+
+def check_written_over(plan: Plan, given: Sequence[Any]) -> None:
+    """Nobody holds a buffer that a plan writes over, and no other input is its memory. Raises: PlanError."""
+    written = {step.slots[0] for step in plan.steps if step.slots[0] < plan.inputs}
+    if not written:
+        return
+    held = {id(machine.memory_of(buffer)) for buffer in machine.buffers()}
+    for slot in sorted(written):
+        if id(given[slot]) in held:
+            raise PlanError(
+                "launch", f"input {slot} is written over, and somebody holds its buffer"
+            )
+        if sum([handle is given[slot] for handle in given]) > 1:
+            raise PlanError("launch", f"input {slot} is written over, and is another input too")
+
+
+def check_results(
+    plan: Plan, shapes: Sequence[Shape], memory: Sequence[Any], found: Sequence[UOp]
+) -> None:
+    """Each result is the memory of its slot, in the shape of its root. Raises: PlanError."""
+    if not len(plan.results) == len(shapes) == len(memory) == len(found):
+        raise PlanError("launch", f"{len(found)} results for {len(shapes)} roots")
+    for number, (shape, handle, node) in enumerate(zip(shapes, memory, found)):
+        buffer = node
+        while buffer.op is not Ops.BUFFER:
+            buffer = buffer.src[0]
+        if node.shape != shape or machine.memory_of(buffer) is not handle:
+            raise PlanError("launch", f"result {number} is other memory, or of another shape")
+
+
+# -- launches one by one -----------------------------------------------------------------------------------
+
+
+class Followed:
+    """The launches of one run, each as it happens."""
+
+    def __init__(self, plan: Plan, given: Sequence[Any]) -> None:
+        self._plan, self._next = plan, 0
+        self._holds: dict[int, Any] = {slot: id(given[slot]) for slot in range(plan.inputs)}
+
+    def launch(self, kernel: Kernel, buffers: Sequence[Any]) -> None:
+        """The next launch. Raises: PlanError if it is not that of the plan, on the memory of its slots."""
+        self._copies()
+        steps = self._plan.steps
+        if self._next == len(steps) or steps[self._next].kernel is not kernel:
+            raise PlanError(
+                kernel.name, f"is launched where step {self._next} of the plan is another one"
+            )
+        step = steps[self._next]
+        handles = list(map(id, buffers))
+        if len(handles) != len(step.slots):
+            raise PlanError(kernel.name, f"{len(handles)} buffers for slots {step.slots}")
+        for slot, handle in zip(step.slots, handles):
+            if self._holds.setdefault(slot, handle) != handle:
+                raise PlanError(kernel.name, f"slot {slot} is other memory than before")
+        others = {held for slot, held in self._holds.items() if slot != step.slots[0]}
+        if handles[0] in others:
+            raise PlanError(
+                kernel.name, f"slot {step.slots[0]}, which it writes, is the memory of another"
+            )
+        self._done(step)
+
+    def end(self, memory: Sequence[Any]) -> None:
+        """Raises: PlanError if launches are left, or the results are other memory."""
+        self._copies()
+        if self._next < len(self._plan.steps):
+            raise PlanError("launch", f"{self._next} of {len(self._plan.steps)} steps have run")
+        for slot, handle in zip(self._plan.results, memory):
+            if self._holds.get(slot, id(handle)) != id(handle):
+                raise PlanError("launch", f"the result in slot {slot} is other memory")
+
+    def _copies(self) -> None:
+        """Copies before the next launch: what they fill is seen when it is read."""
+        steps = self._plan.steps
+        while self._next < len(steps) and steps[self._next].kernel is None:
+            self._done(steps[self._next])
+
+    def _done(self, step: Step) -> None:
+        self._next += 1
+        for slot in step.free_after:
+            self._holds.pop(slot, None)
+
+
+# -- replays -----------------------------------------------------------------------------------------------
+
+
+def named_buffers(roots: Sequence[UOp], entries: Iterable[Entry]) -> list[ref[UOp]]:
+    """The buffers below `roots` that Tensors named when a recording began, and that are there still."""
+    nodes = set(toposort(roots, lambda node: node not in COMPUTED))
+    found = []
+    for entry in entries:
+        node = entry.node()
+        named_by = entry.tensor if entry.owner is None else entry.owner
+        if node in nodes and named_by() is not None:
+            buffer = machine.buffer_below(COMPUTED.get(node, node))
+            if buffer is not None:
+                found.append(ref(buffer))
+    return found
+
+
+def check_fixed(named: Sequence[ref[UOp]], buffers: Sequence[UOp]) -> None:
+    """Raises: PlanError if replays read a buffer as it is, though Tensors name it, which may name another one later."""
+    for buffer in buffers:
+        if any(one() is buffer for one in named):
+            raise PlanError("replay", "what a Tensor names is read as it was when it was recorded")
+
+
+def check_replay(
+    steps: Sequence[Step],
+    program: Launches,
+    memory: Sequence[Any],
+    results: Mapping[int, UOp | None],
+) -> None:
+    """A replay launches its steps, in order, on the memory of their slots. Raises: PlanError.
+
+    `memory`: of every slot, as it has to be in this run. `results`: the slots of results that get memory of their own,
+    with the node that is allowed to hold it.
+    """
+    listed = program.listed()
+    if [step for step, _ in listed] != list(steps):
+        raise PlanError("replay", "other steps than those that were recorded, or in another order")
+    for step, addresses in zip(steps, [addresses for _, addresses in listed]):
+        wanted = [getattr(memory[slot], "address", memory[slot]) for slot in step.slots]
+        if any(is_at is not at and is_at != at for is_at, at in zip(addresses, wanted)):
+            name = "copy" if step.kernel is None else step.kernel.name
+            raise PlanError(name, f"slots {step.slots} are other memory in the table of the replay")
+    _check_apart(steps, memory, results)
+
+
+def _check_apart(
+    steps: Sequence[Step], memory: Sequence[Any], results: Mapping[int, UOp | None]
+) -> None:
+    """What a replay writes anew, nobody holds. Raises: PlanError."""
+    written = {step.slots[0] for step in steps}
+    owners: dict[int, list[int]] = {}
+    for slot in {slot for step in steps for slot in step.slots}:
+        owners.setdefault(id(memory[slot]), []).append(slot)
+    held: dict[int, list[UOp]] = {}
+    for buffer in machine.buffers():
+        held.setdefault(id(machine.memory_of(buffer)), []).append(buffer)
+    for slot, allowed in results.items():
+        if slot in written and owners[id(memory[slot])] != [slot]:
+            raise PlanError(
+                "replay", f"slots {owners[id(memory[slot])]} are one memory, {slot} is a result"
+            )
+        if any(buffer is not allowed for buffer in held.get(id(memory[slot]), ())):
+            raise PlanError("replay", f"result {slot} is written to memory that somebody holds")
