@@ -16,6 +16,7 @@ import pytest
 from proofgrad.core.rewrite.ledger import EvidenceError
 from proofgrad.rules import library
 from proofgrad.verify.cli import main
+from proofgrad.verify.commands import update
 from proofgrad.verify.prove import ledger as writing
 
 SMALL = """\
@@ -25,6 +26,9 @@ rule add_zero: x + 0 => x
 rule in_range: x % c => x  where 0 <= x, x < c
 rule below: x < c => true  where hi(x) < c
 """
+
+PARTS = ("layout", "proofs", "mutants", "other solvers", "pages", "records")
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
@@ -162,6 +166,31 @@ def test_check_needs_neither_solver_nor_parser_and_less_than_a_second() -> None:
     assert done.stdout.splitlines()[-1] == "set()"
     assert time.perf_counter() - start < 3.0  # of which the check says how much was its own
     assert "s)" in done.stdout
+
+
+def test_update_of_what_is_up_to_date_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    files = [path for folder in ("rules", "proofs", "docs") for path in (ROOT / folder).glob("*.*")]
+    before = [path.read_bytes() for path in files]
+    assert main(["--update"]) == 0
+    assert [path.read_bytes() for path in files] == before
+    parts = [line for line in capsys.readouterr().out.splitlines() if line.startswith("-- ")]
+    assert parts == [f"-- {name}" for name in PARTS]
+
+
+@pytest.mark.parametrize("failing", range(len(PARTS)))
+def test_update_stops_at_the_first_part_that_fails(
+    failing: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("lay_out_library", "judge_new", "crosscheck_new", "write_pages", "check_records")
+    codes = [int(number == failing) for number in range(len(PARTS))]
+    for name, code in zip(names, [codes[0], *codes[2:]]):
+        monkeypatch.setattr(update, name, lambda *_, code=code: code)
+    assert update.update(lambda: codes[1], 1) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        *[f"-- {name}" for name in PARTS[: failing + 1]],
+        f"stopped at: {PARTS[failing]}",
+    ]
 
 
 def test_an_interrupted_write_leaves_the_old_ledger(

@@ -53,6 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             write = not arguments.no_write
             return judge_library(arguments.mutants, arguments.jobs, write, arguments.all)
+        if arguments.update:
+            from proofgrad.verify.commands.update import update
+
+            return update(lambda: _prove_everything(_options(arguments)), arguments.jobs)
         return _prove_everything(_options(arguments))
     except KeyboardInterrupt:
         print("stopped; ledgers that were not finished are as they were", file=sys.stderr)
@@ -96,12 +100,9 @@ def _crosscheck(arguments: argparse.Namespace) -> int:
 
 def print_page(name: str) -> int:
     """Print a page of docs/ that is made of the files in proofs/."""
-    from proofgrad.verify.commands.evidence import report
-    from proofgrad.verify.commands.mutants_page import mutants_report
-    from proofgrad.verify.commands.steps_page import steps_report
+    from proofgrad.verify.commands.pages import PAGES
 
-    pages = {"evidence": report, "mutants": mutants_report, "steps": steps_report}
-    print(pages[name](), end="")
+    print(PAGES[name](), end="")
     return 0
 
 
@@ -141,6 +142,11 @@ def _parser() -> argparse.ArgumentParser:
         "--no-write", action="store_true", help="leave the files in proofs/ as they are"
     )
     parser.add_argument("--check", action="store_true", help="only say what is missing or stale")
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="after a change of rules: layout, proofs, mutants, other solvers, pages of docs/",
+    )
     parser.add_argument("--watch", metavar="FILE", help="prove a file each time that it changes")
     parser.add_argument("--refuted", action="store_true", help="check that wrong rules are refuted")
     parser.add_argument(
