@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from proofgrad.core.compile.machine.target import Binary, Launch, Source, Target
+from proofgrad.core.compile.machine.target import Backend, Binary, Launch, Source, Target
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.renderer.cstyle import CStyleLanguage
@@ -80,7 +80,7 @@ class _Handle:
         self.memory = memory
 
 
-class Compiled:
+class Compiled(Backend):
     """A backend made of three parts and a renderer. Registered as a class, it is made when first used."""
 
     def __init__(

@@ -27,7 +27,7 @@ _KERNEL = (None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
 class CpuBackend(Generator):
-    """See core/compile/machine/target.py: Backend. `host`: a processor whose instructions this one has; None: this one."""
+    """`host`: a processor whose instructions this one has; None: this one."""
 
     def __init__(self, host: Host | None = None) -> None:
         host = Host() if host is None else host
@@ -59,7 +59,9 @@ class CpuBackend(Generator):
     def copyout(self, data: memoryview, handle: Block) -> None:
         data.cast("B")[:] = handle.view[: data.nbytes]
 
-    def sequence(self, launches: Sequence[tuple[Any, Sequence[int]]], memory: list[Any]) -> Replay:
+    def sequence(
+        self, launches: Sequence[tuple[Any, Sequence[int]]], memory: Sequence[Any]
+    ) -> Replay:
         """Launches of this backend, each with the slots of its buffers, as one native call."""
         return Replay(self, launches, memory)
 

@@ -15,7 +15,7 @@ from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.machine import SECOND_CACHE_BYTES, FirstCache
-from proofgrad.core.compile.machine.target import Binary, Source, Target
+from proofgrad.core.compile.machine.target import Backend, Binary, Source, Target
 from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
@@ -26,14 +26,15 @@ from proofgrad.core.ir.uop import UOp
 STREAMED_CACHES = 16
 
 
-class Generator:
+class Generator(Backend):
     """Makes code for `host`, with `threads` threads (0: as many as it has cores); `runs`: whether here."""
 
     name = "CPU"
-    compiles_aside = True  # `compile` may run in a thread of its own
+    compiles_aside = True
 
     def __init__(self, host: Host, threads: int, runs: bool = True) -> None:
         self.host = host
+        self.identity = host.identity
         self.cache = DiskCache(settings.cache_folder() / "cpu")
         memory = _memory_here() if host.processor is None else host.processor.memory
         dialect = self.dialect = Dialect()
@@ -56,11 +57,6 @@ class Generator:
             runs=runs,
         )
         dialect.stream_bytes = STREAMED_CACHES * self.target.cache_bytes
-
-    @property
-    def identity(self) -> str:
-        """Which processor and which compiler: what times of kernels depend on."""
-        return self.host.identity
 
     def emit(self, linear: UOp, name: str) -> Source:
         return emit(linear, name, self.dialect)

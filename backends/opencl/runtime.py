@@ -16,6 +16,7 @@ from proofgrad.backends.opencl.emit import emit
 from proofgrad.core.compile.machine.target import (
     ALL_TYPES,
     WIDE_TYPES,
+    Backend,
     Binary,
     CompileError,
     DeviceError,
@@ -35,7 +36,7 @@ PROBE = "kernel void probe(global float *out) { out[get_global_id(0)] = exp2(out
 MOST_TOLD = 400  # letters of an error
 
 
-class OpenCLBackend:
+class OpenCLBackend(Backend):
     """The first OpenCL device that computes as IEEE 754 asks."""
 
     name = "CL"

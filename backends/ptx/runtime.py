@@ -14,6 +14,7 @@ from typing import Any
 
 from proofgrad.backends.ptx.emit import DEFAULT_ARCHITECTURE, emit, known_architecture
 from proofgrad.core.compile.machine.target import (
+    Backend,
     Binary,
     CompileError,
     DeviceError,
@@ -27,7 +28,7 @@ from proofgrad.core.ir.uop import UOp
 BLOCK_SIZE = 128  # work items a block: fills every GPU, and leaves each item all the registers
 
 
-class PTXBackend:
+class PTXBackend(Backend):
     """The first NVIDIA GPU. Without one, kernels are printed and compiled, and none is run."""
 
     name = "CUDA"

@@ -17,6 +17,7 @@ from proofgrad.core.compile.lowering.program_facts import (
 )
 from proofgrad.core.compile.machine.target import (
     COMPUTED_TYPES,
+    Backend,
     Binary,
     CompileError,
     Launch,
@@ -33,8 +34,8 @@ _UNWRITTEN = b"\xa5"  # fresh memory, so that a program that reads it does not f
 _CODES = {8: "<B", 16: "<H", 32: "<I", 64: "<Q"}
 
 
-class ReferenceBackend:
-    """See core/compile/machine/target.py: Backend."""
+class ReferenceBackend(Backend):
+    """Runs Linear itself. No `identity`: a Source that is read from a file has no Linear to run."""
 
     name = "REFERENCE"
     target = Target(name, arithmetic=COMPUTED_TYPES, native=_NATIVE)

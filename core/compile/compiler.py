@@ -386,8 +386,8 @@ def _show(kernel: Kernel, schedule: Schedule | None) -> None:
     if settings.debug_level() >= 3:
         _print(kernel.source.text)
     if settings.debug_level() >= 6:
-        assembly = getattr(kernel.backend, "assembly", None)
-        _print("no machine code to show" if assembly is None else assembly(kernel.source))
+        assembly = kernel.backend.assembly(kernel.source)
+        _print("no machine code to show" if assembly is None else assembly)
 
 
 _READ_BY_STAGES = (

@@ -1,13 +1,15 @@
 """The contract between the compiler and a machine: target, source, binary, backend.
 
-Owns: the types that every backend gives and takes, and the errors that it raises. Does not own:
+Owns: the types that every backend gives and takes, the errors that it raises, and all that the core asks of it. Does not own:
 which backends exist (entry points, core/tensor/runtime/device.py) and how they work (backends/).
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import MethodType
 from typing import Any, Protocol
 
 from proofgrad.core.compile.machine.machine import PAGE_BYTES, SECOND_CACHE_BYTES, Core, FirstCache
@@ -105,36 +107,153 @@ class Launch(Protocol):
     def __call__(self, buffers: Sequence[Any]) -> None: ...
 
 
+class LaunchSequence(Protocol):
+    """Loaded kernels that run one after the other in a single call (`Backend.sequence`)."""
+
+    def run(self) -> None:
+        """Launch all, in order."""
+        ...
+
+    def point(self, slot: int, handle: Any) -> None:
+        """From now on the buffer of a slot is another one."""
+        ...
+
+    def listed(self) -> list[tuple[Launch | None, list[Any]]]:
+        """Each launch with the addresses that it will be given: for checks. None: a launch that nobody asked for."""
+        ...
+
+
 class Backend(Protocol):
-    """A machine. Each module named by an entry point has `backend() -> Backend`."""
+    """A machine. Each module named by an entry point has `backend() -> Backend`.
+
+    Required: `name`, `target` and the methods from `emit` to `synchronize`. All else is optional. A class that
+    inherits from Backend has what is written here in place of what it leaves out; an object that does not is given
+    the same when its device is opened (`completed`).
+    """
 
     name: str
-    target: Target
+    """As in `Device[name]`, in capitals."""
 
+    target: Target
+    """What the compiler may print for this machine."""
+
+    @abstractmethod
     def emit(self, linear: UOp, name: str) -> Source:
         """Print Linear; `name` becomes the entry (a C identifier)."""
-        ...
 
+    @abstractmethod
     def compile(self, source: Source) -> Binary:
         """Raises: CompileError, with the log of the machine's compiler."""
-        ...
 
+    @abstractmethod
     def load(self, binary: Binary) -> Launch:
         """Raises: DeviceError where the machine is missing."""
-        ...
 
+    @abstractmethod
     def alloc(self, nbytes: int) -> Any:
         """A handle to fresh memory, contents unspecified; freed when the handle is dropped."""
-        ...
 
+    @abstractmethod
     def copyin(self, handle: Any, data: memoryview) -> None:
         """Write `data` (bytes) to the start of the buffer."""
-        ...
 
+    @abstractmethod
     def copyout(self, data: memoryview, handle: Any) -> None:
         """Read the first `data.nbytes` bytes of the buffer into `data` (writable bytes)."""
-        ...
 
+    @abstractmethod
     def synchronize(self) -> None:
         """Wait until everything launched has run."""
-        ...
+
+    # -- optional: what is lost without each is in LOST_WITHOUT as well ---------------------------
+
+    identity: str = ""
+    """What besides the text of a kernel decides what it becomes and how fast it is: processor, driver, compiler, with
+    their versions. Only for a machine whose `compile` needs nothing of a Source but its text.
+
+    Without it, plans are not kept between processes: each process rewrites and prints every kernel again.
+    """
+
+    compiles_aside: bool = False
+    """`compile` may be called by another thread, and holds no lock of Python while the compiler works.
+
+    Without it, kernels are compiled one after the other while nothing else is done, so first calls take longer.
+    """
+
+    def sequence(
+        self, launches: Sequence[tuple[Launch, Sequence[int]]], memory: Sequence[Any]
+    ) -> LaunchSequence | None:
+        """Launches, each with the slots of its buffers in `memory`, as one call; None: not these.
+
+        Without it, a function under TinyJit launches its kernels one by one from Python, some microseconds each.
+        """
+        return None
+
+    def assembly(self, source: Source) -> str | None:
+        """The machine's instructions of a kernel, for people.
+
+        Without it, DEBUG=6 has no machine code to show.
+        """
+        return None
+
+    def adopt(self, address: int, nbytes: int, keep: object) -> Any:
+        """A handle to memory of somebody else, a subclass of Borrowed; `keep` is held as long as the handle is.
+
+        Without it, memory of other libraries cannot be used in place (from_blob, from_dlpack): it must be copied.
+
+        Raises: DeviceError where the machine cannot.
+        """
+        raise DeviceError(
+            f"{self.name} cannot use the memory of another library in place; copy it: Tensor(array)"
+        )
+
+
+REQUIRED = ("name", "target", *sorted(Backend.__abstractmethods__))
+LOST_WITHOUT = {
+    "identity": "plans are not kept between processes: each process rewrites and prints every kernel again",
+    "compiles_aside": "kernels are compiled one after the other while nothing else is done, so first calls take longer",
+    "sequence": "a function under TinyJit launches its kernels one by one from Python, some microseconds each",
+    "assembly": "DEBUG=6 has no machine code to show",
+    "adopt": "memory of other libraries cannot be used in place (from_blob, from_dlpack): it must be copied",
+}
+
+
+def completed(made: Any, device: str) -> Backend:
+    """What the maker of a device gave, with the optional members of Backend that it lacks.
+
+    Raises: DeviceError, with the required members that it lacks.
+    """
+    missing = [member for member in REQUIRED if not hasattr(made, member)]
+    if missing:
+        raise DeviceError(
+            f"the backend of {device}, {type(made).__name__}, lacks {', '.join(missing)};"
+            " let its class inherit from proofgrad.device.Backend, which says what each must do"
+        )
+    for member in LOST_WITHOUT:
+        if not hasattr(made, member):
+            default = vars(Backend)[member]
+            try:
+                setattr(made, member, MethodType(default, made) if callable(default) else default)
+            except AttributeError:  # slots, or frozen
+                raise DeviceError(
+                    f"the backend of {device}, {type(made).__name__}, has no {member} and takes none;"
+                    " let its class inherit from proofgrad.device.Backend"
+                ) from None
+    backend: Backend = made
+    return backend
+
+
+def left_out(backend: Backend) -> list[str]:
+    """The optional members that are still as in Backend."""
+    is_given = {
+        "identity": backend.identity != "",
+        "compiles_aside": backend.compiles_aside,
+        "sequence": not _is_default(backend.sequence),
+        "assembly": not _is_default(backend.assembly),
+        "adopt": not _is_default(backend.adopt),
+    }
+    return [member for member in LOST_WITHOUT if not is_given[member]]
+
+
+def _is_default(method: object) -> bool:
+    return isinstance(method, MethodType) and method.__func__ in vars(Backend).values()

@@ -44,7 +44,7 @@ class Aside:
 
     def compile(self, backend: Backend, source: Source) -> Binary | Future[Binary]:
         """The binary of a text, later where the backend's compiler may run beside the rest."""
-        if not getattr(backend, "compiles_aside", False):
+        if not backend.compiles_aside:
             return backend.compile(source)
         try:
             if self._pool is None:

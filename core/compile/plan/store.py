@@ -37,7 +37,7 @@ class PlanStore:
 
     def serves(self, backend: Backend) -> bool:
         """Whether a machine says by what the texts of its kernels differ from those of others."""
-        return hasattr(backend, "identity")
+        return backend.identity != ""
 
     def key(self, root: UOp, unneeded: frozenset[int], asked: object, backend: Backend) -> str:
         """Of everything that the plan of a numbered graph depends on."""
@@ -45,7 +45,7 @@ class PlanStore:
             self._digest = self._sources()
         target = [f"{f.name}={_stable(getattr(backend.target, f.name))}"
                   for f in fields(backend.target)]  # fmt: skip
-        machine = (backend.name, getattr(backend, "identity", ""), target)
+        machine = (backend.name, backend.identity, target)
         parts = (self._digest, sorted(unneeded), asked, machine)
         return sha256(f"{parts!r}\n{graph_text(root)}".encode()).hexdigest()
 

@@ -116,8 +116,13 @@ class Search:
         known = {name: getattr(target, name) for name in target.__slots__}
         described = [f"{name}={_in_order(value)}" for name, value in known.items()]
         environment = [settings.wants_no_rules(), settings.fastmath(), self._width, self._limit]
-        identity = getattr(self._backend, "identity", "")
-        parts = [show_uop(self._body), *described, *environment, self._forced, identity]
+        parts = [
+            show_uop(self._body),
+            *described,
+            *environment,
+            self._forced,
+            self._backend.identity,
+        ]
         text = "\n".join([str(part) for part in (*parts, _sources(type(self._backend)))])
         return hashlib.sha256(text.encode()).hexdigest()
 

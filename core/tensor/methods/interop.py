@@ -147,7 +147,7 @@ class Interop(LinearAlgebra):
         count = prod(shape)
         if not count:
             return cls.zeros(shape, dtype=dtype, device="CPU")
-        memory = Device["CPU"].adopt(address, count * dtype.itemsize, keep)  # type: ignore[attr-defined]
+        memory = Device["CPU"].adopt(address, count * dtype.itemsize, keep)
         node: UOp = machine.new_buffer(dtype, count, "CPU", memory)
         return cls._leaf(reshape_node(node, shape), "CPU", None)
 

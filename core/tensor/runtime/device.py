@@ -13,7 +13,7 @@ from typing import Any
 
 from proofgrad.core import settings
 from proofgrad.core.compile.machine import target
-from proofgrad.core.compile.machine.target import Backend
+from proofgrad.core.compile.machine.target import Backend, completed
 from proofgrad.core.tensor.data.errors import DeviceError
 
 HOST = "PYTHON"  # where the data of a Python list or a numpy array lives
@@ -23,7 +23,8 @@ class _Device:
     """`Device.DEFAULT` is a name; `Device["CPU"]` is the opened backend."""
 
     def __init__(self) -> None:
-        self._devices: dict[str, Any] = {}
+        self._devices: dict[str, object] = {}  # as put there: a backend, or a class of backends
+        self._opened: dict[str, Backend] = {}  # of these, those that are known to be whole
         self._chosen: str | None = None
         self._makers: dict[str, Callable[[], Backend]] = {}
         self._aliases: dict[str, str] = {}
@@ -42,19 +43,17 @@ class _Device:
         self._chosen = self.canonical(name)
 
     def __getitem__(self, name: str) -> Backend:
-        opened = self._devices.get(name)  # most often this is all, and `canonical` is slow
-        if opened is not None and name not in self._aliases and not isinstance(opened, type):
-            found: Backend = opened
-            return found
+        opened = self._opened.get(name)  # most often this is all, and `canonical` is slow
+        if opened is not None and self._devices.get(name) is opened:
+            return opened
         name = self.canonical(name)
         if name not in self._devices:
             maker = self._makers.get(name)
             self._devices[name] = maker() if maker else _entry_points()[name].load()()
-        if isinstance(
-            self._devices[name], type
-        ):  # `_devices["MY"] = MyDevice`: made when first used
-            self._devices[name] = self._devices[name](name)
-        backend: Backend = self._devices[name]
+        made = self._devices[name]
+        if isinstance(made, type):  # `_devices["MY"] = MyDevice`: made when first used
+            made = self._devices[name] = made(name)
+        backend = self._opened[name] = completed(made, name)
         return backend
 
     def register(

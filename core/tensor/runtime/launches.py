@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from proofgrad.core.tensor.runtime.execute import run_step
 
 if TYPE_CHECKING:
+    from proofgrad.core.compile.machine.target import Backend, LaunchSequence
     from proofgrad.core.compile.plan.plan import Step
 
 
@@ -18,19 +19,18 @@ class Launches:
     """See the head of this file."""
 
     def __init__(
-        self, steps: Sequence[Step], memory: list[Any], where: Sequence[str], backend: Any
+        self, steps: Sequence[Step], memory: list[Any], where: Sequence[str], backend: Backend
     ) -> None:
         self.memory, self.where = memory, where
         self.copies = [step for step in steps if step.kernel is None]
         first = [step.kernel is None for step in steps]
         self.steps = list(steps)
-        self._native: Any = None
-        make = getattr(backend, "sequence", None)
-        leading = first == sorted(first, reverse=True)
-        if make is not None and leading:
-            kernels = [step for step in steps if step.kernel is not None]
-            launches = [(step.kernel.ready(), step.slots) for step in kernels]  # type: ignore[union-attr]
-            self._native = make(launches, memory)
+        self._native: LaunchSequence | None = None
+        copies_lead = first == sorted(first, reverse=True)
+        if copies_lead:
+            kernels = [(step.kernel, step.slots) for step in steps if step.kernel is not None]
+            launches = [(kernel.ready(), slots) for kernel, slots in kernels]
+            self._native = backend.sequence(launches, memory)
         self.is_native = self._native is not None and not self.copies  # one call is all that runs
         # To be told when the memory of a slot is another one.
         self.changed: Callable[[int, Any], None] = (
