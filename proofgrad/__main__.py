@@ -40,7 +40,9 @@ def parser() -> argparse.ArgumentParser:
     docs.add_argument("page", choices=["tensor"], help="which page")
     doctor = commands.add_parser("doctor", help="say what works on this machine, what is missing")
     doctor.add_argument("--json", action="store_true", help="for programs")
-    commands.add_parser("devices", help="list the devices, their other names, and which work here")
+    commands.add_parser(
+        "devices", help="list the devices, and which compute here: one kernel is run on each"
+    )
     commands.add_parser("env", help="list the environment variables, their values and meanings")
     return top
 

@@ -10,17 +10,18 @@ import json
 import os
 import platform
 import re
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from proofgrad import Device, __version__
 from proofgrad.core import settings
+from proofgrad.device_trial import RIGHT, try_devices
 
 if TYPE_CHECKING:
     from proofgrad.core.rewrite.rule import Rule
 
 _ALSO = {"gradient": "cotangent", "gradients": "cotangent"}  # names that users know
+_MEANING_OF_STATES = f"one kernel is run on each: {RIGHT} is where its values were right"
 _OPTIONAL = ("sklearn", "pyopencl", "cuda", "z3", "lark", "llvmlite", "numpy", "rich")
 
 
@@ -192,9 +193,10 @@ def environment() -> str:
 
 
 def devices() -> str:
-    """Every device with its other names, and whether it works here."""
-    rows = [(name, " ".join(Device.aliases_of(name)), _state(name)) for name in Device.names()]
-    return _table([("device", "also", "here"), *rows])
+    """Every device with its other names, and whether it computes here."""
+    states = try_devices(Device.installed())
+    rows = [(name, " ".join(Device.aliases_of(name)), state) for name, state in states.items()]
+    return f"{_table([('device', 'also', 'here'), *rows])}\n{_MEANING_OF_STATES}"
 
 
 def doctor() -> str:
@@ -215,21 +217,11 @@ def doctor_rows() -> list[tuple[str, str]]:
         ("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"),
         ("cache", str(settings.cache_folder())),
         ("default device", Device.DEFAULT),
-        *[(f"device {name}", _state(name)) for name in Device.names()],
+        ("devices", _MEANING_OF_STATES),
+        *[(f"device {name}", told) for name, told in try_devices(Device.installed()).items()],
         *[(f"package {name}", _found(name)) for name in _OPTIONAL],
         *[(name, os.environ[name]) for name in settings.MEANING if name in os.environ],
     ]
-
-
-def _state(device: str) -> str:
-    """Does the device open? If not, why; if with a warning, which."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            Device[device]
-        except (RuntimeError, ImportError, ValueError) as error:
-            return f"not available: {str(error).splitlines()[0]}"
-    return "; ".join(["available", *[str(warning.message) for warning in caught]])
 
 
 def _found(package: str) -> str:

@@ -75,6 +75,10 @@ class _Device:
         """Every device that is built, whether or not this machine has it."""
         return tuple(dict.fromkeys((*self._makers, *self._devices)))
 
+    def installed(self) -> tuple[str, ...]:
+        """Every device that a new process here knows by name, those of other packages too."""
+        return tuple(dict.fromkeys((*self._makers, *_entry_points())))
+
     def get_available_devices(self) -> list[str]:
         """The devices that open on this machine and run kernels."""
         available = []
@@ -97,10 +101,11 @@ class _Device:
             return upper
         if upper in _entry_points():
             return upper
-        provided = ", ".join(self.names())
+        known = tuple(dict.fromkeys((*self.names(), *_entry_points())))
+        provided = ", ".join(known)
         if upper in self._elsewhere:
             raise DeviceError(f"device {name!r} is not built here; provided: {provided}")
-        near = difflib.get_close_matches(upper, [*self.names(), HOST, *self._aliases], n=1)
+        near = difflib.get_close_matches(upper, [*known, HOST, *self._aliases], n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise DeviceError(f"unknown device {name!r}{hint} provided: {provided}")
 
