@@ -14,6 +14,7 @@ from weakref import ref
 
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.methods.live import live_tensors
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import computed
 from proofgrad.core.tensor.runtime.device import HOST
@@ -52,7 +53,7 @@ class Holders:
     def __init__(self, arguments: Sequence[Tensor]) -> None:
         numbered = reversed([*enumerate(arguments)])
         self._arguments = {id(tensor): k for k, tensor in numbered}  # the first of the same ones
-        found = _live_tensors()
+        found = live_tensors()
         owners = {id(t.grad): ref(t) for t in found if t.grad is not None}
         self.entries = {id(t): Entry(ref(t), ref(t._uop), owners.get(id(t))) for t in found}
         self._written: dict[int, Entry] = {}
@@ -114,7 +115,7 @@ class Holders:
         wanted = {id(target) for target in targets}
         for attempt in range(2):
             found = [
-                t for t in _live_tensors()
+                t for t in live_tensors()
                 if id(t) not in wanted and not self.knows(t) and _reads_memory(t._uop)
             ]  # fmt: skip
             if not found:
@@ -138,10 +139,6 @@ class Holders:
                 yield replace(self.source_of(owner), gradient=True), node
             elif tensor is not None:
                 yield self.source_of(tensor), node
-
-
-def _live_tensors() -> list[Tensor]:
-    return [found for found in gc.get_objects() if issubclass(type(found), Tensor)]
 
 
 def _reads_memory(node: UOp) -> bool:

@@ -21,6 +21,7 @@ from proofgrad.core.ir.origin import note_origin
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.errors import DeviceError
+from proofgrad.core.tensor.methods.live import register
 from proofgrad.core.tensor.runtime.scheduling import shown
 
 _SERIAL = itertools.count()
@@ -85,6 +86,7 @@ class TensorBase:
         self.grad = None
         self._requires_grad = None
         self._base = None
+        register(self)
         return self
 
     @classmethod

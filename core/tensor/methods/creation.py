@@ -17,6 +17,7 @@ from proofgrad.core.tensor.data.errors import DtypeError
 from proofgrad.core.tensor.data.promotion import as_dtype, scalar_dtype
 from proofgrad.core.tensor.data.storage import flatten_nested, infer_dtype, pack
 from proofgrad.core.tensor.methods.base import TensorBase
+from proofgrad.core.tensor.methods.live import register
 from proofgrad.core.tensor.methods.movement import (
     as_sizes,
     broadcast_node,
@@ -60,6 +61,7 @@ class Creation(Sorting):
         wanted = None if dtype is None else as_dtype(dtype)
         self._uop = self._node_of(data, wanted)
         self._become_leaf(requires_grad)
+        register(self)
 
     def _node_of(self, data: Any, dtype: DType | None) -> UOp:
         if isinstance(data, UOp) and data.dtype is dtypes.index:
