@@ -31,7 +31,7 @@ from proofgrad.backends.cpu.codegen import Host
 from proofgrad.core.compile.machine.target import Backend, Target
 from proofgrad.core.compile.math.transcendental import expand_transcendentals
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import APPROXIMATED, ELEMENTS, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 CHUNK = 1 << 15  # its arrays fit the cache
@@ -326,18 +326,15 @@ def numpy_value(node: UOp, args: list[Any]) -> Any:
 
 
 _NUMPY = {
-    Ops.ADD: numpy.add,
-    Ops.MUL: numpy.multiply,
-    Ops.FDIV: numpy.divide,
-    Ops.NEG: numpy.negative,
-    Ops.TRUNC: numpy.trunc,
-    Ops.SQRT: numpy.sqrt,
+    **{
+        op: getattr(numpy, row.numpy)
+        for op, row in ELEMENTS.items()
+        if row.numpy and op not in APPROXIMATED
+    },
     Ops.NOT: numpy.invert,
     Ops.AND: numpy.bitwise_and,
     Ops.OR: numpy.bitwise_or,
     Ops.XOR: numpy.bitwise_xor,
-    Ops.CMPLT: numpy.less,
-    Ops.CMPEQ: numpy.equal,
     Ops.WHERE: numpy.where,
     Ops.FMA: lambda *args: c_function("fma", *args),
 }

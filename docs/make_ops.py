@@ -10,6 +10,7 @@ from pathlib import Path
 
 from proofgrad import Ops, Tensor
 from proofgrad.backends import BUILT_IN
+from proofgrad.core.compile.math.transcendental import EXPANSIONS
 from proofgrad.core.compile.passes.forms import ALLOWED, Form
 from proofgrad.core.ir.ops import BINARY, CASTS, ELEMENTWISE, MEANING, MOVEMENT, TERNARY, UNARY
 
@@ -74,9 +75,6 @@ KINDS = (
 FUNCTIONS = (
     "relu", "exp", "log", "sigmoid", "tanh", "softmax", "mean", "max", "gelu", "silu", "abs", "sqrt",
 )  # fmt: skip
-EXPANDED = frozenset(
-    {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.FMOD}
-)  # written in other operations where a machine lacks them
 
 
 def kind_of(op: Ops) -> str:
@@ -92,7 +90,7 @@ def must_support(op: Ops) -> str:
     """Whether a machine that runs every program has to print the operation."""
     if op not in ALLOWED[Form.LINEAR]:
         return ""
-    if op in EXPANDED:
+    if op in EXPANSIONS:
         return "if it says so"
     return "if it has vectors" if op in (Ops.BROADCAST, Ops.HREDUCE) else "yes"
 

@@ -11,23 +11,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from proofgrad.core.compile.machine.target import Backend
+from proofgrad.core.compile.math.transcendental import EXPANSIONS
 from proofgrad.core.ir.dtypes import DType, dtypes, round_float
 from proofgrad.core.ir.evaluate import evaluate, from_bits, to_bits
-from proofgrad.core.ir.ops import ALU, BINARY, CASTS, COMPARE, UNARY, Ops
+from proofgrad.core.ir.ops import BINARY, CASTS, COMPARE, ELEMENTS, UNARY, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
-
-EXPANDED = {Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.FMOD}
-FLOAT_OPS = {
-    Ops.NEG, Ops.SQRT, Ops.TRUNC, Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.MIN, Ops.CMPLT,
-    Ops.CMPEQ, Ops.WHERE, Ops.FMA,
-}  # fmt: skip
-BOOL_OPS = {Ops.NOT, Ops.AND, Ops.OR, Ops.XOR, Ops.CMPLT, Ops.CMPEQ, Ops.WHERE}
-INT_OPS = ALU - EXPANDED - {Ops.SQRT, Ops.TRUNC, Ops.FDIV, Ops.FMA}
 
 
 def ops_of(dtype: DType) -> list[Ops]:
     """The ALU ops that a backend prints for `dtype`, in a stable order."""
-    return sorted(BOOL_OPS if dtype.is_bool else FLOAT_OPS if dtype.is_float else INT_OPS)
+    loose = {Ops.MULACC} if dtype.is_float else set()  # once or twice rounded: not to the bit
+    mine = {op for op, row in ELEMENTS.items() if dtype.kind in row.kinds}
+    return sorted(mine - EXPANSIONS.keys() - loose)
 
 
 def edge_values(dtype: DType) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.ops import ELEMENTS, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 
 Array = np.ndarray[Any, Any]
@@ -221,19 +221,8 @@ def _shift_right(x: Array, y: Array) -> Array:
 
 
 _ALU: dict[Ops, Callable[..., Array]] = {
-    Ops.NEG: np.negative,
+    **{op: getattr(np, row.numpy) for op, row in ELEMENTS.items() if row.numpy},
     Ops.NOT: np.invert,
-    Ops.SQRT: np.sqrt,
-    Ops.EXP2: np.exp2,
-    Ops.LOG2: np.log2,
-    Ops.SIN: np.sin,
-    Ops.COS: np.cos,
-    Ops.TRUNC: np.trunc,
-    Ops.ADD: np.add,
-    Ops.MUL: np.multiply,
-    Ops.FDIV: np.divide,
-    Ops.FMOD: np.fmod,
-    Ops.POW: np.power,
     Ops.FLOORDIV: np.floor_divide,
     Ops.MOD: np.mod,
     Ops.TRUNCDIV: _truncdiv,

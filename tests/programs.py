@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 from oracle import numpy_dtype
 
-from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.ops import TERNARY, Ops
+from proofgrad.core.ir.dtypes import DType, Kind, dtypes
+from proofgrad.core.ir.ops import APPROXIMATED, ELEMENTS, TERNARY, UNARY, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 MAX_ELEMENTS = 400
@@ -126,11 +126,14 @@ def step(draw: st.DrawFn, pool: list[UOp], kinds: tuple[str, ...]) -> UOp:
             return draw(reduction(source))
 
 
+FLOAT_UNARY = sorted([op for op in UNARY - APPROXIMATED if Kind.FLOAT in ELEMENTS[op].kinds])
+
+
 @st.composite
 def unary(draw: st.DrawFn, source: UOp) -> UOp:
     match family(source.dtype):
         case "float":
-            return source.alu(draw(st.sampled_from([Ops.NEG, Ops.SQRT, Ops.TRUNC])))
+            return source.alu(draw(st.sampled_from(FLOAT_UNARY)))
         case "int":
             return source.alu(draw(st.sampled_from([Ops.NEG, Ops.NOT])))
         case _:

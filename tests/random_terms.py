@@ -10,6 +10,8 @@ import math
 from random import Random
 from typing import Any
 
+from linear_kernels import ops_of
+
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.ops import CASTS, COMPARE, TERNARY, UNARY, Ops
@@ -32,10 +34,7 @@ _INT_OPS = (
     *_INDEX_OPS, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.NOT,
     Ops.MULACC, Ops.CAST,
 )  # fmt: skip
-_FLOAT_OPS = (
-    Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.MIN, Ops.NEG, Ops.SQRT, Ops.TRUNC, Ops.WHERE, Ops.CAST,
-    Ops.FMA,
-)  # fmt: skip
+_FLOAT_OPS = (*[op for op in ops_of(dtypes.float32) if op not in COMPARE], Ops.CAST)
 _BOOL_OPS = (Ops.AND, Ops.OR, Ops.XOR, Ops.NOT, Ops.WHERE, Ops.CMPLT, Ops.CMPLT, Ops.CMPEQ)
 _FLOATS = (0.0, -0.0, 1.0, -1.0, 2.0, 0.5, 3.0, math.inf, -math.inf, math.nan)
 _DIVISORS = (1, 2, 3, 4, 5, 6, 8, 12, 0, -3)

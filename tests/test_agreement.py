@@ -12,9 +12,8 @@ import pytest
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import evaluate
-from proofgrad.core.ir.ops import BINARY, Ops
+from proofgrad.core.ir.ops import APPROXIMATED, BINARY, Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite.functions import APPROXIMATED
 from proofgrad.core.rewrite.rule import Rule
 from proofgrad.rules.library import PROOFS, library_names, rule_file
 from proofgrad.verify.agreement.agree import agreement, used_cases

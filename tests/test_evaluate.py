@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from linear_kernels import EXPANDED, edge_values, operand_rows, operand_types, ops_of, same
+from linear_kernels import edge_values, operand_rows, operand_types, ops_of, same
 
+from proofgrad.core.compile.math.transcendental import EXPANSIONS
 from proofgrad.core.ir.dtypes import DType, dtypes, round_float
 from proofgrad.core.ir.evaluate import cast, evaluate, evaluate_lanes, from_bits, identity, to_bits
-from proofgrad.core.ir.ops import ALU, MEANING, Ops
+from proofgrad.core.ir.ops import ALU, ELEMENTS, MEANING, Ops, Precision
 from proofgrad.core.rewrite.functions import PRECISION
 
 NARROW_INTS = [dtypes.int8, dtypes.uint8]
@@ -79,23 +80,16 @@ def test_bitwise_op_is_numpys(dtype: DType) -> None:
 # -- floats -----------------------------------------------------------------------------------------
 
 NUMPY_OPS: dict[Ops, Callable[..., Any]] = {
-    Ops.NEG: np.negative,
-    Ops.SQRT: np.sqrt,
-    Ops.TRUNC: np.trunc,
-    Ops.ADD: np.add,
-    Ops.MUL: np.multiply,
-    Ops.FDIV: np.divide,
-    Ops.FMOD: np.fmod,
-    Ops.CMPLT: np.less,
-    Ops.CMPEQ: np.equal,
+    op: getattr(np, row.numpy)
+    for op, row in ELEMENTS.items()
+    if row.numpy and row.precision is not Precision.PUBLISHED
 }
 
 
 @pytest.mark.parametrize("dtype", NUMPY_FLOATS, ids=lambda d: d.name)
 @pytest.mark.parametrize("op", NUMPY_OPS, ids=lambda op: op.name)
 def test_float_op_on_edge_values_is_numpys(op: Ops, dtype: DType) -> None:
-    unary = op in (Ops.NEG, Ops.SQRT, Ops.TRUNC)
-    rows = operand_rows((dtype,) if unary else (dtype, dtype))
+    rows = operand_rows((dtype,) * ELEMENTS[op].arity)
     with np.errstate(all="ignore"):
         columns = [np.array(column, dtype.name) for column in zip(*rows)]
         wanted = NUMPY_OPS[op](*columns).tolist()
@@ -261,7 +255,7 @@ def test_op_without_meaning_on_a_type_is_refused() -> None:
 
 
 def test_every_arithmetic_op_has_words_and_a_value() -> None:
-    evaluated = set(EXPANDED)
+    evaluated = set(EXPANSIONS)
     for dtype in dtypes.all:
         for op in ops_of(dtype):
             sources = operand_types(op, dtype)

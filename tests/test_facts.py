@@ -10,7 +10,7 @@ from rules_from_text import rules_from, unproven_facts, unproven_library
 
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes
 from proofgrad.core.ir.evaluate import evaluate, from_bits
-from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
+from proofgrad.core.ir.ops import COMPARE, ELEMENTS, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES
@@ -266,18 +266,12 @@ def test_facts_of_a_chain_of_20000_nodes() -> None:
 FLOAT = "float"
 ANY_BITS = "bits of floats as ints and back: any value"
 FULL_RANGE = {
+    **{(op.name, FLOAT): row.no_bounds for op, row in ELEMENTS.items() if row.no_bounds},
     ("XOR", "bool"): "false and true, unless both are known, and then it is folded",
     ("CMPEQ", "bool"): "false and true, unless both are known, and then it is folded",
     ("BITCAST", FLOAT): ANY_BITS,
     ("BITCAST", "int"): "of floats any value; of ints there is a line",
     ("CAST", "bool"): "false and true",
-    ("LOG2", FLOAT): "any real number, and -inf",
-    ("SIN", FLOAT): "its error bound does not say that it stays within -1 and 1",
-    ("COS", FLOAT): "its error bound does not say that it stays within -1 and 1",
-    ("FMOD", FLOAT): "nothing asks for them",
-    ("POW", FLOAT): "any number",
-    ("MULACC", FLOAT): "one or two roundings: nothing is proven of it",
-    ("FMA", FLOAT): "any value; it stands inside of polynomials",
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from proofgrad.core.ir.dtypes import DType, as_constant, dtypes
 from proofgrad.core.ir.evaluate import evaluate
-from proofgrad.core.ir.ops import BINARY, COMPARE, UNARY, Ops
+from proofgrad.core.ir.ops import APPROXIMATED, BINARY, COMPARE, ELEMENTS, UNARY, Ops
 from proofgrad.core.ir.uop import UOp
 
 EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-8, 6e-8, 3.0, 65504.0, 1e10, 3e38,
@@ -19,23 +19,6 @@ EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-8, 6e-8, 3.0, 65504
          -math.inf, math.nan]  # fmt: skip
 INT_EDGES = [0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 64, 100, 127, 128, 255, -1, -2, -3, -7, -8,
              -100, -128, 2**31 - 1, 2**31, 2**63 - 1, -(2**31), -(2**63), 2**64 - 1]  # fmt: skip
-FLOAT_ONLY = frozenset(
-    {
-        Ops.SQRT,
-        Ops.EXP2,
-        Ops.LOG2,
-        Ops.SIN,
-        Ops.COS,
-        Ops.TRUNC,
-        Ops.FDIV,
-        Ops.FMOD,
-        Ops.POW,
-        Ops.FMA,
-    }
-)
-INT_ONLY = frozenset({Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.SHL, Ops.SHR})
-# By another library: not to the last bit.
-ROUNDED = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW})
 
 
 def values_of(dtype: DType) -> list[object]:
@@ -49,11 +32,7 @@ def values_of(dtype: DType) -> list[object]:
 
 
 def applies(op: Ops, dtype: DType) -> bool:
-    if dtype.is_bool:
-        return op in (Ops.NOT, Ops.AND, Ops.OR, Ops.XOR, Ops.CMPLT, Ops.CMPEQ)
-    if dtype.is_float:
-        return op not in INT_ONLY and op not in (Ops.NOT, Ops.AND, Ops.OR, Ops.XOR)
-    return op not in FLOAT_ONLY
+    return dtype.kind in ELEMENTS[op].kinds
 
 
 def node_of(op: Ops, dtype: DType, *sources: UOp) -> UOp:
@@ -69,7 +48,7 @@ def same(found: object, expected: object, op: Ops, dtype: DType) -> bool:
         a, b = float(found), expected
         if math.isnan(b):
             return math.isnan(a)
-        if op in ROUNDED:
+        if op in APPROXIMATED:  # by another library: not to the last bit
             return a == b or abs(a - b) <= 1e-2 * abs(b) + 1e-6
         return a == b and math.copysign(1, a) == math.copysign(1, b)
     return found == expected

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import re
 
+from proofgrad.core.ir.ops import ELEMENTS
+
+_MATHS = "|".join(
+    [*sorted({row.c for row in ELEMENTS.values() if row.c}), "fabs|copysign|ldexp|NAN|INFINITY"]
+)
 _HEADERS = {
     "#include <stdbool.h>": r"\b(bool|true|false)\b",
-    "#include <tgmath.h>": r"\b(sqrt|trunc|fma|fabs|copysign|ldexp|NAN|INFINITY)\b",
+    "#include <tgmath.h>": rf"\b({_MATHS})\b",
 }
 # In C, char has a sign or none, and long has 32 bits or 64. The names defined over come last.
 _TYPES = {

@@ -15,7 +15,7 @@ from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes
 from proofgrad.core.ir.op_names import BROADCAST, CONST, WHERE
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import ELEMENTS, Ops
 from proofgrad.core.ir.uop import UOp
 
 
@@ -103,9 +103,8 @@ _SIMPLE = _table(
 
 _INTRINSICS = _table(
     {
-        Ops.SQRT: {"float": "sqrt"},
-        Ops.TRUNC: {"float": "trunc"},
-        Ops.FMA: {"float": "fma"},  # without the instruction: a call of the C library's, one a lane
+        # FMA without the instruction: a call of the C library's, one a lane
+        **{op: {"float": row.llvm} for op, row in ELEMENTS.items() if row.llvm},
         Ops.MAX: {"signed": "smax", "unsigned": "umax"},
         Ops.MIN: {"signed": "smin", "unsigned": "umin"},
     }

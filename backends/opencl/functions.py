@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import to_bits
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import ELEMENTS, Ops
 
 _TYPES: dict[DType, str] = {
     dtypes.bool: "bool",
@@ -195,6 +195,11 @@ _BOOL: dict[Ops, Callable[..., str]] = {
     Ops.XOR: _infix("^"),
 }
 
+
+def _call(function: str) -> Callable[..., str]:
+    return lambda _, *operands: f"{function}({', '.join(operands)})"
+
+
 _INT: dict[Ops, Callable[..., str]] = {
     Ops.NEG: _int_neg,
     Ops.NOT: lambda dtype, x: _as_type(f"(~{x})", dtype),
@@ -207,14 +212,12 @@ _INT: dict[Ops, Callable[..., str]] = {
 }
 
 _FLOAT: dict[Ops, Callable[..., str]] = {
+    **{op: _call(row.c) for op, row in ELEMENTS.items() if row.c},
     Ops.NEG: lambda _, x: f"(-{x})",
-    Ops.SQRT: lambda _, x: f"sqrt({x})",
-    Ops.TRUNC: lambda _, x: f"trunc({x})",
     Ops.ADD: _infix("+"),
     Ops.MUL: _infix("*"),
     Ops.FDIV: _infix("/"),
     Ops.MULACC: lambda _, x, y, z: f"fma({x}, {y}, {z})",
-    Ops.FMA: lambda _, x, y, z: f"fma({x}, {y}, {z})",
 }
 
 # -- functions ----------------------------------------------------------------------------------------

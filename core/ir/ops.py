@@ -1,4 +1,7 @@
-"""The operations of the IR, each with its meaning in words.
+"""The operations of the IR, each with its meaning in words; a row for each that works on elements.
+
+The other parts read the rows: rules how an operation is called and which types it takes, printers its
+name in other languages, tests which operations there are. docs/add-an-op.md says how to add one.
 
 The same meanings stand as SMT terms in verify/encode/semantics.py and as plain Python in
 core/ir/evaluate.py; tests compare the two by brute force. A change here, there or in the SMT terms
@@ -8,6 +11,10 @@ makes every proof stale.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from proofgrad.core.ir.dtypes import Kind
 
 
 class Ops(enum.IntEnum):
@@ -98,24 +105,213 @@ class Ops(enum.IntEnum):
     __str__ = __repr__
 
 
-UNARY = frozenset({Ops.NEG, Ops.NOT, Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TRUNC})
-BINARY = frozenset(
-    {
-        Ops.ADD, Ops.MUL, Ops.FDIV, Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.FMOD,
-        Ops.POW, Ops.MAX, Ops.MIN, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.CMPLT, Ops.CMPEQ,
-    }
-)  # fmt: skip
-TERNARY = frozenset({Ops.WHERE, Ops.MULACC, Ops.FMA})
+class Precision(enum.Enum):
+    """What is promised of a float result."""
+
+    EXACT = "exact"  # a float that needs no rounding, in whatever format the operands are
+    ROUNDED = "rounded"  # IEEE 754: the exact result rounded once, to nearest even
+    PUBLISHED = "published"  # within the bound of docs/numerics.md; every machine in its own way
+
+
+INTS = frozenset({Kind.SIGNED, Kind.UNSIGNED})
+INTEGERS = INTS | {Kind.INDEX}
+FLOATS = frozenset({Kind.FLOAT})
+NUMBERS = INTEGERS | FLOATS
+BITS = INTS | {Kind.BOOL}
+EVERY_KIND = frozenset(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """The row of an operation on elements: what every part of the project reads of it."""
+
+    arity: int
+    kinds: frozenset[Kind]  # of its operands, which are of one type; of WHERE the last two
+    meaning: str
+    name: str = ""  # how rules call it, name(x, y); "" where they write a sign
+    precision: Precision = Precision.EXACT  # of float results
+    gives_bool: bool = False  # else a value of the type of its operands
+    commutes: bool = False
+    is_step: bool = False  # of floats: never goes down, constant between jumps; no gradient passes
+    numpy: str = ""  # the function of numpy that is it on every float; "" where none is
+    llvm: str = ""  # the intrinsic of LLVM that is it on every float, as "trunc" of llvm.trunc.f32
+    c: str = ""  # the function of C and OpenCL C that is it on every float
+    no_bounds: str = ""  # of floats: why no line of rules/bounds.rules is about it
+
+
+ELEMENTS: dict[Ops, Elementwise] = {
+    Ops.NEG: Elementwise(
+        1, NUMBERS,
+        "-x. Ints: modulo 2**bits. Floats: the sign bit flipped.",
+        numpy="negative",
+    ),
+    Ops.NOT: Elementwise(
+        1, BITS,
+        "Bools: logical not. Ints: every bit flipped.",
+    ),
+    Ops.SQRT: Elementwise(
+        1, FLOATS,
+        "Square root, correctly rounded; of a negative number NaN; of -0.0 it is -0.0.",
+        name="sqrt", precision=Precision.ROUNDED, numpy="sqrt", llvm="sqrt", c="sqrt",
+    ),
+    Ops.EXP2: Elementwise(
+        1, FLOATS,
+        "2**x, within the published error bound (docs/numerics.md).",
+        name="exp2", precision=Precision.PUBLISHED, numpy="exp2",
+    ),
+    Ops.LOG2: Elementwise(
+        1, FLOATS,
+        "Logarithm to base 2, within the published error bound; NaN below 0, -inf at 0.",
+        name="log2", precision=Precision.PUBLISHED, numpy="log2",
+        no_bounds="any real number, and -inf",
+    ),
+    Ops.SIN: Elementwise(
+        1, FLOATS,
+        "Sine of x radians, within the published error bound; NaN at infinities.",
+        name="sin", precision=Precision.PUBLISHED, numpy="sin",
+        no_bounds="its error bound does not say that it stays within -1 and 1",
+    ),
+    Ops.COS: Elementwise(
+        1, FLOATS,
+        "Cosine of x radians, within the published error bound; NaN at infinities.",
+        name="cos", precision=Precision.PUBLISHED, numpy="cos",
+        no_bounds="its error bound does not say that it stays within -1 and 1",
+    ),
+    Ops.TRUNC: Elementwise(
+        1, FLOATS,
+        "Floats: rounded towards zero to an integral value, sign of zero kept.",
+        name="trunc", is_step=True, numpy="trunc", llvm="trunc", c="trunc",
+    ),
+    Ops.ADD: Elementwise(
+        2, NUMBERS,
+        "Ints: modulo 2**bits. Floats: IEEE, to nearest even. Not on bools.",
+        precision=Precision.ROUNDED, commutes=True, numpy="add",
+    ),
+    Ops.MUL: Elementwise(
+        2, NUMBERS,
+        "Ints: modulo 2**bits. Floats: IEEE, to nearest even. Not on bools.",
+        precision=Precision.ROUNDED, commutes=True, numpy="multiply",
+    ),
+    Ops.FDIV: Elementwise(
+        2, FLOATS,
+        "Floats: IEEE division, to nearest even.",
+        precision=Precision.ROUNDED, numpy="divide",
+    ),
+    Ops.FLOORDIV: Elementwise(
+        2, INTEGERS,
+        "Ints: rounded towards minus infinity, modulo 2**bits; x // 0 = 0.",
+    ),
+    Ops.MOD: Elementwise(
+        2, INTEGERS,
+        "Ints: x - (x // y) * y, so it has the sign of y; x % 0 = 0.",
+    ),
+    Ops.TRUNCDIV: Elementwise(
+        2, INTEGERS,
+        "Ints: rounded towards zero, modulo 2**bits; by 0 it is 0.",
+        name="truncdiv",
+    ),
+    Ops.TRUNCMOD: Elementwise(
+        2, INTEGERS,
+        "Ints: x - truncdiv(x, y) * y, so it has the sign of x; by 0 it is 0.",
+        name="truncmod",
+    ),
+    Ops.FMOD: Elementwise(
+        2, FLOATS,
+        "Floats: x - n * y, exactly, n the quotient rounded towards zero: fmod of C. It has the sign"
+        " of x, also where it is 0; x where y is infinite; NaN if x is infinite or y is 0.",
+        name="fmod", numpy="fmod", no_bounds="nothing asks for them",
+    ),
+    Ops.POW: Elementwise(
+        2, FLOATS,
+        "Floats: x**y, within the published error bound. 1 if x is 1 or y is 0, and of -1 to an infinite"
+        " power; NaN of a number below 0 to a power that is not whole; else the limit at zeros and"
+        " infinities, with the sign of x if y is odd: pow of IEEE 754.",
+        name="pow", precision=Precision.PUBLISHED, numpy="power", no_bounds="any number",
+    ),
+    Ops.MAX: Elementwise(
+        2, NUMBERS,
+        "The larger. Floats: NaN if either is NaN; -0.0 is below 0.0. Not on bools.",
+        name="max", commutes=True,
+    ),
+    Ops.MIN: Elementwise(
+        2, NUMBERS,
+        "The smaller. Floats: NaN if either is NaN; -0.0 is below 0.0. Not on bools.",
+        name="min", commutes=True,
+    ),
+    Ops.AND: Elementwise(
+        2, BITS,
+        "Bools and ints: bitwise and.",
+        commutes=True,
+    ),
+    Ops.OR: Elementwise(
+        2, BITS,
+        "Bools and ints: bitwise or.",
+        commutes=True,
+    ),
+    Ops.XOR: Elementwise(
+        2, BITS,
+        "Bools and ints: bitwise exclusive or.",
+        commutes=True,
+    ),
+    Ops.SHL: Elementwise(
+        2, INTS,
+        "Machine ints: x * 2**y modulo 2**bits; 0 if y, read as unsigned, is bits or more.",
+    ),
+    Ops.SHR: Elementwise(
+        2, INTS,
+        "Machine ints: x // 2**y (signed: copies the sign; unsigned: fills with 0); if y, read as"
+        " unsigned, is bits or more: 0, or -1 for a negative x.",
+    ),
+    Ops.CMPLT: Elementwise(
+        2, BITS | NUMBERS,
+        "x < y as a bool; false if either is NaN. On bools, false < true.",
+        gives_bool=True, is_step=True, numpy="less",
+    ),
+    Ops.CMPEQ: Elementwise(
+        2, BITS | NUMBERS,
+        "x == y as a bool; false if either is NaN; -0.0 == 0.0.",
+        gives_bool=True, is_step=True, commutes=True, numpy="equal",
+    ),
+    Ops.WHERE: Elementwise(
+        3, EVERY_KIND,
+        "The second source where the first (a bool) is true, else the third.",
+        name="where",
+    ),
+    Ops.MULACC: Elementwise(
+        3, NUMBERS,
+        "x * y + z. Ints: modulo 2**bits. Floats: only inside a reduction, where one or two"
+        " roundings are both allowed.",
+        name="mulacc", precision=Precision.ROUNDED,
+        no_bounds="one or two roundings: nothing is proven of it",
+    ),
+    Ops.FMA: Elementwise(
+        3, FLOATS,
+        "Floats: IEEE fusedMultiplyAdd: the exact x * y + z, rounded once, to nearest even.",
+        name="fma", precision=Precision.ROUNDED, llvm="fma", c="fma",
+        no_bounds="any value; it stands inside of polynomials",
+    ),
+}  # fmt: skip
+
+
+def _those(choice: Callable[[Elementwise], bool]) -> frozenset[Ops]:
+    return frozenset([op for op, row in ELEMENTS.items() if choice(row)])
+
+
+ALU = frozenset(ELEMENTS)
+UNARY = _those(lambda row: row.arity == 1)
+BINARY = _those(lambda row: row.arity == 2)
+TERNARY = _those(lambda row: row.arity == 3)
 CASTS = frozenset({Ops.CAST, Ops.BITCAST})
-ALU = UNARY | BINARY | TERNARY
 ELEMENTWISE = ALU | CASTS
-COMPARE = frozenset({Ops.CMPLT, Ops.CMPEQ})
-COMMUTATIVE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN, Ops.AND, Ops.OR, Ops.XOR, Ops.CMPEQ})
+COMPARE = _those(lambda row: row.gives_bool)
+COMMUTATIVE = _those(lambda row: row.commutes)
+APPROXIMATED = _those(lambda row: row.precision is Precision.PUBLISHED)
 MOVEMENT = frozenset(
     {Ops.RESHAPE, Ops.PERMUTE, Ops.EXPAND, Ops.PAD, Ops.SHRINK, Ops.FLIP, Ops.SKEW}
 )
 
 MEANING: dict[Ops, str] = {
+    **{op: row.meaning for op, row in ELEMENTS.items()},
     Ops.CONST: "The value `arg`; with a vector type, the lanes `arg[0], arg[1], ...`.",
     Ops.UNIQUE: "A number that makes a buffer different from every other buffer.",
     Ops.DEVICE: "The name of a device.",
@@ -123,14 +319,6 @@ MEANING: dict[Ops, str] = {
     Ops.PARAM: "Parameter `arg = (slot, size)` of a kernel: `size` elements of memory.",
     Ops.IOTA: "The integers 0, 1, ..., arg-1, wrapped to the type. Shape (arg,).",
     Ops.RANGE: "The counter 0, 1, ..., n-1 of a loop; source: n; arg = (number, AxisRole).",
-    Ops.NEG: "-x. Ints: modulo 2**bits. Floats: the sign bit flipped.",
-    Ops.NOT: "Bools: logical not. Ints: every bit flipped.",
-    Ops.SQRT: "Square root, correctly rounded; of a negative number NaN; of -0.0 it is -0.0.",
-    Ops.EXP2: "2**x, within the published error bound (docs/numerics.md).",
-    Ops.LOG2: "Logarithm to base 2, within the published error bound; NaN below 0, -inf at 0.",
-    Ops.SIN: "Sine of x radians, within the published error bound; NaN at infinities.",
-    Ops.COS: "Cosine of x radians, within the published error bound; NaN at infinities.",
-    Ops.TRUNC: "Floats: rounded towards zero to an integral value, sign of zero kept.",
     Ops.CAST: (
         "The value in another type. To bool: x != 0 (NaN is true). Int to int: modulo 2**bits. Int"
         " to float and float to float: rounded to nearest even. Float to int: towards zero,"
@@ -139,40 +327,6 @@ MEANING: dict[Ops, str] = {
         " to more than 57344."
     ),
     Ops.BITCAST: "The same bits read as another type of the same width.",
-    Ops.ADD: "Ints: modulo 2**bits. Floats: IEEE, to nearest even. Not on bools.",
-    Ops.MUL: "Ints: modulo 2**bits. Floats: IEEE, to nearest even. Not on bools.",
-    Ops.FDIV: "Floats: IEEE division, to nearest even.",
-    Ops.FLOORDIV: "Ints: rounded towards minus infinity, modulo 2**bits; x // 0 = 0.",
-    Ops.MOD: "Ints: x - (x // y) * y, so it has the sign of y; x % 0 = 0.",
-    Ops.TRUNCDIV: "Ints: rounded towards zero, modulo 2**bits; by 0 it is 0.",
-    Ops.TRUNCMOD: "Ints: x - truncdiv(x, y) * y, so it has the sign of x; by 0 it is 0.",
-    Ops.FMOD: (
-        "Floats: x - n * y, exactly, n the quotient rounded towards zero: fmod of C. It has the sign"
-        " of x, also where it is 0; x where y is infinite; NaN if x is infinite or y is 0."
-    ),
-    Ops.POW: (
-        "Floats: x**y, within the published error bound. 1 if x is 1 or y is 0, and of -1 to an infinite"
-        " power; NaN of a number below 0 to a power that is not whole; else the limit at zeros and"
-        " infinities, with the sign of x if y is odd: pow of IEEE 754."
-    ),
-    Ops.MAX: "The larger. Floats: NaN if either is NaN; -0.0 is below 0.0. Not on bools.",
-    Ops.MIN: "The smaller. Floats: NaN if either is NaN; -0.0 is below 0.0. Not on bools.",
-    Ops.AND: "Bools and ints: bitwise and.",
-    Ops.OR: "Bools and ints: bitwise or.",
-    Ops.XOR: "Bools and ints: bitwise exclusive or.",
-    Ops.SHL: "Machine ints: x * 2**y modulo 2**bits; 0 if y, read as unsigned, is bits or more.",
-    Ops.SHR: (
-        "Machine ints: x // 2**y (signed: copies the sign; unsigned: fills with 0); if y, read as"
-        " unsigned, is bits or more: 0, or -1 for a negative x."
-    ),
-    Ops.CMPLT: "x < y as a bool; false if either is NaN. On bools, false < true.",
-    Ops.CMPEQ: "x == y as a bool; false if either is NaN; -0.0 == 0.0.",
-    Ops.WHERE: "The second source where the first (a bool) is true, else the third.",
-    Ops.MULACC: (
-        "x * y + z. Ints: modulo 2**bits. Floats: only inside a reduction, where one or two"
-        " roundings are both allowed."
-    ),
-    Ops.FMA: "Floats: IEEE fusedMultiplyAdd: the exact x * y + z, rounded once, to nearest even.",
     Ops.RESHAPE: "The same elements in row-major order under the shape `arg`.",
     Ops.PERMUTE: "Axis k of the result is axis arg[k] of the source.",
     Ops.EXPAND: "Axes of size 1 repeated to the sizes `arg`.",

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes, wrap_int
-from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.ops import APPROXIMATED, ELEMENTWISE
 from proofgrad.core.rewrite.rule import LOOSE_CLASSES
 
 
@@ -92,7 +92,6 @@ NUMBER_FUNCTIONS: dict[str, Callable[..., Any]] = {
 # What `{wrap: ...}` may compute: operations whose value is the same wherever they are done. The others
 # are functions that each machine approximates in its own way (docs/numerics.md gives bounds only), so
 # that a constant computed here would differ from what a kernel computes.
-APPROXIMATED = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW})
 COMPUTABLE = ELEMENTWISE - APPROXIMATED
 
 # Facts about terms. lo(x), hi(x): mathematical integers that x lies between, ends included; for a

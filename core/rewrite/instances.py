@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proofgrad.core.ir.op_names import CONST, KEEP, REDUCE
-from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.ops import APPROXIMATED, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 
 if TYPE_CHECKING:
     from proofgrad.core.rewrite.facts import Facts
 
 
-COSTLY = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.SQRT, Ops.FDIV, Ops.FMOD})
+COSTLY = APPROXIMATED | {Ops.SQRT, Ops.FDIV, Ops.FMOD}
 MOST_STEPS = 256  # of a walk through a term; in a larger one nothing is assumed
 
 

@@ -11,8 +11,8 @@ from math import prod
 from random import Random
 from typing import Any
 
-from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.dtypes import DType, Kind, dtypes
+from proofgrad.core.ir.ops import ELEMENTS, ELEMENTWISE, Elementwise, Ops
 from proofgrad.core.ir.shapes import ShapeError
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.rule import (
@@ -36,14 +36,18 @@ from proofgrad.verify.agreement.leaves import Leaves
 from proofgrad.verify.agreement.points import near_numbers
 from proofgrad.verify.encode.types import Case
 
+
+def _family(row: Elementwise) -> tuple[int, frozenset[Kind], bool]:
+    return row.arity, row.kinds, row.gives_bool
+
+
 # Operations of the same sources and types: with another of its family a left side is no instance.
-_FAMILIES = (
-    *((Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN), (Ops.AND, Ops.OR, Ops.XOR), (Ops.CMPLT, Ops.CMPEQ)),
-    *((Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD), (Ops.SHL, Ops.SHR)),
-    *((Ops.FDIV, Ops.FMOD), (Ops.SQRT, Ops.EXP2, Ops.LOG2, Ops.TRUNC)),
-)
-_OTHERS = {op: [o for o in family if o is not op] for family in _FAMILIES for op in family}
-_REDUCTIONS = _FAMILIES[0]
+_FAMILIES = {
+    op: [o for o, other in ELEMENTS.items() if _family(other) == _family(row)]
+    for op, row in ELEMENTS.items()
+}
+_OTHERS = {op: [o for o in ops if o is not op] for op, ops in _FAMILIES.items() if len(ops) > 1}
+_REDUCTIONS = (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN)
 FACT_NAMES = frozenset({"lo", "hi", "ones", "may", "divisor", "finite", "not_nan"})
 SOLVED = frozenset({"solve", "solve_less"})
 SHAPES = (

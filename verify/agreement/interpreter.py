@@ -16,9 +16,8 @@ from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import evaluate, from_bits, identity, to_bits
-from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.ops import APPROXIMATED, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite.functions import APPROXIMATED
 
 Column = list[Any]
 COUNTERS = frozenset({Ops.RANGE, Ops.VARIABLE})

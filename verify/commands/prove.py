@@ -17,6 +17,7 @@ import z3
 from proofgrad.core.rewrite.ledger import PROVED, ledger_text
 from proofgrad.core.rewrite.rule import Rule
 from proofgrad.rules.library import PROOFS, fingerprint, ledger_file, library_names, rule_file
+from proofgrad.verify.audit.operations import missing_from_all
 from proofgrad.verify.dsl.parser import parse_rules
 from proofgrad.verify.explain.counterexample import explain
 from proofgrad.verify.explain.hint import hint
@@ -64,6 +65,10 @@ def prove_with_witness(options: Options, witness: Witness | None) -> tuple[int, 
         rules = {name: _parse(source, f"{name}.rules") for name, source in sources.items()}
     except ValueError as error:
         print(error)
+        return 1, []
+    missing_from_ops = missing_from_all(rules)
+    if missing_from_ops:
+        print(*missing_from_ops, "nothing was proved: docs/add-an-op.md has the steps", sep="\n")
         return 1, []
     kept: dict[str, dict[str, Entry]] = {name: {} for name in rules}
     before: dict[str, Entry] = {}

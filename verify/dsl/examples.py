@@ -15,7 +15,7 @@ from proofgrad.verify.dsl.errors import RuleError, Source
 from proofgrad.verify.dsl.places import place_of
 from proofgrad.verify.dsl.scope import Syntax
 
-_PREFIX = {"-": Ops.NEG, "!": Ops.NOT}
+_PREFIX = {sign: Ops[op] for sign, op in names.PREFIX_OPS.items()}
 MAX_NUMBER = 1 << 62
 
 

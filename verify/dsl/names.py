@@ -10,6 +10,7 @@ import inspect
 import math
 import re
 
+from proofgrad.core.ir.ops import ELEMENTS
 from proofgrad.core.rewrite.functions import (
     ARG_FUNCTIONS,
     DOMAIN_TYPES,
@@ -45,22 +46,9 @@ INFIX_OPS = {
     "+": "ADD", "*": "MUL", "/": "FDIV", "//": "FLOORDIV", "%": "MOD", "&": "AND", "|": "OR",
     "^": "XOR", "<<": "SHL", ">>": "SHR", "<": "CMPLT", "==": "CMPEQ",
 }  # fmt: skip
+PREFIX_OPS = {"-": "NEG", "!": "NOT"}
 CALL_OPS: dict[str, tuple[str, tuple[int, ...]]] = {
-    "truncdiv": ("TRUNCDIV", (2,)),
-    "truncmod": ("TRUNCMOD", (2,)),
-    "fmod": ("FMOD", (2,)),
-    "pow": ("POW", (2,)),
-    "max": ("MAX", (2,)),
-    "min": ("MIN", (2,)),
-    "where": ("WHERE", (3,)),
-    "mulacc": ("MULACC", (3,)),
-    "fma": ("FMA", (3,)),
-    "sqrt": ("SQRT", (1,)),
-    "exp2": ("EXP2", (1,)),
-    "log2": ("LOG2", (1,)),
-    "sin": ("SIN", (1,)),
-    "cos": ("COS", (1,)),
-    "trunc": ("TRUNC", (1,)),
+    **{row.name: (op.name, (row.arity,)) for op, row in ELEMENTS.items() if row.name},
     "load": ("LOAD", (1,)),
     "index": ("INDEX", (2, 3)),
     "contiguous": ("CONTIGUOUS", (1,)),

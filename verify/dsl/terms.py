@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from lark import Tree
 
-from proofgrad.core.ir.ops import Ops
-from proofgrad.core.rewrite.functions import APPROXIMATED, COMPUTABLE
+from proofgrad.core.ir.ops import APPROXIMATED, Ops
+from proofgrad.core.rewrite.functions import COMPUTABLE
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
@@ -108,7 +108,7 @@ class Terms:
         if operator == "not":
             raise self._scope.error(operator, "'not' belongs to conditions; the operation is !x")
         term = self.term(operand)
-        return self._node("NEG" if operator == "-" else "NOT", (term,), tree)
+        return self._node(names.PREFIX_OPS[str(operator)], (term,), tree)
 
     def _infix(self, tree: Syntax) -> Term:
         left_tree, operator, right_tree = tree.children

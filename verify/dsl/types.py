@@ -11,22 +11,14 @@ import math
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes, round_float
+from proofgrad.core.ir.ops import COMPARE, ELEMENTS, FLOATS, INTS, NUMBERS, Ops
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES, TYPE_CLASSES
 from proofgrad.verify.dsl.errors import Place, RuleError, Source, near
 from proofgrad.verify.dsl.names import STRUCTURAL_DOMAINS
 
-INT_KINDS = frozenset({Kind.SIGNED, Kind.UNSIGNED})
-NUMBER_KINDS = INT_KINDS | {Kind.INDEX, Kind.FLOAT}
-INTEGER_KINDS = INT_KINDS | {Kind.INDEX}
-FLOAT_KINDS = frozenset({Kind.FLOAT})
-BIT_KINDS = INT_KINDS | {Kind.BOOL}
+# Comparisons and choices take every type.
 OP_KINDS: dict[str, frozenset[Kind]] = {
-    **{op: NUMBER_KINDS for op in ("NEG", "ADD", "MUL", "MAX", "MIN", "MULACC")},
-    **{op: INTEGER_KINDS for op in ("FLOORDIV", "MOD", "TRUNCDIV", "TRUNCMOD")},
-    **{op: FLOAT_KINDS for op in ("FDIV", "FMOD", "POW", "SQRT", "EXP2", "LOG2")},
-    **{op: FLOAT_KINDS for op in ("SIN", "COS", "TRUNC", "FMA")},
-    **{op: BIT_KINDS for op in ("NOT", "AND", "OR", "XOR")},
-    **{op: INT_KINDS for op in ("SHL", "SHR")},
+    op.name: row.kinds for op, row in ELEMENTS.items() if op not in COMPARE | {Ops.WHERE}
 }
 
 
@@ -169,7 +161,7 @@ class Types:
             )
 
     def _check_operation(self, type_: str, op: str, place: Place) -> None:
-        allowed = OP_KINDS.get(op) if op != "<=" else NUMBER_KINDS - FLOAT_KINDS | {Kind.BOOL}
+        allowed = OP_KINDS.get(op) if op != "<=" else NUMBERS - FLOATS | {Kind.BOOL}
         if allowed is None:
             return
         wrong = [d.name for d in self.possible(type_) if d.kind not in allowed]
@@ -230,7 +222,7 @@ def _misfit(value: int | float, dtype: DType, exact: bool) -> str:
     """Why `value` is no literal of `dtype`; empty if it is one."""
     if dtype.kind is Kind.BOOL:
         return f"{value} is no bool; write true or false"
-    if dtype is dtypes.index or dtype.kind in INT_KINDS:
+    if dtype is dtypes.index or dtype.kind in INTS:
         if isinstance(value, float):
             return f"{value} is no {dtype.name}; write an integer without a point"
         if dtype.lo is not None and dtype.hi is not None and not dtype.lo <= value <= dtype.hi:

@@ -19,7 +19,7 @@ from typing import Any
 import z3
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
+from proofgrad.core.ir.ops import CASTS, ELEMENTS, ELEMENTWISE, Ops
 from proofgrad.core.rewrite.rule import Apply, Fact, Lit, Name, Node, Text, Var
 from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify.encode.axes import (
@@ -103,11 +103,11 @@ def _half_at_a_tie(wins: Term, ties: Term) -> Term:
 
 
 # Derivative by each source, and where the operation has one.
-_DERIVATIVES: dict[Ops, tuple[Callable[..., Sequence[Term]], Callable[..., Term]]] = {}
+DERIVATIVES: dict[Ops, tuple[Callable[..., Sequence[Term]], Callable[..., Term]]] = {}
 
 
 def _derivative(op: Ops, of: Callable[..., Sequence[Term]], where: Callable[..., Term]) -> None:
-    _DERIVATIVES[op] = (of, where)
+    DERIVATIVES[op] = (of, where)
 
 
 def _everywhere(*_: Term) -> Term:
@@ -140,12 +140,11 @@ _derivative(
     lambda x, y: (_half_at_a_tie(x < y, x == y), _half_at_a_tie(y < x, x == y)),
     _everywhere,
 )
-_STEPS = (Ops.TRUNC, *COMPARE)
 
 
 def _of_elementwise(case: Case, op: Ops, left: Node) -> list[Goal]:
     rights = case.rule.right
-    if op in _STEPS or (op in (Ops.CAST, Ops.BITCAST) and not _between_floats(case, op, left)):
+    if is_step(op) or (op in CASTS and not _between_floats(case, op, left)):
         if any(right is not None for right in rights):
             raise NoMeaning(f"no gradient passes through {op.name} here")
         return [Goal([], z3.BoolVal(True))]
@@ -161,7 +160,9 @@ def _of_elementwise(case: Case, op: Ops, left: Node) -> list[Goal]:
     elif op is Ops.CAST:
         derivatives = [z3.RealVal(1)]
     else:
-        of, where = _DERIVATIVES[op]
+        if op not in DERIVATIVES:
+            raise NoMeaning(f"{op.name} has no derivative in verify/encode/derivative.py")
+        of, where = DERIVATIVES[op]
         derivatives, exists = list(of(*sources)), [where(*sources)]
     goals = []
     for right, derivative in zip(rights, derivatives):
@@ -172,6 +173,11 @@ def _of_elementwise(case: Case, op: Ops, left: Node) -> list[Goal]:
         value = values.term(right)
         goals.append(Goal([*values.known, *exists], value == values.g * derivative))
     return goals
+
+
+def is_step(op: Ops) -> bool:
+    """Whether an operation on elements is constant between jumps, so that no gradient passes."""
+    return op in ELEMENTS and ELEMENTS[op].is_step
 
 
 def _between_floats(case: Case, op: Ops, left: Node) -> bool:

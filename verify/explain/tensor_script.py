@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import APPROXIMATED, ELEMENTS, UNARY, Ops
 from proofgrad.core.rewrite.rule import Calc, Const, Instance, Lit, Node, Var
 from proofgrad.core.rewrite.rule import Term as RuleTerm
 from proofgrad.verify.encode.types import Case
@@ -19,10 +19,13 @@ from proofgrad.verify.sample.rules import Outcome, Trial, can_sample
 # Parts of each are in parentheses already. Others (exp2, log2, sin, mulacc) are left out: machines
 # may round them in their own way, or Tensors have no such operation.
 _FORMS: dict[Ops, str] = {
+    **{
+        op: f"{{0}}.{row.name}()"
+        for op, row in ELEMENTS.items()
+        if row.name and op in UNARY - APPROXIMATED
+    },
     Ops.NEG: "-{0}",
     Ops.NOT: "~{0}",
-    Ops.SQRT: "{0}.sqrt()",
-    Ops.TRUNC: "{0}.trunc()",
     Ops.ADD: "{0} + {1}",
     Ops.MUL: "{0} * {1}",
     Ops.FDIV: "{0} / {1}",

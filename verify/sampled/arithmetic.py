@@ -18,7 +18,7 @@ import numpy
 
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes
 from proofgrad.core.ir.evaluate import evaluate, identity
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import ELEMENTS, Ops, Precision
 
 Values = Any  # numpy.ndarray
 
@@ -211,38 +211,35 @@ def _mulacc(dtype: DType, x: Values, y: Values, z: Values) -> Values:
 
 # What numpy's own function gives in the type of its arguments, of floats and integers alike.
 _DIRECT: dict[Ops, Callable[..., Values]] = {
-    Ops.NEG: numpy.negative,
-    Ops.SQRT: numpy.sqrt,
-    Ops.TRUNC: numpy.trunc,
-    Ops.ADD: numpy.add,
-    Ops.MUL: numpy.multiply,
-    Ops.FDIV: numpy.true_divide,
-    Ops.FMOD: numpy.fmod,
+    **{
+        op: getattr(numpy, row.numpy)
+        for op, row in ELEMENTS.items()
+        if row.numpy and row.precision is not Precision.PUBLISHED
+    },
     Ops.NOT: numpy.invert,
     Ops.AND: numpy.bitwise_and,
     Ops.OR: numpy.bitwise_or,
     Ops.XOR: numpy.bitwise_xor,
-    Ops.CMPLT: numpy.less,
-    Ops.CMPEQ: numpy.equal,
 }
 
+
+def _without_type(function: Callable[..., Values]) -> Callable[..., Values]:
+    return lambda _, *args: function(*args)
+
+
 _FLOAT: dict[Ops, Callable[..., Values]] = {
-    Ops.NEG: lambda _, x: -x,
-    Ops.SQRT: lambda _, x: numpy.sqrt(x),
+    **{
+        op: _without_type(_DIRECT[op])
+        for op, row in ELEMENTS.items()
+        if row.numpy and op in _DIRECT
+    },
     Ops.EXP2: _in_double(numpy.exp2),
     Ops.LOG2: _in_double(numpy.log2),
     Ops.SIN: _in_double(_sine),
     Ops.COS: _in_double(_cosine),
-    Ops.TRUNC: lambda _, x: numpy.trunc(x),
-    Ops.ADD: lambda _, x, y: x + y,
-    Ops.MUL: lambda _, x, y: x * y,
-    Ops.FDIV: lambda _, x, y: x / y,
-    Ops.FMOD: lambda _, x, y: numpy.fmod(x, y),
     Ops.POW: _power,
     Ops.MAX: _larger,
     Ops.MIN: _smaller,
-    Ops.CMPLT: lambda _, x, y: x < y,
-    Ops.CMPEQ: lambda _, x, y: x == y,
     Ops.MULACC: _mulacc,
     Ops.FMA: _fma,
 }

@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.ops import COMPARE, Ops
+from proofgrad.core.ir.ops import APPROXIMATED, COMPARE, ELEMENTS, Ops
 from proofgrad.verify.sampled.arithmetic import Values, cast, operation, reduce_first, same_bits
 
 # How far EXP2, LOG2 and SIN may be off, in units in the last place: what docs/numerics.md publishes (at most 0.94 in
@@ -84,7 +84,7 @@ def estimate(op: Ops, dtype: DType, args: Sequence[Estimate], sources: Sequence[
 def estimation(op: Ops, dtype: DType, sources: tuple[DType, ...]) -> Callable[..., Estimate]:
     """The function of estimates that an elementwise operation is, of these types."""
     value = operation(op, dtype, sources)
-    is_exact = op not in _FUNCTIONS and not (op is Ops.BITCAST and sources[0].is_float)
+    is_exact = op not in APPROXIMATED and not (op is Ops.BITCAST and sources[0].is_float)
 
     def estimated(*args: Estimate) -> Estimate:
         if is_exact and not any([a.error is not None for a in args]):
@@ -169,7 +169,7 @@ def _error(
         if bound is None or not dtype.is_float or not sources[0].is_float:
             return numpy.where(touched, numpy.inf, 0.0)
         error = bound(dtype, values, terms, errors)
-        if op in _FUNCTIONS:
+        if op in APPROXIMATED:
             return _settled(error, values, dtype, touched)
         return numpy.where(touched, _settled(error, values, dtype, touched), 0.0)
 
@@ -241,9 +241,14 @@ def _any_power(dtype: DType, value: Values, x: Sequence[Values], e: Sequence[Val
     return numpy.where(e[0] + e[1] > 0, numpy.inf, 0.0) + _function(dtype, value)
 
 
-def _whole(_: DType, __: Values, x: Sequence[Values], e: Sequence[Values]) -> Values:
-    wide = _wide(x[0])
-    return numpy.where(numpy.trunc(wide - e[0]) == numpy.trunc(wide + e[0]), 0.0, numpy.inf)
+def _step(function: Callable[[Values], Values]) -> Callable[..., Values]:
+    """Of a step that never goes down: exact where both ends of what x may be are on one level."""
+
+    def off(_: DType, __: Values, x: Sequence[Values], e: Sequence[Values]) -> Values:
+        wide = _wide(x[0])
+        return numpy.where(function(wide - e[0]) == function(wide + e[0]), 0.0, numpy.inf)
+
+    return off
 
 
 def _multiplied_and_added(
@@ -252,8 +257,12 @@ def _multiplied_and_added(
     return _product(dtype, value, x, e) + e[2]
 
 
-_FUNCTIONS = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW})
 _BOUNDS: dict[Ops, Callable[[DType, Values, Sequence[Values], Sequence[Values]], Values]] = {
+    **{
+        op: _step(getattr(numpy, row.numpy))
+        for op, row in ELEMENTS.items()
+        if row.is_step and row.arity == 1
+    },
     Ops.ADD: lambda _, __, x, e: e[0] + e[1],
     Ops.NEG: lambda _, __, x, e: e[0],
     Ops.CAST: lambda _, __, x, e: e[0],
@@ -267,7 +276,6 @@ _BOUNDS: dict[Ops, Callable[[DType, Values, Sequence[Values], Sequence[Values]],
     Ops.SIN: _sine,
     Ops.COS: _sine,
     Ops.POW: _any_power,
-    Ops.TRUNC: _whole,
     Ops.MULACC: _multiplied_and_added,
     Ops.FMA: _multiplied_and_added,
 }

@@ -16,16 +16,17 @@ A procedure and no rules: of float16 z3 proves the square root in 7 seconds and 
 
 from __future__ import annotations
 
-from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.ops import COMPARE, Ops
+from proofgrad.core.ir.dtypes import DType, Kind, dtypes
+from proofgrad.core.ir.ops import COMPARE, ELEMENTS, Ops
 from proofgrad.core.ir.uop import UOp
 
 SMALL_FLOATS = frozenset({dtypes.float16, dtypes.bfloat16})
 
-_ROUNDED = frozenset({Ops.ADD, Ops.MUL, Ops.FDIV, Ops.SQRT})
-_EXACT = frozenset({Ops.NEG, Ops.TRUNC, Ops.FMOD, Ops.MAX, Ops.MIN}) | COMPARE
-_APPROXIMATE = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW})
-_WIDENED = _ROUNDED | _EXACT | _APPROXIMATE | {Ops.MULACC, Ops.FMA, Ops.HREDUCE}
+# Rounded results of float32, rounded again, are those of one rounding: of these alone it is shown (above).
+ROUNDED_TWICE = frozenset({Ops.ADD, Ops.MUL, Ops.FDIV, Ops.SQRT})
+ROUNDED_OTHERWISE = frozenset({Ops.MULACC, Ops.FMA})  # as `_promoted` does
+_ON_FLOATS = frozenset([op for op, row in ELEMENTS.items() if Kind.FLOAT in row.kinds])
+_WIDENED = (_ON_FLOATS - {Ops.WHERE}) | {Ops.HREDUCE}
 
 
 def promote_small_floats(root: UOp) -> UOp:

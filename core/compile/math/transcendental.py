@@ -45,7 +45,7 @@ def expand_transcendentals(root: UOp, native: frozenset[Ops] = frozenset()) -> U
     Works on scalars and vectors. Doing it twice changes nothing more.
     """
     nodes = root.toposort()
-    expansions = {op: way for op, way in _EXPANSIONS.items() if op not in native}
+    expansions = {op: way for op, way in EXPANSIONS.items() if op not in native}
     if not any(node.op in expansions for node in nodes):
         return root
     done: dict[UOp, UOp] = {}
@@ -180,7 +180,7 @@ _FORMATS: dict[DType, _Format] = {
     ),
 }
 
-_EXPANSIONS: dict[Ops, Callable[..., UOp]] = {
+EXPANSIONS: dict[Ops, Callable[..., UOp]] = {
     Ops.EXP2: exp2,
     Ops.LOG2: log2,
     Ops.SIN: sine,
