@@ -109,7 +109,7 @@ def fastmath() -> tuple[str, ...]:
 
 
 def wants_winograd() -> bool:
-    """Whether convolutions may be computed by a law of reals: see core/tensor/methods/winograd.py."""
+    """Whether convolutions may be computed by a law of reals: see core/tensor/methods/nn/winograd.py."""
     return number("WINO") > 0
 
 

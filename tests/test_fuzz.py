@@ -118,7 +118,7 @@ PLANTED = {
     ),
     "a write": (
         "writes",
-        "from proofgrad.core.tensor.methods.assign import Assignment\n"
+        "from proofgrad.core.tensor.methods.indexing.assign import Assignment\n"
         "Assignment._alive_links = lambda self: ()\n",
     ),
 }  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 from tensors import assert_close, assert_same, machine, numbers
 
 from proofgrad import DtypeError, ShapeError, Tensor
-from proofgrad.core.tensor.methods import losses
+from proofgrad.core.tensor.methods.nn import losses
 
 __all__ = ["machine"]
 Array = np.ndarray[Any, Any]

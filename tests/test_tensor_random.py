@@ -9,7 +9,7 @@ import pytest
 from tensors import machine
 
 from proofgrad import DtypeError, GlobalCounters, ShapeError, Tensor, nn
-from proofgrad.core.tensor.methods.random import threefry
+from proofgrad.core.tensor.methods.creation.random import threefry
 
 __all__ = ["machine"]
 DRAWS = 4000

@@ -9,7 +9,7 @@ import pytest
 from tensors import assert_close, assert_same, machine, numbers
 
 from proofgrad import GlobalCounters, ShapeError, Tensor, dtypes
-from proofgrad.core.tensor.methods import sorting
+from proofgrad.core.tensor.methods.indexing import sorting
 
 __all__ = ["machine"]
 

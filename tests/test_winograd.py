@@ -19,7 +19,7 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.origin import law_of
 from proofgrad.core.rewrite.bilinear import Correlation, correlation_of, polynomial
 from proofgrad.core.rewrite.rule import Rule
-from proofgrad.core.tensor.methods import winograd
+from proofgrad.core.tensor.methods.nn import winograd
 from proofgrad.rules.library import WINOGRAD, load_loose, rule_file
 from proofgrad.verify.audit.judge_mutants import judge
 from proofgrad.verify.audit.mutants import mutants
@@ -55,7 +55,7 @@ def by_torch(x: Array, w: Array, **options: Any) -> Array:
 
 def by_law(x: Array, w: Array, groups: int = 1) -> Tensor:
     """The program of the law, whether or not it pays."""
-    return Tensor(x)._correlated_by_law(Tensor(w), groups)
+    return winograd.correlated_by_law(Tensor(x), Tensor(w), groups)
 
 
 def has_law(x: Tensor) -> bool:
@@ -309,7 +309,9 @@ def test_an_infinity_spoils_its_tiles_and_no_others() -> None:
 def test_gradients_are_those_of_the_convolution() -> None:
     x, w = numbers(1, 2, 6, 7), numbers(3, 2, 3, 3, seed=1)
     assert gradcheck(
-        lambda a, b: a._pad_zeros([(0, 0), (0, 0), (1, 1), (1, 1)])._correlated_by_law(b, 1),
+        lambda a, b: winograd.correlated_by_law(
+            a._pad_zeros([(0, 0), (0, 0), (1, 1), (1, 1)]), b, 1
+        ),
         [Tensor(x), Tensor(w)],
     )
 

@@ -11,18 +11,25 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self
 
 from proofgrad.core import settings
-from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.autograd import node_gradients, nodes_reached
+from proofgrad.core.tensor.data.arguments import Flag
 from proofgrad.core.tensor.data.errors import DtypeError
-from proofgrad.core.tensor.data.storage import nest, unpack
-from proofgrad.core.tensor.methods.assign import Assignment
+from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.methods.base import TensorBase, alive, owns_value
+from proofgrad.core.tensor.methods.calls import Calls
+from proofgrad.core.tensor.methods.creation.random import Creation
 from proofgrad.core.tensor.methods.custom_vjp import custom_vjp
-from proofgrad.core.tensor.methods.movement import broadcast_node
-from proofgrad.core.tensor.methods.operands import Flag, Real, Whole, constant_node
+from proofgrad.core.tensor.methods.elementwise.functions import Elementwise
+from proofgrad.core.tensor.methods.indexing import Indexing
+from proofgrad.core.tensor.methods.interop import Interop
+from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
+from proofgrad.core.tensor.methods.movement.joining import Movement
+from proofgrad.core.tensor.methods.nn import NeuralNetwork
+from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 from proofgrad.core.tensor.methods.view import ViewInfo, view_info
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import computed
@@ -31,7 +38,17 @@ from proofgrad.core.tensor.runtime.recording import before_accumulate
 from proofgrad.core.tensor.runtime.scheduling import ScheduleItem, kernelize, schedule_items
 
 
-class Tensor(Assignment):
+class Tensor(
+    NeuralNetwork,
+    LinearAlgebra,
+    Interop,
+    Creation,
+    Indexing,
+    Reduction,
+    Movement,
+    Elementwise,
+    Calls,
+):
     """An array of numbers on a device.
 
     Example:
@@ -48,7 +65,7 @@ class Tensor(Assignment):
         Of a view that was written to, what it is a view of is computed: the write is done.
         """
         by_device: dict[str, list[Tensor]] = {}
-        every = dict.fromkeys((self, *others))
+        every: dict[Tensor, None] = dict.fromkeys((self, *others))
         shown = {id(tensor): tensor for tensor in every if tensor._is_what_was_written()}
         for tensor in list(every):
             owner = tensor._owner_to_compute()
@@ -97,10 +114,6 @@ class Tensor(Assignment):
             computed(node) in parameters for node in reached
         )
 
-    def contiguous(self) -> Self:
-        """The same values, and they get a buffer of their own layout."""
-        return self._with(UOp(Ops.CONTIGUOUS, self.dtype, (self._uop,)))
-
     def contiguous_backward(self) -> Self:
         """The same values; the gradient that comes back through here gets a buffer of its own."""
         same: Self = _WITH_CONTIGUOUS_GRADIENT(self)
@@ -110,66 +123,7 @@ class Tensor(Assignment):
         """A copy with a buffer of its own."""
         return self.contiguous()
 
-    # -- reading values out -----------------------------------------------------------------------
-
-    def _bytes(self) -> bytearray:
-        return machine.read(self._uop, self.device)
-
-    def data(self) -> Any:
-        """The elements as a memoryview of this shape (bfloat16 and 8-bit floats: of their bytes)."""
-        # Before Python 3.12 only numpy makes a view of this format.
-        if self.dtype is dtypes.float16:
-            return memoryview(self.numpy())
-        raw: Any = memoryview(self._bytes())
-        code = _FORMATS.get(self.dtype)
-        if code is None:
-            return raw
-        return (
-            raw.cast(code, machine.value_of_shape(self.shape)) if self.numel() else raw.cast(code)
-        )
-
-    def numpy(self) -> Any:
-        """The elements as a numpy array of its own; bfloat16 and the 8-bit floats widen to float32."""
-        import numpy
-
-        if self.dtype is dtypes.bfloat16 or self.dtype.is_code:
-            return self.cast(dtypes.float32).numpy()
-        return numpy.frombuffer(self._bytes(), self.dtype.name).reshape(
-            machine.value_of_shape(self.shape)
-        )
-
-    def tolist(self) -> Any:
-        """The elements as Python numbers in nested lists."""
-        if not self.numel():
-            return _empty_lists(self.shape)
-        return nest(unpack(bytes(self._bytes()), self.dtype), machine.value_of_shape(self.shape))
-
-    def item(self) -> Any:
-        """The one element. Raises: ShapeError if there are more or fewer."""
-        if self.numel() != 1:
-            raise ShapeError(
-                f"item() of {self.numel()} elements, shape {show(self.shape)}; use tolist()"
-            )
-        return unpack(bytes(self._bytes()), self.dtype)[0]
-
-    def __float__(self) -> Real:
-        return float(self.item())
-
-    def __int__(self) -> Whole:
-        return int(self.item())
-
-    def __index__(self) -> Whole:
-        if not self.dtype.is_int:
-            raise DtypeError(f"an index is an integer, not {self.dtype}")
-        return int(self.item())
-
-    def __bool__(self) -> Flag:
-        if self.numel() != 1:
-            raise ShapeError(
-                f"the truth of {self.numel()} elements, shape {show(self.shape)}, is not one: use"
-                f" any() or all()"
-            )
-        return bool(self.item())
+    # -- as a Python object -----------------------------------------------------------------------
 
     def __format__(self, spec: str) -> str:
         return format(self.item() if spec else str(self), spec)
@@ -178,12 +132,6 @@ class Tensor(Assignment):
         if not self.shape:
             raise TypeError("cannot iterate over a 0-d Tensor")
         return (self[k] for k in range(self.shape[0]))
-
-    def __array__(self, dtype: Any = None, copy: Flag | None = None) -> Any:
-        if copy is False:
-            raise ValueError("the elements of a Tensor cannot be shared with numpy, only copied")
-        array = self.numpy()
-        return array if dtype is None else array.astype(dtype)
 
     def __repr__(self) -> str:
         """Shape, type, device, op: what there is to compute. It computes nothing."""
@@ -347,13 +295,6 @@ def _realize_together(tensors: list[Tensor], device: str) -> None:
             tensor._uop = results[places[tensor]]
 
 
-_FORMATS = {
-    dtypes.bool: "?", dtypes.int8: "b", dtypes.uint8: "B", dtypes.int16: "h", dtypes.uint16: "H",
-    dtypes.int32: "i", dtypes.uint32: "I", dtypes.int64: "q", dtypes.uint64: "Q",
-    dtypes.float32: "f", dtypes.float64: "d",
-}  # fmt: skip
-
-
 def _restored(
     data: bytes, dtype: DType, shape: Shape, device: str, requires_grad: Flag | None
 ) -> Tensor:
@@ -396,7 +337,3 @@ def _has_data(node: UOp) -> bool:
     if owns_value(node):
         return True
     return any(part.op is Ops.BUFFER or owns_value(part) for part in node.toposort())
-
-
-def _empty_lists(shape: tuple[int, ...]) -> list[Any]:
-    return [_empty_lists(shape[1:]) for _ in range(shape[0])] if shape[0] else []

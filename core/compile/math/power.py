@@ -1,7 +1,7 @@
 """Powers of floats, as a graph of exact and correctly rounded operations.
 
 Owns: 2 ** (y log2 |x|), in a precision that makes its error small, and the special values of IEEE 754 pow.
-Does not own: powers with whole constants, which are products (core/tensor/methods/powers.py).
+Does not own: powers with whole constants, which are products (core/tensor/methods/elementwise/functions.py).
 
 The relative error of the logarithm is multiplied by y log2 x, which is up to 1074. So float32 is computed in
 float64, and float64 with a logarithm of two doubles, whose sum is good to 2**-64 of it.

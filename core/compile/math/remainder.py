@@ -1,7 +1,7 @@
 """The remainder of C's fmod, as a graph of exact and correctly rounded operations.
 
 Owns: the steps of the division. Does not own: when FMOD is expanded (transcendental.py), the remainders
-of Python, which have the sign of the divisor (core/tensor/methods/elementwise.py).
+of Python, which have the sign of the divisor (core/tensor/methods/elementwise/operators.py).
 
 Long division in base 2**STEP. A step takes whole multiples of m = |y| * 2**k off: the quotient by m has
 less than 52 bits, so that its rounding makes it one too large at most, and the rest r - q * m, of size m at

@@ -1,7 +1,7 @@
 """The type of a result, from the types of the operands.
 
 Owns: the lattice, the types of Python scalars (weak: they take the tensor's type where they can),
-the type a sum is accumulated in. Does not own: the conversion itself (elementwise.py).
+the type a sum is accumulated in. Does not own: the conversion itself (core/tensor/methods/elementwise).
 
 The lattice is JAX's (docs.jax.dev, "Type promotion semantics"): an edge leads to the types that can
 stand for both; int64 with uint64 has no common integer type and gives the default float type.

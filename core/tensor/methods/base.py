@@ -1,9 +1,7 @@
 """The state of a Tensor and the steps that every operation takes.
 
-Owns: the fields, wrapping of graph nodes, the check that devices agree. The classes of this folder
-stand on each other: base, movement, arrange, operands, elementwise, powers, functions, activations,
-reduce, joining, scan, take, indexing, scatter, sorting, creation, random, products, winograd,
-windows, losses, linalg, interop, assign, tensor. Each adds methods that use only those before it.
+Owns: the fields, wrapping of graph nodes, the check that devices agree. Does not own: operations, which
+classes by subject add; __init__.py says which.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 from math import prod
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from weakref import WeakValueDictionary, ref
 
 from proofgrad.core import settings
@@ -76,6 +74,16 @@ class TensorBase:
     _traced: ClassVar[bool] = False  # remember which methods make nodes: with DEBUG=2
     _leaves: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
     _parameters: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
+
+    if TYPE_CHECKING:  # every class may make Tensors of data; creation/factories.py says how
+
+        def __init__(
+            self,
+            data: Any,
+            device: str | None = None,
+            dtype: DType | str | None = None,
+            requires_grad: bool | None = None,
+        ) -> None: ...
 
     @classmethod
     def _new(cls, uop: UOp, device: str) -> Self:

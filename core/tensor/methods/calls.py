@@ -16,11 +16,10 @@ from typing import Any, Self
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import show
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.tensor.data.arguments import Flag, Whole
+from proofgrad.core.tensor.data.nodes import reshape_node
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe, name_of
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
-from proofgrad.core.tensor.methods.interop import Interop
-from proofgrad.core.tensor.methods.movement import reshape_node
-from proofgrad.core.tensor.methods.operands import Flag, Whole
 from proofgrad.core.tensor.runtime.device import HOST
 
 GradientOfCall = Callable[..., Any]  # (gradient, call): the cotangent of each of call.src[1:]
@@ -33,7 +32,7 @@ class Call:
     src: tuple[Any, ...]
 
 
-class Calls(Interop):
+class Calls(TensorBase):
     """Bodies and calls."""
 
     __slots__ = ()

@@ -1,7 +1,7 @@
-"""Tensors beside other libraries: shared memory, memory at an address, notebooks.
+"""Values of Tensors outside of them: as Python numbers, in numpy, on other devices, in memory of others, in notebooks.
 
-Owns: when memory is shared and when it is copied. Does not own: the structures of DLPack (dlpack.py),
-reading values out (tensor.py).
+Owns: when memory is shared and when it is copied. Does not own: the structures of DLPack (core/tensor/data/dlpack.py),
+when values are computed (core/tensor/runtime).
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from typing import Any, ClassVar, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape
+from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data import dlpack
+from proofgrad.core.tensor.data.arguments import Flag, Real, Whole, as_sizes, checked_shape
+from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.nodes import copy_node, reshape_node
 from proofgrad.core.tensor.data.promotion import as_dtype
+from proofgrad.core.tensor.data.storage import nest, unpack
 from proofgrad.core.tensor.methods.base import describe
-from proofgrad.core.tensor.methods.linalg import LinearAlgebra
-from proofgrad.core.tensor.methods.movement import as_sizes, checked_shape, reshape_node
-from proofgrad.core.tensor.methods.operands import Flag, Whole
+from proofgrad.core.tensor.methods.creation.factories import Factories
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.device import Device, canonical_device
 from proofgrad.core.tensor.runtime.recording import refuse_read
@@ -27,11 +29,95 @@ from proofgrad.core.tensor.runtime.recording import refuse_read
 _SHOWN_IN_HTML = 100  # elements
 
 
-class Interop(LinearAlgebra):
-    """Exchange with numpy, torch, jax and others."""
+class Interop(Factories):
+    """Values and memory: Python numbers, numpy, other devices, other libraries."""
 
     __slots__ = ()
     __array_priority__: ClassVar[Whole] = 1000  # older numpy asks who of two operands is in charge
+
+    # -- reading values out -----------------------------------------------------------------------
+
+    def _bytes(self) -> bytearray:
+        return machine.read(self._uop, self.device)
+
+    def data(self) -> Any:
+        """The elements as a memoryview of this shape (bfloat16 and 8-bit floats: of their bytes)."""
+        # Before Python 3.12 only numpy makes a view of this format.
+        if self.dtype is dtypes.float16:
+            return memoryview(self.numpy())
+        raw: Any = memoryview(self._bytes())
+        code = _FORMATS.get(self.dtype)
+        if code is None:
+            return raw
+        return (
+            raw.cast(code, machine.value_of_shape(self.shape)) if self.numel() else raw.cast(code)
+        )
+
+    def numpy(self) -> Any:
+        """The elements as a numpy array of its own; bfloat16 and the 8-bit floats widen to float32."""
+        import numpy
+
+        if self.dtype is dtypes.bfloat16 or self.dtype.is_code:
+            return self.cast(dtypes.float32).numpy()
+        return numpy.frombuffer(self._bytes(), self.dtype.name).reshape(
+            machine.value_of_shape(self.shape)
+        )
+
+    def tolist(self) -> Any:
+        """The elements as Python numbers in nested lists."""
+        if not self.numel():
+            return _empty_lists(self.shape)
+        return nest(unpack(bytes(self._bytes()), self.dtype), machine.value_of_shape(self.shape))
+
+    def item(self) -> Any:
+        """The one element. Raises: ShapeError if there are more or fewer."""
+        if self.numel() != 1:
+            raise ShapeError(
+                f"item() of {self.numel()} elements, shape {show(self.shape)}; use tolist()"
+            )
+        return unpack(bytes(self._bytes()), self.dtype)[0]
+
+    def __float__(self) -> Real:
+        return float(self.item())
+
+    def __int__(self) -> Whole:
+        return int(self.item())
+
+    def __index__(self) -> Whole:
+        if not self.dtype.is_int:
+            raise DtypeError(f"an index is an integer, not {self.dtype}")
+        return int(self.item())
+
+    def __bool__(self) -> Flag:
+        if self.numel() != 1:
+            raise ShapeError(
+                f"the truth of {self.numel()} elements, shape {show(self.shape)}, is not one: use"
+                f" any() or all()"
+            )
+        return bool(self.item())
+
+    def __array__(self, dtype: Any = None, copy: Flag | None = None) -> Any:
+        if copy is False:
+            raise ValueError("the elements of a Tensor cannot be shared with numpy, only copied")
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    # -- devices ----------------------------------------------------------------------------------
+
+    def to_(self, device: str | None) -> Self:
+        """This Tensor moved to another device."""
+        moved = self.to(device)
+        self._uop, self.device, self._base = moved._uop, moved.device, None
+        return self
+
+    def to(self, device: str | None) -> Self:
+        """The same values on another device."""
+        target = canonical_device(device)
+        if target == self.device:
+            return self.cast(self.dtype)
+        return type(self)._new(copy_node(self.uop, target), target)
+
+    # -- memory of others -------------------------------------------------------------------------
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """(1, 0): memory of the CPU, where other devices are copied to."""
@@ -153,11 +239,22 @@ class Interop(LinearAlgebra):
 
     def __buffer__(self, flags: Whole) -> memoryview:
         """A copy of the elements: `memoryview(t)`, from Python 3.12 on; before, see data()."""
-        return memoryview(self.data())  # type: ignore[attr-defined]
+        return memoryview(self.data())
 
     def _repr_html_(self) -> str:
         """For notebooks: what it is, and the values if they are few and there already."""
         text = f"<code>{html.escape(repr(self))}</code>"
         if not machine.is_view(self.uop) or self.numel() > _SHOWN_IN_HTML:
             return text
-        return f"{text}<pre>{html.escape(str(self.numpy()))}</pre>"  # type: ignore[attr-defined]
+        return f"{text}<pre>{html.escape(str(self.numpy()))}</pre>"
+
+
+_FORMATS = {
+    dtypes.bool: "?", dtypes.int8: "b", dtypes.uint8: "B", dtypes.int16: "h", dtypes.uint16: "H",
+    dtypes.int32: "i", dtypes.uint32: "I", dtypes.int64: "q", dtypes.uint64: "Q",
+    dtypes.float32: "f", dtypes.float64: "d",
+}  # fmt: skip
+
+
+def _empty_lists(shape: tuple[int, ...]) -> list[Any]:
+    return [_empty_lists(shape[1:]) for _ in range(shape[0])] if shape[0] else []

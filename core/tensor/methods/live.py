@@ -5,11 +5,8 @@ Owns: the register. Does not own: what is asked of them (jit/live_tensors.py).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
-
-if TYPE_CHECKING:
-    from proofgrad.core.tensor.methods.base import TensorBase
 
 
 class _Entry(ref):  # type: ignore[type-arg]
@@ -23,7 +20,7 @@ class _Entry(ref):  # type: ignore[type-arg]
 _REGISTER: dict[_Entry, None] = {}  # in the order in which they were made
 
 
-def register(tensor: TensorBase) -> None:
+def register(tensor: object) -> None:
     """From now on, until it is gone, `tensor` is one of `live_tensors`."""
     _REGISTER[_Entry(tensor, _REGISTER.pop)] = None
 

@@ -1,24 +1,39 @@
-"""Activations of neural networks.
+"""Activations, linear layers, dropout.
 
 Owns: the formulas, as the papers and tinygrad name them. Does not own: exponentials and the like
-(functions.py), softmax (reduce.py).
+(elementwise/functions.py), softmax (reduction/reduce.py), layers that hold weights (proofgrad/nn).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeVar
 
-from proofgrad.core.tensor.methods.functions import Functions, in_float32_or_wider
-from proofgrad.core.tensor.methods.operands import Real
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.tensor.data.arguments import Real
+from proofgrad.core.tensor.data.promotion import accumulation_dtype, computed_dtype, promote
+from proofgrad.core.tensor.methods.creation.random import Creation
+from proofgrad.core.tensor.methods.elementwise.functions import Elementwise, in_float32_or_wider
+from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
 
 _GELU_SLOPE = math.sqrt(8 / math.pi)
 _GELU_ENDS = 30.0  # beyond, gelu is x or 0 in every type
 _MISH_ENDS = 40.0  # beyond, mish is x
+_T = TypeVar("_T", bound=Elementwise)
 
 
-class Activations(Functions):
-    """Functions of one element between layers."""
+def with_bias(y: _T, bias: _T | None, result: DType) -> _T:
+    """A sum that runs in a wider type, plus the bias, rounded once to `result`."""
+    if bias is None:
+        return y.cast(result)
+    if promote(result, bias.dtype) is not result:
+        return y.cast(result) + bias
+    return (y + bias.cast(y.dtype)).cast(result)
+
+
+class Layers(LinearAlgebra, Creation):
+    """Activations and simple layers."""
 
     __slots__ = ()
 
@@ -128,3 +143,39 @@ class Activations(Functions):
     def hardtanh(self, min_val: Real = -1, max_val: Real = 1) -> Self:
         """Not below `min_val`, not above `max_val`; at and beyond them the slope is 0, as in torch."""
         return (self <= min_val).where(min_val, (self >= max_val).where(max_val, self))
+
+    # -- layers --------------------------------------------------------------------------------------
+
+    def linear(
+        self, weight: Self, bias: Self | None = None, dtype: DType | str | None = None
+    ) -> Self:
+        """x @ weight + bias, rounded once; weight has the shape (in, out), or (in,) to scale.
+
+        `dtype`: all three are cast to it first.
+        """
+        if dtype is not None:
+            added = None if bias is None else bias.cast(dtype)
+            return self.cast(dtype).linear(weight.cast(dtype), added)
+        result = computed_dtype(promote(self.dtype, weight.dtype))
+        wide = accumulation_dtype(result)
+        is_scale = weight.ndim == 1
+        y = self.cast(wide) * weight.cast(wide) if is_scale else self.dot(weight, wide)
+        return with_bias(y, bias, result)
+
+    def sequential(self, ll: Sequence[Callable[[Any], Any]]) -> Self:
+        """The layers one after the other."""
+        result = self
+        for layer in ll:
+            result = layer(result)
+        return result
+
+    def dropout(self, p: Real = 0.5) -> Self:
+        """While `Tensor.training`: each element 0 with probability p, the others over 1 - p."""
+        if not 0 <= p <= 1:
+            raise ValueError(f"dropout needs a probability, not {p}")
+        if not type(self).training or p == 0:
+            return self._value()
+        if p == 1:
+            return self.zeros_like()
+        kept = type(self).rand(self.shape, device=self.device, dtype=dtypes.float32) >= p
+        return kept.where(self / (1 - p), 0)

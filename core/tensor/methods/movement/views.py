@@ -1,7 +1,7 @@
-"""Views: the same elements under another shape or order. None of them computes anything.
+"""Views: the same elements under another shape or order. None of them but contiguous computes anything.
 
-Owns: reshape, permute, expand, pad, shrink, flip and what is built from them alone. Does not own:
-`[...]` (indexing.py), cat and stack (joining.py).
+Owns: reshape, permute, expand, shrink, flip, diagonals, windows, rearrange. Does not own: `[...]`
+(indexing/selection.py), cat, stack and pad (joining.py).
 """
 
 from __future__ import annotations
@@ -13,83 +13,13 @@ from typing import Any, Self
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.arguments import as_sizes, normal_size, resolve_axes, resolve_axis
+from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, reshape_node
 from proofgrad.core.tensor.methods.base import TensorBase
+from proofgrad.core.tensor.methods.movement.rearrange import group_sizes, sides, without_ellipsis
 
 
-def as_sizes(values: tuple[Any, ...]) -> tuple[int, ...]:
-    """`f(2, 3)` and `f((2, 3))` mean the same."""
-    if len(values) == 1 and isinstance(values[0], (tuple, list)):
-        return tuple(values[0])
-    return values
-
-
-def checked_shape(sizes: tuple[Any, ...]) -> Shape:
-    """`sizes` if they can be a shape. Raises: ShapeError."""
-    if any(
-        not isinstance(size, UOp) and not (isinstance(size, int) and size >= 0) for size in sizes
-    ):
-        raise ShapeError(f"sizes of a shape are ints of 0 or more, not {sizes}")
-    return sizes
-
-
-def resolve_axis(axis: int, rank: int) -> int:
-    """A Python axis number, which may count from the end, as 0 .. rank-1. Raises: ShapeError."""
-    if not isinstance(axis, int):
-        raise TypeError(f"an axis is an int, not {axis!r}")
-    if not rank and axis == -1:  # a single element has the axes of a line, as in torch
-        return 0
-    if not -rank <= axis < max(rank, 1):
-        raise ShapeError(f"there is no axis {axis} in {rank} axes; use {-rank} to {rank - 1}")
-    return axis + rank if axis < 0 else axis
-
-
-def resolve_axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """None for all axes, one, or several, as sorted numbers. Raises: ShapeError."""
-    if axis is None:
-        return tuple(range(rank))
-    if isinstance(axis, int):
-        return (resolve_axis(axis, rank),) if rank else ()
-    axes = sorted(resolve_axis(a, rank) for a in axis)
-    if len(set(axes)) != len(axes):
-        raise ShapeError(f"axis {tuple(axis)} names an axis twice")
-    return tuple(axes)
-
-
-def normal_size(size: Any) -> Any:
-    """A size in its one form: equal sums of variables are one object."""
-    return sizes().normal(size) if isinstance(size, UOp) else size
-
-
-def reshape_node(node: UOp, shape: Shape) -> UOp:
-    return node if node.shape == shape else UOp(Ops.RESHAPE, node.dtype, (node,), shape)
-
-
-def broadcast_node(node: UOp, shape: Shape) -> UOp:
-    """`node` repeated to `shape`, which its own shape goes into. Both steps stay visible."""
-    if node.shape == shape:
-        return node
-    padded = reshape_node(node, (1,) * (len(shape) - len(node.shape)) + node.shape)
-    return padded if padded.shape == shape else UOp(Ops.EXPAND, node.dtype, (padded,), shape)
-
-
-def broadcast_shapes(operation: str, *shapes: Shape) -> Shape:
-    """The common shape by numpy's rules. Raises: ShapeError with the shapes and the axis."""
-    rank = max(map(len, shapes))
-    result: list[int] = []
-    for back in range(rank, 0, -1):
-        sizes = {shape[-back] for shape in shapes if len(shape) >= back}
-        wide = sizes - {1}
-        if len(wide) > 1:
-            listed = " and ".join(map(show, shapes))
-            raise ShapeError(
-                f"cannot broadcast {listed} in {operation}: axis {-back} has sizes"
-                f" {' and '.join(map(str, sorted(wide)))}; sizes must be equal, or one of them 1"
-            )
-        result.append(wide.pop() if wide else 1)
-    return tuple(result)
-
-
-class Movement(TensorBase):
+class Views(TensorBase):
     """Methods that only change the shape or the order of elements."""
 
     __slots__ = ()
@@ -200,8 +130,8 @@ class Movement(TensorBase):
         cuts[axis] = (begin, end)
         return self.shrink(cuts)
 
-    def _buffered(self) -> Self:
-        """The same values, and they get a buffer: see Ops.CONTIGUOUS."""
+    def contiguous(self) -> Self:
+        """The same values, and they get a buffer of their own layout."""
         return self._with(UOp(Ops.CONTIGUOUS, self.dtype, (self._uop,)))
 
     def flip(self, axis: Any = None, *args: Any) -> Self:
@@ -329,3 +259,111 @@ class Movement(TensorBase):
         cuts[axis + 1] = (0, 1)
         x = x.shrink(cuts)
         return x.reshape(x.shape[: axis + 1] + x.shape[axis + 2 :])
+
+    # -- views of more than one step -----------------------------------------------------------------
+
+    def _axis_last(self, axis: int) -> Self:
+        """With axis `axis` moved behind all others."""
+        if axis == self.ndim - 1:
+            return self
+        return self.permute([k for k in range(self.ndim) if k != axis] + [axis])
+
+    def _axis_from_last(self, axis: int) -> Self:
+        """With the last axis moved to place `axis`: undoes `_axis_last`."""
+        last = self.ndim - 1
+        if axis == last:
+            return self
+        return self.permute([*range(axis), last, *range(axis, last)])
+
+    def diag(self) -> Self:
+        """A square matrix with this line on its diagonal.
+
+        Example:
+            Tensor([1, 2]).diag()  # [[1, 0], [0, 2]]
+        """
+        if self.ndim != 1:
+            raise ShapeError(f"diag takes one axis, not {show(self.shape)}; see diagonal")
+        (size,) = self.shape
+        rows = self.unsqueeze(-1)._pad_zeros([(0, 0), (0, size)]).flatten()
+        return rows.shrink_to(size * size).reshape(size, size)._value()
+
+    def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
+        """The elements [i, i + offset] of two axes, as a last axis."""
+        first, second = resolve_axis(dim1, self.ndim), resolve_axis(dim2, self.ndim)
+        if first == second:
+            raise ShapeError(f"diagonal needs two axes, not {dim1} twice")
+        others = [k for k in range(self.ndim) if k not in (first, second)]
+        x = self.permute([*others, first, second])
+        rows, columns = x.shape[-2:]
+        top, left = max(0, -offset), max(0, offset)
+        size = max(0, min(rows - top, columns - left))
+        outer: list[tuple[int, int] | None] = [None] * len(others)
+        if not size:
+            return x.shrink([*outer, (0, 0), (0, 0)]).reshape((*x.shape[:-2], 0))
+        square = x.shrink([*outer, (top, top + size), (left, left + size)])
+        line = square.reshape((*x.shape[:-2], size * size))
+        line = line._pad_zeros([(0, 0)] * len(others) + [(0, size)])
+        steps = line.reshape((*x.shape[:-2], size, size + 1))
+        return steps.shrink([*outer, None, (0, 1)]).reshape((*x.shape[:-2], size))
+
+    def unfold(self, dim: int, size: int, step: int) -> Self:
+        """Windows of `size` elements along `dim`, `step` apart; the place in a window is last.
+
+        Example:
+            Tensor([1, 2, 3, 4]).unfold(0, 2, 1)  # [[1, 2], [2, 3], [3, 4]]
+        """
+        axis = resolve_axis(dim, self.ndim)
+        x = self._windows(axis, size, step, 1)
+        return x._axis_last(axis + 1)
+
+    def meshgrid(self, *args: Self, indexing: str = "ij") -> tuple[Self, ...]:
+        """Lines as grids: grid k varies along axis k (with "xy" the first two axes change places).
+
+        Example:
+            rows, columns = Tensor([0, 1]).meshgrid(Tensor([0, 1, 2]))  # both of shape (2, 3)
+        """
+        if indexing not in ("ij", "xy"):
+            raise ValueError(f"indexing is 'ij' or 'xy', not {indexing!r}")
+        lines: tuple[Self, ...] = (self, *args)
+        if any(line.ndim > 1 for line in lines):
+            raise ShapeError(f"meshgrid takes lines, not {[line.shape for line in lines]}")
+        axes = list(range(len(lines)))
+        if indexing == "xy":
+            axes[:2] = [1, 0]
+        placed = [
+            line.reshape((-1,) + (1,) * (len(lines) - 1 - axis)) for line, axis in zip(lines, axes)
+        ]
+        shape = broadcast_shapes("meshgrid", *[line.shape for line in placed])
+        return tuple([line._with(broadcast_node(line._uop, shape)) for line in placed])
+
+    def rearrange(self, formula: str, **sizes: int) -> Self:
+        """Axes by name: "b c (h p) -> b (c p) h" splits, moves and joins them (as einops).
+
+        A group in parentheses is one axis; all sizes of a group but one must be given. "..." stands
+        for any axes, 1 for an axis of one element.
+
+        Example:
+            Tensor.ones(2, 12).rearrange("a (b c) -> c a b", c=3)  # shape (3, 2, 4)
+        """
+        left, right = sides(formula)
+        left, right = without_ellipsis(left, right, self.ndim, formula)
+        names = [name for group in left for name in group]
+        wanted = [name for group in right for name in group]
+        if len(set(names)) != len(names) or sorted(names) != sorted(wanted):
+            raise ShapeError(
+                f"rearrange {formula!r}: both sides must have the same names, each once"
+            )
+        unknown = set(sizes) - set(names)
+        if unknown:
+            raise ValueError(f"rearrange {formula!r} has no axis {', '.join(sorted(unknown))}")
+        if len(left) != self.ndim:
+            raise ShapeError(
+                f"rearrange {formula!r} describes {len(left)} axes, and there are {self.ndim}:"
+                f" {show(self.shape)}"
+            )
+        size_of: dict[str, int] = {}
+        for group, total in zip(left, self.shape):
+            size_of |= group_sizes(group, total, sizes, formula)
+        split = self.reshape(tuple([size_of[name] for name in names]))
+        moved = split.permute([names.index(name) for name in wanted])
+        return moved.reshape(tuple([prod(size_of[name] for name in group) for group in right]))

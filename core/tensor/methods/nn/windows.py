@@ -14,6 +14,8 @@ from typing import Any, Self, TypeAlias
 from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
+from proofgrad.core.tensor.data.arguments import Flag, Whole, checked_shape
+from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import (
     accumulation_dtype,
     as_dtype,
@@ -22,10 +24,11 @@ from proofgrad.core.tensor.data.promotion import (
     promote,
 )
 from proofgrad.core.tensor.methods.base import check_same_device
-from proofgrad.core.tensor.methods.movement import checked_shape
-from proofgrad.core.tensor.methods.operands import Flag, Whole, constant_node
-from proofgrad.core.tensor.methods.products import sum_of_products, with_bias
-from proofgrad.core.tensor.methods.winograd import Winograd
+from proofgrad.core.tensor.methods.indexing.take import take
+from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
+from proofgrad.core.tensor.methods.linalg.products import sum_of_products
+from proofgrad.core.tensor.methods.nn.layers import with_bias
+from proofgrad.core.tensor.methods.nn.winograd import correlated_by_law, takes_winograd
 
 Sizes: TypeAlias = Whole | Sequence[int]
 
@@ -93,7 +96,7 @@ def _to_ceiling(
     return (count - 1) * step + reach - size - before
 
 
-class Windows(Winograd):
+class Windows(LinearAlgebra):
     """Functions of neighbouring elements."""
 
     __slots__ = ()
@@ -124,8 +127,8 @@ class Windows(Winograd):
         x = self.cast(wide)._pad_zeros([(0, 0), (0, 0), *padding_pairs(padding, axes)])
         w = weight.cast(wide)
         steps, holes = each(stride, axes, "stride"), each(dilation, axes, "dilation")
-        if settings.wants_winograd() and {*steps, *holes} == {1} and x._takes_winograd(w):
-            y = x._correlated_by_law(w, groups)
+        if settings.wants_winograd() and {*steps, *holes} == {1} and takes_winograd(x, w):
+            y = correlated_by_law(x, w, groups)
         else:
             y = x._correlated(w, groups, steps, holes)
         line = None if bias is None else bias.reshape((1, -1) + (1,) * axes)
@@ -338,9 +341,9 @@ class Windows(Winograd):
         size = self.shape[axis]
         line = self._iota(wanted, dtypes.int64 if size * wanted > 2**28 else dtypes.int32)
         if mode == "nearest":
-            return self._take(axis, line * size // wanted)
+            return take(self, axis, line * size // wanted)
         if mode == "nearest-exact":
-            return self._take(axis, (line * 2 + 1) * size // (wanted * 2))
+            return take(self, axis, (line * 2 + 1) * size // (wanted * 2))
         if align_corners:
             place, unit = line * (size - 1), max(1, wanted - 1)
         else:
@@ -348,7 +351,7 @@ class Windows(Winograd):
         place = place.clamp(0, (size - 1) * unit)
         share = (place % unit).cast(self.dtype) / unit
         share = share.reshape((wanted,) + (1,) * (self.ndim - axis - 1))
-        low, high = self._take(axis, place // unit), self._take(axis, (place + unit - 1) // unit)
+        low, high = take(self, axis, place // unit), take(self, axis, (place + unit - 1) // unit)
         return low + (high - low) * share
 
 

@@ -1,20 +1,19 @@
 """Operands: how two of them get one type and one shape, and how types are changed.
 
 Owns: promotion and broadcasting of operands, checks of their types, casts. Does not own: what is done
-with them (elementwise.py).
+with them (operators.py).
 """
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
-from typing import Any, Self, TypeAlias
+from typing import Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import COMPARE, Ops
-from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.arguments import Operand, Whole
 from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, constant_node
 from proofgrad.core.tensor.data.promotion import (
     as_dtype,
     computed_dtype,
@@ -22,16 +21,7 @@ from proofgrad.core.tensor.data.promotion import (
     promote,
     promote_scalar,
 )
-from proofgrad.core.tensor.methods.arrange import Arrange
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe
-from proofgrad.core.tensor.methods.movement import broadcast_node, broadcast_shapes
-
-Scalar: TypeAlias = bool | int | float
-# The class below has methods of these names.
-Flag: TypeAlias = bool
-Whole: TypeAlias = int
-Real: TypeAlias = float
-Operand: TypeAlias = Any  # a Tensor, a Python scalar, a list or a numpy array
 
 # On bools these stand for the bitwise ops, as in numpy.
 _ON_BOOLS = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAX: Ops.OR, Ops.MIN: Ops.AND}
@@ -39,25 +29,7 @@ _INTS_ONLY = frozenset({Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.S
 _BITWISE = frozenset({Ops.AND, Ops.OR, Ops.XOR})
 
 
-def constant_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
-    """CONST -> RESHAPE -> EXPAND. Raises: OverflowError if `value` does not fit `dtype`."""
-    if value:
-        return _constant_node(value, dtype, shape)
-    return _zero_node(math.copysign(1.0, value) < 0, dtype, shape)
-
-
-@lru_cache(maxsize=1024)
-def _zero_node(negative: bool, dtype: DType, shape: Shape) -> UOp:
-    """0.0 == -0.0, so that they would share an entry of the other cache."""
-    return broadcast_node(UOp.const(dtype, -0.0 if negative and dtype.is_float else 0), shape)
-
-
-@lru_cache(maxsize=1024, typed=True)
-def _constant_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
-    return broadcast_node(UOp.const(dtype, value), shape)
-
-
-class Operands(Arrange):
+class Operands(TensorBase):
     """Pairs of operands, and types."""
 
     __slots__ = ()
@@ -72,7 +44,7 @@ class Operands(Arrange):
                 f"cannot combine a Tensor with {describe(value)};"
                 f" expected a Tensor, a number, a list or an array"
             )
-        return type(self)(value, device=self.device)  # type: ignore[call-arg]
+        return type(self)(value, device=self.device)
 
     def _pair(self, name: str, other: Operand) -> tuple[UOp, UOp]:
         """The nodes of both operands with one type and one shape."""
@@ -115,6 +87,10 @@ class Operands(Arrange):
     def _in_type(self, dtype: DType) -> Self:
         """This Tensor itself if it has the type: for what is read and not given."""
         return self if self.dtype is dtype else self._with(self._uop.cast(dtype))
+
+    def _iota(self, size: Whole, dtype: DType = dtypes.int32) -> Self:
+        """0 .. size-1 on this device."""
+        return self._with(UOp(Ops.IOTA, dtype, (), size))
 
     # -- types ----------------------------------------------------------------------------------
 

@@ -14,17 +14,18 @@ from typing import Any, Self
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.shapes import ShapeError, row_major_strides, show
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.arguments import Flag, Scalar, Whole, resolve_axis
 from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
-from proofgrad.core.tensor.methods.indexing import Indexing
-from proofgrad.core.tensor.methods.movement import broadcast_node, resolve_axis
-from proofgrad.core.tensor.methods.operands import Flag, Scalar, Whole, constant_node
+from proofgrad.core.tensor.methods.indexing.selection import Selection
+from proofgrad.core.tensor.methods.indexing.take import is_place, take, take_along
 
 _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
-class Scatter(Indexing):
+class Scatter(Selection):
     """The opposite of reading by an index."""
 
     __slots__ = ()
@@ -61,7 +62,7 @@ class Scatter(Indexing):
             return self._value()
         sources = self._iota(hits.shape[-1])
         last = hits.where(sources, dtypes.min(sources.dtype)).max(-1)
-        found = values._take_along(axis, last._axis_from_last(axis))
+        found = take_along(values, axis, last._axis_from_last(axis))
         return (last >= 0)._axis_from_last(axis).where(found, self)
 
     def _check_scatter(self, axis: Whole, index: Self, src: Self) -> None:
@@ -83,7 +84,7 @@ class Scatter(Indexing):
         sizes = enumerate(zip(self.shape, index.shape))
         around = [(0, 0 if k == axis else n - m) for k, (n, m) in sizes]
         places = index._axis_last(axis).unsqueeze(-2)
-        hits = places._is_place(-2, self.shape[axis])
+        hits = is_place(places, -2, self.shape[axis])
         padded = [pair for k, pair in enumerate(around) if k != axis] + [(0, 0), (0, 0)]
         return hits._pad_zeros(padded), src.shrink_to(index.shape)._pad_zeros(around)
 
@@ -129,7 +130,7 @@ class Scatter(Indexing):
         count = mask.cumsum()
         wanted = self._iota(size)
         place = (count <= wanted.unsqueeze(-1)).sum(-1)
-        found = self.flatten()._take(0, place)
+        found = take(self.flatten(), 0, place)
         fill = self._with(UOp.const(self.dtype, fill_value))
         return (wanted < mask.sum()).where(found, fill)
 

@@ -17,16 +17,16 @@ from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
-from proofgrad.core.tensor.methods.movement import resolve_axis
-from proofgrad.core.tensor.methods.operands import Flag, Whole
-from proofgrad.core.tensor.methods.scatter import Scatter
+from proofgrad.core.tensor.data.arguments import Flag, Whole, resolve_axis
+from proofgrad.core.tensor.methods.indexing.take import take_along
+from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 
 RANKED_UP_TO = 8192  # elements; measured: there both ways take 15 to 30 ms on one core
 # So many elements, of at least so many times as many, are found one by one: each is a kernel over all.
 SELECTED_UP_TO, SELECTED_OF = 64, 8
 
 
-class Sorting(Scatter):
+class Sorting(Reduction):
     """Sorting along an axis."""
 
     __slots__ = ()
@@ -40,7 +40,7 @@ class Sorting(Scatter):
         places = self.argsort(dim, descending)
         if not self.ndim:
             return self._value(), places
-        return self._take_along(resolve_axis(dim, self.ndim), places), places
+        return take_along(self, resolve_axis(dim, self.ndim), places), places
 
     def argsort(self, dim: Whole = -1, descending: Flag = False) -> Self:
         """Where the elements of the sorted axis are, as int32."""
@@ -55,7 +55,7 @@ class Sorting(Scatter):
     def _keys_along(self, axis: Whole, descending: Flag) -> Self:
         """Integers, on the last axis, whose order is the one asked for."""
         keys = self.detach()._order_keys()
-        return (~keys if descending else keys)._axis_last(axis)._buffered()
+        return (~keys if descending else keys)._axis_last(axis).contiguous()
 
     def topk(
         self, k: Whole, dim: Whole = -1, largest: Flag = True, sorted_: Flag = True
@@ -71,7 +71,7 @@ class Sorting(Scatter):
             places = self._keys_along(axis, largest)._first_places(k)._axis_from_last(axis)
         else:
             places = self.argsort(axis, descending=largest)._cut(axis, 0, k)
-        return self._take_along(axis, places), places
+        return take_along(self, axis, places), places
 
     def _order_keys(self) -> Self:
         """Integers in the order of the elements: equal elements have equal keys."""
@@ -93,7 +93,7 @@ class Sorting(Scatter):
         other, own = self.unsqueeze(-2), self.unsqueeze(-1)
         earlier = line.reshape((1, size)) < line.reshape((size, 1))
         before = (other < own) | (other.eq(own) & earlier)
-        ranks = before.sum(-1)._buffered()
+        ranks = before.sum(-1).contiguous()
         hits = ranks.unsqueeze(-2).eq(line.reshape((size, 1)))
         return hits.where(line, 0).sum(-1)
 
@@ -101,11 +101,11 @@ class Sorting(Scatter):
         """The first k of argsort of the last axis of integers of 32 bits or fewer."""
         pairs = self._with_places(self._iota(self.shape[-1]) + 1)  # no pair is the least number
         lowest, highest = dtypes.min(dtypes.int64), dtypes.max(dtypes.int64)
-        found = (pairs * 0 + lowest)._cut(-1, 0, k)
+        found: Self = (pairs * 0 + lowest)._cut(-1, 0, k)
         for _ in range(k):  # the last one found is at the front; every round runs the same kernels
             beyond = (pairs > found._cut(-1, 0, 1)).where(pairs, highest)
-            least = beyond.min(-1, keepdim=True)._buffered()
-            found = least.cat(found._cut(-1, 0, k - 1), dim=-1)._buffered()
+            least = beyond.min(-1, keepdim=True).contiguous()
+            found = least.cat(found._cut(-1, 0, k - 1), dim=-1).contiguous()
         return ((found & 0xFFFFFFFF) - 1).flip(-1).cast(dtypes.int32)
 
     def _with_places(self, places: Self) -> Self:
@@ -127,7 +127,7 @@ class Sorting(Scatter):
             for partner, lower in _comparators(pairs, levels):
                 mine = pairs.reshape(partner[0])
                 other = mine.flip(partner[1])
-                pairs = lower.where(mine.minimum(other), mine.maximum(other))._buffered()
+                pairs = lower.where(mine.minimum(other), mine.maximum(other)).contiguous()
                 pairs = pairs.reshape(keys.shape)
             places = pairs.cast(dtypes.int32)
         return places._cut(places.ndim - 1, 0, size)
@@ -139,9 +139,9 @@ class Sorting(Scatter):
             mine, place = keys.reshape(view), places.reshape(view)
             other, rival = mine.flip(axes), place.flip(axes)
             first = (mine < other) | (mine.eq(other) & (place < rival))
-            stays = first.eq(lower)._buffered()
-            keys = stays.where(mine, other)._buffered().reshape(shape)
-            places = stays.where(place, rival)._buffered().reshape(shape)
+            stays = first.eq(lower).contiguous()
+            keys = stays.where(mine, other).contiguous().reshape(shape)
+            places = stays.where(place, rival).contiguous().reshape(shape)
         return places
 
 

@@ -12,16 +12,17 @@ from typing import Any, NamedTuple, Self
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.shapes import Shape, ShapeError, is_plain, row_major_strides, show
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.arguments import Whole, resolve_axis
 from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes
 from proofgrad.core.tensor.data.storage import flatten_nested
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe
-from proofgrad.core.tensor.methods.movement import broadcast_node, broadcast_shapes, resolve_axis
-from proofgrad.core.tensor.methods.operands import Whole
-from proofgrad.core.tensor.methods.take import Take
+from proofgrad.core.tensor.methods.indexing.take import take, take_along
+from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 from proofgrad.core.tensor.runtime import realize as machine
 
 
-class Indexing(Take):
+class Selection(Reduction):
     """Reading parts of a Tensor. As in torch, ints beside a Tensor or list move no axes."""
 
     __slots__ = ()
@@ -187,7 +188,7 @@ class Indexing(Take):
         place = self._place_in_axes([part for _, part in pending], sizes, together)
         behind = source.shape[first + len(axes) :]
         flat = source.reshape((*source.shape[:first], prod(sizes), *behind))
-        return flat._take(first, place)
+        return take(flat, first, place)
 
     def _place_in_axes(
         self, parts: Sequence[TensorBase], sizes: Sequence[int], shape: Sequence[int]
@@ -219,7 +220,7 @@ class Indexing(Take):
         axis = resolve_axis(dim, self.ndim)
         self._check_index("gather", axis, index)
         cuts = [None if k == axis else (0, n) for k, n in enumerate(index.shape)]
-        return self.shrink(cuts)._take_along(axis, index)
+        return take_along(self.shrink(cuts), axis, index)
 
     def _check_index(self, name: str, axis: Whole, index: TensorBase) -> None:
         check_same_device(name, self, index)

@@ -1,4 +1,4 @@
-"""Reductions over axes, and what is built from them: means, softmax, normalisation.
+"""Reductions over axes, and what is built from them: means, softmax, normalisation, cumulative functions.
 
 Owns: the types sums are taken in (float16 and bfloat16 sum in float32, small integers in 32 bits), which
 are those that everything made of sums is computed in: a result is rounded to 16 bits once.
@@ -16,6 +16,8 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import ShapeError, show
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.arguments import Flag, Real, Whole, resolve_axes, resolve_axis
+from proofgrad.core.tensor.data.nodes import reshape_node
 from proofgrad.core.tensor.data.promotion import (
     accumulation_dtype,
     as_dtype,
@@ -24,14 +26,20 @@ from proofgrad.core.tensor.data.promotion import (
     promote,
     sum_dtype,
 )
-from proofgrad.core.tensor.methods.activations import Activations
-from proofgrad.core.tensor.methods.movement import reshape_node, resolve_axes, resolve_axis
-from proofgrad.core.tensor.methods.operands import Flag, Real, Whole
+from proofgrad.core.tensor.methods.elementwise.functions import Elementwise
+from proofgrad.core.tensor.methods.movement.joining import Movement
+from proofgrad.core.tensor.methods.reduction.scan import (
+    LOG_SUM_EXP,
+    PRODUCT,
+    SUM,
+    running_extreme,
+    scan,
+)
 
 Axes: TypeAlias = Whole | Sequence[int] | None
 
 
-class Reduce(Activations):
+class Reduction(Movement, Elementwise):
     """Methods that combine elements along axes. `axis=None` means all of them."""
 
     __slots__ = ()
@@ -175,20 +183,6 @@ class Reduce(Activations):
         turned = -self if self.is_floating_point() else ~self
         return turned.argmax(axis, keepdim)
 
-    def _iota(self, size: Whole, dtype: DType = dtypes.int32) -> Self:
-        """0 .. size-1 on this device."""
-        return self._with(UOp(Ops.IOTA, dtype, (), size))
-
-    def _is_place(self, axis: Whole, size: Whole) -> Self:
-        """Where these integers, which have size 1 on `axis`, are the place on it: 0 .. size-1."""
-        largest = size if isinstance(size, int) else size.vmax
-        kind = dtypes.int64 if largest > 1 << 31 or self.dtype.bits > 32 else dtypes.int32
-        counts = largest - 1 <= dtypes.max(self.dtype) and self.dtype is not dtypes.uint64
-        places = self if counts else self.cast(kind)  # what int64 does not hold becomes no place
-        after = self.ndim - 1 - axis % self.ndim
-        line = self._iota(size, places.dtype)
-        return places.eq(line.reshape((size,) + (1,) * after))
-
     def softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
         """exp(x) / sum(exp(x)), shifted by the largest so that nothing overflows."""
         x = self._as_float() if dtype is None else self.cast(dtype)
@@ -245,3 +239,32 @@ class Reduce(Activations):
     ) -> Self:
         """Are all elements close? See isclose."""
         return self.isclose(other, rtol, atol, equal_nan).all()
+
+    # -- cumulative -----------------------------------------------------------------------------------
+
+    def cumsum(self, axis: Whole = 0) -> Self:
+        """The sum of the elements up to each; types as for sum.
+
+        Example:
+            Tensor([1, 2, 3]).cumsum()  # [1, 3, 6]
+        """
+        result = sum_dtype(self.dtype)
+        return scan(self.cast(accumulation_dtype(result)), axis, SUM).cast(result)
+
+    def cumprod(self, axis: Whole) -> Self:
+        """The product of the elements up to each; types as for prod."""
+        result = sum_dtype(self.dtype)
+        return scan(self.cast(accumulation_dtype(result)), axis, PRODUCT).cast(result)
+
+    def cummax(self, axis: Whole = 0) -> tuple[Self, Self]:
+        """The largest element up to each, and where it is first found; NaN is the largest."""
+        return running_extreme(self, axis, Ops.MAX)
+
+    def cummin(self, axis: Whole = 0) -> tuple[Self, Self]:
+        """The smallest element up to each, and where it is first found; NaN is the smallest."""
+        return running_extreme(self, axis, Ops.MIN)
+
+    def logcumsumexp(self, axis: Whole = 0) -> Self:
+        """log(cumsum(exp(x))), shifted so that nothing overflows and nothing is lost."""
+        x = self._as_float()
+        return scan(x.cast(accumulation_dtype(x.dtype)), axis, LOG_SUM_EXP).cast(x.dtype)

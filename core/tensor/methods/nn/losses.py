@@ -12,10 +12,11 @@ from typing import Self, TypeVar
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, is_plain, show
+from proofgrad.core.tensor.data.arguments import Flag, Real, Whole
 from proofgrad.core.tensor.data.errors import DtypeError
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, least_float, promote
-from proofgrad.core.tensor.methods.operands import Flag, Real, Whole
-from proofgrad.core.tensor.methods.windows import Windows
+from proofgrad.core.tensor.methods.indexing.take import is_place
+from proofgrad.core.tensor.methods.nn.layers import Layers
 
 _LEAST_LOG = -100.0  # of a probability of 0, as torch has it: times a label of 0 it is 0
 # Queries of causal attention whose scores are computed together, at least; and into how many parts, at most.
@@ -23,7 +24,7 @@ CAUSAL_ROWS, CAUSAL_PARTS = 256, 4
 _T = TypeVar("_T", bound="Losses")
 
 
-class Losses(Windows):
+class Losses(Layers):
     """How far predictions are from what was wanted. `reduction`: "mean", "sum" or "none"."""
 
     __slots__ = ()
@@ -37,7 +38,7 @@ class Losses(Windows):
                 f"labels {show(labels.shape)} for scores {show(self.shape)}: expected"
                 f" {show(self.shape[:-1])}, one label for each row of scores"
             )
-        return labels.unsqueeze(-1)._is_place(-1, self.shape[-1])
+        return is_place(labels.unsqueeze(-1), -1, self.shape[-1])
 
     def sparse_categorical_crossentropy(
         self,

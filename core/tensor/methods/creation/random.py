@@ -17,12 +17,13 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.arguments import Flag, Real, Whole, as_sizes, checked_shape
 from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import as_dtype
 from proofgrad.core.tensor.methods.base import describe
-from proofgrad.core.tensor.methods.creation import Creation
-from proofgrad.core.tensor.methods.movement import as_sizes, broadcast_node, checked_shape
-from proofgrad.core.tensor.methods.operands import Flag, Real, Whole, constant_node
+from proofgrad.core.tensor.methods.creation.factories import Factories
+from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.runtime.device import canonical_device
 from proofgrad.core.tensor.runtime.realize import draw_once, host_buffer, read
 from proofgrad.core.tensor.runtime.recording import note_random
@@ -53,7 +54,7 @@ class _Seed:
             return self.value, call
 
 
-class Random(Creation):
+class Creation(Factories, Indexing):
     """Random factories. Every call draws other numbers; `manual_seed` starts over."""
 
     __slots__ = ()
@@ -64,7 +65,7 @@ class Random(Creation):
         """Start the sequence of random calls that belongs to `seed`."""
         if not isinstance(seed, int):
             raise TypeError(f"a seed is an integer, not {describe(seed)}")
-        Random._seed.start(seed & 0xFFFFFFFFFFFFFFFF, 0)
+        Creation._seed.start(seed & 0xFFFFFFFFFFFFFFFF, 0)
 
     @classmethod
     def get_rng_state(cls) -> Self:
@@ -76,7 +77,7 @@ class Random(Creation):
             state = Tensor.get_rng_state()
             Tensor.set_rng_state(state)
         """
-        state = (Random._seed.value, Random._seed.calls)
+        state = (Creation._seed.value, Creation._seed.calls)
         return cls._of_numbers(state)
 
     @classmethod
@@ -85,7 +86,7 @@ class Random(Creation):
         if state.shape != (2,) or state.dtype is not dtypes.uint64:
             raise DtypeError(f"a state of random numbers is two uint64, not {describe(state)}")
         seed, calls = struct.unpack("<2Q", bytes(read(state._uop, state.device)))
-        Random._seed.start(seed, calls)
+        Creation._seed.start(seed, calls)
 
     @classmethod
     def _of_numbers(cls, numbers: tuple[Whole, Whole]) -> Self:
@@ -108,7 +109,7 @@ class Random(Creation):
 
     @staticmethod
     def _next_key() -> bytes:
-        seed, call = Random._seed.next_call()
+        seed, call = Creation._seed.next_call()
         return struct.pack("<3I", seed & 0xFFFFFFFF, seed >> 32, call & 0xFFFFFFFF)
 
     @classmethod
@@ -319,17 +320,6 @@ class Random(Creation):
         keys = [broadcast_node(part, (half,)) for part in own]
         first, second = threefry(line, shifted, keys[0], keys[1])
         return key._with(first).cat(key._with(second))._cut(0, 0, num)
-
-    def dropout(self, p: Real = 0.5) -> Self:
-        """While `Tensor.training`: each element 0 with probability p, the others over 1 - p."""
-        if not 0 <= p <= 1:
-            raise ValueError(f"dropout needs a probability, not {p}")
-        if not type(self).training or p == 0:
-            return self._value()
-        if p == 1:
-            return self.zeros_like()
-        kept = type(self).rand(self.shape, device=self.device, dtype=dtypes.float32) >= p
-        return kept.where(self / (1 - p), 0)
 
 
 def _sizes_of(shape: tuple[Any, ...]) -> Shape:

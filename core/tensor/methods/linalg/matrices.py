@@ -1,27 +1,101 @@
-"""Matrix factorisations over the last two axes: qr, svd, and Newton-Schulz iterations.
+"""Products of matrices, and factors over the last two axes: qr, svd, and Newton-Schulz iterations.
 
-Owns: which steps, all of them graphs, so that gradients pass where the results are smooth.
+Owns: which steps, all of them graphs, so that gradients pass where the results are smooth. Does not own:
+sums of products, the language of einsum (products.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, show
-from proofgrad.core.tensor.methods.losses import Losses
-from proofgrad.core.tensor.methods.operands import Flag, Real, Whole, constant_node
+from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole
+from proofgrad.core.tensor.data.nodes import constant_node
+from proofgrad.core.tensor.data.promotion import (
+    accumulation_dtype,
+    as_dtype,
+    computed_dtype,
+    promote,
+)
+from proofgrad.core.tensor.methods.base import check_same_device, describe
+from proofgrad.core.tensor.methods.indexing import Indexing
+from proofgrad.core.tensor.methods.indexing.take import take, take_along
+from proofgrad.core.tensor.methods.linalg.products import sum_by_letters, sum_of_products
 
 # Jacobi's method converges quadratically once it is near: this many sweeps over all pairs of columns.
 _SWEEPS = {dtypes.float64: 10}
 _SWEEPS_OF_SINGLE = 7
 
 
-class LinearAlgebra(Losses):
-    """Factors of matrices."""
+class LinearAlgebra(Indexing):
+    """Products of matrices, and their factors."""
 
     __slots__ = ()
+
+    # -- products ------------------------------------------------------------------------------------
+
+    def dot(self, w: Operand, dtype: DType | str | None = None) -> Self:
+        """The matrix product: last axis of this Tensor with the last but one of the other."""
+        if isinstance(w, (bool, int, float)):
+            raise ShapeError(f"@ takes Tensors with axes, not the number {w}; use *")
+        if not isinstance(w, LinearAlgebra):
+            w = self._as_tensor(w)
+        check_same_device("@", self, w)
+        if not self.ndim or not w.ndim:
+            raise ShapeError(f"@ needs 1 axis or more: {show(self.shape)} @ {show(w.shape)}")
+        inner = -2 if w.ndim > 1 else -1
+        if self.shape[-1] != w.shape[inner]:
+            raise ShapeError(
+                f"cannot multiply {show(self.shape)} @ {show(w.shape)}: axis -1 of the first"
+                f" has {self.shape[-1]} elements, axis {inner} of the second {w.shape[inner]}"
+            )
+        result = computed_dtype(promote(self.dtype, w.dtype)) if dtype is None else as_dtype(dtype)
+        wide = accumulation_dtype(result)
+        x = self.cast(wide)
+        y: Self = w.cast(wide)
+        if self.ndim > 1 and w.ndim > 1:
+            x = x.unsqueeze(-2)
+            y = y.transpose(-1, -2).unsqueeze(-3)
+        elif w.ndim > 1:
+            y = y.transpose(-1, -2)
+        return sum_of_products(x, y, wide, (-1,)).cast(result)
+
+    def matmul(self, x: Operand, reverse: Flag = False, dtype: DType | str | None = None) -> Self:
+        """`self @ x`, or `x @ self` with `reverse`; see dot."""
+        if not reverse:
+            return self.dot(x, dtype)
+        first = x if isinstance(x, LinearAlgebra) else self._with(self._as_tensor(x)._uop)
+        return first.dot(self, dtype)  # type: ignore[return-value]
+
+    def __matmul__(self, other: Operand) -> Self:
+        return self.dot(other)
+
+    def __rmatmul__(self, other: Operand) -> Self:
+        return self.matmul(other, reverse=True)
+
+    def __imatmul__(self, other: Any) -> Self:
+        return self._in_place("@=", type(self).__matmul__, other)
+
+    @classmethod
+    def einsum(cls, formula: str, *operands: Any, dtype: DType | str | None = None) -> Self:
+        """The sum of products that the formula names: `Tensor.einsum("ij,jk->ik", a, b)`.
+
+        A letter names an axis. Letters that the right side lacks are summed over; a letter twice in
+        one operand takes its diagonal; `...` stands for axes in front that are broadcast. Without
+        `->` the result has the letters that occur once, in order.
+        """
+        parts = operands
+        if len(parts) == 1 and isinstance(parts[0], (list, tuple)):
+            parts = tuple(parts[0])
+        for part in parts:
+            if not isinstance(part, LinearAlgebra):
+                raise TypeError(f"einsum takes Tensors, not {describe(part)}")
+        result: Self = sum_by_letters(formula, parts, dtype)
+        return result
+
+    # -- factors -------------------------------------------------------------------------------------
 
     def _matrix(self, name: str) -> Self:
         if self.ndim < 2:
@@ -46,8 +120,8 @@ class LinearAlgebra(Losses):
         for k in range(min(rows - 1, columns)):
             column = r._cut(r.ndim - 1, k, k + 1)
             mirror, scale = column._reflection(line, k)
-            r = (r - (mirror * scale) @ (mirror.transpose(-2, -1) @ r))._buffered()
-            q = (q - (q @ mirror) @ (mirror * scale).transpose(-2, -1))._buffered()
+            r = (r - (mirror * scale) @ (mirror.transpose(-2, -1) @ r)).contiguous()
+            q = (q - (q @ mirror) @ (mirror * scale).transpose(-2, -1)).contiguous()
         below = line.unsqueeze(-1) > x._iota(columns)
         return q.cast(self._as_float().dtype), below.where(0, r).cast(self._as_float().dtype)
 
@@ -82,8 +156,8 @@ class LinearAlgebra(Losses):
         s, order = lengths.sort(-1, descending=True)
         places = order.unsqueeze(-2).expand(left.shape)
         left, right = (
-            left._take_along(left.ndim - 1, places),
-            right._take_along(right.ndim - 1, places),
+            take_along(left, left.ndim - 1, places),
+            take_along(right, right.ndim - 1, places),
         )
         scale = s.unsqueeze(-2)
         left = scale.eq(0).where(0, left / scale.eq(0).where(1, scale))
@@ -105,12 +179,12 @@ class LinearAlgebra(Losses):
                 a, b = a._rotate_pairs(b, rows)
                 order = [*first, *second, *rest]
                 joined = a.cat(b, *([result._columns(rest)] if rest else []), dim=axis)
-                result = joined._columns([order.index(k) for k in range(size)])._buffered()
+                result = joined._columns([order.index(k) for k in range(size)]).contiguous()
         return result
 
     def _columns(self, places: Sequence[int]) -> Self:
         """The named columns; their numbers are data, so that every round is the same kernel."""
-        return self._take(self.ndim - 1, self._as_tensor(list(places)))
+        return take(self, self.ndim - 1, self._as_tensor(list(places)))
 
     def _rotate_pairs(self, other: Self, rows: Whole) -> tuple[Self, Self]:
         """Column k of both turned in their plane so that they become orthogonal."""

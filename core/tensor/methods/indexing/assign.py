@@ -20,7 +20,9 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.arguments import Scalar, Whole
 from proofgrad.core.tensor.data.errors import DtypeError, GradientError
+from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.methods.base import (
     Link,
@@ -29,15 +31,17 @@ from proofgrad.core.tensor.methods.base import (
     check_same_device,
     own_value,
 )
-from proofgrad.core.tensor.methods.calls import Calls
-from proofgrad.core.tensor.methods.indexing import are_adjacent, broadcast_positions
-from proofgrad.core.tensor.methods.movement import broadcast_node, reshape_node
-from proofgrad.core.tensor.methods.operands import Scalar, Whole, constant_node
+from proofgrad.core.tensor.methods.indexing.selection import (
+    Selection,
+    are_adjacent,
+    broadcast_positions,
+)
+from proofgrad.core.tensor.methods.indexing.take import take
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.recording import before_write
 
 
-class Assignment(Calls):
+class Assignment(Selection):
     """Writing to Tensors. Readers built before a write keep the old value."""
 
     __slots__ = ()
@@ -265,11 +269,13 @@ class Assignment(Calls):
         inner = [first + k for k in range(len(together))]
         outer = [k for k in range(len(node.shape)) if k not in inner]
         given = self._with(node).permute([*inner, *outer]).reshape((number, *kept))
-        chosen = given._take(0, (written_by - 1).maximum(0))
+        chosen = take(given, 0, (written_by - 1).maximum(0))
         hit = (written_by > 0).reshape((count, *[1] * len(kept)))
         order = [*axes, *rest]
         result = hit.where(chosen, self.permute(order).reshape((count, *kept)))
-        back = result.reshape((*sizes, *kept)).permute([order.index(k) for k in range(self.ndim)])
+        back: Self = result.reshape((*sizes, *kept)).permute(
+            [order.index(k) for k in range(self.ndim)]
+        )
         return back._uop
 
     def _writers(self, places: Any, count: Whole) -> Any:
@@ -336,9 +342,6 @@ class Assignment(Calls):
 
     def __irshift__(self, other: Any) -> Self:  # type: ignore[misc,override]
         return self._in_place(">>=", type(self).__rshift__, other)
-
-    def __imatmul__(self, other: Any) -> Self:
-        return self._in_place("@=", type(self).__matmul__, other)
 
 
 def _is_scalar(value: Any) -> bool:

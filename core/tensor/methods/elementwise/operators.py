@@ -1,7 +1,7 @@
 """Operations on each element: operators, comparisons, and the functions that are ops of the IR.
 
 There is no op for subtraction: `x - y` is `x + -y`. Does not own: operands and their types
-(operands.py), powers (powers.py), functions made of others (functions.py).
+(operands.py), powers and functions made of others (functions.py).
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.arguments import Flag, Operand, Real
 from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, constant_node
 from proofgrad.core.tensor.data.promotion import least_float, promote, promote_scalar, scalar_dtype
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
-from proofgrad.core.tensor.methods.movement import broadcast_node, broadcast_shapes
-from proofgrad.core.tensor.methods.operands import Flag, Operand, Operands, Real, constant_node
+from proofgrad.core.tensor.methods.elementwise.operands import Operands
 
 
-class Elementwise(Operands):
+class Operators(Operands):
     """Arithmetic, comparisons, selection, rounding."""
 
     __slots__ = ()

@@ -1,123 +1,28 @@
-"""Products of matrices: dot, matmul, linear, einsum.
+"""Sums of products over counted or named axes, the language of einsum.
 
-Owns: how each is made of movement, one multiplication and one sum. There is no matmul op: the
-scheduler finds the loops.
+Owns: the one form in which the compiler sees a product of matrices or a convolution: there is no such op, the
+scheduler finds the loops. Does not own: the methods (matrices.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from string import ascii_letters
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.shapes import ShapeError, show
+from proofgrad.core.tensor.data.nodes import broadcast_shapes
 from proofgrad.core.tensor.data.promotion import (
     accumulation_dtype,
     as_dtype,
     computed_dtype,
     promote,
 )
-from proofgrad.core.tensor.methods.base import check_same_device, describe
-from proofgrad.core.tensor.methods.movement import broadcast_shapes
-from proofgrad.core.tensor.methods.operands import Flag, Operand
-from proofgrad.core.tensor.methods.random import Random
+from proofgrad.core.tensor.methods.base import check_same_device
+from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 
-_T = TypeVar("_T", bound="Products")
-
-
-def with_bias(y: _T, bias: _T | None, result: DType) -> _T:
-    """A sum that runs in a wider type, plus the bias, rounded once to `result`."""
-    if bias is None:
-        return y.cast(result)
-    if promote(result, bias.dtype) is not result:
-        return y.cast(result) + bias
-    return (y + bias.cast(y.dtype)).cast(result)
-
-
-class Products(Random):
-    """Sums of products over named or counted axes."""
-
-    __slots__ = ()
-
-    def dot(self, w: Operand, dtype: DType | str | None = None) -> Self:
-        """The matrix product: last axis of this Tensor with the last but one of the other."""
-        if isinstance(w, (bool, int, float)):
-            raise ShapeError(f"@ takes Tensors with axes, not the number {w}; use *")
-        if not isinstance(w, Products):
-            w = self._as_tensor(w)
-        check_same_device("@", self, w)
-        if not self.ndim or not w.ndim:
-            raise ShapeError(f"@ needs 1 axis or more: {show(self.shape)} @ {show(w.shape)}")
-        inner = -2 if w.ndim > 1 else -1
-        if self.shape[-1] != w.shape[inner]:
-            raise ShapeError(
-                f"cannot multiply {show(self.shape)} @ {show(w.shape)}: axis -1 of the first"
-                f" has {self.shape[-1]} elements, axis {inner} of the second {w.shape[inner]}"
-            )
-        result = computed_dtype(promote(self.dtype, w.dtype)) if dtype is None else as_dtype(dtype)
-        wide = accumulation_dtype(result)
-        x = self.cast(wide)
-        y: Self = w.cast(wide)
-        if self.ndim > 1 and w.ndim > 1:
-            x = x.unsqueeze(-2)
-            y = y.transpose(-1, -2).unsqueeze(-3)
-        elif w.ndim > 1:
-            y = y.transpose(-1, -2)
-        return sum_of_products(x, y, wide, (-1,)).cast(result)
-
-    def matmul(self, x: Operand, reverse: Flag = False, dtype: DType | str | None = None) -> Self:
-        """`self @ x`, or `x @ self` with `reverse`; see dot."""
-        if not reverse:
-            return self.dot(x, dtype)
-        first = x if isinstance(x, Products) else self._with(self._as_tensor(x)._uop)
-        return first.dot(self, dtype)  # type: ignore[return-value]
-
-    def __matmul__(self, other: Operand) -> Self:
-        return self.dot(other)
-
-    def __rmatmul__(self, other: Operand) -> Self:
-        return self.matmul(other, reverse=True)
-
-    def linear(
-        self, weight: Self, bias: Self | None = None, dtype: DType | str | None = None
-    ) -> Self:
-        """x @ weight + bias, rounded once; weight has the shape (in, out), or (in,) to scale.
-
-        `dtype`: all three are cast to it first.
-        """
-        if dtype is not None:
-            added = None if bias is None else bias.cast(dtype)
-            return self.cast(dtype).linear(weight.cast(dtype), added)
-        result = computed_dtype(promote(self.dtype, weight.dtype))
-        wide = accumulation_dtype(result)
-        is_scale = weight.ndim == 1
-        y = self.cast(wide) * weight.cast(wide) if is_scale else self.dot(weight, wide)
-        return with_bias(y, bias, result)
-
-    def sequential(self, ll: Sequence[Callable[[Any], Any]]) -> Self:
-        """The layers one after the other."""
-        result = self
-        for layer in ll:
-            result = layer(result)
-        return result
-
-    @classmethod
-    def einsum(cls, formula: str, *operands: Any, dtype: DType | str | None = None) -> Self:
-        """The sum of products that the formula names: `Tensor.einsum("ij,jk->ik", a, b)`.
-
-        A letter names an axis. Letters that the right side lacks are summed over; a letter twice in
-        one operand takes its diagonal; `...` stands for axes in front that are broadcast. Without
-        `->` the result has the letters that occur once, in order.
-        """
-        parts = operands
-        if len(parts) == 1 and isinstance(parts[0], (list, tuple)):
-            parts = tuple(parts[0])
-        for part in parts:
-            if not isinstance(part, Products):
-                raise TypeError(f"einsum takes Tensors, not {describe(part)}")
-        result: Self = _einsum(formula, parts, dtype)
-        return result
+_T = TypeVar("_T", bound=Reduction)
 
 
 def sum_of_products(x: _T, w: _T, dtype: DType, axes: tuple[int, ...]) -> _T:
@@ -126,7 +31,8 @@ def sum_of_products(x: _T, w: _T, dtype: DType, axes: tuple[int, ...]) -> _T:
     return (x * w).any(axes) if dtype.is_bool else (x * w).sum(axes, dtype=dtype)
 
 
-def _einsum(formula: str, operands: Sequence[Any], dtype: DType | str | None) -> Any:
+def sum_by_letters(formula: str, operands: Sequence[Any], dtype: DType | str | None) -> Any:
+    """What `einsum` names by a formula: axes as letters, those that the right side lacks summed over."""
     names, wanted = _letters(formula, operands)
     result = operands[0].dtype
     for operand in operands:

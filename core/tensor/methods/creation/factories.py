@@ -1,7 +1,7 @@
 """New Tensors: from data, and by formula.
 
-Owns: the constructor, factories without randomness. Does not own: packing (storage.py), random
-numbers (random.py).
+Owns: the constructor, factories without randomness. Does not own: packing (core/tensor/data/storage.py),
+random numbers (random.py).
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.arguments import (
+    Flag,
+    Real,
+    Scalar,
+    Whole,
+    as_sizes,
+    checked_shape,
+    normal_size,
+)
 from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, copy_node, reshape_node
 from proofgrad.core.tensor.data.promotion import as_dtype, scalar_dtype
 from proofgrad.core.tensor.data.storage import flatten_nested, infer_dtype, pack
 from proofgrad.core.tensor.methods.base import TensorBase
+from proofgrad.core.tensor.methods.indexing.take import is_place
 from proofgrad.core.tensor.methods.live import register
-from proofgrad.core.tensor.methods.movement import (
-    as_sizes,
-    broadcast_node,
-    checked_shape,
-    normal_size,
-    reshape_node,
-)
-from proofgrad.core.tensor.methods.operands import Flag, Real, Scalar, Whole, constant_node
-from proofgrad.core.tensor.methods.sorting import Sorting
+from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.runtime.device import canonical_device
 from proofgrad.core.tensor.runtime.realize import host_buffer
 
@@ -34,7 +37,7 @@ _SECONDS_TO_WAIT = 30  # for a server to answer
 _NUMPY_NAMES = {d.name: d for d in dtypes.all if d is not dtypes.bfloat16}
 
 
-class Creation(Sorting):
+class Factories(Movement):
     """The constructor and the factories. `dtype` may be a name; `device` None is the default."""
 
     __slots__ = ()
@@ -99,11 +102,11 @@ class Creation(Sorting):
 
     def _node_of_tensors(self, shape: Shape, elements: list[Any], dtype: DType | None) -> UOp:
         """Lists of Tensors of one shape, which become the last axes."""
-        parts = [e if isinstance(e, Creation) else type(self)(e, self.device) for e in elements]
+        parts = [e if isinstance(e, Factories) else type(self)(e, self.device) for e in elements]
         inner = parts[0].shape
         if any(part.shape != inner for part in parts):
             raise ShapeError(f"a list of Tensors of different shapes: {[p.shape for p in parts]}")
-        whole: Creation = type(self).stack(*parts).reshape(shape + inner)
+        whole: Factories = type(self).stack(*parts).reshape(shape + inner)
         return whole.uop if dtype is None else whole.uop.cast(dtype)
 
     def _node_of_array(self, data: Any, dtype: DType | None) -> UOp:
@@ -326,24 +329,7 @@ class Creation(Sorting):
             raise DtypeError(f"one_hot takes integers, not {self.dtype}")
         if num_classes < 0:
             raise ValueError(f"one_hot needs 0 classes or more, not {num_classes}")
-        return self.unsqueeze(-1)._is_place(-1, num_classes).cast(dtypes.int32)
-
-    def to_(self, device: str | None) -> Self:
-        """This Tensor moved to another device."""
-        moved = self.to(device)
-        self._uop, self.device, self._base = moved._uop, moved.device, None
-        return self
-
-    def to(self, device: str | None) -> Self:
-        """The same values on another device."""
-        target = canonical_device(device)
-        if target == self.device:
-            return self.cast(self.dtype)
-        return type(self)._new(copy_node(self.uop, target), target)
-
-
-def copy_node(node: UOp, device: str) -> UOp:
-    return UOp(Ops.COPY, node.dtype, (node,), device)
+        return is_place(self.unsqueeze(-1), -1, num_classes).cast(dtypes.int32)
 
 
 def _steps(begin: Real, end: Real, step: Real) -> Whole:

@@ -11,14 +11,15 @@ from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.shapes import ShapeError, show
+from proofgrad.core.tensor.data.arguments import Scalar, Whole, as_sizes, resolve_axis
+from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.methods.base import check_same_device, describe
-from proofgrad.core.tensor.methods.movement import as_sizes, resolve_axis
-from proofgrad.core.tensor.methods.operands import Scalar, Whole, constant_node
-from proofgrad.core.tensor.methods.reduce import Reduce
+from proofgrad.core.tensor.methods.elementwise.operators import Operators
+from proofgrad.core.tensor.methods.movement.views import Views
 
 
-class Joining(Reduce):
+class Movement(Views, Operators):
     """Several Tensors as one, and frames around one."""
 
     __slots__ = ()
@@ -50,7 +51,7 @@ class Joining(Reduce):
         if len(others) == 1 and isinstance(others[0], (list, tuple)):
             others = tuple(others[0])
         for part in others:
-            if not isinstance(part, Joining):
+            if not isinstance(part, Movement):
                 raise TypeError(f"{name} takes Tensors, not {describe(part)}")
             check_same_device(name, self, part)
         parts: list[Self] = [self, *others]
@@ -212,6 +213,6 @@ class Joining(Reduce):
 
 def _first(parts: Sequence[Any], name: str) -> Any:
     """The first of a list: `Tensor.cat([a, b])` is `a.cat(b)`."""
-    if not parts or not isinstance(parts[0], Joining):
+    if not parts or not isinstance(parts[0], Movement):
         raise TypeError(f"{name} takes Tensors, one or more, not {parts!r}")
     return parts[0]

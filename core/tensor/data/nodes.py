@@ -1,0 +1,68 @@
+"""Graph nodes that many methods make: reshapes, broadcasting, constants, copies to a device.
+
+Owns: numpy's rules of broadcasting. Does not own: the methods of these names, which check what they are given.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import Shape, ShapeError, show
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.arguments import Scalar
+
+
+def reshape_node(node: UOp, shape: Shape) -> UOp:
+    """`node` under another shape of as many elements."""
+    return node if node.shape == shape else UOp(Ops.RESHAPE, node.dtype, (node,), shape)
+
+
+def broadcast_node(node: UOp, shape: Shape) -> UOp:
+    """`node` repeated to `shape`, which its own shape goes into. Both steps stay visible."""
+    if node.shape == shape:
+        return node
+    padded = reshape_node(node, (1,) * (len(shape) - len(node.shape)) + node.shape)
+    return padded if padded.shape == shape else UOp(Ops.EXPAND, node.dtype, (padded,), shape)
+
+
+def broadcast_shapes(operation: str, *shapes: Shape) -> Shape:
+    """The common shape by numpy's rules. Raises: ShapeError with the shapes and the axis."""
+    rank = max(map(len, shapes))
+    result: list[int] = []
+    for back in range(rank, 0, -1):
+        sizes = {shape[-back] for shape in shapes if len(shape) >= back}
+        wide = sizes - {1}
+        if len(wide) > 1:
+            listed = " and ".join(map(show, shapes))
+            raise ShapeError(
+                f"cannot broadcast {listed} in {operation}: axis {-back} has sizes"
+                f" {' and '.join(map(str, sorted(wide)))}; sizes must be equal, or one of them 1"
+            )
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+def constant_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
+    """CONST -> RESHAPE -> EXPAND. Raises: OverflowError if `value` does not fit `dtype`."""
+    if value:
+        return _constant_node(value, dtype, shape)
+    return _zero_node(math.copysign(1.0, value) < 0, dtype, shape)
+
+
+@lru_cache(maxsize=1024)
+def _zero_node(negative: bool, dtype: DType, shape: Shape) -> UOp:
+    """0.0 == -0.0, so that they would share an entry of the other cache."""
+    return broadcast_node(UOp.const(dtype, -0.0 if negative and dtype.is_float else 0), shape)
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _constant_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
+    return broadcast_node(UOp.const(dtype, value), shape)
+
+
+def copy_node(node: UOp, device: str) -> UOp:
+    """The values of `node` on another device."""
+    return UOp(Ops.COPY, node.dtype, (node,), device)

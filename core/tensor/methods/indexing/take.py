@@ -1,0 +1,87 @@
+"""Elements chosen by integers in memory: a sum over all places of which one is not zero.
+
+Owns: the one form in which the compiler sees such a choice: rules take the loop away where the
+place is compared with the counter of the axis, and a gradient goes to each place once (docs/architecture.md). Does not own: what an index
+means (selection.py).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TypeVar
+
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes
+from proofgrad.core.tensor.methods.base import TensorBase
+from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
+from proofgrad.core.tensor.methods.movement.joining import Movement
+from proofgrad.core.tensor.methods.reduction.reduce import Reduction
+
+_T = TypeVar("_T", bound=Reduction)
+_P = TypeVar("_P", bound=Movement)
+# By the bytes of an element.
+_BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
+
+
+def take(x: _T, axis: int, places: TensorBase) -> _T:
+    """The axis replaced by the axes of `places`: the elements there; 0 for a place outside of it."""
+    size = x.shape[axis]
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    wanted = x._with(places._uop).reshape(
+        (1,) * len(before) + places.shape + (1,) * (len(after) + 1)
+    )
+    chosen = is_place(wanted, len(before) + places.ndim, size)
+    source = x.reshape(before + (1,) * places.ndim + (size,) + after)
+    return _one_of(source, chosen, len(before) + places.ndim)
+
+
+def take_along(x: _T, axis: int, places: TensorBase) -> _T:
+    """Element [.., places[.., i, ..], ..]: both have the same axes beside `axis`."""
+    wanted = x._with(places._uop)._axis_last(axis).unsqueeze(-1)
+    chosen = is_place(wanted, -1, x.shape[axis])
+    source = x._axis_last(axis).unsqueeze(-2)
+    return _one_of(source, chosen, source.ndim - 1)._axis_from_last(axis)
+
+
+def is_place(places: _P, axis: int, size: int) -> _P:
+    """Where these integers, which have size 1 on `axis`, are the place on it: 0 .. size-1."""
+    largest = size if isinstance(size, int) else size.vmax
+    kind = dtypes.int64 if largest > 1 << 31 or places.dtype.bits > 32 else dtypes.int32
+    counts = largest - 1 <= dtypes.max(places.dtype) and places.dtype is not dtypes.uint64
+    named = places if counts else places.cast(kind)  # what int64 does not hold becomes no place
+    after = places.ndim - 1 - axis % places.ndim
+    line = places._iota(size, named.dtype)
+    return named.eq(line.reshape((size,) + (1,) * after))
+
+
+def _one_of(x: _T, chosen: _T, axis: int) -> _T:
+    """The element where `chosen`, which is true for at most one place of the axis, else 0.
+
+    Of floats the bits are summed: 0.0 + -0.0 is 0.0, but the element is -0.0.
+    """
+    if x.dtype.is_bool:
+        return (chosen & x).any(axis)
+    if not (x.dtype.is_float or x.dtype.is_code):
+        return chosen.where(x, 0).sum(axis, dtype=x.dtype)
+    bits = _BITS[x.dtype.itemsize]
+    shape = broadcast_shapes("[]", x.shape, chosen.shape)
+    whole, chosen = [part._with(broadcast_node(part._uop, shape)) for part in (x, chosen)]
+    picked = chosen.where(whole.bitcast(bits), 0).sum(axis, dtype=bits).bitcast(x.dtype)
+    sources = (picked._uop, whole._uop, chosen._uop)
+    # mypy takes the __hash__ of Tensors for that of their class.
+    mark = _mark(type(x), x.device, axis)  # type: ignore[arg-type]
+    return x._with(UOp(Ops.DETACH, x.dtype, sources, mark))
+
+
+@functools.lru_cache(maxsize=64)
+def _mark(kind: type[Reduction], device: str, axis: int) -> CustomGradient:
+    """How a gradient passes the bits: to the place that was chosen. One for all choices, so that equal graphs are one."""
+
+    def to_its_place(
+        gradient: Reduction, whole: Reduction, chosen: Reduction
+    ) -> tuple[Reduction, None]:
+        return chosen.where(gradient.unsqueeze(axis), 0), None
+
+    return CustomGradient(to_its_place, "an element by its place", kind, device)
