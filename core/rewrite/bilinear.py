@@ -1,7 +1,7 @@
 """Bilinear laws: a rule that states a correlation with few products, read as three matrices.
 
 Owns: reading. Does not own: the proof of the rule (its ledger), programs made of the matrices
-(core/tensor/methods/winograd.py).
+(core/tensor/methods/nn/winograd.py).
 
 Such a rule is a sum of products of three linear forms: in y, which picks results, in weights w, and
 in inputs x. For all real numbers
