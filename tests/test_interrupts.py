@@ -23,13 +23,16 @@ from proofgrad.nn.optim import Adam
 # Lines of the checker are no lines of what users run.
 pytestmark = pytest.mark.usefixtures("unchecked")
 
-TRACED = tuple(
-    str(Path(realize.__file__).parent / f"{name}.py")
-    for name in (
-        "realize", "execute", "replay", "jit", "assign", "tensor", "aliasing", "launches", "spares",
-        "interrupts", "numbering", "arena",
-    )
+_NAMES = frozenset(
+    {
+        "realize", "execute", "replay", "jit", "assign", "tensor", "aliasing", "launches", "result_pool", "interrupts",
+        "canonical", "arena",
+    }
 )  # fmt: skip
+_FOLDER = Path(realize.__file__).parents[1]
+TRACED = {path.stem: str(path) for path in sorted(_FOLDER.rglob("*.py")) if path.stem in _NAMES}
+assert TRACED.keys() == _NAMES
+TRACED_FILES = frozenset(TRACED.values())
 
 
 @pytest.fixture
@@ -51,7 +54,7 @@ class Interrupted:
         sys.settrace(None)
 
     def _enter(self, frame: FrameType, event: str, arg: Any) -> Any:
-        if frame.f_code.co_filename not in TRACED:
+        if frame.f_code.co_filename not in TRACED_FILES:
             return None
         frame.f_trace_opcodes = self.opcodes
         return self._line
