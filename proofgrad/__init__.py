@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from proofgrad.moved import tell_new_names
+
 if TYPE_CHECKING:
     from proofgrad import nn
     from proofgrad.core.compile.nests.kernel_schedule import Schedule, ScheduleError
@@ -84,6 +86,8 @@ _HOME = {
     "schedule": "proofgrad.helpers",
 }
 _NEEDS_MACHINES = frozenset({"Device", "Tensor", "TinyJit", "explain", "gradcheck", "load_rules"})
+
+tell_new_names()
 
 
 def __getattr__(name: str) -> Any:
