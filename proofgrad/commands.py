@@ -98,8 +98,8 @@ def rule_code(ruleset: str | None) -> str:
     if ruleset is not None and ruleset not in stage.names:
         names = ", ".join([*stage.names, bounds])
         raise ValueError(f"no code is made from {ruleset!r}; there is code of {names}")
-    names = stage.names if ruleset is None else (ruleset,)
-    code = index_code([rule for name in names for rule in library[name].rules])
+    chosen = stage.names if ruleset is None else (ruleset,)
+    code = index_code([rule for name in chosen for rule in library[name].rules])
     return _with_rules(code.text, code.tried)
 
 
@@ -122,7 +122,7 @@ def rule_statistics(ruleset: str | None) -> str:
         raise ValueError(f"no rule set {ruleset!r}; there are {', '.join(library_names())}")
     names = library_names() if ruleset is None else (ruleset,)
     every = [statistics(name) for name in names]
-    rows = [("set", "rules", "proofs", "steps", "methods")]
+    rows: list[tuple[str, ...]] = [("set", "rules", "proofs", "steps", "methods")]
     for found in every:
         methods = ", ".join([f"{method} {count}" for method, count in found.methods.most_common()])
         steps = f"{found.steps:,}"

@@ -54,7 +54,7 @@ class Host:
 
     @property
     def is_arm(self) -> bool:
-        return self.triple.startswith(("aarch64", "arm64"))
+        return str(self.triple).startswith(("aarch64", "arm64"))
 
     def has(self, feature: str) -> bool:
         return bool(self.features.get(feature))

@@ -194,9 +194,10 @@ def _hints(
     lines, along = _parts(piece, inner, line)
     if lines > MOST_LINES:
         return []
-    inside = [one for one in accesses if one.loops == loops and one.load is not None]
-    if inside and (moves := inside[0].moves(inner) or []):
-        owner, hint = inside[0].load, Hint(piece.start + step - at_start(inside[0].place.src[1]))
+    inside = [(one, one.load) for one in accesses if one.loops == loops and one.load is not None]
+    if inside and (moves := inside[0][0].moves(inner) or []):
+        one, owner = inside[0]
+        hint = Hint(piece.start + step - at_start(one.place.src[1]))
         along += [Term(loop, -move) for loop, move in zip(inner, moves, strict=True) if move]
     elif (outside := nest.outside(access, number)) is not None:
         parts, constant = outside

@@ -67,9 +67,8 @@ def _needed(value: UOp, register: UOp, known: dict[UOp, Truths | None]) -> Truth
         return frozenset()
     if value not in known:
         gate, inside, outside = value.src
-        here = _conjuncts(gate)
         first = _needed(inside, register, known)
-        here = None if first is None else here | first
+        here = None if first is None else _conjuncts(gate) | first
         rest = _needed(outside, register, known)
         known[value] = here if rest is None else rest if here is None else here & rest
     return known[value]

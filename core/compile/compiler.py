@@ -322,7 +322,8 @@ class Compiler:
         return replace(source, program=linear)
 
     def _compile(self, body: UOp, device: str, aside: Aside | None) -> tuple[Kernel, ...]:
-        asked, decided = self._asked(body, device), {}
+        asked = self._asked(body, device)
+        decided: dict[UOp, Schedule] = {}
         linears = None
         if settings.proves_kernels():
             linears = self._checked(body, device, asked, decided)

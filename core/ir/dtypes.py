@@ -11,7 +11,7 @@ import enum
 import math
 import struct
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 
 class Kind(enum.Enum):
@@ -143,6 +143,9 @@ def _by_name(name: str, lanes: int) -> DType:
     return _BY_NAME[name].vec(lanes)
 
 
+ExponentAndFraction: TypeAlias = tuple[int, int]  # bits of each
+
+
 class dtypes:  # noqa: N801  (the name users write)
     """All scalar types, under their full names and the short names users know."""
 
@@ -199,7 +202,7 @@ class dtypes:  # noqa: N801  (the name users write)
         return math.inf if dtypes.is_float(dtype) else dtype.hi
 
     @staticmethod
-    def finfo(dtype: DType) -> Any:
+    def finfo(dtype: DType) -> ExponentAndFraction:
         """The bits of the exponent and of the fraction of a float. Raises: ValueError.
 
         Example:

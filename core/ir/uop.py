@@ -283,7 +283,8 @@ def _forget(reference: _Reference) -> None:
 def toposort(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None = None) -> list[UOp]:
     """Every node below and including `roots`, sources first, without recursion."""
     order: dict[UOp, None] = {}
-    stack: list[UOp | None] = list(roots)[::-1]
+    stack: list[UOp | None] = [*roots]
+    stack.reverse()
     pop, push = stack.pop, stack.append
     while stack:
         node = pop()

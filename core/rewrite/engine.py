@@ -11,7 +11,7 @@ caught here: an endless rewrite raises RewriteError and names the rules.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from weakref import WeakMethod
 
 from proofgrad.core.ir.dtypes import dtypes
@@ -90,7 +90,7 @@ class Rewriter:
                 self._program, self._rulesets, self._facts, note, observe, WeakMethod(self._form_of)
             )
             if self._program.narrows:
-                normal_of = WeakMethod(self._normal_form)
+                normal_of: WeakMethod[Callable[[UOp], UOp]] = WeakMethod(self._normal_form)
                 self.narrowing = Narrowing(self._index, self._facts.forms, normal_of)
                 self._facts.narrowing = self.narrowing
 
@@ -144,7 +144,7 @@ class Rewriter:
                     stack.extend(missing[::-1])
                     continue
                 sources = tuple([self._normal_of(s) for s in node.src])
-            following = self._step(node, sources)
+            following = self._step(node, sources)  # type: ignore[arg-type]  # none of them is None
             if following is node:
                 self._keep(node)
                 stack.pop()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import gcd, inf, isfinite, isnan, lcm
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from proofgrad.core.ir.dtypes import DType, Kind, round_float
 from proofgrad.core.ir.op_names import CONST, KEEP, KEPT, RANGE, REDUCE, RESULT, VARIABLE, WHERE
@@ -29,6 +29,7 @@ from proofgrad.core.rewrite.view_check import Views
 if TYPE_CHECKING:
     from proofgrad.core.rewrite.narrowing import Narrowing
 
+_T = TypeVar("_T")
 Interval = tuple[Any, Any]  # ints, None where there is no end; of floats fractions and infinities
 Bits = tuple[int | None, int | None]  # bits that are set, bits that may be set
 
@@ -205,9 +206,7 @@ class Facts:
         rules = self._others.get(name)
         return () if rules is None else rules.candidates(node)
 
-    def _settled(
-        self, node: UOp, known: dict[UOp, Any], name: str, find: Callable[[UOp], Any]
-    ) -> Any:
+    def _settled(self, node: UOp, known: dict[UOp, _T], name: str, find: Callable[[UOp], _T]) -> _T:
         """The fact of `node`, sources first, found once."""
         if node in known:
             return known[node]
@@ -274,7 +273,7 @@ def _usable(interval: Interval, dtype: DType) -> bool:
         return _is_float_of(low, dtype) and _is_float_of(high, dtype)
     if low is None or high is None or dtype.lo is None or dtype.hi is None:
         return False
-    return dtype.lo <= low and high <= dtype.hi
+    return bool(dtype.lo <= low and high <= dtype.hi)
 
 
 def _lanes(node: UOp) -> tuple[Any, ...]:

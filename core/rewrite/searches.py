@@ -80,11 +80,10 @@ def _residue_in_one_period(terms: dict[Atom, int], constant: int, c: int) -> tup
     if span >= c:  # the other side of a tie spans as much; that of a lone term spans more
         return None
     for quotients in _choices(terms, near, c):
-        low, high = interval(
-            ({atom: k - quotients[atom] * c for atom, k in terms.items()}, constant)
-        )
-        if low is not None and high is not None and low // c == high // c:
-            return _residue(terms, quotients, constant, low // c, c)
+        reduced = {atom: k - quotients[atom] * c for atom, k in terms.items()}
+        least, most = interval((reduced, constant))
+        if least is not None and most is not None and least // c == most // c:
+            return _residue(terms, quotients, constant, least // c, c)
     return None
 
 

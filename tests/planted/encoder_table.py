@@ -303,7 +303,7 @@ FAULTS = [
         "core/rewrite/facts.py",
         ("a loop is shorter", "most - 1", "most - 2", "divmod.mod_in_range@index"),
         ("a variable is smaller", "return (node.arg[1], node.arg[2])", "return (node.arg[1], node.arg[2] - 1)", "divmod.mod_in_range@index"),
-        ("wrapped bounds", "return dtype.lo <= low and high <= dtype.hi", "return True", "bounds.add@int8"),
+        ("wrapped bounds", "return bool(dtype.lo <= low and high <= dtype.hi)", "return True", "bounds.add@int8"),
         ("bits of all lines", "ones, may = ones | found[0], may & found[1]", "ones, may = ones | found[1], may & found[1]", "bits.and"),
         ("divisors of all lines", "return lcm(*[number for number in found if number is not None])", "return 2 * lcm(*[number for number in found if number is not None])", "divisor.add@index"),
         ("finite anyway", "return any([line.holds(part, self) for line in self._lines(name, part)])", "return True", "algebra.cancel_finite"),

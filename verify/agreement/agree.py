@@ -167,7 +167,9 @@ class _Trial:
                 yield node, self._seed
         if isinstance(self.rule.left, Var) and case.dtype(self.rule.left.type) is dtypes.index:
             for node in sums_over_short_loops():
-                self._compare(case, node, self._walked(node), Random(self._seed))
+                walked = self._walked(node)
+                if walked is not None:
+                    self._compare(case, node, walked, Random(self._seed))
 
     # -- one instance -----------------------------------------------------------------------------
 

@@ -130,7 +130,7 @@ def _unsigned(value: Any) -> Any:
 def _is_near(a: Any, b: Any, tolerance: float) -> bool:
     if not isinstance(a, float):
         return bool(a == b)
-    return abs(a - b) <= tolerance * max(1.0, abs(a), abs(b))
+    return bool(abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)))
 
 
 def _allowed(case: Case, node: UOp, values: Values) -> list[bool] | None:

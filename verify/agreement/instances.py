@@ -279,7 +279,7 @@ class Instance:
         )
 
     def _tensor(self, dtype: DType) -> UOp:
-        shape = self.random.choice(SHAPES)
+        shape: tuple[int, ...] = self.random.choice(SHAPES)
         same = [n for n in self._nodes.values() if n.shape != ()]
         if same and self.random.random() < 0.5:
             shape = self.random.choice(same).shape

@@ -8,7 +8,6 @@ A proof runs in a process group of its own: a change or Ctrl-C ends it at once, 
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -17,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from proofgrad.verify.commands import prove as commands
-from proofgrad.verify.prove.workers import end_with
+from proofgrad.verify.prove.workers import end_with, process_context
 
 SECONDS_BETWEEN_LOOKS = 0.2
 CLEAR_SCREEN = "\x1b[2J\x1b[H"
@@ -55,8 +54,7 @@ def _start(path: Path, jobs: int | None) -> BaseProcess:
     if sys.stdout.isatty():
         print(CLEAR_SCREEN, end="")
     print(f"{path}, {time.strftime('%H:%M:%S')}; Ctrl-C ends", flush=True)
-    context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
-    proof = context.Process(target=_prove, args=(path, jobs, os.getpid()))
+    proof = process_context().Process(target=_prove, args=(path, jobs, os.getpid()))
     proof.start()
     return proof
 

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeGuard
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
     Const,
+    Expr,
     Fact,
     Instance,
     Lit,
@@ -203,11 +204,8 @@ def only_powers(rule: Rule) -> bool:
     Such divisions become fewer, which is an order for a set of such rules alone.
     """
     powers = {c.args[0] for c in (*rule.where, *rule.when) if _is_about_powers(c)}
-    others = {
-        c.args[0].args[0]
-        for c in (*rule.where, *rule.when)
-        if isinstance(c, Apply) and c.function == "not" and _is_about_powers(c.args[0])
-    }
+    negated = [c.args[0] for c in (*rule.where, *rule.when) if _is_call(c, "not")]
+    others = {c.args[0] for c in negated if _is_about_powers(c)}
     right, left = rule.right[0], rule.left
     if right is None or not isinstance(left, Node) or left.op not in ("FLOORDIV", "MOD"):
         return False
@@ -221,8 +219,12 @@ def only_powers(rule: Rule) -> bool:
     )
 
 
-def _is_about_powers(condition: Any) -> bool:
-    return isinstance(condition, Apply) and condition.function == "is_power_of_two"
+def _is_about_powers(condition: Expr) -> TypeGuard[Apply]:
+    return _is_call(condition, "is_power_of_two")
+
+
+def _is_call(condition: Expr, function: str) -> TypeGuard[Apply]:
+    return isinstance(condition, Apply) and condition.function == function
 
 
 def _divisors(term: Term) -> list[Term]:

@@ -57,10 +57,10 @@ def _law(case: Case, rank: int | None) -> list[Goal]:
     _check_side_effects(left, right)
     family = family_of(left)
     picture = PermutePicture(rank) if family is PermutePicture else family()
-    before = picture.term(left)
+    before: Any = picture.term(left)  # of a kind that this family has
     premises = [*picture.legal, *[picture.condition(c) for c in case.rule.where]]
     picture.legal = []
-    after = picture.term(right)
+    after: Any = picture.term(right)
     claim = z3.And(picture.same(before, after), *picture.legal)
     goals = [Goal([*premises, *picture.given], claim, picture.named())]
     return goals + _reductions_of_one(case, left, right)
@@ -235,7 +235,7 @@ class AxisPicture:
 
     def _expand(self, x: Axis, size: Term) -> Axis:
         self.legal += [size >= 0, z3.Or(x.size == size, x.size == 1)]
-        place = lambda i: z3.If(x.size == 1, z3.IntVal(0), i)
+        place: Callable[[Term], Term] = lambda i: z3.If(x.size == 1, z3.IntVal(0), i)
         if x.padded:
             raise NoMeaning("an expansion of padding")
         return Axis(
@@ -251,7 +251,7 @@ class AxisPicture:
         if x.reduced:
             raise NoMeaning("padding of a reduction")
         self.legal += [before >= 0, after >= 0]
-        inside = lambda i: z3.And(before <= i, i < before + x.size)
+        inside: Callable[[Term], Term] = lambda i: z3.And(before <= i, i < before + x.size)
         return Axis(
             before + x.size + after,
             lambda i, j: z3.And(inside(i), x.made_of(i - before, j)),
@@ -273,7 +273,7 @@ class AxisPicture:
         )
 
     def _flip(self, x: Axis, turned: Term) -> Axis:
-        place = lambda i: z3.If(turned, x.size - 1 - i, i)
+        place: Callable[[Term], Term] = lambda i: z3.If(turned, x.size - 1 - i, i)
         made_of = lambda i, j: x.made_of(place(i), j)
         return Axis(x.size, made_of, x.used, x.reduced, x.padded, x.repeated)
 
@@ -294,7 +294,7 @@ class AxisPicture:
 
 def of_itself(size: Term) -> Axis:
     """An axis each of whose elements is made of the one at its own place."""
-    inside = lambda j: z3.And(0 <= j, j < size)
+    inside: Callable[[Term], Term] = lambda j: z3.And(0 <= j, j < size)
     return Axis(size, lambda i, j: z3.And(i == j, inside(j)), inside)
 
 
@@ -400,13 +400,15 @@ class PermutePicture:
         return lambda k: x(p(k))
 
     def _names_each_axis_once(self, p: Callable[[Term], Term]) -> Term:
-        once = lambda a, b: z3.Implies(p(a) == p(b), a == b)
-        one = lambda a: self._for_all(lambda b: once(a, b))
+        one: Callable[[Term], Term] = lambda a: self._for_all(
+            lambda b: z3.Implies(p(a) == p(b), a == b)
+        )
         return z3.And(self._for_all(lambda a: self.is_axis(p(a))), self._for_all(one))
 
     def _inverse(self, name: str) -> Callable[[Term], Term]:
         """A permutation has an inverse on both sides; this is it."""
-        p, back = self.args[name], z3.Function(f"{name}#back", z3.IntSort(), z3.IntSort())
+        p = self.args[name]
+        back: Callable[[Term], Term] = z3.Function(f"{name}#back", z3.IntSort(), z3.IntSort())
         holds = lambda k: z3.And(self.is_axis(back(k)), p(back(k)) == k, back(p(k)) == k)
         self.given.append(self._for_all(holds))
         return back

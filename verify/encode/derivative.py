@@ -328,7 +328,7 @@ def _of_skew(left: Node, right: RuleTerm) -> Goal:
     if right.arg != expected:
         raise NoMeaning("the transpose of a SKEW has the arg skew_back(arg, shape)")
     i, j, k, step, size, old_size = z3.Ints("i j k step size old_size")
-    made_of = lambda a, b, by: b == a + by * k
+    made_of: Callable[[Term, Term, Term], Term] = lambda a, b, by: b == a + by * k
     inside = z3.And(0 <= i, i < size, 0 <= j, j < old_size)
     # skew_back is (axis, by, -step, the old size)
     return Goal([inside], made_of(i, j, step) == made_of(j, i, -step))

@@ -71,10 +71,11 @@ def divisibility(case: Case, arithmetic: Arithmetic) -> Goal:
 
 def divisibility_by_factors(case: Case) -> list[Goal]:
     """The same, with the factors that show it."""
-    encoder = Encoder(case, Multiples())
+    arithmetic = Multiples()
+    encoder = Encoder(case, arithmetic)
     value, divisor, conditions = _multiple_and_divisor(encoder)
     goal = encoder.goal(value == divisor, conditions)
-    return goals_by_factors(goal.premises, value, divisor, encoder.arithmetic)
+    return goals_by_factors(goal.premises, value, divisor, arithmetic)
 
 
 def _multiple_and_divisor(encoder: Encoder) -> tuple[Number, Number, list[Term]]:

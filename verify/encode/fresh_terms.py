@@ -51,7 +51,9 @@ def fresh_terms() -> Iterator[None]:
 @cache
 def _keep_memory() -> None:
     """Have malloc keep what is freed, where it is that of glibc."""
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if sys.platform != "linux":
+        return
+    library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
         library.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
         library.mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES)

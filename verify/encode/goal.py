@@ -203,7 +203,9 @@ class Encoder:
             result, fits = numbers.to_value(value, dtype)
             self.premises.append(fits)
             return result
-        if dtype.lo is not None and dtype.hi is not None and z3.is_int(value):
+        if isinstance(value, numbers.Wide) or not z3.is_int(value):
+            return value
+        if dtype.lo is not None and dtype.hi is not None:
             self.premises += [value >= dtype.lo, value <= dtype.hi]
         return value
 
@@ -383,8 +385,12 @@ class Encoder:
         contract = CONTRACTS[view.function]
         numbers_of: dict[str, Number] = {}
         for (name, sort), given in zip(contract.inputs, view.inputs, strict=True):
-            truth = sort == TRUTH
-            numbers_of[name] = self.term(given) if truth else self._input_number(given)
+            if sort != TRUTH:
+                numbers_of[name] = self._input_number(given)
+            elif isinstance(given, Var | Const | Lit | Node | Calc | Instance):
+                numbers_of[name] = self.term(given)
+            else:
+                raise NoMeaning(f"{given} is no truth that {view.function} can be given")
         for (name, sort), (output, _) in zip(contract.outputs, view.outputs, strict=True):
             if sort == NUMBER:
                 result = self.numbers[output] = z3.Int(output)

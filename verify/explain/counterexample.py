@@ -118,5 +118,5 @@ def _parts(term: RuleTerm) -> list[RuleTerm]:
     """The terms below and including `term` that are worth showing, inner ones first."""
     if isinstance(term, Node):
         below = [part for source in term.src for part in _parts(source)]
-        return [part for part in below if not isinstance(part, Var | Const | Lit)] + [term]
+        return [*[part for part in below if not isinstance(part, Var | Const | Lit)], term]
     return [term]

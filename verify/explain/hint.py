@@ -11,7 +11,6 @@ A rule is hinted at only if it would be admitted: its cases are proved, and the 
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -39,7 +38,7 @@ from proofgrad.verify.prove.case import can_fire, decide
 from proofgrad.verify.prove.portfolio import attempts
 from proofgrad.verify.prove.rules import Result
 from proofgrad.verify.prove.solve import PROVED
-from proofgrad.verify.prove.workers import end_with
+from proofgrad.verify.prove.workers import end_with, process_context
 from proofgrad.verify.sample.rules import (
     NotFiring,
     Outcome,
@@ -65,7 +64,9 @@ class Repair:
 
     def of(self, rule: Rule) -> Rule:
         """The changed rule."""
-        right = tuple([_fitted(term) for term in rule.right]) if self.fits else rule.right
+        right = (
+            tuple([t if t is None else _fitted(t) for t in rule.right]) if self.fits else rule.right
+        )
         domains = (self.domain,) if self.domain else rule.domains
         return replace(rule, where=rule.where + self.where, right=right, domains=domains)
 
@@ -78,7 +79,7 @@ def hint(result: Result, seconds: float = SECONDS) -> str:
     failed = result.refutation
     if failed is None or failed.decision.outcome is None or not can_sample(result.rule):
         return ""
-    context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
+    context = process_context()
     receiver, sender = context.Pipe(duplex=False)
     search = context.Process(
         target=_search,
@@ -228,7 +229,8 @@ def _conditions(case: Case) -> Iterator[Repair]:
         yield from _where(f"{c.name} < {d.name}", _of("<", c, d))
     for c, d in combinations(constants, 2):
         yield from _where(f"{c.name} != {d.name}", _of("!=", c, d))
-    for x, y in [(x, y) for x in variables for y in [*constants, *variables] if x != y]:
+    others: list[Const | Var] = [*constants, *variables]
+    for x, y in [(x, y) for x in variables for y in others if x != y]:
         low, high = (Name(y.name),) * 2 if isinstance(y, Const) else (_low(y), _high(y))
         yield from _where(f"{x.name} <= {y.name}", Apply("<=", (_high(x), low)))
         yield from _where(f"{x.name} < {y.name}", Apply("<", (_high(x), low)))
@@ -295,7 +297,7 @@ def _parts(term: RuleTerm | None) -> list[RuleTerm]:
     return [term, *[part for source in term.src for part in _parts(source)]]
 
 
-def _fitted(term: RuleTerm | None) -> RuleTerm | None:
+def _fitted(term: RuleTerm) -> RuleTerm:
     """The term with constants that must fit instead of wrapping."""
     number = _fitted_number(term)
     if isinstance(term, Calc) and number is not None:

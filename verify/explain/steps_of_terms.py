@@ -135,9 +135,8 @@ class _Leaves:
         memory = UOp(Ops.PARAM, dtype, (), (number, 1))
         leaf = UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, UOp.index(0))),))
         least, most = (-inf, inf) if dtype.is_float else (dtype.lo, dtype.hi)
-        low = least if low is None else low
-        high = most if high is None else high
-        self._facts.assume(leaf, (low, high))
+        bounds = (least if low is None else low, most if high is None else high)
+        self._facts.assume(leaf, bounds)
         return leaf
 
 

@@ -43,7 +43,7 @@ class _Scalars(Part):
             self.depends |= free_loops_below(store)
         nodes = toposort(tuple(self.nests))
         numbers = sorted({n.arg[0] for n in nodes if n.op is Ops.PARAM})
-        written = next(iter(self.nests)).src[0].src[0].arg[0]
+        written: int = next(iter(self.nests)).src[0].src[0].arg[0]
         self.linear = UOp.sink(*self.nests)
         self.slots = tuple(range(max(numbers) + 1))
         self.before = {number: Drawn(number) for number in numbers}

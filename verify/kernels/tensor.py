@@ -127,6 +127,7 @@ class FromTensor:
         inside = all_of([c for i, n in zip(source, shape) for c in (~(i < 0), i < n)])
         if term.op is Ops.WHERE:
             condition, value, zero = term.src
+            wrong: Difference | None
             if zero.op is not Ops.CONST or zero.arg != 0:
                 wrong = Difference(f"what lies outside of {node.op.name}", node, term)
             else:

@@ -18,7 +18,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from multiprocessing.process import BaseProcess
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkContext, SpawnContext
 
 PARENT_SECONDS = 1.0  # between two looks whether the parent lives
 Task = TypeVar("Task")
@@ -79,11 +82,17 @@ class Workers:
         if self._pool is not None:
             return self._pool.submit(work, task)
         others = multiprocessing.active_children()
-        context = multiprocessing.get_context("fork" if os.name == "posix" else "spawn")
-        self._pool = ProcessPoolExecutor(self._count, context, _begin, (os.getpid(),))
+        self._pool = ProcessPoolExecutor(self._count, process_context(), _begin, (os.getpid(),))
         future = self._pool.submit(work, task)
         self._processes = [p for p in multiprocessing.active_children() if p not in others]
         return future
+
+
+def process_context() -> ForkContext | SpawnContext:
+    """How processes are started: as copies of this one, which has read all rules, where the system can."""
+    if os.name == "posix":
+        return multiprocessing.get_context("fork")
+    return multiprocessing.get_context("spawn")
 
 
 def process_count() -> int:

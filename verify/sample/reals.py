@@ -39,4 +39,4 @@ def _is_false(goal: Goal, random: Random) -> bool:
     names = [term for term in z3util.get_vars(claim) if z3.is_real(term)]
     numbers = {name: random.randint(-LARGEST, LARGEST) for name in names}
     values = [(name, z3.RealVal(_LOGARITHMS.get(str(name), numbers[name]))) for name in names]
-    return z3.is_false(z3.simplify(z3.substitute(claim, *values)))
+    return bool(z3.is_false(z3.simplify(z3.substitute(claim, *values))))

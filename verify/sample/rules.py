@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from proofgrad.core.ir.dtypes import DType, Kind, as_constant, round_float, wrap_int
 from proofgrad.core.ir.evaluate import evaluate, from_bits, identity
@@ -262,7 +262,10 @@ class Trial:
         return int(value)
 
 
-def _known(value: Any) -> Any:
+T = TypeVar("T")
+
+
+def _known(value: T | None) -> T:
     if value is None:
         raise NotFiring
     return value

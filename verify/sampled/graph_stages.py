@@ -163,16 +163,16 @@ def _after(node: UOp, source: UOp, which: Values, positions: Values) -> tuple[Va
         case Ops.REDUCE_AXIS:
             index = numpy.unravel_index(positions, shape)
             axes = node.arg[1]
-            kept = [part * 0 if axis in axes else part for axis, part in enumerate(index)]
-            return which, numpy.ravel_multi_index(kept, node.shape)
+            left = [part * 0 if axis in axes else part for axis, part in enumerate(index)]
+            return which, numpy.ravel_multi_index(left, node.shape)
         case Ops.SHRINK:
             index = numpy.unravel_index(positions, shape)
-            kept = [part - begin for part, (begin, _) in zip(index, node.arg)]
-            inside = numpy.ones(len(positions), bool)
+            kept: list[Values] = [part - begin for part, (begin, _) in zip(index, node.arg)]
+            inside = numpy.ones(len(positions), numpy.bool_)
             for part, (begin, end) in zip(index, node.arg):
                 inside &= (begin <= part) & (part < end)
             within = [part[inside] for part in kept]
-            return which[inside], numpy.ravel_multi_index(within, node.shape)
+            return which[inside], numpy.ravel_multi_index(tuple(within), node.shape)
         case _:  # RESHAPE, CONTIGUOUS, and what combines results element by element
             return which, positions
 

@@ -239,7 +239,8 @@ class _Launches:
         if call.reads_result:
             (slot,) = {s for step in steps for k, s in zip(_numbers(step), step.slots) if k == 0}
             self._holds("in place", slot, buffers[0], call.before[0])
-        for step, kernel in zip(steps, kernels or [None]):
+        launched: Sequence[Kernel | None] = kernels or (None,)
+        for step, kernel in zip(steps, launched):
             name = "copy" if kernel is None else kernel.name
             numbers = _numbers(step)
             if step.kernel is not kernel:

@@ -14,7 +14,6 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
 
 import numpy
 
@@ -41,6 +40,7 @@ LANES = 1  # the axis of lanes that are combined; loops of registers come in fro
 _COSTLY = frozenset({Ops.RESULT, Ops.HREDUCE, Ops.LOAD})
 _COMBINE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN})
 Key = UOp | tuple[UOp, int | None]  # of a vector with the number of its lanes
+Plan = tuple[Sequence[Key], Callable[..., Values]]  # what a value needs, and how it is made of it
 ReadMemory = Callable[["Frame", UOp, Values, Values], Values]
 
 
@@ -93,7 +93,7 @@ class Frame:
                 continue
             plan = plans.get(key)
             if plan is None:
-                node, number = key if type(key) is tuple else (key, None)
+                node, number = key if isinstance(key, tuple) else (key, None)
                 plan = plans[key] = self._plan(node, number)
             needed, finish = plan
             missing = [k for k in needed if k not in known]
@@ -286,7 +286,7 @@ class Frame:
         return ((node.src[0], -lanes),), combined
 
 
-_PLANS: dict[Ops, Callable[[Frame, UOp, int | None], Any]] = {
+_PLANS: dict[Ops, Callable[[Frame, UOp, int | None], Plan]] = {
     Ops.CONST: Frame._constant,
     Ops.RANGE: Frame._counter,
     Ops.BROADCAST: Frame._same,

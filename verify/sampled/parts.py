@@ -22,6 +22,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.sampled.arithmetic import Values, kept_as
 from proofgrad.verify.sampled.linear import (
     Frame,
+    Key,
     Taken,
     Term,
     constants_of,
@@ -109,7 +110,7 @@ class Reader:
                 return self._kept(part, frame, memory, index)
             return self._parameter(part, frame, memory, index, gate)
 
-        known = part.constants.copy()
+        known: dict[Key, Values] = dict(part.constants.items())
         for loop, counter in bound.items():
             if kept_as(loop.dtype) is counter.dtype:
                 known[loop] = counter
@@ -292,11 +293,10 @@ class Reader:
         found: list[Found] = []
         where = kind = numpy.zeros(0, numpy.int64)
         if elements and part.size and not part.combines:
-            every = numpy.arange(
-                elements
-            )  # one of each part of the memory, the last of all, and the first
-            where = (every * part.size + draw.integers(0, part.size, elements)) // elements
-            where[:1], where[1:2], kind = part.size - 1, 0, every % kinds
+            # One of each part of the memory, the last of all, and the first.
+            numbers = numpy.arange(elements)
+            where = (numbers * part.size + draw.integers(0, part.size, elements)) // elements
+            where[:1], where[1:2], kind = part.size - 1, 0, numbers % kinds
             search = self.search(part)
             found = list(search.writers(where, kind, {}))
             left = set(range(elements)).difference(*[each.rows.tolist() for each in found])
@@ -366,6 +366,7 @@ class Reader:
         """The elements that a store writes in the points of a frame, as what, and which kind of memory each sees."""
         frame.writes_at(store, lane)
         position, gate, kind, count = frame.position, frame.writes, frame.kind, len(frame.kind)
+        assert position is not None  # writes_at has found it
         outside = position.astype(numpy.uint64) >= part.size
         if gate is not None:
             outside = outside & gate

@@ -31,6 +31,9 @@ _MEMORY = frozenset({Ops.PARAM, Ops.BUFFER})
 Index = tuple[Any, ...]
 Key = tuple[Any, ...]
 Asked = tuple[Key, UOp, Index, int]  # elements of a node, by what they are known
+Plan = tuple[
+    list[Asked], Callable[..., Estimate]
+]  # what an element needs, and how it is made of it
 Read = Callable[[UOp, Values], Estimate]
 
 
@@ -135,7 +138,7 @@ class TensorElements:
                 return self._padded(node, index, depth)
         raise OverBudgetError  # no node of a body
 
-    def _reduction(self, node: UOp, index: Index, depth: int) -> Any:
+    def _reduction(self, node: UOp, index: Index, depth: int) -> Plan:
         (source,), (op, axes) = node.src, node.arg
         sizes = [source.shape[axis] for axis in axes]
         terms = prod(sizes)
@@ -153,7 +156,7 @@ class TensorElements:
 
         return [self._asked(source, tuple(inner), depth + 1)], combined
 
-    def _padded(self, node: UOp, index: Index, depth: int) -> Any:
+    def _padded(self, node: UOp, index: Index, depth: int) -> Plan:
         """Inside of the source its element, outside 0."""
         source = source_index(node, index)
         inside: Any = None

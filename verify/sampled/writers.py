@@ -422,7 +422,8 @@ def do_run(loops: Sequence[UOp]) -> bool:
 
 
 def _too_many(loops: Sequence[UOp]) -> bool:
-    return prod([loop.src[0].arg for loop in loops]) > MOST_TRIED
+    count: int = prod([loop.src[0].arg for loop in loops])
+    return count > MOST_TRIED
 
 
 def _every(loops: Sequence[UOp]) -> list[Values]:

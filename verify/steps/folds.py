@@ -191,7 +191,7 @@ def brought_inside(has_low: bool, has_high: bool) -> Claim:
         loop, rest = world.number("loop", 0), world.number("rest")
         low = world.number("low") if has_low else None
         high = world.number("high") if has_high else None
-        if has_low and has_high:
+        if low is not None and high is not None:
             world.suppose(low <= high)
         term = loop + rest
         found = brought(loop, term, low, high)

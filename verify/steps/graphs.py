@@ -102,7 +102,7 @@ def same_over_memory(sources: int) -> Claim:
         values = tuple([world.number(f"source{k + 1}") for k in range(sources)])
         for op in sorted(ELEMENTWISE | MOVEMENT | {Ops.REDUCE_AXIS, Ops.COPY}):
             meaning = world.function(op.name)
-            made = over_memory(op, values, lambda those, f=meaning: f(*those))
+            made = over_memory(op, values, lambda those: meaning(*those))
             world.claim(op.name, made == meaning(*values))
         for op in (Ops.CONTIGUOUS, Ops.DETACH) if sources == 1 else ():
             made = over_memory(op, values, lambda those: world.function("another")(*those))

@@ -201,7 +201,8 @@ def _has_vectors(contraction: Contraction, target: Target) -> bool:
 def growth(factor: UOp) -> float:
     """How many times longer a table of an operand is than the memory that it is filled from."""
     memory = {n for n in toposort((factor,)) if n.op is PARAM}
-    return table_elements(factor) / max(1, sum(parameter.arg[1] for parameter in memory))
+    elements: int = sum(parameter.arg[1] for parameter in memory)
+    return table_elements(factor) / max(1, elements)
 
 
 def table_elements(factor: UOp) -> int:

@@ -44,7 +44,12 @@ def find_contraction(
         return ways[0]
     if not ways:
         return None
-    return min(ways, key=lambda way: _cost(way[1], way[0], target) + filling(*way, target, asked))
+
+    def cost(way: tuple[Contraction, Tile]) -> float:
+        contraction, tile = way
+        return _cost(tile, contraction, target) + filling(contraction, tile, target, asked)
+
+    return min(ways, key=cost)
 
 
 def _best(tiles: list[Tile], contraction: Contraction, target: Target) -> Tile:

@@ -19,7 +19,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from proofgrad.core.rewrite.ledger import COMMAND, MOST_BYTES, PROVED, EvidenceError
+# EvidenceError: raised here, and caught by who asks.
+from proofgrad.core.rewrite.ledger import COMMAND, MOST_BYTES, PROVED
+from proofgrad.core.rewrite.ledger import EvidenceError as EvidenceError
 
 ROOT = Path(__file__).resolve().parents[3]
 STEPS_FOLDER = ROOT / "core" / "compile" / "steps"
@@ -130,8 +132,9 @@ def read_entries(path: Path) -> dict[str, Entry]:
     except (OSError, ValueError, RecursionError) as error:
         why = f"{path.name} cannot be read ({error})"
         raise EvidenceError(f"no step may be taken: {why}; run `{COMMAND}`") from None
-    entries = data.get("steps") if isinstance(data, dict) else None
-    if not isinstance(entries, list) or data.get("format") != FORMAT:
+    is_of_format = isinstance(data, dict) and data.get("format") == FORMAT
+    entries = data.get("steps") if isinstance(data, dict) and is_of_format else None
+    if not isinstance(entries, list):
         why = f"{path.name} is not of format {FORMAT}"
         raise EvidenceError(f"no step may be taken: {why}; run `{COMMAND}`")
     named = [e for e in entries if isinstance(e, dict) and e.keys() >= _PARTS]

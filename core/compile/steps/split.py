@@ -72,6 +72,7 @@ def split(nest: LoopNest, loop: UOp, sizes: tuple[int, ...], made: tuple[NewLoop
     counters = new_counters(nest.graph, law, (n, *sizes), (loop,), made)
     (value,) = law.old(*counters, n, *sizes)
     is_whole = n % prod(sizes) == 0
+    assert law.inside is not None  # a split may leave a rest
     inside = None if is_whole else law.inside(*counters, n, *sizes)
     changed = exchanged(nest.graph, {loop: value}, counters, inside, law.in_order)
     require_room(nest, changed)
@@ -101,6 +102,7 @@ def split_reading_inside(
     require(not is_own, "a reduction takes in what it reads", loop)
     lanes = sizes[-1] if made[-1].role is AxisRole.VECTOR else 1
     nearest = nearest_inside(counters, sizes, n, lanes) if n % lanes == 0 else None
+    assert law.inside is not None
     inside = law.inside(*counters, n, *sizes)
     reach = UOp.range(reach_of(n, sizes), *loop.arg)
     return _reading_inside(nest, {loop: value}, inside, {loop: reach}, nearest)

@@ -50,8 +50,9 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
     if nest is not before:  # its columns lie elsewhere now, and another tile may be better
         schedule = choose_schedule(nest.graph, target, context.asked)
         found = find_contraction(nest.graph, target, schedule)
-    contraction, tile, blocks, staged = *found, schedule.blocks, schedule.staged
-    assert blocks is not None and staged is not None
+    blocks, staged = schedule.blocks, schedule.staged
+    assert found is not None and blocks is not None and staged is not None
+    contraction, tile = found
     row_tiles, column_tiles = tiles_along(contraction, tile)
     groups = {
         contraction.rows: -(-row_tiles // blocks.row_tiles) * blocks.row_tiles,
@@ -79,8 +80,8 @@ def _in_a_table(
     """
     free = loops_of(factor)
     outer = [x for x in output_loops(nest.graph) if x in free and x is not loop]
-    *around, last = [None, *[x for x in contraction.sum_loops if x in free]]
-    around = [x for x in around if x is not None]
+    summed = [x for x in contraction.sum_loops if x in free]
+    around, last = summed[:-1], summed[-1] if summed else None
     side_by_side = all(step in (0, 1) for step in load_steps(factor, loop))
     steps = 1 if last is None else size_of(last)
     at_once = largest_divisor(steps, STEPS_AT_ONCE) if side_by_side else steps

@@ -21,4 +21,5 @@ def results_in_a_table(
     """The nest that fills a table with the results, row-major, and the one that reads it; `parts` run before."""
     loops = sorted(loops_below(nest.graph)[reduction], key=lambda loop: loop.arg[0])
     digits = tuple([Digit(loop, size_of(loop), NewLoop(*loop.arg)) for loop in loops])
-    return stage(nest, reduction, digits, [part.graph for part in parts])
+    fill, read = stage(nest, reduction, digits, [part.graph for part in parts])
+    return fill, read

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from proofgrad.core.ir.text import GraphTextError
 
@@ -93,9 +93,9 @@ class Line:
         sign = -1 if self.accept("-") else 1
         if self.token.kind != "number" or not self.token.text.isdigit():
             raise self.expected(what)
-        return sign * self.value(self.take())
+        return sign * int(self.value(self.take()))
 
-    def value(self, token: Token) -> Any:
+    def value(self, token: Token) -> int | float:
         if len(token.text) > MOST_DIGITS:
             raise self.error(f"a number of more than {MOST_DIGITS} digits", token.at)
         return int(token.text) if token.text.isdigit() else float(token.text)

@@ -110,7 +110,9 @@ def _tolerance(body: UOp) -> float:
     sums = [n for n in sums if n.arg[0] in (Ops.ADD, Ops.MUL)]
     if not sums:
         return 0.0
-    errors = [prod(n.src[0].shape[a] for a in n.arg[1]) * _half_unit(n.dtype) for n in sums]
+    errors: list[float] = [
+        prod(n.src[0].shape[a] for a in n.arg[1]) * _half_unit(n.dtype) for n in sums
+    ]
     return 2 * (max(errors) + _half_unit(body.src[0].dtype))
 
 
@@ -132,7 +134,7 @@ def _filled(dtype: DType, size: int, seed: int, backend: Backend) -> Any:
         bits = [to_bits(cast(number, dtype), dtype) for number in numbers]
         codes = numpy.array(bits, f"u{dtype.itemsize}")
         pattern = numpy.random.default_rng(seed).choice(codes, _PATTERN)
-        backend.copyin(handle, memoryview(numpy.resize(pattern, size)).cast("B"))
+        backend.copyin(handle, numpy.resize(pattern, size).data.cast("B"))
     return handle
 
 

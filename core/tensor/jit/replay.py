@@ -24,7 +24,8 @@ from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.errors import JitError
-from proofgrad.core.tensor.jit.aliasing import Aliases, Outdated, Step, base_again, steps_of_view
+from proofgrad.core.tensor.jit.aliasing import Aliases, Outdated, base_again, steps_of_view
+from proofgrad.core.tensor.jit.aliasing import Step as ViewStep
 from proofgrad.core.tensor.jit.live_tensors import Source
 from proofgrad.core.tensor.methods.base import own_copy
 from proofgrad.core.tensor.runtime import realize as machine
@@ -96,7 +97,7 @@ class _Made:
     source: Source | None
     gradient_of: Source | None
     read: _Read | None = None  # of one that is written in place
-    steps: Sequence[Step] = ()  # of a result that is a view
+    steps: Sequence[ViewStep] = ()  # of a result that is a view
     is_plain: bool = True
     may_spare: bool = False
     spares: list[Spare] = field(default_factory=list)
@@ -331,7 +332,7 @@ class Replay:
 
     # -- a replay -----------------------------------------------------------------------------------
 
-    def knows(self, arguments: Sequence[Any]) -> bool:
+    def knows(self, arguments: Sequence[Tensor]) -> bool:
         """Whether each argument is the Tensor of the last run, of the same value in the same memory."""
         known = zip(arguments, self._objects, self._nodes)
         is_same = [one is last() and one._uop is node() for one, last, node in known]

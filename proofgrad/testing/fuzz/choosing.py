@@ -84,7 +84,10 @@ def _index(d: Drawing) -> Drawn:
 
 
 def _index_meaning(x: Array, index: tuple[Any, ...]) -> Array:
-    return x[tuple([np.asarray(part) if isinstance(part, list) else part for part in index])]
+    result: Array = x[
+        tuple([np.asarray(part) if isinstance(part, list) else part for part in index])
+    ]
+    return result
 
 
 # -- gather and scatter ---------------------------------------------------------------------------
@@ -215,7 +218,8 @@ def _one_hot(d: Drawing) -> Drawn:
 
 
 def one_hot(x: Array, count: int) -> Array:
-    return (x[..., None] == np.arange(count)).astype(np.int32)
+    result: Array = (x[..., None] == np.arange(count)).astype(np.int32)
+    return result
 
 
 OPERATIONS = [

@@ -82,7 +82,8 @@ def divided(x: Array, y: Array, rounding_mode: str | None = None) -> Array:
     if x.dtype.kind == "f":
         return np.trunc(x / y)
     whole = floordiv(x, y)
-    return whole + ((fmod(x, y) != 0) & ((x < 0) != (y < 0))).astype(x.dtype)
+    result: Array = whole + ((fmod(x, y) != 0) & ((x < 0) != (y < 0))).astype(x.dtype)
+    return result
 
 
 def shifted(x: Array, y: Array, left: bool) -> Array:
@@ -113,11 +114,13 @@ def fma(x: Array, y: Array, z: Array) -> Array:
 
 
 def erf(x: Array) -> Array:
-    return np.vectorize(math.erf, otypes=[np.float64])(x)
+    result: Array = np.vectorize(math.erf, otypes=[np.float64])(x)
+    return result
 
 
 def sigmoid(x: Array) -> Array:
-    return np.where(x < 0, np.exp(np.minimum(x, 0)), 1) / (1 + np.exp(-np.abs(x)))
+    result: Array = np.where(x < 0, np.exp(np.minimum(x, 0)), 1) / (1 + np.exp(-np.abs(x)))
+    return result
 
 
 def softplus(x: Array, beta: float = 1.0) -> Array:
@@ -263,7 +266,8 @@ def _where_types(types: list[Any], options: dict[str, Any]) -> tuple[str | None,
 
 
 def _choose(condition: Array, x: Any, y: Any) -> Array:
-    return np.where(condition, x, y)
+    result: Array = np.where(condition, x, y)
+    return result
 
 
 def _unfilled(types: list[Any], options: dict[str, Any]) -> tuple[str | None, str]:

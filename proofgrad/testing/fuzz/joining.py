@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -117,7 +117,11 @@ def pad(x: Array, pads: Any, mode: str = "constant", value: Any = 0) -> Array:
     if mode == "constant":
         wide = np.pad(x, grown, constant_values=value) if x.ndim else x
     else:
-        names = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+        names: dict[str, Literal["reflect", "edge", "wrap"]] = {
+            "reflect": "reflect",
+            "replicate": "edge",
+            "circular": "wrap",
+        }
         wide = x
         for axis, amounts in enumerate(grown):
             only = [amounts if k == axis else (0, 0) for k in range(x.ndim)]

@@ -206,9 +206,9 @@ def drawn_write(builder: Builder, targets: list[int]) -> Write:
     if not cell.is_memory or value.dtype.startswith("fp8"):
         raise NothingFits
     if random.random() < 0.4 and value.shape:
-        index: Any = basic_index(builder, value.shape)  # type: ignore[arg-type]
+        index: Any = basic_index(builder, value.shape)
         if random.random() < 0.25:
-            index = (places(builder, value.shape[0], (random.randint(1, 3),)),)  # type: ignore[arg-type]
+            index = (places(builder, value.shape[0], (random.randint(1, 3),)),)
         return Write(target, "__setitem__", _given(builder, target), index)
     if random.random() < 0.5:
         return Write(target, "assign", _given(builder, target, is_whole=True))

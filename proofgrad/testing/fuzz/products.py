@@ -145,7 +145,8 @@ def _chances(d: Drawing) -> Drawn:
 
 
 def einsum(formula: str, *operands: Array) -> Array:
-    return np.einsum(formula, *operands)
+    result: Array = np.einsum(formula, *operands)
+    return result
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
@@ -158,7 +159,7 @@ def attention(
 ) -> Array:
     scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
     if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
     if mask is not None:
         scores = scores + mask
     return softmax(scores, -1) @ v
@@ -167,7 +168,8 @@ def attention(
 def reduced(losses: Array, reduction: str) -> Array:
     if reduction == "none":
         return losses
-    return np.divide(losses.sum(), losses.size) if reduction == "mean" else losses.sum()
+    result: Array = np.divide(losses.sum(), losses.size) if reduction == "mean" else losses.sum()
+    return result
 
 
 def _picked(scores: Array, labels: Array) -> Array:

@@ -134,17 +134,20 @@ def over(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def total(x: Array, axis: Any = None, keepdim: bool = False) -> Array:
-    return x.sum(axis, keepdims=keepdim, dtype=x.dtype)
+    result: Array = x.sum(axis, keepdims=keepdim, dtype=x.dtype)
+    return result
 
 
 def product(x: Array, axis: Any = None, keepdim: bool = False) -> Array:
-    return x.prod(axis, keepdims=keepdim, dtype=x.dtype)
+    result: Array = x.prod(axis, keepdims=keepdim, dtype=x.dtype)
+    return result
 
 
 def extreme(larger: bool) -> Callable[..., Array]:
     def meaning(x: Array, axis: Any = None, keepdim: bool = False) -> Array:
         if x.dtype.kind != "f":
-            return (x.max if larger else x.min)(axis, keepdims=keepdim)
+            result: Array = (x.max if larger else x.min)(axis, keepdims=keepdim)
+            return result
         axes = (
             tuple(range(x.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
         )
@@ -172,11 +175,13 @@ maximum.reduce, minimum.reduce = _folded(maximum), _folded(minimum)  # type: ign
 
 def mean(x: Array, axis: Any = None, keepdim: bool = False) -> Array:
     shape = x.sum(axis, keepdims=keepdim)
-    return shape / _count(x.shape, axis) if _count(x.shape, axis) else shape * np.nan
+    result: Array = shape / _count(x.shape, axis) if _count(x.shape, axis) else shape * np.nan
+    return result
 
 
 def variance(x: Array, axis: Any = None, keepdim: bool = False, correction: int = 1) -> Array:
-    return x.var(axis, keepdims=keepdim, ddof=correction)
+    result: Array = x.var(axis, keepdims=keepdim, ddof=correction)
+    return result
 
 
 def deviation(x: Array, **options: Any) -> Array:
@@ -193,18 +198,21 @@ def with_mean(function: Callable[..., Array]) -> Callable[..., tuple[Array, Arra
 
 def softmax(x: Array, axis: int = -1) -> Array:
     powers = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
-    return powers / powers.sum(axis, keepdims=True)
+    result: Array = powers / powers.sum(axis, keepdims=True)
+    return result
 
 
 def log_softmax(x: Array, axis: int = -1) -> Array:
     moved = x - x.max(axis, keepdims=True, initial=-np.inf)
-    return moved - np.log(np.exp(moved).sum(axis, keepdims=True))
+    result: Array = moved - np.log(np.exp(moved).sum(axis, keepdims=True))
+    return result
 
 
 def logsumexp(x: Array, axis: Any = None, keepdim: bool = False) -> Array:
     largest = x.max(axis, keepdims=True)
     found = np.log(np.exp(x - largest).sum(axis, keepdims=True)) + largest
-    return found if keepdim else found.reshape(x.sum(axis).shape)
+    result: Array = found if keepdim else found.reshape(x.sum(axis).shape)
+    return result
 
 
 def logcumsumexp(x: Array, axis: int = 0) -> Array:
@@ -213,12 +221,14 @@ def logcumsumexp(x: Array, axis: int = 0) -> Array:
 
 def layernorm(x: Array, axis: Any = -1) -> Array:
     centered = x - x.mean(axis, keepdims=True)
-    return centered / np.sqrt((centered**2).mean(axis, keepdims=True) + 1e-5)
+    result: Array = centered / np.sqrt((centered**2).mean(axis, keepdims=True) + 1e-5)
+    return result
 
 
 def normalize(x: Array, p: float = 2, dim: int = 1) -> Array:
     norm = (np.abs(x) ** p).sum(dim, keepdims=True) ** (1 / p)
-    return x / np.maximum(norm, 1e-12)
+    result: Array = x / np.maximum(norm, 1e-12)
+    return result
 
 
 def batchnorm(x: Array, weight: Array, bias: Array, mean: Array, invstd: Array) -> Array:
@@ -247,7 +257,8 @@ def place_of(larger: bool) -> Callable[..., Array]:
         function = np.argmax if larger else np.argmin
         if axis is None:
             return np.asarray(function(x))
-        return function(x, axis=axis, keepdims=keepdim)
+        result: Array = function(x, axis=axis, keepdims=keepdim)
+        return result
 
     return meaning
 

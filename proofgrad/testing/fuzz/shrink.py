@@ -254,7 +254,11 @@ def _literals(statement: Statement, size: int, new: int) -> Statement:
         "unflatten",
     ):
         return statement
-    change = lambda v: tuple([new if n == size else n for n in v]) if isinstance(v, tuple) else v
+
+    def change(operand: Any) -> Any:
+        is_tuple = isinstance(operand, tuple)
+        return tuple([new if n == size else n for n in operand]) if is_tuple else operand
+
     return replace(statement, operands=tuple([change(o) for o in statement.operands]))
 
 
@@ -290,7 +294,7 @@ def simple_weights(program: Program) -> Iterator[Program]:
 def simpler_values(program: Program) -> Iterator[Program]:
     """All elements 1, or 0, 1, 2, ..., or those of integers."""
     for k, statement in enumerate(program.statements):
-        if not is_leaf(statement):
+        if not is_leaf(statement) or not isinstance(statement, Step):
             continue
         data = _data(statement)
         kind, count = kind_of(data.dtype), len(data.elements)
@@ -303,7 +307,7 @@ def simpler_values(program: Program) -> Iterator[Program]:
             choices = [(True,) * count]
         simple = next((n for n, c in enumerate(choices) if c == data.elements), len(choices))
         for elements in choices[:simple]:
-            leaf = replace(statement, operands=(Data(data.dtype, data.shape, elements),))  # type: ignore[type-var]
+            leaf = replace(statement, operands=(Data(data.dtype, data.shape, elements),))
             yield program.with_(
                 statements=(*program.statements[:k], leaf, *program.statements[k + 1 :])
             )

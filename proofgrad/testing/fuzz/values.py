@@ -161,7 +161,8 @@ def cast(x: Array, source: str, target: str) -> Array:
     if source == target:
         return x
     if target == "bool":
-        return x != 0
+        result: Array = x != 0
+        return result
     if kind_of(source) in ("float", "code") and target in INTS:
         return _saturated(np.trunc(x.astype(np.float64)), target)
     return rounded(x, target)
@@ -202,7 +203,8 @@ def unit_of(x: Array, dtype: str) -> Array:
     size = np.abs(x.astype(np.float64))
     _, exponent = np.frexp(np.where(np.isfinite(size), size, 1.0))
     least = {"float16": -14, "float32": -126, "bfloat16": -126, "float64": -1022}.get(dtype, -14)
-    return np.ldexp(1.0, np.maximum(exponent - 1, least) - (DIGITS[dtype] - 1))
+    result: Array = np.ldexp(1.0, np.maximum(exponent - 1, least) - (DIGITS[dtype] - 1))
+    return result
 
 
 def directions(seed: int, shape: tuple[int, ...]) -> tuple[Array, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from types import EllipsisType
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from proofgrad.testing.fuzz.program import Ref
 from proofgrad.testing.fuzz.values import Array
 
 CLOSE, SUM = Rounding.CLOSE, Rounding.SUM
+Index: TypeAlias = tuple[int | slice | EllipsisType, ...]
 
 
 # -- draws ----------------------------------------------------------------------------------------
@@ -144,11 +146,14 @@ def _windows(x: Array, kernel: Any, stride: Any, dilation: Any) -> Array:
     counts = [(n - h * (k - 1) - 1) // s + 1 for n, k, s, h in zip(sizes, kernel, stride, dilation)]
     taps = []
     for place in product(*[range(k) for k in kernel]):
-        part = tuple(
-            slice(p * h, p * h + (c - 1) * s + 1, s)
-            for p, h, c, s in zip(place, dilation, counts, stride)
+        part: Index = (
+            ...,
+            *[
+                slice(p * h, p * h + (c - 1) * s + 1, s)
+                for p, h, c, s in zip(place, dilation, counts, stride)
+            ],
         )
-        taps.append(x[(..., *part)])
+        taps.append(x[part])
     return np.stack(taps, -1).reshape((*taps[0].shape, *kernel))
 
 
@@ -176,12 +181,14 @@ def transposed(x: Array, weight: Array, stride: Any, padding: Any) -> Array:
     sizes = [(n - 1) * s + k for n, s, k in zip(x.shape[2:], stride, weight.shape[2:])]
     result = np.zeros((x.shape[0], weight.shape[1], *sizes), x.dtype)
     for place in product(*[range(k) for k in weight.shape[2:]]):
-        part = tuple(
-            slice(p, p + (n - 1) * s + 1, s) for p, n, s in zip(place, x.shape[2:], stride)
+        part: Index = (
+            ...,
+            *[slice(p, p + (n - 1) * s + 1, s) for p, n, s in zip(place, x.shape[2:], stride)],
         )
-        taps = weight[(slice(None), slice(None), *place)]
-        result[(..., *part)] += np.moveaxis(np.tensordot(x, taps, (1, 0)), -1, 1)
-    return result[(..., *[slice(p, n - p) for p, n in zip(padding, sizes)])] if axes else result
+        tap: Index = (slice(None), slice(None), *place)
+        result[part] += np.moveaxis(np.tensordot(x, weight[tap], (1, 0)), -1, 1)
+    inner: Index = (..., *[slice(p, n - p) for p, n in zip(padding, sizes)])
+    return result[inner] if axes else result
 
 
 def _options(kernel: Any, stride: Any, padding: Any) -> tuple[Any, Any, Any]:
@@ -192,7 +199,8 @@ def max_pool(x: Array, kernel: Any, stride: Any = None, padding: Any = None) -> 
     steps, pads, holes = _options(kernel, stride, padding)
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     windows = _windows(_placed(x, pads, least), kernel, steps, holes)
-    return windows.max(tuple(range(-len(kernel), 0)))
+    result: Array = windows.max(tuple(range(-len(kernel), 0)))
+    return result
 
 
 def avg_pool(
@@ -202,9 +210,11 @@ def avg_pool(
     inside = tuple(range(-len(kernel), 0))
     windows = _windows(_placed(x, pads, 0), kernel, steps, holes)
     if count_include_pad:
-        return windows.mean(inside)
+        result: Array = windows.mean(inside)
+        return result
     counted = _windows(_placed(np.ones(x.shape), pads, 0), kernel, steps, holes)
-    return windows.sum(inside) / counted.sum(inside)
+    result = windows.sum(inside) / counted.sum(inside)
+    return result
 
 
 def interpolate(x: Array, sizes: Any, mode: str, align_corners: bool = False) -> Array:
