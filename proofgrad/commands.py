@@ -64,9 +64,9 @@ def stage_sizes() -> str:
 
 def rules(ruleset: str | None) -> str:
     """The sets and how many rules each has; or every rule of one set, as written."""
-    from proofgrad.rules.library import LOOSE, asked_for_by, fingerprint, library_names, load_set
+    from proofgrad.rules.library import LOOSE, Meanings, asked_for_by, library_names, load_set
 
-    meanings = fingerprint()
+    meanings = Meanings()
     if ruleset is None:
         sizes = {name: len(load_set(name, meanings).rules) for name in library_names()}
         rows = [

@@ -8,13 +8,14 @@ A set is rules/NAME.rules with its evidence in proofs/NAME.json. There is no oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from os import listdir
 from pathlib import Path
 
 from proofgrad.core.rewrite.ledger import COMMAND, EvidenceError, open_ledger
 from proofgrad.core.rewrite.match import RuleSet
+from proofgrad.rules.additions import MARK, added_in, check_only_adds, without
 
 ROOT = Path(__file__).resolve().parent.parent
 RULES = ROOT / "rules"
@@ -77,23 +78,56 @@ def _files_of(folders: Iterable[str]) -> tuple[Path, ...]:
     )
 
 
+class Meanings:
+    """The files that give rules their meaning and execute them, as they are now.
+
+    Raises: AdditionError if lines that are marked as those of a new operation do more than add it.
+    """
+
+    def __init__(self) -> None:
+        self._proofs, self._execution = [_contents(f) for f in (meaning_files(), execution_files())]
+        self._added: frozenset[str] = frozenset()
+        for name, content in {**self._proofs, **self._execution}.items():
+            if MARK in content:
+                check_only_adds(name, content)
+                self._added |= added_in(content)
+        self._known: dict[frozenset[str], str] = {}
+
+    def of(self, rules: bytes | None) -> str:
+        """Two digests, with a "/" between: of what proofs depend on, and of what executes rules.
+
+        `rules`: those it is about, as in a ledger. The lines of operations that are being added count if
+        the rules name one of them, or are None: one may be made of another.
+        """
+        names_one = rules is None or any([f'"{op}"'.encode() in rules for op in self._added])
+        left_out = frozenset() if names_one else self._added
+        if left_out not in self._known:
+            files = [self._proofs, self._execution]
+            self._known[left_out] = "/".join([_digest_of(part, left_out) for part in files])
+        return self._known[left_out]
+
+
 def fingerprint() -> str:
-    """Two digests, with a "/" between: of what proofs depend on, and of what executes rules."""
-    return f"{_digest_of(meaning_files())}/{_digest_of(execution_files())}"
+    """The fingerprint of rules that may name every operation."""
+    return Meanings().of(None)
 
 
-def _digest_of(files: Iterable[Path]) -> str:
+def _contents(files: Iterable[Path]) -> dict[str, bytes]:
+    return {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in files}
+
+
+def _digest_of(files: Mapping[str, bytes], left_out: Collection[str]) -> str:
     digest = sha256()
-    for path in files:
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(ROOT).as_posix()} {len(content)}\n".encode())
+    for name, whole in files.items():
+        content = without(whole, left_out)
+        digest.update(f"{name} {len(content)}\n".encode())
         digest.update(content)
     return digest.hexdigest()
 
 
 def load_library() -> dict[str, RuleSet]:
     """Every exact set with fresh evidence for each of its rules. Raises: EvidenceError."""
-    meanings = fingerprint()
+    meanings = Meanings()
     names = [name for name in library_names() if not name.startswith(LOOSE)]
     return {name: load_set(name, meanings) for name in names}
 
@@ -105,11 +139,11 @@ def asked_for_by(name: str) -> str:
 
 def load_loose(name: str) -> RuleSet:
     """A loose set by the end of its name, as "real", proven in its class. Raises: EvidenceError."""
-    return load_set(f"{LOOSE}{name}", fingerprint())
+    return load_set(f"{LOOSE}{name}", Meanings())
 
 
-def load_set(name: str, meanings: str) -> RuleSet:
-    """One set of the library; `meanings` is the `fingerprint()`. Raises: EvidenceError."""
+def load_set(name: str, meanings: Meanings) -> RuleSet:
+    """One set of the library. Raises: EvidenceError."""
     source = rule_file(name).read_bytes()
     try:
         ledger = ledger_file(name).read_bytes()
@@ -118,4 +152,4 @@ def load_set(name: str, meanings: str) -> RuleSet:
             f"rule {name}.* may not be used: there is no ledger {ledger_file(name).name} in"
             f" proofs/; run `{COMMAND}`"
         ) from None
-    return RuleSet(name, open_ledger(name, source, ledger, meanings), proven=True)
+    return RuleSet(name, open_ledger(name, source, ledger, meanings.of(ledger)), proven=True)

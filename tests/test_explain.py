@@ -12,7 +12,7 @@ from proofgrad import Tensor
 from proofgrad.__main__ import main
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.evidence import proofs_of_set, statistics
-from proofgrad.rules.library import fingerprint, library_names, load_set
+from proofgrad.rules.library import Meanings, library_names, load_set
 from proofgrad.verify.explain.steps_of_terms import explain_term
 
 MINE = "ruleset mine over uint8\nrule square_mod: x * x % 4 => x % 2\n"
@@ -117,7 +117,7 @@ def test_nothing_is_left_to_explain_of_a_computed_tensor() -> None:
 
 
 def test_statistics_count_what_the_ledgers_hold(capsys: pytest.CaptureFixture[str]) -> None:
-    meanings = fingerprint()
+    meanings = Meanings()
     for name in library_names():
         found = statistics(name)
         assert found.rules == len(load_set(name, meanings).rules)

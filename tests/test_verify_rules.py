@@ -41,7 +41,7 @@ def small_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def load() -> tuple[str, ...]:
-    loaded = library.load_set("small", library.fingerprint())
+    loaded = library.load_set("small", library.Meanings())
     return tuple([rule.name for rule in loaded.rules])
 
 

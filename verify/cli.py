@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proofgrad.core.rewrite.ledger import find_problems
-from proofgrad.rules.library import fingerprint, ledger_file, library_names, rule_file
+from proofgrad.rules.additions import AdditionError
+from proofgrad.rules.library import Meanings, ledger_file, library_names, rule_file
 from proofgrad.verify.prove.workers import WorkerDied
 from proofgrad.verify.steps.all_steps import problems as problems_of_steps
 
@@ -61,6 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped; ledgers that were not finished are as they were", file=sys.stderr)
         return 130
+    except AdditionError as error:
+        print(error)
+        return 1
     except WorkerDied as error:
         print(f"{error}; ledgers are as they were", file=sys.stderr)
         return 1
@@ -109,7 +113,7 @@ def print_page(name: str) -> int:
 def check() -> int:
     """Whether every rule and every step has fresh evidence; names what is missing or stale."""
     start = time.perf_counter()
-    meanings = fingerprint()
+    meanings = Meanings()
     problems = [problem for name in library_names() for problem in _problems_of(name, meanings)]
     problems += problems_of_steps()
     for problem in problems:
@@ -123,12 +127,13 @@ def check() -> int:
     return 0
 
 
-def _problems_of(name: str, meanings: str) -> list[str]:
+def _problems_of(name: str, meanings: Meanings) -> list[str]:
     try:
         ledger = ledger_file(name).read_bytes()
     except FileNotFoundError:
         return [f"rule {name}.* may not be used: it has no ledger; run `verify-rules`"]
-    return [str(p) for p in find_problems(name, rule_file(name).read_bytes(), ledger, meanings)]
+    source = rule_file(name).read_bytes()
+    return [str(p) for p in find_problems(name, source, ledger, meanings.of(ledger))]
 
 
 def _parser() -> argparse.ArgumentParser:

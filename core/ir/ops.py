@@ -5,7 +5,7 @@ name in other languages, tests which operations there are. docs/add-an-op.md say
 
 The same meanings stand as SMT terms in verify/encode/semantics.py and as plain Python in
 core/ir/evaluate.py; tests compare the two by brute force. A change here, there or in the SMT terms
-makes every proof stale.
+makes every proof stale, but for lines that only add an operation (rules/additions.py).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ results. Does not own: arguments and exit codes' meaning (cli.py), proofs (prove
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,8 @@ from pathlib import Path
 import z3
 
 from proofgrad.core.rewrite.ledger import PROVED, ledger_text
-from proofgrad.core.rewrite.rule import Rule
-from proofgrad.rules.library import PROOFS, fingerprint, ledger_file, library_names, rule_file
+from proofgrad.core.rewrite.rule import Rule, rule_to_json
+from proofgrad.rules.library import PROOFS, Meanings, ledger_file, library_names, rule_file
 from proofgrad.verify.audit.operations import missing_from_all
 from proofgrad.verify.dsl.parser import parse_rules
 from proofgrad.verify.explain.counterexample import explain
@@ -59,13 +60,14 @@ def prove_library(options: Options) -> int:
 def prove_with_witness(options: Options, witness: Witness | None) -> tuple[int, list[Result]]:
     """As `prove_library`, with a witness to each case that is proved anew; also what was found."""
     start = time.perf_counter()
-    meanings, solvers = fingerprint(), solver_versions()
+    files, solvers = Meanings(), solver_versions()
     sources = {name: rule_file(name).read_bytes() for name in library_names()}
     try:
         rules = {name: _parse(source, f"{name}.rules") for name, source in sources.items()}
     except ValueError as error:
         print(error)
         return 1, []
+    meanings = {name: files.of(_as_written(its_rules)) for name, its_rules in rules.items()}
     missing_from_ops = missing_from_all(rules)
     if missing_from_ops:
         print(*missing_from_ops, "nothing was proved: docs/add-an-op.md has the steps", sep="\n")
@@ -74,7 +76,7 @@ def prove_with_witness(options: Options, witness: Witness | None) -> tuple[int, 
     before: dict[str, Entry] = {}
     if not options.from_nothing:
         for name, its_rules in rules.items():
-            kept[name] = fresh_entries(ledger_file(name), its_rules, meanings, solvers)
+            kept[name] = fresh_entries(ledger_file(name), its_rules, meanings[name], solvers)
             before |= old_entries(ledger_file(name), its_rules, solvers)
     missing = [rule for name in rules for rule in rules[name] if rule.name not in kept[name]]
     results = [
@@ -83,16 +85,16 @@ def prove_with_witness(options: Options, witness: Witness | None) -> tuple[int, 
     ]
     if options.verbose:
         _print_each(results)
-    made = {r.rule.full_name: entry_of(r, meanings, solvers) for r in results}
+    made = {r.rule.full_name: entry_of(r, meanings[r.rule.ruleset], solvers) for r in results}
     for name, its_rules in rules.items():
         entries = [kept[name].get(r.name) or made[r.full_name] for r in its_rules]
-        text = ledger_text(name, sources[name], meanings, solvers, entries)
+        text = ledger_text(name, sources[name], meanings[name], solvers, entries)
         if options.write:
             write_whole(ledger_file(name), text)
     failed = [result for result in results if result.verdict != PROVED]
     _print_failures(failed)
     _print_summary(results, sum(len(k) for k in kept.values()), time.perf_counter() - start)
-    if fingerprint() != meanings:
+    if Meanings().of(None) != files.of(None):
         print("a file that gives rules their meaning changed meanwhile: run verify-rules again")
         return 1, results
     still_refuted = refute_all(options.jobs) if options.from_nothing else 0
@@ -102,14 +104,14 @@ def prove_with_witness(options: Options, witness: Witness | None) -> tuple[int, 
 def _run_again(
     kept: dict[str, dict[str, Entry]],
     rules: Mapping[str, Sequence[Rule]],
-    meanings: str,
+    meanings: Mapping[str, str],
     jobs: int | None,
 ) -> list[Result]:
     """Run the rules of entries that are kept, where something that executes rules has changed.
 
     Entries are changed to what was found; rules that are executed otherwise now are left out, and given.
     """
-    changed = [name for name in kept if not is_run_as_before(ledger_file(name), meanings)]
+    changed = [name for name in kept if not is_run_as_before(ledger_file(name), meanings[name])]
     again = [rule for name in changed for rule in rules[name] if rule.name in kept[name]]
     failed = []
     for result in run_rules(again, jobs) if again else ():
@@ -122,6 +124,11 @@ def _run_again(
     if again:
         print(f"the engine ran {len(again)} proved rules again")
     return failed
+
+
+def _as_written(rules: Sequence[Rule]) -> bytes:
+    """The rules as a ledger has them."""
+    return json.dumps([rule_to_json(rule) for rule in rules], separators=(",", ":")).encode()
 
 
 def prove_files(paths: Sequence[Path], jobs: int | None) -> int:

@@ -102,44 +102,35 @@ def _half_at_a_tie(wins: Term, ties: Term) -> Term:
     return z3.If(wins, z3.RealVal(1), z3.If(ties, z3.RealVal("1/2"), z3.RealVal(0)))
 
 
-# Derivative by each source, and where the operation has one.
-DERIVATIVES: dict[Ops, tuple[Callable[..., Sequence[Term]], Callable[..., Term]]] = {}
-
-
-def _derivative(op: Ops, of: Callable[..., Sequence[Term]], where: Callable[..., Term]) -> None:
-    DERIVATIVES[op] = (of, where)
-
-
 def _everywhere(*_: Term) -> Term:
     return z3.BoolVal(True)
 
 
-_derivative(Ops.ADD, lambda x, y: (z3.RealVal(1), z3.RealVal(1)), _everywhere)
-_derivative(Ops.MUL, lambda x, y: (y, x), _everywhere)
-_derivative(Ops.NEG, lambda x: (z3.RealVal(-1),), _everywhere)
-_derivative(Ops.FDIV, lambda x, y: (1 / y, -x / (y * y)), lambda x, y: y != 0)
-_derivative(Ops.SQRT, lambda x: (1 / (2 * _SQRT(x)),), lambda x: x > 0)
-_derivative(Ops.EXP2, lambda x: (_ln2() * _EXP2(x),), _everywhere)
-_derivative(Ops.LOG2, lambda x: (1 / (x * _ln2()),), lambda x: x > 0)
-_derivative(Ops.SIN, lambda x: (_COS(x),), _everywhere)
-_derivative(Ops.COS, lambda x: (-_SIN(x),), _everywhere)
-_derivative(
-    Ops.POW, lambda x, y: (y * _POW(x, y - 1), _POW(x, y) * _LOG2(x) * _ln2()), lambda x, y: x > 0
-)
-# Where the quotient is no whole number; the multiple that is taken off is a step.
-_derivative(Ops.FMOD, lambda x, y: (z3.RealVal(1), -_truncated(x / y)), lambda x, y: y != 0)
-_derivative(Ops.MULACC, lambda x, y, z: (y, x, z3.RealVal(1)), _everywhere)
-_derivative(Ops.FMA, lambda x, y, z: (y, x, z3.RealVal(1)), _everywhere)
-_derivative(
-    Ops.MAX,
-    lambda x, y: (_half_at_a_tie(x > y, x == y), _half_at_a_tie(y > x, x == y)),
-    _everywhere,
-)
-_derivative(
-    Ops.MIN,
-    lambda x, y: (_half_at_a_tie(x < y, x == y), _half_at_a_tie(y < x, x == y)),
-    _everywhere,
-)
+# Derivative by each source, and where the operation has one.
+DERIVATIVES: dict[Ops, tuple[Callable[..., Sequence[Term]], Callable[..., Term]]] = {
+    Ops.ADD: (lambda x, y: (z3.RealVal(1), z3.RealVal(1)), _everywhere),
+    Ops.MUL: (lambda x, y: (y, x), _everywhere),
+    Ops.NEG: (lambda x: (z3.RealVal(-1),), _everywhere),
+    Ops.FDIV: (lambda x, y: (1 / y, -x / (y * y)), lambda x, y: y != 0),
+    Ops.SQRT: (lambda x: (1 / (2 * _SQRT(x)),), lambda x: x > 0),
+    Ops.EXP2: (lambda x: (_ln2() * _EXP2(x),), _everywhere),
+    Ops.LOG2: (lambda x: (1 / (x * _ln2()),), lambda x: x > 0),
+    Ops.SIN: (lambda x: (_COS(x),), _everywhere),
+    Ops.COS: (lambda x: (-_SIN(x),), _everywhere),
+    Ops.POW: (
+        lambda x, y: (y * _POW(x, y - 1), _POW(x, y) * _LOG2(x) * _ln2()), lambda x, y: x > 0,
+    ),
+    # Where the quotient is no whole number; the multiple that is taken off is a step.
+    Ops.FMOD: (lambda x, y: (z3.RealVal(1), -_truncated(x / y)), lambda x, y: y != 0),
+    Ops.MULACC: (lambda x, y, z: (y, x, z3.RealVal(1)), _everywhere),
+    Ops.FMA: (lambda x, y, z: (y, x, z3.RealVal(1)), _everywhere),
+    Ops.MAX: (
+        lambda x, y: (_half_at_a_tie(x > y, x == y), _half_at_a_tie(y > x, x == y)), _everywhere,
+    ),
+    Ops.MIN: (
+        lambda x, y: (_half_at_a_tie(x < y, x == y), _half_at_a_tie(y < x, x == y)), _everywhere,
+    ),
+}  # fmt: skip
 
 
 def _of_elementwise(case: Case, op: Ops, left: Node) -> list[Goal]:
