@@ -46,4 +46,4 @@ class _Finder:
 def tell_new_names() -> None:
     """From now on, imports of old names say the new ones."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.append(_Finder())  # type: ignore[arg-type]
+        sys.meta_path.append(_Finder())
