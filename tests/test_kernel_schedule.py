@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
 from programs import Program, programs
@@ -99,6 +99,8 @@ def test_text_that_is_no_choice_is_refused(text: str, message: str) -> None:
 
 
 @QUICK
+@example(sizes=(1, 4, 2, 1), turned=(False, False), asked=read_schedule("slab=2 vectors=0x1"))
+@example(sizes=(1, 4, 1, 2), turned=(False, False), asked=read_schedule("slab=2 vectors=*x1"))
 @given(
     sizes=st.tuples(*[st.integers(1, 9)] * 3, st.integers(1, 2)),
     turned=st.tuples(st.booleans(), st.booleans()),

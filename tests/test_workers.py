@@ -72,7 +72,7 @@ def test_interrupting_all_processes_of_a_run_ends_it_quietly(tmp_path: Path) -> 
     file = tmp_path / "slow.rules"
     file.write_text(RULES)
     program = (
-        "import os, sys, time; from proofgrad.verify import prove;"
+        "import os, sys, time; from proofgrad.verify.prove import rules as prove;"
         "from proofgrad.verify.cli import main;"
         "prove.decide = lambda *_: (os.write(1, b'go\\n'), time.sleep(60));"
         f"sys.exit(main([{str(file)!r}, '-j', '2']))"

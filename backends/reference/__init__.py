@@ -10,11 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from proofgrad.core.compile.lowering.program_facts import (
-    launch_size,
-    operation_count,
-    parameter_types,
-)
+from proofgrad.core.compile.lowering import program_facts
 from proofgrad.core.compile.machine.target import (
     COMPUTED_TYPES,
     Backend,
@@ -45,9 +41,9 @@ class ReferenceBackend(Backend):
             language="linear",
             entry=name,
             text="\n".join([f"{node.op.name} {node.dtype!r} {node.arg}" for node in linear.src]),
-            params=parameter_types(linear),
-            thread_size=launch_size(linear, AxisRole.THREAD),
-            cost_flops=operation_count(linear),
+            params=program_facts.parameter_types(linear),
+            thread_size=program_facts.launch_size(linear, AxisRole.THREAD),
+            cost_flops=program_facts.operation_count(linear),
             program=linear,
         )
 

@@ -208,7 +208,7 @@ FAULTS = [
     ),
     *_of(
         "verify/encode/derivative.py",
-        ("product", "_derivative(Ops.MUL, lambda x, y: (y, x)", "_derivative(Ops.MUL, lambda x, y: (x, y)", "cotangent.mul"),
+        ("product", "Ops.MUL: (lambda x, y: (y, x)", "Ops.MUL: (lambda x, y: (x, y)", "cotangent.mul"),
         ("quotient", "-x / (y * y)", "x / (y * y)", "cotangent.fdiv"),
         ("root", "1 / (2 * _SQRT(x))", "1 / _SQRT(x)", "cotangent.sqrt"),
         ("tie", 'z3.RealVal("1/2")', 'z3.RealVal("1/3")', "cotangent.max"),

@@ -34,7 +34,8 @@ def choose_schedule(kernel: UOp, target: Target, asked: Schedule) -> Schedule:
         return _of_contraction(*found, target, asked)
     kept = any([n.op is Ops.KEEP for n in toposort((kernel,))])
     if (rows := find_rows(kernel, target, asked)) is not None:
-        return replace(asked, kept=kept, tiled=False, slab=rows.steps)
+        undecided = replace(asked, vectors=None, copies=None)
+        return replace(undecided, kept=kept, tiled=False, slab=rows.steps)
     shares = shares_work(operations(kernel), target, asked)
     shared = loop_shared_in_order(kernel, target) if shares else None
     vectors, copies = choose_vectors(kernel, target, asked, shared)
