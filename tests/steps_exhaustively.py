@@ -228,7 +228,7 @@ def try_pairs(checked: Checked, draw: random.Random, pairs: int) -> int:
         whole = (*one[:place], *second[0], *one[place + 1 :])
         try:
             check_whole(checked.nest, whole)
-        except StepRefused:  # their tables are one: who takes both steps says what is beside
+        except StepRefused:  # their tables are one: `other_slots` says what others have
             continue
         checked.check(tuple([nest.graph for nest in whole]), done, second[1])
         made += 1

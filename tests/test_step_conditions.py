@@ -538,7 +538,7 @@ def test_a_nest_of_another_kernel_is_none_of_this_one() -> None:
 
 
 def test_fissions_of_what_fissions_made_stand_in_their_places() -> None:
-    """The table of the second is another memory, which the caller sees to by what is `beside`."""
+    """The table of the second is another memory: of a nest alone by its own parameters, of others by `other_slots`."""
     nest = rows(3, 4)
     (value,) = nodes(nest, Ops.LOAD)
     a, r = nodes(nest, Ops.RANGE)
@@ -548,12 +548,12 @@ def test_fissions_of_what_fissions_made_stand_in_their_places() -> None:
     inner = tuple(
         [Digit(x, x.src[0].arg, NewLoop(41 + k)) for k, x in enumerate(nodes(fill, Ops.RANGE))]
     )
-    first, second = stage(fill, again, inner, (read.graph,))
+    first, second = stage(fill, again, inner)
     check_whole(nest, (first, second, read))
     refused(lambda: check_whole(nest, (first, read, second)), "fission")
     refused(lambda: check_whole(nest, (fill, second, read)), "fission|too many")
     (loaded,) = nodes(read, Ops.LOAD)
-    third, last = stage(read, loaded, digits)  # not beside the others
+    third, last = stage(read, loaded, digits)  # the others unknown to it
     refused(lambda: check_whole(nest, (first, second, third, last)), "two tables are one")
 
 

@@ -67,14 +67,22 @@ def test_a_dead_prover_names_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
         prove_rules(rules(), processes=2)
 
 
+TELL = "os.write(1, b'go\\n')"
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_interrupting_all_processes_of_a_run_ends_it_quietly(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("at_start", "at_work"), [(TELL, "None"), ("None", TELL)])
+def test_interrupting_all_processes_of_a_run_ends_it_quietly(
+    tmp_path: Path, at_start: str, at_work: str
+) -> None:
+    """While its processes are being started, and once they work."""
     file = tmp_path / "slow.rules"
     file.write_text(RULES)
     program = (
-        "import os, sys, time; from proofgrad.verify.prove import rules as prove;"
-        "from proofgrad.verify.cli import main;"
-        "prove.decide = lambda *_: (os.write(1, b'go\\n'), time.sleep(60));"
+        "import os, sys, time; from proofgrad.verify.prove import rules as prove, workers;"
+        "from proofgrad.verify.cli import main; begin = workers._begin;"
+        f"workers._begin = lambda parent: ({at_start}, begin(parent));"
+        f"prove.decide = lambda *_: ({at_work}, time.sleep(60));"
         f"sys.exit(main([{str(file)!r}, '-j', '2']))"
     )
     with subprocess.Popen(

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import islice
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkContext, SpawnContext
 
 PARENT_SECONDS = 1.0  # between two looks whether the parent lives
+INTERRUPT_SECONDS = (
+    0.5  # Python does not see Ctrl-C between its last look and the beginning of a wait
+)
 Task = TypeVar("Task")
 Found = TypeVar("Found")
 
@@ -47,9 +51,15 @@ class Workers:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is not None:
+        if error is None:
+            self._end()
+            return
+        with _interrupts_later():  # a second one, too: it would leave processes that nobody ends
             for process in self._processes:
                 process.terminate()
+            self._end()
+
+    def _end(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -71,7 +81,7 @@ class Workers:
                     running[self._submit(work, task)] = task
                 if not running:
                     return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                for future in wait(running, INTERRUPT_SECONDS, FIRST_COMPLETED).done:
                     yield future.result()
                     del running[future]
         except BrokenProcessPool:
@@ -81,10 +91,11 @@ class Workers:
     def _submit(self, work: Callable[[Task], Found], task: Task) -> Future[Found]:
         if self._pool is not None:
             return self._pool.submit(work, task)
-        others = multiprocessing.active_children()
-        self._pool = ProcessPoolExecutor(self._count, process_context(), _begin, (os.getpid(),))
-        future = self._pool.submit(work, task)
-        self._processes = [p for p in multiprocessing.active_children() if p not in others]
+        with _interrupts_later():
+            others = multiprocessing.active_children()
+            self._pool = ProcessPoolExecutor(self._count, process_context(), _begin, (os.getpid(),))
+            future = self._pool.submit(work, task)
+            self._processes = [p for p in multiprocessing.active_children() if p not in others]
         return future
 
 
@@ -98,6 +109,22 @@ def process_context() -> ForkContext | SpawnContext:
 def process_count() -> int:
     """Processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Have Ctrl-C wait until the statement ends, where the system can; processes started in it never see one.
+
+    Between the start of a process and the note of it, an interrupt would leave a process that nobody ends.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin(parent: int) -> None:

@@ -9,7 +9,6 @@ Element i of x goes to the place (i % s, i // s). Where i is r + s * c, the firs
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from proofgrad.core.compile.nests.strides import coefficient
@@ -40,9 +39,7 @@ def place_of(phase: Any, position: Any, length: Any) -> Any:
 
 
 @fission("x[r + s * c] = T[(r % s) * m + r // s + c] where T[p * m + q] = x[q * s + p]")
-def deinterleave(
-    nest: LoopNest, load: UOp, loop: UOp, beside: Collection[UOp] = ()
-) -> tuple[UOp, UOp]:
+def deinterleave(nest: LoopNest, load: UOp, loop: UOp) -> tuple[UOp, UOp]:
     """The graph that copies the memory that `load` reads in steps along `loop`, and the graph that reads the copy."""
     require(load in toposort((nest.graph,)) and load.op is Ops.LOAD, "no load of the nest", load)
     require_fixed([loop])
@@ -53,7 +50,7 @@ def deinterleave(
     assert step is not None
     elements = memory.arg[1]
     length = length_of(elements, step)
-    table = new_table(nest, beside, memory.dtype, step * length)
+    table = new_table(nest, memory.dtype, step * length)
     phase, position = UOp.range(step, 0), UOp.range(length, 1)
     source = element_at(phase, position, step)
     inside = (source < elements,) if elements % step else ()

@@ -48,13 +48,8 @@ class Digit:
 
 
 @fission("f(v(x)) = for all a: T[g(a)] = v(a); f(T[g(x)]), g one to one")
-def stage(
-    nest: LoopNest, value: UOp, digits: tuple[Digit, ...], beside: Collection[UOp] = ()
-) -> tuple[UOp, UOp]:
-    """The graph that fills a table with `value`, laid out row-major by `digits`, and the graph that reads it.
-
-    `beside`: graphs that the parameter of the table must not be one of.
-    """
+def stage(nest: LoopNest, value: UOp, digits: tuple[Digit, ...]) -> tuple[UOp, UOp]:
+    """The graph that fills a table with `value`, laid out row-major by `digits`, and the graph that reads it."""
     free = loops_below(nest.graph)
     require(value in free, "a value that is not in the nest", value)
     require_value(value)
@@ -69,7 +64,7 @@ def stage(
     require(own.isdisjoint(numbers), "numbers that loops of the value have", *numbers)
     length = prod([digit.size for digit in digits])
     require(length <= LARGEST_TABLE, "a table of more elements", length, LARGEST_TABLE)
-    memory = new_table(nest, beside, value.dtype, length)
+    memory = new_table(nest, value.dtype, length)
     require(len(digits) <= MOST_DIGITS, "more digits than", MOST_DIGITS)
     all_sizes = [digit.size for digit in digits]
     counters = [UOp.range(d.size, d.made.number, d.made.role) if d.size != 1 else UOp.index(0)

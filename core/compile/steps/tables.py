@@ -18,9 +18,9 @@ from proofgrad.core.ir.uop import UOp, toposort
 _VALUES = frozenset({Ops.CONST, Ops.LOAD, Ops.REDUCE})
 
 
-def new_table(nest: LoopNest, beside: Iterable[UOp], dtype: DType, length: int) -> UOp:
+def new_table(nest: LoopNest, dtype: DType, length: int) -> UOp:
     """A parameter of so many elements that neither the nest, nor one that runs before or after it, has."""
-    slot = max(nest.other_slots, largest_slot((nest.graph, *beside)))
+    slot = max(nest.other_slots, largest_slot((nest.graph,)))
     return UOp(Ops.PARAM, dtype, (), (slot + 1, length))
 
 
