@@ -13,7 +13,7 @@ reads but where it does not matter, and what is loaded to fill them is masked.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
