@@ -3,8 +3,8 @@
 Owns: the generator, brute force over points, what counts as work in a term. Does not own:
 simplification, comparison, printing (index_corpus.py).
 
-A term is INDEX(PARAM, place[, gate]): the place in memory of one element of the chain's source, and
-where it is needed at all. Places matter only where the gate holds.
+A term is INDEX(PARAM, place[, mask]): the place in memory of one element of the chain's source, and
+where it is needed at all. Places matter only where the mask holds.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def points(term: UOp) -> dict[UOp, Any]:
 
 
 def values(term: UOp, at: dict[UOp, Any]) -> tuple[Any, Any]:
-    """Places and gates of a term at each point."""
+    """Places and masks of a term at each point."""
     known: dict[UOp, Any] = {}
     for node in term.toposort():
         if node.op is Ops.CONST:
@@ -213,8 +213,8 @@ def values(term: UOp, at: dict[UOp, Any]) -> tuple[Any, Any]:
             known[node] = MEANINGS[node.op](*[known[source] for source in node.src])
         elif node.op not in LEAVES:
             raise ValueError(f"{node.op.name} in an index term")
-    gate = known[term.src[2]] if len(term.src) > 2 else np.asarray(True)
-    return known[term.src[1]], gate
+    mask = known[term.src[2]] if len(term.src) > 2 else np.asarray(True)
+    return known[term.src[1]], mask
 
 
 def _divided(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
@@ -231,11 +231,11 @@ MEANINGS: dict[Ops, Callable[..., Any]] = {
 
 
 def are_equal(first: UOp, second: UOp) -> bool:
-    """Whether two terms have the same gate at every point, and the same place wherever it holds."""
+    """Whether two terms have the same mask at every point, and the same place wherever it holds."""
     at = points(first)
-    (place, gate), (other_place, other_gate) = values(first, at), values(second, at)
-    same_place = np.logical_or(np.logical_not(gate), place == other_place)
-    return bool(np.all(gate == other_gate) and np.all(same_place))
+    (place, mask), (other_place, other_mask) = values(first, at), values(second, at)
+    same_place = np.logical_or(np.logical_not(mask), place == other_place)
+    return bool(np.all(mask == other_mask) and np.all(same_place))
 
 
 # -- printing --------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ DIVISIONS = frozenset({TheirOps.FLOORDIV, TheirOps.FLOORMOD, TheirOps.CDIV, Thei
 
 
 def translated(term: UOp) -> Any:
-    """The same term, node by node, as tinygrad builds it; a gate becomes a gated index."""
+    """The same term, node by node, as tinygrad builds it; a mask becomes a masked index."""
     known: dict[UOp, Any] = {}
     for node in term.toposort():
         if node.op not in (Ops.PARAM, Ops.INDEX):
@@ -61,7 +61,7 @@ def simplified(term: Any) -> Any:
 
 
 def work(term: Any) -> Work:
-    """As index_terms.work. The selection that marks a gated index is no work."""
+    """As index_terms.work. The selection that marks a masked index is no work."""
     nodes = [node for node in term.toposort() if node.op in GroupOp.ALU]
     nodes = [node for node in nodes if not (node.op is TheirOps.WHERE and node.src[2].is_invalid)]
     return Work(sum(node.op in DIVISIONS for node in nodes), len(nodes))

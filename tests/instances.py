@@ -67,7 +67,7 @@ class Instance:
         if dtype is dtypes.index:
             return self._index(number)
         if dtype.is_bool and self.solved:
-            return self._gate()
+            return self._mask()
         if dtype.is_bool and self.is_narrowed:
             return self._clause()
         if dtype.is_float and self.random.random() < 0.6:
@@ -137,13 +137,13 @@ class Instance:
             Ops.REDUCE, self.dtype(term.type), (body, *loops), self._arg(term.arg, Ops.REDUCE, ())
         )
 
-    def _gate(self) -> UOp:
+    def _mask(self) -> UOp:
         """A truth about the first loop, that a search can solve for its counter."""
         place = self.loops[0] + self.random.choice([0, 2])
         about = self._index(45) + self.random.choice([0, 1])
         ends = self.random.choice([(place, about), (about, place)])
-        gate = ends[0].eq(ends[1]) if "solve" in self.solved else ends[0] < ends[1]
-        return self.random.choice([gate, gate & (self._index(46) < 3)])
+        mask = ends[0].eq(ends[1]) if "solve" in self.solved else ends[0] < ends[1]
+        return self.random.choice([mask, mask & (self._index(46) < 3)])
 
     def _clause(self) -> UOp:
         """A truth that bounds the loop of `_within`, or is about a remainder of it."""

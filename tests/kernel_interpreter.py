@@ -53,15 +53,15 @@ class _Run:
                 self._store(store, meanings)
 
     def _store(self, store: UOp, meanings: Meanings) -> None:
-        (memory, index, *gate), (_, value, *own) = store.src[0].src, store.src
+        (memory, index, *mask), (_, value, *own) = store.src[0].src, store.src
         assert memory.arg[0] == self.written, "a kernel writes one buffer"
         loops = sorted(self.free[store].union(own), key=lambda r: r.arg[0])
-        gated = meanings.of(gate[0] if gate else None)
+        holds = meanings.of(mask[0] if mask else None)
         place, stored = meanings.of(index), meanings.of(value)
         for counters in meanings.iterations(loops, self.memory):
             env = dict(zip(loops, counters))
-            what = stored(env, self.memory)  # loads do not wait for the gate of their store
-            if gate and not gated(env, self.memory):
+            what = stored(env, self.memory)  # loads do not wait for the mask of their store
+            if mask and not holds(env, self.memory):
                 continue
             outer = tuple([n for loop, n in env.items() if loop not in own])
             at = place(env, self.memory)
@@ -155,12 +155,12 @@ class Meanings:
         return lambda env, memory: evaluate(op, dtype, [a(env, memory) for a in args], types, arg)
 
     def _load(self, node: UOp) -> Meaning:
-        (where, index, *gate), dtype = node.src[0].src, node.dtype
-        gated, place = self.of(gate[0] if gate else None), self.of(index)
+        (where, index, *mask), dtype = node.src[0].src, node.dtype
+        holds, place = self.of(mask[0] if mask else None), self.of(index)
         kept = self._kept(where) if where.op is Ops.KEEP else None
 
         def meaning(env: Loops, memory: Memory) -> Any:
-            if not gated(env, memory):
+            if not holds(env, memory):
                 return from_bits(0, dtype)
             at = place(env, memory)
             if kept is not None:

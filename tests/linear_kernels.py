@@ -112,7 +112,7 @@ def product_and_sum_kernel(count: int) -> UOp:
 
 
 def row_sum_kernel(rows: int, columns: int) -> UOp:
-    """out[i] = sum over k of in[i, k] * in[i, k], with the elements k >= 5 of each row gated off."""
+    """out[i] = sum over k of in[i, k] * in[i, k], with the elements k >= 5 of each row masked out."""
     size, item = global_index(rows)
     out = UOp(Ops.PARAM, dtypes.float32, (), (0, rows))
     source = UOp(Ops.PARAM, dtypes.float32, (), (1, rows * columns))
@@ -123,8 +123,8 @@ def row_sum_kernel(rows: int, columns: int) -> UOp:
     start = item * width
     place = start + k
     five = UOp(Ops.CONST, dtypes.int32, (), 5)
-    gate = k < five
-    element = UOp(Ops.INDEX, dtypes.float32, (source, place, gate))
+    mask = k < five
+    element = UOp(Ops.INDEX, dtypes.float32, (source, place, mask))
     load = UOp(Ops.LOAD, dtypes.float32, (element,))
     added = UOp(Ops.MULACC, dtypes.float32, (load, load, total))
     update = UOp(Ops.UPDATE, dtypes.float32, (total, added))
@@ -134,7 +134,7 @@ def row_sum_kernel(rows: int, columns: int) -> UOp:
     store = UOp(Ops.STORE, dtypes.void, (target, result))
     end = UOp(Ops.END, dtypes.void, (item,))
     return linear(
-        [out, source, size, item, width, start, five, zero, total, k, place, gate, element, load]
+        [out, source, size, item, width, start, five, zero, total, k, place, mask, element, load]
         + [added, update, end_k, result, target, store, end]
     )
 

@@ -35,8 +35,8 @@ def end(opened: UOp) -> UOp:
     return UOp(Ops.END, VOID, (opened,))
 
 
-def place(buffer: UOp, index: UOp, *gate: UOp) -> UOp:
-    return UOp(Ops.INDEX, buffer.dtype, (buffer, index, *gate))
+def place(buffer: UOp, index: UOp, *mask: UOp) -> UOp:
+    return UOp(Ops.INDEX, buffer.dtype, (buffer, index, *mask))
 
 
 def load(where: UOp, lanes: int = 1) -> UOp:

@@ -115,13 +115,13 @@ def _ops_of(dtype: DType) -> tuple[Ops, ...]:
 
 
 def value_of(root: UOp, leaves: Values) -> Any:
-    """The value of `root`; a load with a gate that is false is 0."""
+    """The value of `root`; a load with a mask that is false is 0."""
     values: Values = dict(leaves)
     for node in root.toposort(lambda n: n not in leaves):
         if node in values or node.op in (Ops.PARAM, Ops.INDEX):
             continue
         if node.op is Ops.LOAD:
-            values[node] = _gated(node, values)
+            values[node] = _masked(node, values)
         else:
             sources = [values[source] for source in node.src]
             types = [source.dtype for source in node.src]
@@ -129,7 +129,7 @@ def value_of(root: UOp, leaves: Values) -> Any:
     return values[root]
 
 
-def _gated(load: UOp, values: Values) -> Any:
+def _masked(load: UOp, values: Values) -> Any:
     place = load.src[0]
     plain = UOp(Ops.LOAD, load.dtype, (place.with_src(place.src[:2]),))
     is_open = len(place.src) < 3 or values[place.src[2]]

@@ -70,16 +70,16 @@ def size(loop: UOp) -> int:
     return number
 
 
-def load(slot: int, index: UOp, gate: UOp | None = None, dtype: DType = INT) -> UOp:
+def load(slot: int, index: UOp, mask: UOp | None = None, dtype: DType = INT) -> UOp:
     """An element of memory, whose length is found later."""
     memory = UOp(Ops.PARAM, dtype, (), (slot, 0))
-    where = (memory, index) if gate is None else (memory, index, gate)
+    where = (memory, index) if mask is None else (memory, index, mask)
     return UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, where),))
 
 
-def store(index: UOp, value: UOp, *own: UOp, gate: UOp | None = None, op: Ops | None = None) -> UOp:
+def store(index: UOp, value: UOp, *own: UOp, mask: UOp | None = None, op: Ops | None = None) -> UOp:
     memory = UOp(Ops.PARAM, value.dtype, (), (OUT, 0))
-    where = (memory, index) if gate is None else (memory, index, gate)
+    where = (memory, index) if mask is None else (memory, index, mask)
     place = UOp(Ops.INDEX, value.dtype, where)
     return UOp(Ops.STORE, dtypes.void, (place, value, *own), op)
 
@@ -93,7 +93,7 @@ def keep(value: UOp, *own: UOp) -> UOp:
 
 
 def kept(memory: UOp, *place: UOp) -> UOp:
-    """What is kept at an index, behind a gate if there is one."""
+    """What is kept at an index, under a mask if there is one."""
     return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, *place)),))
 
 
@@ -147,7 +147,7 @@ def row_major(*own: UOp) -> UOp:
 
 
 def copies_of_a_row() -> Iterator[UOp]:
-    """out[a] = x[form], in both directions, gated or chosen."""
+    """out[a] = x[form], in both directions, masked or chosen."""
     for n in SIZES:
         (a,) = loops(n)
         for form in forms(a):
@@ -190,15 +190,15 @@ def masked_stores() -> Iterator[UOp]:
     for n in range(1, 5):
         (a,) = loops(n)
         for only in reversed(range(n)):
-            gate = (UOp.index(only - 1) < a) & (a < only + 1)
-            yield store(UOp.index(0), load(Y, UOp.index(0)), gate=gate)
+            mask = (UOp.index(only - 1) < a) & (a < only + 1)
+            yield store(UOp.index(0), load(Y, UOp.index(0)), mask=mask)
     for n, m in product(range(1, 5), range(1, 5)):
         a, b = loops(n, m)
         place = row_major(a, b)
         for end in range(n * m + 1):
-            yield store(place, load(X, place, place < end), gate=place < end)
-            yield store(place, load(X, a) * load(Y, b), gate=place < end)
-        yield store(place, load(X, place), gate=(a < n) & (b < m))
+            yield store(place, load(X, place, place < end), mask=place < end)
+            yield store(place, load(X, a) * load(Y, b), mask=place < end)
+        yield store(place, load(X, place), mask=(a < n) & (b < m))
 
 
 def sums_of_rows() -> Iterator[UOp]:
@@ -221,13 +221,13 @@ def sums_of_rows() -> Iterator[UOp]:
             yield store(a, any_of.cast(BOOL))
 
 
-def gated_sums() -> Iterator[UOp]:
-    """out[a] = sum[r](where(mask(a, r), x * y, neutral)), with gates of loads or without."""
+def masked_sums() -> Iterator[UOp]:
+    """out[a] = sum[r](where(mask(a, r), x * y, neutral)), with masks of loads or without."""
     for n, k in product(FEW, FEW):
         (a,), (r,) = loops(n), inner_loops(k)
         for mask in masks(a, r):
-            gated = mask.where(load(X, row_major(a, r), mask) * load(Y, r), neutral(Ops.ADD))
-            yield store(a, reduce(Ops.ADD, gated, r))
+            masked = mask.where(load(X, row_major(a, r), mask) * load(Y, r), neutral(Ops.ADD))
+            yield store(a, reduce(Ops.ADD, masked, r))
             yield store(a, reduce(Ops.ADD, load(X, a + r, mask), r))
         for op, dtype in REDUCTIONS:
             value = load(X, row_major(a, r), dtype=dtype)
@@ -236,7 +236,7 @@ def gated_sums() -> Iterator[UOp]:
 
 
 def convolutions() -> Iterator[UOp]:
-    """Sums whose gate brings their places inside: windows of a padded row, from both ends."""
+    """Sums whose mask brings their places inside: windows of a padded row, from both ends."""
     for n, k, width, pad in product(range(1, 4), FEW, range(1, 4), LEAST):
         (a,), (r,) = loops(n), inner_loops(k)
         for place in (a + r - pad, a - r + pad, a * 2 + r - pad):
@@ -263,7 +263,7 @@ def products_of_matrices() -> Iterator[UOp]:
 
 
 def sums_of_two_loops() -> Iterator[UOp]:
-    """Reductions over two loops at once, and inside of one another with gates between."""
+    """Reductions over two loops at once, and inside of one another with masks between."""
     for n, k, p in product(LEAST, LEAST, LEAST):
         (a,), (r, s) = loops(n), inner_loops(k, p)
         for op, dtype in REDUCTIONS[:5]:
@@ -273,15 +273,15 @@ def sums_of_two_loops() -> Iterator[UOp]:
         yield store(a, reduce(Ops.ADD, reduce(Ops.ADD, terms, s), r))
         yield store(a, reduce(Ops.MAX, reduce(Ops.ADD, terms, s), r))
         for outer, inner in product((r < a, r < 2, s < 2), (s < r, UOp.index(0) < s, a < s)):
-            gated = inner.where(load(X, a + s, inner) * load(Y, r + s), neutral(Ops.ADD))
-            nested = reduce(Ops.ADD, gated, s)
+            masked = inner.where(load(X, a + s, inner) * load(Y, r + s), neutral(Ops.ADD))
+            nested = reduce(Ops.ADD, masked, s)
             if s not in free_loops(outer):
                 yield store(a, reduce(Ops.ADD, outer.where(nested, neutral(Ops.ADD)), r))
             yield store(a, reduce(Ops.MUL, nested, r) + load(Y, a))
 
 
 def sums_of_several_products() -> Iterator[UOp]:
-    """Reductions that add several products in an iteration, as loops that were written out leave them, gated or not."""
+    """Reductions that add several products in an iteration, as loops that were written out leave them, masked or not."""
     for n, k in product(FEW, FEW):
         (a,), (r,) = loops(n), inner_loops(k)
         for dtype in (INT, FLOAT):
@@ -332,8 +332,8 @@ def gathers() -> Iterator[UOp]:
         )
 
 
-def gates_that_place() -> Iterator[UOp]:
-    """out[a] = sum[j](where(place[j] == a, v[j], neutral)), alone, beside other gates, with more results."""
+def masks_that_place() -> Iterator[UOp]:
+    """out[a] = sum[j](where(place[j] == a, v[j], neutral)), alone, beside other masks, with more results."""
     for n, k in product(FEW, FEW):
         (a,), (j,) = loops(n), inner_loops(k)
         hit = place_of(PLACES, j).eq(a)
@@ -379,8 +379,8 @@ def kept_rows() -> Iterator[UOp]:
         yield store(row_major(b, a), kept(matrix, row_major(a, b)))
         sums = keep(reduce(Ops.ADD, load(X, row_major(s, r)), r), s)
         yield store(row_major(a, b), kept(sums, a) - load(Y, b))
-        gated = keep(load(X, r, r < 2), r)
-        yield store(row_major(a, b), kept(gated, b) * load(Y, a))
+        masked = keep(load(X, r, r < 2), r)
+        yield store(row_major(a, b), kept(masked, b) * load(Y, a))
         doubled = keep(load(X, s) * 2, s)
         for inside in (r < n, (UOp.index(-1) < a - r) & (a - r < n)):
             place = r if inside.op is Ops.CMPLT else a - r
@@ -389,15 +389,15 @@ def kept_rows() -> Iterator[UOp]:
 
 
 def stores_that_combine() -> Iterator[UOp]:
-    """out[a] op= v(a, r) for r in order, at places that loops or memory name, gated or not."""
+    """out[a] op= v(a, r) for r in order, at places that loops or memory name, masked or not."""
     for n, k in product(FEW, FEW):
         (a,), (r,) = loops(n), inner_loops(k)
         for op in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN):
             yield store(a, load(X, row_major(a, r)), r, op=op)
             place = place_of(PLACES, r)
             inside = (UOp.index(-1) < place) & (place < 4)
-            yield store(place, load(X, r), r, gate=inside, op=op)
-            yield store(place * n + a, load(X, row_major(a, r)), r, gate=inside, op=op)
+            yield store(place, load(X, r), r, mask=inside, op=op)
+            yield store(place * n + a, load(X, row_major(a, r)), r, mask=inside, op=op)
         for mask in masks(a, r):
             yield store(a, load(X, a + r, mask), r, op=Ops.ADD)
         s = inner_loops(3, first=8)[0]
@@ -440,8 +440,8 @@ def values_alike() -> Iterator[UOp]:
             yield store(row_major(a, b), choice(X, Y, b) - total)
 
 
-def gates_within_gates() -> Iterator[UOp]:
-    """A gate of a load beside that of the sum, or of the store: the same, a part of it, or another one."""
+def masks_within_masks() -> Iterator[UOp]:
+    """A mask of a load beside that of the sum, or of the store: the same, a part of it, or another one."""
     for n, k in product(FEW, FEW):
         (a,), (r,) = loops(n), inner_loops(k)
         owns = (r < 1, UOp.index(0) < a, a < r, (a + r < 2) & (r < 1))
@@ -450,24 +450,24 @@ def gates_within_gates() -> Iterator[UOp]:
                 terms = load(X, a + r, own) * load(Y, r)
                 yield store(a, reduce(Ops.ADD, outer.where(terms, neutral(Ops.ADD)), r))
             nested = reduce(Ops.ADD, load(X, a + r, outer) * load(Y, r), r)
-            yield store(a, (a < 2).where(nested, neutral(Ops.ADD)), gate=a < 3)
+            yield store(a, (a < 2).where(nested, neutral(Ops.ADD)), mask=a < 3)
         for own in (UOp.index(0) < a, a < 1, (a < 2) & (UOp.index(0) < a)):
-            yield store(a, load(X, a, own) * 2, gate=a < 2)
+            yield store(a, load(X, a, own) * 2, mask=a < 2)
             place = load(INSIDE, a, own).cast(dtypes.index)
             yield store(a, load(X, place + 1))
             yield store(a, reduce(Ops.ADD, load(X, place + r, r < 2), r))
 
 
 def stores_side_by_side() -> Iterator[UOp]:
-    """Stores with gates, loops, reductions and kept rows that others have not; two that combine."""
+    """Stores with masks, loops, reductions and kept rows that others have not; two that combine."""
     for n, k in product(FEW, FEW):
         (a,), (r, s) = loops(n), inner_loops(k, n)
         b = UOp.range(k, 4)
         first, behind = (a < 1, UOp.index(0) < a)
-        yield UOp.sink(store(a, load(X, a), gate=first), store(a, load(Y, a), gate=behind))
+        yield UOp.sink(store(a, load(X, a), mask=first), store(a, load(Y, a), mask=behind))
         total = reduce(Ops.ADD, load(X, a + r), r)
         yield UOp.sink(store(a, total), store(b + n, load(Y, b)))
-        yield UOp.sink(store(a, total), store(a + n, load(Y, a), gate=a < 4))
+        yield UOp.sink(store(a, total), store(a + n, load(Y, a), mask=a < 4))
         row = keep(load(X, s) * 2, s)
         yield UOp.sink(store(a, kept(row, a)), store(b + n, load(Y, b)))
         yield UOp.sink(store(a, kept(row, a)), store(a + n, kept(row, (n - 1) - a)))
@@ -512,9 +512,9 @@ def variable_sizes() -> Iterator[UOp]:
 
 
 FAMILIES: tuple[Callable[[], Iterator[UOp]], ...] = (
-    copies_of_a_row, copies_of_a_matrix, masked_copies, masked_stores, sums_of_rows, gated_sums, convolutions,
+    copies_of_a_row, copies_of_a_matrix, masked_copies, masked_stores, sums_of_rows, masked_sums, convolutions,
     products_of_matrices, sums_of_two_loops, sums_of_several_products, sums_that_share_loops, gathers,
-    gates_that_place, kept_rows, stores_that_combine, several_stores, values_alike, gates_within_gates, stores_side_by_side, variable_sizes,
+    masks_that_place, kept_rows, stores_that_combine, several_stores, values_alike, masks_within_masks, stores_side_by_side, variable_sizes,
 )  # fmt: skip
 
 
@@ -563,11 +563,11 @@ def _memory(graph: UOp) -> tuple[Memory | None, dict[int, int]]:
     pending = [n for n in nodes if n.op is Ops.INDEX and n.src[0].op is Ops.PARAM]
     inner_first = sorted(pending, key=lambda n: sum([m.op is Ops.LOAD for m in n.toposort()]))
     for node in inner_first:
-        (memory, index, *gate), slot = node.src, node.src[0].arg[0]
+        (memory, index, *mask), slot = node.src, node.src[0].arg[0]
         around = sorted(free_loops(node), key=lambda loop: loop.arg[0])
         for counters in meanings.iterations(around, buffers):
             env = dict(zip(around, counters))
-            if gate and not meanings.of(gate[0])(env, buffers):
+            if mask and not meanings.of(mask[0])(env, buffers):
                 continue
             place = meanings.of(index)(env, buffers)
             if place < 0:

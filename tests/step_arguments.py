@@ -26,8 +26,8 @@ FOREIGN = UOp.range(3, 77)
 # What is no loop; the second has a number where a loop has its size.
 NO_LOOPS = (UOp.index(0), UOp(Ops.ADD, dtypes.index, (UOp.index(3), FOREIGN)))
 _TERM = UOp(Ops.MUL, dtypes.int, (UOp.const(dtypes.int, 2), UOp.const(dtypes.int, 3)))
-_GATED = (FOREIGN < 2).where(_TERM, _TERM.const_like(0))
-FOREIGN_SUM = UOp(Ops.REDUCE, dtypes.int, (_GATED, FOREIGN), Ops.ADD)
+_MASKED = (FOREIGN < 2).where(_TERM, _TERM.const_like(0))
+FOREIGN_SUM = UOp(Ops.REDUCE, dtypes.int, (_MASKED, FOREIGN), Ops.ADD)
 FREE, MORE = 21, (21, 23, 25, 27, 29)  # numbers that no small kernel has
 TOGETHER = (AxisRole.THREAD, AxisRole.VECTOR, AxisRole.UPCAST)  # roles tried with each other
 LAYOUTS = 3  # orders of the digits of one value, at most

@@ -46,7 +46,7 @@ WRONG = {
         "loop",
     ),
     "the sign of a computed zero": ("t: max(min(x, c), c) => {c} where not_nan(x)", "float"),
-    "a gate that is dropped": (
+    "a mask that is dropped": (
         "t: where(g, load(index(b, i, g)), y) => where(g, load(index(b, i)), y)",
         "float",
     ),

@@ -20,10 +20,10 @@ TRUE, FALSE = UOp.const(BOOL, True), UOp.const(BOOL, False)
 FACTS = Facts(unproven_library()["bounds"])
 
 
-def loaded(slot: int, dtype: object = INT, *gate: UOp) -> UOp:
+def loaded(slot: int, dtype: object = INT, *mask: UOp) -> UOp:
     memory = UOp(Ops.PARAM, dtype, (), (slot, 1))  # type: ignore[arg-type]
     return UOp(
-        Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, UOp.index(0), *gate)),)
+        Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, UOp.index(0), *mask)),)
     )
 
 
@@ -60,10 +60,10 @@ def test_the_condition_is_known_at_any_depth(name: str) -> None:
             assert element(result, {}, memory) == element(term, {}, memory)
 
 
-def test_accesses_keep_their_gates() -> None:
-    gated = loaded(1, INT, P)
-    term = P.where(gated * 3 + Y, Y)
-    assert gated in simplified(term).toposort()
+def test_accesses_keep_their_masks() -> None:
+    masked = loaded(1, INT, P)
+    term = P.where(masked * 3 + Y, Y)
+    assert masked in simplified(term).toposort()
 
 
 def test_nothing_is_assumed_in_reductions_and_of_constants() -> None:

@@ -100,9 +100,9 @@ def test_memory_that_is_not_filled_is_found(bodies: list[UOp], fault: str) -> No
         assert planted([body], CPU, STAGE, wrong)
 
 
-@pytest.mark.parametrize("gate", ["none", "too wide", "too narrow"])
-def test_a_wrong_gate_is_found(
-    bodies: list[UOp], monkeypatch: pytest.MonkeyPatch, gate: str
+@pytest.mark.parametrize("mask", ["none", "too wide", "too narrow"])
+def test_a_wrong_mask_is_found(
+    bodies: list[UOp], monkeypatch: pytest.MonkeyPatch, mask: str
 ) -> None:
     right = scatter.placed
 
@@ -114,10 +114,10 @@ def test_a_wrong_gate_is_found(
         never = UOp(Ops.CONST, dtypes.bool, (), True)
         changed = {
             "none": never,
-            "too wide": found.gate | (place.eq(0)),
-            "too narrow": found.gate & (place < 2),
+            "too wide": found.mask | (place.eq(0)),
+            "too narrow": found.mask & (place < 2),
         }
-        return type(found)(found.reduction, found.loops, found.places, changed[gate], found.value)
+        return type(found)(found.reduction, found.loops, found.places, changed[mask], found.value)
 
     monkeypatch.setattr(scatter, "placed", wrong)
     assert planted(bodies, CPU, STAGE)

@@ -358,18 +358,18 @@ def test_loop_that_is_not_closed_is_refused(cpu: CpuBackend) -> None:
 
 @pytest.mark.parametrize("dtype", dtypes.all, ids=lambda d: d.name)
 @pytest.mark.parametrize("lanes", [1, 4, 16])
-def test_copy_with_a_false_gate_reads_zero_and_touches_nothing(
+def test_copy_with_a_false_mask_reads_zero_and_touches_nothing(
     machine: Backend, dtype: DType, lanes: int
 ) -> None:
-    """The gated-off elements are far outside of the buffer: reading them would fault."""
+    """The masked-out elements are far outside of the buffer: reading them would fault."""
     count = 3 * lanes
     out, source, step = param(0, dtype, count), param(1, dtype, count), loop(3)
-    gate = step < number(2)
-    far = gate.where(step * number(lanes), number(2**40))
-    element = load(place(source, far, gate), lanes)
+    mask = step < number(2)
+    far = mask.where(step * number(lanes), number(2**40))
+    element = load(place(source, far, mask), lanes)
     target = place(out, step * number(lanes))
     program = linear(
-        [out, source, step, gate, step * number(lanes), far, element.src[0], element]
+        [out, source, step, mask, step * number(lanes), far, element.src[0], element]
         + [target, store(target, element), end(step)]
     )
     values = (edge_values(dtype) * count)[:count]
@@ -402,35 +402,35 @@ def test_masked_load_and_store_leave_the_other_lanes(machine: Backend, dtype: DT
     assert bytes(after) == before[:start] + data[start:]
 
 
-@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", [dtypes.bool, dtypes.int8, FLOAT, dtypes.float64, dtypes.float16])
-def test_gather_and_scatter_go_lane_by_lane(machine: Backend, dtype: DType, gated: bool) -> None:
+def test_gather_and_scatter_go_lane_by_lane(machine: Backend, dtype: DType, masked: bool) -> None:
     lanes = 4
     out, source = param(0, dtype, 8), param(1, dtype, 8)
     wide = dtypes.int64.vec(lanes)
     from_places = UOp(Ops.CONST, wide, (), (5, 0, 7, 2))
     to_places = UOp(Ops.CONST, wide, (), (1, 3, 0, 6))
     mask = UOp(Ops.CONST, dtypes.bool.vec(lanes), (), (True, True, False, True))
-    gate = (mask,) if gated else ()
-    element = load(place(source, from_places, *gate), lanes)
+    given = (mask,) if masked else ()
+    element = load(place(source, from_places, *given), lanes)
     zero = UOp.const(dtype, 0)
     fill = store(place(out, number(0)), UOp(Ops.BROADCAST, dtype.vec(8), (zero,)))
-    program = in_order(fill, store(place(out, to_places, *gate), element))
+    program = in_order(fill, store(place(out, to_places, *given), element))
     values = [bool(k % 2) if dtype.is_bool else type(dtypes.min(dtype))(k + 1) for k in range(8)]
     (output,) = run(machine, program, [pack(values, dtype)], [8 * dtype.itemsize])
     expected = [type(values[0])(0)] * 8
     for lane, (a, b) in enumerate(zip((5, 0, 7, 2), (1, 3, 0, 6))):
-        if not gated or lane != 2:
+        if not masked or lane != 2:
             expected[b] = values[a]
     assert unpack(output, dtype) == expected
 
 
-def test_scalar_gate_of_a_store_writes_only_behind_it(machine: Backend) -> None:
+def test_scalar_mask_of_a_store_writes_only_behind_it(machine: Backend) -> None:
     out, step = param(0, INT, 6), loop(6)
-    gate = (step % number(2)).eq(number(1))
-    where = place(out, step, gate)
+    mask = (step % number(2)).eq(number(1))
+    where = place(out, step, mask)
     program = linear(
-        [out, step, step % number(2), gate, where, step.cast(INT), store(where, step.cast(INT))]
+        [out, step, step % number(2), mask, where, step.cast(INT), store(where, step.cast(INT))]
         + [end(step)]
     )
     launch = machine.load(machine.compile(machine.emit(program, "odd")))

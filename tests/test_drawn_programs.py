@@ -1,4 +1,4 @@
-"""Programs drawn at random beside numpy: tiny convolutions, expanded reductions, gated sums of products.
+"""Programs drawn at random beside numpy: tiny convolutions, expanded reductions, masked sums of products.
 
 Values are small whole numbers, whose sums are exact in any order, so results are compared to the bit.
 Each is compiled as it comes, without optional stages (`NOOPT=1`), and under forced vectors and tiles.
@@ -120,15 +120,15 @@ def test_reductions_of_expanded_values(data: st.DataObject) -> None:
     np.testing.assert_array_equal(got, expected.astype(got.dtype))
 
 
-def gated(random: np.random.Generator, shape: tuple[int, ...], depth: int) -> tuple[Tensor, Array]:
-    """A random sum of products behind gates; each operand has some of the axes."""
+def masked(random: np.random.Generator, shape: tuple[int, ...], depth: int) -> tuple[Tensor, Array]:
+    """A random sum of products under masks; each operand has some of the axes."""
     kind = random.random() if depth else 1.0
     if kind < 0.4:
-        (a, x), (b, y) = gated(random, shape, depth - 1), gated(random, shape, depth - 1)
+        (a, x), (b, y) = masked(random, shape, depth - 1), masked(random, shape, depth - 1)
         return a + b, x + y
     if kind < 0.8:
         truth = random.random(some_axes(random, shape)) < 0.5
-        a, x = gated(random, shape, depth - 1)
+        a, x = masked(random, shape, depth - 1)
         return Tensor(truth).where(a, 0), np.where(truth, x, 0).astype(x.dtype)
     x, y = whole(random, *some_axes(random, shape)), whole(random, *some_axes(random, shape))
     if random.random() < 0.2:
@@ -142,13 +142,13 @@ def some_axes(random: np.random.Generator, shape: tuple[int, ...]) -> tuple[int,
 
 @settings(QUICK, max_examples=60)
 @given(st.data())
-def test_sums_of_products_behind_gates(data: st.DataObject) -> None:
+def test_sums_of_products_behind_masks(data: st.DataObject) -> None:
     random = np.random.default_rng(data.draw(SEEDS))
     sizes = st.sampled_from([1, 2, 3, 4, 8, 16, 24])
     shape = tuple(data.draw(st.lists(sizes, min_size=1, max_size=3)))
     axes = tuple(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
     with Context(**data.draw(ASKED)):
-        value, expected = gated(random, shape, 4)
+        value, expected = masked(random, shape, 4)
         got = value.expand(shape).sum(axes).numpy()
     np.testing.assert_array_equal(got, np.broadcast_to(expected, shape).sum(axes))
 
@@ -209,7 +209,7 @@ def test_a_tap_that_reads_only_padding_leaves_the_sum_alone() -> None:
 def body(
     random: np.random.Generator, shape: tuple[int, ...], depth: int, scale: float
 ) -> tuple[Tensor, Array]:
-    """Sums of products and gates whose terms are far larger than their sum: x * 1 + -x * 1 + small."""
+    """Sums of products and masks whose terms are far larger than their sum: x * 1 + -x * 1 + small."""
     one = np.ones(shape, np.float32)
     if depth == 0 or random.random() < 0.2:
         small = random.normal(size=shape).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Sums of loops under what gates say of them, and the row-major indices of all elements of a result."""
+"""Sums of loops under what masks say of them, and the row-major indices of all elements of a result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_digits_of_places_count_every_element_once(parts: list[tuple[int, int]],
 
 
 @pytest.mark.parametrize("bound", [20, 24, 31, 99])
-def test_largest_value_of_a_sum_is_what_a_gate_lets_through(bound: int) -> None:
+def test_largest_value_of_a_sum_is_what_a_mask_lets_through(bound: int) -> None:
     column = COLUMN * 16 + LANE
     position, loops = ROW * 48 + column * 2, [ROW, COLUMN, LANE]
     let_through = [p for p, c in zip(values(position, loops), values(column, loops)) if c < bound]
@@ -50,7 +50,7 @@ def test_largest_value_of_a_sum_is_what_a_gate_lets_through(bound: int) -> None:
     assert form.largest() == max(values(position, loops))
 
 
-def test_digits_under_a_gate_need_no_division() -> None:
+def test_digits_under_a_mask_need_no_division() -> None:
     column = COLUMN * 16 + LANE
     whole = ROW * 24 + column
     strides = [(24, 3), (1, 24)]

@@ -195,7 +195,7 @@ def test_wrong_meaning_of_a_movement_is_found(
     assert planted(bodies, CPU, "movement to index terms")
 
 
-def test_gate_of_a_pad_that_is_too_wide_is_found(
+def test_mask_of_a_pad_that_is_too_wide_is_found(
     bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def too_wide(node: UOp, index: Any) -> UOp | None:
@@ -308,15 +308,15 @@ def test_contiguous_access_that_starts_one_too_far_is_found(
 
 
 def test_element_that_the_wrong_lanes_take_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One load for all lanes, chosen by their gates: with the gates turned round, and without a fault."""
+    """One load for all lanes, chosen by their masks: with the masks turned round, and without a fault."""
     recorder, right = Recorder(), lanes._chosen
     compile_with(recorder, data(2, 32).cumsum(1), monkeypatch)
     assert all(prove(body, CPU).count.unknown == 0 for body in recorder.bodies)
 
     def wrong(load: UOp, place: UOp) -> UOp:
         chosen = right(load, place)
-        gate, element, zero = chosen.src
-        return chosen.with_src((gate, zero, element))
+        mask, element, zero = chosen.src
+        return chosen.with_src((mask, zero, element))
 
     monkeypatch.setattr(lanes, "_chosen", wrong)
     assert planted(recorder.bodies, CPU, "vectors")

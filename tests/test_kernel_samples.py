@@ -16,9 +16,9 @@ from proofgrad.verify.kernels.terms import Terms, loops_of
 LOOP, OTHER = UOp.range(6, 0), UOp.range(4, 1)
 
 
-def load(index: UOp, dtype=dtypes.uint32, slot: int = 1, *gate: UOp) -> UOp:
+def load(index: UOp, dtype=dtypes.uint32, slot: int = 1, *mask: UOp) -> UOp:
     memory = UOp(Ops.PARAM, dtype, (), (slot, 64))
-    return UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, index, *gate)),))
+    return UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, index, *mask)),))
 
 
 def fails(claim: UOp, *conditions: UOp) -> bool:
@@ -42,7 +42,7 @@ def test_sum_that_wraps_is_the_same_in_any_order() -> None:
     assert fails(equal((a + b) + c, (a + a) + c))
 
 
-def test_element_that_a_gate_turns_off_is_zero() -> None:
+def test_element_that_a_mask_turns_off_is_zero() -> None:
     off = load(LOOP, dtypes.float32, 1, LOOP < 0)
     chosen = off < UOp.const(dtypes.float32, 0.0)
     assert not fails(equal(chosen, UOp.const(dtypes.float32, 0.0) < UOp.const(dtypes.float32, 0.0)))

@@ -13,8 +13,8 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.facts import Facts
-from proofgrad.core.rewrite.gates import agrees, solution
 from proofgrad.core.rewrite.instances import instance
+from proofgrad.core.rewrite.masks import agrees, solution
 from proofgrad.verify.dsl.parser import parse_rules
 from proofgrad.verify.dsl.show import show_file, show_rule
 from proofgrad.verify.prove.rules import prove_rules
@@ -72,13 +72,13 @@ def test_no_instance_where_an_inner_loop_would_catch_the_value() -> None:
     assert instance(inner, LOOP, OUT, facts()) is not None
 
 
-# -- what a gate says of a range ----------------------------------------------------------------
+# -- what a mask says of a range ----------------------------------------------------------------
 
 
-def test_a_gate_is_solved_for_its_range() -> None:
+def test_a_mask_is_solved_for_its_range() -> None:
     other = INNER < 2
-    gate = other & (OUT + 2).eq(LOOP * -1 + OTHER)
-    assert solution("solve", gate, LOOP, facts()) == (
+    mask = other & (OUT + 2).eq(LOOP * -1 + OTHER)
+    assert solution("solve", mask, LOOP, facts()) == (
         (OTHER - OUT) + -2,
         other,
         OUT + 2,
@@ -99,9 +99,9 @@ def test_a_gate_is_solved_for_its_range() -> None:
 
 
 def test_a_wrong_solution_breaks_the_contract() -> None:
-    gate, other = LOOP.eq(OUT) & (OTHER < 2), OTHER < 2
+    mask, other = LOOP.eq(OUT) & (OTHER < 2), OTHER < 2
     right = (OUT, other, LOOP, OUT, 1)
-    assert agrees("solve", gate, LOOP, right, facts())
+    assert agrees("solve", mask, LOOP, right, facts())
     for wrong in (
         (OUT + 1, other, LOOP, OUT, 1),
         (OUT, TRUE, LOOP, OUT, 1),
@@ -112,15 +112,15 @@ def test_a_wrong_solution_breaks_the_contract() -> None:
         (OUT * 2, other, LOOP, OUT, 2),
         (INDEX, other, LOOP, OUT, 1),
     ):
-        assert not agrees("solve", gate, LOOP, wrong, facts())
+        assert not agrees("solve", mask, LOOP, wrong, facts())
     assert not agrees("solve", (LOOP < OUT) & other, LOOP, right, facts())
 
 
 # -- what the rules make of loops ---------------------------------------------------------------
 
 
-def zero_unless(gate: UOp, value: UOp) -> UOp:
-    return gate.where(value, value.const_like(0))
+def zero_unless(mask: UOp, value: UOp) -> UOp:
+    return mask.where(value, value.const_like(0))
 
 
 AS_FLOAT = TABLE.cast(dtypes.float32) * 0.5
@@ -135,7 +135,7 @@ COLLAPSING = {
         Ops.ADD, zero_unless((LOOP * -1 + 3).eq(INDEX.cast(dtypes.index)), TABLE), LOOP
     ),
     "floats": reduced(Ops.ADD, zero_unless(HIT, AS_FLOAT), LOOP),
-    "more gates": reduced(Ops.ADD, zero_unless(HIT & (LOOP < 3) & (OUT < 4), TABLE + 1), LOOP),
+    "more masks": reduced(Ops.ADD, zero_unless(HIT & (LOOP < 3) & (OUT < 4), TABLE + 1), LOOP),
     "hits": reduced(Ops.ADD, HIT.cast(dtypes.int32), LOOP),
     "a product": reduced(Ops.ADD, HIT.cast(dtypes.int32) * TABLE, LOOP),
     "any": reduced(Ops.MAX, (HIT & (TABLE < 9)).cast(dtypes.uint8), LOOP),

@@ -1,4 +1,4 @@
-"""Terms within gates: what clauses say is used, nothing is wrong, and promises are kept."""
+"""Terms within masks: what clauses say is used, nothing is wrong, and promises are kept."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ R0, R1, R2 = UOp.range(12, 0), UOp.range(5, 1), UOp.range(8, 2)
 BUFFER = UOp(Ops.PARAM, dtypes.float32, (), (1, 64))
 
 
-def access(place: UOp, gate: UOp) -> UOp:
-    return UOp(Ops.INDEX, dtypes.float32, (BUFFER, place, gate))
+def access(place: UOp, mask: UOp) -> UOp:
+    return UOp(Ops.INDEX, dtypes.float32, (BUFFER, place, mask))
 
 
-def place_within(place: UOp, gate: UOp, sets: list[RuleSet] | None = None) -> UOp:
-    """The place of an access, simplified under its gate."""
-    found = Rewriter(SETS if sets is None else sets, unproven_facts()).rewrite(access(place, gate))
+def place_within(place: UOp, mask: UOp, sets: list[RuleSet] | None = None) -> UOp:
+    """The place of an access, simplified under its mask."""
+    found = Rewriter(SETS if sets is None else sets, unproven_facts()).rewrite(access(place, mask))
     return found.src[1]
 
 
 @pytest.mark.parametrize(
-    ("place", "gate", "expected"),
+    ("place", "mask", "expected"),
     [
         (R0 % 4, R0 < 4, R0),
         (R0 % 4, (3 < R0) & (R0 < 8), R0 + -4),
@@ -46,12 +46,12 @@ def place_within(place: UOp, gate: UOp, sets: list[RuleSet] | None = None) -> UO
         ((R2 % 4 + R0) % 5, (R2 % 4 < 2) & (R0 < 4), R0 + R2 % 4),
     ],
 )
-def test_clauses_settle_divisions(place: UOp, gate: UOp, expected: UOp) -> None:
+def test_clauses_settle_divisions(place: UOp, mask: UOp, expected: UOp) -> None:
     plain = Rewriter(SETS, unproven_facts()).rewrite(expected)
-    assert place_within(place, gate) is plain
+    assert place_within(place, mask) is plain
 
 
-def test_a_term_outside_of_the_gate_stays() -> None:
+def test_a_term_outside_of_the_mask_stays() -> None:
     term = (R0 < 4).where(R1, R0 % 4)
     assert Rewriter(SETS, unproven_facts()).rewrite(term) is term
 
@@ -90,14 +90,14 @@ def random_index(rng: random.Random) -> UOp:
     return x
 
 
-def random_gate(rng: random.Random, conjuncts: int) -> UOp:
-    gate = None
+def random_mask(rng: random.Random, conjuncts: int) -> UOp:
+    mask = None
     for _ in range(conjuncts):
         term, number = random_index(rng), UOp.index(rng.randint(-2, 12))
         part = rng.choice([term < number, number < term, term.eq(number), term < random_index(rng)])
-        gate = part if gate is None else gate & part
-    assert gate is not None
-    return gate
+        mask = part if mask is None else mask & part
+    assert mask is not None
+    return mask
 
 
 def value(term: UOp, at: dict[UOp, int]) -> object:
@@ -115,17 +115,17 @@ def value(term: UOp, at: dict[UOp, int]) -> object:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_place_is_the_same_wherever_its_gate_holds(seed: int) -> None:
+def test_a_place_is_the_same_wherever_its_mask_holds(seed: int) -> None:
     rng = random.Random(seed)
     narrowed = 0
     for _ in range(60):
-        place, gate = random_index(rng), random_gate(rng, rng.randint(1, 4))
-        found = Rewriter(SETS, unproven_facts()).rewrite(access(place, gate))
+        place, mask = random_index(rng), random_mask(rng, rng.randint(1, 4))
+        found = Rewriter(SETS, unproven_facts()).rewrite(access(place, mask))
         alone = Rewriter(SETS, unproven_facts()).rewrite(place)
         narrowed += found.src[1] is not alone
         for values in itertools.product(range(12), range(5), range(8)):
             at = dict(zip((R0, R1, R2), values))
-            is_open = value(gate, at)
+            is_open = value(mask, at)
             assert is_open == (value(found.src[2], at) if len(found.src) > 2 else True)
             assert not is_open or value(place, at) == value(found.src[1], at)
     assert narrowed > 5
@@ -142,18 +142,18 @@ def test_what_is_found_keeps_the_promises_of_its_view(seed: int) -> None:
     assert known.narrowing is not None
     tried = set()
     for _ in range(300):
-        gate = at_work.rewrite(random_gate(rng, rng.randint(1, 3)))
-        truth = at_work.rewrite(random_gate(rng, rng.randint(1, 3)))
+        mask = at_work.rewrite(random_mask(rng, rng.randint(1, 3)))
+        truth = at_work.rewrite(random_mask(rng, rng.randint(1, 3)))
         place = at_work.rewrite(random_index(rng))
-        found = known.narrowing.find("narrow", place, gate)
+        found = known.narrowing.find("narrow", place, mask)
         if found is not None:
             tried.add("narrow")
             assert load_of(known.forms.read(found)) < load_of(known.forms.read(place))
-        found = known.narrowing.find("narrow_truth", truth, gate)
+        found = known.narrowing.find("narrow_truth", truth, mask)
         if found is not None:
             tried.add("narrow_truth")
             assert load(found, known.forms) < load(truth, known.forms)
-        found = known.narrowing.find("implied", truth, gate)
+        found = known.narrowing.find("implied", truth, mask)
         if found is not None:
             tried.add("implied")
             assert found.op is CONST or set(conjuncts(found)) < set(conjuncts(truth))
@@ -170,7 +170,7 @@ def load(truth: UOp, forms: object) -> int:
 
 
 @pytest.mark.parametrize("off", [-1, 1])
-def test_bounds_that_the_gate_does_not_claim_are_not_used(
+def test_bounds_that_the_mask_does_not_claim_are_not_used(
     monkeypatch: pytest.MonkeyPatch, off: int
 ) -> None:
     read = narrowing.Narrowing._bounds
@@ -182,8 +182,8 @@ def test_bounds_that_the_gate_does_not_claim_are_not_used(
         core, low, high = found
         return core, None if low is None else low + off, None if high is None else high + off
 
-    place, gate = R0 % 4, (3 < R0) & (R0 < 8)
-    assert place_within(place, gate) is not place
+    place, mask = R0 % 4, (3 < R0) & (R0 < 8)
+    assert place_within(place, mask) is not place
     monkeypatch.setattr(narrowing.Narrowing, "_bounds", wrong)
-    assert place_within(place, gate) is place
+    assert place_within(place, mask) is place
     assert place_within(place, R0.eq(6)) is place

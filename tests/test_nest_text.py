@@ -88,7 +88,7 @@ def test_spaces_and_remarks_do_not_matter() -> None:
     assert read_nest(text) is row_sum()
 
 
-def test_gates_literals_roles_and_several_stores_are_read_as_written() -> None:
+def test_masks_literals_roles_and_several_stores_are_read_as_written() -> None:
     graph = read_nest(
         """
 kernel
@@ -107,8 +107,8 @@ kernel
     product, nan = first.src[1].src
     assert math.isnan(nan.arg) and product.src[0].src[1] is UOp.const(dtypes.float32, -1.0)
     assert product.src[1].src[1] is UOp.const(dtypes.float32, -0.0)
-    gate = product.src[0].src[0].src[0].src[0].src[2]
-    assert gate.op is Ops.AND and gate.src[0].op is Ops.CMPLT
+    mask = product.src[0].src[0].src[0].src[0].src[2]
+    assert mask.op is Ops.AND and mask.src[0].op is Ops.CMPLT
     assert second.src[1].src[0].op is second.src[1].src[1].op is Ops.NEG
     assert third.arg is Ops.MAX and third.src[2] is UOp.range(2, 5, AxisRole.REDUCE)
     assert third.src[0].src[1].dtype is dtypes.int32

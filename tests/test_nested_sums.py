@@ -1,4 +1,4 @@
-"""Sums of gated sums of products, as gradients of convolutions are: the same values as one gated sum."""
+"""Sums of masked sums of products, as gradients of convolutions are: the same values as one masked sum."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_joined_sum_runs_in_tiles() -> None:
     assert find_contraction(join_sums(kernel, SMALL, bounds()), SMALL) is not None
 
 
-def test_sums_without_a_gate_are_joined_too() -> None:
+def test_sums_without_a_mask_are_joined_too() -> None:
     """The gradient of a convolution that was padded as widely as its windows reach."""
     x, weights = Tensor.empty(2, 16, 12, 12).realize(), Tensor.empty(16, 16, 3, 3).realize()
     above = Tensor.empty(2, 16, 14, 14).realize()
@@ -111,7 +111,7 @@ def test_what_lies_outside_of_a_window_is_not_multiplied(batch: int) -> None:
     assert np.isfinite(got[:, :, 8, 0]).all() and np.isnan(got[:, :, 4, 4]).all()
 
 
-@pytest.mark.parametrize("fault", ["gate", "loop"])
+@pytest.mark.parametrize("fault", ["mask", "loop"])
 def test_a_wrong_sum_is_found(fault: str) -> None:
     def wrong(kernel: UOp, target: Target, bounds: Facts) -> UOp:
         joined = join_sums(kernel, target, bounds)
@@ -119,10 +119,10 @@ def test_a_wrong_sum_is_found(fault: str) -> None:
             return kernel
         (total,) = reductions(joined)
         value, *loops = total.src
-        gate, product, zero = value.src
-        if fault == "gate":
+        mask, product, zero = value.src
+        if fault == "mask":
             return joined.substitute(
-                {total: total.replace(src=(gate.src[0].where(product, zero), *loops))}
+                {total: total.replace(src=(mask.src[0].where(product, zero), *loops))}
             )
         return joined.substitute({total: total.replace(src=(value, *loops[:-1]))}).substitute(
             {loops[-1]: UOp.index(0)}

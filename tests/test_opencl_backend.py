@@ -140,7 +140,7 @@ def test_sum_of_sums_that_may_wrap_is_cast_once() -> None:
     assert "data0[0] = (int)((((uint)i0 * 4u) + (uint)i1) + (uint)i2);" in text
 
 
-def test_loop_with_accumulator_and_gate_sums_the_open_elements(device: Backend) -> None:
+def test_loop_with_accumulator_and_mask_sums_the_open_elements(device: Backend) -> None:
     values = [float(k % 7) for k in range(70 * 9)]
     data = pack(values, dtypes.float32)
     (output,) = run(device, row_sum_kernel(70, 9), [data], [70 * 4])

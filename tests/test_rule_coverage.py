@@ -73,10 +73,10 @@ def test_lines_about_finite_values_count_when_they_are_asked(coverage: Coverage)
     lines = rules_from("ruleset finite over float\nfact neg: finite(-x) where finite(x)\n")
     bools = rules_from("ruleset finite over float\nfact of_bool: finite(cast(x: bool, T))\n")
     whole = UOp.range(3, 0).cast(dtypes.float32)
-    gate = (UOp.range(3, 0) < 1).cast(dtypes.float32)
+    mask = (UOp.range(3, 0) < 1).cast(dtypes.float32)
     assert not Facts(BOUNDS, lines).finite(-whole)
     assert not coverage.used
-    assert Facts(BOUNDS, bools).finite(gate)
+    assert Facts(BOUNDS, bools).finite(mask)
     assert coverage.used == {"finite.of_bool": 1}
 
 

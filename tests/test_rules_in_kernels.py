@@ -2,7 +2,7 @@
 
 A kernel is made around an instance of the rule's left side. It goes through every stage of the
 compiler with all proven rules, is compiled and run, and must store what brute force computes. Rules that name one range of a loop are
-left out: a random kernel does not have the gate about its counter that they need.
+left out: a random kernel does not have the mask about its counter that they need.
 """
 
 from __future__ import annotations

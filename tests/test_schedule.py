@@ -122,7 +122,7 @@ def test_chain_of_matmuls_is_a_kernel_each(x: Tensor) -> None:
     assert kernels_of(value) == 3
 
 
-def test_product_that_is_padded_is_computed_without_gates(x: Tensor, y: Tensor) -> None:
+def test_product_that_is_padded_is_computed_without_masks(x: Tensor, y: Tensor) -> None:
     product = (x @ y.T).relu()  # (3, 3): its kernel must not run over places outside of it
     assert [item.shape for item in product.pad(((1, 1), (0, 2))).schedule()] == [(3, 3), (5, 5)]
     assert [item.shape for item in product.cat(x, dim=1).schedule()] == [(3, 3), (3, 7)]

@@ -262,14 +262,14 @@ def test_a_loop_that_is_not_in_the_nest_is_refused(way: Callable[[LoopNest, UOp]
 @pytest.mark.parametrize("step", [join_sums, read_inside], ids=lambda step: step.name)
 def test_a_sum_that_is_not_in_the_nest_is_refused(step: Step[[UOp]]) -> None:
     (r,) = inner_loops(3)
-    gated = (r < 2).where(load(X, r, r < 2) * load(Y, r), UOp.const(dtypes.int, 0))
-    refused(lambda: step(rows(2, 3), reduce(Ops.ADD, gated, r)), "not in the nest")
+    masked = (r < 2).where(load(X, r, r < 2) * load(Y, r), UOp.const(dtypes.int, 0))
+    refused(lambda: step(rows(2, 3), reduce(Ops.ADD, masked, r)), "not in the nest")
 
 
-@pytest.mark.parametrize(("step", "gates"), [(join_sums, [0, 0, 1]), (read_inside, [0, 0, 0])],
+@pytest.mark.parametrize(("step", "masks"), [(join_sums, [0, 0, 1]), (read_inside, [0, 0, 0])],
                          ids=["join_sums", "read_inside"])  # fmt: skip
-def test_what_is_kept_is_read_without_a_gate_where_its_place_is_inside(
-    step: Step[[UOp]], gates: list[int]
+def test_what_is_kept_is_read_without_a_mask_where_its_place_is_inside(
+    step: Step[[UOp]], masks: list[int]
 ) -> None:
     """By loops of 2, 3 and 4 iterations, of 3 elements; some places can be brought inside."""
     found = []
@@ -280,7 +280,7 @@ def test_what_is_kept_is_read_without_a_gate_where_its_place_is_inside(
         nest = nest_of_stores(store(a, reduce(Ops.ADD, terms, r)))
         (total,) = nodes(nest, Ops.REDUCE)
         found.append(len([n for n in nodes(step(nest, total), Ops.INDEX) if len(n.src) > 2]))
-    assert found == gates
+    assert found == masks
 
 
 def test_a_product_of_loops_is_not_read_as_one_loop() -> None:

@@ -63,14 +63,14 @@ LAWS = (
 # Around the laws: what the runs of every small kernel have to see.
 BODIES = (
     _fault("bijection", "inside.where(new.src[0], neutral)", "new.src[0]"),
-    _fault("bijection", "src=(place.src[0], place.src[1], gate)", "src=(place.src[0], place.src[1])"),
+    _fault("bijection", "src=(place.src[0], place.src[1], mask)", "src=(place.src[0], place.src[1])"),
     _fault("tables", "start = UOp.const(memory.dtype, identity(op, memory.dtype))", "start = UOp.const(memory.dtype, 1)"),
-    _fault("join", "gated = gate.where(product, UOp.const(value.dtype, 0))", "gated = product"),
+    _fault("join", "masked = mask.where(product, UOp.const(value.dtype, 0))", "masked = product"),
     _fault("reduce_in_parts", "a + (a > axis)", "a"),
     _fault("reduce_in_parts", "_in_parts(head, parts.head).alu(op, ", "_in_parts(head, parts.head).alu(Ops.ADD, "),
     _fault("store", "slot = len(inputs) + 1", "slot = 1"),
     _fault("store", "node is target or not self._is_read(node)", "not self._is_read(node)"),
-    _fault("stage", "done[node] = gated(new, inside) if", "done[node] = new if"),
+    _fault("stage", "done[node] = masked(new, inside) if", "done[node] = new if"),
 )  # fmt: skip
 
 

@@ -36,14 +36,14 @@ def text_of(program: UOp, least_bytes: int | None = 1) -> str:
     return emit(program, "kernel", dialect).text
 
 
-def doubled(lanes: int = 16, offset: int = 0, dtype: DType = FLOAT, gate: UOp | None = None) -> UOp:
+def doubled(lanes: int = 16, offset: int = 0, dtype: DType = FLOAT, mask: UOp | None = None) -> UOp:
     """out[16 i + offset ...] = in[16 i ...] + in[16 i ...], one vector an iteration."""
     step = loop(COUNT // lanes)
     first = step * number(lanes)
     value = load(place(param(1, dtype, COUNT), first), lanes)
     target = place(param(0, dtype, COUNT), first + number(offset) if offset else first)
-    if gate is not None:
-        target = UOp(Ops.INDEX, target.dtype, (*target.src, gate))
+    if mask is not None:
+        target = UOp(Ops.INDEX, target.dtype, (*target.src, mask))
     result = value.alu(Ops.OR if dtype.is_bool else Ops.ADD, value)
     return in_order(store(target, result), end(step))
 
@@ -63,9 +63,9 @@ def test_whole_lines_of_a_long_result_are_stored_past_the_caches() -> None:
         (doubled(lanes=8), 1),
         (doubled(offset=1), 1),
         (doubled(dtype=dtypes.bool, lanes=64), 1),
-        (doubled(gate=UOp.const(dtypes.bool, True)), 1),
+        (doubled(mask=UOp.const(dtypes.bool, True)), 1),
     ],
-    ids=["never", "short", "half a line", "between lines", "bools", "behind a gate"],
+    ids=["never", "short", "half a line", "between lines", "bools", "under a mask"],
 )
 def test_other_stores_go_to_the_cache(program: UOp, least_bytes: int | None) -> None:
     text = text_of(program, least_bytes)

@@ -285,10 +285,10 @@ def test_bias_of_sixteen_bits_is_added_before_the_result_is_rounded(kind: str) -
     assert x.conv2d(w, bias.cast("float32")).dtype.name == "float32"
 
 
-def test_operand_that_is_gated_in_a_table_may_hold_numbers_alone(
+def test_operand_that_is_masked_in_a_table_may_hold_numbers_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Places of a table beyond its loop are gated, whatever the operand is made of."""
+    """Places of a table beyond its loop are masked, whatever the operand is made of."""
     monkeypatch.setenv("CHOICES", "tiled=on tile=3x3x2 blocks=2x3 staged=rows+columns depth=4")
     w = Tensor([1.0] * 18, dtype="bfloat16").reshape(3, 2, 3)
     x = Tensor([1.0] * 6, dtype="bfloat16").reshape(1, 3, 2)

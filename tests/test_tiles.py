@@ -250,7 +250,7 @@ def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> 
 
 
 @pytest.mark.heuristics
-def test_a_gate_of_a_table_that_is_too_narrow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mask_of_a_table_that_is_too_narrow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from test_kernel_proof import planted
 
     def wrong(kernel: UOp, target: Target, asked: Schedule) -> UOp:
@@ -260,8 +260,8 @@ def test_a_gate_of_a_table_that_is_too_narrow_is_found(monkeypatch: pytest.Monke
         loads = [n for n in last.toposort() if n.op is Ops.LOAD and n.src[0].src[0] in filled]
         loop = next(n for n in loads[0].toposort() if n.op is Ops.RANGE)
         place = loads[0].src[0]
-        gated = place.replace(src=(*place.src, loop < size_of(loop) - 1))
-        return UOp.sink(*tables, last.substitute({place: gated}))
+        masked = place.replace(src=(*place.src, loop < size_of(loop) - 1))
+        return UOp.sink(*tables, last.substitute({place: masked}))
 
     stage_everything(monkeypatch)
     body = matmul(16, 6, 40, dtype=dtypes.float32)

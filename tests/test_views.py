@@ -255,7 +255,7 @@ def test_every_search_keeps_what_the_order_of_rules_takes_from_it(seed: int) -> 
             names = [name for name, _ in views.CONTRACTS[view].outputs]
             inputs = [sort for _, sort in views.CONTRACTS[view].inputs]
             if view not in searches.SEARCHES or inputs[0] != TERM:
-                continue  # about gates (test_narrowing.py), or numbers alone
+                continue  # about masks (test_narrowing.py), or numbers alone
             results = searches.SEARCHES[view](*[form, c][: len(inputs)], known.forms)
             if results is None:
                 continue

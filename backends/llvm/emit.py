@@ -75,7 +75,7 @@ class _Loop:
     counter_line: int
     tested_first: bool
     phis: dict[UOp, tuple[int, str, str]] = field(default_factory=dict)  # line, name, first value
-    before: dict[UOp, str] | None = None  # the registers outside of a loop that a gate turns off
+    before: dict[UOp, str] | None = None  # the registers outside of a loop that a mask turns off
 
 
 class _Printer:
@@ -315,14 +315,14 @@ class _Printer:
 
     def index(self, node: UOp) -> None:
         buffer, index = node.src[:2]
-        gate = node.src[2] if len(node.src) > 2 else None
+        mask = node.src[2] if len(node.src) > 2 else None
         place = Place(
             buffer=self._register(buffer),
             element=buffer.dtype.scalar,
             index=self._register(index),
             index_dtype=index.dtype,
-            gate=None if gate is None else self._register(gate),
-            gate_lanes=1 if gate is None else gate.dtype.lanes,
+            mask=None if mask is None else self._register(mask),
+            mask_lanes=1 if mask is None else mask.dtype.lanes,
         )
         if index.dtype.lanes == 1:
             address = write_address(self.writer, place, place.index, place.index_dtype)

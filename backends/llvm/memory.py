@@ -1,10 +1,10 @@
-"""Loads and stores: contiguous, gated, masked, gathered and scattered.
+"""Loads and stores: contiguous, masked as a whole or lane by lane, gathered and scattered.
 
 Owns: how elements move between buffers and registers. Does not own: where an address is computed
 (emit.py does that where the linearizer put the INDEX).
 
-Pointers are aligned to an element only, but for stores past the caches. A load behind a false gate reads a block of zeros instead
-of the buffer, so it needs no branch; a store behind a scalar gate is a branch.
+Pointers are aligned to an element only, but for stores past the caches. A load under a false mask reads a block of zeros instead
+of the buffer, so it needs no branch; a store under a scalar mask is a branch.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Place:
     index: str
     index_dtype: DType
     address: str | None = None
-    gate: str | None = None
-    gate_lanes: int = 1
+    mask: str | None = None
+    mask_lanes: int = 1
     offsets: tuple[int, ...] | None = None
 
 
@@ -48,7 +48,7 @@ def write_load(writer: Writer, place: Place, dtype: DType) -> str:
     """The register with the loaded value of type `dtype`."""
     if place.index_dtype.lanes > 1:
         loaded = _gather(writer, place, dtype)
-    elif place.gate_lanes > 1:
+    elif place.mask_lanes > 1:
         loaded = _masked_load(writer, place, dtype)
     else:
         loaded = _load(writer, _address_or_zeros(writer, place, dtype), dtype)
@@ -72,11 +72,11 @@ def write_prefetch(
 
 def _address_or_zeros(writer: Writer, place: Place, dtype: DType) -> str:
     assert place.address is not None
-    if place.gate is None:
+    if place.mask is None:
         return place.address
     writer.zero_bytes = max(writer.zero_bytes, place.element.itemsize * dtype.lanes)
     pointer = writer.dialect.pointer
-    return writer.let(f"select i1 {place.gate}, {pointer} {place.address}, {pointer} @zeros", "at")
+    return writer.let(f"select i1 {place.mask}, {pointer} {place.address}, {pointer} @zeros", "at")
 
 
 def _load(writer: Writer, address: str, dtype: DType) -> str:
@@ -93,16 +93,16 @@ def _masked_load(writer: Writer, place: Place, dtype: DType) -> str:
 
 
 def _mask(writer: Writer, place: Place, dtype: DType) -> str:
-    """The gate as an operand `<n x i1> ...` with the lanes of `dtype`."""
-    assert place.gate is not None
+    """The mask as an operand `<n x i1> ...` with the lanes of `dtype`."""
+    assert place.mask is not None
     bools = dtypes.bool.vec(dtype.lanes)
-    gate = place.gate if place.gate_lanes > 1 else writer.splat(place.gate, bools)
-    return f"{register_type(bools)} {gate}"
+    mask = place.mask if place.mask_lanes > 1 else writer.splat(place.mask, bools)
+    return f"{register_type(bools)} {mask}"
 
 
 def _gather(writer: Writer, place: Place, dtype: DType) -> str:
     vector = memory_type(dtype)
-    if place.gate is not None:
+    if place.mask is not None:
         operands = f"{_pointers(writer, place, dtype)}, {_mask(writer, place, dtype)}"
         intrinsic = f"@llvm.masked.gather.{_pointers_code(writer, dtype)}"
         zeros = f"{vector} zeroinitializer"
@@ -144,12 +144,12 @@ def write_store(writer: Writer, place: Place, dtype: DType, value: str) -> None:
     """Store the register `value` of type `dtype`."""
     if dtype.is_bool:
         value = writer.let(f"zext {register_type(dtype)} {value} to {memory_type(dtype)}")
-    if place.gate is None or place.gate_lanes > 1:
+    if place.mask is None or place.mask_lanes > 1:
         return _store_lanes(writer, place, dtype, value)
     label = writer.fresh("store")
-    writer.do(f"br i1 {place.gate}, label %{label}, label %{label}.end")
+    writer.do(f"br i1 {place.mask}, label %{label}, label %{label}.end")
     writer.begin_block(label)
-    _store_lanes(writer, replace(place, gate=None), dtype, value)
+    _store_lanes(writer, replace(place, mask=None), dtype, value)
     writer.do(f"br label %{label}.end")
     writer.begin_block(f"{label}.end")
 
@@ -158,7 +158,7 @@ def _store_lanes(writer: Writer, place: Place, dtype: DType, value: str) -> None
     vector, dialect = memory_type(dtype), writer.dialect
     if place.index_dtype.lanes > 1:
         _scatter(writer, place, dtype, value)
-    elif place.gate is not None:
+    elif place.mask is not None:
         pointer = f"{dialect.pointer} align {dtype.itemsize} {place.address}"
         operands = f"{vector} {value}, {pointer}, {_mask(writer, place, dtype)}"
         intrinsic = f"@llvm.masked.store.{type_code(vector)}.{dialect.pointer_code}"
@@ -175,7 +175,7 @@ def _store(writer: Writer, address: str, dtype: DType, value: str) -> None:
 
 def _scatter(writer: Writer, place: Place, dtype: DType, value: str) -> None:
     vector = memory_type(dtype)
-    if place.gate is not None:
+    if place.mask is not None:
         pointers, mask = _pointers(writer, place, dtype), _mask(writer, place, dtype)
         intrinsic = f"@llvm.masked.scatter.{_pointers_code(writer, dtype)}"
         writer.do(f"call void {intrinsic}({vector} {value}, {pointers}, {mask})")

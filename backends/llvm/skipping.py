@@ -1,8 +1,8 @@
-"""Loops that a gate turns off: where it is false, every register leaves the loop as it entered.
+"""Loops that a mask turns off: where it is false, every register leaves the loop as it entered.
 
-Owns: which loops, and which gates. Does not own: the branch around them (emit.py).
+Owns: which loops, and which masks. Does not own: the branch around them (emit.py).
 
-A gate of a sum turns single steps of it off, in lanes. Where it is one truth for all lanes, known before the loop
+A mask of a sum turns off single steps of it, in lanes. Where it is one truth for all lanes, known before the loop
 begins, as whether a row of a window lies inside of an image, the loop need not run at all.
 """
 
@@ -26,8 +26,8 @@ def skipped(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
             before.update(inside)
             loop, inside = node, []
         elif node.op is END:
-            if node.src[0] is loop and (gates := _gates(inside) & before):
-                found[loop] = tuple([n for n in linear.src if n in gates])
+            if node.src[0] is loop and (masks := _masks(inside) & before):
+                found[loop] = tuple([n for n in linear.src if n in masks])
             before.update(inside)
             loop, inside = None, []
         else:
@@ -35,28 +35,28 @@ def skipped(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
     return found
 
 
-def settled(loop_gates: tuple[UOp, ...], nodes: tuple[UOp, ...]) -> list[UOp]:
-    """The truths among `nodes` that hold wherever the gates do, on all lanes."""
-    gates = frozenset(loop_gates)
-    return [n for n in nodes if n.dtype.scalar.is_bool and _is_implied(n, gates)]
+def settled(loop_masks: tuple[UOp, ...], nodes: tuple[UOp, ...]) -> list[UOp]:
+    """The truths among `nodes` that hold wherever the masks do, on all lanes."""
+    masks = frozenset(loop_masks)
+    return [n for n in nodes if n.dtype.scalar.is_bool and _is_implied(n, masks)]
 
 
-def _is_implied(truth: UOp, gates: Truths) -> bool:
+def _is_implied(truth: UOp, masks: Truths) -> bool:
     if truth.op is BROADCAST:
-        return _is_implied(truth.src[0], gates)
+        return _is_implied(truth.src[0], masks)
     if truth.op is AND:
-        return all(_is_implied(part, gates) for part in truth.src)
-    return truth in gates
+        return all(_is_implied(part, masks) for part in truth.src)
+    return truth in masks
 
 
-def _gates(body: list[UOp]) -> Truths:
+def _masks(body: list[UOp]) -> Truths:
     """The scalar truths without which no UPDATE of a loop's body changes its register."""
     updates = [node for node in body if node.op is UPDATE]
     if not updates or any(node.op is STORE for node in body):
         return frozenset()
     known: dict[UOp, Truths | None] = {}
-    gates = [_needed(update.src[1], update.src[0], known) or frozenset() for update in updates]
-    return gates[0].intersection(*gates[1:])
+    masks = [_needed(update.src[1], update.src[0], known) or frozenset() for update in updates]
+    return masks[0].intersection(*masks[1:])
 
 
 def _needed(value: UOp, register: UOp, known: dict[UOp, Truths | None]) -> Truths | None:
@@ -66,18 +66,18 @@ def _needed(value: UOp, register: UOp, known: dict[UOp, Truths | None]) -> Truth
     if value.op is not Ops.WHERE:
         return frozenset()
     if value not in known:
-        gate, inside, outside = value.src
+        mask, inside, outside = value.src
         first = _needed(inside, register, known)
-        here = None if first is None else _conjuncts(gate) | first
+        here = None if first is None else _conjuncts(mask) | first
         rest = _needed(outside, register, known)
         known[value] = here if rest is None else rest if here is None else here & rest
     return known[value]
 
 
-def _conjuncts(gate: UOp) -> Truths:
+def _conjuncts(mask: UOp) -> Truths:
     """The scalar truths that a truth, or each lane of one, is made of by `and`."""
-    if gate.op is AND:
-        return _conjuncts(gate.src[0]) | _conjuncts(gate.src[1])
-    if gate.op is BROADCAST:
-        return _conjuncts(gate.src[0])
-    return frozenset((gate,)) if gate.dtype.lanes == 1 and gate.op is not CONST else frozenset()
+    if mask.op is AND:
+        return _conjuncts(mask.src[0]) | _conjuncts(mask.src[1])
+    if mask.op is BROADCAST:
+        return _conjuncts(mask.src[0])
+    return frozenset((mask,)) if mask.dtype.lanes == 1 and mask.op is not CONST else frozenset()

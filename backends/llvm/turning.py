@@ -56,8 +56,8 @@ def turned(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
 def _apart(store: UOp) -> tuple[object, int] | None:
     """What is the same for stores whose lanes may be neighbours, and the number that tells them apart."""
     place, value, *loops = store.src
-    buffer, index, *gate = place.src
-    if loops or gate or buffer.op is not PARAM or value.dtype.itemsize != ITEMSIZE:
+    buffer, index, *mask = place.src
+    if loops or mask or buffer.op is not PARAM or value.dtype.itemsize != ITEMSIZE:
         return None
     if (
         value.dtype.lanes % TURNED_ROWS

@@ -20,7 +20,7 @@ class Writer:
         self.dialect = dialect
         self.lines: list[str] = []
         self.block = "entry"
-        self.zero_bytes = 0  # bytes of zeros that gated loads may read instead of the buffer
+        self.zero_bytes = 0  # bytes of zeros that masked loads may read instead of the buffer
         self._counts: dict[str, int] = {}
 
     def fresh(self, hint: str) -> str:

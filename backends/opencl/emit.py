@@ -175,8 +175,8 @@ class _Printer:
 
     def _store(self, node: UOp) -> None:
         place, value = node.src[:2]
-        gate = f"if ({_bare(self._names[place.src[2]])}) " if len(place.src) == 3 else ""
-        self._line(f"{gate}{self._names[place]} = {_bare(self._names[value])};")
+        mask = f"if ({_bare(self._names[place.src[2]])}) " if len(place.src) == 3 else ""
+        self._line(f"{mask}{self._names[place]} = {_bare(self._names[value])};")
 
     def _value(self, node: UOp) -> None:
         operands = [self._names[s] for s in node.src]

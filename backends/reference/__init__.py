@@ -133,12 +133,12 @@ class _Run:
                 raise CompileError(f"{op.name} is no part of Linear")
 
     def places(self, index: UOp, lanes: int) -> list[int | None]:
-        """The element of each lane; None behind a false gate."""
+        """The element of each lane; None under a false mask."""
         first = self.value(index.src[1])
         elements = first if isinstance(first, tuple) else range(first, first + lanes)
-        gate = self.value(index.src[2]) if len(index.src) > 2 else True
-        gates = gate if isinstance(gate, tuple) else (gate,) * lanes
-        return [element if open_ else None for element, open_ in zip(elements, gates)]
+        mask = self.value(index.src[2]) if len(index.src) > 2 else True
+        masks = mask if isinstance(mask, tuple) else (mask,) * lanes
+        return [element if held else None for element, held in zip(elements, masks)]
 
     def load(self, node: UOp) -> Any:
         buffer, dtype = node.src[0].src[0], node.dtype.scalar

@@ -344,13 +344,13 @@ MEANING: dict[Ops, str] = {
     Ops.CONTIGUOUS: "The same values, and they get a buffer.",
     Ops.DETACH: "The same values; no gradient passes.",
     Ops.COPY: "The same values on the device `arg`.",
-    Ops.INDEX: "The place of element src[1] of the buffer src[0]; src[2], a bool, is its gate.",
+    Ops.INDEX: "The place of element src[1] of the buffer src[0]; src[2], a bool, is its mask.",
     Ops.LOAD: (
-        "The element at an INDEX; 0 (false) where the gate is false. With loops src[1:], which a STORE at"
+        "The element at an INDEX; 0 (false) where the mask is false. With loops src[1:], which a STORE at"
         " that INDEX has as well: as it is in each of their iterations."
     ),
     Ops.STORE: (
-        "Write src[1] at the INDEX src[0]; nothing where the gate is false. With loops src[2:]: for each"
+        "Write src[1] at the INDEX src[0]; nothing where the mask is false. With loops src[2:]: for each"
         " of their values in order, one after the other. With `arg` (ADD, MUL, MAX, MIN; Kernel only):"
         " write what is there, combined with src[1] by `arg`."
     ),

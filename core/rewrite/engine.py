@@ -75,7 +75,7 @@ class Rewriter:
         self._candidates: Candidates = self._joined.candidates
         self._program: IndexProgram | None = None
         self._index: IndexTerms | None = None
-        self.narrowing: Narrowing | None = None  # for what is read within gates
+        self.narrowing: Narrowing | None = None  # for what is read within masks
         self._is_prepared = False  # for index terms; some graphs have none
         self._applications = _Applications(self._journal)
         self._note = self._applications.note

@@ -64,7 +64,7 @@ class IndexProgram:
     left_over: dict[Ops, tuple[LeftOver, ...]]  # by the op of their left side; ADD: of sums
     collector: Named
     has_rules_of_any_term: bool  # all of them: none has to be matched as a term
-    narrows: bool  # the sets state what clauses of gates say (narrowing.py)
+    narrows: bool  # the sets state what clauses of masks say (narrowing.py)
 
     @cached_property
     def make(self) -> Callable[..., Any]:

@@ -22,7 +22,7 @@ MOST_STEPS = 256  # of a walk through a term; in a larger one nothing is assumed
 def assumed(term: UOp, truth: UOp, value: UOp, facts: Facts) -> UOp:
     """`term` with the constant `value` for `truth`, but not inside of accesses and reductions.
 
-    An access keeps its gate: both branches of a selection are computed, whatever its condition is.
+    An access keeps its mask: both branches of a selection are computed, whatever its condition is.
     For the same reason a costly function keeps its argument: what both branches share is computed once.
     """
     if truth.op is CONST:

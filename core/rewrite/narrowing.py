@@ -4,10 +4,10 @@ Where x < c holds, x is min(x, c - 1), and so on: LAWS. So in a term that is rea
 minima and maxima may stand for x, and have narrower bounds. The term is simplified by the rules in
 use, and then x may stand for them again. A sum of several atoms, x + 3*y < 12, is met wherever a
 multiple of it is in a sum. Equals are put for equals, and nothing else is believed: that the bounds are
-among what the gate claims (gates.py) is checked of each gate, and that what was put in gives back the
+among what the mask claims (masks.py) is checked of each mask, and that what was put in gives back the
 term when it is taken out at each use.
 
-Owns: the clauses of a gate, this exchange, LAWS. Does not own: the rules between (index_terms.py),
+Owns: the clauses of a mask, this exchange, LAWS. Does not own: the rules between (index_terms.py),
 bounds of minima and maxima (rules/bounds.rules), the contract of the view `narrow` (views.py).
 """
 
@@ -22,7 +22,7 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import FLOORDIV
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite.gates import claims_of, conjunction_of, parts_of
+from proofgrad.core.rewrite.masks import claims_of, conjunction_of, parts_of
 from proofgrad.core.rewrite.rule import Apply, Const, Expr, Name, Node, Num, Rule, Term, Var
 from proofgrad.core.rewrite.scope import takes
 from proofgrad.core.rewrite.sum_laws import unnamed
@@ -83,12 +83,12 @@ def states_laws(rules: Iterable[Rule]) -> bool:
 
 @dataclass(slots=True)
 class Clauses:
-    """Bounds of the terms of a gate, and what stands for them while terms in it are simplified.
+    """Bounds of the terms of a mask, and what stands for them while terms in it are simplified.
 
     The latter is made when it is first needed.
     """
 
-    gate: UOp
+    mask: UOp
     bounds: dict[Core, tuple[Bound, Bound]]
     atoms: dict[Atom, Sum] = field(default_factory=dict)
     sums: list[tuple[Core, Sum]] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Clauses:
 
 
 class Narrowing:
-    """Terms within gates, simplified by the functions of one rewriter; gates are read once."""
+    """Terms within masks, simplified by the functions of one rewriter; masks are read once."""
 
     def __init__(
         self, index: IndexTerms, forms: Forms, normal_of: WeakMethod[Callable[[UOp], UOp]]
@@ -106,17 +106,17 @@ class Narrowing:
         self._normal_of = normal_of
         self._clauses: dict[UOp, Clauses | None] = {}
 
-    def find(self, view: str, given: UOp, gate: UOp) -> UOp | None:
-        """What the view NARROW, NARROW_TRUTH or IMPLIED finds for a term or truth within a gate."""
+    def find(self, view: str, given: UOp, mask: UOp) -> UOp | None:
+        """What the view NARROW, NARROW_TRUTH or IMPLIED finds for a term or truth within a mask."""
         if view != NARROW:
-            return self._truth(given, gate, view == IMPLIED)
+            return self._truth(given, mask, view == IMPLIED)
         form = self._forms.read(given)
-        found = None if form is None else self.narrowed(form, gate)
+        found = None if form is None else self.narrowed(form, mask)
         return None if found is None else self._forms.written(found)
 
-    def narrowed(self, x: Form, gate: UOp) -> Sum | None:
-        """A sum with less load that is `x` wherever `gate` holds; None if none is found."""
-        clauses = self._clauses_of(gate) if x.marks & DIVIDED else None
+    def narrowed(self, x: Form, mask: UOp) -> Sum | None:
+        """A sum with less load that is `x` wherever `mask` holds; None if none is found."""
+        clauses = self._clauses_of(mask) if x.marks & DIVIDED else None
         if clauses is None:
             return None
         inside = self._inside(x, clauses)
@@ -125,9 +125,9 @@ class Narrowing:
         found = self._taken_out(self._simplified(inside), clauses)
         return found if load_of(found) < x.load else None
 
-    def _truth(self, truth: UOp, gate: UOp, is_implied: bool) -> UOp | None:
-        """`truth` with less load, or without conjuncts, that is the same wherever `gate` holds."""
-        clauses = self._clauses_of(gate)
+    def _truth(self, truth: UOp, mask: UOp, is_implied: bool) -> UOp | None:
+        """`truth` with less load, or without conjuncts, that is the same wherever `mask` holds."""
+        clauses = self._clauses_of(mask)
         if clauses is None:
             return None
         parts = parts_of(truth)
@@ -140,7 +140,7 @@ class Narrowing:
         return conjunction_of([part for part in found if part is not _TRUE])
 
     def _decided(self, part: UOp, clauses: Clauses) -> UOp:
-        """True or false, if the comparison `part` is so within a gate; else `part` itself."""
+        """True or false, if the comparison `part` is so within a mask; else `part` itself."""
         before = self._sides(part)
         if before is None:
             return part
@@ -154,7 +154,7 @@ class Narrowing:
         return found if found is _TRUE or found is _FALSE else part
 
     def _lighter(self, part: UOp, clauses: Clauses) -> UOp:
-        """The comparison `part` with less load, if it is the same within a gate; else itself."""
+        """The comparison `part` with less load, if it is the same within a mask; else itself."""
         before = self._sides(part)
         if before is None or not (before[0].marks | before[1].marks) & DIVIDED:
             return part
@@ -184,7 +184,7 @@ class Narrowing:
         return None if first is None or second is None else (first, second)
 
     def _sides_inside(self, part: UOp, clauses: Clauses) -> tuple[Sum, Sum] | None:
-        """The same within a gate, simplified; None if the gate says nothing of them."""
+        """The same within a mask, simplified; None if the mask says nothing of them."""
         sides = self._sides(part)
         if sides is None:
             return None
@@ -194,7 +194,7 @@ class Narrowing:
         return self._simplified(first), self._simplified(second)
 
     def _inside(self, x: Form, clauses: Clauses) -> Sum:
-        """`x` with what stands for terms of a gate, if taking that out gives `x`; else `x`."""
+        """`x` with what stands for terms of a mask, if taking that out gives `x`; else `x`."""
         if not clauses.stands_for:
             self._stand_ins(clauses)
         inside = self._put_in(x, clauses)
@@ -203,28 +203,28 @@ class Narrowing:
 
     # -- clauses --------------------------------------------------------------------------------
 
-    def _clauses_of(self, gate: UOp) -> Clauses | None:
-        """The clauses of a gate; None if it says nothing of index terms."""
-        if gate not in self._clauses:
-            self._clauses[gate] = self._read_clauses(gate)
-        return self._clauses[gate]
+    def _clauses_of(self, mask: UOp) -> Clauses | None:
+        """The clauses of a mask; None if it says nothing of index terms."""
+        if mask not in self._clauses:
+            self._clauses[mask] = self._read_clauses(mask)
+        return self._clauses[mask]
 
-    def _read_clauses(self, gate: UOp) -> Clauses | None:
+    def _read_clauses(self, mask: UOp) -> Clauses | None:
         bounds: dict[Core, tuple[Bound, Bound]] = {}
-        for part in parts_of(gate):
+        for part in parts_of(mask):
             found = self._bounds(part)
             if found is not None:
                 core, low, high = found
                 least, most = bounds.get(core, (None, None))
                 bounds[core] = _larger(least, low), _smaller(most, high)
-        return Clauses(gate, bounds) if bounds else None
+        return Clauses(mask, bounds) if bounds else None
 
     def _stand_ins(self, clauses: Clauses) -> None:
-        """Have something stand for each term of the gate; those of one atom first.
+        """Have something stand for each term of the mask; those of one atom first.
 
-        This is what the contract rests on, so that each bound has to be among what the gate claims.
+        This is what the contract rests on, so that each bound has to be among what the mask claims.
         """
-        claims = claims_of(clauses.gate, self._forms)
+        claims = claims_of(clauses.mask, self._forms)
         for core, (low, high) in sorted(clauses.bounds.items(), key=lambda item: len(item[0])):
             opposite = frozenset([(atom, -k) for atom, k in core])
             is_least = low is None or (core, -low) in claims
@@ -246,7 +246,7 @@ class Narrowing:
         return (core, None, number - 1) if first[0] else (core, number + 1, None)
 
     def _add(self, clauses: Clauses, core: Core, low: Bound, high: Bound) -> None:
-        """Have the term with these summands and bounds stand within the gate."""
+        """Have the term with these summands and bounds stand within the mask."""
         terms = dict(core)
         alone, factor = next(iter(terms.items()))
         is_atom = len(terms) == 1 and factor == 1
@@ -267,7 +267,7 @@ class Narrowing:
     # -- putting in and taking out --------------------------------------------------------------
 
     def _put_in(self, x: Sum, clauses: Clauses) -> Sum:
-        """`x` with what stands for terms of the gate; `x` itself if there are none in it."""
+        """`x` with what stands for terms of the mask; `x` itself if there are none in it."""
         terms, constant = x
         rest = terms
         total: Sum = {}, constant
@@ -292,7 +292,7 @@ class Narrowing:
         return total if changed else x
 
     def _taken_out(self, x: Sum, clauses: Clauses) -> Sum:
-        """`x` with the terms of the gate in place of what stands for them."""
+        """`x` with the terms of the mask in place of what stands for them."""
         terms, constant = x
         total: Sum = {}, constant
         for atom, k in terms.items():
@@ -336,7 +336,7 @@ def _may_decide(op: Ops, difference: tuple[Bound, Bound]) -> bool:
 
 
 def _interval_within(x: Sum, clauses: Clauses) -> tuple[Bound, Bound]:
-    """About the bounds of `x` within a gate: a guess, by which rules are asked or not."""
+    """About the bounds of `x` within a mask: a guess, by which rules are asked or not."""
     rest, parts = dict(x[0]), []
     for core, (least, most) in sorted(clauses.bounds.items(), key=lambda item: -len(item[0])):
         factor = _multiple(rest, core)

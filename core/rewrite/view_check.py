@@ -13,7 +13,7 @@ from typing import Any
 
 from proofgrad.core.ir.op_names import FLOORDIV
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.rewrite.gates import is_about_truth, solution
+from proofgrad.core.rewrite.masks import is_about_truth, solution
 from proofgrad.core.rewrite.rule import Apply, Calc, Const, Expr, Lit, Name, Node, Num, Var, View
 from proofgrad.core.rewrite.scope import FACTS, Env, Scope
 from proofgrad.core.rewrite.searches import SEARCHES
@@ -100,7 +100,7 @@ def check_code(contract: Contract) -> str:
     for claim in contract.claims:
         left, right = claim.args
         if isinstance(left, Name) and sorts[left.name] == TRUTH:
-            continue  # gates.py checks what is claimed of truths
+            continue  # masks.py checks what is claimed of truths
         parts = [*_parts(left, sorts), *[(f"-{k}", of) for k, of in _parts(right, sorts)]]
         if all([of is None for _, of in parts]):
             lines.append(f"    if {' + '.join([k for k, _ in parts])}: return False")
@@ -231,11 +231,11 @@ def compile_view(view: View, scope: Scope, smaller: Container[str] = ()) -> View
 
 def _compile_view_of_truth(view: View, contract: Contract, scope: Scope) -> ViewUse:
     """As `compile_view`: the inputs are a truth and a range, the outputs nodes and a number."""
-    gate, counter = [_term_input(given, scope) for given in view.inputs]
+    mask, counter = [_term_input(given, scope) for given in view.inputs]
     slots = [slot for slot, _ in _output_slots(view, contract, scope)]
 
     def use(env: Env) -> bool:
-        found = solution(view.function, gate(env), counter(env), env[FACTS])
+        found = solution(view.function, mask(env), counter(env), env[FACTS])
         if found is None:
             return False
         for slot, value in zip(slots, found):
@@ -246,15 +246,15 @@ def _compile_view_of_truth(view: View, contract: Contract, scope: Scope) -> View
 
 
 def _compile_narrowing(view: View, contract: Contract, scope: Scope) -> ViewUse:
-    """As `compile_view`, of what is read within a gate: only where a rewriter at work can tell."""
-    given, gate = [_term_input(part, scope) for part in view.inputs]
+    """As `compile_view`, of what is read within a mask: only where a rewriter at work can tell."""
+    given, mask = [_term_input(part, scope) for part in view.inputs]
     ((slot, _),) = _output_slots(view, contract, scope)
 
     def use(env: Env) -> bool:
         narrowing = env[FACTS].narrowing
         if narrowing is None:
             return False
-        found = narrowing.find(view.function, given(env), gate(env))
+        found = narrowing.find(view.function, given(env), mask(env))
         if found is None:
             return False
         env[slot] = found

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from proofgrad.core.rewrite.rule import Apply, Expr, Name, Num
 
 TERM, NUMBER, TRUTH = "term", "number", "truth"
-# Views of a term and of a truth within a gate.
+# Views of a term and of a truth within a mask.
 NARROW, NARROW_TRUTH, IMPLIED = "narrow", "narrow_truth", "implied"
 
 
@@ -21,7 +21,7 @@ class Contract:
 
     A sort is "term" (an index term), "number" or "truth" (a bool term). Claims are equations of index
     terms, linear in the atoms; `%` and `//` by a number are atoms. A claim about a truth says that
-    it is the conjunction of a comparison of index terms and another truth (gates.py), or what holds
+    it is the conjunction of a comparison of index terms and another truth (masks.py), or what holds
     where it does (narrowing.py).
     """
 
@@ -52,9 +52,9 @@ _v, _w, _t, _b, _e, _k, _l = [Name(n) for n in ("v", "w", "t", "b", "e", "k", "l
 _p, _n, _h = [Name(n) for n in ("p", "n", "h")]
 
 
-def _within(gate: Expr, claim: Apply) -> Apply:
-    """Where the gate holds, so does the claim."""
-    return Apply("or", (Apply("not", (gate,)), claim))
+def _within(mask: Expr, claim: Apply) -> Apply:
+    """Where the mask holds, so does the claim."""
+    return Apply("or", (Apply("not", (mask,)), claim))
 
 
 _OF_TRUTH = Contract((("v", TRUTH), ("g", TRUTH)), (("w", TRUTH),), (_within(_g, _equal(_v, _w)),))

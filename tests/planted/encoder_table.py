@@ -14,7 +14,7 @@ WRONG = {
     "max_of_nan": "ruleset w over float16\nrule w: max(x, y) => y where x < y, not_nan(y)",
     "truncated_is_floor": "ruleset w over int8\nrule w: truncmod(x, y) => x % y",
     "other_truth": "ruleset w over int8\nrule w: where(p, x, y) => where(p, x[p := false], y)",
-    "ungated": "ruleset w over int8\nrule w: where(g, load(index(b, i, g)), y) => where(g, load(index(b, i)), y)",
+    "unmasked": "ruleset w over int8\nrule w: where(g, load(index(b, i, g)), y) => where(g, load(index(b, i)), y)",
     "next_place": "ruleset w over int8\nrule w: load(index(b, i, h)) => where(h, load(index(b, i, h)), load(index(b, i + 1, h)))",
     "next_quotient": "ruleset w over int8\nrule w: x // y < x // y + 1 => true",
     "wrapped_product": "ruleset w over int8\nrule w: x * c // c => x where c > 0",
@@ -33,7 +33,7 @@ WRONG = {
     "bits_of_float": "ruleset w over cast\nrule w: bitcast(bitcast(x: float16, int16), float16) => x",
     "from_narrower": "ruleset w over cast\nrule w (A in int, B in int): cast(x: A, B) + 0 => cast(x, B) where narrower(A, B)",
     "hidden_products": "ruleset w over int8\nrule w: x * y + z * w => x * y + x * y",
-    "no_gate": "ruleset w over int8\nrule w: index(b, i, g) => index(b, i)",
+    "no_mask": "ruleset w over int8\nrule w: index(b, i, g) => index(b, i)",
     "next_element": "ruleset w over int8\nrule w: index(b, i, g) => index(b, i + 1, g)",
     "largest_bound": "ruleset w over int8\nrule w: x < 127 => true where hi(x) <= 127",
     "shifted_number": "ruleset w over int8\nrule w: c >> d => {c >> d} where 0 <= d, d < 8",
@@ -113,9 +113,9 @@ FAULTS = [
     *_of(
         "verify/encode/goal.py",
         ("any truth", "z3.If(truth == asked, itself, other)", "itself", "other_truth"),
-        ("closed gate", "return z3.If(gate, held, zero)", "return held", "where.closed_gate"),
-        ("reads are not noted", "self.reads.append(Read(buffer, at, z3.BoolVal(True)))", "pass", "ungated"),
-        ("reads are not compared", "covered(self.reads, read)", "[]", "ungated next_place"),
+        ("false mask", "return z3.If(mask, held, zero)", "return held", "where.closed_gate"),
+        ("reads are not noted", "self.reads.append(Read(buffer, at, z3.BoolVal(True)))", "pass", "unmasked"),
+        ("reads are not compared", "covered(self.reads, read)", "[]", "unmasked next_place"),
         ("conditions are dropped", "conditions = [self.premise(c) for c in self.case.rule.where]\n        self.reads", "conditions: list[Term] = []\n        self.reads", "divmod.mod_in_range@int8"),
         ("constants always fit", "self.premises.append(fits)", "pass", "compare.not_less_constant@int8"),
         ("bounds turned round", '"<=" if function == "lo" else ">="', '">=" if function == "lo" else "<="', "divmod.mod_in_range@int8"),
@@ -127,8 +127,8 @@ FAULTS = [
         ("finite is always met", "return numbers.is_finite(self.term(term))", "return z3.BoolVal(True)", "algebra.cancel_finite"),
         ("contracts are not assumed", "self.premises += [self.condition(claim) for claim in contract.claims]", "pass", "divmod.div_split"),
         ("facts are dropped", "premises = [*self.arithmetic.known, *self.premises, *conditions]", "premises = [*self.arithmetic.known, *conditions]", "divmod.mod_in_range@int8"),
-        ("any gate of a place", "z3.And(same_gate, z3.Implies(gates[0], same_element))", "z3.Implies(gates[0], same_element)", "no_gate"),
-        ("any element of a buffer", "z3.And(same_gate, z3.Implies(gates[0], same_element))", "same_gate", "next_element"),
+        ("any mask of a place", "z3.And(same_mask, z3.Implies(masks[0], same_element))", "z3.Implies(masks[0], same_element)", "no_mask"),
+        ("any element of a buffer", "z3.And(same_mask, z3.Implies(masks[0], same_element))", "same_mask", "next_element"),
         ("numbers of a type", "value = TYPE_NUMBERS[function](dtype)\n        if value is None:", "value = (TYPE_NUMBERS[function](dtype) or 0) + 1\n        if value is None:", "cast.index_there_and_back"),
     ),
     *_of(
@@ -168,8 +168,8 @@ FAULTS = [
     *_of("verify/encode/assumed.py", ("one value", 'return f"{name}{_UNLESS}{truth}"', "return name", "other_truth")),
     *_of(
         "verify/encode/memory.py",
-        ("no read", "z3.Implies(read.gate, _is_one_of(read, known))", "z3.BoolVal(True)", "ungated"),
-        ("any place", "z3.And(other.gate, other.place == read.place)", "other.gate", "next_place"),
+        ("no read", "z3.Implies(read.mask, _is_one_of(read, known))", "z3.BoolVal(True)", "unmasked"),
+        ("any place", "z3.And(other.mask, other.place == read.place)", "other.mask", "next_place"),
     ),
     *_of(
         "verify/encode/axes.py",
@@ -282,7 +282,7 @@ FAULTS = [
     *_of(
         "core/rewrite/instances.py",
         ("always true", "done: dict[UOp, UOp] = {truth: value}", "done: dict[UOp, UOp] = {truth: UOp.const(truth.dtype, True)}", "where.assumed_in_second"),
-        ("gates of accesses", "or node is truth or node.op not in ELEMENTWISE", "or node is truth", "where.assumed_conjunct@int8"),
+        ("masks of accesses", "or node is truth or node.op not in ELEMENTWISE", "or node is truth", "where.assumed_conjunct@int8"),
         ("the counter stays", "done: dict[UOp, UOp] = {counter: value}", "done: dict[UOp, UOp] = {counter: counter}", "reduce.one_hot"),
     ),
     *_of(

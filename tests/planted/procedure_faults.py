@@ -41,7 +41,7 @@ _EXECUTED = (
     "core/rewrite/instances.py",
     "core/rewrite/facts.py",
     "core/rewrite/sums.py",
-    "core/rewrite/gates.py",
+    "core/rewrite/masks.py",
     "core/rewrite/narrowing.py",
     "core/rewrite/searches.py",
 )

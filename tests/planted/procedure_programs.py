@@ -266,7 +266,7 @@ PROGRAMS: dict[str, Program] = {
     "sum of products": _of(
         lambda x, y: (x * y + x * x).sum(1), lambda x, y: (x * y + x * x).sum(1), _Z, _data(13, 6, 40)
     ),
-    "gated": _of(
+    "masked": _of(
         lambda x, y: (x > 0.3).where(x * y, 0.0).sum(1), lambda x, y: np.where(x > 0.3, x * y, 0).sum(1), _Z, _data(13, 6, 40)
     ),
     "norm": _of(

@@ -196,7 +196,7 @@ SAME = {
     "unroll._combined (b, a)": "the order of a reduction is not specified",
     "join.is_nested value.op is not Ops.MUL": "sums of products are what is worth it; the law is of any sums",
     "unroll._unrolled product_of(value) is None": "one by one or as a tree: the order of a reduction is not specified",
-    "clamp._brought_inside loop in found": "no place is brought inside; a load loses its gate only where it is inside as it is",
+    "clamp._brought_inside loop in found": "no place is brought inside; a load loses its mask only where it is inside as it is",
     "accumulate.accumulate 2": "numbers of registers, which are told apart as before",
     "accumulate.accumulate number -= 1": "numbers of registers, which are told apart as before",
     "split.split_reading_inside sizes[-1] if not made[-1].role is AxisRole.VECTOR else 1": "any iteration that is inside may be read beyond the end",

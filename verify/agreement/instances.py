@@ -213,7 +213,7 @@ class Instance:
         if name in about.moved:
             return self._varying(dtype)
         if dtype.is_bool and about.solved:
-            return self._gate()
+            return self._mask()
         if dtype.is_bool and about.is_narrowed:
             return self._clause()
         if dtype is dtypes.index and about.is_narrowed and random.random() < 0.5:
@@ -235,10 +235,10 @@ class Instance:
             first = self._read_under(truth, dtype)
         return truth.where(first, second)
 
-    def _read_under(self, gate: UOp, dtype: DType) -> UOp:
-        """A load whose place leaves the buffer where its gate is closed."""
+    def _read_under(self, mask: UOp, dtype: DType) -> UOp:
+        """A load whose place leaves the buffer where its mask is false."""
         memory = UOp(Ops.PARAM, dtype, (), (self._leaves.fresh(), 1))
-        place = UOp(Ops.INDEX, dtype, (memory, self._counters[gate], gate))
+        place = UOp(Ops.INDEX, dtype, (memory, self._counters[mask], mask))
         return UOp(Ops.LOAD, dtype, (place,))
 
     def _varying(self, dtype: DType) -> UOp:
@@ -250,7 +250,7 @@ class Instance:
             return loop < self.random.choice([0, 1, 2])
         return self._leaves.loaded(dtype, varies=True)
 
-    def _gate(self) -> UOp:
+    def _mask(self) -> UOp:
         """A truth about the first loop, that a search can solve for its counter."""
         random, leaves = self.random, self._leaves
         loop = leaves.loops[0] if leaves.loops else UOp.range(3, 300)
@@ -261,9 +261,9 @@ class Instance:
             about = leaves.loaded(dtypes.int8).cast(dtypes.index)
         leaves.loops = inner
         ends = random.choice([(place, about), (about, place)])
-        gate = ends[0].eq(ends[1]) if "solve" in self._about.solved else ends[0] < ends[1]
+        mask = ends[0].eq(ends[1]) if "solve" in self._about.solved else ends[0] < ends[1]
         other = leaves.loaded(dtypes.bool)
-        return random.choice([gate, gate & other, other & gate])
+        return random.choice([mask, mask & other, other & mask])
 
     def _clause(self) -> UOp:
         """A truth that bounds the loop of `_within`, or is about a remainder of it."""

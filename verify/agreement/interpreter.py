@@ -1,6 +1,6 @@
 """The values of kernel terms at many points at once, by the reference meaning of each operation.
 
-Owns: loops, reductions, memory and its gates. Does not own: the value of an operation
+Owns: loops, reductions, memory and its masks. Does not own: the value of an operation
 (core/ir/evaluate.py), tensors (tensors.py), which points are tried (points.py).
 
 A column is the list of values of one node, one a point. What reads outside of its buffer, or is
@@ -93,19 +93,19 @@ class Values:
         raise ValueError(f"{op.name} has no value in a kernel term")
 
     def _load(self, place: UOp) -> Column:
-        """What is at a place; a false gate gives zero, and reads nothing."""
+        """What is at a place; a false mask gives zero, and reads nothing."""
         indices, contents = self.of(place.src[1]), self._memory[place.src[0]]
-        gates = self.of(place.src[2]) if len(place.src) > 2 else [True] * self.count
+        masks = self.of(place.src[2]) if len(place.src) > 2 else [True] * self.count
         zero = from_bits(0, place.src[0].dtype)
         return [
             OUTSIDE
-            if index is OUTSIDE or gate is OUTSIDE
+            if index is OUTSIDE or mask is OUTSIDE
             else zero
-            if not gate
+            if not mask
             else held[index]
             if 0 <= index < len(held)
             else OUTSIDE
-            for index, gate, held in zip(indices, gates, contents)
+            for index, mask, held in zip(indices, masks, contents)
         ]
 
     def _reduction(self, node: UOp) -> Column:

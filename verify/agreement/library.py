@@ -59,7 +59,7 @@ def facts_for(rule: Rule) -> Facts:
 
 
 def narrowing_for(facts: Facts) -> Rewriter:
-    """A rewriter by the rules that simplify kernels, by which `facts` narrows what gates read."""
+    """A rewriter by the rules that simplify kernels, by which `facts` narrows what masks read."""
     names = next(s.step.names for s in KERNEL_STAGES if s.name == _SIMPLIFY)  # type: ignore[union-attr]
     at_work = Rewriter([_set(name) for name in names], facts, Uncounted())
     at_work.rewrite(UOp.range(2, 0) + 1)

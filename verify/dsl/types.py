@@ -112,8 +112,8 @@ class Types:
                 return sources[1]
             case "INDEX":
                 self.unify(sources[1], self.named("index", place), place)
-                for gate in sources[2:]:
-                    self.unify(gate, self.named("bool", place), place)
+                for mask in sources[2:]:
+                    self.unify(mask, self.named("bool", place), place)
                 return sources[0]
         for other in sources[1:]:
             self.unify(sources[0], other, place)

@@ -167,7 +167,7 @@ class Encoder:
         return self.arithmetic.meaning(op, dtype, args, src_dtypes)
 
     def load(self, term: Node, dtype: DType) -> Term:
-        """Memory is any function of the place; a false gate gives zero."""
+        """Memory is any function of the place; a false mask gives zero."""
         (place,) = term.src
         if not isinstance(place, Node) or place.op != "INDEX" or not isinstance(place.src[0], Var):
             raise NoMeaning("LOAD of anything but an INDEX of a variable buffer")
@@ -179,9 +179,9 @@ class Encoder:
         if len(place.src) == 2:
             self.reads.append(Read(buffer, at, z3.BoolVal(True)))
             return held
-        gate = self.term(place.src[2])
-        self.reads.append(Read(buffer, at, gate))
-        return z3.If(gate, held, zero)
+        mask = self.term(place.src[2])
+        self.reads.append(Read(buffer, at, mask))
+        return z3.If(mask, held, zero)
 
     def left_and_right(self, right: RuleTerm) -> tuple[Term, Term, list[Term], list[Term]]:
         """Values of both sides, conditions, and that the right side reads only what the left does."""
@@ -450,17 +450,17 @@ def ring_equality(case: Case) -> Goal:
 
 
 def _same_place(encoder: Encoder, left: Node, right: RuleTerm) -> Goal:
-    """The goal of a rewrite of an INDEX: the same buffer and gate, the same element if it is open."""
+    """The goal of a rewrite of an INDEX: the same buffer and mask, the same element where it is true."""
     if not isinstance(right, Node) or right.op != "INDEX" or left.src[0] != right.src[0]:
         raise NoMeaning("an INDEX can only become an INDEX of the same buffer")
-    gates = [encoder.term(n.src[2]) if len(n.src) > 2 else z3.BoolVal(True) for n in (left, right)]
+    masks = [encoder.term(n.src[2]) if len(n.src) > 2 else z3.BoolVal(True) for n in (left, right)]
     element = encoder.term(left.src[1])
     for view in encoder.case.rule.views:
         encoder.view(view)
     same_element = element == encoder.term(right.src[1])
     conditions = [encoder.premise(c) for c in encoder.case.rule.where]
-    same_gate = gates[0] == gates[1]
-    return encoder.goal(z3.And(same_gate, z3.Implies(gates[0], same_element)), conditions)
+    same_mask = masks[0] == masks[1]
+    return encoder.goal(z3.And(same_mask, z3.Implies(masks[0], same_element)), conditions)
 
 
 def _check_types(op: Ops, dtype: DType, src_dtypes: Sequence[DType]) -> None:

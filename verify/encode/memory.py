@@ -2,8 +2,8 @@
 
 Where a load leaves its buffer a program crashes, or reads what belongs to another: it has no value that
 a proof could speak of. So that a rule keeps the accesses of a program in their buffers, each read of
-its right side, where its gate is open, is one of the reads of its left side. Both branches of a
-selection are computed, whatever its condition is, so only the gates of accesses count.
+its right side, where its mask is true, is one of the reads of its left side. Both branches of a
+selection are computed, whatever its condition is, so only the masks of accesses count.
 
 Owns: what a read is, this claim. Does not own: values (encode/goal.py), which reads there are in a loop
 (encode/ranges.py). A variable stands for any term, with accesses of its own: they stay what they are
@@ -23,22 +23,22 @@ Term = Any
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An access to the element `place` of a buffer, where `gate` is true."""
+    """An access to the element `place` of a buffer, where `mask` is true."""
 
     buffer: str
     place: Term
-    gate: Term
+    mask: Term
 
 
 def covered(reads: Iterable[Read], others: Iterable[Read]) -> list[Term]:
-    """For each of `reads` that it is one of `others`, where its gate is open."""
+    """For each of `reads` that it is one of `others`, where its mask is true."""
     known = list(others)
-    return [z3.Implies(read.gate, _is_one_of(read, known)) for read in reads]
+    return [z3.Implies(read.mask, _is_one_of(read, known)) for read in reads]
 
 
 def _is_one_of(read: Read, others: list[Read]) -> Term:
     same = [
-        z3.And(other.gate, other.place == read.place)
+        z3.And(other.mask, other.place == read.place)
         for other in others
         if other.buffer == read.buffer
     ]

@@ -138,7 +138,7 @@ def _reads(case: Case, count: int | None = None) -> list[Goal]:
         encoder.reads = []
         encoder.body(place)
         others += [
-            Read(read.buffer, read.place, z3.And(read.gate, is_counted(place, whole)))
+            Read(read.buffer, read.place, z3.And(read.mask, is_counted(place, whole)))
             for read in encoder.reads
         ]
     claim = z3.And(*claims, *covered(reads, others))

@@ -1,6 +1,6 @@
 """Two kernels compared: does every element get the same value from the same elements of memory?
 
-Owns: walking two value terms side by side, down to claims about index terms and gates. Does not
+Owns: walking two value terms side by side, down to claims about index terms and masks. Does not
 own: the first kernel and its tensor graph (kernels/tensor.py), deciding the claims
 (kernels/questions.py), maps between loops (kernels/loops.py).
 """
@@ -96,7 +96,7 @@ class Matcher:
             others = [before for before in candidates if not _same_order(before, after)]
             if others:
                 return _other_loops(others[0], after)
-        given = self._gate(place)
+        given = self._mask(place)
         for before in candidates:
             order = common_loops(before.own_loops, after.own_loops)
             for terms in self._output_maps(before.once(), after.once(), given):
@@ -121,7 +121,7 @@ class Matcher:
         for guess in guesses(before.loops, after.loops):
             if any(guess.terms[x] is not y for x, y in order.items()):
                 continue
-            old, given = before.store.substitute(dict(guess.terms)), self._gate(place)
+            old, given = before.store.substitute(dict(guess.terms)), self._mask(place)
             difference = self._same_position(old.src[0], place, given) or self._one_to_one(
                 guess, given
             )
@@ -134,16 +134,16 @@ class Matcher:
     def _nothing_left_out(
         self, before: Written, after: Written, guess: LoopMap
     ) -> Difference | None:
-        """Where the gate before holds, so does the one after, in the iteration that belongs to it."""
+        """Where the mask before holds, so does the one after, in the iteration that belongs to it."""
         there = {y: x for x, y in common_loops(before.loops, after.loops).items()}
-        for gate in self._gate(after.store.src[0]):
-            claim = gate.substitute({**there, **guess.inverse})
-            decision = self.questions.holds(claim, self._gate(before.store.src[0]))
+        for mask in self._mask(after.store.src[0]):
+            claim = mask.substitute({**there, **guess.inverse})
+            decision = self.questions.holds(claim, self._mask(before.store.src[0]))
             if decision.verdict is Verdict.REFUTED:
-                return Difference("the gate of a store", before.store, after.store, decision.point)
+                return Difference("the mask of a store", before.store, after.store, decision.point)
         return None
 
-    def _gate(self, place: UOp) -> Given:
+    def _mask(self, place: UOp) -> Given:
         return () if len(place.src) < 3 else (place.src[2],)
 
     def _output_maps(
@@ -175,7 +175,7 @@ class Matcher:
 
     def _same_position(self, before: UOp, after: UOp, given: Given) -> Difference | None:
         return self._claim("the stored position", before.src[1], after.src[1], given) or (
-            self._gates(before, after, given) if len(before.src) > 2 else None
+            self._masks(before, after, given) if len(before.src) > 2 else None
         )
 
     def _value(self, before: UOp, after: UOp, given: Given, strict: bool) -> Difference | None:
@@ -247,20 +247,20 @@ class Matcher:
         what = f"the load of parameter {new.src[0].arg[0]}"
         if old.src[0] is not new.src[0]:
             return Difference(what, old, new)
-        gates = self._gates(old, new, given)
-        if gates is not None:
-            return gates
-        inside = (*given, *self._gate(new))
+        masks = self._masks(old, new, given)
+        if masks is not None:
+            return masks
+        inside = (*given, *self._mask(new))
         if self._is_index_term(old.src[1]) and self._is_index_term(new.src[1]):
             return self._claim(what, old.src[1], new.src[1], inside)
         return self.value(old.src[1], new.src[1], inside)
 
-    def _gates(self, old: UOp, new: UOp, given: Given) -> Difference | None:
-        old_gate = old.src[2] if len(old.src) > 2 else TRUE
-        new_gate = new.src[2] if len(new.src) > 2 else TRUE
-        if not self._is_index_term(old_gate) and self.value(old_gate, new_gate, given) is None:
+    def _masks(self, old: UOp, new: UOp, given: Given) -> Difference | None:
+        old_mask = old.src[2] if len(old.src) > 2 else TRUE
+        new_mask = new.src[2] if len(new.src) > 2 else TRUE
+        if not self._is_index_term(old_mask) and self.value(old_mask, new_mask, given) is None:
             return None
-        return self._claim("the gate of an access", old_gate, new_gate, given)
+        return self._claim("the mask of an access", old_mask, new_mask, given)
 
     def _operands(self, before: UOp, after: UOp, given: Given) -> Difference | None:
         """The same operation of the same operands, in either order where that does not matter."""
@@ -296,7 +296,7 @@ class Matcher:
         )
 
     def _by_cases(self, before: UOp, after: UOp, given: Given) -> Difference | None:
-        """One side chooses where the other does not, or loads 0 under a false gate."""
+        """One side chooses where the other does not, or loads 0 under a false mask."""
         if len(given) > MOST_CASES:
             return Difference("a value term", before, after)
         for chooser, other, swapped in ((after, before, False), (before, after, True)):
@@ -313,7 +313,7 @@ class Matcher:
             return None
         for load, other in ((before, after), (after, before)):
             is_zero = load.op is Ops.LOAD and other.op is Ops.CONST and other.arg == 0
-            if is_zero and self._never((*given, *self._gate(load.src[0]))):
+            if is_zero and self._never((*given, *self._mask(load.src[0]))):
                 return None
         return Difference("a value term", before, after)
 
@@ -395,7 +395,7 @@ class Matcher:
         what = f"the load of parameter {new.src[0].arg[0]}"
         if old.src[0] is not new.src[0]:
             return Difference(what, old, new)
-        inside = (*given, *self._gate(new))
+        inside = (*given, *self._mask(new))
         there = {n for n in toposort((after,)) if n.op is Ops.RANGE}
         gone = [n for n in toposort((old,)) if n.op is Ops.RANGE and n not in there]
         same = common_loops(gone, list(there))
@@ -426,12 +426,12 @@ class Matcher:
 
 
 def _combined_by(op: Ops, node: UOp) -> list[UOp]:
-    """What is combined; a gated sum is a sum of gated terms, as far as zeros change no sum."""
+    """What is combined; a masked sum is a sum of masked terms, as far as zeros change no sum."""
     if node.op is op:
         return [t for s in node.src for t in _combined_by(op, s)]
-    if op is Ops.ADD and _is_gated(node):
-        gate, value, zero = node.src
-        return [gate.where(t, zero) for t in _combined_by(op, value)]
+    if op is Ops.ADD and _is_masked(node):
+        mask, value, zero = node.src
+        return [mask.where(t, zero) for t in _combined_by(op, value)]
     if op is Ops.ADD and (taken := _taken_in(node)) is not None:
         products, before = taken
         return [*products, *_combined_by(op, before)]
@@ -439,15 +439,15 @@ def _combined_by(op: Ops, node: UOp) -> list[UOp]:
 
 
 def _taken_in(node: UOp) -> tuple[list[UOp], UOp] | None:
-    """The products, behind gates, that multiply-adds brought into a sum, and the sum before them."""
+    """The products, under masks, that multiply-adds brought into a sum, and the sum before them."""
     products: list[UOp] = []
     if node.op is Ops.WHERE:
-        gate, after, before = node.src
+        mask, after, before = node.src
         while after is not before:
             taken = _taken_in(after)
             if taken is None:
                 return None
-            products += [gate.where(p, UOp.const(p.dtype, 0)) for p in taken[0]]
+            products += [mask.where(p, UOp.const(p.dtype, 0)) for p in taken[0]]
             after = taken[1]
         return products, before
     if node.op is not Ops.MULACC:
@@ -464,7 +464,7 @@ def _choice(node: UOp) -> tuple[UOp, UOp, UOp] | None:
     return None
 
 
-def _is_gated(node: UOp) -> bool:
+def _is_masked(node: UOp) -> bool:
     return node.op is Ops.WHERE and node.src[2].op is Ops.CONST and node.src[2].arg == 0
 
 
@@ -491,19 +491,19 @@ def _written_out(reduction: UOp) -> UOp:
 
 def _with_inner_sums(total: UOp) -> UOp:
     """sum[a](where(p, sum[b](x), 0)) as sum[a, b](where(p, x, 0)): zeros change no sum."""
-    gates: list[UOp] = []
+    masks: list[UOp] = []
     loops, value = list(total.src[1:]), total.src[0]
     while total.arg is Ops.ADD:
         if value.op is Ops.REDUCE and value.arg is Ops.ADD:
             loops += value.src[1:]
             value = value.src[0]
-        elif _is_gated(value):
-            gates.append(value.src[0])
+        elif _is_masked(value):
+            masks.append(value.src[0])
             value = value.src[1]
         else:
             break
-    if gates:
-        value = all_of(gates).where(value, UOp.const(value.dtype, 0))
+    if masks:
+        value = all_of(masks).where(value, UOp.const(value.dtype, 0))
     return total.replace(src=(value, *loops))
 
 

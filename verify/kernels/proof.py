@@ -5,7 +5,7 @@ the report. Does not own: comparing two forms (kernels/match.py), deciding (kern
 values of float arithmetic, which are the rules' (proofs/) and the procedures' own.
 
 Three things are shown: each stage keeps, for every output element, which elements of memory it is
-made from; every access lies inside its buffer wherever its gate holds, and no index term outgrows
+made from; every access lies inside its buffer wherever its mask holds, and no index term outgrows
 its width; every output element is written exactly once. What is combined in memory, value by value, is shown to be the
 reduction that it was, and that each stage keeps its iterations and their order.
 """
@@ -259,12 +259,12 @@ class _KernelProof:
     # -- accesses -------------------------------------------------------------------------------
 
     def _bounds(self, stage: Stage, stores: list[Written]) -> None:
-        """Every access lies inside its buffer where its gate holds."""
+        """Every access lies inside its buffer where its mask holds."""
         places = {n for w in stores for n in toposort((w.store,)) if n.op is Ops.INDEX}
         for place in places:
-            buffer, index, *gate = place.src
+            buffer, index, *mask = place.src
             size = prod(map(loop_size, buffer.src[1:])) if buffer.op is Ops.KEEP else buffer.arg[1]
-            decision = self.questions.holds(~(index < 0) & (index < size), gate)
+            decision = self.questions.holds(~(index < 0) & (index < size), mask)
             if decision.verdict is Verdict.REFUTED:
                 raise ProofError(
                     self.name,
@@ -320,12 +320,12 @@ class _KernelProof:
         times = numpy.zeros(size, numpy.int64)
         values = self.questions.terms.values
         for written in stores:
-            _, index, *gate = written.store.src[0].src
+            _, index, *mask = written.store.src[0].src
             for points in every_point(written.loops):
                 count = len(next(iter(points.values()))) if points else 1
                 position = numpy.broadcast_to(values(index, points), (count,))
-                if gate:
-                    position = position[numpy.broadcast_to(values(gate[0], points), (count,))]
+                if mask:
+                    position = position[numpy.broadcast_to(values(mask[0], points), (count,))]
                 times += numpy.bincount(position, minlength=size)[:size]
         return times
 

@@ -162,12 +162,12 @@ class _Reader:
 
     def _place(self, place: UOp, wide: bool) -> UOp:
         """A scalar index of a vector access is that of its first lane; the others follow."""
-        buffer, index, *gate = place.src
+        buffer, index, *mask = place.src
         position = self.scalar(index)
         if wide and index.dtype.lanes == 1:
             position = UOp(Ops.ADD, position.dtype, (position, self.lane))
         memory = self._memory(buffer)
-        return UOp(Ops.INDEX, place.dtype, (memory, position, *[self.scalar(g) for g in gate]))
+        return UOp(Ops.INDEX, place.dtype, (memory, position, *[self.scalar(g) for g in mask]))
 
     def _memory(self, buffer: UOp) -> UOp:
         """Scratch memory that was filled is KEEP of what the STORE puts at each place, in order."""
@@ -210,10 +210,10 @@ class _Reader:
             outer = outer.src[0]
         products: list[UOp] = []
         while (found := _product(outer)) is not None:
-            factors, gates, outer = found
+            factors, masks, outer = found
             value = UOp(Ops.MUL, outer.dtype.scalar, tuple([self.scalar(s) for s in factors]))
-            for gate in gates:
-                value = self.scalar(gate).where(value, UOp.const(value.dtype, 0))
+            for mask in masks:
+                value = self.scalar(mask).where(value, UOp.const(value.dtype, 0))
             products.append(value)
             if outer is register:
                 return Ops.ADD, reduce(UOp.__add__, products)
@@ -224,11 +224,11 @@ class _Reader:
 
 
 def _product(register: UOp) -> tuple[tuple[UOp, ...], list[UOp], UOp] | None:
-    """(factors, gates, the register before) of a register that took in a product where gates hold."""
-    gates: list[UOp] = []
+    """(factors, masks, the register before) of a register that took in a product where masks hold."""
+    masks: list[UOp] = []
     inside = register
     while inside.op is Ops.WHERE:
-        gates.append(inside.src[0])
+        masks.append(inside.src[0])
         inside = inside.src[1]
     if inside.op is not Ops.MULACC:
         return None
@@ -237,7 +237,7 @@ def _product(register: UOp) -> tuple[tuple[UOp, ...], list[UOp], UOp] | None:
         if register.src[2] is not before:
             return None
         register = register.src[1]
-    return inside.src[:2], gates, before
+    return inside.src[:2], masks, before
 
 
 def _converted(node: UOp) -> UOp:

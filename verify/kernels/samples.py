@@ -27,7 +27,7 @@ from proofgrad.verify.kernels.terms import (
     width_limits,
 )
 
-# Samples of claims about loops only, and of those about memory, whose gates hold more seldom.
+# Samples of claims about loops only, and of those about memory, whose masks hold more seldom.
 _SAMPLES, _SAMPLES_OF_MEMORY = 128, 512
 # Every other sample has memory of small numbers, which more often lie between the ends of a loop.
 _SMALL = 16
@@ -116,14 +116,14 @@ class _Values:
 
     def _load(self, node: UOp) -> Any:
         place = node.src[0]
-        index, *gate = [self._done[s] for s in place.src[1:]]
-        if index is None or any(g is None for g in gate):
+        index, *mask = [self._done[s] for s in place.src[1:]]
+        if index is None or any(g is None for g in mask):
             return None
         value = self._unknown(node, f"buffer{place.src[0].arg[0]}", [index])
-        if value is None or not gate:
+        if value is None or not mask:
             return value
         zero = node.const_like(0)
-        return numpy.where(gate[0], value, 0 if is_known(zero) else self._value_of(zero))
+        return numpy.where(mask[0], value, 0 if is_known(zero) else self._value_of(zero))
 
     def _unknown(self, node: UOp, name: str, sources: Sequence[Any]) -> Any:
         """A value of the node's type that its name, its sources and the sample decide."""

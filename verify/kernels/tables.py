@@ -52,23 +52,23 @@ def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference
 def _with_tables(store: UOp, filled: dict[UOp, UOp], questions: Questions) -> UOp | Difference:
     changes: dict[UOp, UOp] = {}
     for load in [n for n in toposort((store,)) if n.op is Ops.LOAD and n.src[0].src[0] in filled]:
-        memory, index, *gate = load.src[0].src
-        found = _value_at(filled[memory], index, gate, questions)
+        memory, index, *mask = load.src[0].src
+        found = _value_at(filled[memory], index, mask, questions)
         if isinstance(found, Difference):
             return found
-        changes[load] = _gated(found, gate)
+        changes[load] = _masked(found, mask)
     return store.substitute(changes)
 
 
-def _gated(value: UOp, gate: Sequence[UOp]) -> UOp:
-    """What a load gives: 0 where its gate does not hold."""
-    for condition in gate:
+def _masked(value: UOp, mask: Sequence[UOp]) -> UOp:
+    """What a load gives: 0 where its mask does not hold."""
+    for condition in mask:
         value = condition.where(value, UOp.const(value.dtype, 0))
     return value
 
 
 def without_kept(term: UOp) -> UOp:
-    """`term` with every load of KEEP replaced by the value that is kept there, where its gate holds.
+    """`term` with every load of KEEP replaced by the value that is kept there, where its mask holds.
 
     The place lies inside of what is kept: that is asked of every access (kernels/proof.py).
     """
@@ -76,8 +76,8 @@ def without_kept(term: UOp) -> UOp:
     for node in toposort((term,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
         if node.op is Ops.LOAD and node.src[0].src[0].op is Ops.KEEP:
-            kept, index, *gate = new.src[0].src
-            new = _gated(_instance(kept.src[0], values_at(index, kept.src[1:])), gate)
+            kept, index, *mask = new.src[0].src
+            new = _masked(_instance(kept.src[0], values_at(index, kept.src[1:])), mask)
         done[node] = new
     return done[term]
 
@@ -101,16 +101,16 @@ def _instance(value: UOp, terms: dict[UOp, UOp]) -> UOp:
 
 
 def _value_at(
-    store: UOp, index: UOp, gate: Sequence[UOp], questions: Questions
+    store: UOp, index: UOp, mask: Sequence[UOp], questions: Questions
 ) -> UOp | Difference:
     place, value = store.src
     loops = [n for n in toposort((place.src[1],)) if n.op is Ops.RANGE]
-    terms = map_by_position(place.src[1], index, loops, gate)
+    terms = map_by_position(place.src[1], index, loops, mask)
     if terms is None:
         return Difference("the place in a table", place.src[1], index)
     inside = [c for x, t in terms.items() for c in (~(t < 0), t < loop_size(x))]
     claim = all_of([place.src[1].substitute(terms).eq(index), *inside])
-    decision = questions.holds(claim, gate)
+    decision = questions.holds(claim, mask)
     if decision.verdict is Verdict.REFUTED:
         return Difference("the place in a table", place.src[1], index, decision.point)
     return value.substitute(terms)
@@ -126,8 +126,8 @@ def _as_reduction(
     what is loaded is its own.
     """
     place, value, *own = combine.src
-    memory, index, *gates = place.src
-    gate = all_of(gates)
+    memory, index, *masks = place.src
+    mask = all_of(masks)
     wrong = Difference("what is combined in memory", combine if fill is None else fill, combine)
     if fill is None or fill.src[0].src[1].op is not Ops.RANGE or len(fill.src[0].src) > 2:
         return wrong
@@ -147,7 +147,7 @@ def _as_reduction(
     claims: list[tuple[UOp, tuple[UOp, ...]]]
     claims = [(all_of([apart.substitute(digits).eq(element), *inside]), ())]
     claims += [(t.substitute({element: apart}).eq(x), ()) for x, t in digits.items()]
-    claims += [(~(n < low) & (n < low + loop_size(x)), (gate,)) for n, (x, low) in loaded.items()]
+    claims += [(~(n < low) & (n < low + loop_size(x)), (mask,)) for n, (x, low) in loaded.items()]
     for claim, given in claims:
         decision = questions.holds(claim, given)
         if decision.verdict is Verdict.REFUTED:
@@ -157,7 +157,7 @@ def _as_reduction(
         for k, loop in enumerate(own)
     }
     others = {x: t for x, t in digits.items() if x.arg[0] < PLACES}
-    goes_here = all_of([gate, *[n.eq(digits[x] + low) for n, (x, low) in loaded.items()]])
+    goes_here = all_of([mask, *[n.eq(digits[x] + low) for n, (x, low) in loaded.items()]])
     goes_here = goes_here.substitute({**others, **fresh})
     inner: tuple[UOp, ...] = ()
     if (

@@ -103,7 +103,7 @@ class FromTensor:
         place = term.src[0]
         wrong = self._same(what, index[0], place.src[1], given)
         if wrong is None and len(place.src) > 2:
-            wrong = self._same(f"the gate of {what}", TRUE, place.src[2], given)
+            wrong = self._same(f"the mask of {what}", TRUE, place.src[2], given)
         return wrong
 
     def _reduction(

@@ -1,6 +1,6 @@
 """What a scalar term of a kernel is to the solver, and its values in plain integers.
 
-Owns: z3 terms of index terms, gates and values, and the same of index terms as numpy arrays. Loops
+Owns: z3 terms of index terms, masks and values, and the same of index terms as numpy arrays. Loops
 are integers within their sizes; machine integers wrap; memory, and operations on floats, are
 functions of which nothing is known. Does not own: which claims are made (kernels/match.py).
 """

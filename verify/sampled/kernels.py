@@ -295,7 +295,7 @@ class ValueChecker:
             last = parts[-1]
             draw = Iterations(len(last.linear.src) + last.size)
             where, values, kind = reader.sample(last, iterations, elements, draw, KINDS)
-            if last.size and not len(where):  # the gates of all iterations are closed
+            if last.size and not len(where):  # the masks of all iterations are false
                 elements = max(1, elements)
             if last.combines and elements and last.size * elements <= MOST_OF_GRAPH:
                 near = _near_the_start(body.src[0].shape, elements, draw)

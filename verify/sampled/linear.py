@@ -35,7 +35,7 @@ from proofgrad.verify.sampled.arithmetic import (
 from proofgrad.verify.sampled.nesting import NotReadable
 from proofgrad.verify.sampled.tensor import Budget, OverBudgetError
 
-ALWAYS = numpy.array(True)  # the gate of what has none
+ALWAYS = numpy.array(True)  # the mask of what has none
 LANES = 1  # the axis of lanes that are combined; loops of registers come in front of it
 _COSTLY = frozenset({Ops.RESULT, Ops.HREDUCE, Ops.LOAD})
 _COMBINE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN})
@@ -46,10 +46,10 @@ ReadMemory = Callable[["Frame", UOp, Values, Values], Values]
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What a register takes in: the product of factors, or one value, where all gates hold."""
+    """What a register takes in: the product of factors, or one value, where all masks hold."""
 
     factors: tuple[UOp, ...]
-    gates: tuple[UOp, ...]
+    masks: tuple[UOp, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Frame:
     bound: dict[UOp, Values]
     known: dict[Key, Values]  # of constants and counters at first
     position: Values | None = None  # of the element that each point writes,
-    writes: Values | None = None  # where its gate holds
+    writes: Values | None = None  # where its mask holds
     outer: Frame | None = None  # the frame that reads what this one fills, its points in this shape
     shape: tuple[int, ...] = ()
     own: frozenset[UOp] = frozenset()  # loops that the outer frame does not have
@@ -158,19 +158,19 @@ class Frame:
     # -- memory ---------------------------------------------------------------------------------
 
     def place(self, index: UOp, lanes: int, lane: Values | None) -> tuple[Values, Values]:
-        """The position and gate of an access in each point."""
+        """The position and mask of an access in each point."""
         position = self.value(index.src[1], lane)
         if lanes > 1 and index.src[1].dtype.lanes == 1:
             position = position + lane
-        gate = self.value(index.src[2], lane) if len(index.src) > 2 else ALWAYS
-        return position, gate
+        mask = self.value(index.src[2], lane) if len(index.src) > 2 else ALWAYS
+        return position, mask
 
     def writes_at(self, store: UOp, lane: Values | None, elements: Values | None = None) -> Values:
         """Whether each point writes its element; from now on the points are of this store."""
         count = len(self.kind)
-        position, gate = self.place(store.src[0], store.src[1].dtype.lanes, lane)
+        position, mask = self.place(store.src[0], store.src[1].dtype.lanes, lane)
         self.position = of_points(position, count)
-        self.writes = None if gate is ALWAYS else of_points(gate, count)
+        self.writes = None if mask is ALWAYS else of_points(mask, count)
         right = self.position == elements
         return right if self.writes is None else right & self.writes
 
@@ -181,25 +181,25 @@ class Frame:
         size, scalar = _size(memory), node.dtype.scalar
         in_lanes = node.dtype.lanes > 1 and index.src[1].dtype.lanes == 1
 
-        def loaded(position: Values, gate: Values = ALWAYS) -> Values:
+        def loaded(position: Values, mask: Values = ALWAYS) -> Values:
             if in_lanes:
                 position = position + self.lanes_of[lane]
             outside = position.astype(numpy.uint64) >= size  # below 0 too
-            if gate is not ALWAYS:
-                outside = outside & gate
+            if mask is not ALWAYS:
+                outside = outside & mask
             if outside.any():
                 position = numpy.broadcast_to(position, outside.shape)
                 raise NotReadable(
                     f"a LOAD reads element {position[outside].ravel()[0]} of slot"
                     f" {_name(memory)}, which has {size} elements"
                 )
-            if gate is ALWAYS:
-                return self.read(self, memory, position, gate)
+            if mask is ALWAYS:
+                return self.read(self, memory, position, mask)
             zero = constant(scalar, 0)
-            if not gate.any():
+            if not mask.any():
                 return zero
             return numpy.where(
-                gate, self.read(self, memory, numpy.where(gate, position, 0), gate), zero
+                mask, self.read(self, memory, numpy.where(mask, position, 0), mask), zero
             )
 
         return _keys(terms, lane), loaded
@@ -228,7 +228,7 @@ class Frame:
         start, loops, dtype = register.src[0], register.src[1:], register.dtype.scalar
         axis = self.bind(loops, self.depends[node])
         taken = taken_in(register, combined, lambda n: register in self.registers[n])
-        terms = [t for term in taken.terms for t in (*term.factors, *term.gates)]
+        terms = [t for term in taken.terms for t in (*term.factors, *term.masks)]
         steps = prod([loop.src[0].arg for loop in loops])
 
         def result(first: Values, *values: Values) -> Values:
@@ -262,7 +262,7 @@ class Frame:
         found: list[Values] = [cast(first, dtype, wide)]
         for term in taken.terms:
             each = _product([next(given) for _ in term.factors], term, wide)
-            for _ in term.gates:
+            for _ in term.masks:
                 each = numpy.where(next(given), each, _neutral(taken.op, wide))
             moved, put_back = _first(each, axis)
             self.budget.spend(steps * prod(moved.shape[1:]))
@@ -369,27 +369,27 @@ def taken_in(register: UOp, combined: UOp, is_above: Callable[[UOp], bool]) -> T
     terms: list[Term] = []
     node = combined
     while node is not register:
-        gates: list[UOp] = []
+        masks: list[UOp] = []
         inside = node
         while inside.op is WHERE:
             if not (is_above(inside.src[2]) and is_above(inside.src[1])):
                 raise NotReadable("a register is chosen instead of combined")
-            gates.append(inside.src[0])
+            masks.append(inside.src[0])
             inside = inside.src[1]
         if inside is register:
             raise NotReadable("a register is chosen instead of combined")
         if inside.op is CAST:
             node = inside.src[0]
-            if gates:
-                raise NotReadable("a register is converted behind a gate")
+            if masks:
+                raise NotReadable("a register is converted under a mask")
             continue
         own, factors, node_before = _one_step(inside, is_above)
-        if gates and not _all_keep(node, inside, node_before):
-            raise NotReadable("a register keeps another value behind a gate")
+        if masks and not _all_keep(node, inside, node_before):
+            raise NotReadable("a register keeps another value under a mask")
         if op is not None and own is not op:
             raise NotReadable(f"a register is combined by {op.name} and by {own.name}")
         op = own
-        terms.append(Term(factors, tuple(gates)))
+        terms.append(Term(factors, tuple(masks)))
         node = node_before
     if op is None:
         raise NotReadable("a register is not combined with anything")
@@ -408,7 +408,7 @@ def _one_step(node: UOp, is_above: Callable[[UOp], bool]) -> tuple[Ops, tuple[UO
 
 
 def _all_keep(outer: UOp, inside: UOp, before: UOp) -> bool:
-    """Whether each gate, where it is false, leaves the register as it was before."""
+    """Whether each mask, where it is false, leaves the register as it was before."""
     while outer is not inside:
         if outer.src[2] is not before:
             return False

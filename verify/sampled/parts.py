@@ -103,12 +103,12 @@ class Reader:
     _frames: list[Frame] = field(default_factory=list)
 
     def frame(self, part: Part, kind: Values, bound: dict[UOp, Values]) -> Frame:
-        def read(frame: Frame, memory: UOp, index: Values, gate: Values) -> Values:
+        def read(frame: Frame, memory: UOp, index: Values, mask: Values) -> Values:
             if memory.op is Ops.KEPT:
                 return self._scratch(part, frame, memory, index)
             if memory.op is Ops.KEEP:
                 return self._kept(part, frame, memory, index)
-            return self._parameter(part, frame, memory, index, gate)
+            return self._parameter(part, frame, memory, index, mask)
 
         known: dict[Key, Values] = dict(part.constants.items())
         for loop, counter in bound.items():
@@ -128,14 +128,14 @@ class Reader:
     # -- reading --------------------------------------------------------------------------------
 
     def _parameter(
-        self, part: Part, frame: Frame, memory: UOp, index: Values, gate: Values
+        self, part: Part, frame: Frame, memory: UOp, index: Values, mask: Values
     ) -> Values:
         slot = memory.arg[0]
         if slot >= len(part.slots):
             raise NotReadable(f"a LOAD reads slot {slot}, which no buffer is given for")
         number = part.slots[slot]
         if number == part.written and not part.combines and frame.position is not None:
-            elsewhere = gate & (index != frame.position)
+            elsewhere = mask & (index != frame.position)
             if frame.writes is not None:
                 elsewhere = elsewhere & frame.writes
             if elsewhere.any():
@@ -264,20 +264,20 @@ class Reader:
         steps = prod([loop.src[0].arg for loop in counters])
         self.budget.spend(steps * len(elements))
         taken = _taken_by(store)
-        position, gate = frame.place(place, lanes, lane)
-        hits = gate & (position == elements)
-        needed = [t for term in taken.terms for t in (*term.factors, *term.gates)]
+        position, mask = frame.place(place, lanes, lane)
+        hits = mask & (position == elements)
+        needed = [t for term in taken.terms for t in (*term.factors, *term.masks)]
         values = [frame.value(t, lane) for t in needed]
         given = iter(values)
         terms: list[Values] = []
         for term in taken.terms:
             terms += [next(given) for _ in term.factors]
-            terms += [next(given) for _ in term.gates]
+            terms += [next(given) for _ in term.masks]
             terms.append(hits)
-        gated = Taken(
-            taken.op, tuple([type(t)(t.factors, (*t.gates, t.factors[0])) for t in taken.terms])
+        masked = Taken(
+            taken.op, tuple([type(t)(t.factors, (*t.masks, t.factors[0])) for t in taken.terms])
         )
-        found = frame.combine(gated, part.dtype, first, terms, axis, steps)
+        found = frame.combine(masked, part.dtype, first, terms, axis, steps)
         return of_points(found, len(elements))
 
     # -- samples ----------------------------------------------------------------------------------
@@ -365,16 +365,16 @@ class Reader:
     ) -> tuple[Values, Values, Values]:
         """The elements that a store writes in the points of a frame, as what, and which kind of memory each sees."""
         frame.writes_at(store, lane)
-        position, gate, kind, count = frame.position, frame.writes, frame.kind, len(frame.kind)
+        position, mask, kind, count = frame.position, frame.writes, frame.kind, len(frame.kind)
         assert position is not None  # writes_at has found it
         outside = position.astype(numpy.uint64) >= part.size
-        if gate is not None:
-            outside = outside & gate
+        if mask is not None:
+            outside = outside & mask
         if outside.any():
             raise NotReadable(
                 f"a STORE writes element {position[outside][0]} of memory of {part.size} elements"
             )
-        rows = slice(None) if gate is None else numpy.flatnonzero(gate)
+        rows = slice(None) if mask is None else numpy.flatnonzero(mask)
         if len(store.src) > 2 or store.arg is not None:
             nest = part.nests[store]
             kind, position = kind[rows], position[rows]

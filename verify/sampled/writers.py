@@ -1,6 +1,6 @@
 """Which iterations of a Linear write given elements: guessed by strides, and looked for where no guess is right.
 
-Owns: the search. That an iteration does write an element is always seen from the place and the gate of its store, so
+Owns: the search. That an iteration does write an element is always seen from the place and the mask of its store, so
 that a wrong guess costs time and nothing else. Does not own: the values that are written (sampled/linear.py), which
 elements are asked for (sampled/parts.py).
 """
@@ -306,8 +306,8 @@ class Search:
                 )
                 frames[key] = ends, self._probed(loops, ends, outer)
             ends, frame = frames[key]
-            position, gate = frame.place(store.src[0], lanes, ends[-1])
-            outside = gate & (position.astype(numpy.uint64) >= size)
+            position, mask = frame.place(store.src[0], lanes, ends[-1])
+            outside = mask & (position.astype(numpy.uint64) >= size)
             if outside.any():
                 position = numpy.broadcast_to(position, outside.shape)
                 raise NotReadable(

@@ -104,7 +104,7 @@ def chain(values: Sequence[UOp]) -> UOp:
 
 
 def taken_in(whole: UOp, start: UOp, is_on: bool = True) -> tuple[dict[int, int], int]:
-    """How often a value takes in each element of memory 0, and how often `start`, where its gates are on or off."""
+    """How often a value takes in each element of memory 0, and how often `start`, where its masks are on or off."""
     ways: Counter[UOp] = Counter({whole: 1})
     read: Counter[int] = Counter()
     for node in reversed(toposort((whole,), lambda node: node is not start)):
@@ -145,28 +145,28 @@ def slabs(world: World) -> None:
     world.claim("memory, all slabs", world.one_if(x < last) == world.one_if(x < n))
 
 
-def nested_gate(world: World) -> None:
-    """A gate around a sum is a gate around each of its leaves: where(p, sum[b < n](v), 0) = sum[b < n](where(p, v, 0))."""
-    gate = world.number("p", 0, 2)
+def nested_mask(world: World) -> None:
+    """A mask around a sum is a mask around each of its leaves: where(p, sum[b < n](v), 0) = sum[b < n](where(p, v, 0))."""
+    mask = world.number("p", 0, 2)
     taken, more = world.number("taken before", 0), world.number("taken in", 0)
-    world.claim("from nothing", _where(gate, 0) == 0)
-    left = _where(gate, taken + more)
-    world.claim("one more", left == _where(gate, taken) + _where(gate, more))
+    world.claim("from nothing", _where(mask, 0) == 0)
+    left = _where(mask, taken + more)
+    world.claim("one more", left == _where(mask, taken) + _where(mask, more))
 
 
-def _where(gate: Any, value: Any) -> Any:
-    return value if gate == 1 else 0
+def _where(mask: Any, value: Any) -> Any:
+    return value if mask == 1 else 0
 
 
 # -- by place -------------------------------------------------------------------------------------
 
 
 def one_place_takes(world: World) -> None:
-    """The place r of what is scattered takes in, in order, each j whose place is r, as the gated reduction of r does."""
+    """The place r of what is scattered takes in, in order, each j whose place is r, as the masked reduction of r does."""
     n = world.number("results", 1)
     r = world.number("r", 0, n)
     j, x = world.number("j", 0), world.number("x", 0)
-    place, gate = world.number("p(j)"), world.number("gate(j)", 0, 2)
+    place, mask = world.number("p(j)"), world.number("mask(j)", 0, 2)
     offset = world.number("offset")
     term = place - offset
     first, last = -offset, n - 1 - offset
@@ -174,8 +174,8 @@ def one_place_takes(world: World) -> None:
     world.claim("it is a result, from the first", 0 <= there)
     world.claim("it is a result, to the last", there < n)
     before = world.number("taken before", 0)
-    reduction = before + _leaf((place == r) & (gate == 1) & (j == x), world)
-    is_asked = (gate == 1) & (first <= term) & (term <= last)
+    reduction = before + _leaf((place == r) & (mask == 1) & (j == x), world)
+    is_asked = (mask == 1) & (first <= term) & (term <= last)
     memory = before + _leaf(is_asked & (there == r) & (j == x), world)
     world.claim("one more", reduction == memory)
 
@@ -185,7 +185,7 @@ def _leaf(truth: Any, world: World) -> Any:
 
 
 def brought_inside(has_low: bool, has_high: bool) -> Claim:
-    """A loop is brought to where its gate holds, and stays as it is where it does."""
+    """A loop is brought to where its mask holds, and stays as it is where it does."""
 
     def claim(world: World) -> None:
         loop, rest = world.number("loop", 0), world.number("rest")
@@ -203,6 +203,6 @@ def brought_inside(has_low: bool, has_high: bool) -> Claim:
             world.suppose(low <= term)
         if has_high:
             world.suppose(term <= high)
-        world.claim("itself where the gate holds", found == loop)
+        world.claim("itself where the mask holds", found == loop)
 
     return claim

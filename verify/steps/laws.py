@@ -161,17 +161,17 @@ LAWS: dict[str, Law] = {
     ),
     "scatter": Law(
         {
-            "each place takes in what the gate gave it": folds.one_place_takes,
+            "each place takes in what the mask gave it": folds.one_place_takes,
             "what fits is what the machine counts": programs.in_width,
         }
         | _BOUNDS
         | _ONCE
         | _ORDER,
-        "that the gate says p(j) = r, by its solution, which rules prove; every place of the memory is a result",
+        "that the mask says p(j) = r, by its solution, which rules prove; every place of the memory is a result",
     ),
     "join_sums": Law(
-        {"a gate goes to the leaves": folds.nested_gate} | _INSIDE | _ONCE,
-        "no loop of two sums; a load without its gate stays inside of its memory, by facts",
+        {"a mask goes to the leaves": folds.nested_mask} | _INSIDE | _ONCE,
+        "no loop of two sums; a load without its mask stays inside of its memory, by facts",
     ),
     "read_inside": Law(
         {
@@ -183,7 +183,7 @@ LAWS: dict[str, Law] = {
             )
         }
         | _INSIDE,
-        "the load's own gate is part of the sum's; the place it is brought to is inside of its memory, by facts",
+        "the load's own mask is part of the sum's; the place it is brought to is inside of its memory, by facts",
     ),
     "accumulate": Law(
         {

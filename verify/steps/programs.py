@@ -120,7 +120,7 @@ def nothing_of_what_is_not_known(world: World) -> None:
 
 
 def register_takes_once(world: World) -> None:
-    """A register takes in what an iteration adds once: one value, or up to so many products, gated or not."""
+    """A register takes in what an iteration adds once: one value, or up to so many products, masked or not."""
     loop = UOp.range(MOST_PRODUCTS, 0)
     register = UOp(Ops.ACCUMULATOR, dtypes.float32, (UOp.const(dtypes.float32, 0), loop), 0)
     for op in _OPERATIONS:
@@ -133,10 +133,10 @@ def register_takes_once(world: World) -> None:
         after = accumulate._combined(Ops.ADD, register, total, accumulate._Places())
         each = {k: 1 for k in range(n)}
         world.claim(f"{n} products", taken_in(after, register) == (each, 1))
-    gate = loop < 3
-    gated = added(register, Product(product(UOp.index(0)).src, (gate,)))
-    world.claim("gate on", taken_in(gated, register, is_on=True) == ({0: 1}, 1))
-    world.claim("gate off", taken_in(gated, register, is_on=False) == ({}, 1))
+    mask = loop < 3
+    masked = added(register, Product(product(UOp.index(0)).src, (mask,)))
+    world.claim("mask on", taken_in(masked, register, is_on=True) == ({0: 1}, 1))
+    world.claim("mask off", taken_in(masked, register, is_on=False) == ({}, 1))
 
 
 def kept_in_order(world: World) -> None:
@@ -195,15 +195,15 @@ def _elements_of(term: UOp, loop: UOp, count: int) -> Any:
 
 
 def partial_results(world: World) -> None:
-    """Lanes of a register are combined by what its update does: for every operation, gated or not, and products."""
+    """Lanes of a register are combined by what its update does: for every operation, masked or not, and products."""
     loop = UOp.range(4, 0)
     register = UOp(Ops.ACCUMULATOR, dtypes.float32, (UOp.const(dtypes.float32, 0), loop), 0)
-    gates: Sequence[tuple[UOp, ...]] = ((), (loop < 3,))
+    masks: Sequence[tuple[UOp, ...]] = ((), (loop < 3,))
     for op in _OPERATIONS:
         value = UOp(op, dtypes.float32, (register, element(loop)))
         update = UOp(Ops.UPDATE, dtypes.float32, (register, value))
         world.claim(f"{op.name}", lanes._combiner(update) is op)
-    for gate in gates:
-        value = added(register, Product(product(loop).src, gate))
+    for mask in masks:
+        value = added(register, Product(product(loop).src, mask))
         update = UOp(Ops.UPDATE, dtypes.float32, (register, value))
-        world.claim(f"products behind {len(gate)} gates", lanes._combiner(update) is Ops.ADD)
+        world.claim(f"products under {len(mask)} masks", lanes._combiner(update) is Ops.ADD)

@@ -4,7 +4,7 @@ Owns: this argument, and no code.
 
 **Bodies.** A step does not look into the body of a loop. It writes terms for counters, everywhere (`substitute`), and
 leaves all else as it was. So a body is a function of its counters of which nothing is known, and a law that holds for every such
-function holds for every body. What a step does ask of a body (a coefficient, a gate, where a place lies) is a side
+function holds for every body. What a step does ask of a body (a coefficient, a mask, where a place lies) is a side
 condition, decided at each use; the table in docs/steps.md names them.
 
 **Output loops.** A nest of output loops is the set of its writes: a place and a value for each iteration. No two iterations

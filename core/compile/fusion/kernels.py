@@ -24,7 +24,7 @@ _AT_MOST_ONCE = MOVEMENT - {Ops.EXPAND}
 # A reduction runs inside another one that combines at most so many of its results, as the sum over
 # a window does; a longer one would leave too few output elements to share out.
 LARGEST_OUTER_REDUCTION = 16
-# A padded value is stored if a reduction reads each of its elements so often: as copies, without gates.
+# A padded value is stored if a reduction reads each of its elements so often: as copies, without masks.
 READ_OFTEN = 32
 _TRANSPARENT = MOVEMENT | {Ops.DETACH}
 _SAME = frozenset({Ops.DETACH, Ops.CONTIGUOUS})
@@ -129,7 +129,7 @@ def _end_of_epilogue(
 ) -> UOp:
     """The last node that can be computed in the loop of the reduction's results.
 
-    Of a sum of products neither padding is, whose gates would keep the sum from its tiles, nor what
+    Of a sum of products neither padding is, whose masks would keep the sum from its tiles, nor what
     takes different parts of it, each with a sum of its own.
     """
     end, is_tiled = reduction, is_contraction(reduction)

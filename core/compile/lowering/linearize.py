@@ -48,7 +48,7 @@ def linearize(program: UOp) -> UOp:
 def _check_that_all_stores_run(around: list[frozenset[UOp]]) -> None:
     """Every store stands in all output loops: one that never runs would hide a store that has none of it.
 
-    A store may have fewer loops than others: copies of a tile that lie outside of the results, behind a false mask.
+    A store may have fewer loops than others: copies of a tile that lie outside of the results, under a false mask.
     """
     some = frozenset().union(*around).difference(frozenset.intersection(*around))
     if not all([loop.src[0].op is CONST and loop.src[0].arg > 0 for loop in some]):
@@ -249,7 +249,7 @@ def _by_step(units: Iterable[UOp]) -> list[UOp]:
     for unit in units:
         if unit.op is MULACC:
             before = unit.src[2]
-            while before.op is WHERE:  # a product behind gates, or else what was before it
+            while before.op is WHERE:  # a product under masks, or else what was before it
                 before = before.src[1]
             step_of[unit] = step_of.get(before, -1) + 1
     return sorted(step_of, key=lambda unit: step_of[unit])

@@ -1,10 +1,10 @@
 """TensorGraph body -> Kernel: movement operations become index terms over ranges.
 
-Owns: the meaning of each movement operation as a map of indices, and gates for what lies outside.
+Owns: the meaning of each movement operation as a map of indices, and masks for what lies outside.
 Does not own: simplification (the terms made here are plain; rule sets of the pipeline tidy them).
 
-Each tensor node is asked for its element at an index, under a gate. The answer is a scalar term.
-Loads below a PAD or a SKEW carry the gate, so that no memory outside of a buffer is touched.
+Each tensor node is asked for its element at an index, under a mask. The answer is a scalar term.
+Loads below a PAD or a SKEW carry the mask, so that no memory outside of a buffer is touched.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Index = tuple[UOp, ...]
 
 
 class Demand(NamedTuple):
-    """The element of `node` at the index `at`, needed only where `gate` (None: everywhere) holds."""
+    """The element of `node` at the index `at`, needed only where `mask` (None: everywhere) holds."""
 
     node: UOp
     at: Index
-    gate: UOp | None
+    mask: UOp | None
 
 
 class _Lowering:
@@ -39,7 +39,7 @@ class _Lowering:
     def reduce_loops(self, node: UOp, index: Index) -> tuple[UOp, ...]:
         """The ranges of a REDUCE_AXIS: others for each index, which may lie in other loops.
 
-        Under any gate the same: they run together, and are one reduction if the gates hold.
+        Under any mask the same: they run together, and are one reduction if the masks hold.
         """
         if (node, index) not in self.loops_of:
             sizes = [node.src[0].shape[axis] for axis in node.arg[1]]
@@ -54,7 +54,7 @@ class _Lowering:
 
 
 def lower_movement(body: UOp) -> UOp:
-    """One STORE of a scalar term: movement operations become index terms, padding becomes gates."""
+    """One STORE of a scalar term: movement operations become index terms, padding becomes masks."""
     (value,) = body.src
     loops = [
         UOp.range(size, number) if size != 1 else UOp.index(0)
@@ -92,33 +92,33 @@ def _element(demand: Demand, lowering: _Lowering) -> UOp:
 
 def _needs(demand: Demand, lowering: _Lowering) -> list[Demand]:
     """What the element of a node is made from."""
-    node, index, gate = demand
+    node, index, mask = demand
     if node.op in ELEMENTWISE or node.op in (Ops.DETACH, Ops.CONTIGUOUS):
-        return [Demand(source, index, gate) for source in node.src]
+        return [Demand(source, index, mask) for source in node.src]
     if _combines_nothing(node):
         return []
     if node.op is Ops.REDUCE_AXIS:
         inner = list(index)
         for axis, loop in zip(node.arg[1], lowering.reduce_loops(node, index)):
             inner[axis] = loop
-        return [Demand(node.src[0], tuple(inner), gate)]
+        return [Demand(node.src[0], tuple(inner), mask)]
     if node.op in SOURCE_INDEX:
         inside = _valid(node, index)
-        both = gate if inside is None else inside if gate is None else gate & inside
+        both = mask if inside is None else inside if mask is None else mask & inside
         return [Demand(node.src[0], SOURCE_INDEX[node.op](node, index), both)]
     return []
 
 
 def _combine(demand: Demand, values: list[UOp], lowering: _Lowering) -> UOp:
     """The element of a node from the elements of its sources."""
-    node, index, gate = demand
+    node, index, mask = demand
     if node.op in ELEMENTWISE:
         return UOp(node.op, node.dtype, tuple(values), node.arg)
     match node.op:
         case Ops.CONST:
             return node
         case Ops.PARAM:
-            place = (node, index[0]) if gate is None else (node, index[0], gate)
+            place = (node, index[0]) if mask is None else (node, index[0], mask)
             return UOp(Ops.LOAD, node.dtype, (UOp(Ops.INDEX, node.dtype, place),))
         case Ops.IOTA:
             return index[0].cast(node.dtype)
@@ -148,7 +148,7 @@ def flat_index(index: Sequence[UOp], shape: Sequence[int]) -> UOp:
 def _reshape(node: UOp, index: Index) -> Index:
     """Axes are regrouped only where it is needed: (2, 3, 4) -> (6, 4) leaves the last axis alone.
 
-    The first axis of a group needs no remainder: an index outside of the shape is gated off.
+    The first axis of a group needs no remainder: an index outside of the shape is masked out.
     """
     old: list[UOp] = []
     for old_sizes, new_sizes, first in _axis_groups(node.src[0].shape, node.shape):

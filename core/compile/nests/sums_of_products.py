@@ -32,32 +32,32 @@ def operands(contraction: UOp) -> list[UOp]:
     return found
 
 
-def is_gated(term: UOp) -> bool:
+def is_masked(term: UOp) -> bool:
     """Whether a term of a sum is a choice between a value and 0, which changes no sum."""
     return term.op is Ops.WHERE and term.src[2].op is Ops.CONST and term.src[2].arg == 0
 
 
 class Product(NamedTuple):
-    """A product of two factors where all gates hold, outermost first; elsewhere 0."""
+    """A product of two factors where all masks hold, outermost first; elsewhere 0."""
 
     factors: tuple[UOp, ...]
-    gates: tuple[UOp, ...]
+    masks: tuple[UOp, ...]
 
 
 def product_of(term: UOp) -> Product | None:
-    """The product that a term of a sum is, behind its gates; None for another term."""
-    gates: list[UOp] = []
-    while is_gated(term):
-        gates.append(term.src[0])
+    """The product that a term of a sum is, under its masks; None for another term."""
+    masks: list[UOp] = []
+    while is_masked(term):
+        masks.append(term.src[0])
         term = term.src[1]
-    return Product(term.src, tuple(gates)) if term.op is Ops.MUL else None
+    return Product(term.src, tuple(masks)) if term.op is Ops.MUL else None
 
 
 def added(before: UOp, product: Product) -> UOp:
     """A sum that took in one more product. The sum starts from 0.0, so adding 0 changes nothing: it is never -0.0."""
     after = UOp(Ops.MULACC, before.dtype, (*product.factors, before))
-    for gate in reversed(product.gates):
-        after = gate.where(after, before)
+    for mask in reversed(product.masks):
+        after = mask.where(after, before)
     return after
 
 
@@ -76,22 +76,22 @@ def products_added(total: UOp) -> list[Product] | None:
     found: list[Product] = []
     waiting: list[tuple[UOp, tuple[UOp, ...], UOp | None]] = [(total, (), None)]
     while waiting:
-        part, gates, before = waiting.pop()  # what was added to `before`, where the gates hold
+        part, masks, before = waiting.pop()  # what was added to `before`, where the masks hold
         if part is before:
             continue
         match part.op:
             case Ops.MULACC:
-                found.append(Product(part.src[:2], gates))
-                waiting.append((part.src[2], gates, before))
-            case Ops.WHERE if before is None and is_gated(part):
-                waiting.append((part.src[1], (*gates, part.src[0]), None))
+                found.append(Product(part.src[:2], masks))
+                waiting.append((part.src[2], masks, before))
+            case Ops.WHERE if before is None and is_masked(part):
+                waiting.append((part.src[1], (*masks, part.src[0]), None))
             case Ops.WHERE:
-                gate, after, otherwise = part.src
-                waiting += [(otherwise, gates, before), (after, (*gates, gate), otherwise)]
+                mask, after, otherwise = part.src
+                waiting += [(otherwise, masks, before), (after, (*masks, mask), otherwise)]
             case Ops.MUL if before is None:
-                found.append(Product(part.src, gates))
+                found.append(Product(part.src, masks))
             case Ops.ADD if before is None and not part.dtype.is_float:
-                waiting += [(source, gates, None) for source in part.src]
+                waiting += [(source, masks, None) for source in part.src]
             case _:
                 return None
     return found[::-1]

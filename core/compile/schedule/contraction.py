@@ -18,7 +18,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Tile
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
-from proofgrad.core.compile.nests.sums_of_products import is_gated
+from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.ir.op_names import LOAD, PARAM
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -69,8 +69,8 @@ class Contraction:
         return prod(size_of(loop) for loop in self.others)
 
     @cached_property
-    def has_gated_rows(self) -> bool:
-        """Whether the gate of a product changes from row to row."""
+    def has_masked_rows(self) -> bool:
+        """Whether the mask of a product changes from row to row."""
         value = self.reduction.src[0]
         return value.op is Ops.WHERE and self.rows in loops_of(value.src[0])
 
@@ -164,7 +164,7 @@ def contractions(
     (reduction,), (place, value, *slabs) = reductions, kernel.src[0].src
     if slabs and (value is not reduction or not loops_of(place).isdisjoint(slabs)):
         return []
-    term = reduction.src[0].src[1] if is_gated(reduction.src[0]) else reduction.src[0]
+    term = reduction.src[0].src[1] if is_masked(reduction.src[0]) else reduction.src[0]
     if reduction.arg is not Ops.ADD or term.op is not Ops.MUL:
         return []
     free = loops_below(kernel)

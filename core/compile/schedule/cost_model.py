@@ -68,7 +68,7 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
         step = max(step, tile.columns * itemsize / core.memory_bytes_a_cycle)
     elif panel > target.near_bytes:
         step += SHOWN * moved / core.cache_bytes_a_cycle
-    if contraction.has_gated_rows and tile.rows > core.mask_registers:  # each row has its own mask
+    if contraction.has_masked_rows and tile.rows > core.mask_registers:  # each row has its own mask
         step += tile.rows
     step += _cycles_of_lines(tile, contraction, target)
     has_table = contraction.readers_of_columns(tile) >= 2

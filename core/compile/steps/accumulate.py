@@ -6,7 +6,7 @@
     r: 0   f0  f0+f1 f0+f1+f2
 
 One order of a reduction, whose order is not specified, from its identity on. Products of floats are multiplied and added at once:
-a sum may round so. A gated product leaves the register as it is where its gate is off: a sum that starts from 0.0 is
+a sum may round so. A masked product leaves the register as it is where its mask is off: a sum that starts from 0.0 is
 never -0.0, so adding 0.0 would change nothing. A store that combines reads first what is there.
 """
 

@@ -123,15 +123,15 @@ def exchanged(
         elif node.op is Ops.STORE:
             require(loops.isdisjoint(node.src[2:]), "loops that run in order stay as they are")
         elif inside is not None and node.op is Ops.INDEX and not loops.isdisjoint(free[node]):
-            new = gated(new, inside)
+            new = masked(new, inside)
         done[node] = new
     return done[graph]
 
 
-def gated(place: UOp, inside: UOp) -> UOp:
-    """The place where its gate and `inside` hold."""
-    gate = place.src[2] & inside if len(place.src) > 2 else inside
-    return place.replace(src=(place.src[0], place.src[1], gate))
+def masked(place: UOp, inside: UOp) -> UOp:
+    """The place where its mask and `inside` hold."""
+    mask = place.src[2] & inside if len(place.src) > 2 else inside
+    return place.replace(src=(place.src[0], place.src[1], mask))
 
 
 def _with_loops(node: UOp, new: UOp, loops: tuple[UOp, ...], ranges: tuple[UOp, ...]) -> UOp:

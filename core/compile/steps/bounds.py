@@ -25,7 +25,7 @@ def lies_between(term: UOp, least: Any, most: Any, facts: Facts) -> bool:
 
 
 def is_inside(index: UOp, memory: UOp, facts: Facts) -> bool:
-    """Whether an index is one of an element of its memory, whatever the loops are and gates say."""
+    """Whether an index is one of an element of its memory, whatever the loops are and masks say."""
     return lies_between(index, 0, elements_of(memory) - 1, facts)
 
 

@@ -1,4 +1,4 @@
-"""Loads under a gate read the nearest place inside, without asking.
+"""Loads under a mask read the nearest place inside, without asking.
 
     where(g, f(x[p]), 0) = where(g, f(x[p']), 0)   if p' = p where g holds
 
@@ -8,8 +8,8 @@
     reads:    0  0  1  2  2
     counts:   -  +  +  +  -
 
-Where the gate holds both read the same; elsewhere the product is not used. The place on the right is inside of its memory
-whatever the loops are, which the facts show, and is known before the loops that it does not depend on: a gate would
+Where the mask holds both read the same; elsewhere the product is not used. The place on the right is inside of its memory
+whatever the loops are, which the facts show, and is known before the loops that it does not depend on: a mask would
 be asked for each load in each step.
 """
 
@@ -18,13 +18,13 @@ from __future__ import annotations
 from typing import Any
 
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
-from proofgrad.core.compile.nests.sums_of_products import is_gated
+from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_in, step
 from proofgrad.core.ir.op_names import CONST
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
-from proofgrad.core.rewrite.gates import conjuncts, parts_of
+from proofgrad.core.rewrite.masks import conjuncts, parts_of
 
 
 @step(
@@ -32,16 +32,16 @@ from proofgrad.core.rewrite.gates import conjuncts, parts_of
     makes_loops=False,
 )
 def read_inside(nest: LoopNest, reduction: UOp) -> UOp:
-    """Loads of a gated sum without gates, where their places can be brought inside."""
+    """Loads of a masked sum without masks, where their places can be brought inside."""
     graph, facts = nest.graph, nest.facts
     require_in(graph, reduction)
-    require(reduction.op is Ops.REDUCE and is_gated(reduction.src[0]), "no gated sum", reduction)
-    gate, product, _ = reduction.src[0].src
-    inside, changes = _brought_inside(gate), {}
+    require(reduction.op is Ops.REDUCE and is_masked(reduction.src[0]), "no masked sum", reduction)
+    mask, product, _ = reduction.src[0].src
+    inside, changes = _brought_inside(mask), {}
     for load in [n for n in toposort((product,)) if n.op is Ops.LOAD and len(n.src[0].src) > 2]:
         memory, index, own = load.src[0].src
         form = facts.forms.read(index.substitute(inside))
-        if form is None or not conjuncts(own) <= conjuncts(gate):
+        if form is None or not conjuncts(own) <= conjuncts(mask):
             continue
         place = facts.forms.written(form)
         if is_inside(place, memory, facts):
@@ -49,14 +49,14 @@ def read_inside(nest: LoopNest, reduction: UOp) -> UOp:
     if not changes:
         return graph
     brought = product.substitute(changes)
-    term = reduction.src[0].with_src((gate, brought, reduction.src[0].src[2]))
+    term = reduction.src[0].with_src((mask, brought, reduction.src[0].src[2]))
     return graph.substitute({reduction: reduction.with_src((term, *reduction.src[1:]))})
 
 
-def _brought_inside(gate: UOp) -> dict[UOp, UOp]:
-    """For loops that a gate bounds, in terms with others: what they are where it holds, and elsewhere the nearest."""
+def _brought_inside(mask: UOp) -> dict[UOp, UOp]:
+    """For loops that a mask bounds, in terms with others: what they are where it holds, and elsewhere the nearest."""
     found: dict[UOp, UOp] = {}
-    for term, (low, high) in _bounded(gate).items():
+    for term, (low, high) in _bounded(mask).items():
         for loop in sorted(loops_of(term), key=lambda loop: loop.arg[0]):
             if loop not in found and coefficient(term, loop) == 1:
                 found[loop] = brought(loop, term, low, high)
@@ -74,10 +74,10 @@ def brought(loop: Any, term: Any, low: Any, high: Any) -> Any:
     return nearest + (loop - term)
 
 
-def _bounded(gate: UOp) -> dict[UOp, tuple[int | None, int | None]]:
-    """The terms that a gate compares with numbers, and their least and largest values where it holds."""
+def _bounded(mask: UOp) -> dict[UOp, tuple[int | None, int | None]]:
+    """The terms that a mask compares with numbers, and their least and largest values where it holds."""
     found: dict[UOp, tuple[int | None, int | None]] = {}
-    for part in parts_of(gate):
+    for part in parts_of(mask):
         if part.op is not Ops.CMPLT:
             continue
         first, second = part.src

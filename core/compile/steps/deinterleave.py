@@ -43,7 +43,7 @@ def deinterleave(nest: LoopNest, load: UOp, loop: UOp) -> tuple[UOp, UOp]:
     """The graph that copies the memory that `load` reads in steps along `loop`, and the graph that reads the copy."""
     require(load in toposort((nest.graph,)) and load.op is Ops.LOAD, "no load of the nest", load)
     require_fixed([loop])
-    memory, index, *gate = load.src[0].src
+    memory, index, *mask = load.src[0].src
     require(memory.op is Ops.PARAM, "memory that is not a parameter", memory)
     step = coefficient(index, loop)
     require(step is not None and step > 1, "steps of no known length", step or 0)
@@ -57,5 +57,5 @@ def deinterleave(nest: LoopNest, load: UOp, loop: UOp) -> tuple[UOp, UOp]:
     copied = stored(table, place_of(phase, position, length), loaded(memory, source, *inside))
     rest = index.substitute({loop: UOp.index(0)})
     first, second = phase_and_position(rest, loop, step)
-    there = loaded(table, place_of(first, second, length), *gate)
+    there = loaded(table, place_of(first, second, length), *mask)
     return copied, nest.graph.substitute({load: there})

@@ -6,7 +6,7 @@
 
 An elementwise operation of vectors is the operation in each lane. A node that changes with the loop becomes a vector; every other
 node stays a scalar and is broadcast where a vector needs it. An access whose index grows by 1 with the loop becomes one
-contiguous access; any other becomes a gather or scatter. An element that lanes read only if their gate holds is
+contiguous access; any other becomes a gather or scatter. An element that lanes read only if their mask holds is
 read for all of them where it is in its memory anyway. A reduction over the loop is one in each lane, and then over lanes.
 """
 
@@ -118,34 +118,34 @@ def _index(
 
     One whose lanes are a number of elements apart is the first lane's plus a constant.
     """
-    gate = src[2:]
+    mask = src[2:]
     step = coefficient(node.src[1], loop)
     if step == 1:
-        return node.replace(src=(src[0], _in_first_lane(node.src[1], first_lane), *gate))
+        return node.replace(src=(src[0], _in_first_lane(node.src[1], first_lane), *mask))
     if step:
         first = _spread(_in_first_lane(node.src[1], first_lane), lanes)
         apart = UOp(Ops.CONST, first.dtype, (), tuple([step * k for k in range(lanes)]))
-        return node.replace(src=(src[0], first + apart, *gate))
-    if step == 0 and gate and gate[0].dtype.lanes > 1:  # the same element, gated lane by lane
-        return node.replace(src=(src[0], _spread(src[1], lanes), *gate))
-    return node.replace(src=(src[0], src[1], *gate))
+        return node.replace(src=(src[0], first + apart, *mask))
+    if step == 0 and mask and mask[0].dtype.lanes > 1:  # the same element, masked lane by lane
+        return node.replace(src=(src[0], _spread(src[1], lanes), *mask))
+    return node.replace(src=(src[0], src[1], *mask))
 
 
 def _is_one_inside(place: UOp, loop: UOp, facts: Facts) -> bool:
-    """Whether lanes read the same element if their gates hold, and it is in its buffer if not."""
-    memory, index, *gate = place.src
-    if not gate or memory.op is not Ops.PARAM or coefficient(index, loop) != 0:
+    """Whether lanes read the same element if their masks hold, and it is in its buffer if not."""
+    memory, index, *mask = place.src
+    if not mask or memory.op is not Ops.PARAM or coefficient(index, loop) != 0:
         return False
     return is_inside(index, memory, facts)
 
 
 def _chosen(load: UOp, place: UOp) -> UOp:
-    """The element in the lanes whose gate holds, 0 in the others."""
-    memory, index, gate = place.src
+    """The element in the lanes whose mask holds, 0 in the others."""
+    memory, index, mask = place.src
     index = index.src[0] if index.op is Ops.BROADCAST else index
     element = load.with_src((place.with_src((memory, index)),))
-    wide = _spread(element, gate.dtype.lanes)
-    return UOp(Ops.WHERE, wide.dtype, (gate, wide, wide.const_like(0)))
+    wide = _spread(element, mask.dtype.lanes)
+    return UOp(Ops.WHERE, wide.dtype, (mask, wide, wide.const_like(0)))
 
 
 def _is_vector_access(old: UOp, loop: UOp, new: UOp) -> bool:
@@ -188,7 +188,7 @@ def _result(node: UOp, update: UOp, loop: UOp) -> UOp:
 
 
 def _combiner(update: UOp) -> Ops:
-    """The operation that combines two partial results: what an update does, behind its gates."""
+    """The operation that combines two partial results: what an update does, under its masks."""
     value = update.src[1]
     while value.op is Ops.WHERE:
         value = value.src[1]

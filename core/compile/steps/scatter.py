@@ -1,4 +1,4 @@
-"""What a gate of a reduction places among the results goes to its place, source by source.
+"""What a mask of a reduction places among the results goes to its place, source by source.
 
     for r: out[r] = sum[j](where(p(j) == r, v(j), 0))
         =   for r: out[r] = 0;   for j, in order: if 0 <= p(j) < n: out[p(j)] += v(j)
@@ -28,7 +28,7 @@ from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.core.rewrite.facts import Facts
-from proofgrad.core.rewrite.gates import solution
+from proofgrad.core.rewrite.masks import solution
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class Placed:
 
     reduction: UOp
     loops: tuple[UOp, ...]  # that its results run over, in order of their numbers
-    places: dict[UOp, UOp]  # those of them that the gate determines, and as what: inside the loop
-    gate: UOp  # where the value goes anywhere
+    places: dict[UOp, UOp]  # those of them that the mask determines, and as what: inside the loop
+    mask: UOp  # where the value goes anywhere
     value: UOp
 
 
@@ -51,7 +51,7 @@ def scatter(nest: LoopNest) -> tuple[UOp, UOp]:
     place, reduction = nest.graph.src[0].src
     free = loops_below(nest.graph)
     found = placed(reduction, free[reduction], nest.facts) if reduction in free else None
-    require(found is not None, "no reduction whose gate places its values", reduction)
+    require(found is not None, "no reduction whose mask places its values", reduction)
     assert found is not None
     require(set(found.loops) == free[nest.graph], "results that not every loop tells apart")
     require(len(place.src) == 2, "a store that is masked")
@@ -74,29 +74,29 @@ def _combined(found: Placed, memory: UOp, position: UOp) -> UOp:
         loop: UOp.range(size_of(loop), k, AxisRole.REDUCE if loop in inner else AxisRole.LOOP)
         for k, loop in enumerate(order)
     }
-    at, gate, value = [
+    at, mask, value = [
         term.substitute(fresh)
-        for term in (position.substitute(found.places), found.gate, found.value)
+        for term in (position.substitute(found.places), found.mask, found.value)
     ]
-    place = UOp(Ops.INDEX, memory.dtype, (memory, at, gate))
+    place = UOp(Ops.INDEX, memory.dtype, (memory, at, mask))
     loops = [fresh[loop] for loop in inner]
     return UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value, *loops), op))
 
 
 def placed(reduction: UOp, free: frozenset[UOp], facts: Facts) -> Placed | None:
-    """What the gate of a reduction says of the loops of its results; None: of none of them."""
+    """What the mask of a reduction says of the loops of its results; None: of none of them."""
     if reduction.op is not Ops.REDUCE or not all(map(is_fixed, (*free, *reduction.src[1:]))):
         return None
     term, inner = reduction.src[0], reduction.src[1:]
     neutral = identity(reduction.arg, reduction.dtype)
-    gated = _gated(term, neutral)
-    if gated is None or any(n.op is Ops.REDUCE for n in toposort((term,))):
+    masked = _masked(term, neutral)
+    if masked is None or any(n.op is Ops.REDUCE for n in toposort((term,))):
         return None
-    gate, value = gated
+    mask, value = masked
     loops = tuple(sorted(free, key=lambda loop: loop.arg[0]))
     places: dict[UOp, UOp] = {}
     for loop in loops:
-        solved = solution("solve", gate, loop, facts)
+        solved = solution("solve", mask, loop, facts)
         if solved is None or loops_of(solved[0]).isdisjoint(inner):
             continue
         place, rest = solved[:2]
@@ -106,35 +106,35 @@ def placed(reduction: UOp, free: frozenset[UOp], facts: Facts) -> Placed | None:
         first, last = UOp.index(-offset), UOp.index(size_of(loop) - 1 - offset)
         here = {loop: nearest_between(term, first, last) + offset}
         places = {x: at.substitute(here) for x, at in places.items()} | here
-        gate = rest.substitute(here) & ~(term < first) & ~(last < term)
+        mask = rest.substitute(here) & ~(term < first) & ~(last < term)
         value = value.substitute(here)
-    return Placed(reduction, loops, places, gate, _behind(gate, value)) if places else None
+    return Placed(reduction, loops, places, mask, _behind(mask, value)) if places else None
 
 
-def _gated(term: UOp, neutral: Any) -> tuple[UOp, UOp] | None:
-    """The gate outside of which a term is `neutral`, and the term inside; loads lose their gates."""
+def _masked(term: UOp, neutral: Any) -> tuple[UOp, UOp] | None:
+    """The mask outside of which a term is `neutral`, and the term inside; loads lose their masks."""
     match term.op:
         case Ops.WHERE if term.src[2].op is Ops.CONST and term.src[2].arg == neutral:
-            gate, value = term.src[:2]
-            inside = _gated(value, neutral)
-            return (gate, value) if inside is None else (gate & inside[0], inside[1])
+            mask, value = term.src[:2]
+            inside = _masked(value, neutral)
+            return (mask, value) if inside is None else (mask & inside[0], inside[1])
         case Ops.LOAD if len(term.src[0].src) > 2 and neutral == 0:
-            memory, index, gate = term.src[0].src
-            return gate, term.with_src((term.src[0].with_src((memory, index)),))
+            memory, index, mask = term.src[0].src
+            return mask, term.with_src((term.src[0].with_src((memory, index)),))
         case Ops.CAST if neutral == 0 and term.src[0].dtype.is_bool:
             return term.src[0], UOp.const(term.dtype, 1)
         case Ops.CAST if neutral == 0:
-            inside = _gated(term.src[0], 0)
+            inside = _masked(term.src[0], 0)
             return None if inside is None else (inside[0], inside[1].cast(term.dtype))
     return None
 
 
-def _behind(gate: UOp, value: UOp) -> UOp:
-    """A load that lost its gate behind the new one, so that it stays inside of its buffer."""
+def _behind(mask: UOp, value: UOp) -> UOp:
+    """A load that lost its mask behind the new one, so that it stays inside of its buffer."""
     if value.op is Ops.CAST:
-        return value.with_src((_behind(gate, value.src[0]),))
+        return value.with_src((_behind(mask, value.src[0]),))
     if value.op is Ops.LOAD and len(value.src[0].src) == 2:
-        return value.with_src((value.src[0].with_src((*value.src[0].src, gate)),))
+        return value.with_src((value.src[0].with_src((*value.src[0].src, mask)),))
     return value
 
 

@@ -23,7 +23,7 @@ from proofgrad.core.compile.steps.bijection import (
     Bijection,
     NewLoop,
     exchanged,
-    gated,
+    masked,
     new_counters,
 )
 from proofgrad.core.compile.steps.bounds import is_inside
@@ -146,9 +146,9 @@ def _reading_inside(
             require(loop not in node.src[2:], "loops that run in order stay as they are")
         if node.op is Ops.INDEX and loop in free[node]:
             if node in written:
-                new = gated(new, inside)
+                new = masked(new, inside)
             elif not _stays_inside(node, reach, nest.facts):
-                new = gated(new, inside) if nearest is None else node.substitute({loop: nearest})
+                new = masked(new, inside) if nearest is None else node.substitute({loop: nearest})
         done[node] = new
     return done[nest.graph]
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from proofgrad.core.compile.nests.loops import BINDERS, size_of
 from proofgrad.core.compile.nests.strides import loops_below
-from proofgrad.core.compile.steps.bijection import NewLoop, gated
+from proofgrad.core.compile.steps.bijection import NewLoop, masked
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.loop_nest import LoopNest, fission, require, require_fixed
 from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
@@ -70,7 +70,7 @@ def stage(nest: LoopNest, value: UOp, digits: tuple[Digit, ...]) -> tuple[UOp, U
     counters = [UOp.range(d.size, d.made.number, d.made.role) if d.size != 1 else UOp.index(0)
                 for d in digits]  # fmt: skip
     changes: dict[UOp, UOp] = {}
-    masked, read = value, dict[Digit, UOp]()
+    loaded_inside, read = value, dict[Digit, UOp]()
     for loop in loops:
         parts = _parts_of(loop, digits)
         sizes = tuple([part.size for part in parts[1:]])
@@ -82,8 +82,8 @@ def stage(nest: LoopNest, value: UOp, digits: tuple[Digit, ...]) -> tuple[UOp, U
             terms, (changes[loop],) = law.new(loop, None, *sizes), law.old(*here, None, *sizes)
         read |= dict(zip(parts, terms))
         if prod([part.size for part in parts]) != size_of(loop):
-            masked = _masked(masked, loop)
-    filled = masked.substitute(changes)
+            loaded_inside = _masked(loaded_inside, loop)
+    filled = loaded_inside.substitute(changes)
     read_at = position_of([read[digit] for digit in digits], all_sizes, UOp.index(0))
     filled_at = position_of(counters, all_sizes, UOp.index(0))
     read_there = nest.graph.substitute({value: loaded(memory, read_at)})
@@ -118,5 +118,5 @@ def _masked(value: UOp, loop: UOp) -> UOp:
     done: dict[UOp, UOp] = {}
     for node in toposort((value,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
-        done[node] = gated(new, inside) if node.op is Ops.INDEX and loop in free[node] else new
+        done[node] = masked(new, inside) if node.op is Ops.INDEX and loop in free[node] else new
     return done[value]

@@ -48,7 +48,7 @@ def _bytes_kept(graph: UOp) -> int:
 
 
 def loaded(memory: UOp, *place: UOp) -> UOp:
-    """The element at an index, behind a gate if there is one."""
+    """The element at an index, under a mask if there is one."""
     return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, *place)),))
 
 

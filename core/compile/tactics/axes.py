@@ -134,7 +134,7 @@ def _tiled(
     """
     blocks = choose_blocks(contraction, tile, target, asked)
     rows, columns = contraction.rows, contraction.columns
-    if contraction.has_gated_rows:
+    if contraction.has_masked_rows:
         nest = read_inside(nest, contraction.reduction)
     number = fresh_number(nest.graph)
     row_block, column_block, item = NewLoop(number + 6), NewLoop(number + 7), number

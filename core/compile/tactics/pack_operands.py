@@ -4,7 +4,7 @@ Owns: the layout of a table, the order in which it is filled. Does not own: the 
 worth a table (operands.py), the law (steps/stage.py), the memory (the plan's, compiler.py).
 
 A table of an operand that moves with the loops x, k has the digits (x // size, k, x % size), and is as long as whole
-tiles need, so that the tile that reads it needs no gate.
+tiles need, so that the tile that reads it needs no mask.
 """
 
 from __future__ import annotations

@@ -217,9 +217,9 @@ class Terms:
         return node.dtype is node.src[0].dtype and all(map(is_plain_loop, node.src[1:]))
 
     def _place(self, place: UOp) -> str:
-        memory, index, *gate = place.src
-        gated = f" if {self._piece(gate[0])}" if gate else ""
-        return f"{self._texts[memory][0]}[{self._piece(index)}{gated}]"
+        memory, index, *mask = place.src
+        masked = f" if {self._piece(mask[0])}" if mask else ""
+        return f"{self._texts[memory][0]}[{self._piece(index)}{masked}]"
 
     def _loops(self, loops: Iterable[UOp]) -> str:
         return ", ".join([self._loop(loop, AxisRole.REDUCE) for loop in loops])

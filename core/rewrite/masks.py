@@ -1,4 +1,4 @@
-"""Views of truths: what a gate says of a range, found by a search that is believed in nothing.
+"""Views of truths: what a mask says of a range, found by a search that is believed in nothing.
 
 Owns: these searches, the check that a truth is the conjunction that a contract claims, what a truth says
 of sums. Does not own:
@@ -40,14 +40,14 @@ def comparison_of(contract: Contract) -> str:
     raise ValueError(f"{contract!r} says nothing of its truth")
 
 
-def solution(view: str, gate: UOp, counter: UOp, facts: Facts) -> Solution | None:
-    """(i, p, v, w, s) that keep the contract of `view` for the gate and the range."""
+def solution(view: str, mask: UOp, counter: UOp, facts: Facts) -> Solution | None:
+    """(i, p, v, w, s) that keep the contract of `view` for the mask and the range."""
     op = COMPARISONS[comparison_of(CONTRACTS[view])]
-    found = solve(gate, counter, op, facts)
-    return found if found is not None and agrees(view, gate, counter, found, facts) else None
+    found = solve(mask, counter, op, facts)
+    return found if found is not None and agrees(view, mask, counter, found, facts) else None
 
 
-def agrees(view: str, gate: UOp, counter: UOp, found: Solution, facts: Facts) -> bool:
+def agrees(view: str, mask: UOp, counter: UOp, found: Solution, facts: Facts) -> bool:
     """Whether a solution keeps the contract: the truths here, the equations as sums."""
     i, rest, v, w, sign = found
     read = facts.forms.read
@@ -56,7 +56,7 @@ def agrees(view: str, gate: UOp, counter: UOp, found: Solution, facts: Facts) ->
         return False  # not all of them are index terms
     op = COMPARISONS[comparison_of(CONTRACTS[view])]
     comparison = _conjunct(UOp(op, dtypes.bool, (v, w)))
-    if conjuncts(gate) != conjuncts(rest) | {comparison}:
+    if conjuncts(mask) != conjuncts(rest) | {comparison}:
         return False
     r, *others = sums
     return facts.views.check(view)(facts.forms, None, r, others[0], None, *others[1:], sign)
@@ -78,12 +78,12 @@ def _conjunct(truth: UOp) -> Any:
 # -- the search -----------------------------------------------------------------------------------
 
 
-def solve(gate: UOp, counter: UOp, op: Ops, facts: Facts) -> Solution | None:
+def solve(mask: UOp, counter: UOp, op: Ops, facts: Facts) -> Solution | None:
     """A comparison of index terms among the conjuncts, solved for the range; the other conjuncts.
 
     It is v == w or v < w, with v - w = s * (counter - i), s being 1 or -1, and i without the range.
     """
-    parts = parts_of(gate)
+    parts = parts_of(mask)
     for place, part in enumerate(parts):
         if part.op is not op:
             continue

@@ -1,4 +1,4 @@
-"""Rows of a tile that a gate turns off: they read a place inside, are multiplied with nothing, and steps without any are skipped."""
+"""Rows of a tile that a mask turns off: they read a place inside, are multiplied with nothing, and steps without any are skipped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from proofgrad import Tensor
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.backends.llvm.skipping import skipped
-from proofgrad.core.compile.nests.sums_of_products import is_gated
+from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.steps import clamp
@@ -46,7 +46,7 @@ def joined(body: UOp) -> UOp:
     return join_sums(compiler().index_terms(body), AVX512, bounds())
 
 
-def gates(kernel: UOp) -> list[UOp]:
+def masks(kernel: UOp) -> list[UOp]:
     """The loads that ask."""
     return [n for n in kernel.toposort() if n.op is Ops.LOAD and len(n.src[0].src) > 2]
 
@@ -60,22 +60,22 @@ def test_what_reads_inside_has_the_same_values(sizes: tuple[int, int, int, int, 
     memory = {1: rng.integers(-9, 9, batch * filters * width).tolist(),
               2: rng.integers(-9, 9, channels * filters * taps).tolist()}  # fmt: skip
     inside = kernel
-    for total in [r for r in reductions(kernel) if is_gated(r.src[0])]:
+    for total in [r for r in reductions(kernel) if is_masked(r.src[0])]:
         inside = read_inside(nest_of(inside), total).graph
     assert run_kernel(inside, memory)[0] == run_kernel(kernel, memory)[0]
 
 
-def test_loads_that_can_be_brought_inside_are_asked_for_no_gate() -> None:
+def test_loads_that_can_be_brought_inside_are_asked_for_no_mask() -> None:
     kernel = joined(gradient_of_images())
-    assert gates(kernel)
-    assert not gates(read_inside(nest_of(kernel), reductions(kernel)[0]).graph)
+    assert masks(kernel)
+    assert not masks(read_inside(nest_of(kernel), reductions(kernel)[0]).graph)
 
 
-def test_a_tile_has_no_more_gated_rows_than_there_are_masks() -> None:
+def test_a_tile_has_no_more_masked_rows_than_there_are_masks() -> None:
     found = find_contraction(joined(gradient_of_images()), AVX512)
     assert (
         found is not None
-        and found[0].has_gated_rows
+        and found[0].has_masked_rows
         and found[1].rows <= AVX512.core.mask_registers
     )
 
@@ -89,8 +89,8 @@ def test_such_a_tile_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_place_that_is_moved_is_found(
     monkeypatch: pytest.MonkeyPatch, fault: tuple[int, int]
 ) -> None:
-    def wrong(gate: UOp) -> dict[UOp, tuple[int | None, int | None]]:
-        return {t: (low + fault[0], high + fault[1]) for t, (low, high) in bounded(gate).items()}
+    def wrong(mask: UOp) -> dict[UOp, tuple[int | None, int | None]]:
+        return {t: (low + fault[0], high + fault[1]) for t, (low, high) in bounded(mask).items()}
 
     bounded = clamp._bounded
     monkeypatch.setattr(clamp, "_bounded", wrong)
@@ -115,13 +115,13 @@ def test_the_loop_under_rows_outside_of_the_image_is_skipped() -> None:
     assert f"\n{branch}.end:\n  %sum" in text  # registers are chosen after it, too
 
 
-def test_rows_that_are_read_inside_have_no_gates() -> None:
+def test_rows_that_are_read_inside_have_no_masks() -> None:
     """Masks turn multiplications off; no load waits for one."""
     text = emit(linear_of(gradient_of_images()), "kernel", Dialect()).text
     assert "select <16 x i1>" in text and "@zeros" not in text and "masked.load" not in text
 
 
-def test_a_loop_without_a_gate_is_not_skipped() -> None:
+def test_a_loop_without_a_mask_is_not_skipped() -> None:
     assert not skipped(linear_of(matmul(64, 64, 64, dtype=dtypes.float32)))
 
 
