@@ -5,8 +5,6 @@ Does not own: the law (steps/stage.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.steps.bijection import NewLoop
@@ -15,11 +13,9 @@ from proofgrad.core.compile.steps.stage import Digit, stage
 from proofgrad.core.ir.uop import UOp
 
 
-def results_in_a_table(
-    nest: LoopNest, reduction: UOp, parts: Collection[LoopNest] = ()
-) -> tuple[LoopNest, LoopNest]:
-    """The nest that fills a table with the results, row-major, and the one that reads it; `parts` run before."""
+def results_in_a_table(nest: LoopNest, reduction: UOp) -> tuple[LoopNest, LoopNest]:
+    """The nest that fills a table with the results, row-major, and the one that reads it."""
     loops = sorted(loops_below(nest.graph)[reduction], key=lambda loop: loop.arg[0])
     digits = tuple([Digit(loop, size_of(loop), NewLoop(*loop.arg)) for loop in loops])
-    fill, read = stage(nest, reduction, digits, [part.graph for part in parts])
+    fill, read = stage(nest, reduction, digits)
     return fill, read

@@ -42,7 +42,7 @@ def reduce_by_place(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNe
         store = nest.graph.src[0]
         if found.reduction is store.src[1] and set(found.loops) == set(output_loops(nest.graph)):
             return (*parts, *scatter(nest))
-        filling, nest = results_in_a_table(nest, found.reduction, parts)
+        filling, nest = results_in_a_table(nest, found.reduction)
         parts += scatter(filling)
     return (*parts, merge_loops(nest, context)) if parts else nest
 
