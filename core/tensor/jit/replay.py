@@ -11,7 +11,6 @@ else holds that buffer: then that one keeps the old memory and the plan works on
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -451,9 +450,8 @@ class Replay:
             read.node = machine.flat_buffer(tensor._uop, self.device)
             self._use(read.slot, machine.memory_of(machine.buffer_of(read.node)))
             return
-        handle, is_alone = machine.memory_to_write(tensor, self.device)
-        mine = 4 if self.memory[read.slot] is handle else 3  # this table, _MEMORY, here, the call
-        read.is_copied = not is_alone or id(handle) in taken or sys.getrefcount(handle) > mine
+        handle, is_alone = machine.memory_to_write(tensor, self.device, self.memory, read.slot)
+        read.is_copied = not is_alone or id(handle) in taken
         if read.is_copied:  # who else holds the buffer keeps it
             handle = self._copied(handle, tensor)
         taken.add(id(handle))

@@ -7,14 +7,11 @@ graphs as keys and what they came to (runtime/canonical.py), who is told (record
 
 from __future__ import annotations
 
-import functools
 import itertools
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import prod
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
@@ -37,6 +34,7 @@ from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.device import HOST, Device
 from proofgrad.core.tensor.runtime.execute import execute
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
+from proofgrad.core.tensor.runtime.owners import owners_of_attribute, owners_of_item
 from proofgrad.core.tensor.runtime.recording import Witness, recorder, refuse_read
 
 if TYPE_CHECKING:
@@ -155,33 +153,21 @@ def twin(uop: UOp) -> UOp:
     return other if uop is buffer else UOp(Ops.RESHAPE, uop.dtype, (other,), uop.shape)
 
 
-def memory_to_write(holder: Any, device: str) -> tuple[Any, bool]:
-    """The memory of `holder._uop`, and whether it is ours and nobody else holds its BUFFER."""
-    handle, counts = _memory_and_holders(holder, device)
-    return handle, counts in _alone() and not isinstance(handle, Borrowed)
-
-
-def _memory_and_holders(holder: Any, device: str) -> tuple[Any, tuple[int, int]]:
+def memory_to_write(holder: Any, device: str, table: Sequence[Any], slot: int) -> tuple[Any, bool]:
+    """The memory of `holder._uop`, and whether it is ours and nobody else has it, but for `table[slot]`."""
     if buffer_of(holder._uop) is None:
         holder._uop = flat_buffer(holder._uop, device)
-    node = holder._uop
-    buffer = buffer_of(node)
-    assert buffer is not None
-    return _MEMORY[buffer], (sys.getrefcount(node), sys.getrefcount(buffer))
+    handle = memory_of(buffer_of(holder._uop))
+    known = 2 + (table[slot] is handle)  # the table of all memory, and this function
+    is_unshared = owners_of_item(_MEMORY, buffer_of(holder._uop)) == known
+    return handle, is_unshared and _is_sole_holder(holder) and not isinstance(handle, Borrowed)
 
 
-@functools.cache
-def _alone() -> tuple[tuple[int, int], ...]:
-    """What the counts are for a BUFFER, and a RESHAPE of one, that one object holds."""
-    found = []
-    for shape in ((2,), (1, 2)):
-        buffer = new_buffer(dtypes.uint8, 2, HOST, None)
-        held = SimpleNamespace(
-            _uop=buffer if shape == (2,) else UOp(Ops.RESHAPE, buffer.dtype, (buffer,), shape)
-        )
-        del buffer
-        found.append(_memory_and_holders(held, HOST)[1])
-    return tuple(found)
+def _is_sole_holder(holder: Any) -> bool:
+    """Whether the BUFFER that `holder._uop` is, through RESHAPE or not, is held by this object alone."""
+    if owners_of_attribute(holder, "_uop") != 1:
+        return False
+    return holder._uop.op is BUFFER or owners_of_item(holder._uop.src, 0) == 1
 
 
 def is_view(uop: UOp) -> bool:
@@ -417,13 +403,7 @@ def value_of_shape(shape: Shape) -> tuple[int, ...]:
 
 def _is_unshared(given: list[Any], k: int) -> bool:
     """Is memory `k` ours, and held by this list alone? An array may share it."""
-    return not isinstance(given[k], Borrowed) and sys.getrefcount(given[k]) == _of_a_list()
-
-
-@functools.cache
-def _of_a_list() -> int:
-    held = [object()]
-    return sys.getrefcount(held[0])
+    return not isinstance(given[k], Borrowed) and owners_of_item(given, k) == 1
 
 
 def _results(

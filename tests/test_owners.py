@@ -1,0 +1,55 @@
+"""Counts of owners: every one counts, and the expression that asks does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from weakref import WeakKeyDictionary
+
+import proofgrad
+from proofgrad import Tensor
+from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.owners import owners_of_attribute, owners_of_item
+from proofgrad.core.tensor.runtime.result_pool import Spare
+
+CORE = Path(proofgrad.__file__).resolve().parent.parent / "core"
+
+
+def test_every_holder_counts_once() -> None:
+    held = SimpleNamespace(one=object())
+    counts = [owners_of_attribute(held, "one")]
+    items = [held.one]
+    counts += [owners_of_attribute(held, "one"), owners_of_item(items, 0)]
+    again = held.one
+    counts += [owners_of_attribute(held, "one")]
+    pair = (again, again)
+    counts += [owners_of_item(pair, 1)]
+    del again, pair
+    items.clear()
+    counts += [owners_of_attribute(held, "one")]
+    by_key = WeakKeyDictionary({held.__class__: held.one})
+    counts += [owners_of_item(by_key, held.__class__)]
+    assert counts == [1, 2, 2, 3, 5, 1, 2]
+
+
+def test_a_result_is_free_when_no_node_array_or_tensor_has_it() -> None:
+    for shape in ((4,), (2, 2)):
+        node = Tensor.ones(*shape).contiguous().realize()._uop
+        spare = Spare(node, machine.memory_of(machine.buffer_of(node)))
+        assert not spare.is_free()
+        del node
+        found = [spare.is_free()]
+        for holder in (lambda: spare.node, lambda: spare.buffer, lambda: spare.handle):
+            kept = holder()
+            found.append(spare.is_free())
+            del kept
+        reader = Tensor._new(spare.node, "CPU") + 1
+        found.append(spare.is_free())
+        del reader
+        found.append(spare.is_free())
+        assert found == [True, False, False, False, False, True]
+
+
+def test_references_are_counted_in_one_place() -> None:
+    found = [f.name for f in sorted(CORE.rglob("*.py")) if "getrefcount" in f.read_text()]
+    assert found == ["owners.py"]
