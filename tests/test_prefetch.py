@@ -14,8 +14,8 @@ from proofgrad import Tensor
 from proofgrad.backends.llvm import prefetch
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
-from proofgrad.backends.llvm.next_pieces import Hint, loops_around
 from proofgrad.backends.llvm.prefetch import columns_of_tiles, prefetched
+from proofgrad.backends.llvm.prefetch_tiles import Hint, loops_around
 from proofgrad.backends.ptx.dialect import PTXDialect
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.strides import at_start, coefficient

@@ -23,7 +23,7 @@ from proofgrad.core.ir.uop import UOp
 # Results of so many second caches go past all caches: a core's share of the last one holds no more. (What a machine says
 # of its last cache does not help: virtual ones name that of all their neighbours.)
 # Measured: a chain of kernels gains from 16 MB on, one with a sum at the end from 32 MB (2 MB of cache).
-STREAMED_CACHES = 16
+NONTEMPORAL_CACHES = 16
 
 
 class Generator(Backend):
@@ -56,7 +56,7 @@ class Generator(Backend):
             has_fma=dialect.has_fma,
             runs=runs,
         )
-        dialect.stream_bytes = STREAMED_CACHES * self.target.cache_bytes
+        dialect.nontemporal_bytes = NONTEMPORAL_CACHES * self.target.cache_bytes
 
     def emit(self, linear: UOp, name: str) -> Source:
         return emit(linear, name, self.dialect)

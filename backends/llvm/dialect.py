@@ -24,7 +24,7 @@ class Dialect:
     constant_space = ""  # address space of module constants, as it stands before `constant`
     has_fma = True
     has_prefetch = True
-    stream_bytes: int | None = None  # from here on a result is stored past the caches; None: never
+    nontemporal_bytes: int | None = None  # results from this size on pass the caches; None: none
     target = Target("llvm")  # its caches: what is asked for ahead of its use
     has_range = False  # AVX-512 DQ's VRANGE, for the larger and the smaller of two floats
     has_half = True  # float16 <-> float32 are instructions, not calls of a library

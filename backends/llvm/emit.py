@@ -20,16 +20,20 @@ from proofgrad.backends.llvm.memory import (
     Place,
     write_address,
     write_load,
+    write_nontemporal_store,
     write_prefetch,
     write_store,
-    write_streaming_store,
 )
-from proofgrad.backends.llvm.next_pieces import Hint
+from proofgrad.backends.llvm.nontemporal import nontemporal_stores
 from proofgrad.backends.llvm.prefetch import prefetched
+from proofgrad.backends.llvm.prefetch_tiles import Hint
+from proofgrad.backends.llvm.register_transpose import (
+    lanes_apart,
+    transposed_stores,
+    write_transposed_stores,
+)
 from proofgrad.backends.llvm.skipping import settled, skipped
-from proofgrad.backends.llvm.streaming import streamed
 from proofgrad.backends.llvm.text import literal, memory_type, register_type
-from proofgrad.backends.llvm.turning import lanes_apart, turned, write_turned_store
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.lowering.program_facts import (
     launch_size,
@@ -88,10 +92,10 @@ class _Printer:
         self.loops: list[_Loop] = []
         self.carried = _carried_accumulators(linear)
         self.ahead = prefetched(linear, dialect.target) if dialect.has_prefetch else {}
-        self.streamed = streamed(linear, dialect.stream_bytes)
+        self.nontemporal = nontemporal_stores(linear, dialect.nontemporal_bytes)
         self.skipped = skipped(linear)
-        self.turned = turned(linear)
-        self.waiting = frozenset().union(*self.turned.values()).difference(self.turned)
+        self.transposed = transposed_stores(linear)
+        self.waiting = frozenset().union(*self.transposed.values()).difference(self.transposed)
         self.has_exit = False
         self.scratch: list[str] = []  # lines that make room, once in a call
         self.release: list[str] = []
@@ -108,12 +112,12 @@ class _Printer:
         zeros = self._zeros()
         body = self.dialect.open(self.name, slots) + self.scratch + self.writer.lines
         body += [*self._settled(), *self.release, "  ret void"]
-        ends = [*_allocator(self.release), *(["", NONTEMPORAL] if self.streamed else [])]
+        ends = [*_allocator(self.release), *(["", NONTEMPORAL] if self.nontemporal else [])]
         return [*zeros, *body, *self.dialect.close(self.name, slots), *ends]
 
     def _settled(self) -> list[str]:
         """Stores past the caches keep no order with others until a fence."""
-        return ["  fence seq_cst"] if self.streamed else []
+        return ["  fence seq_cst"] if self.nontemporal else []
 
     def _zeros(self) -> list[str]:
         size = self.writer.zero_bytes
@@ -361,11 +365,11 @@ class _Printer:
         place, value = node.src[:2]
         if node in self.waiting:
             return
-        if node in self.turned:
-            rows = [self._register(row.src[1]) for row in self.turned[node]]
-            first = self.places[self.turned[node][0].src[0]]
-            return write_turned_store(self.writer, first, value.dtype, rows)
-        write = write_streaming_store if node in self.streamed else write_store
+        if node in self.transposed:
+            rows = [self._register(row.src[1]) for row in self.transposed[node]]
+            first = self.places[self.transposed[node][0].src[0]]
+            return write_transposed_stores(self.writer, first, value.dtype, rows)
+        write = write_nontemporal_store if node in self.nontemporal else write_store
         write(self.writer, self.places[place], value.dtype, self._register(value))
 
 

@@ -134,7 +134,7 @@ def _pointers_code(writer: Writer, dtype: DType) -> str:
     return f"{type_code(memory_type(dtype))}.v{dtype.lanes}{writer.dialect.pointer_code}"
 
 
-def write_streaming_store(writer: Writer, place: Place, dtype: DType, value: str) -> None:
+def write_nontemporal_store(writer: Writer, place: Place, dtype: DType, value: str) -> None:
     """Store whole lines of memory past the caches; the module has `NONTEMPORAL`."""
     target = f"{writer.dialect.pointer} {place.address}, align {LINE_BYTES}, !nontemporal !0"
     writer.do(f"store {memory_type(dtype)} {value}, {target}")

@@ -4,7 +4,7 @@ Owns: which loads, and how far ahead. Does not own: the instruction (memory.py).
 it may name a place outside of its buffer.
 
 The columns of a tile come through a loop in steps that a processor does not foresee well: a row of a tile from a
-table, or of a matrix, whose rows lie pages apart. What the tiles after these need is asked for too (next_pieces.py).
+table, or of a matrix, whose rows lie pages apart. What the tiles after these need is asked for too (prefetch_tiles.py).
 Where several loops in turn run over a row, as in a softmax, only the first waits for memory: the second asks for
 the row after this one, which comes while it computes.
 """
@@ -14,7 +14,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from proofgrad.backends.llvm.next_pieces import Hint, Loops, bytes_of, loops_around, next_pieces
+from proofgrad.backends.llvm.prefetch_tiles import (
+    Hint,
+    Loops,
+    bytes_of,
+    loops_around,
+    tile_prefetches,
+)
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.nests.strides import at_start, coefficient
@@ -45,7 +51,7 @@ def prefetched(linear: UOp, target: Target) -> dict[UOp, list[Hint]]:
             for row in _rows_of_tile(around, loops, target):
                 ahead = LINES_AHEAD * target.first_cache.line_bytes // row.dtype.itemsize
                 found.setdefault(row, []).append(Hint(ahead))
-            for owner, hint in next_pieces(load, around, target):
+            for owner, hint in tile_prefetches(load, around, target):
                 found.setdefault(owner, []).append(hint)
     return found
 

@@ -46,7 +46,7 @@ class Contraction:
     column_factor: UOp
     others: tuple[UOp, ...]  # output loops outside of the tile
     is_apart: bool = False  # columns do not lie side by side where they are stored
-    is_turned: bool = False  # but rows do: some are turned in registers, and stored together
+    is_transposed: bool = False  # but rows do: they are transposed in registers, some at a time
     slabs: tuple[UOp, ...] = ()  # loops in order around the tiles: each adds a part of the sum
 
     @cached_property
@@ -152,7 +152,7 @@ class Contraction:
 
 
 def contractions(
-    kernel: UOp, asked: Schedule = AUTOMATIC, target: Target = ANY_MACHINE
+    kernel: UOp, override: Schedule = AUTOMATIC, target: Target = ANY_MACHINE
 ) -> list[Contraction]:
     """The ways to lay tiles over the one sum of products of a kernel with one store."""
     nodes = toposort((kernel,))
@@ -174,18 +174,18 @@ def contractions(
         rows = [x for x in outputs if x in free[one] and x not in free[other]]
         columns = [x for x in outputs if x in free[other] and x not in free[one]]
         for row, column in product(reversed(rows), columns):  # inner loops lie closer in memory
-            if not _is_asked(row, asked.rows) or not _is_asked(column, asked.columns):
+            if not _is_allowed(row, override.rows) or not _is_allowed(column, override.columns):
                 continue
             others = tuple([x for x in outputs if x is not row and x is not column])
             is_apart = coefficient(place.src[1], column) != 1
-            is_turned = is_apart and coefficient(place.src[1], row) == 1
-            across = (row, column, one, other, others, is_apart, is_turned, tuple(slabs))
+            is_transposed = is_apart and coefficient(place.src[1], row) == 1
+            across = (row, column, one, other, others, is_apart, is_transposed, tuple(slabs))
             found.append(Contraction(reduction, *across))
-    least = 1 if asked.tiled else WORTH_MULTIPLICATIONS
+    least = 1 if override.tiled else WORTH_MULTIPLICATIONS
     return [c for c in found if c.multiplications >= least and _has_vectors(c, target)]
 
 
-def _is_asked(loop: UOp, number: int | None) -> bool:
+def _is_allowed(loop: UOp, number: int | None) -> bool:
     return number is None or loop.arg[0] == number
 
 

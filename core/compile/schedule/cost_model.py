@@ -31,8 +31,8 @@ UNSTAGED_WAYS = 1 / 2
 UNSTAGED_PAGES = 1 / 2
 # So many tiles that read the same rows that a table of them is worth filling.
 WORTH_A_TABLE = 4
-# Rows that are turned in registers together: a vector has parts of 16 bytes, and shuffles work within them.
-TURNED_ROWS = 4
+# Rows that are transposed in registers together: a vector has parts of 16 bytes, and shuffles work within them.
+TRANSPOSED_ROWS = 4
 
 # Cycles of an operation on a vector of float32 of 64 bytes; of all others at most one. Division and roots: A. Fog,
 # Instruction tables, Ice Lake; integers are divided one by one. The others are as many instructions as
@@ -110,12 +110,12 @@ def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
     """Cycles to store what a tile has computed, where that is not over in no time."""
     if not contraction.is_apart:
         return 0.0
-    core, turned = (
+    core, transposed = (
         target.core,
-        tile.rows // TURNED_ROWS * TURNED_ROWS if contraction.is_turned else 0,
+        tile.rows // TRANSPOSED_ROWS * TRANSPOSED_ROWS if contraction.is_transposed else 0,
     )
-    apart = tile.rows - turned
-    return tile.columns * (turned * core.turned_cycles + apart * core.scatter_cycles)
+    apart = tile.rows - transposed
+    return tile.columns * (transposed * core.transposed_cycles + apart * core.scatter_cycles)
 
 
 def cycles_of_tables(contraction: Contraction, staged: Staged, target: Target) -> float:

@@ -1,4 +1,4 @@
-"""Columns that are stored apart while rows lie side by side: turned in registers, four rows at a time."""
+"""Columns that are stored apart while rows lie side by side: transposed in registers, four rows at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from test_tiles import AVX512, matmul
 from proofgrad import Tensor
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
-from proofgrad.backends.llvm.turning import turned
+from proofgrad.backends.llvm.register_transpose import transposed_stores
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -33,7 +33,7 @@ def test_pixels_of_four_rows_are_stored_together() -> None:
     """A tile of 8 pixels times 32 filters, which lie apart."""
     linear = linear_of(images(1, 32, 16, 26).conv2d(images(32, 32, 3, 3)))
     stores = [node for node in linear.src if node.op is Ops.STORE]
-    groups = turned(linear)
+    groups = transposed_stores(linear)
     assert stores and sorted(map(id, stores)) == sorted([id(s) for g in groups.values() for s in g])
     assert all(stores.index(last) == max(map(stores.index, rows)) for last, rows in groups.items())
     text = emit(linear, "kernel", Dialect()).text
@@ -43,12 +43,14 @@ def test_pixels_of_four_rows_are_stored_together() -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_other_sizes_are_stored_one_by_one(dtype: str) -> None:
     weights = images(32, 32, 3, 3, dtype=dtype)
-    assert not turned(linear_of(images(1, 32, 16, 26, dtype=dtype).conv2d(weights)))
+    assert not transposed_stores(linear_of(images(1, 32, 16, 26, dtype=dtype).conv2d(weights)))
 
 
 def test_columns_that_lie_side_by_side_are_stored_as_they_are() -> None:
     body = matmul(64, 64, 64, dtype=dtypes.float32)
-    assert not turned(parts_of(run_stages(KERNEL_STAGES, body, compiler().library, AVX512))[-1])
+    assert not transposed_stores(
+        parts_of(run_stages(KERNEL_STAGES, body, compiler().library, AVX512))[-1]
+    )
 
 
 @pytest.mark.parametrize("columns", range(4))

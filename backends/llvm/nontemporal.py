@@ -1,4 +1,4 @@
-"""Stores that go past the caches: whole lines of a result that is longer than they hold.
+"""Nontemporal stores, past the caches: whole lines of a result that is longer than they hold.
 
 Owns: which stores. Does not own: the instruction (memory.py), from which size on (the dialect).
 
@@ -13,7 +13,7 @@ from proofgrad.core.ir.op_names import ADD, CONST, LOAD, MUL, PARAM, STORE
 from proofgrad.core.ir.uop import UOp
 
 
-def streamed(linear: UOp, least_bytes: int | None) -> frozenset[UOp]:
+def nontemporal_stores(linear: UOp, least_bytes: int | None) -> frozenset[UOp]:
     """The STOREs of whole lines to buffers of so many bytes that the program does not read."""
     if least_bytes is None:
         return frozenset()

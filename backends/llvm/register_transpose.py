@@ -1,9 +1,9 @@
-"""Vectors that are stored apart, lane by lane, but whose rows lie side by side: turned, and stored in pieces.
+"""Vectors that are stored apart, lane by lane, but whose rows lie side by side: transposed in registers, and stored in pieces.
 
 Owns: which stores, and the shuffles. Does not own: other stores (memory.py).
 
 A tile may have its columns apart in memory and its rows side by side, as filters and pixels of a convolution. Four rows
-are four vectors whose lanes of one column are neighbours: turned in registers, they are stored four at a time.
+are four vectors whose lanes of one column are neighbours: transposed, they are stored four at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from proofgrad.backends.llvm.memory import Place, lane_address
 from proofgrad.backends.llvm.text import memory_type
 from proofgrad.backends.llvm.writer import Writer
-from proofgrad.core.compile.schedule.cost_model import TURNED_ROWS
+from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import ADD, BROADCAST, CONST, END, PARAM, RANGE, STORE
 from proofgrad.core.ir.uop import UOp
@@ -32,7 +32,7 @@ def lanes_apart(index: UOp) -> tuple[UOp, tuple[int, ...]] | None:
     return None
 
 
-def turned(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
+def transposed_stores(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
     """For the last of four STOREs whose elements are neighbours, lane by lane, all of them in order."""
     groups: dict[object, dict[int, UOp]] = {}
     loops: list[UOp] = []
@@ -60,7 +60,7 @@ def _apart(store: UOp) -> tuple[object, int] | None:
     if loops or mask or buffer.op is not PARAM or value.dtype.itemsize != ITEMSIZE:
         return None
     if (
-        value.dtype.lanes % TURNED_ROWS
+        value.dtype.lanes % TRANSPOSED_ROWS
         or value.dtype.is_bool
         or (found := lanes_apart(index)) is None
     ):
@@ -83,28 +83,28 @@ def _runs(stores: dict[int, UOp]) -> list[tuple[UOp, ...]]:
     runs: list[tuple[UOp, ...]] = []
     free = sorted(stores)
     while free:
-        run = free[:TURNED_ROWS]
-        if run == list(range(run[0], run[0] + TURNED_ROWS)):
+        run = free[:TRANSPOSED_ROWS]
+        if run == list(range(run[0], run[0] + TRANSPOSED_ROWS)):
             runs.append(tuple([stores[place] for place in run]))
-            free = free[TURNED_ROWS:]
+            free = free[TRANSPOSED_ROWS:]
         else:
             free = free[1:]
     return runs
 
 
-def write_turned_store(writer: Writer, place: Place, dtype: DType, rows: list[str]) -> None:
+def write_transposed_stores(writer: Writer, place: Place, dtype: DType, rows: list[str]) -> None:
     """Store four vectors; `place` is that of the first, and the lanes of the others follow one by one."""
     one, two, three, four = rows
     low, high = [_shuffled(writer, dtype, one, two, lanes) for lanes in (LOW, HIGH)]
     low_too, high_too = [_shuffled(writer, dtype, three, four, lanes) for lanes in (LOW, HIGH)]
     columns = [_shuffled(writer, dtype, a, b, lanes)
                for a, b in ((low, low_too), (high, high_too)) for lanes in (FIRST, SECOND)]  # fmt: skip
-    part = memory_type(dtype.scalar.vec(TURNED_ROWS))
+    part = memory_type(dtype.scalar.vec(TRANSPOSED_ROWS))
     vector = memory_type(dtype)
     for lane in range(dtype.lanes):
-        start = lane // TURNED_ROWS * TURNED_ROWS
-        order = ", ".join([f"i32 {start + k}" for k in range(TURNED_ROWS)])
-        operands = f"{vector} {columns[lane % TURNED_ROWS]}, {vector} poison, <{TURNED_ROWS} x i32> <{order}>"
+        start = lane // TRANSPOSED_ROWS * TRANSPOSED_ROWS
+        order = ", ".join([f"i32 {start + k}" for k in range(TRANSPOSED_ROWS)])
+        operands = f"{vector} {columns[lane % TRANSPOSED_ROWS]}, {vector} poison, <{TRANSPOSED_ROWS} x i32> <{order}>"
         piece = writer.let(f"shufflevector {operands}")
         address = lane_address(writer, place, lane)
         writer.do(f"store {part} {piece}, {writer.dialect.pointer} {address}, align {ITEMSIZE}")
@@ -114,8 +114,8 @@ def _shuffled(writer: Writer, dtype: DType, one: str, other: str, lanes: tuple[i
     """In every part of four lanes, those of two vectors in an order in which the other's are 4 to 7."""
     vector, count = memory_type(dtype), dtype.lanes
     numbers = [
-        start + lane if lane < TURNED_ROWS else count + start + lane - TURNED_ROWS
-        for start in range(0, count, TURNED_ROWS)
+        start + lane if lane < TRANSPOSED_ROWS else count + start + lane - TRANSPOSED_ROWS
+        for start in range(0, count, TRANSPOSED_ROWS)
         for lane in lanes
     ]
     order = ", ".join([f"i32 {number}" for number in numbers])

@@ -1,4 +1,4 @@
-"""What a kernel of tiles will read and write next, asked of the second cache while it computes.
+"""Prefetches of what a kernel of tiles will read and write next, into the second cache while it computes.
 
 Owns: which memory, and what part of it each iteration asks for. Does not own: the instruction (memory.py). A hint
 reads nothing, so it may name a place outside of its buffer.
@@ -131,7 +131,9 @@ class _Nest:
 _Reader = Callable[[Sequence[_Access], UOp, int], _Piece | None]
 
 
-def next_pieces(first: UOp, around: dict[UOp, Loops], target: Target) -> Iterator[tuple[UOp, Hint]]:
+def tile_prefetches(
+    first: UOp, around: dict[UOp, Loops], target: Target
+) -> Iterator[tuple[UOp, Hint]]:
     """Loads in the innermost loop of a tile, each with what to ask for there.
 
     `first`: one of these loads; `around`: the loops around each node of the kernel. Buffers that fit the second

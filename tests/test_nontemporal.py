@@ -12,7 +12,7 @@ from proofgrad.backends.cpu import backend
 from proofgrad.backends.cpu.backend import CpuBackend
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
-from proofgrad.backends.llvm.streaming import LINE_BYTES
+from proofgrad.backends.llvm.nontemporal import LINE_BYTES
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -23,16 +23,16 @@ COUNT = 64
 
 
 @pytest.fixture
-def streaming() -> CpuBackend:
+def nontemporal() -> CpuBackend:
     """This host, as if its caches held nothing."""
     opened = backend()
-    opened.dialect.stream_bytes = 1
+    opened.dialect.nontemporal_bytes = 1
     return opened
 
 
 def text_of(program: UOp, least_bytes: int | None = 1) -> str:
     dialect = Dialect()
-    dialect.stream_bytes = least_bytes
+    dialect.nontemporal_bytes = least_bytes
     return emit(program, "kernel", dialect).text
 
 
@@ -80,13 +80,13 @@ def test_what_the_kernel_reads_goes_to_the_cache() -> None:
 
 
 @pytest.mark.parametrize("dtype", [FLOAT, dtypes.float64, dtypes.int8], ids=lambda d: d.name)
-def test_values_stored_past_the_caches_are_the_same(streaming: CpuBackend, dtype: DType) -> None:
+def test_values_stored_past_the_caches_are_the_same(nontemporal: CpuBackend, dtype: DType) -> None:
     lanes = LINE_BYTES // dtype.itemsize
     program = map_loop([(Ops.ADD, dtype)], (dtype, dtype), 2 * lanes, lanes)
-    assert "nontemporal" in streaming.emit(program, "kernel").text
+    assert "nontemporal" in nontemporal.emit(program, "kernel").text
     values = [float(k) if dtype.is_float else k for k in range(2 * lanes)]
     inputs = [pack(values, dtype)] * 2
-    (found,) = run(streaming, program, inputs, [len(inputs[0])])
+    (found,) = run(nontemporal, program, inputs, [len(inputs[0])])
     assert found == run(backend(), program, inputs, [len(inputs[0])])[0]
 
 
@@ -103,7 +103,7 @@ def test_tensors_stored_past_the_caches_have_the_same_values(
 
     compiler().forget()
     expected = results()
-    monkeypatch.setattr(Device["CPU"].dialect, "stream_bytes", 1)
+    monkeypatch.setattr(Device["CPU"].dialect, "nontemporal_bytes", 1)
     compiler().forget()
     monkeypatch.setenv("PLANS", "0")
     for found, usual in zip(results(), expected):
