@@ -31,7 +31,7 @@ def product() -> Tensor:
     return a @ b
 
 
-def parts(asked: Schedule) -> Iterator[tuple[str, str]]:
+def parts(override: Schedule) -> Iterator[tuple[str, str]]:
     """The name and the text of each part of the way, from the graph to the machine's instructions."""
     graph, library = graph_to_run([product().uop], "CPU"), compiler().library
     yield "graph", show_nest(graph)
@@ -49,7 +49,7 @@ def parts(asked: Schedule) -> Iterator[tuple[str, str]]:
     (call,) = run_stages(GRAPH_STAGES, graph, library, MACHINE, observe).src
     before = call.src[0]
     decided: dict[UOp, Schedule] = {}
-    made = run_stages(KERNEL_STAGES, before, library, MACHINE, observe, asked, decided)
+    made = run_stages(KERNEL_STAGES, before, library, MACHINE, observe, override, decided)
     yield from found
     yield "schedule", "\n".join([str(decided[linear]) for linear in parts_of(made)])
     yield from code(parts_of(made)[-1])
@@ -70,8 +70,8 @@ def code(linear: UOp) -> Iterator[tuple[str, str]]:
     yield "instructions", str(machine.emit_assembly(llvm.parse_assembly(text)))
 
 
-wishes = [word for word in sys.argv[1:] if "=" in word]
+overrides = [word for word in sys.argv[1:] if "=" in word]
 names = [word for word in sys.argv[1:] if "=" not in word]
-for name, text in parts(read_schedule(" ".join(wishes))):
+for name, text in parts(read_schedule(" ".join(overrides))):
     if not names or name in names:
         print(f"--- {name}\n{text}")

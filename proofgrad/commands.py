@@ -36,14 +36,14 @@ def demo(epochs: int | None, device: str | None) -> None:
 
 def stages() -> str:
     """Every stage of the compiler, with the form that it makes."""
-    from proofgrad.core.compile.passes.stages import show_stages, stages_that_can_be_asked
+    from proofgrad.core.compile.passes.stages import show_stages, stages_with_override
     from proofgrad.rules.library import load_library
     from proofgrad.rules.pipeline import GRAPH_STAGES, KERNEL_STAGES
 
     sizes = {name: len(rules.rules) for name, rules in load_library().items()}
     rows = show_stages((*GRAPH_STAGES, *KERNEL_STAGES), sizes)
     table = _table([("form", "stage", "kind", "what it is"), *rows])
-    chosen = " and ".join(stages_that_can_be_asked(KERNEL_STAGES))
+    chosen = " and ".join(stages_with_override(KERNEL_STAGES))
     return f"{table}\nBEAM=n: a search over what {chosen} are asked (docs/search.md)"
 
 

@@ -60,6 +60,6 @@ def schedule(asked: Schedule | str) -> Iterator[None]:
     """
     if not isinstance(asked, (Schedule, str)):
         raise TypeError(f"a schedule is text or a Schedule, not {type(asked).__name__}")
-    wish = read_schedule(str(asked))  # a Schedule made by hand may hold what no text says
-    with Context(SCHEDULE=str(wish)):
+    override = read_schedule(str(asked))  # a Schedule made by hand may hold what no text says
+    with Context(SCHEDULE=str(override)):
         yield

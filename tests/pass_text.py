@@ -14,7 +14,7 @@ the graph before, a command, and the graph after, or what is said where a step r
         kernel
           ...
 
-A command is a step with its arguments (`_STEPS` below), or `pass NAME [on TARGET] [asked CHOICES]` for a stage of the
+A command is a step with its arguments (`_STEPS` below), or `pass NAME [on TARGET] [override CHOICES]` for a stage of the
 compiler. A term is named by the `let` of the graph before.
 """
 
@@ -80,7 +80,8 @@ class Case:
     @property
     def subject(self) -> str:
         """The step, or the pass, that it is about."""
-        if (found := re.match(r"pass (.+?)(?: on \w+)?(?: asked .*)?$", self.command)) is not None:
+        found = re.match(r"pass (.+?)(?: on \w+)?(?: override .*)?$", self.command)
+        if found is not None:
             return found[1]
         return _step_of(self.command)[0]
 
@@ -129,16 +130,16 @@ def run_case(case: Case) -> Case:
 def _run(case: Case, graph: UOp, names: dict[str, UOp]) -> UOp | str:
     known = library()
     facts = known.facts()
-    found = re.fullmatch(r"pass (.+?)(?: on (\w+))?(?: asked (.*))?", case.command)
+    found = re.fullmatch(r"pass (.+?)(?: on (\w+))?(?: override (.*))?", case.command)
     try:
         if found is not None:
             stage, target = PASSES[found[1]], TARGETS[found[2] or "PLAIN"]
-            asked = read_schedule(found[3]) if found[3] else AUTOMATIC
+            override = read_schedule(found[3]) if found[3] else AUTOMATIC
             if isinstance(stage.step, RuleSets):
                 return Rewriter(known.rules_of(stage.step.names), facts, known.journal).rewrite(
                     graph
                 )
-            context = Context(target, facts, asked)
+            context = Context(target, facts, override)
             if isinstance(stage.step, Tactic):
                 nests = stage.step(lowered(graph, facts, target), context)
                 graphs = [nest.graph for nest in nests]

@@ -33,11 +33,11 @@ def on_graphs(tactic: Callable[[LoopNest, Context], LoopNest | tuple[LoopNest, .
         kernel: UOp,
         target: Target = NO_MACHINE,
         facts: Facts | None = None,
-        asked: Schedule = AUTOMATIC,
+        override: Schedule = AUTOMATIC,
     ) -> UOp:
         known = compiler().library.facts() if facts is None else facts
         nest = lowered(kernel, known, target)
-        nests = Tactic(tactic)(nest, Context(target, known, asked))
+        nests = Tactic(tactic)(nest, Context(target, known, override))
         return nests[0].graph if len(nests) == 1 else UOp.sink(*[made.graph for made in nests])
 
     return applied

@@ -132,11 +132,11 @@ def test_another_operation_is_found(bodies: list[UOp]) -> None:
 
 
 def test_loops_of_a_store_that_change_their_order_are_found(bodies: list[UOp]) -> None:
-    def wrong(kernel: UOp, target: Target, bounds: Any = None, asked: Any = None) -> UOp:
+    def wrong(kernel: UOp, target: Target, bounds: Any = None, override: Any = None) -> UOp:
         store = kernel.src[0]
         own = store.src[2:]
         if len(own) < 2:
-            return choose_axes(kernel, target, bounds, asked)
+            return choose_axes(kernel, target, bounds, override)
         return UOp.sink(store.replace(src=(*store.src[:2], *own[::-1])))
 
     assert "loops of a store" in planted(bodies[:1], CPU, "choose axes", wrong)

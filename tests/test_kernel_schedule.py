@@ -99,24 +99,24 @@ def test_text_that_is_no_choice_is_refused(text: str, message: str) -> None:
 
 
 @QUICK
-@example(sizes=(1, 4, 2, 1), turned=(False, False), asked=read_schedule("slab=2 vectors=0x1"))
-@example(sizes=(1, 4, 1, 2), turned=(False, False), asked=read_schedule("slab=2 vectors=*x1"))
+@example(sizes=(1, 4, 2, 1), turned=(False, False), override=read_schedule("slab=2 vectors=0x1"))
+@example(sizes=(1, 4, 1, 2), turned=(False, False), override=read_schedule("slab=2 vectors=*x1"))
 @given(
     sizes=st.tuples(*[st.integers(1, 9)] * 3, st.integers(1, 2)),
     turned=st.tuples(st.booleans(), st.booleans()),
-    asked=CHOICES,
+    override=CHOICES,
 )
 def test_any_choice_keeps_the_values_of_any_matmul(
-    sizes: tuple[int, int, int, int], turned: tuple[bool, bool], asked: Schedule
+    sizes: tuple[int, int, int, int], turned: tuple[bool, bool], override: Schedule
 ) -> None:
     rows, depth, columns, batch = sizes
     kernel = kernel_of(matmul(rows, depth, columns, turned, batch))
     rng = np.random.default_rng(0)
     one = rng.integers(-9, 9, batch * rows * depth).tolist()
     other = rng.integers(-9, 9, depth * columns).tolist()
-    staged = stage_operands(kernel, CPU, asked=asked)
+    staged = stage_operands(kernel, CPU, override=override)
     parts = list(staged.src) if staged.src[0].op is Ops.SINK else [staged]
-    chosen = UOp.sink(*[unroll_upcasts(choose_axes(part, CPU, None, asked)) for part in parts])
+    chosen = UOp.sink(*[unroll_upcasts(choose_axes(part, CPU, None, override)) for part in parts])
     for part in chosen.src:
         check_form(Form.KERNEL, part)
     memory = {1: one, 2: other}
@@ -125,10 +125,10 @@ def test_any_choice_keeps_the_values_of_any_matmul(
 
 @QUICK
 @given(programs(dtypes_used=EXACT), CHOICES)
-def test_any_choice_keeps_the_values_of_any_program(program: Program, asked: Schedule) -> None:
+def test_any_choice_keeps_the_values_of_any_program(program: Program, override: Schedule) -> None:
     assume(not sums_floats(program))
     kernel = merge_loops(lower_movement(UOp.sink(program.value)))
-    chosen = unroll_upcasts(choose_axes(kernel, CPU, None, asked))
+    chosen = unroll_upcasts(choose_axes(kernel, CPU, None, override))
     check_form(Form.KERNEL, chosen)
     assert same(stored(chosen, program), oracle_of(program))
 
@@ -163,9 +163,9 @@ def test_a_tile_that_is_asked_for_is_seen_in_the_kernel() -> None:
 def test_machines_without_vectors_are_given_none_whatever_is_asked() -> None:
     kernel = kernel_of(matmul(8, 8, 8))
     scalars = Target("scalars")
-    asked = Schedule(
+    override = Schedule(
         tiled=True, tile=Tile(2, 2, 4), vectors=(Vectors(None, 4),), staged=Staged(True, True)
     )
-    assert stage_operands(kernel, scalars, asked=asked) is kernel
-    loops = choose_axes(kernel, scalars, None, asked).toposort()
+    assert stage_operands(kernel, scalars, override=override) is kernel
+    loops = choose_axes(kernel, scalars, None, override).toposort()
     assert not [n for n in loops if n.op is Ops.RANGE and n.arg[1] is AxisRole.VECTOR]

@@ -49,11 +49,11 @@ def stages_of(graph: UOp, target: Target, choices: str = "") -> list[tuple[str, 
 
     library = compiler().library
     kernels = run_stages(GRAPH_STAGES, graph, library, target, observe)
-    asked = read_schedule(choices) if choices else AUTOMATIC
+    override = read_schedule(choices) if choices else AUTOMATIC
     for call in kernels.src:
         seen.append(("body", call.src[0]))
         if call.src[0].src[0].op is not Ops.COPY:
-            run_stages(KERNEL_STAGES, call.src[0], library, target, observe, asked)
+            run_stages(KERNEL_STAGES, call.src[0], library, target, observe, override)
     return seen
 
 

@@ -29,11 +29,11 @@ WIDE = replace(SMALL, vector_registers=32, cache_bytes=1 << 14, scratch_bytes=1 
 ROOMY = replace(AVX512, scratch_bytes=1 << 20)
 
 
-def packs(body: UOp, target: Target = ROOMY, asked: Schedule = AUTOMATIC) -> bool:
+def packs(body: UOp, target: Target = ROOMY, override: Schedule = AUTOMATIC) -> bool:
     """Whether a kernel of a body keeps what its tiles read."""
     last = next(k for k, stage in enumerate(KERNEL_STAGES) if stage.name == STAGE)
     stages, library = KERNEL_STAGES[: last + 1], compiler().library
-    root = run_stages(stages, body, library, target, asked=asked)
+    root = run_stages(stages, body, library, target, override=override)
     return any(n.op is Ops.KEEP for n in root.toposort())
 
 
@@ -41,7 +41,7 @@ def test_columns_in_other_pages_that_many_tiles_read_are_packed() -> None:
     square = matmul(256, 256, 1024, dtype=dtypes.float32)
     assert packs(square)
     assert not packs(square, replace(ROOMY, scratch_bytes=1 << 12))  # there is no room
-    assert not packs(square, asked=Schedule(packed=False))
+    assert not packs(square, override=Schedule(packed=False))
     for other in (
         matmul(32, 256, 1024, dtype=dtypes.float32),  # few rows
         matmul(1 << 13, 256, 1024, dtype=dtypes.float32),  # rows do not stay in the cache
@@ -49,7 +49,7 @@ def test_columns_in_other_pages_that_many_tiles_read_are_packed() -> None:
         matmul(256, 256, 1024, (False, True), dtype=dtypes.float32),  # columns lie apart
     ):
         assert not packs(other)
-    assert packs(matmul(32, 64, 64, dtype=dtypes.float32), asked=Schedule(packed=True))
+    assert packs(matmul(32, 64, 64, dtype=dtypes.float32), override=Schedule(packed=True))
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int32, np.uint64])

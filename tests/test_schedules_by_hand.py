@@ -60,22 +60,22 @@ def test_what_was_decided_gives_the_same_kernel_when_asked_for(name: str) -> Non
         assert set(made) <= set(decided)
         if len(made) > 1:  # each has a schedule of its own
             continue
-        asked = decided[made[0]]
-        assert read_schedule(str(asked)) == asked
-        with schedule(asked):
+        override = decided[made[0]]
+        assert read_schedule(str(override)) == override
+        with schedule(override):
             again = compiler().linears(body, "CPU")
         assert again == made
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(sorted(PROGRAMS)), CHOICES)
-def test_a_kernel_is_right_or_refused(name: str, asked: Schedule) -> None:
+def test_a_kernel_is_right_or_refused(name: str, override: Schedule) -> None:
     expected = PROGRAMS[name]().numpy()
     try:
-        with schedule(asked):
+        with schedule(override):
             got = PROGRAMS[name]().numpy()
     except ScheduleError as error:
-        assert str(asked) in str(error)
+        assert str(override) in str(error)
         return
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
 
@@ -94,13 +94,13 @@ def test_what_is_asked_is_done(text: str) -> None:
     one, other = A[:, :50].contiguous().realize(), B[:50, :64].contiguous().realize()
     (body,) = bodies(one @ other)
     decided: dict[UOp, Schedule] = {}
-    asked = read_schedule(text)
+    override = read_schedule(text)
     with schedule(text):
         made = compiler().linears(body, "CPU", None, decided)
     done = [decided[linear] for linear in made]
     for field in Schedule.__slots__:
-        wish = getattr(asked, field)
-        assert wish is None or wish in [getattr(one, field) for one in done]
+        expected = getattr(override, field)
+        assert expected is None or expected in [getattr(one, field) for one in done]
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ def test_text_that_is_no_schedule_is_refused_where_it_stands() -> None:
         pass
 
 
-@pytest.mark.parametrize("asked", [3, None, ["tile=2x2x4"]])
-def test_what_is_no_text_is_refused_where_it_stands(asked: object) -> None:
+@pytest.mark.parametrize("text", [3, None, ["tile=2x2x4"]])
+def test_what_is_no_text_is_refused_where_it_stands(text: object) -> None:
     message = "a schedule is text or a Schedule, not"
-    with pytest.raises(TypeError, match=message), schedule(asked):  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=message), schedule(text):  # type: ignore[arg-type]
         pass
 
 
@@ -174,11 +174,11 @@ def test_kernels_are_proved_and_checked_under_a_schedule_too() -> None:
 def test_explain_and_debug_show_the_schedule() -> None:
     text = explain(A @ B)
     (line,) = [line for line in text.splitlines() if "schedule of" in line]
-    asked = read_schedule(line.partition(": ")[2])
-    assert asked.tile is not None and asked != AUTOMATIC
+    override = read_schedule(line.partition(": ")[2])
+    assert override.tile is not None and override != AUTOMATIC
     compiler().forget()
     shown = debug_text(2, lambda: (A @ B).realize())
-    assert f": {asked}" in shown and shown.count("schedule r_") == 1
+    assert f": {override}" in shown and shown.count("schedule r_") == 1
     assert "schedule of" in explain(A.softmax())
     (line,) = [line for line in explain(A + 1).splitlines() if "choose axes" in line]
     assert "steps split" in line

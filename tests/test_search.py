@@ -80,8 +80,8 @@ def test_every_neighbour_of_the_default_agrees_with_it(name: str) -> None:
     backend, kernel = Device["CPU"], kernel_of(body)
     bench = Bench(body, backend)
 
-    def result(asked: Schedule) -> bytes:
-        linears = compiler().linears(body, "CPU", asked)
+    def result(override: Schedule) -> bytes:
+        linears = compiler().linears(body, "CPU", override)
         bench.trial([compiler()._compiled(linear, "CPU") for linear in linears]).run()
         return bench.result()
 
@@ -97,7 +97,7 @@ def test_what_the_heuristics_take_gives_the_default_when_asked_for() -> None:
         body = body_of(PROGRAMS[name]())
         whole = choose_schedule(kernel_of(body), Device["CPU"].target, Schedule())
         assert whole.tile is not None and whole.blocks is not None and whole.staged is not None
-        texts = [list(compiler().linears(body, "CPU", asked)) for asked in (None, whole)]
+        texts = [list(compiler().linears(body, "CPU", override)) for override in (None, whole)]
         assert texts[0] == texts[1]
 
 

@@ -40,16 +40,16 @@ def small_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operands, "_is_long", lambda contraction, rows, target: True)
 
 
-def summed(body: UOp, target: Target, asked: Schedule = AUTOMATIC) -> tuple[UOp, ...]:
+def summed(body: UOp, target: Target, override: Schedule = AUTOMATIC) -> tuple[UOp, ...]:
     """The kernels after the stage."""
     last = next(k for k, stage in enumerate(KERNEL_STAGES) if stage.name == STAGE)
     stages, library = KERNEL_STAGES[: last + 1], compiler().library
-    return parts_of(run_stages(stages, body, library, target, asked=asked))
+    return parts_of(run_stages(stages, body, library, target, override=override))
 
 
-def slab_of(body: UOp, asked: Schedule = AUTOMATIC) -> int:
+def slab_of(body: UOp, override: Schedule = AUTOMATIC) -> int:
     """Steps of a slab of a body; 0: it is not summed so."""
-    parts = summed(body, AVX512, asked)
+    parts = summed(body, AVX512, override)
     (store,) = parts[-1].src
     return store.src[1].src[1].src[0].arg if len(parts) > 1 else 0
 
@@ -110,8 +110,8 @@ def test_they_are_proven(sizes: tuple[int, int, int], target: Target) -> None:
 
 
 def wrong_store(change: Callable[[UOp], UOp]) -> Callable[..., UOp]:
-    def procedure(kernel: UOp, target: Target, asked: Schedule) -> UOp:
-        fill, add = parts_of(sum_in_slabs(kernel, target, asked=asked))
+    def procedure(kernel: UOp, target: Target, override: Schedule) -> UOp:
+        fill, add = parts_of(sum_in_slabs(kernel, target, override=override))
         return UOp.sink(fill, UOp.sink(change(add.src[0])))
 
     return procedure
@@ -142,8 +142,8 @@ def test_a_wrong_slab_is_found(change: Callable[[UOp], UOp]) -> None:
 
 @pytest.mark.usefixtures("small_slabs")
 def test_memory_that_starts_from_another_number_is_found() -> None:
-    def wrong(kernel: UOp, target: Target, asked: Schedule) -> UOp:
-        fill, add = parts_of(sum_in_slabs(kernel, target, asked=asked))
+    def wrong(kernel: UOp, target: Target, override: Schedule) -> UOp:
+        fill, add = parts_of(sum_in_slabs(kernel, target, override=override))
         place, zero = fill.src[0].src
         return UOp.sink(UOp.sink(fill.src[0].with_src((place, UOp.const(zero.dtype, 1)))), add)
 
@@ -154,8 +154,8 @@ def test_memory_that_starts_from_another_number_is_found() -> None:
 def test_a_tile_that_is_added_twice_in_a_slab_is_found() -> None:
     """A later procedure that adds the last column of each tile again, in the same iteration."""
 
-    def wrong(kernel: UOp, target: Target, bounds: object, asked: Schedule) -> UOp:
-        made = choose_axes(kernel, target, bounds, asked)  # type: ignore[arg-type]
+    def wrong(kernel: UOp, target: Target, bounds: object, override: Schedule) -> UOp:
+        made = choose_axes(kernel, target, bounds, override)  # type: ignore[arg-type]
         store = made.src[0]
         if len(store.src) < 3:
             return made

@@ -102,7 +102,7 @@ def test_tiles_tables_and_slabs_keep_the_values_of_any_matmul(
     expected = run_kernel(kernel, {1: one, 2: other})[0]
     with pytest.MonkeyPatch.context() as patch:
         stage_everything(patch)
-        summed = parts_of(sum_in_slabs(kernel, SMALL, asked=Schedule(slab=slab)))
+        summed = parts_of(sum_in_slabs(kernel, SMALL, override=Schedule(slab=slab)))
         parts = [part for one in summed for part in parts_of(stage_operands(one, SMALL))]
         chosen = UOp.sink(*[unroll_upcasts(choose_axes(part, SMALL)) for part in parts])
     for part in (*parts, *chosen.src):
@@ -225,8 +225,8 @@ def test_tables_are_filled_by_kernels_of_their_own() -> None:
 def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     from test_kernel_proof import planted
 
-    def wrong(kernel: UOp, target: Target, asked: Schedule) -> UOp:
-        made = stage_operands(kernel, target, asked=asked)
+    def wrong(kernel: UOp, target: Target, override: Schedule) -> UOp:
+        made = stage_operands(kernel, target, override=override)
         if made.src[0].op is not Ops.SINK:
             return made
         first, *rest = made.src
@@ -253,8 +253,8 @@ def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> 
 def test_a_mask_of_a_table_that_is_too_narrow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from test_kernel_proof import planted
 
-    def wrong(kernel: UOp, target: Target, asked: Schedule) -> UOp:
-        made = stage_operands(kernel, target, asked=asked)
+    def wrong(kernel: UOp, target: Target, override: Schedule) -> UOp:
+        made = stage_operands(kernel, target, override=override)
         *tables, last = parts_of(made)
         filled = {store.src[0].src[0] for table in tables for store in table.src}
         loads = [n for n in last.toposort() if n.op is Ops.LOAD and n.src[0].src[0] in filled]

@@ -26,12 +26,12 @@ def body_of(tensor: Tensor) -> UOp:
 
 
 def schedules(
-    tensor: Tensor, target: Target = AVX512, asked: Schedule | None = None
+    tensor: Tensor, target: Target = AVX512, override: Schedule | None = None
 ) -> list[Schedule]:
     decided: dict[UOp, Schedule] = {}
     library = compiler().library
     made = parts_of(
-        run_stages(KERNEL_STAGES, body_of(tensor), library, target, None, asked, decided)
+        run_stages(KERNEL_STAGES, body_of(tensor), library, target, None, override, decided)
     )
     for linear in made:
         check_form(Form.LINEAR, linear)
@@ -96,8 +96,8 @@ def test_windows_in_steps_are_read_from_a_copy_where_each_element_is_read_twice(
     assert pool.deinterleaved is False
     (_, pool) = schedules(x.max_pool2d(3, 2))
     assert pool.deinterleaved
-    asked = Schedule(deinterleaved=False)
-    (off,) = schedules(x.conv2d(weights, groups=8, padding=1, stride=2), asked=asked)
+    override = Schedule(deinterleaved=False)
+    (off,) = schedules(x.conv2d(weights, groups=8, padding=1, stride=2), override=override)
     assert off.deinterleaved is False
 
 
@@ -118,8 +118,8 @@ def test_short_rows_are_right(width: int, dtype: object) -> None:
     np.testing.assert_array_equal(x.max(1).numpy(), a.max(1))
     np.testing.assert_array_equal((x & x[:, :1]).numpy() if a.dtype == bool else (x + x[:, :1]).numpy(),
                                   a & a[:, :1] if a.dtype == bool else a + a[:, :1])  # fmt: skip
-    for asked in ("vectors=*x8x2", "vectors=none"):
-        with Context(CHOICES=asked):
+    for override in ("vectors=*x8x2", "vectors=none"):
+        with Context(CHOICES=override):
             np.testing.assert_array_equal(
                 x.pad(((0, 0), (1, 0), (0, 2))).numpy(), np.pad(a, ((0, 0), (1, 0), (0, 2)))
             )

@@ -256,7 +256,7 @@ class Compiler:
         self,
         body: UOp,
         device: str,
-        asked: Schedule | None = None,
+        override: Schedule | None = None,
         decided: dict[UOp, Schedule] | None = None,
         observe: Observer | None = None,
     ) -> tuple[UOp, ...]:
@@ -269,14 +269,14 @@ class Compiler:
         decided = {} if decided is None else decided
         stages, library = self.kernel_stages, self.library
         if not by_hand:
-            return parts_of(run_stages(stages, body, library, target, observe, asked, decided))
-        wish = read_schedule(by_hand, "SCHEDULE")
+            return parts_of(run_stages(stages, body, library, target, observe, override, decided))
+        whole = read_schedule(by_hand, "SCHEDULE")
         try:
-            made = run_stages(stages, body, library, target, observe, wish, decided, strict=True)
+            made = run_stages(stages, body, library, target, observe, whole, decided, strict=True)
         except StepRefused as error:
             raise ScheduleError(f"schedule {by_hand}: a step is refused: {error}") from error
         done = [decided[linear] for linear in parts_of(made) if linear in decided]
-        if missing := what_is_not_done(wish, done):
+        if missing := what_is_not_done(whole, done):
             name, taken = kernel_name(parts_of(made)[-1]), "; ".join(map(str, done)) or "nothing"
             raise ScheduleError(
                 f"schedule {by_hand}: the kernel {name} cannot have {' '.join(missing)}; it would take: {taken}."
@@ -290,7 +290,7 @@ class Compiler:
         return run_stages(self.kernel_stages[: rules[0] + 1], body, self.library)
 
     def _checked(
-        self, body: UOp, device: str, asked: Schedule, decided: dict[UOp, Schedule]
+        self, body: UOp, device: str, override: Schedule, decided: dict[UOp, Schedule]
     ) -> tuple[UOp, ...] | None:
         """The Linear forms of a kernel body that the check has seen; None where there is no check."""
         if not all(is_plain(node.shape) for node in body.toposort()):
@@ -308,7 +308,7 @@ class Compiler:
             if shown is not None:
                 shown(stage, root, taken)
 
-        linears = self.linears(body, device, asked, decided, observe)
+        linears = self.linears(body, device, override, decided, observe)
         self.kernel_check(kernel_name(linears[-1]), body, trace)
         return linears
 
@@ -322,12 +322,12 @@ class Compiler:
         return replace(source, program=linear)
 
     def _compile(self, body: UOp, device: str, aside: Aside | None) -> tuple[Kernel, ...]:
-        asked = self._asked(body, device)
+        override = self._override(body, device)
         decided: dict[UOp, Schedule] = {}
         linears = None
         if settings.proves_kernels():
-            linears = self._checked(body, device, asked, decided)
-        linears = self.linears(body, device, asked, decided) if linears is None else linears
+            linears = self._checked(body, device, override, decided)
+        linears = self.linears(body, device, override, decided) if linears is None else linears
         kernels = tuple([self._compiled(linear, device, aside) for linear in linears])
         for kernel, linear in zip(kernels, linears):
             _show(kernel, decided.get(linear))
@@ -335,8 +335,8 @@ class Compiler:
             check.kernels(body, kernels)
         return kernels
 
-    def _asked(self, body: UOp, device: str) -> Schedule:
-        """What is asked of a kernel: by the environment, or by a search that BEAM asks for."""
+    def _override(self, body: UOp, device: str) -> Schedule:
+        """The override of a kernel: that of the environment, or what a search for BEAM finds."""
         forced, backend = forced_schedule(), self._backend(device)
         plain = settings.beam_width() == 0 or settings.wants_plain_loops()
         plain = plain or bool(settings.schedule_text())
@@ -346,12 +346,14 @@ class Compiler:
 
         library = self.library.with_journal(Journal())  # what is only tried does not count
         before, after = _around_choices(self.kernel_stages)
-        kernel = run_stages(before, body, library, backend.target, asked=forced)
+        kernel = run_stages(before, body, library, backend.target, override=forced)
         if len(parts_of(kernel)) > 1 or not may_search(kernel, backend):
             return forced
 
-        def compile_(asked: Schedule) -> tuple[Kernel, ...]:
-            linears = parts_of(run_stages(after, kernel, library, backend.target, asked=asked))
+        def compile_(override: Schedule) -> tuple[Kernel, ...]:
+            linears = parts_of(
+                run_stages(after, kernel, library, backend.target, override=override)
+            )
             return tuple([self._compiled(linear, device) for linear in linears])
 
         search = Search(body, kernel, backend, compile_, forced)
@@ -375,7 +377,7 @@ def _around_choices(stages: Sequence[Stage]) -> tuple[Sequence[Stage], Sequence[
     """The stages before and after the first choice."""
     first = next(
         k for k, stage in enumerate(stages)
-        if isinstance(stage.step, Tactic) and stage.step.can_be_asked
+        if isinstance(stage.step, Tactic) and stage.step.has_override
     )  # fmt: skip
     return stages[:first], stages[first:]
 

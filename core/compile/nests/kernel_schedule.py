@@ -88,7 +88,7 @@ NO_COPIES = Copies(None, 1)
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What a kernel does. None: nothing is asked, or the kernel has no such thing.
+    """What a kernel does. None: nothing overrides the heuristics, or the kernel has no such thing.
 
     `rows` to `depth` are of contractions (`slab` also of sums of rows), `vectors` to `deinterleaved` of other kernels.
     """
@@ -110,9 +110,11 @@ class Schedule:
     threads: bool | None = None  # whether threads share the outermost loop
 
     def __str__(self) -> str:
-        """As `read_schedule` takes it: only what is asked."""
-        asked = [(field.name, getattr(self, field.name)) for field in fields(self)]
-        return " ".join([f"{name}={_written(value)}" for name, value in asked if value is not None])
+        """As `read_schedule` takes it: only what is set."""
+        values = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        return " ".join(
+            [f"{name}={_written(value)}" for name, value in values if value is not None]
+        )
 
 
 AUTOMATIC = Schedule()
@@ -122,25 +124,25 @@ class ScheduleError(ValueError):
     """A kernel cannot do what its schedule, written by hand, says."""
 
 
-def what_is_not_done(asked: Schedule, decided: Sequence[Schedule]) -> list[str]:
-    """The fields of `asked` that none of these schedules has, as text."""
+def what_is_not_done(override: Schedule, decided: Sequence[Schedule]) -> list[str]:
+    """The fields of `override` that none of these schedules has, as text."""
     missing = []
     for field in fields(Schedule):
-        wish = getattr(asked, field.name)
-        if wish is not None and not any(
-            [_is_done(wish, getattr(one, field.name)) for one in decided]
+        wanted = getattr(override, field.name)
+        if wanted is not None and not any(
+            [_is_done(wanted, getattr(one, field.name)) for one in decided]
         ):
-            missing.append(f"{field.name}={_written(wish)}")
+            missing.append(f"{field.name}={_written(wanted)}")
     return missing
 
 
-def _is_done(wish: object, done: object) -> bool:
-    match wish, done:
+def _is_done(wanted: object, done: object) -> bool:
+    match wanted, done:
         case (Vectors(None, lanes, at_once),), tuple():
             return any([one.lanes == lanes and one.at_once == at_once for one in done])
         case Copies(None, count), Copies():
             return done.count == count
-    return wish == done
+    return wanted == done
 
 
 def forced_schedule() -> Schedule:

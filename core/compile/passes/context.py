@@ -15,11 +15,11 @@ from proofgrad.core.rewrite.facts import Facts
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The machine, what is known of values, and what is asked of the kernel."""
+    """The machine, what is known of values, and the override of its schedule."""
 
     target: Target
     facts: Facts
-    asked: Schedule = AUTOMATIC
+    override: Schedule = AUTOMATIC
 
     @property
     def native(self) -> frozenset[Ops]:

@@ -63,7 +63,7 @@ class Tactic(_Pass):
     """
 
     function: Callable[[LoopNest, Context], LoopNest | tuple[LoopNest, ...]]
-    can_be_asked: bool = False  # whether CHOICES says what it shall choose
+    has_override: bool = False  # whether CHOICES may set what it chooses
     required: bool = False  # what comes after needs what it makes: a refusal is an error
 
     def __call__(self, nest: LoopNest, context: Context) -> tuple[LoopNest, ...]:
@@ -202,19 +202,21 @@ def run_stages(
     library: Library,
     target: Target = NO_MACHINE,
     observe: Observer | None = None,
-    asked: Schedule | None = None,
+    override: Schedule | None = None,
     decided: dict[UOp, Schedule] | None = None,
     strict: bool = False,
 ) -> UOp:
-    """`root` after every stage; None is asked: what the environment asks.
+    """`root` after every stage; `override` None: that of the environment.
 
     `decided` gets the schedule of each kernel that is made. Raises: FormError where a check is asked for and fails;
     StepRefused if `strict` and a step does.
     """
-    asked = forced_schedule() if asked is None else asked
+    override = forced_schedule() if override is None else override
     decided = {} if decided is None else decided
     return _run(
-        stages, root, lambda slots: _Runner(library, target, observe, asked, decided, strict, slots)
+        stages,
+        root,
+        lambda slots: _Runner(library, target, observe, override, decided, strict, slots),
     )
 
 
@@ -254,7 +256,7 @@ class _Runner:
         library: Library,
         target: Target,
         observe: Observer | None,
-        asked: Schedule,
+        override: Schedule,
         schedules: dict[UOp, Schedule],
         strict: bool,
         other_slots: int,
@@ -265,7 +267,7 @@ class _Runner:
         self.checked = settings.checks_forms()
         self.strict = strict or self.checked  # a step that is refused is an error
         self.facts = library.facts()
-        self.context = Context(target, self.facts, asked)
+        self.context = Context(target, self.facts, override)
         self.rewriters: dict[tuple[str, ...], Rewriter] = {}
         self.schedules = schedules  # what tactics decided for the graphs that they made
         self.schedule: Schedule | None = None  # of the kernel, as far as it is decided
@@ -323,9 +325,9 @@ class _Runner:
         return made.graph
 
 
-def stages_that_can_be_asked(stages: Sequence[Stage]) -> list[str]:
+def stages_with_override(stages: Sequence[Stage]) -> list[str]:
     """The names of the stages that CHOICES speaks to."""
-    return [s.name for s in stages if isinstance(s.step, Tactic) and s.step.can_be_asked]
+    return [s.name for s in stages if isinstance(s.step, Tactic) and s.step.has_override]
 
 
 def show_stages(stages: Sequence[Stage], sizes: dict[str, int]) -> list[tuple[str, str, str, str]]:

@@ -39,14 +39,16 @@ class PlanStore:
         """Whether a machine says by what the texts of its kernels differ from those of others."""
         return backend.identity != ""
 
-    def key(self, root: UOp, unneeded: frozenset[int], asked: object, backend: Backend) -> str:
+    def key(
+        self, root: UOp, unneeded: frozenset[int], environment: object, backend: Backend
+    ) -> str:
         """Of everything that the plan of a numbered graph depends on."""
         if self._digest is None:
             self._digest = self._sources()
         target = [f"{f.name}={_stable(getattr(backend.target, f.name))}"
                   for f in fields(backend.target)]  # fmt: skip
         machine = (backend.name, backend.identity, target)
-        parts = (self._digest, sorted(unneeded), asked, machine)
+        parts = (self._digest, sorted(unneeded), environment, machine)
         return sha256(f"{parts!r}\n{graph_text(root)}".encode()).hexdigest()
 
     def get(self, key: str, backend: Backend) -> Plan | None:

@@ -22,25 +22,25 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 
-def choose_schedule(kernel: UOp, target: Target, asked: Schedule) -> Schedule:
-    """The whole schedule of a kernel: what is asked where it fits, else what the heuristics take.
+def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule:
+    """The whole schedule of a kernel: the override where it fits, else what the heuristics take.
 
     Of a kernel that will be summed in slabs only that: for the kernel that adds them up, more is decided when it is there.
     """
     if target.work_items:
         return AUTOMATIC
-    found = find_contraction(kernel, target, asked)
+    found = find_contraction(kernel, target, override)
     if found is not None:
-        return _of_contraction(*found, target, asked)
+        return _of_contraction(*found, target, override)
     kept = any([n.op is Ops.KEEP for n in toposort((kernel,))])
-    if (rows := find_rows(kernel, target, asked)) is not None:
-        undecided = replace(asked, vectors=None, copies=None)
+    if (rows := find_rows(kernel, target, override)) is not None:
+        undecided = replace(override, vectors=None, copies=None)
         return replace(undecided, kept=kept, tiled=False, slab=rows.steps)
-    shares = shares_work(operations(kernel), target, asked)
+    shares = shares_work(operations(kernel), target, override)
     shared = loop_shared_in_order(kernel, target) if shares else None
-    vectors, copies = choose_vectors(kernel, target, asked, shared)
-    unroll = SHORT_REDUCTION if asked.unroll is None else asked.unroll
-    in_steps = asked.deinterleaved is not False and bool(loads_in_steps(kernel, vectors, target))
+    vectors, copies = choose_vectors(kernel, target, override, shared)
+    unroll = SHORT_REDUCTION if override.unroll is None else override.unroll
+    in_steps = override.deinterleaved is not False and bool(loads_in_steps(kernel, vectors, target))
     return Schedule(
         kept=kept,
         tiled=False,
@@ -54,21 +54,21 @@ def choose_schedule(kernel: UOp, target: Target, asked: Schedule) -> Schedule:
 
 
 def _of_contraction(
-    contraction: Contraction, tile: Tile, target: Target, asked: Schedule
+    contraction: Contraction, tile: Tile, target: Target, override: Schedule
 ) -> Schedule:
-    if slab := choose_slab(contraction, target, asked):
-        return replace(asked, tiled=True, slab=slab)
+    if slab := choose_slab(contraction, target, override):
+        return replace(override, tiled=True, slab=slab)
     return Schedule(
         tiled=True,
         rows=contraction.rows.arg[0],
         columns=contraction.columns.arg[0],
         tile=tile,
-        blocks=choose_blocks(contraction, tile, target, asked),
-        staged=planned_staging(contraction, tile, target, asked),
-        packed=packs_columns(contraction, tile, target, asked),
+        blocks=choose_blocks(contraction, tile, target, override),
+        staged=planned_staging(contraction, tile, target, override),
+        packed=packs_columns(contraction, tile, target, override),
         slab=0,
-        depth=choose_depth(contraction.reduction.src[-1], tile, asked),
-        threads=shares_work(contraction.multiplications, target, asked),
+        depth=choose_depth(contraction.reduction.src[-1], tile, override),
+        threads=shares_work(contraction.multiplications, target, override),
     )
 
 
@@ -76,4 +76,4 @@ def schedule_of(nest: LoopNest, context: Context) -> Schedule:
     """What was decided for the nest, or is now."""
     if nest.schedule is not None:
         return nest.schedule
-    return choose_schedule(nest.graph, context.target, context.asked)
+    return choose_schedule(nest.graph, context.target, context.override)

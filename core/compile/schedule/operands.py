@@ -30,7 +30,7 @@ from proofgrad.core.ir.op_names import LOAD
 
 # So many tiles of rows that an item reads what it packs often enough.
 WORTH_PACKING = 12
-# Where a table is asked for, it may have so many elements at most: a quarter of a gigabyte of float32.
+# Where an override asks for a table, it may have so many elements at most: a quarter of a gigabyte of float32.
 LARGEST_ASKED_TABLE = 1 << 26
 # Steps of the sum in a slab, in pages that a processor foresees the reading of at once: each step is a row of the
 # columns' operand. With more rows to use a slab for, going through the sums less often is worth more (measured).
@@ -42,29 +42,29 @@ LEAST_ITEMSIZE = 4
 
 
 def planned_staging(
-    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
+    contraction: Contraction, tile: Tile, target: Target, override: Schedule = AUTOMATIC
 ) -> Staged:
     """Which operands of a contraction get tables."""
-    if not may_stage(contraction, target, asked):
+    if not may_stage(contraction, target, override):
         return Staged(False, False)
-    return choose_staged(contraction, tile, target, asked)
+    return choose_staged(contraction, tile, target, override)
 
 
-def may_stage(contraction: Contraction, target: Target, asked: Schedule) -> bool:
-    """Whether there is enough to multiply, or tables are asked for."""
-    if asked.staged is not None:
-        return asked.staged.rows or asked.staged.columns
+def may_stage(contraction: Contraction, target: Target, override: Schedule) -> bool:
+    """Whether there is enough to multiply, or an override asks for tables."""
+    if override.staged is not None:
+        return override.staged.rows or override.staged.columns
     return contraction.pays_tables(target)
 
 
 def choose_staged(
-    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
+    contraction: Contraction, tile: Tile, target: Target, override: Schedule = AUTOMATIC
 ) -> Staged:
     """Which operands are read often enough by the tiles, and are not much longer as a table."""
     one, other = contraction.row_factor, contraction.column_factor
-    if (wish := asked.staged) is not None:
+    if (wanted := override.staged) is not None:
         short = [table_elements(factor) <= LARGEST_ASKED_TABLE for factor in (one, other)]
-        return Staged(wish.rows and short[0], wish.columns and short[1])
+        return Staged(wanted.rows and short[0], wanted.columns and short[1])
     rows = (
         not lie_near(contraction, tile, target.first_cache)
         and contraction.readers_of_rows(tile) >= WORTH_A_TABLE
@@ -73,14 +73,14 @@ def choose_staged(
         columns_are_large(contraction, target) and not contraction.slabs
     )
     columns = columns and contraction.readers_of_columns(tile) >= 2
-    columns = columns and not packs_columns(contraction, tile, target, asked)
+    columns = columns and not packs_columns(contraction, tile, target, override)
     return Staged(
         rows and contraction.rows_fit_a_table, columns and growth(other) <= LARGEST_GROWTH
     )
 
 
 def packs_columns(
-    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
+    contraction: Contraction, tile: Tile, target: Target, override: Schedule = AUTOMATIC
 ) -> bool:
     """Whether each item copies the columns of a tile before its tiles of rows read them.
 
@@ -89,13 +89,13 @@ def packs_columns(
     """
     factor, itemsize = contraction.column_factor, contraction.reduction.dtype.itemsize
     nbytes = contraction.depth * tile.columns * itemsize
-    if asked.packed is False or contraction.slabs or nbytes > target.scratch_bytes:
+    if override.packed is False or contraction.slabs or nbytes > target.scratch_bytes:
         return False
     if factor.op is not LOAD or load_steps(factor, contraction.columns) != [1]:
         return False
-    if asked.packed:
+    if override.packed:
         return True
-    if asked.staged is not None and asked.staged.columns:
+    if override.staged is not None and override.staged.columns:
         return False
     row_bytes = size_of(contraction.rows) * contraction.depth * itemsize
     row_tiles = -(-size_of(contraction.rows) // tile.rows)
@@ -111,19 +111,19 @@ def packs_columns(
     )
 
 
-def choose_slab(contraction: Contraction, target: Target, asked: Schedule = AUTOMATIC) -> int:
+def choose_slab(contraction: Contraction, target: Target, override: Schedule = AUTOMATIC) -> int:
     """Steps of the sum in a slab of a contraction; 0: it is not summed in slabs."""
     loops, factor = contraction.reduction.src[1:], contraction.column_factor
     itemsize = contraction.reduction.dtype.itemsize
-    if asked.slab == 0 or len(loops) != 1 or contraction.slabs or itemsize < LEAST_ITEMSIZE:
+    if override.slab == 0 or len(loops) != 1 or contraction.slabs or itemsize < LEAST_ITEMSIZE:
         return 0
-    if asked.slab is None and asked.staged is not None and asked.staged.columns:
+    if override.slab is None and override.staged is not None and override.staged.columns:
         return 0
     lies_in_rows = factor.op is LOAD and len(factor.src[0].src) == 2
     if not lies_in_rows or coefficient(factor.src[0].src[1], contraction.columns) != 1:
         return 0
-    if asked.slab is not None:
-        return _slab(size_of(loops[0]), asked.slab, 1)
+    if override.slab is not None:
+        return _slab(size_of(loops[0]), override.slab, 1)
     rows = size_of(contraction.rows)
     if not _is_long(contraction, rows, target) or rows > _most_rows(contraction, target):
         return 0
@@ -156,10 +156,10 @@ def _slab(depth: int, at_most: int, at_least: int) -> int:
 
 
 def filling(
-    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
+    contraction: Contraction, tile: Tile, target: Target, override: Schedule = AUTOMATIC
 ) -> float:
     """Cycles that it takes to fill the tables of a contraction."""
-    staged = planned_staging(contraction, tile, target, asked)
-    if staged.columns and choose_slab(contraction, target, asked):
+    staged = planned_staging(contraction, tile, target, override)
+    if staged.columns and choose_slab(contraction, target, override):
         staged = Staged(staged.rows, False)
     return cycles_of_tables(contraction, staged, target)

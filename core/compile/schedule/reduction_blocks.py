@@ -34,9 +34,9 @@ class Rows:
     steps: int
 
 
-def find_rows(kernel: UOp, target: Target, asked: Schedule = AUTOMATIC) -> Rows | None:
+def find_rows(kernel: UOp, target: Target, override: Schedule = AUTOMATIC) -> Rows | None:
     """The reduction of a kernel with one store that goes to another row at each step."""
-    if asked.slab == 0 or len(kernel.src) != 1 or len(kernel.src[0].src) != 2:
+    if override.slab == 0 or len(kernel.src) != 1 or len(kernel.src[0].src) != 2:
         return None
     reductions = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
     if len(reductions) != 1 or len(reductions[0].src) != 2 or not is_fixed(reductions[0].src[1]):
@@ -48,8 +48,8 @@ def find_rows(kernel: UOp, target: Target, asked: Schedule = AUTOMATIC) -> Rows 
         return None
     if loops_of(reduction) != set(outputs):  # the kernel runs over more than its results
         return None
-    steps = largest_divisor(size, asked.slab or int(SHARE_OF_PAGES * target.core.foreseen_pages))
-    if asked.slab is None and not (
+    steps = largest_divisor(size, override.slab or int(SHARE_OF_PAGES * target.core.foreseen_pages))
+    if override.slab is None and not (
         LEAST_SHARE * target.core.foreseen_pages <= steps <= size // FEWEST_SLABS
         and _lie_apart(reduction, along, target)
     ):

@@ -16,10 +16,10 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
 
-def shares_work(operations: int, target: Target, asked: Schedule = AUTOMATIC) -> bool:
+def shares_work(operations: int, target: Target, override: Schedule = AUTOMATIC) -> bool:
     """Whether threads share a kernel of so many operations."""
-    if target.threads < 2 or asked.threads is not None:
-        return target.threads > 1 and bool(asked.threads)
+    if target.threads < 2 or override.threads is not None:
+        return target.threads > 1 and bool(override.threads)
     return operations >= operations_worth_sharing(target)
 
 

@@ -32,14 +32,14 @@ TALLEST, WIDEST = 16, 8
 
 
 def find_contraction(
-    kernel: UOp, target: Target, asked: Schedule = AUTOMATIC
+    kernel: UOp, target: Target, override: Schedule = AUTOMATIC
 ) -> tuple[Contraction, Tile] | None:
     """The one sum of products of a kernel with one store, and its best tile; None: nothing to tile."""
-    if asked.tiled is False:
+    if override.tiled is False:
         return None
     ways = [(contraction, _best(tiles, contraction, target))
-            for contraction in contractions(kernel, asked, target)
-            if (tiles := _tiles(contraction, target, asked))]  # fmt: skip
+            for contraction in contractions(kernel, override, target)
+            if (tiles := _tiles(contraction, target, override))]  # fmt: skip
     if len(ways) == 1:
         return ways[0]
     if not ways:
@@ -47,7 +47,7 @@ def find_contraction(
 
     def cost(way: tuple[Contraction, Tile]) -> float:
         contraction, tile = way
-        return _cost(tile, contraction, target) + filling(contraction, tile, target, asked)
+        return _cost(tile, contraction, target) + filling(contraction, tile, target, override)
 
     return min(ways, key=cost)
 
@@ -58,10 +58,10 @@ def _best(tiles: list[Tile], contraction: Contraction, target: Target) -> Tile:
     return min(tiles, key=lambda tile: _cost(tile, contraction, target))
 
 
-def _tiles(contraction: Contraction, target: Target, asked: Schedule) -> list[Tile]:
+def _tiles(contraction: Contraction, target: Target, override: Schedule) -> list[Tile]:
     """The tiles that fit the registers, large ones first."""
-    if asked.tile is not None:
-        return [asked.tile] if target.vector_bytes else []
+    if override.tile is not None:
+        return [override.tile] if target.vector_bytes else []
     lanes = _lanes(size_of(contraction.columns), target, contraction.reduction.dtype)
     if lanes < 2:
         return []
@@ -83,11 +83,12 @@ def _cost(tile: Tile, contraction: Contraction, target: Target) -> float:
     return cycles_of_tiles(tile, at_once, contraction, target)
 
 
-def choose_depth(loop: UOp, tile: Tile, asked: Schedule = AUTOMATIC) -> int:
+def choose_depth(loop: UOp, tile: Tile, override: Schedule = AUTOMATIC) -> int:
     """How many steps of the innermost loop of the sum run at once: less counting, and windows share loads."""
     size = size_of(loop)
-    if asked.depth is not None:
-        return size if size <= asked.depth else asked.depth if size % asked.depth == 0 else 1
+    if override.depth is not None:
+        depth = override.depth
+        return size if size <= depth else depth if size % depth == 0 else 1
     most = MOST_PRODUCTS_AT_ONCE // (tile.rows * tile.vectors)
     if size <= most:
         return size
@@ -95,12 +96,12 @@ def choose_depth(loop: UOp, tile: Tile, asked: Schedule = AUTOMATIC) -> int:
 
 
 def choose_blocks(
-    contraction: Contraction, tile: Tile, target: Target, asked: Schedule = AUTOMATIC
+    contraction: Contraction, tile: Tile, target: Target, override: Schedule = AUTOMATIC
 ) -> Blocks:
     """Rows of an item fit half of the second cache; enough items for every thread."""
     row_tiles, column_tiles = tiles_along(contraction, tile)
-    if (wish := asked.blocks) is not None:
-        return Blocks(min(wish.row_tiles, row_tiles), min(wish.column_tiles, column_tiles))
+    if (blocks := override.blocks) is not None:
+        return Blocks(min(blocks.row_tiles, row_tiles), min(blocks.column_tiles, column_tiles))
     if contraction.slabs:
         return Blocks(row_tiles, _width_of_slabs(contraction, tile, target))
     others = prod(size_of(x) for x in contraction.others)

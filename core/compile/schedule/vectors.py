@@ -41,7 +41,7 @@ class _Candidate:
     loop: UOp
     lanes: int
     gathers: int
-    at_once: int | None = None  # asked
+    at_once: int | None = None  # by an override
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class _Sizes:
 
 
 def choose_vectors(
-    kernel: UOp, target: Target, asked: Schedule, shared: UOp | None
+    kernel: UOp, target: Target, override: Schedule, shared: UOp | None
 ) -> tuple[tuple[Vectors, ...], Copies]:
     """The loops that run as vectors, and the one of which copies run side by side.
 
@@ -64,13 +64,13 @@ def choose_vectors(
     contiguous, no two of which any value or register depends on. The output's own loop comes first on a tie; each
     reduction beside it may have one of its own.
     """
-    if target.vector_bytes == 0 or asked.vectors == ():
+    if target.vector_bytes == 0 or override.vectors == ():
         return (), NO_COPIES
     free, sizes = loops_below(kernel), _Sizes(shared, target.threads)
-    chosen = _independent(_candidates(kernel, target, asked, free, sizes), free)
+    chosen = _independent(_candidates(kernel, target, override, free, sizes), free)
     loops = [one.loop for one in chosen]
-    copies = _copies(kernel, loops, asked, free, sizes) if chosen else NO_COPIES
-    looped = looped_reductions(kernel, free, asked.unroll)
+    copies = _copies(kernel, loops, override, free, sizes) if chosen else NO_COPIES
+    looped = looped_reductions(kernel, free, override.unroll)
     made = []
     for one in chosen:
         reduces = any([one.loop in free[n.src[0]] for n in looped])
@@ -80,25 +80,25 @@ def choose_vectors(
 
 
 def _candidates(
-    kernel: UOp, target: Target, asked: Schedule, free: dict[UOp, frozenset[UOp]], sizes: _Sizes
+    kernel: UOp, target: Target, override: Schedule, free: dict[UOp, frozenset[UOp]], sizes: _Sizes
 ) -> list[_Candidate]:
-    """The loops that are asked for, or all that pay, the best first."""
+    """The loops of the override, or all that pay, the best first."""
     nodes, loops = list(free), _contiguous_first(kernel)
     around_kept = loops_around_kept(free)
     loops = [loop for loop in loops if loop not in around_kept]
-    wished = asked.vectors or ()
-    if wished and wished[0].loop is not None:
+    wanted = override.vectors or ()
+    if wanted and wanted[0].loop is not None:
         known = {loop.arg[0]: loop for loop in (*loops, *output_loops(kernel))}
-        named = [(known[v.loop], v) for v in wished if v.loop in known]
+        named = [(known[v.loop], v) for v in wanted if v.loop in known]
         return [
             _Candidate(x, v.lanes, 0, v.at_once) for x, v in named if 1 < v.lanes <= sizes.of(x)
         ]
     widest = max((n.dtype for n in nodes if n.op in (Ops.LOAD, Ops.REDUCE)),
                  key=lambda d: d.itemsize, default=kernel.src[0].src[1].dtype)  # fmt: skip
-    lanes = wished[0].lanes if wished else target.lanes(widest)
+    lanes = wanted[0].lanes if wanted else target.lanes(widest)
     if lanes < 2:
         return []
-    at_once = wished[0].at_once if wished else None
+    at_once = wanted[0].at_once if wanted else None
     accesses = [n.src[0].src[1] for n in nodes if n.op in (Ops.LOAD, Ops.STORE)]
     found, outputs, keeps = [], output_loops(kernel), any([n.op is Ops.KEEP for n in nodes])
     for loop in loops:
@@ -177,17 +177,21 @@ def _at_once(
 
 
 def _copies(
-    kernel: UOp, vectors: list[UOp], asked: Schedule, free: dict[UOp, frozenset[UOp]], sizes: _Sizes
+    kernel: UOp,
+    vectors: list[UOp],
+    override: Schedule,
+    free: dict[UOp, frozenset[UOp]],
+    sizes: _Sizes,
 ) -> Copies:
     """An output loop whose iterations share a load inside a reduction."""
     sharing = [_loops_that_share(n, free) for n in free if n.op is Ops.REDUCE]
     candidates = frozenset().union(*sharing) - loops_around_kept(free)
-    wish = asked.copies
-    counts = UPCAST_SIZES if wish is None else (wish.count,)
+    wanted = override.copies
+    counts = UPCAST_SIZES if wanted is None else (wanted.count,)
     for loop in reversed(output_loops(kernel)):
         if loop.arg[1] is not AxisRole.LOOP or loop in vectors or loop not in candidates:
             continue
-        if wish is not None and wish.loop is not None and loop.arg[0] != wish.loop:
+        if wanted is not None and wanted.loop is not None and loop.arg[0] != wanted.loop:
             continue
         for count in counts:
             if count > 1 and sizes.of(loop) % count == 0:

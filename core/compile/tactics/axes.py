@@ -126,13 +126,13 @@ def _vectors(
 
 
 def _tiled(
-    nest: LoopNest, contraction: Contraction, tile: Tile, target: Target, asked: Schedule
+    nest: LoopNest, contraction: Contraction, tile: Tile, target: Target, override: Schedule
 ) -> LoopNest:
     """The loops of a contraction as items, blocks of tiles, and the parts of a tile.
 
     Within an item all tiles of a row block go by for one tile of columns, which stays in the cache.
     """
-    blocks = choose_blocks(contraction, tile, target, asked)
+    blocks = choose_blocks(contraction, tile, target, override)
     rows, columns = contraction.rows, contraction.columns
     if contraction.has_masked_rows:
         nest = read_inside(nest, contraction.reduction)
@@ -154,12 +154,12 @@ def _tiled(
     if contraction.shares_large_columns(target.cache_bytes):
         order = [columns, *order[:-1]]  # a thread goes on with columns that are in its cache
     items = [x for x in (around.get(loop, loop) for loop in order) if x.op is Ops.RANGE]
-    nest = _as_items(nest, items, item, AxisRole.THREAD if asked.threads else AxisRole.LOOP)
-    if packs_columns(contraction, tile, target, asked):
+    nest = _as_items(nest, items, item, AxisRole.THREAD if override.threads else AxisRole.LOOP)
+    if packs_columns(contraction, tile, target, override):
         nest = pack_columns(nest, _loop(tile.vectors, vector), _loop(tile.lanes, lane))
     (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
     loop = reduction.src[-1]
-    steps = choose_depth(loop, tile, asked)
+    steps = choose_depth(loop, tile, override)
     if steps == size_of(loop):
         return run_as(nest, {loop: AxisRole.UPCAST})
     return nest if steps == 1 else split_in_two(nest, loop, steps, AxisRole.UPCAST)

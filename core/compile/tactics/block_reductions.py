@@ -62,6 +62,6 @@ def _in_slabs(
     fill, add = sum_in_memory(nest, steps, number)
     if inside is not None:
         add = reorder(add, inside, number + 1)
-    schedule = choose_schedule(add.graph, context.target, context.asked)
+    schedule = choose_schedule(add.graph, context.target, context.override)
     add = add.scheduled(replace(schedule, slab=steps))
     return (fill, add, *rest)

@@ -28,7 +28,7 @@ def keep_rows(nest: LoopNest, context: Context) -> LoopNest:
     nodes, target = toposort((nest.graph,)), context.target
     if not any(n.op in COSTLY for n in nodes) or not any(n.op is Ops.REDUCE for n in nodes):
         return nest
-    if context.asked.kept is False:
+    if context.override.kept is False:
         return nest
     if target.scratch_bytes == 0 or find_contraction(nest.graph, target) is not None:
         return nest

@@ -43,12 +43,12 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
         return nest
     nest = nest.scheduled(schedule := schedule_of(nest, context))
     found = find_contraction(nest.graph, target, schedule) if schedule.tiled else None
-    if found is None or not may_stage(found[0], target, context.asked):
+    if found is None or not may_stage(found[0], target, context.override):
         return nest
     filling: list[LoopNest] = []
     before, nest = nest, _with_neighbours(nest, found[0], filling)
     if nest is not before:  # its columns lie elsewhere now, and another tile may be better
-        schedule = choose_schedule(nest.graph, target, context.asked)
+        schedule = choose_schedule(nest.graph, target, context.override)
         found = find_contraction(nest.graph, target, schedule)
     blocks, staged = schedule.blocks, schedule.staged
     assert found is not None and blocks is not None and staged is not None

@@ -32,5 +32,5 @@ def deinterleave_windows(nest: LoopNest, context: Context) -> LoopNest | tuple[L
         filling.append(copied)
     if not filling:
         return nest
-    schedule = choose_schedule(nest.graph, context.target, context.asked)
+    schedule = choose_schedule(nest.graph, context.target, context.override)
     return (*filling, nest.scheduled(replace(schedule, deinterleaved=True)))
