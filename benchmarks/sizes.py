@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TOPS = ("core", "rules", "verify", "backends", "proofgrad", "proofs")
 LONG_FILE, SHORT_FUNCTION = 300, 5  # lines
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Inherited = dict[str, frozenset[str]]
 
 
 def modules() -> dict[str, list[Path]]:
@@ -37,18 +38,51 @@ def functions(tree: ast.Module) -> Iterator[Function]:
             yield node
 
 
-def without_docstring(tree: ast.Module) -> Iterator[str]:
-    """The public functions and classes of a module, and public methods of public classes, that say nothing of themselves."""
+def without_docstring(tree: ast.Module, inherited: Inherited | None = None) -> Iterator[str]:
+    """The public functions and classes of a module, and public methods of public classes, that say nothing of themselves.
+
+    A method has the docstring of the one that it overrides (`inherited`: by class), a setter that of its property.
+    """
     for node in tree.body:
         if not isinstance(node, (Function, ast.ClassDef)) or node.name.startswith("_"):
             continue
         if ast.get_docstring(node) is None:
             yield node.name
-        methods = node.body if isinstance(node, ast.ClassDef) else []
-        for method in methods:
-            is_public = isinstance(method, Function) and not method.name.startswith("_")
-            if is_public and ast.get_docstring(method) is None:
-                yield f"{node.name}.{method.name}"
+        if isinstance(node, ast.ClassDef):
+            known = described_by_bases(node, inherited or {})
+            for method in own_methods(node):
+                if ast.get_docstring(method) is None and method.name not in known:
+                    yield f"{node.name}.{method.name}"
+
+
+def own_methods(node: ast.ClassDef) -> Iterator[Function]:
+    """The public methods that a class has itself; of a property, what gets it."""
+    for method in node.body:
+        if isinstance(method, Function) and not method.name.startswith("_"):
+            if not any(
+                isinstance(d, ast.Attribute) and d.attr == "setter" for d in method.decorator_list
+            ):
+                yield method
+
+
+def described_by_bases(node: ast.ClassDef, inherited: Inherited) -> frozenset[str]:
+    """The methods that have a docstring in a class from which `node` inherits."""
+    bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
+    return frozenset().union(*[inherited.get(base, frozenset()) for base in bases])
+
+
+def described_methods(trees: list[ast.Module]) -> Inherited:
+    """By the name of each class: its methods that have a docstring, here or in a base; of one name, those of all classes."""
+    classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    own = [{m.name for m in own_methods(c) if ast.get_docstring(m) is not None} for c in classes]
+    found: Inherited = {}
+    while True:
+        before, found = found, {}
+        for node, names in zip(classes, own):
+            known = described_by_bases(node, before) | names
+            found[node.name] = found.get(node.name, known) & known
+        if found == before:
+            return found
 
 
 def shape(paths: list[Path]) -> list[tuple[str, str]]:
@@ -60,7 +94,8 @@ def shape(paths: list[Path]) -> list[tuple[str, str]]:
     )
     lengths, (most, largest) = [length for length, _ in every], every[-1]
     short = sum([length <= SHORT_FUNCTION for length in lengths])
-    silent = [name for tree in trees for name in without_docstring(tree)]
+    inherited = described_methods(trees)
+    silent = [name for tree in trees for name in without_docstring(tree, inherited)]
     return [
         (f"files over {LONG_FILE} lines", str(len(long))),
         ("functions", str(len(lengths))),
