@@ -38,6 +38,7 @@ class DiskCache:
         self._warned = False
 
     def get(self, key: str) -> bytes | None:
+        """The bytes kept under `key`, or None; a damaged file is deleted with a warning and counts as missing."""
         if key in self._memory:
             return self._memory[key]
         path = self._path(key)
@@ -63,6 +64,7 @@ class DiskCache:
         return None
 
     def put(self, key: str, data: bytes) -> None:
+        """Keep `data` under `key`, on disk or, where that fails, in this process; then delete the oldest files."""
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

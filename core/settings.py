@@ -87,6 +87,7 @@ def _as_number(name: str, asked: str) -> int:
 
 
 def debug_level() -> int:
+    """DEBUG: how much is printed about compilation and runs; 0 where it is not set."""
     return number("DEBUG")
 
 
@@ -156,14 +157,17 @@ def traces_methods() -> bool:
 
 
 def stops_at_nans() -> bool:
+    """DEBUG_NANS: whether what each kernel writes is searched for NaN, and the first one stops the run."""
     return number("DEBUG_NANS") > 0
 
 
 def checks_forms() -> bool:
+    """Whether each stage's output is checked against its form: SPEC=1, or DEBUG=4 and above."""
     return number("SPEC") > 0 or number("DEBUG") >= 4
 
 
 def proves_kernels() -> bool:
+    """PROVE: whether each compiled kernel is proved to compute its graph."""
     return number("PROVE") > 0
 
 

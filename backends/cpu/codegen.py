@@ -54,9 +54,11 @@ class Host:
 
     @property
     def is_arm(self) -> bool:
+        """Whether the code is for a 64-bit ARM processor."""
         return str(self.triple).startswith(("aarch64", "arm64"))
 
     def has(self, feature: str) -> bool:
+        """Whether the code may use the instructions of `feature`, by LLVM's name."""
         return bool(self.features.get(feature))
 
     @functools.cached_property

@@ -65,6 +65,7 @@ class Generator(Backend):
         return Binary(source.entry, self.object_code(source.text), source)
 
     def object_code(self, ir: str) -> bytes:
+        """LLVM IR compiled for the host, from the cache on disk if it is there."""
         key = hashlib.sha256(f"{self.host.identity}\n{ir}".encode()).hexdigest()
         code = self.cache.get(key)
         if code is None:

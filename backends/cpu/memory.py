@@ -94,6 +94,7 @@ class Pool:
         return Region(size)
 
     def give_back(self, region: Region) -> None:
+        """Take a region for later use; beyond the limit, free regions of the sizes that were least recently given back."""
         size, none = region.size, list[Region]()
         if size > self.limit_bytes:
             return

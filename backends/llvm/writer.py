@@ -30,6 +30,7 @@ class Writer:
         return f"{hint}{count}"
 
     def do(self, text: str) -> None:
+        """Add an instruction that has no result, or whose result is named in `text`."""
         self.lines.append(f"  {text}")
 
     def let(self, text: str, hint: str = "v") -> str:
@@ -51,6 +52,7 @@ class Writer:
         return self.let(f"select {flag} {condition}, {llvm_type} {if_true}, {llvm_type} {if_false}")
 
     def begin_block(self, label: str) -> None:
+        """Add a label; what is written from now on belongs to its block."""
         self.lines.append(f"{label}:")
         self.block = label
 
@@ -60,6 +62,7 @@ class Writer:
         return len(self.lines) - 1
 
     def fill(self, line: int, text: str) -> None:
+        """Write an instruction over the line `line`, which was left empty for it."""
         self.lines[line] = f"  {text}"
 
     def splat(self, scalar: str, dtype: DType) -> str:

@@ -21,13 +21,16 @@ class PTXDialect(Dialect):
     has_prefetch = False  # other threads run while one waits
 
     def open(self, entry: str, slots: Iterable[int]) -> list[str]:
+        """The first lines of a kernel: its signature and the label of its first block."""
         params = ", ".join([f"{self.pointer} noalias %buffer{slot}" for slot in slots])
         return [f"define ptx_kernel void @{entry}({params}) nounwind {{", "entry:"]
 
     def close(self, entry: str, slots: Iterable[int]) -> list[str]:
+        """The last line of a kernel."""
         return ["}"]
 
     def work_item(self, let: Callable[[str], str]) -> str:
+        """The number of this work item in the whole launch, an i32."""
         group, size, lane = [
             let(f"call i32 @llvm.nvvm.read.ptx.sreg.{register}()")
             for register in ("ctaid.x", "ntid.x", "tid.x")

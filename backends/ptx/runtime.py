@@ -147,23 +147,28 @@ class Driver:
         self._call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, 0, parameters, 0)
 
     def allocate(self, nbytes: int) -> int:
+        """The address of `nbytes` bytes of memory of the GPU. Raises: MemoryError."""
         try:
             return int(self._call("cuMemAllocAsync", nbytes, 0))
         except DeviceError as error:
             raise MemoryError(f"cannot allocate {nbytes} bytes on the GPU: {error}") from None
 
     def free(self, address: int) -> None:
+        """Return memory from `allocate`, after all that was launched before."""
         self._call("cuMemFreeAsync", address, 0)
 
     def copy_in(self, address: int, data: memoryview) -> None:
+        """Copy `data` to `address` on the GPU. Raises: DeviceError."""
         contents = data if data.c_contiguous else memoryview(data.tobytes())
         self._call("cuMemcpyHtoD", address, bytes(contents), contents.nbytes)
 
     def copy_out(self, data: memoryview, address: int) -> None:
+        """Copy `data.nbytes` bytes from `address` on the GPU into `data`. Raises: DeviceError."""
         target = (ctypes.c_char * data.nbytes).from_buffer(data)
         self._call("cuMemcpyDtoH", ctypes.addressof(target), address, data.nbytes)
 
     def synchronize(self) -> None:
+        """Wait until all that was launched has run. Raises: DeviceError, also for what a kernel did wrong."""
         self._call("cuCtxSynchronize")
 
 

@@ -91,6 +91,7 @@ class Compiler:
 
     @property
     def kernels_compiled(self) -> int:
+        """How many kernels the cache of this process holds, for all bodies and devices."""
         return sum(len(kernels) for kernels in self._kernels.values())
 
     def use_rules(self, rules: RuleSet, always: Collection[str] = ()) -> None:

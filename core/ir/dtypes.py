@@ -46,6 +46,7 @@ class DType:
 
     @property
     def scalar(self) -> DType:
+        """The type of one lane."""
         return self if self.lanes == 1 else _BY_NAME[self.name.partition("x")[0]]
 
     @property
@@ -70,10 +71,12 @@ class DType:
 
     @property
     def is_bool(self) -> bool:
+        """Whether it is the truth type, or a vector of it."""
         return self.kind is Kind.BOOL
 
     @property
     def is_unsigned(self) -> bool:
+        """Whether it is an unsigned machine integer; not a bool."""
         return self.kind is Kind.UNSIGNED
 
     def vec(self, lanes: int) -> DType:
@@ -183,10 +186,12 @@ class dtypes:  # noqa: N801  (the name users write)
 
     @staticmethod
     def is_int(dtype: DType) -> Any:
+        """Whether it is a machine integer, signed or unsigned, or an index; not a bool."""
         return dtype.is_int
 
     @staticmethod
     def is_unsigned(dtype: DType) -> Any:
+        """Whether it is an unsigned machine integer; not a bool."""
         return dtype.is_unsigned
 
     @staticmethod

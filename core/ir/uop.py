@@ -85,6 +85,7 @@ class UOp(_Parts):
 
     @staticmethod
     def index(value: int) -> UOp:
+        """A constant of type `index`, a mathematical integer."""
         return UOp(Ops.CONST, dtypes.index, (), value)
 
     @staticmethod
@@ -95,6 +96,7 @@ class UOp(_Parts):
 
     @staticmethod
     def sink(*roots: UOp) -> UOp:
+        """One node over all `roots`, so that they are one graph."""
         return UOp(Ops.SINK, dtypes.void, roots)
 
     def alu(self, op: Ops, *others: UOp) -> UOp:
@@ -104,9 +106,11 @@ class UOp(_Parts):
         return UOp(op, dtype, src)
 
     def cast(self, dtype: DType) -> UOp:
+        """The value converted to `dtype`; the node itself if it has that type."""
         return self if self.dtype is dtype else UOp(Ops.CAST, dtype, (self,))
 
     def bitcast(self, dtype: DType) -> UOp:
+        """The same bits read as `dtype`; the node itself if it has that type."""
         return self if self.dtype is dtype else UOp(Ops.BITCAST, dtype, (self,))
 
     def const_like(self, value: Any) -> UOp:
@@ -124,6 +128,7 @@ class UOp(_Parts):
         )
 
     def with_src(self, src: tuple[UOp, ...]) -> UOp:
+        """The same operation on other sources; the node itself if they are its own."""
         return self if src == self.src else UOp(self.op, self.dtype, src, self.arg)
 
     # -- operators (scalars and index terms; Tensor has its own) ----------------------------------
@@ -190,9 +195,11 @@ class UOp(_Parts):
         return self.alu(Ops.CMPEQ, self._operand(other))
 
     def maximum(self, other: Any) -> UOp:
+        """The larger of two values, element by element."""
         return self.alu(Ops.MAX, self._operand(other))
 
     def minimum(self, other: Any) -> UOp:
+        """The smaller of two values, element by element."""
         return self.alu(Ops.MIN, self._operand(other))
 
     def bind(self, value: int) -> UOp:

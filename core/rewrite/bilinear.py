@@ -44,18 +44,22 @@ class Correlation:
 
     @property
     def results(self) -> int:
+        """How many results one application gives: the columns of R."""
         return len(self.of_results[0])
 
     @property
     def taps(self) -> int:
+        """How many weights a window has: the columns of W."""
         return len(self.of_weights[0])
 
     @property
     def inputs(self) -> int:
+        """How many inputs one application reads: the columns of X, results + taps - 1."""
         return len(self.of_inputs[0])
 
     @property
     def products(self) -> int:
+        """How many products it takes: the rows of each matrix."""
         return len(self.of_inputs)
 
     def over_two_axes(self) -> Correlation:

@@ -29,6 +29,7 @@ class Journal:
 
     @property
     def total(self) -> int:
+        """How many rewrites were applied, over all rules."""
         return sum(self.applied.values())
 
     def record(self, full_name: str, proven: bool) -> None:

@@ -26,6 +26,7 @@ class StableOrder:
         self._keys: dict[UOp, OrderKey] = {}
 
     def key(self, node: UOp) -> OrderKey:
+        """What to sort `node` by: its op, the number of its loop or parameter, a digest of its structure."""
         known = self._keys.get(node)
         return known_below(node, self._keys, self._key_of) if known is None else known
 

@@ -57,6 +57,7 @@ class PatternCompiler:
         self._strict = strict  # constants are CONST nodes only, nothing is spread over places
 
     def compile(self, term: Term) -> Test:
+        """A closure that tests a node against `term` and binds its names. Raises: ValueError for a computed term."""
         match term:
             case Var():
                 return self._variable(term)

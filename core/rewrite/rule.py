@@ -140,6 +140,8 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Num:
+    """A literal number or truth value in a condition or computed constant."""
+
     value: int | float | bool
 
 
@@ -232,6 +234,7 @@ class Rule:
 
     @property
     def full_name(self) -> str:
+        """`ruleset.name`, which is unique in the library."""
         return f"{self.ruleset}.{self.name}"
 
     @property

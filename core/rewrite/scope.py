@@ -41,6 +41,7 @@ class Scope:
         self.choice: int | None = None  # the slot that says which source of the root is the range
 
     def new_slot(self) -> int:
+        """Reserve one more entry of the environment; its number."""
         self.size += 1
         return self.size - 1
 
@@ -51,6 +52,7 @@ class Scope:
         return None if name in self.classes else dtype_named(name).vec(self.lanes)
 
     def type_getter(self, name: str) -> Callable[[Env], DType]:
+        """A function from the environment of a match to the type called `name` there."""
         known = self.known_type(name)
         if known is not None:
             return lambda env: known

@@ -46,6 +46,7 @@ class FileHeader:
 
     @staticmethod
     def checked(name: str, domains: Syntax, source: Source) -> FileHeader:
+        """A header with its domains. Raises: RuleError for an unknown one, or a structural one beside others."""
         return FileHeader(name, _domains(domains, source))
 
 

@@ -21,6 +21,7 @@ class Source:
     text: str
 
     def line(self, number: int) -> str:
+        """Line `number`, counted from 1, without its end; empty beyond the text."""
         lines = self.text.splitlines()
         return lines[number - 1] if 0 < number <= len(lines) else ""
 

@@ -20,6 +20,7 @@ class TooLarge(ValueError):
 
 
 def number(value: int) -> Polynomial:
+    """The constant polynomial; zero has no monomial."""
     return {(): value} if value else {}
 
 
@@ -29,6 +30,7 @@ def variable(name: str, least: int) -> Polynomial:
 
 
 def add(*terms: Polynomial) -> Polynomial:
+    """The sum of all terms, without monomials whose coefficients cancel."""
     total: Polynomial = {}
     for term in terms:
         for monomial, coefficient in term.items():
@@ -37,6 +39,7 @@ def add(*terms: Polynomial) -> Polynomial:
 
 
 def scale(term: Polynomial, factor: int) -> Polynomial:
+    """The polynomial times a whole number."""
     return {monomial: c * factor for monomial, c in term.items()} if factor else {}
 
 
@@ -55,4 +58,5 @@ def never_negative(term: Mapping[Monomial, int]) -> bool:
 
 
 def always_positive(term: Mapping[Monomial, int]) -> bool:
+    """Sufficient: no coefficient is negative, and the constant one is above zero."""
     return never_negative(term) and term.get((), 0) > 0

@@ -97,6 +97,7 @@ class Scope:
 
 
 def is_name(tree: Syntax, name: str) -> bool:
+    """Whether a syntax tree is the bare name `name`."""
     return isinstance(tree, Tree) and tree.data == "name" and tree.children[0] == name
 
 

@@ -38,6 +38,7 @@ class Types:
     # -- while elaborating -----------------------------------------------------------------------
 
     def declare(self, name: str, class_name: str, place: Place) -> None:
+        """Make `name` a type variable of a class such as `int`. Raises: RuleError for an unknown class or the name of a type."""
         if class_name not in TYPE_CLASSES:
             raise RuleError(
                 self._source,
@@ -50,6 +51,7 @@ class Types:
         self._parent[name] = name
 
     def fresh(self, about: str = "") -> str:
+        """A new slot whose type is still open; `about`: the variable that error messages name."""
         slot = f"?{len(self._parent)}"
         self._parent[slot] = slot
         self._about[slot] = about
@@ -72,6 +74,7 @@ class Types:
         return name
 
     def literal(self, value: int | float | bool, place: Place) -> str:
+        """The slot of a literal; whether `value` fits its type is checked by `finish`."""
         if isinstance(value, bool):
             return self.named("bool", place)
         slot = self.fresh(f"the literal {value}")
@@ -98,6 +101,7 @@ class Types:
         return open_slot and scalar and dtypes.bool not in self._domain_types()
 
     def forbid_floats(self, slot: str, place: Place) -> None:
+        """Let `finish` refuse the rule if `slot` may be a float: `x <= y` means `!(y < x)`, which is wrong for NaN."""
         self._checks.append((slot, "<=", place))
 
     def operation(self, op: str, sources: list[str], place: Place) -> str:

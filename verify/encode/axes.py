@@ -152,6 +152,7 @@ class AxisPicture:
         self.op: Ops | None = None
 
     def term(self, term: RuleTerm) -> Axis:
+        """The axis of a term after its movement operations. Raises: NoMeaning for any other operation."""
         match term:
             case Var(name, _):
                 return self.source(name)
@@ -346,6 +347,7 @@ class PermutePicture:
         self._bound_names = 0
 
     def term(self, term: RuleTerm) -> Callable[[Term], Term]:
+        """The map from axes of the term to axes of its source. Raises: NoMeaning unless it is made of PERMUTE alone."""
         match term:
             case Var():
                 return lambda k: k
@@ -357,6 +359,7 @@ class PermutePicture:
                 raise NoMeaning(f"{term} is not a permutation")
 
     def named(self) -> dict[str, tuple[Term, DType]]:
+        """What a counterexample shows, where the rank is fixed: the permutations entry by entry, and an axis k."""
         if self.small_rank is None:
             return {}
         axes = range(self.small_rank)
@@ -365,10 +368,12 @@ class PermutePicture:
         return {name: (image, dtypes.index) for name, image in images.items()}
 
     def same(self, a: Callable[[Term], Term], b: Callable[[Term], Term]) -> Term:
+        """Both maps agree on an arbitrary axis."""
         k = z3.Int("k#")
         return z3.Implies(self.is_axis(k), a(k) == b(k))
 
     def condition(self, expr: Expr) -> Term:
+        """A condition of the rule, `is_identity(...)`, in SMT. Raises: NoMeaning for any other."""
         match expr:
             case Apply("is_identity", (inner,)):
                 return self._for_all(lambda k: self.value(inner)(k) == k)
@@ -376,6 +381,7 @@ class PermutePicture:
                 raise NoMeaning(f"{expr} is not a condition on permutations")
 
     def value(self, expr: Expr) -> Callable[[Term], Term]:
+        """A permutation as a map of axes: a bound name, a composition or an inverse. Raises: NoMeaning."""
         match expr:
             case Name(name) if name in self.args:
                 return self.args[name]
@@ -388,6 +394,7 @@ class PermutePicture:
                 raise NoMeaning(f"{expr} has no meaning as a permutation")
 
     def is_axis(self, k: Term) -> Term:
+        """0 <= k < rank."""
         return z3.And(0 <= k, k < self.rank)
 
     def _permute(self, x: Callable[[Term], Term], arg: Expr | None) -> Callable[[Term], Term]:
@@ -441,6 +448,7 @@ class ReshapePicture:
         self.args: dict[str, Term] = {}
 
     def term(self, term: RuleTerm) -> Term:
+        """The shape of a term, of an uninterpreted sort. Raises: NoMeaning unless it is made of RESHAPE alone."""
         match term:
             case Var(name, _):
                 return z3.Const(f"shape({name})", _shapes())
@@ -452,12 +460,15 @@ class ReshapePicture:
                 raise NoMeaning(f"{term} is not a reshape")
 
     def named(self) -> dict[str, tuple[Term, DType]]:
+        """Nothing: shapes are uninterpreted, so a counterexample has no numbers to show."""
         return {}
 
     def same(self, a: Term, b: Term) -> Term:
+        """Equal shapes: the elements and their order never change."""
         return a == b
 
     def condition(self, expr: Expr) -> Term:
+        """A condition of the rule, an equality of shapes, in SMT. Raises: NoMeaning for any other."""
         match expr:
             case Apply("==", (a, b)):
                 return self.value(a) == self.value(b)
@@ -465,6 +476,7 @@ class ReshapePicture:
                 raise NoMeaning(f"{expr} is not a condition on shapes")
 
     def value(self, expr: Expr) -> Term:
+        """The shape that an expression stands for: a bound arg or `shape(term)`. Raises: NoMeaning."""
         match expr:
             case Name(name):
                 return self.args.setdefault(name, z3.Const(f"arg({name})", _shapes()))

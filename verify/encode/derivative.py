@@ -185,6 +185,7 @@ class Reals:
         self.known: list[Term] = [_ln2() > 0, _ln2() * z3.Real("one_over_ln2#") == 1]
 
     def term(self, term: RuleTerm) -> Term:
+        """The value of a term of the rule as a real number, or as a truth value if it is a bool. Raises: NoMeaning."""
         match term:
             case Var("g", _):
                 return self.g
@@ -199,6 +200,7 @@ class Reals:
                 raise NoMeaning(f"{term} in a cotangent")
 
     def node(self, op: Ops, args: list[Term], term: Node) -> Term:
+        """The value of an operation on real numbers; of a root it notes what is known. Raises: NoMeaning."""
         match op:
             case Ops.SQRT:
                 root = _SQRT(args[0])

@@ -56,12 +56,19 @@ class Arithmetic(Protocol):
 
     known: list[Term]
 
-    def variable(self, name: str, dtype: DType) -> Term: ...
-    def constant(self, dtype: DType, value: Any) -> Term: ...
-    def loaded(self, value: Term, dtype: DType) -> Term: ...
+    def variable(self, name: str, dtype: DType) -> Term:
+        """An arbitrary value of the type."""
+
+    def constant(self, dtype: DType, value: Any) -> Term:
+        """The constant `value` of the type."""
+
+    def loaded(self, value: Term, dtype: DType) -> Term:
+        """A value read from memory, with what is known of any value of the type."""
+
     def meaning(
         self, op: Ops, dtype: DType, args: Sequence[Term], src_dtypes: Sequence[DType]
-    ) -> Term: ...
+    ) -> Term:
+        """The result of `op`, of type `dtype`, on `args`, which are of `src_dtypes`. Raises: NoMeaning."""
 
 
 class Bits:
@@ -71,17 +78,21 @@ class Bits:
         self.known: list[Term] = []
 
     def variable(self, name: str, dtype: DType) -> Term:
+        """A constant of the sort of the type: every bit pattern is a value."""
         return z3.Const(name, semantics.sort_of(dtype))
 
     def constant(self, dtype: DType, value: Any) -> Term:
+        """The bits, or the IEEE float, of `value`."""
         return semantics.constant(dtype, value)
 
     def loaded(self, value: Term, dtype: DType) -> Term:
+        """The value itself: its sort holds values of the type alone."""
         return value
 
     def meaning(
         self, op: Ops, dtype: DType, args: Sequence[Term], src_dtypes: Sequence[DType]
     ) -> Term:
+        """The total semantics of `op` in semantics.py. Raises: NoMeaning."""
         return semantics.meaning(op, dtype, args, src_dtypes)
 
 
@@ -134,6 +145,7 @@ class Encoder:
                 return self.node(term, dtype)
 
     def variable(self, name: str, dtype: DType) -> Term:
+        """The value of a variable or constant of the rule, the same one at each use of the name."""
         if name not in self.values:
             self.values[name] = self.arithmetic.variable(name, dtype)
             self.dtypes[name] = dtype
@@ -156,6 +168,7 @@ class Encoder:
         return self.arithmetic.constant(dtype, value)
 
     def node(self, term: Node, dtype: DType) -> Term:
+        """The value of an operation on single values, or of a LOAD. Raises: NoMeaning for any other."""
         op = Ops[term.op]
         if op is Ops.LOAD:
             return self.load(term, dtype)
@@ -290,6 +303,7 @@ class Encoder:
         return numbers.apply(function, args)
 
     def named_number(self, name: str) -> Number:
+        """The mathematical number that a name of a condition stands for. Raises: NoMeaning if it stands for none."""
         if name in self.numbers:
             return self.numbers[name]
         if name not in self.values:
@@ -297,6 +311,7 @@ class Encoder:
         return self.number_of(self.values[name], self.dtypes[name])
 
     def number_of(self, value: Term, dtype: DType) -> Number:
+        """A value as a mathematical number: a bit-vector without overflow, or an Int; a bool counts as 0 or 1."""
         if isinstance(self.arithmetic, Bits):
             return numbers.of_value(value, dtype)
         if dtype.kind is Kind.BOOL:

@@ -63,6 +63,7 @@ class Integers:
         return value
 
     def constant(self, dtype: DType, value: Any) -> Term:
+        """`value` as an Int, or a Bool if the type is bool. Raises: NoMeaning unless the type's values are integers."""
         if dtype.kind is Kind.BOOL:
             return z3.BoolVal(bool(value))
         check_integral(dtype)

@@ -128,6 +128,7 @@ class Search:
     # -- terms and polynomials ----------------------------------------------------------------------
 
     def polynomial(self, term: Term) -> Polynomial:
+        """`term` as a polynomial over atoms, its quotients brought to normal form."""
         if z3.is_int_value(term):
             value = term.as_long()
             return {(): value} if value else {}

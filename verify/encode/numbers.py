@@ -107,6 +107,7 @@ def apply(function: str, args: list[Number]) -> Number:
 
 
 def as_int(value: Number) -> Term:
+    """A number as an Int term."""
     return z3.BV2Int(value.bits, is_signed=True) if isinstance(value, Wide) else value
 
 

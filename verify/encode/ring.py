@@ -29,20 +29,24 @@ class Ring:
         self.known: list[Term] = []
 
     def variable(self, name: str, dtype: DType) -> Term:
+        """An arbitrary Int, or Bool if the type is bool."""
         return z3.Const(name, _sort(dtype))
 
     def constant(self, dtype: DType, value: Any) -> Term:
+        """`value` as an Int, or a Bool if the type is bool. Raises: NoMeaning unless the type's values are integers."""
         if dtype.kind is Kind.BOOL:
             return z3.BoolVal(value)
         check_integral(dtype)
         return z3.IntVal(int(value))
 
     def loaded(self, value: Term, dtype: DType) -> Term:
+        """The value itself: nothing is known of its range."""
         return value
 
     def meaning(
         self, op: Ops, dtype: DType, args: Sequence[Term], src_dtypes: Sequence[DType]
     ) -> Term:
+        """Sums, products and choices as they are; every other operation as an unknown function of its operands."""
         operand = src_dtypes[0]
         if op is Ops.WHERE:
             return z3.If(*args)

@@ -137,20 +137,24 @@ def _look_up(table: dict[Ops, Callable[..., Term]], op: Ops, dtype: DType) -> Ca
 
 
 def floor_quotient(x: Term, y: Term) -> Term:
+    """x // y of mathematical integers, rounded down; 0 where y is 0."""
     return z3.If(y > 0, x / y, z3.If(y < 0, (-x) / (-y), z3.IntVal(0)))
 
 
 def floor_remainder(x: Term, y: Term) -> Term:
+    """x - y * (x // y), which has the sign of y; 0 where y is 0."""
     return z3.If(y > 0, x % y, z3.If(y < 0, -((-x) % (-y)), z3.IntVal(0)))
 
 
 def truncated_quotient(x: Term, y: Term) -> Term:
+    """x / y of mathematical integers, rounded towards 0; 0 where y is 0."""
     of_positive = z3.If(y > 0, x / y, -(x / (-y)))
     of_negative = z3.If(y > 0, -((-x) / y), (-x) / (-y))
     return z3.If(y == 0, z3.IntVal(0), z3.If(x >= 0, of_positive, of_negative))
 
 
 def truncated_remainder(x: Term, y: Term) -> Term:
+    """The remainder of the truncated quotient, which has the sign of x; 0 where y is 0."""
     size = z3.If(y > 0, y, -y)
     return z3.If(y == 0, z3.IntVal(0), z3.If(x >= 0, x % size, -((-x) % size)))
 

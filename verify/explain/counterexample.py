@@ -65,6 +65,7 @@ def smallest(case: Case, known: Outcome) -> Outcome:
 
 
 def show_value(value: Any) -> str:
+    """A value as a rule file writes it: `true`, `false`, or Python's text of a number."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)

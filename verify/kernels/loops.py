@@ -38,6 +38,7 @@ class Linear:
         return total + sum(c * _reach(x) for x, c in left.items())
 
     def term(self) -> UOp:
+        """The sum as an index term."""
         total = UOp.index(self.constant)
         for loop, c in self.parts.items():
             total = total + (loop * c if c != 1 else loop)

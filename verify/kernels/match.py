@@ -47,6 +47,7 @@ class Difference:
 
     @property
     def is_counterexample(self) -> bool:
+        """Whether there are loop values that show it, rather than only a failed comparison."""
         return bool(self.point)
 
 

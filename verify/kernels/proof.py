@@ -70,6 +70,7 @@ class Evidence:
     not_covered: list[str] = field(default_factory=list)  # what the comparison knows too little of
 
     def add(self, other: Evidence) -> None:
+        """Add the counts of `other` to these."""
         self.count.by_solver += other.count.by_solver
         self.count.by_enumeration += other.count.by_enumeration
         self.count.unknown += other.count.unknown

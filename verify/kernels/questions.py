@@ -70,6 +70,7 @@ class Count:
 
     @property
     def obligations(self) -> int:
+        """How many claims there were, decided or not."""
         return self.by_solver + self.by_enumeration + self.unknown
 
 

@@ -38,11 +38,13 @@ def loop_name(loop: UOp) -> str:
 
 
 def loop_size(loop: UOp) -> int:
+    """The number of iterations of a loop whose size is a constant."""
     size: int = loop.src[0].arg
     return size
 
 
 def is_integer(dtype: DType) -> bool:
+    """Whether the solver sees the type as an Int: an index or a machine integer."""
     return dtype.kind in (Kind.INDEX, Kind.SIGNED, Kind.UNSIGNED)
 
 

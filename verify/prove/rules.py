@@ -80,6 +80,7 @@ class Result:
 
     @property
     def seconds(self) -> float:
+        """The time that the solvers took for all obligations of the rule."""
         return sum(o.decision.seconds for o in self.obligations)
 
 

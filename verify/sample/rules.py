@@ -68,6 +68,7 @@ class Outcome:
 
     @property
     def differs(self) -> bool:
+        """Whether the two sides are different values; a NaN is the same as a NaN."""
         return not same_value(self.left, self.right)
 
 
@@ -334,6 +335,7 @@ _FLOAT_EDGES = {
 
 
 def random_value(dtype: DType, source: random.Random) -> Value:
+    """A value of the type; for machine integers and floats, often one of the edge cases."""
     match dtype.kind:
         case Kind.BOOL:
             return source.random() < 0.5

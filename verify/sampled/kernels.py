@@ -108,6 +108,7 @@ class Iterations:
         return self._take(1) % count
 
     def integers(self, low: int, high: int, count: int) -> Values:
+        """`count` integers from `low` on and below `high`, shape (count,)."""
         return low + self._take(count) % (high - low)
 
     def loops(self, loops: Sequence[UOp], count: int) -> dict[UOp, Values]:
@@ -260,6 +261,7 @@ class ValueChecker:
             self.total.not_checked["a graph before rules and after: too much to compute"] += 1
 
     def summary(self) -> str:
+        """How much was checked so far, in one line."""
         return str(self.total)
 
     def _points(self, nodes: Sequence[UOp], kernels: Sequence[Kernel]) -> int:

@@ -69,15 +69,18 @@ class Part:
 
     @property
     def size(self) -> int:
+        """The number of elements of the memory that it writes."""
         size: int = self.memory.arg[1]
         return size
 
     @property
     def memory(self) -> UOp:
+        """The node of the memory that it writes, of its first store."""
         return next(iter(self.nests)).src[0].src[0]
 
     @property
     def dtype(self) -> DType:
+        """The type of the elements that it writes."""
         return self.memory.dtype
 
     @functools.cached_property
@@ -103,6 +106,8 @@ class Reader:
     _frames: list[Frame] = field(default_factory=list)
 
     def frame(self, part: Part, kind: Values, bound: dict[UOp, Values]) -> Frame:
+        """Iterations of `part` to be evaluated: loops have the values in `bound`, memory of each point is of `kind`."""
+
         def read(frame: Frame, memory: UOp, index: Values, mask: Values) -> Values:
             if memory.op is Ops.KEPT:
                 return self._scratch(part, frame, memory, index)

@@ -106,9 +106,11 @@ class Whole(int):
     """A number, with the operations of terms."""
 
     def minimum(self, other: int) -> int:
+        """The smaller of two numbers."""
         return Whole(min(self, other))
 
     def maximum(self, other: int) -> int:
+        """The larger of two numbers."""
         return Whole(max(self, other))
 
 
@@ -290,6 +292,7 @@ class Asked:
         self._solver.set(rlimit=MOST_STEPS)
 
     def add(self, formula: Formula) -> None:
+        """Suppose `formula` in all that is asked from now on."""
         self._solver.add(formula)
 
     def follows(self, conclusion: Formula) -> tuple[str, int]:

@@ -96,10 +96,12 @@ def _element(memory: int, place: UOp) -> UOp:
 
 
 def tree(values: Sequence[UOp]) -> UOp:
+    """How the step `unroll` combines copies of a body: in pairs; MAX stands for every operation."""
     return unroll._combined(list(values), Ops.MAX)
 
 
 def chain(values: Sequence[UOp]) -> UOp:
+    """How the step `unroll` adds copies of a product: one to the total after the other."""
     return unroll._one_by_one(list(values))
 
 

@@ -38,6 +38,7 @@ class Decision:
     seconds: float = field(default=0.0, compare=False)
 
     def to_json(self) -> dict[str, Any]:
+        """What the ledger keeps: all but the explanation and the time."""
         parts = ("claim", "verdict", "method", "goals", "tried", "steps")
         return {part: getattr(self, part) for part in parts}
 
@@ -51,11 +52,13 @@ class Proof:
 
     @property
     def verdict(self) -> str:
+        """PROVED if every claim is; else the verdict of the first that is not, or UNKNOWN if there are none."""
         wrong = [d.verdict for d in self.decisions if d.verdict != PROVED]
         return wrong[0] if wrong else PROVED if self.decisions else UNKNOWN
 
     @property
     def why(self) -> str:
+        """The claims that are not proved, each with the reason; empty if all are."""
         if not self.decisions:
             return f"verify/steps/laws.py has no law for {self.step}"
         return "; ".join([f"{d.claim}: {d.why}" for d in self.decisions if d.verdict != PROVED])
@@ -105,6 +108,7 @@ class Prover:
         self._known: dict[Claim, Decision] = {}
 
     def prove(self, step: str, law: Law | None) -> Proof:
+        """Decide the lemmas that all steps use, and each claim of `law`. None: the step has no law."""
         if law is None or not law.claims:
             return Proof(step, ())
         if self._lemmas is None:

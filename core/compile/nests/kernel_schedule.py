@@ -31,6 +31,7 @@ class Tile:
 
     @property
     def columns(self) -> int:
+        """The number of columns: `vectors` times `lanes`."""
         return self.vectors * self.lanes
 
     def __str__(self) -> str:

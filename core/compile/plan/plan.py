@@ -45,6 +45,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
+        """The name of its function in the source and in the binary."""
         return self.source.entry
 
     @property
@@ -97,6 +98,7 @@ class BufferInfo:
 
     @property
     def nbytes(self) -> int:
+        """Its size in bytes."""
         return self.size * self.dtype.itemsize
 
 

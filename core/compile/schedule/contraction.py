@@ -61,11 +61,13 @@ class Contraction:
 
     @property
     def multiplications(self) -> int:
+        """How many products of two factors the whole kernel adds up."""
         sums = size_of(self.rows) * size_of(self.columns) * self.other_tiles
         return sums * prod(size_of(loop) for loop in self.sum_loops)
 
     @cached_property
     def other_tiles(self) -> int:
+        """The iterations of the loops outside of the tile: how often rows times columns are computed."""
         return prod(size_of(loop) for loop in self.others)
 
     @cached_property

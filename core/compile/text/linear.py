@@ -87,6 +87,7 @@ class LinearBlock(Block):
         return "linear"
 
     def lines(self, title: str) -> list[str]:
+        """The whole text, headed by `title`; a run of terms shares the line of the statement that uses them."""
         self._head(title)
         self._name_all()
         nodes, done = list(self.root.src), set[UOp]()

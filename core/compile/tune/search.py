@@ -62,6 +62,7 @@ class Found:
 
     @property
     def schedule(self) -> Schedule:
+        """The schedule that was taken, read from its text."""
         return read_schedule(self.taken)
 
     def line(self, name: str, width: int, is_old: bool) -> str:

@@ -44,6 +44,7 @@ class Trial:
         self._backend = backend
 
     def run(self) -> None:
+        """Launch the kernels once, in order, and wait until they have run."""
         for launch, buffers in self._launches:
             launch(buffers)
         self._backend.synchronize()
@@ -76,6 +77,7 @@ class Bench:
                 self._memory[node.arg[0]] = _filled(node.dtype, node.arg[1], node.arg[0], backend)
 
     def trial(self, kernels: Sequence[Kernel]) -> Trial:
+        """`kernels`, compiled from this body, over the memory of this bench."""
         return Trial(kernels, self._memory, self._backend)
 
     def result(self) -> bytes:

@@ -38,6 +38,7 @@ class Step:
     def of(
         link: Link, arguments: Sequence[TensorBase], results: Sequence[TensorBase | None] = ()
     ) -> Step:
+        """`link`, with the Tensor below it given by its number among arguments and results, if it is one of them."""
         below = link.tensor()
         return Step(_place(below, arguments), _place(below, results), link)
 

@@ -66,6 +66,7 @@ class Holders:
         return entry is not None and entry.tensor() is tensor
 
     def note_write(self, tensor: Tensor) -> None:
+        """Record that `tensor` is written to; a Tensor made during the recording is ignored."""
         if self.knows(tensor):
             self._written.setdefault(id(tensor), self.entries[id(tensor)])
 

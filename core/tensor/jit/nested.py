@@ -39,9 +39,11 @@ class TensorKind:
 
     @staticmethod
     def of(tensor: Tensor) -> TensorKind:
+        """The shape, dtype and device of `tensor`."""
         return TensorKind(tensor.shape, tensor.dtype, tensor.device)
 
     def fits(self, tensor: Tensor) -> bool:
+        """Whether `tensor` has this shape, dtype and device."""
         node = tensor._uop
         return (
             node.dtype is self.dtype and node.shape == self.shape and tensor.device == self.device
@@ -73,6 +75,7 @@ class Plain:
     value: Any
 
     def fits(self, value: Any) -> bool:
+        """Whether `value` is the recorded one, or equal to it and of its type; a bound variable, if it is the same variable."""
         known = self.value
         if isinstance(known, UOp) and known.op is Ops.BIND:  # another value is another size
             return isinstance(value, UOp) and value.src[:1] == known.src[:1]

@@ -149,14 +149,17 @@ class TensorBase:
 
     @property
     def shape(self) -> Shape:
+        """The sizes of its axes: ints, or variables where a size is symbolic."""
         return self._uop.shape
 
     @property
     def dtype(self) -> DType:
+        """The type of its elements."""
         return self._uop.dtype
 
     @property
     def ndim(self) -> int:
+        """The number of its axes."""
         return len(self._uop.shape)
 
     @property

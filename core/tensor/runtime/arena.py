@@ -36,6 +36,7 @@ class Block:
         return before and (place == len(self.lives) or life[1] < self.lives[place][0])
 
     def add(self, slot: int, life: tuple[int, int]) -> None:
+        """Give this memory to the buffer `slot` from its first to its last step, both in `life`."""
         self.lives.insert(bisect(self.lives, life), life)
         self.slots.append(slot)
 

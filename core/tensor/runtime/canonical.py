@@ -67,6 +67,7 @@ def numbered(
 
 
 def is_not_computed(node: UOp) -> bool:
+    """Whether no buffer holds the value of `node`: a walk for what is still to compute goes on below it."""
     return node not in COMPUTED
 
 

@@ -36,6 +36,7 @@ class ScheduleItem:
 
     @property
     def is_copy(self) -> bool:
+        """Whether it only moves data between devices."""
         return self.ast.src[0].op is Ops.COPY
 
     @property

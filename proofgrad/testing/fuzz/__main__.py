@@ -34,6 +34,7 @@ class Tally:
 
 
 def parser() -> argparse.ArgumentParser:
+    """The options of the command line."""
     found = argparse.ArgumentParser(prog="python -m proofgrad.testing.fuzz", description=__doc__)
     found.add_argument("--seconds", type=float, default=60.0, help="how long; default 60")
     found.add_argument(

@@ -132,6 +132,7 @@ def _scatter_reduce(d: Drawing) -> Drawn:
 
 
 def gather(x: Array, dim: int, index: Array) -> Array:
+    """`Tensor.gather`: elements of x along `dim`; the other axes of x may be longer than those of `index`."""
     part = x[tuple(slice(None) if k == dim else slice(0, n) for k, n in enumerate(index.shape))]
     return np.take_along_axis(part, index, dim)
 
@@ -160,6 +161,7 @@ _COMBINE = {
 
 
 def scatter(x: Array, dim: int, index: Array, src: Any, reduce: str | None = None) -> Array:
+    """`Tensor.scatter`: a copy of x with `src` written, or combined by `reduce`, in row-major order."""
     return _scattered(
         x, dim, index, src, None if reduce is None else _COMBINE[reduce], reduce is not None
     )
@@ -168,6 +170,7 @@ def scatter(x: Array, dim: int, index: Array, src: Any, reduce: str | None = Non
 def scatter_reduce(
     x: Array, dim: int, index: Array, src: Array, reduce: str = "sum", include_self: bool = True
 ) -> Array:
+    """`Tensor.scatter_reduce`; without `include_self`, x stays only where nothing is scattered."""
     return _scattered(x, dim, index, src, _COMBINE[reduce], include_self)
 
 
@@ -187,6 +190,7 @@ def _masked_select(d: Drawing) -> Drawn:
 
 
 def masked_select(x: Array, mask: Array, size: int | None = None, fill_value: Any = 0) -> Array:
+    """`Tensor.masked_select`; with `size`, cut off or filled up to that many elements."""
     chosen = x[mask]
     if size is None:
         return chosen
@@ -203,6 +207,7 @@ def _nonzero(d: Drawing) -> Drawn:
 
 
 def nonzero(x: Array, size: int | None = None) -> Array:
+    """`Tensor.nonzero`: int32, shape (count, ndim); with `size`, cut off or filled up with zeros."""
     rows = np.argwhere(x != 0).astype(np.int32)
     if size is None:
         return rows
@@ -218,6 +223,7 @@ def _one_hot(d: Drawing) -> Drawn:
 
 
 def one_hot(x: Array, count: int) -> Array:
+    """`Tensor.one_hot`: int32, one more axis of `count` classes; a row of zeros for a class beyond them."""
     result: Array = (x[..., None] == np.arange(count)).astype(np.int32)
     return result
 

@@ -71,6 +71,7 @@ def _wrong(value: Value, dtype: str, got: Array, is_strict: bool) -> Any:
 
 
 def wrong_elements(value: Value, got: Array, is_strict: bool) -> Array:
+    """Where `got` is none of what rounding allows, a bool for each element; `is_strict`: the signs of zeros count."""
     first = value.estimate
     if kind_of(value.dtype) not in ("float", "code"):
         unknown = np.zeros(first.shape, bool)

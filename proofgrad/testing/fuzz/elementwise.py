@@ -44,14 +44,17 @@ def ordered(x: Array, y: Array, larger: bool) -> Array:
 
 
 def maximum(x: Array, y: Array) -> Array:
+    """`Tensor.maximum`: NaN if either is; 0.0 is above -0.0."""
     return ordered(x, y, True)
 
 
 def minimum(x: Array, y: Array) -> Array:
+    """`Tensor.minimum`: NaN if either is; -0.0 is below 0.0."""
     return ordered(x, y, False)
 
 
 def clamp(x: Array, min_: Any = None, max_: Any = None) -> Array:
+    """`Tensor.clamp`: first at least `min_`, then at most `max_`."""
     above = x if min_ is None else maximum(x, np.asarray(min_, x.dtype))
     return above if max_ is None else minimum(above, np.asarray(max_, x.dtype))
 
@@ -74,6 +77,7 @@ floordiv, mod, fmod = _by(np.floor_divide), _by(np.mod), _by(np.fmod)
 
 
 def divided(x: Array, y: Array, rounding_mode: str | None = None) -> Array:
+    """`Tensor.div`: exact, or rounded down ("floor") or towards 0 ("trunc")."""
     match rounding_mode:
         case None:
             return np.divide(x, y)
@@ -110,46 +114,56 @@ def power(x: Array, y: Array) -> Array:
 
 
 def fma(x: Array, y: Array, z: Array) -> Array:
+    """x * y + z, rounded twice: one rounding more than the operation has."""
     return x * y + z
 
 
 def erf(x: Array) -> Array:
+    """The error function, from the standard library, in float64."""
     result: Array = np.vectorize(math.erf, otypes=[np.float64])(x)
     return result
 
 
 def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)), without overflow."""
     result: Array = np.where(x < 0, np.exp(np.minimum(x, 0)), 1) / (1 + np.exp(-np.abs(x)))
     return result
 
 
 def softplus(x: Array, beta: float = 1.0) -> Array:
+    """log(1 + exp(beta * x)) / beta, without overflow."""
     return np.logaddexp(x * beta, 0) / beta
 
 
 def gelu(x: Array) -> Array:
+    """The approximation by tanh, written with a sigmoid."""
     return x * sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
 
 
 def elu(x: Array, alpha: float = 1.0) -> Array:
+    """x above 0, else alpha * (exp(x) - 1)."""
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
 
 def celu(x: Array, alpha: float = 1.0) -> Array:
+    """x above 0, else alpha * (exp(x / alpha) - 1)."""
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / alpha))
 
 
 def selu(x: Array) -> Array:
+    """`elu` with alpha 1.67326, times 1.0507."""
     return 1.0507 * elu(x, 1.67326)
 
 
 def isclose(
     x: Array, y: Array, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Array:
+    """`Tensor.isclose`, by numpy."""
     return np.isclose(x, y, rtol, atol, equal_nan)
 
 
 def relu(x: Array) -> Array:
+    """x above 0, else 0; NaN stays."""
     return np.where(x <= 0, np.zeros((), x.dtype), x)
 
 
@@ -157,10 +171,13 @@ def relu(x: Array) -> Array:
 
 
 def one(*kinds: str) -> Callable[[Drawing], Drawn]:
+    """A draw of one Tensor of one of these kinds."""
     return lambda d: ((d.any(*kinds),), {})
 
 
 def two(*kinds: str) -> Callable[[Drawing], Drawn]:
+    """A draw of a Tensor and a partner: a number, or a Tensor that broadcasts with it."""
+
     def draw(d: Drawing) -> Drawn:
         x = d.any(*kinds)
         return (x, d.partner(x, *kinds)), {}
@@ -169,6 +186,8 @@ def two(*kinds: str) -> Callable[[Drawing], Drawn]:
 
 
 def two_tensors(*kinds: str) -> Callable[[Drawing], Drawn]:
+    """A draw of two Tensors of one type and shape."""
+
     def draw(d: Drawing) -> Drawn:
         x = d.any(*kinds)
         return (x, d.like(x)), {}
@@ -303,6 +322,7 @@ def _binary(
 
 
 def turned(f: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """`f` with its operands exchanged: the meaning of a reflected operator."""
     return lambda x, y: f(y, x)
 
 

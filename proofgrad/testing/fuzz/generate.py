@@ -74,9 +74,11 @@ class Builder:
     # -- what the table asks for ------------------------------------------------------------------
 
     def value(self, ref: Ref) -> Value:
+        """What is known of the value of `ref`."""
         return self.machine.names[ref.number].value
 
     def any(self, *kinds: str, rank: int = 0, most: int | None = None) -> Ref:
+        """A value of one of these kinds, mostly one of the last three. Raises: NothingFits."""
         fitting = [
             number
             for number in self.pool
@@ -90,6 +92,7 @@ class Builder:
         return Ref(self.random.choice(late))
 
     def like(self, ref: Ref, shape: tuple[int, ...] | None = None) -> Ref:
+        """A value of the type of `ref`, of its shape or of `shape`: one that is there, or a new leaf."""
         value = self.value(ref)
         wanted = value.shape if shape is None else shape
         fitting = [
@@ -103,6 +106,7 @@ class Builder:
         return self.leaf(value.dtype, wanted)
 
     def partner(self, ref: Ref, *kinds: str) -> Any:
+        """A second operand: a number, a value that broadcasts with `ref`, or a new leaf."""
         value = self.value(ref)
         kind, chance = kind_of(value.dtype), self.random.random()
         if chance < 0.35 and kind in ("int", "float"):
@@ -126,6 +130,7 @@ class Builder:
             return False
 
     def number(self, dtype: str) -> Any:
+        """A Python number that fits the type; in programs of special values, an edge case."""
         if dtype == "bool":
             return self.random.random() < 0.5
         if kind_of(dtype) == "int":
@@ -135,6 +140,7 @@ class Builder:
         return self.random.choice([-2.0, -0.5, 0.5, 1.0, 1.5, 2.0, 3.0, 2, 3, 0.25])
 
     def leaf(self, dtype: str, shape: tuple[int, ...], style: str = "plain") -> Ref:
+        """A new Tensor of drawn elements; `style` says which, as in `_elements`."""
         count = int(np.prod(shape, dtype=np.int64))
         elements = tuple(self._elements(dtype, count, style))
         ref = self._add(
@@ -202,6 +208,7 @@ class Builder:
         return Ref(step.target)
 
     def start(self, leaves: int) -> None:
+        """Draw the first leaves, so that there are operands."""
         for _ in range(leaves):
             shape = self._shape()
             self.leaf(self.random.choice(self.types), shape)
@@ -292,10 +299,12 @@ class Builder:
 
 
 def smooth(operation: Operation) -> bool:
+    """Whether gradients are asked for through the operation."""
     return operation.is_smooth
 
 
 def of(test: Callable[[Operation], bool]) -> list[Operation]:
+    """The operations of the table for which `test` holds."""
     return [operation for operation in TABLE.values() if test(operation)]
 
 
@@ -328,11 +337,13 @@ def maybe_realized(builder: Builder, statements: list[Statement]) -> list[Statem
 
 
 def grown(builder: Builder, operations: list[Operation], count: int) -> None:
+    """Add `count` steps to the program."""
     for _ in range(count):
         builder.grow(operations)
 
 
 def finished(builder: Builder, kind: str, **more: Any) -> Program:
+    """The program that was built: its results, its settings, and values realized here and there."""
     body = maybe_realized(builder, builder.statements)
     statements = (*builder.leaves, *body)
     options = {
@@ -344,4 +355,5 @@ def finished(builder: Builder, kind: str, **more: Any) -> Program:
 
 
 def length(random: Random) -> int:
+    """How many steps a program gets: from 5 to 60, most often few."""
     return random.choice([random.randint(5, 12), random.randint(5, 25), random.randint(5, 60)])

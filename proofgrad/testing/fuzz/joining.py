@@ -22,6 +22,7 @@ from proofgrad.testing.fuzz.values import Array
 
 
 def around(d: Drawing, shape: Sequence[int], low: int = -1, high: int = 3) -> list[tuple[int, int]]:
+    """What to pad each axis by, before and after; negative amounts cut off, but never the whole axis."""
     found = []
     for size in shape:
         before, after = [d.random.choice([0, 0, d.random.randint(low, high)]) for _ in range(2)]
@@ -113,6 +114,7 @@ def _triangle(d: Drawing) -> Drawn:
 
 
 def pad(x: Array, pads: Any, mode: str = "constant", value: Any = 0) -> Array:
+    """`Tensor.pad`: pads grow by `mode`, negative ones cut off afterwards."""
     grown = [(max(0, b), max(0, a)) for b, a in pads]
     if mode == "constant":
         wide = np.pad(x, grown, constant_values=value) if x.ndim else x
@@ -130,22 +132,27 @@ def pad(x: Array, pads: Any, mode: str = "constant", value: Any = 0) -> Array:
 
 
 def pad_to(x: Array, shape: Any, value: Any = 0) -> Array:
+    """`Tensor.pad_to`: grown at the end of each axis up to `shape`."""
     return pad(x, [(0, m - n) for m, n in zip(shape, x.shape)], value=value)
 
 
 def repeat(x: Array, counts: Any) -> Array:
+    """`Tensor.repeat`: the whole, `counts` times along each axis."""
     return np.tile(x, counts)
 
 
 def roll(x: Array, shifts: Any, dims: Any = None) -> Array:
+    """`Tensor.roll`; without `dims`, of the flattened elements."""
     return np.roll(x, shifts, dims)
 
 
 def cat(*parts: Array, dim: int = 0) -> Array:
+    """`Tensor.cat`: joined along an axis that there is."""
     return np.concatenate(parts, dim)
 
 
 def stack(*parts: Array, dim: int = 0) -> Array:
+    """`Tensor.stack`: joined along a new axis."""
     return np.stack(parts, dim)
 
 

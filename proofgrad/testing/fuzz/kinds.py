@@ -87,6 +87,7 @@ def differentiated(
     operations: list[Operation],
     count: int,
 ) -> Program:
+    """A program whose results are summed with weights and differentiated for up to three leaves. Raises: NothingFits."""
     dtype = random.choice(["float64", "float32"])
     builder = Builder(random, random.choice(["smooth", "smooth", "plain"]), (dtype,))
     builder.most = 400 if kind == "gradient" else 2000
@@ -106,6 +107,7 @@ def differentiated(
 
 
 def small_shape(random: Random) -> tuple[int, ...]:
+    """One to four axes, 24 elements at most: each costs two evaluations of the program."""
     while True:
         shape = tuple(
             [random.choice([1, 2, 3, 4, 5, 7]) for _ in range(random.choice([1, 2, 2, 3, 4]))]
@@ -234,6 +236,7 @@ def _given(builder: Builder, target: Ref, is_whole: bool = False) -> Any:
 
 
 def add_write(builder: Builder, targets: list[int], into: list[Statement]) -> None:
+    """Draw a write to one of `targets` and add it to `into`; one without a meaning is left out."""
     builder._into = into
     before = builder._state()
     cells = {n: (c, c.value) for n, c in builder.machine.names.items()}

@@ -63,6 +63,7 @@ def _expand_as(d: Drawing) -> Drawn:
 
 
 def cuts(d: Drawing, shape: Sequence[int]) -> list[tuple[int, int]]:
+    """A begin and an end for each axis, the whole axis included."""
     found = []
     for size in shape:
         begin = d.random.randint(0, max(0, size - 1)) if d.random.random() < 0.5 else 0
@@ -186,6 +187,7 @@ def _rearrange(d: Drawing) -> Drawn:
 
 
 def one(d: Drawing) -> Drawn:
+    """A draw of one Tensor of any kind."""
     return (d.any(*ANY),), {}
 
 
@@ -193,16 +195,19 @@ def one(d: Drawing) -> Drawn:
 
 
 def shrink(x: Array, arg: Any) -> Array:
+    """`Tensor.shrink`: from `begin` on and before `end` of each axis."""
     return x[tuple(slice(b, e) for b, e in arg)]
 
 
 def squeeze(x: Array, dim: int | None = None) -> Array:
+    """`Tensor.squeeze`: without axes of size 1, or without `dim` if it is one."""
     if dim is None:
         return x.squeeze()
     return x.squeeze(dim) if x.shape[dim] == 1 else x
 
 
 def flatten(x: Array, start: int = 0, end: int = -1) -> Array:
+    """`Tensor.flatten`: axes from `start` to `end` become one; a scalar becomes one element."""
     if not x.ndim:
         return x.reshape(1)
     end %= x.ndim
@@ -212,10 +217,12 @@ def flatten(x: Array, start: int = 0, end: int = -1) -> Array:
 
 
 def unflatten(x: Array, axis: int, sizes: Any) -> Array:
+    """`Tensor.unflatten`: one axis becomes several."""
     return x.reshape((*x.shape[:axis], *sizes, *x.shape[axis + 1 :]))
 
 
 def split(x: Array, sizes: Any, dim: int = 0) -> list[Array]:
+    """`Tensor.split`: parts of these sizes, or of one size and what is left."""
     total = x.shape[dim]
     parts = list(sizes) if isinstance(sizes, tuple) else None
     if parts is None:
@@ -224,16 +231,19 @@ def split(x: Array, sizes: Any, dim: int = 0) -> list[Array]:
 
 
 def chunk(x: Array, count: int, dim: int = 0) -> list[Array]:
+    """`Tensor.chunk`: at most `count` parts, all but the last of one size."""
     return split(x, max(1, -(-x.shape[dim] // count)), dim)
 
 
 def unfold(x: Array, axis: int, size: int, step: int) -> Array:
+    """`Tensor.unfold`: windows along an axis, their elements in a last axis."""
     return np.lib.stride_tricks.sliding_window_view(x, size, axis)[
         tuple(slice(None, None, step if k == axis else None) for k in range(x.ndim))
     ]
 
 
 def rearrange(x: Array, formula: str) -> Array:
+    """`Tensor.rearrange` for a permutation of axes, where the first two may become one."""
     left, right = formula.split(" -> ")
     names = left.split()
     order = [names.index(c) for c in right if c.isalpha()]

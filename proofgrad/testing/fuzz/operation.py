@@ -50,19 +50,26 @@ class Drawing(Protocol):
 
     random: Any
 
-    def value(self, ref: Ref) -> Value: ...
+    def value(self, ref: Ref) -> Value:
+        """What is known of the value of `ref`."""
 
-    def any(self, *kinds: str, rank: int = 0, most: int | None = None) -> Ref: ...
+    def any(self, *kinds: str, rank: int = 0, most: int | None = None) -> Ref:
+        """A value of one of these kinds, of at least `rank` axes and at most `most` elements. Raises: NothingFits."""
 
-    def like(self, ref: Ref, shape: tuple[int, ...] | None = None) -> Ref: ...
+    def like(self, ref: Ref, shape: tuple[int, ...] | None = None) -> Ref:
+        """A value of the type of `ref`, of its shape or of `shape`."""
 
-    def leaf(self, dtype: str, shape: tuple[int, ...], style: str = "plain") -> Ref: ...
+    def leaf(self, dtype: str, shape: tuple[int, ...], style: str = "plain") -> Ref:
+        """A new Tensor; `style` names a range of elements, such as "small" or "places 7"."""
 
-    def partner(self, ref: Ref, *kinds: str) -> Any: ...
+    def partner(self, ref: Ref, *kinds: str) -> Any:
+        """A second operand for `ref`: a number, or a value that broadcasts with it."""
 
-    def number(self, dtype: str) -> Any: ...
+    def number(self, dtype: str) -> Any:
+        """A Python number that fits the type."""
 
-    def step(self, name: str, *operands: Any) -> Ref: ...
+    def step(self, name: str, *operands: Any) -> Ref:
+        """Add a step to the program; its result."""
 
 
 class NothingFits(Exception):
@@ -108,18 +115,22 @@ class Operation:
 
 
 def same(types: list[Any], options: dict[str, Any]) -> tuple[str | None, str]:
+    """Computed in any type; the result has that of the first operand."""
     return None, types[0]
 
 
 def as_float(types: list[Any], options: dict[str, Any]) -> tuple[str | None, str]:
+    """Computed in the type of the first operand if it is a float, else in float32; so is the result."""
     return least_float(types[0]), least_float(types[0])
 
 
 def as_bool(types: list[Any], options: dict[str, Any]) -> tuple[str | None, str]:
+    """Computed in any type; the result is bool."""
     return None, "bool"
 
 
 def as_int32(types: list[Any], options: dict[str, Any]) -> tuple[str | None, str]:
+    """Computed in any type; the result is int32."""
     return None, "int32"
 
 
@@ -138,20 +149,24 @@ def common_type(types: list[Any]) -> str:
 
 
 def pair(types: list[Any], options: dict[str, Any]) -> tuple[str | None, str]:
+    """Computed in the common type of the operands, which the result has."""
     found = common_type(types)
     return found, found
 
 
 def pair_of_floats(types: list[Any], options: dict[str, Any]) -> tuple[str | None, str]:
+    """Computed in the common type if it is a float, else in float32; so is the result."""
     found = least_float(common_type(types))
     return found, found
 
 
 def compared(types: list[Any], options: dict[str, Any]) -> tuple[str | None, str]:
+    """Computed in the common type of the operands; the result is bool."""
     return common_type(types), "bool"
 
 
 def summed(types: list[Any], options: dict[str, Any]) -> tuple[str | None, str]:
+    """Computed in the type that `dtype=` asks for, else in that of sums; so is the result."""
     found = options.get("dtype") or sum_type(types[0])
     return found, found
 

@@ -54,12 +54,14 @@ class Cell:
 
     @property
     def root(self) -> Cell:
+        """The cell whose memory it is: itself, unless it is a view."""
         cell = self
         while cell.parent is not None:
             cell = cell.parent
         return cell
 
     def places_in_root(self) -> Array:
+        """For each element, its number in the row-major order of the root."""
         if self.places is not None:
             return self.places
         return np.arange(self.value.size).reshape(self.value.shape)
@@ -74,6 +76,7 @@ class Symbol:
 
 
 def value_of_data(data: Data) -> Value:
+    """The elements of a leaf, rounded to its type: an exact value."""
     with np.errstate(all="ignore"):
         plain = np.array(data.elements, dtype=None if data.elements else "float64")
         if kind_of(data.dtype) in ("float", "code"):
@@ -91,9 +94,11 @@ class Machine:
         self.seed, self.is_real, self.size = seed, is_real, size
 
     def values(self, numbers: Sequence[int]) -> Mapping[int, Value]:
+        """The values under these numbers."""
         return {number: self.names[number].value for number in numbers}
 
     def run(self, statement: Statement) -> None:
+        """Execute a statement on the cells. Raises: Meaningless."""
         match statement:
             case Step():
                 self.names[statement.target] = self._cell(statement)

@@ -145,11 +145,13 @@ def _chances(d: Drawing) -> Drawn:
 
 
 def einsum(formula: str, *operands: Array) -> Array:
+    """`Tensor.einsum`, by numpy."""
     result: Array = np.einsum(formula, *operands)
     return result
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
+    """`Tensor.linear`: x @ weight + bias."""
     y = x @ weight
     return y if bias is None else y + bias
 
@@ -157,6 +159,7 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
 def attention(
     q: Array, k: Array, v: Array, mask: Array | None = None, is_causal: bool = False
 ) -> Array:
+    """`Tensor.scaled_dot_product_attention`, with a mask that is added to the scores."""
     scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
     if is_causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=np.bool_), scores, -np.inf)
@@ -166,6 +169,7 @@ def attention(
 
 
 def reduced(losses: Array, reduction: str) -> Array:
+    """The losses themselves ("none"), their mean or their sum."""
     if reduction == "none":
         return losses
     result: Array = np.divide(losses.sum(), losses.size) if reduction == "mean" else losses.sum()
@@ -177,12 +181,14 @@ def _picked(scores: Array, labels: Array) -> Array:
 
 
 def cross_entropy(x: Array, labels: Array, reduction: str, label_smoothing: float = 0.0) -> Array:
+    """`Tensor.cross_entropy`: classes in axis 1."""
     scores = log_softmax(x, 1)
     losses = -_picked(scores, labels) * (1 - label_smoothing) - scores.mean(1) * label_smoothing
     return reduced(losses, reduction)
 
 
 def sparse_cross_entropy(x: Array, labels: Array, reduction: str) -> Array:
+    """`Tensor.sparse_categorical_crossentropy`: classes in the last axis."""
     scores = log_softmax(x, -1)
     return reduced(
         -np.take_along_axis(scores, labels[..., None].astype(np.int64), -1)[..., 0], reduction
@@ -190,20 +196,24 @@ def sparse_cross_entropy(x: Array, labels: Array, reduction: str) -> Array:
 
 
 def nll_loss(x: Array, labels: Array, reduction: str) -> Array:
+    """`Tensor.nll_loss`: x is the logarithm of probabilities, classes in axis 1."""
     return reduced(-_picked(x, labels), reduction)
 
 
 def binary_logits(x: Array, y: Array, reduction: str) -> Array:
+    """`Tensor.binary_crossentropy_logits`, without overflow."""
     return reduced(y * softplus(-x) + (1 - y) * softplus(x), reduction)
 
 
 def binary(x: Array, y: Array, reduction: str) -> Array:
+    """`Tensor.binary_crossentropy`: x is a probability; logarithms are at least -100."""
     return reduced(
         -(y * np.maximum(np.log(x), -100) + (1 - y) * np.maximum(np.log1p(-x), -100)), reduction
     )
 
 
 def squared(x: Array, y: Array, reduction: str) -> Array:
+    """`Tensor.mse_loss`: the square of the difference."""
     return reduced((x - y) ** 2, reduction)
 
 

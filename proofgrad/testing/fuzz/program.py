@@ -129,13 +129,16 @@ class Program:
 
     @property
     def operations(self) -> int:
+        """How many steps, writes and realizations it has, leaves not counted."""
         return sum(not is_leaf(s) for s in (*self.statements, *self.body))
 
     def with_(self, **changes: Any) -> Program:
+        """A copy with these fields changed."""
         return replace(self, **changes)
 
 
 def is_leaf(statement: Statement) -> bool:
+    """Whether a statement makes a Tensor of data."""
     return isinstance(statement, Step) and statement.name == "Tensor"
 
 

@@ -130,20 +130,25 @@ def _batchnorm(d: Drawing) -> Drawn:
 
 
 def over(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A numpy reduction under the names of arguments that Tensor has."""
     return lambda x, axis=None, keepdim=False: function(x, axis=axis, keepdims=keepdim)
 
 
 def total(x: Array, axis: Any = None, keepdim: bool = False) -> Array:
+    """`Tensor.sum`, in the type of x."""
     result: Array = x.sum(axis, keepdims=keepdim, dtype=x.dtype)
     return result
 
 
 def product(x: Array, axis: Any = None, keepdim: bool = False) -> Array:
+    """`Tensor.prod`, in the type of x."""
     result: Array = x.prod(axis, keepdims=keepdim, dtype=x.dtype)
     return result
 
 
 def extreme(larger: bool) -> Callable[..., Array]:
+    """`Tensor.max` or `Tensor.min`: NaN if any element is, and -0.0 below 0.0."""
+
     def meaning(x: Array, axis: Any = None, keepdim: bool = False) -> Array:
         if x.dtype.kind != "f":
             result: Array = (x.max if larger else x.min)(axis, keepdims=keepdim)
@@ -174,21 +179,26 @@ maximum.reduce, minimum.reduce = _folded(maximum), _folded(minimum)  # type: ign
 
 
 def mean(x: Array, axis: Any = None, keepdim: bool = False) -> Array:
+    """`Tensor.mean`; NaN of no elements."""
     shape = x.sum(axis, keepdims=keepdim)
     result: Array = shape / _count(x.shape, axis) if _count(x.shape, axis) else shape * np.nan
     return result
 
 
 def variance(x: Array, axis: Any = None, keepdim: bool = False, correction: int = 1) -> Array:
+    """`Tensor.var`: `correction` is taken off the number of elements."""
     result: Array = x.var(axis, keepdims=keepdim, ddof=correction)
     return result
 
 
 def deviation(x: Array, **options: Any) -> Array:
+    """`Tensor.std`: the root of `variance`."""
     return np.sqrt(variance(x, **options))
 
 
 def with_mean(function: Callable[..., Array]) -> Callable[..., tuple[Array, Array]]:
+    """`Tensor.var_mean` or `Tensor.std_mean`, by `function`: it and the mean."""
+
     def meaning(x: Array, axis: Any = None, keepdim: bool = False, correction: int = 1) -> Any:
         first = function(x, axis=axis, keepdim=keepdim, correction=correction)
         return first, mean(x, axis, keepdim)
@@ -197,18 +207,21 @@ def with_mean(function: Callable[..., Array]) -> Callable[..., tuple[Array, Arra
 
 
 def softmax(x: Array, axis: int = -1) -> Array:
+    """`Tensor.softmax`, of x without its maximum."""
     powers = np.exp(x - x.max(axis, keepdims=True, initial=-np.inf))
     result: Array = powers / powers.sum(axis, keepdims=True)
     return result
 
 
 def log_softmax(x: Array, axis: int = -1) -> Array:
+    """`Tensor.log_softmax`, of x without its maximum."""
     moved = x - x.max(axis, keepdims=True, initial=-np.inf)
     result: Array = moved - np.log(np.exp(moved).sum(axis, keepdims=True))
     return result
 
 
 def logsumexp(x: Array, axis: Any = None, keepdim: bool = False) -> Array:
+    """`Tensor.logsumexp`, of x without its maximum."""
     largest = x.max(axis, keepdims=True)
     found = np.log(np.exp(x - largest).sum(axis, keepdims=True)) + largest
     result: Array = found if keepdim else found.reshape(x.sum(axis).shape)
@@ -216,28 +229,34 @@ def logsumexp(x: Array, axis: Any = None, keepdim: bool = False) -> Array:
 
 
 def logcumsumexp(x: Array, axis: int = 0) -> Array:
+    """`Tensor.logcumsumexp`, by numpy's `logaddexp`."""
     return np.logaddexp.accumulate(x, axis=axis)
 
 
 def layernorm(x: Array, axis: Any = -1) -> Array:
+    """`Tensor.layernorm` with eps 1e-5, without weights."""
     centered = x - x.mean(axis, keepdims=True)
     result: Array = centered / np.sqrt((centered**2).mean(axis, keepdims=True) + 1e-5)
     return result
 
 
 def normalize(x: Array, p: float = 2, dim: int = 1) -> Array:
+    """`Tensor.normalize`: over the p-norm along `dim`, which counts as 1e-12 at least."""
     norm = (np.abs(x) ** p).sum(dim, keepdims=True) ** (1 / p)
     result: Array = x / np.maximum(norm, 1e-12)
     return result
 
 
 def batchnorm(x: Array, weight: Array, bias: Array, mean: Array, invstd: Array) -> Array:
+    """`Tensor.batchnorm` by given statistics: one number a channel, axis 1."""
     line = (1, -1) + (1,) * (x.ndim - 2)
     w, b, m, s = [part.reshape(line) for part in (weight, bias, mean, invstd)]
     return (x - m) * s * w + b
 
 
 def running_extreme(larger: bool) -> Callable[..., tuple[Array, Array]]:
+    """`Tensor.cummax` or `Tensor.cummin`: values, and int32 positions; the first NaN stays."""
+
     def meaning(x: Array, axis: int = 0) -> tuple[Array, Array]:
         lines = np.moveaxis(x, axis, 0)
         best, places = lines.copy(), np.zeros(lines.shape, np.int32)
@@ -253,6 +272,8 @@ def running_extreme(larger: bool) -> Callable[..., tuple[Array, Array]]:
 
 
 def place_of(larger: bool) -> Callable[..., Array]:
+    """`Tensor.argmax` or `Tensor.argmin`: the first of equal elements."""
+
     def meaning(x: Array, axis: Any = None, keepdim: bool = False) -> Array:
         function = np.argmax if larger else np.argmin
         if axis is None:
@@ -264,6 +285,7 @@ def place_of(larger: bool) -> Callable[..., Array]:
 
 
 def order(x: Array, dim: int = -1, descending: bool = False) -> Array:
+    """`Tensor.argsort`, int32; equal elements stay in order, in both directions."""
     if not descending:
         return np.argsort(x, axis=dim, kind="stable").astype(np.int32)
     _, ranks = np.unique(x, return_inverse=True)
@@ -271,11 +293,13 @@ def order(x: Array, dim: int = -1, descending: bool = False) -> Array:
 
 
 def ordered_with_places(x: Array, dim: int = -1, descending: bool = False) -> tuple[Array, Array]:
+    """`Tensor.sort`: values, and int32 positions."""
     places = order(x, dim, descending)
     return np.take_along_axis(x, places, dim), places
 
 
 def first_of_order(x: Array, k: int, dim: int = -1, largest: bool = True) -> tuple[Array, Array]:
+    """`Tensor.topk`: values, and int32 positions."""
     places = np.take(order(x, dim, largest), range(k), dim)
     return np.take_along_axis(x, places, dim), places
 

@@ -48,6 +48,7 @@ class Outcome:
 
     @property
     def is_find(self) -> bool:
+        """Whether it shows a fault."""
         return self.status in ("wrong", "error", "slow", "died")
 
 

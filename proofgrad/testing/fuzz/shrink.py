@@ -73,6 +73,7 @@ def shrunk(
 
 
 def without_settings(program: Program) -> Iterator[Program]:
+    """Without environment variables; with each result realized by itself."""
     if program.settings:
         yield program.with_(settings=())
     if program.is_together:
@@ -80,6 +81,7 @@ def without_settings(program: Program) -> Iterator[Program]:
 
 
 def one_result(program: Program) -> Iterator[Program]:
+    """With one result fewer, with one alone, for one gradient alone; without what is not used."""
     if len(program.results) > 1:
         for place, ref in enumerate(program.results):
             if program.is_together:
@@ -116,6 +118,7 @@ def _used(statements: tuple[Statement, ...], wanted: set[int]) -> tuple[Statemen
 
 
 def fewer_calls(program: Program) -> Iterator[Program]:
+    """Without one of the calls of a recorded function, or one of the sizes of a variable."""
     for k in range(len(program.calls)):
         yield program.with_(calls=program.calls[:k] + program.calls[k + 1 :])
     for k in range(len(program.sizes)):

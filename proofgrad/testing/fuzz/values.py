@@ -45,22 +45,27 @@ class Value:
 
     @property
     def estimate(self) -> Array:
+        """The elements as numpy computes them: the first sample."""
         return self.samples[0]
 
     @property
     def is_exact(self) -> bool:
+        """Whether the bits are defined, so that rounding allows no other value."""
         return len(self.samples) == 1
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape, the same for all samples."""
         shape: tuple[int, ...] = self.samples[0].shape
         return shape
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         return self.samples[0].size
 
     def sample(self, number: int) -> Array:
+        """Sample `number`; of an exact value always the only one."""
         return self.samples[number] if len(self.samples) > 1 else self.samples[0]
 
 
@@ -80,6 +85,7 @@ def held(dtype: str) -> np.dtype[Any]:
 
 
 def bits(dtype: str) -> int:
+    """The size of an element in memory, in bits."""
     if dtype in ("bool", *CODES):
         return 8
     return 16 if dtype == "bfloat16" else 8 * held(dtype).itemsize
@@ -139,6 +145,7 @@ def promote_number(dtype: str, number: Any) -> str:
 
 
 def least_float(dtype: str) -> str:
+    """The type itself if it is a float, else float32."""
     return dtype if kind_of(dtype) == "float" else "float32"
 
 

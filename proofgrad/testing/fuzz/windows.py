@@ -161,6 +161,7 @@ def convolution(
     x: Array, weight: Array, bias: Array | None = None, groups: int = 1, stride: Any = (), dilation: Any = (),
     padding: Any = (),
 ) -> Array:  # fmt: skip
+    """`Tensor.conv2d` with any number of axes: x (batch, channels, ...), weight (out, channels / groups, ...)."""
     axes = x.ndim - 2
     windows = _windows(_placed(x, padding, 0), weight.shape[2:], stride, dilation)
     inside = tuple(range(-axes, 0))
@@ -177,6 +178,7 @@ def convolution(
 
 
 def transposed(x: Array, weight: Array, stride: Any, padding: Any) -> Array:
+    """`Tensor.conv_transpose2d`: each element adds the weights times itself to a window of the result."""
     axes = x.ndim - 2
     sizes = [(n - 1) * s + k for n, s, k in zip(x.shape[2:], stride, weight.shape[2:])]
     result = np.zeros((x.shape[0], weight.shape[1], *sizes), x.dtype)
@@ -196,6 +198,7 @@ def _options(kernel: Any, stride: Any, padding: Any) -> tuple[Any, Any, Any]:
 
 
 def max_pool(x: Array, kernel: Any, stride: Any = None, padding: Any = None) -> Array:
+    """`Tensor.max_pool2d`: padding is below every element."""
     steps, pads, holes = _options(kernel, stride, padding)
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     windows = _windows(_placed(x, pads, least), kernel, steps, holes)
@@ -206,6 +209,7 @@ def max_pool(x: Array, kernel: Any, stride: Any = None, padding: Any = None) -> 
 def avg_pool(
     x: Array, kernel: Any, stride: Any = None, padding: Any = None, count_include_pad: bool = True
 ) -> Array:
+    """`Tensor.avg_pool2d`; without `count_include_pad`, over the elements inside of x alone."""
     steps, pads, holes = _options(kernel, stride, padding)
     inside = tuple(range(-len(kernel), 0))
     windows = _windows(_placed(x, pads, 0), kernel, steps, holes)
@@ -218,6 +222,7 @@ def avg_pool(
 
 
 def interpolate(x: Array, sizes: Any, mode: str, align_corners: bool = False) -> Array:
+    """`Tensor.interpolate` of the last axes, one after the other."""
     for axis, wanted in enumerate(sizes, x.ndim - len(sizes)):
         size, line = x.shape[axis], np.arange(wanted)
         if mode == "nearest":
@@ -241,6 +246,7 @@ def interpolate(x: Array, sizes: Any, mode: str, align_corners: bool = False) ->
 
 
 def unpool(x: Array, indices: Array, kernel_size: Any) -> Array:
+    """`Tensor.max_unpool2d` for windows of 2 x 2: each element at its index in its image, zeros elsewhere."""
     n, c, height, width = x.shape
     result = np.zeros((n, c, 4 * height * width), x.dtype)
     np.put_along_axis(result, indices.reshape(n, c, -1).astype(np.int64), x.reshape(n, c, -1), 2)

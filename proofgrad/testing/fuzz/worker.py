@@ -24,18 +24,22 @@ PATIENCE = 30  # how much longer than its processor time a program may take on a
 class Checker(Protocol):
     """What runs programs; tests have one without a process."""
 
-    def check(self, program: Program) -> Outcome: ...
+    def check(self, program: Program) -> Outcome:
+        """Run the program and compare its results with what it means."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give back processes and files."""
 
 
 class Here:
     """Programs in this very process."""
 
     def check(self, program: Program) -> Outcome:
+        """Run the program in this process; it has to end by itself."""
         return check(program)
 
     def close(self) -> None:
+        """There is nothing to give back."""
         pass
 
 
@@ -66,6 +70,7 @@ class Worker:
         self._folder = tempfile.TemporaryDirectory(prefix="proofgrad-fuzz-")
 
     def check(self, program: Program) -> Outcome:
+        """Run the program in the worker; one that does not answer in time, or dies, is a find."""
         if self._process is None or self._answered >= PROGRAMS:
             self._start()
         self._answered += 1
@@ -99,5 +104,6 @@ class Worker:
             self._process = None
 
     def close(self) -> None:
+        """End the process and delete its folder."""
         self._stop()
         self._folder.cleanup()

@@ -237,6 +237,7 @@ class Selection(Reduction):
 
 
 def broadcast_positions(pending: Sequence[tuple[int, TensorBase]]) -> Shape:
+    """The common shape of the index Tensors of one `x[...]`. Raises: ShapeError."""
     return broadcast_shapes("[]", *[positions.shape for _, positions in pending])
 
 
