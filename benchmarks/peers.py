@@ -266,7 +266,7 @@ _RANDOM = """
 ## Shapes that nobody tuned for
 
 `python benchmarks/random_shapes.py` draws shapes of products, convolutions and reductions, has `BEAM` search for the best choice of
-tiles ([search](search.md)), and prints how far the heuristics are from it and from torch and numpy. `python benchmarks/layers.py`
+tiles ([search](schedules.md)), and prints how far the heuristics are from it and from torch and numpy. `python benchmarks/layers.py`
 times layers and functions that models are built from, and their gradients, beside torch.
 """
 

@@ -1,7 +1,7 @@
 """One product of 4x6 and 6x8, stage by stage. Run: python docs/one_product.py [SCHEDULE] [STAGE ...]
 
 A schedule is text with an = in it, as "tile=2x2x4". Without a name of a stage, all are printed. The machine is described here, so the text is the same everywhere:
-vectors of 16 bytes, 16 of them, one thread. docs/schedules.md goes through what this prints.
+vectors of 16 bytes, 16 of them, one thread. docs/kernel.md goes through what this prints.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def stages() -> str:
     rows = show_stages((*GRAPH_STAGES, *KERNEL_STAGES), sizes)
     table = _table([("form", "stage", "kind", "what it is"), *rows])
     chosen = " and ".join(stages_with_override(KERNEL_STAGES))
-    return f"{table}\nBEAM=n: a search over what {chosen} are asked (docs/search.md)"
+    return f"{table}\nBEAM=n: a search over what {chosen} are asked (docs/schedules.md)"
 
 
 def stage_sizes() -> str:

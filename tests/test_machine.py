@@ -34,7 +34,7 @@ def test_each_number_of_a_core_is_asked_for_and_documented(name: str) -> None:
     if name in ("multiply_add_cycles", "multiply_adds_a_cycle"):
         users += ["sums_at_once"]
     assert users
-    page = (ROOT / "docs" / "machine.md").read_text()
+    page = (ROOT / "docs" / "schedules.md").read_text()
     assert f"`core.{name}`" in page or f"`{name}`" in page
 
 

@@ -94,7 +94,7 @@ def test_scalar_that_does_not_fit_its_tensor_raises() -> None:
 def test_machine_integers_wrap_as_documented() -> None:
     assert (Tensor([200], dtype="uint8") + 100).item() == 300 - 256
     assert Tensor([2**30] * 3).sum(dtype=dtypes.int32).item() == 3 * 2**30 - 2**32
-    assert "wrap" in (ROOT / "docs/overview.md").read_text()
+    assert "wrap" in (ROOT / "docs/guide.md").read_text()
 
 
 def test_division_of_integers_by_zero_is_zero_as_documented() -> None:

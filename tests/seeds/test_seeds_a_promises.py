@@ -171,7 +171,7 @@ def test_A10_introduction_shows_laziness_and_fusion() -> None:
 
 
 PAGES = (
-    "guide.md", "overview.md", "internals.md", "ops.md", "ops-elementwise.md", "ops-reduce.md",
+    "guide.md", "kernel.md", "ops.md", "ops-elementwise.md", "ops-reduce.md",
     "ops-movement.md", "projects.md",
 )  # fmt: skip
 
@@ -194,7 +194,7 @@ def test_A11_documents_are_there_with_examples_and_links_that_lead_somewhere() -
 
 def test_A12_hacking_page_shows_the_inside() -> None:
     """a page for hackers: graph, IR, schedule, custom operations, backends"""
-    text = page("internals.md")
+    text = page("kernel.md")
     for subject in (".uop", ".shape", "DEBUG=4", "schedule()", "add-a-backend.md"):
         assert subject in text
 
@@ -208,7 +208,7 @@ def test_A13_annotated_walk_runs() -> None:
 
 def test_A14_glossary_explains_the_words_of_the_tutorial() -> None:
     """Device, Lazy/Realize, UOp, DAG, Kernelize, ShapeTracker, Upcast; each links to a symbol"""
-    text = page("overview.md")
+    text = page("guide.md")
     for word in ("Device", "Realize", "UOp", "DAG", "Kernelize", "ShapeTracker", "Upcast"):
         row = re.search(rf"^\| {word} \|.*\| `([\w./]+)` `([\w.]+)` \|$", text, re.MULTILINE)
         assert row is not None, word
@@ -295,6 +295,6 @@ def test_A23_openpilot_models_load() -> None:
 def test_A24_entry_points_of_the_documentation_exist() -> None:
     """quickstart, training on digits, runtime, examples, notes on the inside"""
     readme = (ROOT / "README.md").read_text()
-    for name in ("quickstart.md", "guide.md", "add-a-backend.md", "internals.md", "projects.md"):
+    for name in ("quickstart.md", "guide.md", "add-a-backend.md", "kernel.md", "projects.md"):
         assert f"docs/{name}" in readme, name
     assert "```" in page("quickstart.md")

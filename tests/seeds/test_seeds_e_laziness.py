@@ -111,5 +111,5 @@ result = w.numpy()  # Single fused kernel!
 @differs("D-15", "the interface looks eager and is lazy, and the overview says so")
 def test_E07_the_interface_looks_eager() -> None:
     """ "eager Tensor API" and "lazy by default" """
-    assert "looks eager" in page("overview.md")
+    assert "looks eager" in page("guide.md")
     assert "kernel" in debug_text(1, lambda: (Tensor([1.0, 5.0]) * 3).realize())

@@ -107,7 +107,7 @@ def test_I08_search_is_not_slower() -> None:
 
 def test_I09_search_space_is_documented() -> None:
     """BEAM explores loop order, tiles, work-group sizes, unrolling, vector widths"""
-    text = page("search.md")
+    text = page("schedules.md")
     assert "BEAM" in text
     for choice in fields(Schedule):
         assert f"| `{choice.name}` |" in text

@@ -112,7 +112,7 @@ def test_Q07_fusion_is_free() -> None:
 )
 def test_R01_layers() -> None:
     """Tensor → LazyBuffer → Ops → Accelerators"""
-    text = page("overview.md")
+    text = page("guide.md")
     places = [text.index(word) for word in ("`Tensor`", "`UOp`", "kernel graph", "backend")]
     assert places == sorted(places)
 
@@ -152,7 +152,7 @@ def test_R04_functions_decompose_to_primitives() -> None:
 
 def test_R05_position_among_frameworks() -> None:
     """micrograd → tinygrad → PyTorch"""
-    text = page("overview.md")
+    text = page("guide.md")
     assert "micrograd" in text and "PyTorch" in text
 
 

@@ -10,7 +10,7 @@ A number has one of three sources:
 - [M] fitted to the times of whole products, convolutions and sums on Intel's servers (Ice Lake, Sapphire Rapids), whose caches
   and memory are shared with others. `python benchmarks/measure_core.py` prints what a machine says of each by itself.
 
-A default is that of Intel's server cores since 2019 (Ice Lake), where nothing else is said. docs/machine.md has who asks.
+A default is that of Intel's server cores since 2019 (Ice Lake), where nothing else is said. docs/schedules.md has who asks.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Borrowed:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the compiler must know about a machine to make Linear for it. docs/machine.md says where each is used."""
+    """What the compiler must know about a machine to make Linear for it. docs/schedules.md says where each is used."""
 
     name: str
     vector_bytes: int = 0  # width of a vector register; 0: the backend takes scalars only
