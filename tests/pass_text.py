@@ -44,6 +44,9 @@ from proofgrad.core.rewrite.engine import Rewriter
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.rules.library import load_library
 from proofgrad.rules.pipeline import COTANGENTS, FACTS, KERNEL_STAGES
+from proofgrad.verify.steps.all_steps import all_steps
+
+all_steps()  # imports each, so that one that no tactic takes yet has cases, too
 
 PASSES = {stage.name: stage for stage in KERNEL_STAGES}
 TARGETS = {
