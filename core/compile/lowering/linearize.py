@@ -74,7 +74,7 @@ def _loops_of(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
         if op is RANGE:
             running[node] = frozenset((node,))
         elif op is RESULT:
-            running[node] = running[node.src[0]].difference(node.src[0].src[0].src[1:])
+            running[node] = running[node.src[0]].difference(_own_loops(node))
             results.append(node)
         elif op is KEPT:
             running[node] = running[node.src[0]].difference(node.src[1:])
@@ -103,7 +103,7 @@ def _together(sets: Iterable[frozenset[UOp]]) -> frozenset[UOp]:
 
 def _block_paths(nodes: list[UOp], loops: dict[UOp, frozenset[UOp]]) -> dict[UOp, Path]:
     """For each node the nest of loops that it stands in."""
-    reductions = {n.src[0].src[0].src[1:]: loops[n] for n in nodes if n.op is RESULT}
+    reductions = {_own_loops(n): loops[n] for n in nodes if n.op is RESULT}
     reductions |= {n.src[1:]: loops[n] for n in nodes if n.op is KEPT}
     own = {loop for group in reductions for loop in group}
     outputs = sorted((n for n in nodes if n.op is RANGE and n not in own), key=_nesting_key)
@@ -142,7 +142,7 @@ def _separate_loops(program: UOp, nodes: list[UOp], loops: dict[UOp, frozenset[U
     depths = _depths(nodes)
     groups: dict[Path, list[list[UOp]]] = {}
     for result in results:
-        own = result.src[0].src[0].src[1:]
+        own = _own_loops(result)
         for members in groups.setdefault(own, []):
             first = members[0]
             if loops[first] == loops[result] and depths[first] == depths[result]:
@@ -178,7 +178,7 @@ def _rename(program: UOp, changes: dict[UOp, dict[UOp, UOp]]) -> UOp:
     for node in toposort((program,)):
         if node in changes:
             # In turn: results inside, renamed or not, run in the loops of this one.
-            done[node] = node.substitute(_inner_results(node, done)).substitute(changes[node])
+            done[node] = _in_loops(node.substitute(_inner_results(node, done)), changes[node])
         else:
             done[node] = node.with_src(tuple([done[s] for s in node.src]))
     return done[program]
@@ -188,6 +188,24 @@ def _inner_results(result: UOp, done: dict[UOp, UOp]) -> dict[UOp, UOp]:
     """Results below `result` that were renamed before it."""
     inner = [n for n in result.toposort() if n.op is RESULT and n is not result]
     return {n: done[n] for n in inner if done[n] is not n}
+
+
+def _in_loops(result: UOp, fresh: dict[UOp, UOp]) -> UOp:
+    """A result with other loops for its own. One below it that has such a loop itself, which is another one there, keeps it."""
+    if not fresh:
+        return result
+    changes = dict(fresh)
+    for node in result.toposort():
+        if node.op is RESULT and node is not result:
+            own = _own_loops(node)
+            if not fresh.keys().isdisjoint(own):
+                changes[node] = _in_loops(node, {x: y for x, y in fresh.items() if x not in own})
+    return result.substitute(changes)
+
+
+def _own_loops(result: UOp) -> Path:
+    """The loops of the reduction that this is the result of."""
+    return result.src[0].src[0].src[1:]
 
 
 # -- order --------------------------------------------------------------------------------------
