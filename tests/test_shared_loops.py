@@ -9,6 +9,8 @@ import random
 
 import pytest
 from kernel_interpreter import free_loops, run_kernel
+from programs_of_kernels import Programs
+from small_kernels import X, Y, inner_loops, load, loops, reduce, small_kernels, store
 from tactics import (
     choose_axes,
     choose_index_width,
@@ -23,6 +25,7 @@ from proofgrad.backends.reference import ReferenceBackend
 from proofgrad.core.compile.lowering.linearize import linearize
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.passes.forms import Form, check_form
+from proofgrad.core.compile.steps.loop_nest import lowered
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -107,6 +110,18 @@ def test_shared_loops_keep_the_values(first: int, target: Target) -> None:
         linear = linearize(vectorize(program, facts=facts))
         check_form(Form.LINEAR, linear)
         assert run_linear(linear, len(expected), data) == expected, f"seed {seed}"
+
+
+def test_a_reduction_inside_of_one_over_the_same_loop_keeps_it() -> None:
+    """The one around it gets a loop of its own; with that in both they would share a loop again, without end."""
+    (a,), (r,) = loops(2), inner_loops(3)
+    side, inside = reduce(Ops.ADD, load(X, a + r), r), reduce(Ops.MAX, load(Y, r), r)
+    around = reduce(Ops.ADD, load(X, r) + inside, r)
+    kernel = UOp.sink(store(a, side * around))
+    ((small,),) = [list(small_kernels([("shared", kernel)]))]
+    tried = Programs()
+    tried.try_all(small, lowered(small.graph, compiler().library.facts(), VECTORS))
+    assert tried.made["lanes"] and tried.made["accumulate"]
 
 
 def test_stores_in_different_loops_have_no_linear_order() -> None:
