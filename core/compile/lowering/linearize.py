@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import count
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import (
@@ -138,28 +139,19 @@ def _separate_loops(program: UOp, nodes: list[UOp], loops: dict[UOp, frozenset[U
     results = [n for n in nodes if n.op is RESULT]
     if len(results) < 2:
         return program
-    next_number = 1 + max((n.arg[0] for n in nodes if n.op is RANGE), default=0)
+    numbers = count(1 + max((n.arg[0] for n in nodes if n.op is RANGE), default=0))
     depths = _depths(nodes)
-    groups: dict[Path, list[list[UOp]]] = {}
+    groups: dict[Path, dict[tuple[frozenset[UOp], int], list[UOp]]] = {}
     for result in results:
-        own = _own_loops(result)
-        for members in groups.setdefault(own, []):
-            first = members[0]
-            if loops[first] == loops[result] and depths[first] == depths[result]:
-                members.append(result)
-                break
-        else:
-            groups[own].append([result])
+        alike = groups.setdefault(_own_loops(result), {})
+        alike.setdefault((loops[result], depths[result]), []).append(result)
     changes: dict[UOp, dict[UOp, UOp]] = {}
     uses = Counter([loop for own in groups for loop in own])
     for own, partitions in groups.items():
-        for k, members in enumerate(partitions):
+        for k, members in enumerate(partitions.values()):
             if k == 0 and all(uses[loop] == 1 for loop in own):
                 continue
-            fresh: dict[UOp, UOp] = {}
-            for loop in own:
-                fresh[loop] = loop.replace(arg=(next_number, loop.arg[1]))
-                next_number += 1
+            fresh = {loop: loop.replace(arg=(next(numbers), loop.arg[1])) for loop in own}
             changes.update({member: fresh for member in members})
     return _rename(program, changes) if changes else program
 
@@ -178,28 +170,20 @@ def _rename(program: UOp, changes: dict[UOp, dict[UOp, UOp]]) -> UOp:
     for node in toposort((program,)):
         if node in changes:
             # In turn: results inside, renamed or not, run in the loops of this one.
-            done[node] = _in_loops(node.substitute(_inner_results(node, done)), changes[node])
+            inner = {n: done[n] for n in node.toposort() if n.op is RESULT and n is not node}
+            done[node] = _in_loops(node.substitute(inner), changes[node])
         else:
             done[node] = node.with_src(tuple([done[s] for s in node.src]))
     return done[program]
 
 
-def _inner_results(result: UOp, done: dict[UOp, UOp]) -> dict[UOp, UOp]:
-    """Results below `result` that were renamed before it."""
-    inner = [n for n in result.toposort() if n.op is RESULT and n is not result]
-    return {n: done[n] for n in inner if done[n] is not n}
-
-
 def _in_loops(result: UOp, fresh: dict[UOp, UOp]) -> UOp:
     """A result with other loops for its own. One below it that has such a loop itself, which is another one there, keeps it."""
-    if not fresh:
-        return result
     changes = dict(fresh)
-    for node in result.toposort():
-        if node.op is RESULT and node is not result:
-            own = _own_loops(node)
-            if not fresh.keys().isdisjoint(own):
-                changes[node] = _in_loops(node, {x: y for x, y in fresh.items() if x not in own})
+    for node in result.toposort() if fresh else ():
+        own = _own_loops(node) if node.op is RESULT and node is not result else ()
+        if not fresh.keys().isdisjoint(own):
+            changes[node] = _in_loops(node, {x: y for x, y in fresh.items() if x not in own})
     return result.substitute(changes)
 
 
