@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
+
+import sizes
 
 ROOT = Path(__file__).parent.parent
 BASES = """
@@ -34,29 +33,17 @@ def _helper(): ...
 """
 
 
-def _module(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-SIZES = _module("benchmarks/sizes.py")
-
-
 def test_every_public_name_has_a_docstring() -> None:
     trees = {
         path.relative_to(ROOT): ast.parse(path.read_text("utf-8"))
-        for paths in SIZES.modules().values()
+        for paths in sizes.modules().values()
         for path in paths
     }
-    inherited = SIZES.described_methods(list(trees.values()))
+    inherited = sizes.described_methods(list(trees.values()))
     missing = [
         f"{path}: {name}"
         for path, tree in trees.items()
-        for name in SIZES.without_docstring(tree, inherited)
+        for name in sizes.without_docstring(tree, inherited)
     ]
     assert len(trees) > 300
     assert not missing, "\n".join(missing)
@@ -64,13 +51,13 @@ def test_every_public_name_has_a_docstring() -> None:
 
 def test_names_without_docstring_are_found_and_overrides_inherit_theirs() -> None:
     tree = ast.parse(BASES)
-    inherited = SIZES.described_methods([tree])
-    found = list(SIZES.without_docstring(tree, inherited))
+    inherited = sizes.described_methods([tree])
+    found = list(sizes.without_docstring(tree, inherited))
     assert found == ["Base", "Base.silent", "Next.silent", "untold"]
-    assert "Last.described" in list(SIZES.without_docstring(tree))
+    assert "Last.described" in list(sizes.without_docstring(tree))
 
 
 def test_of_two_classes_of_one_name_both_have_to_describe_a_method() -> None:
     silent = ast.parse("class Base:\n    'A class.'\n    def described(self): ...\n")
-    inherited = SIZES.described_methods([ast.parse(BASES), silent])
+    inherited = sizes.described_methods([ast.parse(BASES), silent])
     assert "described" not in inherited["Base"]
