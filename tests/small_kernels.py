@@ -362,6 +362,9 @@ def masks_that_place() -> Iterator[UOp]:
             yield store(here, reduce(Ops.ADD, value, j))
             more = hit & place_of(PLACES, j).eq(b)
             yield store(here, reduce(Ops.MUL, more.where(load(X, j), neutral(Ops.MUL)), j))
+        back = place_of(INSIDE, (m - 1) - b).eq(a) & place_of(PLACES, j).eq(b)
+        value = back.where(load(X, j), neutral(Ops.MAX))
+        yield store(row_major(a, b), reduce(Ops.MAX, value, j))
 
 
 def kept_rows() -> Iterator[UOp]:

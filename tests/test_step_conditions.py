@@ -47,6 +47,7 @@ from proofgrad.core.compile.steps.narrow import narrow
 from proofgrad.core.compile.steps.reduce_in_parts import Ends, Slabs, reduce_in_parts
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
+from proofgrad.core.compile.steps.scatter import scatter
 from proofgrad.core.compile.steps.split import MOST_PARTS, split, split_reading_inside
 from proofgrad.core.compile.steps.stage import MOST_DIGITS, Digit, stage
 from proofgrad.core.compile.steps.sum_in_memory import sum_in_memory
@@ -538,7 +539,7 @@ def test_a_nest_of_another_kernel_is_none_of_this_one() -> None:
 
 
 def test_fissions_of_what_fissions_made_stand_in_their_places() -> None:
-    """The table of the second is another memory: of a nest alone by its own parameters, of others by `other_slots`."""
+    """The table of the second is another memory, by what both nests had when they parted."""
     nest = rows(3, 4)
     (value,) = nodes(nest, Ops.LOAD)
     a, r = nodes(nest, Ops.RANGE)
@@ -553,8 +554,33 @@ def test_fissions_of_what_fissions_made_stand_in_their_places() -> None:
     refused(lambda: check_whole(nest, (first, read, second)), "fission")
     refused(lambda: check_whole(nest, (fill, second, read)), "fission|too many")
     (loaded,) = nodes(read, Ops.LOAD)
-    third, last = stage(read, loaded, digits)  # the others unknown to it
+    third, last = stage(read, loaded, digits)  # what became of the other since is unknown to it
     refused(lambda: check_whole(nest, (first, second, third, last)), "two tables are one")
+
+
+def test_a_table_of_one_nest_is_no_memory_that_another_has() -> None:
+    """What fills the results has no other memory; what adds to them reads slot 1."""
+    nest = rows(2, 4)
+    fill, add = sum_in_memory(nest, 2, 9)
+    (zero,) = [n for n in nodes(fill, Ops.CONST) if n.dtype is not dtypes.index]
+    table, read = stage(fill, zero, ())
+    check_whole(nest, (table, read, add))
+    (made,) = {n.arg[0] for n in nodes(table, Ops.PARAM)}
+    assert made not in {n.arg[0] for n in nodes(add, Ops.PARAM)}
+
+
+def test_values_are_placed_among_some_results_only() -> None:
+    """Of no results the nearest place would be one before the first."""
+    for n, expected in ((2, True), (0, False)):
+        (a,), (j,) = loops(n), inner_loops(1)
+        hit = place_of(INSIDE, j).eq(a)
+        value = hit.where(load(X, j), UOp.const(dtypes.int32, 0))
+        (kernel,) = small_kernels([("placed", UOp.sink(store(a, reduce(Ops.ADD, value, j))))])
+        nest = nest_of(kernel.graph, MACHINE)
+        if expected:
+            assert len(scatter(nest)) == 2
+        else:
+            refused(lambda nest=nest: scatter(nest), "no results")
 
 
 def test_a_sum_that_is_written_out_starts_from_zero() -> None:

@@ -15,6 +15,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, forced_schedule
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.passes.forms import Form, check_form
+from proofgrad.core.compile.steps.cuts import largest_slot
 from proofgrad.core.compile.steps.loop_nest import (
     LoopNest,
     StepRefused,
@@ -22,7 +23,6 @@ from proofgrad.core.compile.steps.loop_nest import (
     check_whole,
     lowered,
 )
-from proofgrad.core.compile.steps.tables import largest_slot
 from proofgrad.core.compile.steps.tensor_program import TensorProgram, traced
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp

@@ -36,6 +36,11 @@ def cut_of(before: UOp, made: Iterable[UOp]) -> Cut:
     return Cut(len(graphs), frozenset(_slots(*graphs) - _slots(before)))
 
 
+def largest_slot(graphs: Iterable[UOp]) -> int:
+    """The largest number of a parameter of the graphs; that of the results is 0."""
+    return max(_slots(*graphs), default=0)
+
+
 def _slots(*graphs: UOp) -> set[int]:
     return {n.arg[0] for n in toposort(graphs) if n.op is Ops.PARAM}
 

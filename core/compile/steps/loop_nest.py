@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule
 from proofgrad.core.compile.nests.loops import is_fixed
-from proofgrad.core.compile.steps.cuts import Cut, Place, cut_of, what_is_missing
+from proofgrad.core.compile.steps.cuts import Cut, Place, cut_of, largest_slot, what_is_missing
 from proofgrad.core.compile.steps.evidence import require_evidence
 from proofgrad.core.compile.steps.running import what_is_wrong
 from proofgrad.core.compile.text.show import brief
@@ -64,13 +64,15 @@ class LoopNest:
 
     def scheduled(self, schedule: Schedule | None) -> LoopNest:
         """The same nest, for which this is decided."""
-        nest = self._sealed(self.graph, self.taken, self.place)
+        nest = self._sealed(self.graph, self.taken, self.place, self.other_slots)
         nest.schedule = schedule
         return nest
 
-    def _sealed(self, graph: UOp, taken: tuple[Taken, ...], place: Place) -> LoopNest:
-        """Another graph beside the same nests."""
-        return LoopNest(graph, self.facts, self.target, taken, place, self.other_slots, _SEAL)
+    def _sealed(
+        self, graph: UOp, taken: tuple[Taken, ...], place: Place, other_slots: int
+    ) -> LoopNest:
+        """Another graph, or the same one, with what is known of its values and for the same machine."""
+        return LoopNest(graph, self.facts, self.target, taken, place, other_slots, _SEAL)
 
 
 def lowered(graph: UOp, facts: Facts, target: Target, other_slots: int = 0) -> LoopNest:
@@ -120,7 +122,7 @@ class Step(Generic[_Arguments]):
         taken = Taken(self.name, (*args, *kwargs.values()))
         if self.makes_loops:
             _check_loops(made, taken)
-        changed = nest._sealed(made, (*nest.taken, taken), nest.place)
+        changed = nest._sealed(made, (*nest.taken, taken), nest.place, nest.other_slots)
         changed.schedule = nest.schedule
         return changed
 
@@ -142,9 +144,10 @@ class Fission(Generic[_Arguments]):
         for graph in graphs:
             _check_loops(graph, taken)
         cut, steps = cut_of(nest.graph, graphs), (*nest.taken, taken)
+        slots = max(nest.other_slots, largest_slot(graphs))
         return tuple(
             [
-                nest._sealed(graph, steps, (*nest.place, (cut, number)))
+                nest._sealed(graph, steps, (*nest.place, (cut, number)), slots)
                 for number, graph in enumerate(graphs)
             ]
         )

@@ -57,6 +57,7 @@ def scatter(nest: LoopNest) -> tuple[UOp, UOp]:
     require(len(place.src) == 2, "a store that is masked")
     memory, position = place.src
     results = prod([size_of(loop) for loop in found.loops])
+    require(results > 0, "no results, and so no place to bring one inside")
     require(results == memory.arg[1], "memory that is not all written", results, memory.arg[1])
     return filled(memory, reduction.arg), _combined(found, memory, position)
 

@@ -6,9 +6,8 @@ Owns: its parameter, reading it, filling it with what a reduction starts from, h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from proofgrad.core.compile.nests.loops import elements_of
+from proofgrad.core.compile.steps.cuts import largest_slot
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
@@ -22,11 +21,6 @@ def new_table(nest: LoopNest, dtype: DType, length: int) -> UOp:
     """A parameter of so many elements that neither the nest, nor one that runs before or after it, has."""
     slot = max(nest.other_slots, largest_slot((nest.graph,)))
     return UOp(Ops.PARAM, dtype, (), (slot + 1, length))
-
-
-def largest_slot(graphs: Iterable[UOp]) -> int:
-    """The largest number of a parameter of the graphs."""
-    return max([n.arg[0] for n in toposort(tuple(graphs)) if n.op is Ops.PARAM], default=0)
 
 
 def require_value(value: UOp) -> None:
