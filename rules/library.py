@@ -34,7 +34,7 @@ MEANINGS = (
     "core/rewrite/functions.py",
     "core/rewrite/scope.py",
     "core/rewrite/sorts.py",
-    "core/rewrite/views.py",
+    "core/rewrite/extractors.py",
 )
 MEANING_FOLDERS = ("verify/encode", "verify/prove")
 # What decides what a rule does once it is admitted, and what is tried of that: every file of these folders.

@@ -14,9 +14,9 @@ from proofgrad.core.ir.dtypes import DType, dtype_named, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import ShapeError
 from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.rewrite.extractor_check import NARROWING
 from proofgrad.core.rewrite.rule import Apply, Const, Lit, Name, Node, Rule, Term, Text, Var
 from proofgrad.core.rewrite.scope import types_of_class
-from proofgrad.core.rewrite.view_check import NARROWING
 
 _FLOATS = (0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -3.0)
 _INTS = (0, 1, 2, 3, 4, 6, 8, 12, -1, -2, -6)
@@ -33,8 +33,11 @@ class Instance:
         }
         self.nodes: dict[str, UOp] = {}
         self.args: dict[str, Any] = {}
-        self.solved = {view.function for view in rule.views} & {"solve", "solve_less"}
-        self.is_narrowed = any([view.function in NARROWING for view in rule.views])
+        self.solved = {extractor.function for extractor in rule.extractors} & {
+            "solve",
+            "solve_less",
+        }
+        self.is_narrowed = any([extractor.function in NARROWING for extractor in rule.extractors])
         self.loops = [UOp.range(random.choice([2, 3, 5]), k, AxisRole.REDUCE) for k in (7, 8)]
 
     def dtype(self, name: str) -> DType:

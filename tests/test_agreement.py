@@ -177,7 +177,7 @@ def test_the_engine_does_what_is_proved_of_every_rule(name: str) -> None:
         assert found.is_met, f"{rule.full_name}: {found.reason}"
 
 
-# Of split_by_anything, the search behind the view gives nothing where the rule would be wrong. The values
+# Of split_by_anything, the search behind the extractor gives nothing where the rule would be wrong. The values
 # of instances are corners of a type and neighbours of a rule's numbers: their quotients round alike in
 # quotients_within_bounds, which the prover's samples refute, drawn from all between the bounds.
 AGREE = {"split_by_anything", "quotients_within_bounds"}

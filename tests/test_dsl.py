@@ -153,11 +153,16 @@ def test_reduction_is_of_ranges_in_loops_and_of_axes_in_tensors() -> None:
     assert show_term(tensor) == "max[a](max[b](x))"
 
 
-def test_view_binds_terms_and_numbers() -> None:
+def test_extractor_binds_terms_and_numbers() -> None:
     rule = rule_of(
         "rule a: x // c => y // d where g > 0 let (g, y, r, d) = gcd_split(x, c)", "index"
     )
-    assert rule.views[0].outputs == (("g", "number"), ("y", "term"), ("r", "term"), ("d", "number"))
+    assert rule.extractors[0].outputs == (
+        ("g", "number"),
+        ("y", "term"),
+        ("r", "term"),
+        ("d", "number"),
+    )
     assert rule.right == (Node("FLOORDIV", (Var("y", "T"), Calc(Name("d"), "T")), "T"),)
 
 
@@ -245,7 +250,7 @@ def test_every_rewrite_rule_of_the_library_goes_down() -> None:
     assert [r.full_name for r in rules if not goes_down(r)] == []
 
 
-# What a view finds may be as heavy as what it was given: core/rewrite/sum_order.py is asked at each use.
+# What an extractor finds may be as heavy as what it was given: core/rewrite/sum_order.py is asked at each use.
 TESTED_AT_EACH_USE = [
     *("algebra.collect", "compare.less_group", "compare.less_common", "compare.common_less"),
     *("compare.common_equals", "divmod.div_group", "divmod.mod_group", "divmod.div_split"),
@@ -254,10 +259,10 @@ TESTED_AT_EACH_USE = [
 ]
 
 
-def test_rules_with_views_go_down_when_they_are_read_but_for_those_that_are_tested_at_each_use() -> (
+def test_rules_with_extractors_go_down_when_they_are_read_but_for_those_that_are_tested_at_each_use() -> (
     None
 ):
-    rules = [r for r in library_rules() if r.kind is RuleKind.REWRITE and r.views]
+    rules = [r for r in library_rules() if r.kind is RuleKind.REWRITE and r.extractors]
     left = [r for r in rules if not goes_down(replace(r, domains=("int",)))]
     assert [r.full_name for r in left] == TESTED_AT_EACH_USE
     assert all(goes_down(r) and r.domains == ("index",) for r in left)
@@ -274,7 +279,7 @@ def test_division_that_stays_by_no_power_of_two_is_refused() -> None:
     assert goes_down(right)
 
 
-def test_view_whose_parts_are_used_twice_is_refused() -> None:
+def test_extractor_whose_parts_are_used_twice_is_refused() -> None:
     once = rule_of("rule a: x % c => r where 0 <= r, r < c let (q, r) = residue(x, c)", "index")
     both = rule_of(
         "rule a: x % c => q * 0 + r where 0 <= r, r < c let (q, r) = residue(x, c)", "index"
@@ -317,7 +322,9 @@ def test_stages_that_ask_for_the_order_of_sums_state_the_laws_of_sums() -> None:
 
 
 def test_no_rule_of_the_library_goes_down_in_both_directions() -> None:
-    turned = [_turned(r) for r in library_rules() if r.kind is RuleKind.REWRITE and not r.views]
+    turned = [
+        _turned(r) for r in library_rules() if r.kind is RuleKind.REWRITE and not r.extractors
+    ]
     assert [r.full_name for r in turned if r is not None and goes_down(r)] == []
 
 

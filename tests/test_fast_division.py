@@ -10,9 +10,9 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import Rewriter
+from proofgrad.core.rewrite.extractor_check import check_of
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.searches import SEARCHES, reciprocal
-from proofgrad.core.rewrite.view_check import check_of
 
 
 def rewritten(term: UOp) -> UOp:

@@ -47,7 +47,7 @@ def injections(canary: Path) -> list[Any]:
         f"x\x0c{run}",
         f'"); {run}; ("',
         f"0 or {run}",
-        f"view); {run} #",
+        f"extractor); {run} #",
         "__class__",
         "lambda: 0",
         "é",

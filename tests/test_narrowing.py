@@ -132,7 +132,7 @@ def test_a_place_is_the_same_wherever_its_mask_holds(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_found_keeps_the_promises_of_its_view(seed: int) -> None:
+def test_what_is_found_keeps_the_promises_of_its_extractor(seed: int) -> None:
     """Less load, or fewer conjuncts: verify/dsl/promises.py."""
     rng = random.Random(seed)
     known = unproven_facts()

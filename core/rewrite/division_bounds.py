@@ -55,7 +55,7 @@ def bounds_code(kind: Ops, rules: Sequence[Rule]) -> str:
 def _is_about(kind: Ops, rule: Rule) -> bool:
     """Whether `rule` bounds any sum divided by any number."""
     left = rule.left
-    if rule.kind is not RuleKind.BOUNDS or rule.views or not takes(rule, dtypes.index):
+    if rule.kind is not RuleKind.BOUNDS or rule.extractors or not takes(rule, dtypes.index):
         return False
     if not isinstance(left, Node) or left.op != kind.name or len(left.src) != 2:
         return False

@@ -18,13 +18,13 @@ from proofgrad.core.ir.dtypes import DType, Kind, round_float
 from proofgrad.core.ir.op_names import CONST, KEEP, KEPT, RANGE, REDUCE, RESULT, VARIABLE, WHERE
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp, known_below, toposort
+from proofgrad.core.rewrite.extractor_check import Extractors
 from proofgrad.core.rewrite.match import Matcher, RuleSet
 from proofgrad.core.rewrite.order import OrderKey, StableOrder, rank
 from proofgrad.core.rewrite.rule import Node, RuleKind
 from proofgrad.core.rewrite.scope import SPREAD
 from proofgrad.core.rewrite.sums import Forms
 from proofgrad.core.rewrite.terms import exact_number
-from proofgrad.core.rewrite.view_check import Views
 
 if TYPE_CHECKING:
     from proofgrad.core.rewrite.narrowing import Narrowing
@@ -63,7 +63,7 @@ class Facts:
         self.order_key: Callable[[UOp], OrderKey] = self.order.key
         self.division_bounds = bounds.division_bounds
         self.forms = Forms(self)
-        self.views = Views(self.forms)
+        self.extractors = Extractors(self.forms)
         self.narrowing: Narrowing | None = None  # of the rewriter at work, which sets it
 
     def in_order(self, first: UOp, second: UOp) -> bool:

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.rewrite.expression_code import NoCode
+from proofgrad.core.rewrite.extractors import CONTRACTS
 from proofgrad.core.rewrite.index_patterns import write_left_side
 from proofgrad.core.rewrite.index_results import write_right_side
 from proofgrad.core.rewrite.index_text import DIVISIONS, LINEAR, NoMatch, RuleText
 from proofgrad.core.rewrite.rule import Lit, Node, Rule, RuleKind, Var
 from proofgrad.core.rewrite.scope import takes
 from proofgrad.core.rewrite.sum_laws import is_linear_law
-from proofgrad.core.rewrite.views import CONTRACTS
 
 
 @dataclass(slots=True)
@@ -54,8 +54,10 @@ def index_code(rules: Sequence[Rule]) -> IndexCode:
                 left_over[rule.full_name] = rule
         bodies[op] = lines
     early = {op: _early_lines(about, numbers, op, left_over) for op in DIVISIONS}
-    asked = {view.function for rule in about for view in rule.views}
-    used = [f'    view_{name} = views.use("{name}")' for name in CONTRACTS if name in asked]
+    asked = {extractor.function for rule in about for extractor in rule.extractors}
+    used = [
+        f'    extractor_{name} = extractors.use("{name}")' for name in CONTRACTS if name in asked
+    ]
     functions = [_division(op, early[op], bodies[op]) for op in DIVISIONS]
     functions.append(_whole(bodies["ADD"]))
     text = "\n".join([_HEAD, *used, "", *functions, _TAIL])
@@ -82,7 +84,13 @@ def _shared(first: list[str], second: list[str]) -> int:
 def _is_early(rule: Rule) -> bool:
     """Whether `rule` is about any sum and one divisor, so that the sum is not looked at."""
     left = rule.left
-    if isinstance(left, Var) or left.op not in DIVISIONS or rule.views or rule.where or rule.when:
+    if (
+        isinstance(left, Var)
+        or left.op not in DIVISIONS
+        or rule.extractors
+        or rule.where
+        or rule.when
+    ):
         return False
     return isinstance(left.src[0], Var) and isinstance(left.src[1], Lit)
 
@@ -113,7 +121,7 @@ def _is_about_index_terms(rule: Rule) -> bool:
 
 # -- the functions -------------------------------------------------------------------------------
 
-_HEAD = """def make(forms, views, tried, note, observe, normal_divisions, left_over):
+_HEAD = """def make(forms, extractors, tried, note, observe, normal_divisions, left_over):
     kept, divided, divisor = forms.kept, forms.divided, forms.divisor
     left_over_marks, left_over_always = left_over.marks, left_over.always
     quotients, remainders, wholes = {}, {}, {}

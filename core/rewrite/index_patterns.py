@@ -1,4 +1,4 @@
-"""Left sides, conditions and views of rules about sums, as lines of Python.
+"""Left sides, conditions and extractors of rules about sums, as lines of Python.
 
 Owns: how a left side looks at a sum. Does not own: what a rule makes of it (index_results.py).
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proofgrad.core.rewrite.expression_code import NoCode
+from proofgrad.core.rewrite.extractors import CONTRACTS, TERM
 from proofgrad.core.rewrite.index_text import (
     DIVISIONS,
     NoMatch,
@@ -19,10 +20,9 @@ from proofgrad.core.rewrite.index_text import (
     mentions,
     ops_of_summands,
 )
-from proofgrad.core.rewrite.rule import Apply, Const, Expr, Lit, Name, Node, Term, Var, View
+from proofgrad.core.rewrite.rule import Apply, Const, Expr, Extractor, Lit, Name, Node, Term, Var
 from proofgrad.core.rewrite.searches import NEEDS
 from proofgrad.core.rewrite.sums import MARKS, OTHER
-from proofgrad.core.rewrite.views import CONTRACTS, TERM
 
 
 def write_left_side(text: RuleText) -> None:
@@ -30,11 +30,11 @@ def write_left_side(text: RuleText) -> None:
     rule = text.rule
     side = _LeftSide(text)
     side.match()
-    late = {name for view in rule.views for name, _ in view.outputs}
+    late = {name for extractor in rule.extractors for name, _ in extractor.outputs}
     conditions = [(c, mentions(c, late)) for c in (*rule.where, *rule.when)]
     text.test([c for c, is_late in conditions if not is_late])
-    for view in rule.views:
-        side.use_view(view)
+    for extractor in rule.extractors:
+        side.use_extractor(extractor)
     text.test([c for c, is_late in conditions if is_late])
 
 
@@ -78,7 +78,9 @@ class _LeftSide:
         used = (*self._text.rule.right, *self._text.rule.where, *self._text.rule.when)
         both = {part.name for part in left.src if isinstance(part, Var)}
         if len(both) == 2:
-            inputs = [given for view in self._text.rule.views for given in view.inputs]
+            inputs = [
+                given for extractor in self._text.rule.extractors for given in extractor.inputs
+            ]
             if left not in inputs or any([mentions(part, both) for part in used]):
                 raise NoCode("a sum is not taken apart in every way")
             self._text.open("if len(terms) + (constant != 0) > 1:")
@@ -203,24 +205,24 @@ class _LeftSide:
             case _:
                 raise NoCode("other operations are matched as terms")
 
-    # -- views ------------------------------------------------------------------------------------
+    # -- extractors ------------------------------------------------------------------------------------
 
-    def use_view(self, view: View) -> None:
-        """The lines that ask a view, and bind what it finds."""
-        contract = CONTRACTS[view.function]
+    def use_extractor(self, extractor: Extractor) -> None:
+        """The lines that ask an extractor, and bind what it finds."""
+        contract = CONTRACTS[extractor.function]
         given = [
-            self._view_term(value) if sort == TERM else self._view_number(value)
-            for value, (_, sort) in zip(view.inputs, contract.inputs, strict=True)
+            self._extractor_term(value) if sort == TERM else self._extractor_number(value)
+            for value, (_, sort) in zip(extractor.inputs, contract.inputs, strict=True)
         ]
-        needed = NEEDS.get(view.function, 0)
+        needed = NEEDS.get(extractor.function, 0)
         if needed and "form" in given:
             self._text.open(f"if form.marks & {needed} == {needed}:")
         found = self._text.local("found")
-        self._text.emit(f"{found} = view_{view.function}({', '.join(given)})")
+        self._text.emit(f"{found} = extractor_{extractor.function}({', '.join(given)})")
         self._text.open(f"if {found} is not None:")
         locals_ = []
-        divided = _divided_outputs(view)
-        for (name, _), (_, sort) in zip(view.outputs, contract.outputs, strict=True):
+        divided = _divided_outputs(extractor)
+        for (name, _), (_, sort) in zip(extractor.outputs, contract.outputs, strict=True):
             local = self._text.local("part")
             locals_.append(local)
             if sort == TERM:
@@ -231,32 +233,32 @@ class _LeftSide:
                 self._text.numbers[name] = local
         self._text.emit(f"{', '.join(locals_)}, = {found}")
 
-    def _view_term(self, given: object) -> str:
+    def _extractor_term(self, given: object) -> str:
         if given == self._text.rule.left:
             if self._text.op != "ADD":
-                raise NoCode("a view of a quotient")
+                raise NoCode("an extractor of a quotient")
             return "form"
         if isinstance(given, Var) and given.name in self._text.forms:
             local = self._text.forms[given.name]
             return local if local == "form" else f"kept({local})"
-        raise NoCode(f"a view of {given!r}")
+        raise NoCode(f"an extractor of {given!r}")
 
-    def _view_number(self, given: object) -> str:
+    def _extractor_number(self, given: object) -> str:
         name = given.name if isinstance(given, Const | Name) else None
         if name not in self._text.numbers:
-            raise NoCode(f"a view of the number {given!r}")
+            raise NoCode(f"an extractor of the number {given!r}")
         return self._text.numbers[name]
 
 
-def _divided_outputs(view: View) -> set[str]:
+def _divided_outputs(extractor: Extractor) -> set[str]:
     """Outputs that the contract equates with a quotient or remainder: they may not be normal."""
-    contract = CONTRACTS[view.function]
+    contract = CONTRACTS[extractor.function]
     inner = {
         claim.args[0].name
         for claim in contract.claims
         if isinstance(claim.args[0], Name) and _has_division(claim.args[1])
     }
-    renamed = zip(view.outputs, contract.outputs, strict=True)
+    renamed = zip(extractor.outputs, contract.outputs, strict=True)
     return {name for (name, _), (formal, _) in renamed if formal in inner}
 
 

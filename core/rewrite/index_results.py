@@ -38,7 +38,7 @@ class _RightSide:
             dividend = self._sum(alone.src[0], ATOMS, unknown)
             number = self._value(alone.src[1], unknown)
             self._text.open(f"if division_goes_down({loads}, {dividend}, {number}, form, number):")
-        elif self._text.rule.views and not self._may_grow(right):
+        elif self._text.rule.extractors and not self._may_grow(right):
             loads = " + ".join([f"load_of({local})" for local in self._beside(right)]) or "0"
             self._text.open(f"if {loads} <= 8 * form.load:")
         elif self._may_grow(right):
@@ -76,7 +76,7 @@ class _RightSide:
         """Whether the right side has to be compared with the left at each use (sum_order.py).
 
         If it does not divide, and takes no more than 8 sums, each a part of the dividend, the
-        load goes down; what a view found need not be a part, so that its load is looked at.
+        load goes down; what an extractor found need not be a part, so that its load is looked at.
         """
         if self._text.op == "ADD":
             return bool(ops_of_summands(right)) or any(names_in(right))

@@ -186,7 +186,7 @@ class IndexTerms:
         self.marks, self.always = program.left_over_marks, program.left_over_always
         self.quotient, self.remainder, self.whole, self.release = program.make(
             facts.forms,
-            facts.views,
+            facts.extractors,
             program.tried,
             note,
             None if observe is None else self._show,

@@ -1,8 +1,8 @@
-"""Views of truths: what a mask says of a range, found by a search that is believed in nothing.
+"""Extractors of truths: what a mask says of a range, found by a search that is believed in nothing.
 
 Owns: these searches, the check that a truth is the conjunction that a contract claims, what a truth says
 of sums. Does not own:
-contracts (views.py), the check of their equations (view_check.py).
+contracts (extractors.py), the check of their equations (extractor_check.py).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import AND, CONST
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.extractors import CONTRACTS, TRUTH, Contract
 from proofgrad.core.rewrite.rule import Apply, Name
 from proofgrad.core.rewrite.sums import add, scale
-from proofgrad.core.rewrite.views import CONTRACTS, TRUTH, Contract
 
 if TYPE_CHECKING:
     from proofgrad.core.rewrite.facts import Facts
@@ -26,7 +26,7 @@ COMPARISONS = {"==": Ops.CMPEQ, "<": Ops.CMPLT}
 
 
 def is_about_truth(contract: Contract) -> bool:
-    """Whether a view takes a truth apart."""
+    """Whether an extractor takes a truth apart."""
     return any([sort == TRUTH for _, sort in contract.inputs])
 
 
@@ -40,26 +40,28 @@ def comparison_of(contract: Contract) -> str:
     raise ValueError(f"{contract!r} says nothing of its truth")
 
 
-def solution(view: str, mask: UOp, counter: UOp, facts: Facts) -> Solution | None:
-    """(i, p, v, w, s) that keep the contract of `view` for the mask and the range."""
-    op = COMPARISONS[comparison_of(CONTRACTS[view])]
+def solution(extractor: str, mask: UOp, counter: UOp, facts: Facts) -> Solution | None:
+    """(i, p, v, w, s) that keep the contract of `extractor` for the mask and the range."""
+    op = COMPARISONS[comparison_of(CONTRACTS[extractor])]
     found = solve(mask, counter, op, facts)
-    return found if found is not None and agrees(view, mask, counter, found, facts) else None
+    return found if found is not None and agrees(extractor, mask, counter, found, facts) else None
 
 
-def agrees(view: str, mask: UOp, counter: UOp, found: Solution, facts: Facts) -> bool:
+def agrees(extractor: str, mask: UOp, counter: UOp, found: Solution, facts: Facts) -> bool:
     """Whether a solution keeps the contract: the truths here, the equations as sums."""
     i, rest, v, w, sign = found
     read = facts.forms.read
     sums = [read(node) for node in (counter, i, v, w)]
     if None in sums:
         return False  # not all of them are index terms
-    op = COMPARISONS[comparison_of(CONTRACTS[view])]
+    op = COMPARISONS[comparison_of(CONTRACTS[extractor])]
     comparison = _conjunct(UOp(op, dtypes.bool, (v, w)))
     if conjuncts(mask) != conjuncts(rest) | {comparison}:
         return False
     r, *others = sums
-    return facts.views.check(view)(facts.forms, None, r, others[0], None, *others[1:], sign)
+    return facts.extractors.check(extractor)(
+        facts.forms, None, r, others[0], None, *others[1:], sign
+    )
 
 
 def conjuncts(truth: UOp) -> frozenset[Any]:

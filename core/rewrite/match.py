@@ -25,6 +25,7 @@ from proofgrad.core.rewrite.division_bounds import (
     division_bounds,
     division_code,
 )
+from proofgrad.core.rewrite.extractor_check import compile_extractor
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES
 from proofgrad.core.rewrite.kept_code import kept
 from proofgrad.core.rewrite.ledger import LazyRules
@@ -51,7 +52,6 @@ from proofgrad.core.rewrite.scope import (
     types_of_class,
 )
 from proofgrad.core.rewrite.terms import DoesNotFit, Value, compile_expr, compile_term
-from proofgrad.core.rewrite.view_check import compile_view
 
 if TYPE_CHECKING:
     from proofgrad.core.rewrite.facts import Facts
@@ -170,7 +170,7 @@ class Matcher:
     """One left side, in one order of operands, for roots of one type."""
 
     __slots__ = (
-        *("_choice", "_early", "_ends", "_late", "_match", "_results", "_size", "_views"),
+        *("_choice", "_early", "_ends", "_late", "_match", "_results", "_size", "_extractors"),
         "rule",
     )
 
@@ -184,10 +184,12 @@ class Matcher:
         strict = not all([domain in DOMAIN_TYPES for domain in rule.domains])
         self._match = PatternCompiler(scope, strict).compile(pattern.left)
         conditions = (*rule.where, *rule.when)
-        late = {name for view in rule.views for name, _ in view.outputs}
+        late = {name for extractor in rule.extractors for name, _ in extractor.outputs}
         self._early = [compile_expr(c, scope) for c in conditions if not _mentions(c, late)]
         smaller = _taken_terms(rule)
-        self._views = [compile_view(view, scope, smaller) for view in rule.views]
+        self._extractors = [
+            compile_extractor(extractor, scope, smaller) for extractor in rule.extractors
+        ]
         self._late = [compile_expr(c, scope) for c in conditions if _mentions(c, late)]
         is_numbers = rule.kind in NUMBER_KINDS
         self._ends = [_end(term, scope) for term in rule.right] if is_numbers else []
@@ -220,8 +222,8 @@ class Matcher:
         for condition in self._early:
             if condition(env) is not True:
                 return None
-        for view in self._views:
-            if not view(env):
+        for extractor in self._extractors:
+            if not extractor(env):
                 return None
         for condition in self._late:
             if condition(env) is not True:
@@ -279,10 +281,10 @@ def _end(term: Term | None, scope: Scope) -> Value:
 
 
 def _taken_terms(rule: Rule) -> frozenset[str]:
-    """What views find and the right side of a comparison takes: it has to be smaller."""
+    """What extractors find and the right side of a comparison takes: it has to be smaller."""
     if not isinstance(rule.left, Node) or Ops[rule.left.op] not in COMPARE:
         return frozenset()
-    found = {name for view in rule.views for name, _ in view.outputs}
+    found = {name for extractor in rule.extractors for name, _ in extractor.outputs}
     return frozenset({name for name in found if any([_mentions(r, {name}) for r in rule.right])})
 
 
@@ -381,10 +383,10 @@ def _source_ops(term: Term) -> frozenset[Ops] | None:
 
 
 def _is_symmetric(rule: Rule) -> bool:
-    """Whether operands of a commutative left side matter only as that whole, as views see them."""
+    """Whether operands of a commutative left side matter only as that whole, as extractors see them."""
     left = rule.left
-    if not isinstance(left, Node) or not commutes(left) or not rule.views:
+    if not isinstance(left, Node) or not commutes(left) or not rule.extractors:
         return False
     names = {source.name for source in left.src if isinstance(source, Var)}
-    parts = (*rule.right, *rule.where, *rule.when, *[i for v in rule.views for i in v.inputs])
+    parts = (*rule.right, *rule.where, *rule.when, *[i for v in rule.extractors for i in v.inputs])
     return len(names) == 2 and not any([_mentions(part, names) for part in parts if part != left])

@@ -8,7 +8,7 @@ among what the mask claims (masks.py) is checked of each mask, and that what was
 term when it is taken out at each use.
 
 Owns: the clauses of a mask, this exchange, LAWS. Does not own: the rules between (index_terms.py),
-bounds of minima and maxima (rules/bounds.rules), the contract of the view `narrow` (views.py).
+bounds of minima and maxima (rules/bounds.rules), the contract of the extractor `narrow` (extractors.py).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import FLOORDIV
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.extractors import IMPLIED, NARROW
 from proofgrad.core.rewrite.masks import claims_of, conjunction_of, parts_of
 from proofgrad.core.rewrite.rule import Apply, Const, Expr, Name, Node, Num, Rule, Term, Var
 from proofgrad.core.rewrite.scope import takes
@@ -39,7 +40,6 @@ from proofgrad.core.rewrite.sums import (
     interval,
     scale,
 )
-from proofgrad.core.rewrite.views import IMPLIED, NARROW
 
 if TYPE_CHECKING:
     from proofgrad.core.rewrite.index_terms import IndexTerms
@@ -76,7 +76,7 @@ LAWS = frozenset(
 
 def states_laws(rules: Iterable[Rule]) -> bool:
     """Whether each of LAWS is among `rules`, for index terms."""
-    plain = [rule for rule in rules if not rule.views and takes(rule, dtypes.index)]
+    plain = [rule for rule in rules if not rule.extractors and takes(rule, dtypes.index)]
     stated = {unnamed((r.left, *[t for t in r.right if t is not None], *r.where)) for r in plain}
     return stated >= LAWS
 
@@ -106,10 +106,10 @@ class Narrowing:
         self._normal_of = normal_of
         self._clauses: dict[UOp, Clauses | None] = {}
 
-    def find(self, view: str, given: UOp, mask: UOp) -> UOp | None:
-        """What the view NARROW, NARROW_TRUTH or IMPLIED finds for a term or truth within a mask."""
-        if view != NARROW:
-            return self._truth(given, mask, view == IMPLIED)
+    def find(self, extractor: str, given: UOp, mask: UOp) -> UOp | None:
+        """What the extractor NARROW, NARROW_TRUTH or IMPLIED finds for a term or truth within a mask."""
+        if extractor != NARROW:
+            return self._truth(given, mask, extractor == IMPLIED)
         form = self._forms.read(given)
         found = None if form is None else self.narrowed(form, mask)
         return None if found is None else self._forms.written(found)

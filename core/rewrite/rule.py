@@ -147,7 +147,7 @@ class Num:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """The value of a Const, the arg bound on the left, a view's result, or a type variable."""
+    """The value of a Const, the arg bound on the left, an extractor's result, or a type variable."""
 
     name: str
 
@@ -179,10 +179,10 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Extractor:
     """Names bound by an untrusted search: `outputs = function(inputs)` keeps a contract.
 
-    The prover assumes the contract; the engine checks it at each use (core/rewrite/views.py).
+    The prover assumes the contract; the engine checks it at each use (core/rewrite/extractors.py).
     `outputs` are (name, sort) with sort "term" or "number".
     """
 
@@ -211,7 +211,7 @@ class Rule:
             for BOUNDS it is (low, high), for BITS (ones, may), for DIVISOR one number, as Calc
             terms; for FINITE and NOT_NAN nothing; for REWRITE it has one entry.
         where: conditions that soundness needs.  when: conditions of strategy, never needed.
-        views: names bound after the match, in order, before `where` is tested.
+        extractors: names bound after the match, in order, before `where` is tested.
         text: the rule as written, without comments before it.  doc: the string before it.
         examples: pairs of texts, as written after `example`.
         line: in the file, from 1; not part of what is proven.
@@ -226,7 +226,7 @@ class Rule:
     right: tuple[Term | None, ...]
     where: tuple[Expr, ...] = ()
     when: tuple[Expr, ...] = ()
-    views: tuple[View, ...] = ()
+    extractors: tuple[Extractor, ...] = ()
     text: str = field(default="", compare=False)
     doc: str = field(default="", compare=False)
     examples: tuple[str, ...] = field(default=(), compare=False)
@@ -245,21 +245,24 @@ class Rule:
 
 # -- JSON ---------------------------------------------------------------------------------------
 
+# By the names that ledgers and records have for them.
 _CLASSES = {
-    c.__name__: c
-    for c in (Var, Const, Lit, Node, Calc, Instance, Num, Name, Apply, Fact, Text, View)
-}
+    c.__name__: c for c in (Var, Const, Lit, Node, Calc, Instance, Num, Name, Apply, Fact, Text)
+} | {"View": Extractor}
+_NAMES = {c: name for name, c in _CLASSES.items()}
+_FIELDS = {"views": "extractors"}
 
 
 def rule_to_json(rule: Rule) -> dict[str, Any]:
     """Plain lists, strings and numbers. Floats are written as text so that -0.0 and NaN survive."""
-    return {f.name: _to_json(getattr(rule, f.name)) for f in fields(rule)}
+    written = {field_name: name for name, field_name in _FIELDS.items()}
+    return {written.get(f.name, f.name): _to_json(getattr(rule, f.name)) for f in fields(rule)}
 
 
 def rule_from_json(data: dict[str, Any]) -> Rule:
     """The rule of `rule_to_json`, whose parts rule_check.py has to check. Raises: ValueError."""
     try:
-        values = {name: _from_json(value) for name, value in data.items()}
+        values = {_FIELDS.get(name, name): _from_json(value) for name, value in data.items()}
         rule = Rule(**values)
     except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError(f"not a rule: {error}") from None
@@ -275,8 +278,8 @@ def _to_json(value: Any) -> Any:
         return {"float": value.hex()}
     if isinstance(value, tuple):
         return [_to_json(v) for v in value]
-    if type(value) in _CLASSES.values():
-        return {type(value).__name__: [_to_json(getattr(value, f.name)) for f in fields(value)]}
+    if (name := _NAMES.get(type(value))) is not None:
+        return {name: [_to_json(getattr(value, f.name)) for f in fields(value)]}
     return value
 
 

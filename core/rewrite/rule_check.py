@@ -3,7 +3,7 @@
 Owns: which names, numbers, texts and parts a rule has. Does not own: whether it is true (verify/), the
 JSON form (rule.py), the rest of a ledger (ledger.py).
 
-Names are identifiers of ordinary length; operations, functions and views are those that there are;
+Names are identifiers of ordinary length; operations, functions and extractors are those that there are;
 each part stands where its kind may stand. Code that is made from rules relies on it.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from proofgrad.core.ir.ops import Ops
+from proofgrad.core.rewrite.extractors import CONTRACTS
 from proofgrad.core.rewrite.functions import (
     ARG_FUNCTIONS,
     DOMAIN_TYPES,
@@ -28,6 +29,7 @@ from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
     Const,
+    Extractor,
     Fact,
     Instance,
     Lit,
@@ -38,10 +40,8 @@ from proofgrad.core.rewrite.rule import (
     RuleKind,
     Text,
     Var,
-    View,
 )
 from proofgrad.core.rewrite.sorts import check_sorts
-from proofgrad.core.rewrite.views import CONTRACTS
 
 MOST_LETTERS = 100  # of a name
 MOST_BITS = 4096  # of a number
@@ -85,8 +85,8 @@ def check_rule(rule: Rule) -> Rule:
         raise ValueError(f"{len(rule.right)} right sides, where there are {_results(rule)}")
     for condition in (*_tuple(rule.where), *_tuple(rule.when)):
         _check_expr(condition, 0)
-    for view in _tuple(rule.views):
-        _check_view(view)
+    for extractor in _tuple(rule.extractors):
+        _check_extractor(extractor)
     for text in (rule.text, rule.doc, *_tuple(rule.examples)):
         check_text(text)
     _check_number(rule.line)
@@ -170,16 +170,20 @@ def _check_apply(expr: Any, depth: int) -> None:
         _check_expr(part, depth)
 
 
-def _check_view(view: Any) -> None:
-    if type(view) is not View or type(view.function) is not str or view.function not in CONTRACTS:
-        raise ValueError(f"{_shown(view)} is no view")
-    contract = CONTRACTS[view.function]
-    counts = (len(_tuple(view.inputs)), len(_tuple(view.outputs)))
+def _check_extractor(extractor: Any) -> None:
+    if (
+        type(extractor) is not Extractor
+        or type(extractor.function) is not str
+        or extractor.function not in CONTRACTS
+    ):
+        raise ValueError(f"{_shown(extractor)} is no extractor")
+    contract = CONTRACTS[extractor.function]
+    counts = (len(_tuple(extractor.inputs)), len(_tuple(extractor.outputs)))
     if counts != (len(contract.inputs), len(contract.outputs)):
-        raise ValueError(f"the view {view.function} has other inputs and outputs")
-    for given in view.inputs:
+        raise ValueError(f"the extractor {extractor.function} has other inputs and outputs")
+    for given in extractor.inputs:
         (_check_term if type(given) in _TERMS else _check_expr)(given, 0)
-    for output in view.outputs:
+    for output in extractor.outputs:
         name, sort = _pair(output)
         _check_name(name)
         if sort not in _SORTS:

@@ -1,9 +1,9 @@
-"""Searches behind views: they look for names that keep a contract, and are believed in nothing.
+"""Searches behind extractors: they look for names that keep a contract, and are believed in nothing.
 
 Owns: the searches. A search that answers wrongly makes its rule not fire; it cannot make it wrong,
-so this file is not part of what proofs depend on. Does not own: contracts (views.py), sums (sums.py).
+so this file is not part of what proofs depend on. Does not own: contracts (extractors.py), sums (sums.py).
 
-Each takes the inputs of its view, terms as sums that are kept once, and the Forms; it gives the
+Each takes the inputs of its extractor, terms as sums that are kept once, and the Forms; it gives the
 outputs, terms as sums, or None if it finds none.
 """
 

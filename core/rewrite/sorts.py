@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from proofgrad.core.ir.dtypes import Kind
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
+from proofgrad.core.rewrite.extractors import CONTRACTS, NUMBER
 from proofgrad.core.rewrite.functions import COMPUTABLE, TYPE_CLASSES, TYPE_FUNCTIONS
 from proofgrad.core.rewrite.rule import (
     NUMBER_KINDS,
@@ -21,6 +22,7 @@ from proofgrad.core.rewrite.rule import (
     Calc,
     Const,
     Expr,
+    Extractor,
     Fact,
     Instance,
     Lit,
@@ -31,10 +33,8 @@ from proofgrad.core.rewrite.rule import (
     Term,
     Text,
     Var,
-    View,
 )
 from proofgrad.core.rewrite.scope import RANGE, RANGES, types_of_class
-from proofgrad.core.rewrite.views import CONTRACTS, NUMBER
 
 
 class Sort(enum.Enum):
@@ -132,8 +132,8 @@ def check_sorts(rule: Rule) -> None:
     """Check every part of a rule. Raises: IllSorted."""
     checker = _Checker(rule)
     checker.bind(rule.left)
-    for view in rule.views:
-        checker.view(view)
+    for extractor in rule.extractors:
+        checker.extractor(extractor)
     for right in rule.right:
         if right is None:
             continue
@@ -295,19 +295,19 @@ class _Checker:
         if len(set(operands)) > 1 or node.type != expected:
             raise IllSorted(node, f"{node.op} of {', '.join(types)} as {node.type}")
 
-    # -- views ----------------------------------------------------------------------------------
+    # -- extractors ----------------------------------------------------------------------------------
 
-    def view(self, view: View) -> None:
+    def extractor(self, extractor: Extractor) -> None:
         """Check the inputs, bind the outputs."""
-        contract = CONTRACTS[view.function]
-        for (_, sort), given in zip(contract.inputs, view.inputs, strict=True):
+        contract = CONTRACTS[extractor.function]
+        for (_, sort), given in zip(contract.inputs, extractor.inputs, strict=True):
             if isinstance(given, Name | Num | Apply | Fact | Text):
                 self.want(given, {Sort.INTEGER})
             elif sort == NUMBER:
-                raise IllSorted(given, f"{view.function} takes a number here")
+                raise IllSorted(given, f"{extractor.function} takes a number here")
             else:
                 self.term(given)
-        for name, sort in view.outputs:
+        for name, sort in extractor.outputs:
             if sort == NUMBER:
                 self._numbers[name] = Sort.INTEGER
             else:

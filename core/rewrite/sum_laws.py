@@ -4,7 +4,7 @@ Owns: LAWS, the laws whose compiled form adding and scaling of sums is (sums.py)
 nothing of a sum in normal form. Does not own: the rules (rules/), their proofs (verify/).
 
 The engine works with sums only where its rule sets state every one of LAWS for index terms and
-collect like terms by the view `tidy`, whose contract is that both sums are the same. No proof, no
+collect like terms by the extractor `tidy`, whose contract is that both sums are the same. No proof, no
 normal form: without one of them, terms are rewritten as trees.
 """
 
@@ -78,7 +78,7 @@ def _is_plain_law(rule: Rule) -> bool:
     """Whether `rule` holds for all index terms, under no condition."""
     return (
         rule.kind is RuleKind.REWRITE
-        and not (rule.where or rule.when or rule.views)
+        and not (rule.where or rule.when or rule.extractors)
         and isinstance(rule.left, Node)
         and takes(rule, dtypes.index)
     )
@@ -116,17 +116,17 @@ def unnamed(parts: Iterable[Term | Expr]) -> object:
 
 def is_collector(rule: Rule) -> bool:
     """Whether `rule` is `x + y => t let (t) = tidy(x + y)`, in any names."""
-    if len(rule.views) != 1 or rule.where or rule.when or rule.domains != ("index",):
+    if len(rule.extractors) != 1 or rule.where or rule.when or rule.domains != ("index",):
         return False
-    (view,) = rule.views
+    (extractor,) = rule.extractors
     left = rule.left
     return (
         isinstance(left, Node)
         and left.op == Ops.ADD.name
         and [type(source) for source in left.src] == [Var, Var]
         and left.src[0] != left.src[1]
-        and (view.function, view.inputs) == (TIDY, (left,))
-        and [term.name for term in rule.right if isinstance(term, Var)] == [view.outputs[0][0]]
+        and (extractor.function, extractor.inputs) == (TIDY, (left,))
+        and [term.name for term in rule.right if isinstance(term, Var)] == [extractor.outputs[0][0]]
     )
 
 
@@ -135,7 +135,7 @@ def is_linear_law(rule: Rule) -> bool:
     """Whether both sides of `rule` have one linear form, so that it says nothing of a sum."""
     if is_collector(rule):
         return True
-    return not (rule.views or rule.where) and all(
+    return not (rule.extractors or rule.where) and all(
         [_is_linear(term) for term in (rule.left, *rule.right)]
     )
 

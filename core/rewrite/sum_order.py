@@ -3,7 +3,7 @@
 Owns: the order. Does not own: the order of rules that match terms, which is tested when they are
 read (verify/dsl/termination.py), the functions that use this one (index_code.py).
 
-A view is free to find what it likes within its contract, so that no look at a rule can show that it
+An extractor is free to find what it likes within its contract, so that no look at a rule can show that it
 ends. So a rule whose right side divides is used only where this right side is smaller:
 
 1. The load of a sum is that of its atoms together; a quotient has 8 times the load of what it

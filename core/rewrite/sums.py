@@ -243,7 +243,7 @@ class Forms:
     def divisor(self, form: Sum) -> int:
         """A number that divides every value of a sum, as facts say of the term.
 
-        1 if there are only loops and divisions by numbers in it: there views see as much.
+        1 if there are only loops and divisions by numbers in it: there extractors see as much.
         """
         form = self.kept(form)
         if not form.marks & OTHER:

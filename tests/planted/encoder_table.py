@@ -289,7 +289,7 @@ FAULTS = [
         "core/rewrite/match.py",
         ("early conditions", "        for condition in self._early:\n            if condition(env) is not True:", "        for condition in self._early:\n            if condition(env) is None:", "divmod.mod_in_range"),
         ("late conditions", "        for condition in self._late:\n            if condition(env) is not True:", "        for condition in self._late:\n            if condition(env) is None:", "compare.common_equals"),
-        ("views", "            if not view(env):\n                return None", "            view(env)", "divmod.div_split"),
+        ("extractors", "            if not extractor(env):\n                return None", "            extractor(env)", "divmod.div_split"),
     ),
     *_of(
         "core/rewrite/patterns.py",

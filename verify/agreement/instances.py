@@ -15,6 +15,7 @@ from proofgrad.core.ir.dtypes import DType, Kind, dtypes
 from proofgrad.core.ir.ops import ELEMENTS, ELEMENTWISE, Elementwise, Ops
 from proofgrad.core.ir.shapes import ShapeError
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.extractor_check import NARROWING
 from proofgrad.core.rewrite.rule import (
     Apply,
     Const,
@@ -31,7 +32,6 @@ from proofgrad.core.rewrite.rule import (
     Var,
 )
 from proofgrad.core.rewrite.rule import Instance as InstanceOf
-from proofgrad.core.rewrite.view_check import NARROWING
 from proofgrad.verify.agreement.leaves import Leaves
 from proofgrad.verify.agreement.points import near_numbers
 from proofgrad.verify.encode.types import Case
@@ -77,10 +77,10 @@ class About:
         numbers = [part.value for part in parts if isinstance(part, Lit | Num)]
         self.numbers = tuple([n for n in numbers if type(n) in (int, float)])
         functions = {part.function for part in parts if isinstance(part, Apply)}
-        self.has_facts = bool(functions & FACT_NAMES) or bool(rule.views)
-        views = {view.function for view in rule.views}
-        self.solved = views & SOLVED
-        self.is_narrowed = bool(views & NARROWING)
+        self.has_facts = bool(functions & FACT_NAMES) or bool(rule.extractors)
+        extractors = {extractor.function for extractor in rule.extractors}
+        self.solved = extractors & SOLVED
+        self.is_narrowed = bool(extractors & NARROWING)
         ranges = {p.name for p in parts if isinstance(p, Var) and p.type == "range"}
         self.assumed: dict[str, list[str]] = {}  # by variable, the truths that are assumed for it
         self.moved: set[str] = (
@@ -96,7 +96,7 @@ class About:
         operations = {part.op for part in _parts(rule.left) if isinstance(part, Node)}
         self.has_loops = "REDUCE" in operations
         self.has_choices = (
-            bool(rule.where or rule.when or rule.views)
+            bool(rule.where or rule.when or rule.extractors)
             or self.on_tensors
             or self.has_loops
             or "INDEX" in operations
@@ -105,8 +105,14 @@ class About:
 
 
 def _roots(rule: Rule) -> list[Any]:
-    views = [part for view in rule.views for part in view.inputs]
-    return [rule.left, *[r for r in rule.right if r is not None], *rule.where, *rule.when, *views]
+    extractors = [part for extractor in rule.extractors for part in extractor.inputs]
+    return [
+        rule.left,
+        *[r for r in rule.right if r is not None],
+        *rule.where,
+        *rule.when,
+        *extractors,
+    ]
 
 
 def _parts(part: Any) -> list[Any]:

@@ -1,7 +1,7 @@
 """From the syntax tree of one rule to a `Rule`.
 
 Owns: the parts of a rule and the order in which their names are bound: parameters, left side,
-views, right side, conditions. Does not own: terms (terms.py), expressions (expressions.py), type
+extractors, right side, conditions. Does not own: terms (terms.py), expressions (expressions.py), type
 variables (types.py).
 """
 
@@ -12,20 +12,20 @@ from typing import Any, assert_never
 
 from lark import Token, Tree
 
+from proofgrad.core.rewrite.extractors import NUMBER, TRUTH
 from proofgrad.core.rewrite.rule import (
     FACT_KINDS,
     NUMBER_KINDS,
     Calc,
     Expr,
+    Extractor,
     Node,
     Rule,
     RuleKind,
     Term,
     Var,
-    View,
 )
 from proofgrad.core.rewrite.sorts import IllSorted, check_sorts
-from proofgrad.core.rewrite.views import NUMBER, TRUTH
 from proofgrad.verify.dsl import names
 from proofgrad.verify.dsl.errors import RuleError, Source, near
 from proofgrad.verify.dsl.expressions import conjuncts
@@ -87,14 +87,14 @@ class Elaborator:
         left = self._left(children[0])
         self._scope.left_side = False
         self._check_ranges(left, children[0])
-        views = tuple([self._view(c) for c in clauses if c.data == "let_clause"])
+        extractors = tuple([self._extractor(c) for c in clauses if c.data == "let_clause"])
         self._scope.in_loop = False
         right = self._right(kind, children, left)
         where = self._conditions(clauses, "where_clause")
         when = self._conditions(clauses, "when_clause")
         types = self._scope.types.finish(left.type, place_of(tree))
-        settled = self._scope.types.resolve((left, right, where, when, views))
-        parts = dict(zip(("left", "right", "where", "when", "views"), settled))
+        settled = self._scope.types.resolve((left, right, where, when, extractors))
+        parts = dict(zip(("left", "right", "where", "when", "extractors"), settled))
         self._check_bound_types(types, parts["left"], children[0])
         rule = Rule(
             name=str(name),
@@ -238,13 +238,14 @@ class Elaborator:
                     found.extend(conjuncts(self._terms.expressions.condition(tree)))
         return tuple(found)
 
-    def _view(self, clause: Syntax) -> View:
+    def _extractor(self, clause: Syntax) -> Extractor:
         outputs, function, inputs = clause.children
-        if function not in names.VIEWS:
+        if function not in names.EXTRACTORS:
             raise self._scope.error(
-                function, f"unknown view {str(function)!r}; {near(str(function), names.VIEWS)}"
+                function,
+                f"unknown extractor {str(function)!r}; {near(str(function), names.EXTRACTORS)}",
             )
-        takes, gives = names.VIEWS[str(function)]
+        takes, gives = names.EXTRACTORS[str(function)]
         self._scope.check_count(function, len(inputs.children), len(takes), what="inputs")
         self._scope.check_count(function, len(outputs.children), len(gives), what="outputs")
         given: list[Term | Expr] = []
@@ -263,7 +264,7 @@ class Elaborator:
             self._scope.sorts[str(token)] = "number" if sort == NUMBER else "var"
             self._scope.slots[str(token)] = self._truth(token) if sort == TRUTH else slot
         pairs = tuple([(str(t), s) for t, s in zip(outputs.children, gives)])
-        return View(str(function), tuple(given), pairs)
+        return Extractor(str(function), tuple(given), pairs)
 
     def _truth(self, syntax: Syntax) -> str:
         return self._scope.types.named("bool", place_of(syntax))

@@ -11,6 +11,7 @@ import math
 import re
 
 from proofgrad.core.ir.ops import ELEMENTS
+from proofgrad.core.rewrite.extractors import CONTRACTS
 from proofgrad.core.rewrite.functions import (
     ARG_FUNCTIONS,
     DOMAIN_TYPES,
@@ -20,7 +21,6 @@ from proofgrad.core.rewrite.functions import (
     TYPE_FUNCTIONS,
     TYPE_NUMBERS,
 )
-from proofgrad.core.rewrite.views import CONTRACTS
 
 CONST_NAME = re.compile(r"[cdkmn][0-9]*")
 LITERALS: dict[str, int | float | bool] = {
@@ -33,7 +33,7 @@ SORTS = {
     "var": "a variable for terms",
     "const": "a constant",
     "arg": "the arg of an operation",
-    "number": "a number from a view",
+    "number": "a number from an extractor",
     "ranges": "the ranges of a reduction",
     "range": "the counter of a loop",
     "type": "a type",
@@ -92,10 +92,10 @@ SINGLE_TYPES = frozenset(
     [name for name, members in TYPE_CLASSES.items() if [d.name for d in members] == [name]]
 )
 
-# view -> sorts of its inputs, sorts of its outputs: "term" or "number"
-VIEWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    name: (tuple([s for _, s in view.inputs]), tuple([s for _, s in view.outputs]))
-    for name, view in CONTRACTS.items()
+# extractor -> sorts of its inputs, sorts of its outputs: "term" or "number"
+EXTRACTORS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    name: (tuple([s for _, s in extractor.inputs]), tuple([s for _, s in extractor.outputs]))
+    for name, extractor in CONTRACTS.items()
 }
 
 

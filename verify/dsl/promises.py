@@ -1,10 +1,10 @@
-"""What the results of views weigh, for the proof that rewriting ends.
+"""What the results of extractors weigh, for the proof that rewriting ends.
 
-Owns: these promises. Does not own: the order (termination.py), contracts (core/rewrite/views.py).
+Owns: these promises. Does not own: the order (termination.py), contracts (core/rewrite/extractors.py).
 
 A contract is an equation, and says nothing of sizes: x == q*c + r holds for r = x + q'*c too. So the
 order rests on promises about the searches in core/rewrite/searches.py, in the measures of loops and
-of the division load, and of one view in that of size. tests/test_views.py tests them; where a rule is no smaller in these measures,
+of the division load, and of one extractor in that of size. tests/test_extractors.py tests them; where a rule is no smaller in these measures,
 and at each use of a rule about sums, the engine tests the order itself (core/rewrite/sum_order.py).
 """
 
@@ -27,7 +27,7 @@ class Promise:
     less_size: int | None = None
 
 
-# By view, the names of results being those of its contract. Summands that leave a sum whole go to one
+# By extractor, the names of results being those of its contract. Summands that leave a sum whole go to one
 # result or another; a coefficient that is taken apart leaves its atom in both.
 PROMISES: dict[str, tuple[Promise, ...]] = {
     "split": (Promise({"q": 1, "r": 1}),),

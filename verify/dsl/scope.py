@@ -24,7 +24,7 @@ class Scope:
     """Fields: sorts (name -> var, const, arg, number, ranges or type), slots (name -> type slot).
 
     left_side: names may be bound. in_wrap: inside `{wrap: ...}`. in_loop: the counter of a loop has a
-    value, which it has on the left side and in the inputs of views. places: of each part, where it
+    value, which it has on the left side and in the inputs of extractors. places: of each part, where it
     is written.
     """
 

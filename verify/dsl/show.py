@@ -14,6 +14,7 @@ from proofgrad.core.rewrite.rule import (
     Calc,
     Const,
     Expr,
+    Extractor,
     Fact,
     Instance,
     Lit,
@@ -25,7 +26,6 @@ from proofgrad.core.rewrite.rule import (
     Term,
     Text,
     Var,
-    View,
 )
 from proofgrad.verify.dsl import names
 
@@ -114,16 +114,16 @@ def _right(term: Term, rule: Rule, annotated: _Annotations) -> str:
 
 
 def _clauses(rule: Rule) -> str:
-    views = "".join([f" let {_view(view)}" for view in rule.views])
+    extractors = "".join([f" let {_extractor(extractor)}" for extractor in rule.extractors])
     where = f" where {', '.join([show_expr(c) for c in rule.where])}" if rule.where else ""
     when = f" when {', '.join([show_expr(c) for c in rule.when])}" if rule.when else ""
-    return views + where + when
+    return extractors + where + when
 
 
-def _view(view: View) -> str:
-    outputs = ", ".join([name for name, _ in view.outputs])
-    inputs = ", ".join([_input(part) for part in view.inputs])
-    return f"({outputs}) = {view.function}({inputs})"
+def _extractor(extractor: Extractor) -> str:
+    outputs = ", ".join([name for name, _ in extractor.outputs])
+    inputs = ", ".join([_input(part) for part in extractor.inputs])
+    return f"({outputs}) = {extractor.function}({inputs})"
 
 
 def _input(part: Term | Expr) -> str:

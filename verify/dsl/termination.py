@@ -5,7 +5,7 @@ that does not go down. Each measure gives every operation a polynomial that grow
 arguments, so that a step anywhere in a graph makes the measure of the whole graph smaller; the
 polynomials of commutative operations are symmetric, so that exchanging operands changes nothing.
 
-Rules with views are only looked at in the first two measures, given what the view promises
+Rules with extractors are only looked at in the first two measures, given what the extractor promises
 (promises.py): what a search finds is not known when a rule is read. One that is no smaller there has
 to be about index terms: the engine tests at each use that it goes down in the order of sums
 (core/rewrite/sum_order.py). Or it turns divisions into divisions by powers of two (`only_powers`).
@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from typing import TypeGuard
 
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.rewrite.extractors import CONTRACTS
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
     Const,
     Expr,
+    Extractor,
     Fact,
     Instance,
     Lit,
@@ -32,9 +34,7 @@ from proofgrad.core.rewrite.rule import (
     RuleKind,
     Term,
     Var,
-    View,
 )
-from proofgrad.core.rewrite.views import CONTRACTS
 from proofgrad.verify.dsl.polynomial import (
     Polynomial,
     TooLarge,
@@ -183,18 +183,20 @@ def _is_smaller(rule: Rule, measures: Sequence[Measure], reading: Reading | None
     return None
 
 
-def _uses(rule: Rule) -> list[View]:
-    """The views that found terms of the right side."""
+def _uses(rule: Rule) -> list[Extractor]:
+    """The extractors that found terms of the right side."""
     used = _names_in(rule.right[0])
-    return [v for v in rule.views if not used.isdisjoint([name for name, _ in v.outputs])]
+    return [v for v in rule.extractors if not used.isdisjoint([name for name, _ in v.outputs])]
 
 
 def _known_measures(rule: Rule) -> tuple[Measure, ...]:
-    """All measures; of a tree that a view found those of which it promises something."""
+    """All measures; of a tree that an extractor found those of which it promises something."""
     found = _uses(rule)
     if not found:
         return MEASURES
-    has_sizes = all([p.less_size is not None for view in found for p in PROMISES[view.function]])
+    has_sizes = all(
+        [p.less_size is not None for extractor in found for p in PROMISES[extractor.function]]
+    )
     return MEASURES[: 3 if has_sizes else 2]
 
 
@@ -266,8 +268,8 @@ class _Weights:
         self._loop_free = _loop_free(rule)
         self._known: dict[Term, Polynomial] = {}
         self._used = {Var(name, "") for name in _names_in(rule.right[0])}
-        for view in rule.views:
-            self._keep_promise(view)
+        for extractor in rule.extractors:
+            self._keep_promise(extractor)
 
     def difference(self) -> Polynomial:
         """The weight of the left side minus that of the right."""
@@ -275,16 +277,18 @@ class _Weights:
         assert right is not None
         return add(self._of(self._rule.left), scale(self._of(right), -1))
 
-    def _keep_promise(self, view: View) -> None:
-        """What a view takes apart weighs as much as what it promises of its parts, or more."""
-        whole = view.inputs[0]  # other inputs say how it is taken apart
+    def _keep_promise(self, extractor: Extractor) -> None:
+        """What an extractor takes apart weighs as much as what it promises of its parts, or more."""
+        whole = extractor.inputs[0]  # other inputs say how it is taken apart
         if not isinstance(whole, Var | Node):
             return
-        names = dict(zip([name for name, _ in CONTRACTS[view.function].outputs], view.outputs))
+        names = dict(
+            zip([name for name, _ in CONTRACTS[extractor.function].outputs], extractor.outputs)
+        )
         used = {name for name, (own, _) in names.items() if Var(own, "") in self._used}
-        for promise in PROMISES[view.function]:
+        for promise in PROMISES[extractor.function]:
             if used and used <= set(promise.times):
-                slack = variable(f"more than {view.function}", 0)
+                slack = variable(f"more than {extractor.function}", 0)
                 weights = [
                     scale(self._of(Var(names[name][0], whole.type)), self._times(times))
                     for name, times in promise.times.items()
@@ -344,7 +348,7 @@ class _Weights:
 
 
 def _promised(promise: Promise, measure: Measure) -> int:
-    """By how much what a view finds is less in a measure."""
+    """By how much what an extractor finds is less in a measure."""
     if measure is SIZE:
         return promise.less_size or 0
     return promise.less if measure is LOAD else 0
@@ -364,7 +368,7 @@ def _cast_name(source: str, target: str) -> str:
 
 
 def _names_in(term: Term | None) -> set[str]:
-    """The variables of a right side that are terms; numbers weigh nothing that a view could say."""
+    """The variables of a right side that are terms; numbers weigh nothing that an extractor could say."""
     match term:
         case Var(name, _):
             return {name}

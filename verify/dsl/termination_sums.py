@@ -4,11 +4,11 @@ The engine settles sources first. A sum of index terms, or one divided by number
 functions that end by an order of their own (core/rewrite/sum_order.py). For rules around them to end
 beside them, nothing that these functions do may make room for such a rule. So in this reading a sum
 weighs what its atoms weigh, each as often as it occurs, whatever its factors, divisors and
-constants are: no law of sums and no view makes that more. Of a rule that is not smaller either:
+constants are: no law of sums and no extractor makes that more. Of a rule that is not smaller either:
 
 - a law of sums is no step, for sums are normal by construction;
 - of a rule about sums divided by numbers the engine asks at each use that it goes down in their order;
-- a comparison becomes one of parts of its sums, or of what a view found, which has to be smaller at
+- a comparison becomes one of parts of its sums, or of what an extractor found, which has to be smaller at
   each use: both go down in the order of sums, and the sums stay normal or are smaller yet;
 - what is left moves signs and constants out of a selection, a maximum or a product, or into a
   selection of constants: its parts are normal and stay as they are, so it is compared as a tree.
@@ -106,8 +106,8 @@ def may_weigh_the_same(rule: Rule, reading: Reading) -> bool:
 
 
 def is_tested_at_each_use(rule: Rule) -> bool:
-    """Whether the rule is about sums of index terms that a view takes apart."""
-    return bool(rule.views) and rule.domains == ("index",)
+    """Whether the rule is about sums of index terms that an extractor takes apart."""
+    return bool(rule.extractors) and rule.domains == ("index",)
 
 
 def _divides_by_a_number(left: Node | Var, reading: Reading) -> bool:
@@ -134,7 +134,7 @@ def _compares_parts(rule: Rule, reading: Reading) -> bool:
 def _keeps_parts(rule: Rule, reading: Reading) -> bool:
     """Whether in the right side each index term below an atom of sums is a name or a number."""
     right = rule.right[0]
-    if right is None or rule.views:
+    if right is None or rule.extractors:
         return False
     atoms = [p for p in parts(right) if isinstance(p, Node) and not _is_linear(p, reading)]
     return not any([reading.is_sum(source) for atom in atoms for source in atom.src])

@@ -59,7 +59,7 @@ def _law(case: Case, rank: int | None) -> list[Goal]:
         raise NoMeaning(f"{left.op} has {len(left.src)} sources, not {len(case.rule.right)}")
     if any(isinstance(s, Var) and s.name == "g" for s in left.src):
         raise NoMeaning("g is the cotangent; a source needs another name")
-    if case.rule.where or case.rule.views:
+    if case.rule.where or case.rule.extractors:
         raise NoMeaning("cotangent rules have no conditions")
     op = Ops[left.op]
     if op in ELEMENTWISE:

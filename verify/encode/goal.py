@@ -1,12 +1,12 @@
 """From a rule at one choice of types to a goal: premises, and what has to follow from them.
 
-Owns: what terms, conditions, facts, computed constants and views of a rule mean in SMT. Does not
+Owns: what terms, conditions, facts, computed constants and extractors of a rule mean in SMT. Does not
 own: the text of the obligation (encode/text.py), the meaning of operations (semantics.py,
 encode/integers.py), laws of tensors, loops and derivatives (the other files of this folder), solving
 (solve.py).
 
 The goal holds for every value of the variables, every pair of bounds lo(x) <= x <= hi(x) within the
-type, and every result of a view that keeps its contract.
+type, and every result of an extractor that keeps its contract.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ import z3
 
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
+from proofgrad.core.rewrite.extractors import CONTRACTS, NUMBER, TRUTH
 from proofgrad.core.rewrite.functions import TYPE_NUMBERS
 from proofgrad.core.rewrite.rule import (
     Apply,
     Calc,
     Const,
     Expr,
+    Extractor,
     Fact,
     Instance,
     Lit,
@@ -33,10 +35,8 @@ from proofgrad.core.rewrite.rule import (
     Num,
     RuleKind,
     Var,
-    View,
 )
 from proofgrad.core.rewrite.rule import Term as RuleTerm
-from proofgrad.core.rewrite.views import CONTRACTS, NUMBER, TRUTH
 from proofgrad.verify.encode import numbers as numbers
 from proofgrad.verify.encode import semantics
 from proofgrad.verify.encode.assumed import otherwise
@@ -199,8 +199,8 @@ class Encoder:
     def left_and_right(self, right: RuleTerm) -> tuple[Term, Term, list[Term], list[Term]]:
         """Values of both sides, conditions, and that the right side reads only what the left does."""
         left, read = self.term(self.case.rule.left), self.reads
-        for view in self.case.rule.views:
-            self.view(view)
+        for extractor in self.case.rule.extractors:
+            self.extractor(extractor)
         conditions = [self.premise(c) for c in self.case.rule.where]
         self.reads = []
         return left, self.term(right), conditions, covered(self.reads, read)
@@ -393,20 +393,20 @@ class Encoder:
                     found[side, name] = bound.bits if isinstance(bound, numbers.Wide) else bound
         return found
 
-    # -- views --------------------------------------------------------------------------------------
+    # -- extractors --------------------------------------------------------------------------------------
 
-    def view(self, view: View) -> None:
-        """Names for the results of a view, with its contract as the only thing known of them."""
-        contract = CONTRACTS[view.function]
+    def extractor(self, extractor: Extractor) -> None:
+        """Names for the results of an extractor, with its contract as the only thing known of them."""
+        contract = CONTRACTS[extractor.function]
         numbers_of: dict[str, Number] = {}
-        for (name, sort), given in zip(contract.inputs, view.inputs, strict=True):
+        for (name, sort), given in zip(contract.inputs, extractor.inputs, strict=True):
             if sort != TRUTH:
                 numbers_of[name] = self._input_number(given)
             elif isinstance(given, Var | Const | Lit | Node | Calc | Instance):
                 numbers_of[name] = self.term(given)
             else:
-                raise NoMeaning(f"{given} is no truth that {view.function} can be given")
-        for (name, sort), (output, _) in zip(contract.outputs, view.outputs, strict=True):
+                raise NoMeaning(f"{given} is no truth that {extractor.function} can be given")
+        for (name, sort), (output, _) in zip(contract.outputs, extractor.outputs, strict=True):
             if sort == NUMBER:
                 result = self.numbers[output] = z3.Int(output)
             else:
@@ -421,7 +421,9 @@ class Encoder:
         if isinstance(given, Var | Const | Lit | Calc | Node):
             dtype = self.case.dtype(given.type)
             if dtype.kind is not Kind.INDEX:
-                raise NoMeaning(f"views have contracts on index terms only, not on {dtype.name}")
+                raise NoMeaning(
+                    f"extractors have contracts on index terms only, not on {dtype.name}"
+                )
             return self.term(given)
         return self.number(given)
 
@@ -452,8 +454,8 @@ def joined(claim: Term, others: Sequence[Term]) -> Term:
 
 def ring_equality(case: Case) -> Goal:
     """The goal of a rewrite of wrapping integers as an identity of rings, without conditions."""
-    if case.rule.views:
-        raise NoMeaning("views are about index terms")
+    if case.rule.extractors:
+        raise NoMeaning("extractors are about index terms")
     encoder = Encoder(case, Ring())
     (right_side,) = case.rule.right
     if right_side is None:
@@ -470,8 +472,8 @@ def _same_place(encoder: Encoder, left: Node, right: RuleTerm) -> Goal:
         raise NoMeaning("an INDEX can only become an INDEX of the same buffer")
     masks = [encoder.term(n.src[2]) if len(n.src) > 2 else z3.BoolVal(True) for n in (left, right)]
     element = encoder.term(left.src[1])
-    for view in encoder.case.rule.views:
-        encoder.view(view)
+    for extractor in encoder.case.rule.extractors:
+        encoder.extractor(extractor)
     same_element = element == encoder.term(right.src[1])
     conditions = [encoder.premise(c) for c in encoder.case.rule.where]
     same_mask = masks[0] == masks[1]

@@ -46,8 +46,8 @@ def equality_of_finite(case: Case, arithmetic: Any) -> Goal:
 def law_of_reals(case: Case) -> list[Goal]:
     """Both sides are the same real number, or truth; the right one exists where the left does."""
     (right,) = case.rule.right
-    if right is None or case.rule.views:
-        raise NoMeaning("a law of reals is a rewrite without views")
+    if right is None or case.rule.extractors:
+        raise NoMeaning("a law of reals is a rewrite without extractors")
     values = _RealTerms(case)
     left, left_exists = values.term(case.rule.left), values.exists(case.rule.left)
     conditions = [values.number(condition) for condition in case.rule.where]

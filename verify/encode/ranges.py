@@ -193,10 +193,10 @@ class _RangeEncoder(Encoder):
         return total
 
     def body(self, place: Term) -> Term:
-        """What is reduced, at r = `place`; contracts of views hold for every value of r."""
+        """What is reduced, at r = `place`; contracts of extractors hold for every value of r."""
         self._place = place
-        for view in self.case.rule.views:
-            self.view(view)
+        for extractor in self.case.rule.extractors:
+            self.extractor(extractor)
         value = self.term(self._left.src[0])
         self._place = None
         return value

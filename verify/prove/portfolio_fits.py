@@ -39,19 +39,19 @@ def may_split(case: Case) -> bool:
     """Whether a goal of the case can have bools, or powers of two, for `split_values`."""
     rule = case.rule
     kinds = {case.dtype(name).kind for name in variables(rule).values()}
-    return Kind.BOOL in kinds or bool(rule.views) or bool(powers_of_two(case))
+    return Kind.BOOL in kinds or bool(rule.extractors) or bool(powers_of_two(case))
 
 
 def may_divide(case: Case) -> bool:
     """Whether a goal of the case can have quotients of integers."""
-    return bool(case.rule.views) or not _DIVISIONS.isdisjoint(_said(case.rule))
+    return bool(case.rule.extractors) or not _DIVISIONS.isdisjoint(_said(case.rule))
 
 
 def may_hide(case: Case) -> bool:
     """Whether a goal of the case can have what `without_products` hides."""
     types = _types(case.rule)
     has_codes = any(case.dtype(name).is_code for name in types)  # their casts are products
-    return has_codes or bool(case.rule.views) or not _COSTLY.isdisjoint(_said(case.rule))
+    return has_codes or bool(case.rule.extractors) or not _COSTLY.isdisjoint(_said(case.rule))
 
 
 def _said(rule: Rule) -> set[Ops]:
@@ -73,7 +73,7 @@ def _parts(rule: Rule) -> tuple[Term | Expr, ...]:
     """Every term and every expression in a rule, but for what it says `when`."""
     found: list[Any] = []
     waiting: list[Any] = [rule.left, *rule.right, *rule.where]
-    waiting += [given for view in rule.views for given in view.inputs]
+    waiting += [given for extractor in rule.extractors for given in extractor.inputs]
     while waiting:
         part = waiting.pop()
         found.append(part)

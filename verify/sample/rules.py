@@ -102,11 +102,11 @@ def _variables(rule: Rule) -> dict[str, str]:
 
 
 def can_sample(rule: Rule) -> bool:
-    """Whether the rule rewrites single values or loops over them, without views or real numbers.
+    """Whether the rule rewrites single values or loops over them, without extractors or real numbers.
 
     Not those that name a range: see law_of_a_short_range in encode/ranges.py.
     """
-    if rule.views or rule.kind is not RuleKind.REWRITE or "real" in rule.domains:
+    if rule.extractors or rule.kind is not RuleKind.REWRITE or "real" in rule.domains:
         return False
     if isinstance(rule.left, Node) and any(source.type == "range" for source in rule.left.src):
         return False

@@ -1,6 +1,6 @@
 """How an index term changes with one loop: the coefficient that the axis procedures ask for.
 
-Does not own: simplification (rules) and the linear normal form of views (core/rewrite/views.py).
+Does not own: simplification (rules) and the linear normal form of index terms (core/rewrite/sums.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The contracts of views: what a rule may believe of the names that a search gives it.
+"""The contracts of extractors: what a rule may believe of the names that a search gives it.
 
 Owns: the contracts, which are data that the prover assumes and the engine checks at each use. Does
-not own: the check (view_check.py), the searches (searches.py), the rules that use views.
+not own: the check (extractor_check.py), the searches (searches.py), the rules that use extractors.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from proofgrad.core.rewrite.rule import Apply, Expr, Name, Num
 
 TERM, NUMBER, TRUTH = "term", "number", "truth"
-# Views of a term and of a truth within a mask.
+# Extractors of a term and of a truth within a mask.
 NARROW, NARROW_TRUTH, IMPLIED = "narrow", "narrow_truth", "implied"
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What a view promises: `claims` over the names of its inputs and outputs, all true.
+    """What an extractor promises: `claims` over the names of its inputs and outputs, all true.
 
     A sort is "term" (an index term), "number" or "truth" (a bool term). Claims are equations of index
     terms, linear in the atoms; `%` and `//` by a number are atoms. A claim about a truth says that

@@ -1,4 +1,4 @@
-"""Views: searches, their contracts, and the check that makes a wrong search harmless."""
+"""Extractors: searches, their contracts, and the check that makes a wrong search harmless."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rules_from_text import rules_from, unproven_facts, unproven_library
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.rewrite import searches, views
+from proofgrad.core.rewrite import extractors, searches
 from proofgrad.core.rewrite.engine import Rewriter
+from proofgrad.core.rewrite.extractor_check import check_of
+from proofgrad.core.rewrite.extractors import TERM
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.rewrite.sum_order import load_of
 from proofgrad.core.rewrite.sums import Atom, Sum
-from proofgrad.core.rewrite.view_check import check_of
-from proofgrad.core.rewrite.views import TERM
 from proofgrad.verify.dsl.promises import PROMISES
 
 R0, R1, R2 = UOp.range(4, 0), UOp.range(5, 1), UOp.range(6, 2)
@@ -31,14 +31,14 @@ def facts() -> Facts:
     return unproven_facts()
 
 
-def found(view: str, *given: Any, known: Facts | None = None) -> tuple[Any, ...] | None:
+def found(extractor: str, *given: Any, known: Facts | None = None) -> tuple[Any, ...] | None:
     """What a search finds; terms are given and come back as terms."""
     known = facts() if known is None else known
     inputs = [known.forms.read(value) if isinstance(value, UOp) else value for value in given]
-    outputs = searches.SEARCHES[view](*inputs, known.forms)
+    outputs = searches.SEARCHES[extractor](*inputs, known.forms)
     if outputs is None:
         return None
-    sorts = [sort for _, sort in views.CONTRACTS[view].outputs]
+    sorts = [sort for _, sort in extractors.CONTRACTS[extractor].outputs]
     assert len(sorts) == len(outputs)
     return tuple([known.forms.written(v) if sort == TERM else v for v, sort in zip(outputs, sorts)])
 
@@ -51,11 +51,11 @@ def ordered(term: UOp) -> UOp:
     return forms.written(form)
 
 
-def agrees(view: str, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> bool:
-    """Whether the contract of a view holds between terms and numbers."""
+def agrees(extractor: str, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> bool:
+    """Whether the contract of an extractor holds between terms and numbers."""
     forms = (_known := facts()).forms
     values = [forms.read(v) if isinstance(v, UOp) else v for v in (*inputs, *outputs)]
-    return check_of(view)(forms, *values)
+    return check_of(extractor)(forms, *values)
 
 
 def test_split_takes_whole_multiples() -> None:
@@ -200,7 +200,7 @@ def test_every_search_keeps_its_contract(seed: int) -> None:
         x = random_sum(rng)
         c = rng.choice([1, 2, 3, 4, 6, 12])
         for name in searches.SEARCHES:
-            contract = views.CONTRACTS[name]
+            contract = extractors.CONTRACTS[name]
             if contract.inputs[0][1] != TERM:
                 continue  # about numbers alone: tests/test_fast_division.py
             given = (x, c) if len(contract.inputs) == 2 else (x,)
@@ -235,7 +235,7 @@ def test_a_wrong_search_keeps_its_rule_from_firing(
         assert Rewriter(sets, facts()).rewrite(term) is term
 
 
-def test_views_are_not_used_on_machine_integers() -> None:
+def test_extractors_are_not_used_on_machine_integers() -> None:
     memory = UOp(Ops.PARAM, dtypes.int8, (), (0, 1))
     x = UOp(Ops.LOAD, dtypes.int8, (UOp(Ops.INDEX, dtypes.int8, (memory, UOp.index(0))),))
     term = (x * 12 + 8) // 4
@@ -251,19 +251,19 @@ def test_every_search_keeps_what_the_order_of_rules_takes_from_it(seed: int) -> 
         known = facts()
         x, c = random_sum(source), source.choice([2, 3, 4, 6, 8, 12])
         form = known.forms.read(x)
-        for view, promises in PROMISES.items():
-            names = [name for name, _ in views.CONTRACTS[view].outputs]
-            inputs = [sort for _, sort in views.CONTRACTS[view].inputs]
-            if view not in searches.SEARCHES or inputs[0] != TERM:
+        for extractor, promises in PROMISES.items():
+            names = [name for name, _ in extractors.CONTRACTS[extractor].outputs]
+            inputs = [sort for _, sort in extractors.CONTRACTS[extractor].inputs]
+            if extractor not in searches.SEARCHES or inputs[0] != TERM:
                 continue  # about masks (test_narrowing.py), or numbers alone
-            results = searches.SEARCHES[view](*[form, c][: len(inputs)], known.forms)
+            results = searches.SEARCHES[extractor](*[form, c][: len(inputs)], known.forms)
             if results is None:
                 continue
-            tried.add(view)
+            tried.add(extractor)
             parts = dict(zip(names, results))
             for promise in promises:
                 weights = [load_of(parts[n]) * times for n, times in promise.times.items()]
-                assert sum(weights) + promise.less <= load_of(form), (view, x)
+                assert sum(weights) + promise.less <= load_of(form), (extractor, x)
                 found = sum([occurrences(parts[n]) for n in promise.times], Counter())
-                assert found <= occurrences(form), (view, x)
+                assert found <= occurrences(form), (extractor, x)
     assert tried == set(searches.SEARCHES) - {"reciprocal"}

@@ -1,7 +1,7 @@
-"""Views in use: the names that a search gives are bound only if its contract holds here and now.
+"""Extractors in use: the names that a search gives are bound only if its contract holds here and now.
 
 Owns: the check of a contract, which is Python made from the contract's data; memory of what a
-search found; views of rules that match terms. Does not own: contracts (views.py), searches
+search found; extractors of rules that match terms. Does not own: contracts (extractors.py), searches
 (searches.py), sums (sums.py).
 """
 
@@ -13,14 +13,7 @@ from typing import Any
 
 from proofgrad.core.ir.op_names import FLOORDIV
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.rewrite.masks import is_about_truth, solution
-from proofgrad.core.rewrite.rule import Apply, Calc, Const, Expr, Lit, Name, Node, Num, Var, View
-from proofgrad.core.rewrite.scope import FACTS, Env, Scope
-from proofgrad.core.rewrite.searches import SEARCHES
-from proofgrad.core.rewrite.sum_order import goes_down
-from proofgrad.core.rewrite.sums import Atom, Forms, Sum
-from proofgrad.core.rewrite.terms import compile_expr, compile_term
-from proofgrad.core.rewrite.views import (
+from proofgrad.core.rewrite.extractors import (
     CONTRACTS,
     IMPLIED,
     NARROW,
@@ -30,8 +23,26 @@ from proofgrad.core.rewrite.views import (
     TRUTH,
     Contract,
 )
+from proofgrad.core.rewrite.masks import is_about_truth, solution
+from proofgrad.core.rewrite.rule import (
+    Apply,
+    Calc,
+    Const,
+    Expr,
+    Extractor,
+    Lit,
+    Name,
+    Node,
+    Num,
+    Var,
+)
+from proofgrad.core.rewrite.scope import FACTS, Env, Scope
+from proofgrad.core.rewrite.searches import SEARCHES
+from proofgrad.core.rewrite.sum_order import goes_down
+from proofgrad.core.rewrite.sums import Atom, Forms, Sum
+from proofgrad.core.rewrite.terms import compile_expr, compile_term
 
-ViewUse = Callable[[Env], bool]
+ExtractorUse = Callable[[Env], bool]
 Check = Callable[..., bool]
 CheckedSearch = Callable[..., "tuple[Any, ...] | None"]
 DIVISIONS = {"//": Ops.FLOORDIV, "%": Ops.MOD}
@@ -41,7 +52,7 @@ NARROWING = frozenset({NARROW, NARROW_TRUTH, IMPLIED})
 _NEW: Any = object()  # stands for inputs that were not searched yet
 
 
-class Views:
+class Extractors:
     """Searches that are checked, with memory: what was found for the same inputs."""
 
     def __init__(self, forms: Forms) -> None:
@@ -76,10 +87,10 @@ class Views:
 
 
 @cache
-def check_of(view: str) -> Check:
-    """Whether every claim of the contract of `view` is an identity of sums: (forms, names...)."""
+def check_of(extractor: str) -> Check:
+    """Whether every claim of the contract of `extractor` is an identity of sums: (forms, names...)."""
     namespace: dict[str, Any] = {"_put_divided": _put_divided, **_OPS}
-    exec(compile(check_code(CONTRACTS[view]), f"<contract of {view}>", "exec"), namespace)  # noqa: S102
+    exec(compile(check_code(CONTRACTS[extractor]), f"<contract of {extractor}>", "exec"), namespace)  # noqa: S102
     check: Check = namespace["check"]
     return check
 
@@ -188,26 +199,30 @@ def _put_divided(
     return 0
 
 
-# -- views of rules that match terms -------------------------------------------------------------
+# -- extractors of rules that match terms -------------------------------------------------------------
 
 
-def compile_view(view: View, scope: Scope, smaller: Container[str] = ()) -> ViewUse:
-    """A function that binds the outputs of `view`, and says whether its contract holds.
+def compile_extractor(
+    extractor: Extractor, scope: Scope, smaller: Container[str] = ()
+) -> ExtractorUse:
+    """A function that binds the outputs of `extractor`, and says whether its contract holds.
 
     Outputs named in `smaller` must also be smaller sums than the first input (sum_order.py).
     """
-    contract = CONTRACTS[view.function]
-    if view.function in NARROWING:
-        return _compile_narrowing(view, contract, scope)
+    contract = CONTRACTS[extractor.function]
+    if extractor.function in NARROWING:
+        return _compile_narrowing(extractor, contract, scope)
     if is_about_truth(contract):
-        return _compile_view_of_truth(view, contract, scope)
+        return _compile_extractor_of_truth(extractor, contract, scope)
     sorts = [sort for _, sort in contract.inputs]
     inputs = [
         _term_input(given, scope) if sort == TERM else _number_input(given, scope)
-        for given, sort in zip(view.inputs, sorts, strict=True)
+        for given, sort in zip(extractor.inputs, sorts, strict=True)
     ]
-    slots = _output_slots(view, contract, scope)
-    below = [k for k, (name, sort) in enumerate(view.outputs) if sort == TERM and name in smaller]
+    slots = _output_slots(extractor, contract, scope)
+    below = [
+        k for k, (name, sort) in enumerate(extractor.outputs) if sort == TERM and name in smaller
+    ]
 
     def use(env: Env) -> bool:
         forms = env[FACTS].forms
@@ -217,7 +232,7 @@ def compile_view(view: View, scope: Scope, smaller: Container[str] = ()) -> View
             given.append(forms.read(value) if sort == TERM else value)
         if None in given:
             return False
-        found = env[FACTS].views.use(view.function)(*given)
+        found = env[FACTS].extractors.use(extractor.function)(*given)
         if found is None:
             return False
         if below and not all([goes_down(found[k], given[0]) for k in below]):
@@ -229,13 +244,15 @@ def compile_view(view: View, scope: Scope, smaller: Container[str] = ()) -> View
     return use
 
 
-def _compile_view_of_truth(view: View, contract: Contract, scope: Scope) -> ViewUse:
-    """As `compile_view`: the inputs are a truth and a range, the outputs nodes and a number."""
-    mask, counter = [_term_input(given, scope) for given in view.inputs]
-    slots = [slot for slot, _ in _output_slots(view, contract, scope)]
+def _compile_extractor_of_truth(
+    extractor: Extractor, contract: Contract, scope: Scope
+) -> ExtractorUse:
+    """As `compile_extractor`: the inputs are a truth and a range, the outputs nodes and a number."""
+    mask, counter = [_term_input(given, scope) for given in extractor.inputs]
+    slots = [slot for slot, _ in _output_slots(extractor, contract, scope)]
 
     def use(env: Env) -> bool:
-        found = solution(view.function, mask(env), counter(env), env[FACTS])
+        found = solution(extractor.function, mask(env), counter(env), env[FACTS])
         if found is None:
             return False
         for slot, value in zip(slots, found):
@@ -245,16 +262,16 @@ def _compile_view_of_truth(view: View, contract: Contract, scope: Scope) -> View
     return use
 
 
-def _compile_narrowing(view: View, contract: Contract, scope: Scope) -> ViewUse:
-    """As `compile_view`, of what is read within a mask: only where a rewriter at work can tell."""
-    given, mask = [_term_input(part, scope) for part in view.inputs]
-    ((slot, _),) = _output_slots(view, contract, scope)
+def _compile_narrowing(extractor: Extractor, contract: Contract, scope: Scope) -> ExtractorUse:
+    """As `compile_extractor`, of what is read within a mask: only where a rewriter at work can tell."""
+    given, mask = [_term_input(part, scope) for part in extractor.inputs]
+    ((slot, _),) = _output_slots(extractor, contract, scope)
 
     def use(env: Env) -> bool:
         narrowing = env[FACTS].narrowing
         if narrowing is None:
             return False
-        found = narrowing.find(view.function, given(env), mask(env))
+        found = narrowing.find(extractor.function, given(env), mask(env))
         if found is None:
             return False
         env[slot] = found
@@ -265,7 +282,7 @@ def _compile_narrowing(view: View, contract: Contract, scope: Scope) -> ViewUse:
 
 def _term_input(given: Any, scope: Scope) -> Callable[[Env], Any]:
     if not isinstance(given, Var | Const | Lit | Node | Calc):
-        raise ValueError(f"a view needs a term here, not {given!r}")  # noqa: TRY004  (bad rule data)
+        raise ValueError(f"an extractor needs a term here, not {given!r}")  # noqa: TRY004  (bad rule data)
     build = compile_term(given, scope)
     return lambda env: build(env, ())
 
@@ -274,10 +291,10 @@ def _number_input(given: Any, scope: Scope) -> Callable[[Env], Any]:
     return compile_expr(Name(given.name) if isinstance(given, Const) else given, scope)
 
 
-def _output_slots(view: View, contract: Contract, scope: Scope) -> list[tuple[int, bool]]:
+def _output_slots(extractor: Extractor, contract: Contract, scope: Scope) -> list[tuple[int, bool]]:
     """One new slot an output, and whether it is a term; numbers are found as values."""
     slots = []
-    for (name, _), (_, sort) in zip(view.outputs, contract.outputs, strict=True):
+    for (name, _), (_, sort) in zip(extractor.outputs, contract.outputs, strict=True):
         slot = scope.new_slot()
         (scope.values if sort == NUMBER else scope.nodes)[name] = slot
         slots.append((slot, sort == TERM))
