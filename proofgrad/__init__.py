@@ -13,6 +13,7 @@ from proofgrad.moved import tell_new_names
 
 if TYPE_CHECKING:
     from proofgrad import nn
+    from proofgrad.context import Context, schedule
     from proofgrad.core.compile.nests.kernel_schedule import Schedule, ScheduleError
     from proofgrad.core.ir.dtypes import dtypes
     from proofgrad.core.ir.ops import Ops
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from proofgrad.core.tensor.runtime.profile import profile
     from proofgrad.core.tensor.tensor import Tensor
     from proofgrad.explanation import explain
-    from proofgrad.helpers import Context, schedule
+    from proofgrad.helpers import fetch, getenv
     from proofgrad.testing.gradients import gradcheck
     from proofgrad.user_rules import load_rules
 
@@ -51,7 +52,9 @@ __all__ = [
     "custom_vjp",
     "dtypes",
     "explain",
+    "fetch",
     "function",
+    "getenv",
     "gradcheck",
     "load_rules",
     "nn",
@@ -61,7 +64,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOME = {
-    "Context": "proofgrad.helpers",
+    "Context": "proofgrad.context",
     "Device": "proofgrad.core.tensor.runtime.device",
     "DeviceError": "proofgrad.core.tensor.data.errors",
     "DtypeError": "proofgrad.core.tensor.data.errors",
@@ -80,10 +83,12 @@ _HOME = {
     "dtypes": "proofgrad.core.ir.dtypes",
     "explain": "proofgrad.explanation",
     "function": "proofgrad.core.tensor.methods.calls",
+    "fetch": "proofgrad.helpers",
+    "getenv": "proofgrad.helpers",
     "gradcheck": "proofgrad.testing.gradients",
     "load_rules": "proofgrad.user_rules",
     "profile": "proofgrad.core.tensor.runtime.profile",
-    "schedule": "proofgrad.helpers",
+    "schedule": "proofgrad.context",
 }
 _NEEDS_MACHINES = frozenset({"Device", "Tensor", "TinyJit", "explain", "gradcheck", "load_rules"})
 
@@ -97,6 +102,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'proofgrad' has no attribute {name!r}")
     if name in _NEEDS_MACHINES:
         import_module("proofgrad.wiring").connect()
+    if name == "dtypes" or name in _NEEDS_MACHINES:
+        import_module("proofgrad.context").start_default_float()
     value = globals()[name] = getattr(import_module(_HOME[name]), name)
     return value
 

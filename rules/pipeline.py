@@ -27,6 +27,7 @@ from proofgrad.core.compile.tactics.to_program import (
     vectorize,
 )
 from proofgrad.core.compile.tactics.unroll import unroll_upcasts
+from proofgrad.core.compile.tactics.variable_sizes import extend_loops, shorten_loops
 from proofgrad.core.compile.tactics.windows import deinterleave_windows
 
 # Facts about values come from these sets, bounds from the first; gradients from the other.
@@ -48,6 +49,7 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("simplify index terms", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("merge loops", Form.KERNEL, Tactic(merge_loops), optional=True),
     Stage("simplify merged", Form.KERNEL, _SIMPLIFY, optional=True),
+    Stage("extend loops", Form.KERNEL, Tactic(extend_loops), optional=True),
     Stage("combine by place", Form.KERNEL, Tactic(reduce_by_place), optional=True),
     Stage("work items", Form.KERNEL, Tactic(share_out_work_items)),
     Stage("join sums", Form.KERNEL, Tactic(join_nested_sums), optional=True),
@@ -62,6 +64,7 @@ KERNEL_STAGES: tuple[Stage, ...] = (
         optional=True,
     ),
     Stage("choose axes", Form.KERNEL, Tactic(choose_axes, has_override=True), optional=True),
+    Stage("shorten loops", Form.KERNEL, Tactic(shorten_loops), optional=True),
     Stage("simplify split", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("unroll", Form.KERNEL, Tactic(unroll_upcasts, required=True)),
     Stage("simplify unrolled", Form.KERNEL, _SIMPLIFY, optional=True),

@@ -2,37 +2,23 @@
 
     python tests/check_types.py
 
-An editable install finds `proofgrad.core` in core/ by an import hook, which mypy does not run. So the folders are
-linked into .types/ as an install lays them out, by the table in pyproject.toml, and mypy reads them there.
+The folders are linked into .types/ as an install lays them out (.ci/layout.py), and mypy reads them there.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tomllib
 from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(Path(__file__).resolve().parents[1] / ".ci"))
+
+from layout import ROOT, TOP, lay_out  # noqa: E402
+
 LAYOUT = ROOT / ".types"
-TOP = "proofgrad"
-
-
-def lay_out() -> None:
-    """Links in .types/ from the names of packages to their folders."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    folders: dict[str, str] = settings["tool"]["setuptools"]["package-dir"]
-    shutil.rmtree(LAYOUT, ignore_errors=True)
-    (LAYOUT / TOP).mkdir(parents=True)
-    for entry in (ROOT / folders[TOP]).iterdir():
-        (LAYOUT / TOP / entry.name).symlink_to(entry)
-    for package, folder in folders.items():
-        if package != TOP:
-            (LAYOUT / TOP / package.removeprefix(f"{TOP}.")).symlink_to(ROOT / folder)
 
 
 def complaints() -> tuple[int, str]:
@@ -57,7 +43,7 @@ def _real_path(place: re.Match[str]) -> str:
 
 def main() -> int:
     """The exit status of mypy: 0 if there is nothing to complain of."""
-    lay_out()
+    lay_out(LAYOUT / TOP)
     status, text = complaints()
     print(text, end="")
     places = re.findall(r"^(\S+)/[^/\s]+:\d+: error:", text, flags=re.M)

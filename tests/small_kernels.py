@@ -514,10 +514,47 @@ def variable_sizes() -> Iterator[UOp]:
     yield store(c, reduce(Ops.ADD, load(X, c + r) * load(Y, r * M + t), r, t))
 
 
+def masks_by_variables() -> Iterator[UOp]:
+    """Stores and reductions with masks that variables end: of one loop, of parts of one, of several, nested, turned round."""
+    for n, k in product(FEW, FEW):
+        (a, b), (r, s) = loops(n, k), inner_loops(n, k)
+        for mask in (
+            a * k + b < N,
+            (a < N) & (b < M),
+            (a + b < N) & (a * 2 < M),
+            a - b < N,
+            N < a,
+            (a * k + b < N) & (a < 1),
+        ):
+            yield store(row_major(a, b), load(X, row_major(a, b)), mask=mask)
+            yield store(row_major(a, b), load(X, row_major(a, b), mask), mask=mask)
+        for op, dtype in REDUCTIONS:
+            none, value = neutral(op, dtype), load(X, r * k + s, dtype=dtype)
+            for mask in (r * k + s < N, (r < N) & (s < M), r - s < N):
+                yield store(UOp.index(0), reduce(op, mask.where(value, none), r, s))
+            yield store(
+                a,
+                reduce(
+                    op, (r < 2).where((r + a < N).where(load(X, r + a, dtype=dtype), none), none), r
+                ),
+                mask=a < M,
+            )
+            other = UOp.const(dtype, 2)
+            yield store(UOp.index(0), reduce(op, (r < N).where(value, other), r, s))
+            yield store(b, reduce(op, (r + b < N).where(load(X, r + b, dtype=dtype), other), r))
+        yield store(a, load(X, a + r), r, mask=(r < N) & (a < M), op=Ops.ADD)
+        row = keep((s < N).where(load(X, s), neutral(Ops.ADD)), s)
+        yield store(row_major(a, b), kept(row, b), mask=b < N)
+        for masks in ((a < N, b < M), (b < N, a < N), (a < N, a + b < M), (a < N, None)):
+            places = [row_major(a, b) + n * k * c for c in (0, 1)]
+            both = zip(places, masks)
+            yield UOp.sink(*[store(at, load(X, a + b), mask=mask) for at, mask in both])
+
+
 FAMILIES: tuple[Callable[[], Iterator[UOp]], ...] = (
     copies_of_a_row, copies_of_a_matrix, masked_copies, masked_stores, sums_of_rows, masked_sums, convolutions,
     products_of_matrices, sums_of_two_loops, sums_of_several_products, sums_that_share_loops, gathers,
-    masks_that_place, kept_rows, stores_that_combine, several_stores, values_alike, masks_within_masks, stores_side_by_side, variable_sizes,
+    masks_that_place, kept_rows, stores_that_combine, several_stores, values_alike, masks_within_masks, stores_side_by_side, variable_sizes, masks_by_variables,
 )  # fmt: skip
 
 

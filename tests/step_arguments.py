@@ -89,6 +89,11 @@ def for_reorder(graph: UOp) -> Iterator[Arguments]:
             yield _call(loop, number)
 
 
+def for_one_loop(graph: UOp) -> Iterator[Arguments]:
+    for loop in (*loops_in(graph), FOREIGN, graph, *NO_LOOPS):
+        yield _call(loop)
+
+
 def for_run_as(graph: UOp) -> Iterator[Arguments]:
     own = loops_in(graph)
     yield _call({})
@@ -216,6 +221,8 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "collapse": for_collapse,
     "merge": for_merge,
     "reorder": for_reorder,
+    "extend": for_one_loop,
+    "shorten": for_one_loop,
     "run_as": for_run_as,
     "unroll": for_unroll,
     "keep": for_keep,

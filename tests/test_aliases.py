@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proofgrad import Tensor, dtypes
+from proofgrad import Tensor, UOp, dtypes
 
 Call = Callable[[Tensor], Any]
 LINE, TABLE = (4,), (3, 4)
@@ -19,6 +19,17 @@ LINE, TABLE = (4,), (3, 4)
 
 def at_zero(x: Tensor) -> Tensor:
     return Tensor.zeros(x.shape, dtype=dtypes.int32)
+
+
+def copied(x: Any) -> Any:
+    """A kernel that writes to each element what it holds."""
+    loops = [UOp.range(size, axis) for axis, size in enumerate(x.shape)]
+    return x[tuple(loops)].store(x[tuple(loops)]).end(*loops).sink()
+
+
+def nothing(x: Any) -> Any:
+    """A kernel that writes nothing."""
+    return UOp.sink()
 
 
 # Calls that could give the Tensor itself, or elements of it, and others beside them.
@@ -75,6 +86,7 @@ VALUES: dict[str, list[Call]] = {
     "cummax": [lambda x: x.cummax(), lambda x: x.sum().cast(x.dtype).cummax()],
     "cummin": [lambda x: x.cummin(), lambda x: x[:0].cummin()],
     "cumprod": [lambda x: x[:1].cumprod(0), lambda x: x[:0].cumprod(0)],
+    "custom_kernel": [lambda x: x.custom_kernel(fxn=copied), lambda x: x.custom_kernel(fxn=nothing)],
     "cumsum": [lambda x: x[:1].cumsum(), lambda x: x[:0].cumsum()],
     "diag": [lambda x: x.flatten()[:1].diag()],
     "div": [lambda x: x.div(1)],
@@ -143,16 +155,16 @@ VALUES: dict[str, list[Call]] = {
 COMPUTED = """
 acos acosh all allclose alu any argmax argmin argsort asin asinh atan atanh batchnorm
 binary_crossentropy binary_crossentropy_logits bitwise_not celu conv2d conv_transpose2d copysign cos
-cosh cross_entropy dot elu eq erf exp exp2 expm1 fma fmod ge gelu gt hardsigmoid hardswish hardtanh
-invalids isclose isfinite isinf isnan layernorm le leaky_relu linear log log10 log1p log2 log_softmax
+cosh cross_entropy dot elu eq erf exp exp2 expm1 fma fmod ge gelu gt hardsigmoid hardswish hardtanh hash
+huber_loss invalids isclose isfinite isinf isnan keccak kl_div l1_loss layernorm le leaky_relu linear log log10 log1p log2 log_softmax
 logaddexp logical_not logsigmoid logsumexp lt matmul max_unpool2d mish mod mse_loss multinomial ne neg
 newton_schulz nll_loss nonzero normalize one_hot qr quick_gelu reciprocal relu relu6 rsqrt
-scaled_dot_product_attention selu sigmoid silu sin sinh softmax softmin softplus softsign
+scaled_dot_product_attention selu sigmoid silu sin sinh smooth_l1_loss softmax softmin softplus softsign
 sparse_categorical_crossentropy sqrt std std_mean svd swish tan tanh threefry var var_mean
 """
 # These make Tensors of no other's elements, give something else, or change the Tensor itself.
 OTHERS = """
-arange as_param assign backward call const const_like data device dtype element_size empty empty_like
+arange as_param assign backward call callify const const_like data device dtype element_size empty empty_like
 eye from_blob from_dlpack from_url full full_like get_rng_state glorot_uniform grad gradient inference_mode
 is_floating_point is_param is_param_ item kaiming_normal kaiming_uniform kernelize lazydata linspace
 manual_seed max_numel max_shape nbytes ndim no_grad normal numel numpy ones ones_like rand rand_like

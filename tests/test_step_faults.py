@@ -58,12 +58,17 @@ LAWS = (
     _fault("store", "sources[0] if op in _SAME else computed(sources)", "sources[0]"),
     _fault("lanes", "tuple([step * k for k in range(lanes)])", "tuple(range(lanes))"),
     _fault("bounds", "least <= low", "least < low"),
+    _fault("extend", "(n + (times - 1)) // times", "n // times"),
+    _fault("extend", "i < n,", "i < m,"),
+    _fault("extend", "n <= m,", "m <= n,"),
 )  # fmt: skip
 
 # Around the laws: what the runs of every small kernel have to see.
 BODIES = (
-    _fault("bijection", "inside.where(new.src[0], neutral)", "new.src[0]"),
+    _fault("bijection", "inside.where(new.src[0], neutral(node))", "new.src[0]"),
     _fault("bijection", "src=(place.src[0], place.src[1], mask)", "src=(place.src[0], place.src[1])"),
+    _fault("extend", "term.src[2] is neutral(node)", "True"),
+    _fault("extend", "lies_between(rest, 0, facts.hi(rest), facts)", "True"),
     _fault("tables", "start = UOp.const(memory.dtype, identity(op, memory.dtype))", "start = UOp.const(memory.dtype, 1)"),
     _fault("join", "masked = mask.where(product, UOp.const(value.dtype, 0))", "masked = product"),
     _fault("reduce_in_parts", "a + (a > axis)", "a"),

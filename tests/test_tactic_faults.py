@@ -52,7 +52,7 @@ HOSTILE: dict[str, tuple[Fault, str, str]] = {
         "product", "refused",
     ),
     "two loops of one number": (
-        Fault("numbers", "core/compile/tactics/axes.py", "NewLoop(number + 2), NewLoop(number + 3", "NewLoop(number + 1), NewLoop(number + 3"),
+        Fault("numbers", "core/compile/tactics/axes.py", "row_block, NewLoop(number + 2)", "row_block, NewLoop(number + 1)"),
         "packed", "refused",
     ),
     "rows that are not alike are kept as one": (

@@ -39,15 +39,11 @@ sparse_categorical_crossentropy cross_entropy nll_loss qr svd newton_schulz"""
 NAMES = f"{ACCESS} {ELEMENTWISE} {MOVEMENT} {REDUCE}".split()
 
 LEFT_OUT = {
-    "hash": "hashing",
-    "keccak": "hashing",
     "decode_hevc_frame": "video",
     "image_conv2d": "textures of one vendor",
     "image_dot": "textures of one vendor",
     "as_param": "names a slot of tinygrad's own graphs",
     "call": "graphs of tinygrad; custom gradients are custom_vjp",
-    "callify": "graphs of tinygrad",
-    "custom_kernel": "kernels written by hand",
     "linear_with_vars": "graphs of tinygrad",
     "schedule_linear": "graphs of tinygrad; see schedule",
     "shard": "several devices",
@@ -55,7 +51,6 @@ LEFT_OUT = {
     "shard_like": "several devices",
 }
 OTHER_ARGUMENTS = {
-    "clone": "device",
     "contiguous": "kwargs",
     "realize": "do_update_stats",
     "from_blob": "kwargs: device and dtype are named",

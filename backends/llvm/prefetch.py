@@ -22,7 +22,7 @@ from proofgrad.backends.llvm.prefetch_tiles import (
     tile_prefetches,
 )
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.loops import size_of
+from proofgrad.core.compile.nests.loops import is_fixed, size_of
 from proofgrad.core.compile.nests.strides import at_start, coefficient
 from proofgrad.core.ir.op_names import LOAD, MULACC, PARAM
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -76,6 +76,7 @@ def _rows_of_tile(around: dict[UOp, Loops], loops: Loops, target: Target) -> lis
             each = step * node.dtype.itemsize
             if (
                 0 < each <= target.first_cache.line_bytes
+                and is_fixed(loops[-1])
                 and each * size_of(loops[-1]) >= LEAST_ROW_BYTES
             ):
                 starts[buffer, at_start(index, known)] = node
@@ -105,7 +106,7 @@ def _is_vector(node: UOp) -> bool:
 
 def _step(load: UOp, loop: UOp, target: Target) -> int | None:
     """Elements between two iterations of a loop of a sum, if it reads more than the first cache holds."""
-    if loop.arg[1] is not AxisRole.REDUCE:
+    if loop.arg[1] is not AxisRole.REDUCE or not is_fixed(loop):
         return None
     step = coefficient(load.src[0].src[1], loop)
     is_long = step and abs(step) * size_of(loop) * load.dtype.itemsize > target.first_cache.nbytes

@@ -16,7 +16,7 @@ from itertools import pairwise, takewhile
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.loops import size_of
+from proofgrad.core.compile.nests.loops import is_fixed, size_of
 from proofgrad.core.compile.nests.strides import at_start, coefficient, loops_of
 from proofgrad.core.ir.op_names import ADD, CONST, END, LOAD, PARAM, RANGE, STORE
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -145,7 +145,11 @@ def tile_prefetches(
         first, loops, around, target, frozenset(takewhile(lambda n: n is not first, around))
     )
     by_buffer: dict[UOp, list[_Access]] = {}
-    for access in _accesses(around) if outer < len(loops) and all(map(size_of, loops)) else ():
+    for access in (
+        _accesses(around)
+        if outer < len(loops) and all(is_fixed(x) and size_of(x) for x in loops)
+        else ()
+    ):
         by_buffer.setdefault(access.place.src[0], []).append(access)
     for buffer, accesses in by_buffer.items():
         is_near = buffer.op is not PARAM or bytes_of(buffer) <= target.cache_bytes

@@ -50,6 +50,11 @@ class DType:
         return self if self.lanes == 1 else _BY_NAME[self.name.partition("x")[0]]
 
     @property
+    def base(self) -> DType:
+        """Itself: the type of an element, by the name that kernels of tinygrad have for it."""
+        return self
+
+    @property
     def itemsize(self) -> int:
         """Bytes per element of a buffer of this scalar type."""
         return max(1, self.bits // 8)

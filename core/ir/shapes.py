@@ -5,13 +5,16 @@ Owns: the legality of movement arguments. Does not own: broadcasting of user inp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from math import prod
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import MOVEMENT, Ops
+
+if TYPE_CHECKING:
+    from proofgrad.core.ir.uop import UOp
 
 Shape = tuple[int, ...]
 
@@ -47,6 +50,33 @@ def elements(shape: Sequence[Any]) -> int:
 def is_plain(shape: Sequence[Any]) -> bool:
     """Are all sizes numbers, none a variable?"""
     return all(type(size) is int for size in shape)
+
+
+def names_variables(arg: Sequence[Any]) -> bool:
+    """Is one of the sizes that a movement operation carries made of variables?"""
+    for part in arg:
+        if type(part) is tuple:
+            if type(part[0]) is not int or type(part[1]) is not int:
+                return True
+        elif type(part) is not int and type(part) is not bool:
+            return True
+    return False
+
+
+def has_variables(nodes: Iterable[UOp]) -> bool:
+    """Is a size of a shape, or an end of what a movement operation keeps, made of variables?"""
+    return any(
+        not is_plain(node.shape) or (node.op in MOVEMENT and names_variables(node.arg))
+        for node in nodes
+    )
+
+
+def at_least(size: Any, least: Any) -> bool:
+    """Whether size >= least, for all values of the variables in them."""
+    if type(size) is int and type(least) is int:
+        return size >= least
+    found: bool = sizes().smallest(sizes().difference(size, least)) >= 0
+    return found
 
 
 def _count(shape: Sequence[Any]) -> Any:
@@ -111,10 +141,11 @@ def _expand(shapes: tuple[Shape, ...], arg: Shape) -> Shape:
 def _pad(shapes: tuple[Shape, ...], arg: tuple[tuple[int, int], ...]) -> Shape:
     old = shapes[0]
     _same_rank("pad", old, arg)
+    if any(not (at_least(before, 0) and at_least(after, 0)) for before, after in arg):
+        shown = ", ".join([show(amounts) for amounts in arg])
+        raise ShapeError(f"pad ({shown}) of {show(old)} must not be negative; use shrink to cut")
     if not _plain(old, *arg):
         return tuple([sizes().total(b, size, a) for size, (b, a) in zip(old, arg)])
-    if any(before < 0 or after < 0 for before, after in arg):
-        raise ShapeError(f"pad {arg} of {show(old)} must not be negative; use shrink to cut")
     return tuple([before + size + after for size, (before, after) in zip(old, arg)])
 
 
@@ -131,13 +162,12 @@ def _shrink(shapes: tuple[Shape, ...], arg: tuple[tuple[int, int], ...]) -> Shap
 def _cut(old: Sequence[Any], size: Any, begin: Any, end: Any) -> Any:
     """The size of begin .. end of an axis, for all values of the variables in them."""
     of = sizes()
-    steps = (begin, of.difference(end, begin), of.difference(size, end))
-    if any(of.smallest(step) < 0 for step in steps):
+    if not (at_least(begin, 0) and at_least(end, begin) and at_least(size, end)):
         raise ShapeError(
             f"shrink to {of.show_size(begin)} .. {of.show_size(end)} of an axis of {show(old)} must"
             f" keep 0 <= begin <= end <= size for all values of the variables"
         )
-    return steps[1]
+    return of.difference(end, begin)
 
 
 def _flip(shapes: tuple[Shape, ...], arg: tuple[bool, ...]) -> Shape:
@@ -148,7 +178,7 @@ def _flip(shapes: tuple[Shape, ...], arg: tuple[bool, ...]) -> Shape:
 def _skew(shapes: tuple[Shape, ...], arg: tuple[int, int, int, int]) -> Shape:
     old = shapes[0]
     axis, by, _, size = arg
-    if not (0 <= axis < len(old) and 0 <= by < len(old)) or axis == by or size < 0:
+    if not (0 <= axis < len(old) and 0 <= by < len(old)) or axis == by or not at_least(size, 0):
         raise ShapeError(
             f"skew {arg} needs two different axes of {show(old)} and a size of 0 or more"
         )

@@ -1,12 +1,14 @@
-"""Sizes of axes that are known only when a plan runs: sums of products of variables.
+"""Sizes of axes that are known only when a plan runs: sums of products of variables and of their quotients by numbers.
 
 Owns: arithmetic and comparison of such sizes, by which shapes are checked. A size is an int or an
-index node over VARIABLE and BIND in one normal form, so that equal sizes are one object. Does not
+index node over VARIABLE, BIND and FLOORDIV in one normal form, so that equal sizes are one object. Does not
 own: index terms of kernels, which proven rules rewrite.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any, TypeAlias
@@ -16,7 +18,9 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
 Size: TypeAlias = "int | UOp"
-_Monomials: TypeAlias = "dict[tuple[UOp, ...], int]"  # products of variables, and how often
+# Products of atoms, and how often; an atom is a variable, bound or not, or a quotient by a number.
+MOST_TRIED = 4096
+_Monomials: TypeAlias = "dict[tuple[UOp, ...], int]"
 
 
 def variable(name: str, smallest: int, largest: int) -> UOp:
@@ -41,6 +45,13 @@ def bind(node: UOp, value: int) -> UOp:
     if not smallest <= value <= largest:
         raise ValueError(f"variable {name} is from {smallest} to {largest}, not {value}")
     return UOp(Ops.BIND, dtypes.index, (node, UOp.index(int(value))))
+
+
+def unbind(node: UOp) -> tuple[UOp, int]:
+    """A bound variable, and its value. Raises: ValueError for anything else."""
+    if node.op is not Ops.BIND:
+        raise ValueError(f"{show_size(node)} is no bound variable; see bind")
+    return node.src[0], node.src[1].arg
 
 
 def normal(size: Any) -> Size:
@@ -70,6 +81,13 @@ def total(*sizes: Any) -> Size:
 def difference(a: Any, b: Any) -> Size:
     """a - b."""
     return total(a, _size({key: -count for key, count in _monomials(b).items()}))
+
+
+def positive_parts(size: Any) -> tuple[Size, Size]:
+    """What a size adds and what it takes away, both 0 or more."""
+    parts = _monomials(size)
+    more = {key: count for key, count in parts.items() if count > 0}
+    return _size(more), _size({key: -count for key, count in parts.items() if count < 0})
 
 
 def quotient(a: Any, b: Any) -> Size | None:
@@ -104,19 +122,21 @@ def value_of(size: Any) -> int:
     """The number that a size is. Raises: ValueError if a variable has no value."""
     if isinstance(size, int):
         return size
-    found = 0
-    for parts, count in _monomials(size).items():
-        for part in parts:
-            if part.op is not Ops.BIND:
-                raise ValueError(
-                    f"variable {part.arg[0]} has no value here; use {part.arg[0]}.bind(n)"
-                )
-        found += count * prod([part.src[1].arg for part in parts])
-    return found
+    return sum([n * prod(map(_value_of_atom, parts)) for parts, n in _monomials(size).items()])
+
+
+def _value_of_atom(part: UOp) -> int:
+    match part.op:
+        case Ops.BIND:
+            value: int = part.src[1].arg
+            return value
+        case Ops.FLOORDIV:
+            return value_of(part.src[0]) // int(part.src[1].arg)
+    raise ValueError(f"variable {part.arg[0]} has no value here; use {part.arg[0]}.bind(n)")
 
 
 def show_size(size: Any) -> str:
-    """A size for people: 3, n, 2*n+1; a bound variable with its value, n=4."""
+    """A size for people: 3, n, 2*n+1, (n+1)//2; a bound variable with its value, n=4."""
     if not isinstance(size, UOp):
         return repr(size)
     parts = []
@@ -127,11 +147,21 @@ def show_size(size: Any) -> str:
 
 
 def _name(part: UOp) -> str:
-    return f"{part.src[0].arg[0]}={part.src[1].arg}" if part.op is Ops.BIND else str(part.arg[0])
+    match part.op:
+        case Ops.BIND:
+            return f"{part.src[0].arg[0]}={part.src[1].arg}"
+        case Ops.FLOORDIV:
+            return f"({show_size(part.src[0])})//{part.src[1].arg}"
+    return str(part.arg[0])
 
 
 def _order(part: UOp) -> tuple[Any, ...]:
-    return (part.src[0].arg, part.src[1].arg) if part.op is Ops.BIND else (part.arg, -1)
+    match part.op:
+        case Ops.BIND:
+            return part.src[0].arg, part.src[1].arg
+        case Ops.FLOORDIV:
+            return (_name(part), 0, 0), -1
+    return part.arg, -1
 
 
 def _monomials(size: Any) -> _Monomials:
@@ -153,10 +183,36 @@ def _monomials(size: Any) -> _Monomials:
             return {key: count for key, count in found.items() if count}
         case Ops.MUL:
             return _times(_monomials(size.src[0]), _monomials(size.src[1]))
+        case Ops.FLOORDIV:
+            return _quotient(_monomials(size.src[0]), _divisor(size))
+        case Ops.MOD:
+            a, by = _monomials(size.src[0]), _divisor(size)
+            whole = {key: by * count for key, count in _quotient(a, by).items()}
+            return {key: n for key in a | whole if (n := a.get(key, 0) - whole.get(key, 0))}
         case _:
             raise TypeError(
-                f"a size is a sum of products of variables; {size.op.name.lower()} is not supported"
+                f"a size is made of variables by +, -, *, and // and % with a number;"
+                f" {size.op.name.lower()} is not supported"
             )
+
+
+def _divisor(size: UOp) -> int:
+    by = normal(size.src[1])
+    if isinstance(by, int) and by > 0:
+        return by
+    raise TypeError(
+        f"a size is divided by a number of 1 or more, not by {show_size(by)};"
+        f" give the size that is meant"
+    )
+
+
+def _quotient(a: _Monomials, by: int) -> _Monomials:
+    """floor(a / by), which is q + floor(r / by) for a = q * by + r."""
+    found = {key: count // by for key, count in a.items() if count // by}
+    rest = _size({key: count % by for key, count in a.items() if count % by})
+    if isinstance(rest, UOp):
+        found[UOp(Ops.FLOORDIV, dtypes.index, (rest, UOp.index(by))),] = 1
+    return found
 
 
 def _times(a: _Monomials, b: _Monomials) -> _Monomials:
@@ -191,47 +247,136 @@ def _size(monomials: _Monomials) -> Size:
 
 
 def _bounds(size: Any) -> tuple[int, int]:
-    if isinstance(size, int):
-        return size, size
+    return (size, size) if isinstance(size, int) else _bounds_of_sum(_monomials(size))
+
+
+def _bounds_of_sum(monomials: _Monomials) -> tuple[int, int]:
     low = high = 0
-    for key, count in _monomials(size).items():
-        variables = [part.src[0] if part.op is Ops.BIND else part for part in key]
-        least = prod([v.arg[1] for v in variables])  # variables are 0 or more
-        most = prod([v.arg[2] for v in variables])
+    for key, count in monomials.items():
+        ends = [_bounds_of_atom(part) for part in key]
+        least = prod([end[0] for end in ends])  # atoms are 0 or more
+        most = prod([end[1] for end in ends])
         low += count * (least if count > 0 else most)
         high += count * (most if count > 0 else least)
+    if any(len(key) > 1 for key in monomials) and any(count < 0 for count in monomials.values()):
+        return _exact_bounds(_size(monomials)) or (low, high)
+    for key in monomials:
+        if len(key) == 1 and key[0].op is Ops.FLOORDIV:
+            low_too, high_too = _bounds_without(key[0], monomials)
+            return max(low, low_too), min(high, high_too)
     return low, high
+
+
+@functools.lru_cache(maxsize=1024)
+def _exact_bounds(size: UOp) -> tuple[int, int] | None:
+    """Bounds by trying all values of the variables, if they are not too many: 9*n - n*n is 0 or more for n up to 9."""
+    names = {n.arg[0]: n for n in size.toposort() if n.op is Ops.VARIABLE}
+    if prod([n.arg[2] - n.arg[1] + 1 for n in names.values()]) > MOST_TRIED:
+        return None
+    free = size.substitute({n: n.src[0] for n in size.toposort() if n.op is Ops.BIND})
+    spans = [range(n.arg[1], n.arg[2] + 1) for n in names.values()]
+    parts = list(_monomials(free).items())
+    found = []
+    for chosen in itertools.product(*spans):
+        values = dict(zip(names, chosen))
+        found.append(sum([c * prod([_value_at(p, values) for p in key]) for key, c in parts]))
+    return min(found), max(found)
+
+
+def _value_at(part: UOp, values: dict[str, int]) -> int:
+    if part.op is Ops.FLOORDIV:
+        inner = _monomials(part.src[0]).items()
+        whole = sum([c * prod([_value_at(p, values) for p in key]) for key, c in inner])
+        return whole // int(part.src[1].arg)
+    return values[part.arg[0]]
+
+
+def _bounds_without(quotient: UOp, monomials: _Monomials) -> tuple[int, int]:
+    """Bounds of a sum by the bounds of `by` times it, in which by * floor(r / by) is r less 0 .. by - 1."""
+    by = quotient.src[1].arg
+    count = monomials[quotient,]
+    scaled = {key: by * n for key, n in monomials.items() if key != (quotient,)}
+    for key, n in _monomials(quotient.src[0]).items():
+        scaled[key] = scaled.get(key, 0) + count * n
+    low, high = _bounds_of_sum({key: n for key, n in scaled.items() if n})
+    slack = count * (by - 1)
+    return -((max(0, slack) - low) // by), (high + max(0, -slack)) // by
+
+
+def _bounds_of_atom(part: UOp) -> tuple[int, int]:
+    match part.op:
+        case Ops.BIND:
+            return _bounds_of_atom(part.src[0])
+        case Ops.FLOORDIV:
+            least, most = _bounds(part.src[0])
+            by = part.src[1].arg
+            return least // by, most // by
+    return part.arg[1], part.arg[2]
 
 
 def unbound(arg: Any, values: dict[str, int]) -> Any:
     """`arg` of a node with variables in place of their values, which go into `values`.
 
-    Raises: ValueError if a variable has two values in one graph.
+    A variable that has other values in one graph is a variable of its own for each: n, n@2, n@3.
     """
     if isinstance(arg, UOp):
-        bound = [node for node in arg.toposort() if node.op is Ops.BIND]
-        for node in bound:
-            name, value = node.src[0].arg[0], node.src[1].arg
-            if values.setdefault(name, value) != value:
-                raise ValueError(
-                    f"variable {name} is {values[name]} and {value} in one computation"
-                )
-        return normal(arg.substitute({node: node.src[0] for node in bound})) if bound else arg
+        changes = {
+            node: _variable_of(*unbind(node), values)
+            for node in arg.toposort()
+            if node.op is Ops.BIND
+        }
+        return normal(arg.substitute(changes)) if changes else arg
     if type(arg) is tuple:
         return tuple([unbound(part, values) for part in arg])
     return arg
 
 
-def bound(shape: Sequence[Any], values: dict[str, int]) -> list[Any]:
+def _variable_of(variable: UOp, value: int, values: dict[str, int]) -> UOp:
+    """The variable, or its namesake, that has this value."""
+    name, least, most = variable.arg
+    found = name
+    for number in itertools.count(2):
+        if values.setdefault(found, value) == value:
+            break
+        found = f"{name}@{number}"
+    return UOp(Ops.VARIABLE, dtypes.index, (), (found, least, most))
+
+
+def are_bound_to(arg: Any, variables: Any, values: dict[str, int]) -> bool:
+    """Is `variables`, an argument of a node, `arg` with variables in place of these values? So is what `unbound` makes."""
+    if type(arg) is tuple and type(variables) is tuple and len(arg) == len(variables):
+        return all([are_bound_to(a, v, values) for a, v in zip(arg, variables)])
+    if not isinstance(arg, UOp) or not isinstance(variables, UOp):
+        return bool(arg == variables)
+    changes = {}
+    for node in variables.toposort():
+        if node.op is Ops.VARIABLE and node.arg[0] in values:
+            name, least, most = node.arg
+            own = UOp(Ops.VARIABLE, dtypes.index, (), (name.split("@")[0], least, most))
+            changes[node] = bind(own, values[name])
+    return normal(arg) is normal(variables.substitute(changes))
+
+
+def has_other_value(name: str) -> bool:
+    """Is this the name of a variable that has another value beside: see `unbound`."""
+    return "@" in name
+
+
+def bound(shape: tuple[Any, ...], values: dict[str, int]) -> tuple[Any, ...]:
     """Sizes with the variables of these names bound to other values."""
-    found = []
+    return _bound(shape, tuple(values.items()))
+
+
+@functools.lru_cache(maxsize=1024)
+def _bound(shape: tuple[Any, ...], named: tuple[tuple[str, int], ...]) -> tuple[Any, ...]:
+    found, values = [], dict(named)
     for size in shape:
         if isinstance(size, UOp):
             old = [node for node in size.toposort() if node.op is Ops.BIND]
             changes = {node: bind(node.src[0], values[node.src[0].arg[0]]) for node in old}
             size = normal(size.substitute(changes))
         found.append(size)
-    return found
+    return tuple(found)
 
 
 def value_of_shape(shape: Sequence[Any]) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from _weakref import _remove_dead_weakref  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterable, Mapping
+from numbers import Number
 from operator import attrgetter
 from typing import Any, TypeVar
 from weakref import ref
@@ -89,15 +90,35 @@ class UOp(_Parts):
         return UOp(Ops.CONST, dtypes.index, (), value)
 
     @staticmethod
-    def range(size: int | UOp, number: int, role: AxisRole = AxisRole.LOOP) -> UOp:
-        """The counter of a loop over 0 .. size-1; `number` tells loops of a kernel apart."""
+    def range(
+        size: int | UOp, number: int, role: Any = AxisRole.LOOP, *, axis_type: Any = None
+    ) -> UOp:
+        """The counter of a loop over 0 .. size-1; `number` tells loops of a kernel apart.
+
+        `axis_type`, or another `role` than an AxisRole, is what users write; it says nothing here.
+        """
+        role = role if isinstance(role, AxisRole) else AxisRole.LOOP
         bound = UOp.index(size) if isinstance(size, int) else size
         return UOp(Ops.RANGE, dtypes.index, (bound,), (number, role))
 
     @staticmethod
-    def sink(*roots: UOp) -> UOp:
+    def sink(*roots: UOp, arg: Any = None) -> UOp:
         """One node over all `roots`, so that they are one graph."""
-        return UOp(Ops.SINK, dtypes.void, roots)
+        return UOp(Ops.SINK, dtypes.void, roots, arg)
+
+    @staticmethod
+    def group(*writes: Any) -> Any:
+        """Several writes of a kernel that a user writes, as one: see `Tensor.custom_kernel`."""
+        from proofgrad.core.ir.places import Program, writes_of
+
+        return Program(writes_of(writes))
+
+    @staticmethod
+    def placeholder(shape: Shape, dtype: DType, slot: int, addrspace: Any = None) -> Any:
+        """A place of its own for a kernel that a user writes: see `Tensor.custom_kernel`."""
+        from proofgrad.core.ir.places import Place
+
+        return Place(("own", slot), dtype, tuple(shape))
 
     def alu(self, op: Ops, *others: UOp) -> UOp:
         """`op` applied to this node and `others`; comparisons give bools of the same lanes."""
@@ -143,31 +164,35 @@ class UOp(_Parts):
         return self.alu(Ops.NOT)
 
     def __add__(self, other: Any) -> UOp:
-        return self.alu(Ops.ADD, self._operand(other))
+        return self.alu(Ops.ADD, self._operand(other)) if _is_operand(other) else NotImplemented
 
     def __radd__(self, other: Any) -> UOp:
         return self._operand(other).alu(Ops.ADD, self)
 
     def __sub__(self, other: Any) -> UOp:
+        if not _is_operand(other):
+            return NotImplemented
         return self.alu(Ops.ADD, self._operand(other).alu(Ops.NEG))
 
     def __rsub__(self, other: Any) -> UOp:
         return self._operand(other) - self
 
     def __mul__(self, other: Any) -> UOp:
-        return self.alu(Ops.MUL, self._operand(other))
+        return self.alu(Ops.MUL, self._operand(other)) if _is_operand(other) else NotImplemented
 
     def __rmul__(self, other: Any) -> UOp:
         return self._operand(other).alu(Ops.MUL, self)
 
     def __truediv__(self, other: Any) -> UOp:
-        return self.alu(Ops.FDIV, self._operand(other))
+        return self.alu(Ops.FDIV, self._operand(other)) if _is_operand(other) else NotImplemented
 
     def __floordiv__(self, other: Any) -> UOp:
-        return self.alu(Ops.FLOORDIV, self._operand(other))
+        return (
+            self.alu(Ops.FLOORDIV, self._operand(other)) if _is_operand(other) else NotImplemented
+        )
 
     def __mod__(self, other: Any) -> UOp:
-        return self.alu(Ops.MOD, self._operand(other))
+        return self.alu(Ops.MOD, self._operand(other)) if _is_operand(other) else NotImplemented
 
     def __and__(self, other: Any) -> UOp:
         return self.alu(Ops.AND, self._operand(other))
@@ -185,10 +210,10 @@ class UOp(_Parts):
         return self.alu(Ops.SHR, self._operand(other))
 
     def __lt__(self, other: Any) -> UOp:
-        return self.alu(Ops.CMPLT, self._operand(other))
+        return self.alu(Ops.CMPLT, self._operand(other)) if _is_operand(other) else NotImplemented
 
     def __gt__(self, other: Any) -> UOp:
-        return self._operand(other).alu(Ops.CMPLT, self)
+        return self._operand(other).alu(Ops.CMPLT, self) if _is_operand(other) else NotImplemented
 
     def eq(self, other: Any) -> UOp:
         """self == other, as a node (`==` itself asks whether two nodes are the same object)."""
@@ -207,6 +232,19 @@ class UOp(_Parts):
         from proofgrad.core.ir.sizes import bind
 
         return bind(self, value)
+
+    def unbind(self) -> tuple[UOp, int]:
+        """The variable that is bound here, and its value. Raises: ValueError for anything else."""
+        from proofgrad.core.ir.sizes import unbind
+
+        return unbind(self)
+
+    @property
+    def val(self) -> int:
+        """The value of a bound variable, or of a size made of such. Raises: ValueError if one has none."""
+        from proofgrad.core.ir.sizes import value_of
+
+        return value_of(self)
 
     @property
     def vmin(self) -> int:
@@ -285,6 +323,11 @@ def fresh_node(
 
 def _forget(reference: _Reference) -> None:
     _remove_dead_weakref(_NODES, reference.key)  # unless the key has a live node again
+
+
+def _is_operand(other: Any) -> bool:
+    """Whether a node is combined with it; a Tensor has operators of its own."""
+    return isinstance(other, (UOp, Number))
 
 
 def toposort(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None = None) -> list[UOp]:

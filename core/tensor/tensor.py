@@ -33,6 +33,7 @@ from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 from proofgrad.core.tensor.methods.view import ViewInfo, view_info
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import computed
+from proofgrad.core.tensor.runtime.device import is_on_disk
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
 from proofgrad.core.tensor.runtime.recording import before_accumulate
 from proofgrad.core.tensor.runtime.scheduling import ScheduleItem, kernelize, schedule_items
@@ -96,6 +97,10 @@ class Tensor(
             kernelize(tensor._uop, tensor.device)
         return self
 
+    def callify(self, *lst: Tensor) -> Self:
+        """What tinygrad calls `kernelize` since it makes one call of all kernels."""
+        return self.kernelize(*lst)
+
     def _leads_to_a_parameter(self) -> Flag:
         """Does a gradient pass from here to a Tensor with requires_grad=True?
 
@@ -119,9 +124,9 @@ class Tensor(
         same: Self = _WITH_CONTIGUOUS_GRADIENT(self)
         return same
 
-    def clone(self) -> Self:
-        """A copy with a buffer of its own."""
-        return self.contiguous()
+    def clone(self, device: str | None = None) -> Self:
+        """A copy with a buffer of its own, on another device if one is named."""
+        return (self if device is None else self.to(device)).contiguous()
 
     # -- as a Python object -----------------------------------------------------------------------
 
@@ -139,9 +144,10 @@ class Tensor(
         return f"<Tensor {_summary(self)} on {self.device} with grad {grad}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles and deep copies hold the values, the device and requires_grad."""
+        """Pickles and deep copies hold the values, the device and requires_grad; from disk the values alone."""
         data = bytes(self._bytes())
-        return (_restored, (data, self.dtype, self.shape, self.device, self._requires_grad))
+        device = None if is_on_disk(self.device) else self.device
+        return (_restored, (data, self.dtype, self.shape, device, self._requires_grad))
 
     def view_info(self) -> ViewInfo:
         """How the movement operations at the top of this graph see the memory below them.
@@ -296,7 +302,7 @@ def _realize_together(tensors: list[Tensor], device: str) -> None:
 
 
 def _restored(
-    data: bytes, dtype: DType, shape: Shape, device: str, requires_grad: Flag | None
+    data: bytes, dtype: DType, shape: Shape, device: str | None, requires_grad: Flag | None
 ) -> Tensor:
     """The Tensor of `Tensor.__reduce__`."""
     return Tensor(data, device, dtype).reshape(shape).requires_grad_(requires_grad)

@@ -8,6 +8,22 @@ from __future__ import annotations
 
 from proofgrad.nn import datasets, optim, state
 from proofgrad.nn.attention import MultiheadAttention
+from proofgrad.nn.functions import (
+    ELU,
+    GELU,
+    AvgPool2d,
+    Flatten,
+    Identity,
+    LeakyReLU,
+    LogSoftmax,
+    MaxPool2d,
+    ReLU,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softplus,
+    Tanh,
+)
 from proofgrad.nn.layers import (
     Conv1d,
     Conv2d,
@@ -31,6 +47,20 @@ from proofgrad.nn.normalization import (
 from proofgrad.nn.recurrent import GRUCell, LSTMCell
 
 __all__ = [
+    "AvgPool2d",
+    "ELU",
+    "Flatten",
+    "GELU",
+    "Identity",
+    "LeakyReLU",
+    "LogSoftmax",
+    "MaxPool2d",
+    "ReLU",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "Tanh",
     "BatchNorm",
     "BatchNorm2d",
     "BatchNorm3d",

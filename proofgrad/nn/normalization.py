@@ -6,6 +6,7 @@ Owns: scale and shift of each layer, running statistics of batch norm.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from proofgrad import ShapeError, Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
@@ -61,8 +62,12 @@ class BatchNorm:
             self._remember(mean, variance, x.numel() // x.shape[1])
         return mean, variance
 
-    def _remember(self, mean: Tensor, variance: Tensor, count: int) -> None:
-        unbiased = variance * (count / max(1, count - 1))
+    def _remember(self, mean: Tensor, variance: Tensor, count: Any) -> None:
+        """`count`: of the elements of a channel, an int or made of variables."""
+        if isinstance(count, int):
+            unbiased = variance * (count / max(1, count - 1))
+        else:
+            unbiased = variance * Tensor(count) / Tensor(count - 1).maximum(1)
         for kept, new in ((self.running_mean, mean), (self.running_var, unbiased)):
             seen = new.detach().cast(kept.dtype) * self.momentum
             kept.assign(kept * (1 - self.momentum) + seen)

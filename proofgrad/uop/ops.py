@@ -13,11 +13,21 @@ from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import COMMUTATIVE, COMPARE, Ops
+from proofgrad.core.ir.places import AddrSpace, AxisType, KernelInfo
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import RewriteError
 from proofgrad.core.rewrite.journal import Journal
 
-__all__ = ["Ops", "PatternMatcher", "UOp", "UPat", "graph_rewrite"]
+__all__ = [
+    "AddrSpace",
+    "AxisType",
+    "KernelInfo",
+    "Ops",
+    "PatternMatcher",
+    "UOp",
+    "UPat",
+    "graph_rewrite",
+]
 
 MOST_APPLICATIONS = 100_000  # in one call; more is taken for a set of patterns that does not end
 _ANY_ARG = object()
@@ -27,7 +37,8 @@ class UPat:
     """A pattern of nodes. Every part that is given must agree; a name given twice is one node.
 
     Fields: op (one or several), dtype (one or several), src (a tuple: in this order; a list: in any
-    order; one pattern: every source), name (the node is passed to the function under it), arg.
+    order; one pattern: every source), name (the node is passed to the function under it), arg, allow_any_len (more
+    sources may follow those of `src`).
 
     Example:
         UPat(Ops.ADD, src=(UPat.cvar("a"), UPat.cvar("b")))
@@ -40,12 +51,19 @@ class UPat:
         src: tuple[UPat, ...] | list[UPat] | UPat | None = None,
         name: str | None = None,
         arg: Any = _ANY_ARG,
+        allow_any_len: bool = False,
     ) -> None:
         self.op = None if op is None else frozenset({op} if isinstance(op, Ops) else op)
         self.dtype = None if dtype is None else {dtype} if isinstance(dtype, DType) else set(dtype)
         self.src = src
         self.name = name
         self.arg = arg
+        self.allow_any_len = allow_any_len
+
+    @staticmethod
+    def any(*patterns: UPat) -> UPat:
+        """What agrees with one of these patterns."""
+        return _AnyOf(patterns)
 
     @staticmethod
     def var(name: str | None = None, dtype: DType | Iterable[DType] | None = None) -> UPat:
@@ -70,7 +88,34 @@ class UPat:
 
     def named(self, name: str) -> UPat:
         """This pattern, its node passed on as `name`."""
-        return UPat(self.op, self.dtype, self.src, name, self.arg)
+        return UPat(self.op, self.dtype, self.src, name, self.arg, self.allow_any_len)
+
+    def f(self, op: Ops, **options: Any) -> UPat:
+        """`op` of this pattern; options as for UPat."""
+        return UPat(op, src=(self,), **options)
+
+    def or_casted(self, name: str | None = None) -> UPat:
+        """This pattern, or a cast of it; either is passed on as `name`."""
+        here = self if name is None else self.named(name)
+        return UPat.any(here, self.f(Ops.CAST, name=name))
+
+    def cast(self, dtype: DType | Iterable[DType] | None = None, name: str | None = None) -> UPat:
+        """A cast of this pattern."""
+        return self.f(Ops.CAST, dtype=dtype, name=name)
+
+    def bitcast(
+        self, dtype: DType | Iterable[DType] | None = None, name: str | None = None
+    ) -> UPat:
+        """The bits of this pattern as another type."""
+        return self.f(Ops.BITCAST, dtype=dtype, name=name)
+
+    def sink(self, *others: UPat, name: str | None = None) -> UPat:
+        """The root of a graph of these patterns."""
+        return UPat(Ops.SINK, src=(self, *others), name=name)
+
+    def maximum(self, other: Any) -> UPat:
+        """The greater of this pattern and another."""
+        return self.alu(Ops.MAX, self._operand(other))
 
     def _operand(self, other: Any) -> UPat:
         return other if isinstance(other, UPat) else UPat.const(None, other)
@@ -138,8 +183,31 @@ class UPat:
             yield ()
         elif isinstance(self.src, UPat):
             yield [self.src] * len(node.src)
+        elif self.allow_any_len and len(self.src) < len(node.src):
+            more = [UPat()] * (len(node.src) - len(self.src))
+            if isinstance(self.src, list):
+                raise ValueError("allow_any_len is for sources in order: give a tuple of patterns")
+            yield [*self.src, *more]
         elif len(self.src) == len(node.src):
             yield from permutations(self.src) if isinstance(self.src, list) else (self.src,)
+
+
+class _AnyOf(UPat):
+    """What agrees with one of several patterns."""
+
+    def __init__(self, patterns: Sequence[UPat], name: str | None = None) -> None:
+        super().__init__(name=name)
+        self._patterns = tuple(patterns)
+
+    def named(self, name: str) -> UPat:
+        """These patterns, the node passed on as `name`."""
+        return _AnyOf(self._patterns, name)
+
+    def match(self, node: UOp, names: dict[str, UOp]) -> Iterator[dict[str, UOp]]:
+        """Every way of every pattern, in their order."""
+        for here in super().match(node, names):
+            for pattern in self._patterns:
+                yield from pattern.match(node, here)
 
 
 def _match_all(

@@ -45,6 +45,7 @@ from proofgrad.verify.steps.prove import decide_claim  # noqa: E402
 FOLDER = "core/compile/steps"
 LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "split": ("split_law", "_quotient_up", "_digits", "reach_of", "nearest_inside"),
+    "extend": ("extend_law", "quotient_up"),
     "collapse": ("collapse_law", "digits_of"),
     "digits": ("product_of", "number_of"),
     "bounds": ("lies_between", "is_inside", "fits"),
@@ -63,7 +64,7 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
 BODIES = (
     *("bijection", "split", "collapse", "merge", "reorder", "run_as", "running", "unroll", "keep"),
     *("stage", "deinterleave", "sum_in_memory", "scatter", "join", "clamp", "tables"),
-    *("accumulate", "lanes", "narrow"),
+    *("accumulate", "lanes", "narrow", "extend"),
     *("tensor_program", "reduce_in_parts", "store"),
 )
 SECONDS = 120  # of a process's own time for one fault

@@ -35,6 +35,8 @@ SELDOM = {
     "read_inside": 40,
     "merge": 40,
     "lanes": 40,
+    "extend": 40,
+    "shorten": 400,
 }
 OF_PROGRAMS = 3  # of the small programs, every so many
 FEWER = 4  # every so many of them, for the steps that only use what a fault is in

@@ -28,7 +28,7 @@ from proofgrad.core.compile.plan.plan import TOLD, BufferInfo, Kernel, Plan, Ste
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import PARAM
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import is_plain
+from proofgrad.core.ir.shapes import has_variables
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime.arena import Arena
 from proofgrad.core.tensor.runtime.launches import Launches
@@ -188,11 +188,16 @@ class ValueChecker:
             raise CheckError(error.kernel, "memory of a recorded plan", error.reason) from None
 
     def numbers(
-        self, roots: Sequence[UOp], graph: UOp, inputs: Sequence[UOp], given: Sequence[Any]
+        self,
+        roots: Sequence[UOp],
+        graph: UOp,
+        inputs: Sequence[UOp],
+        given: Sequence[Any],
+        values: dict[str, int],
     ) -> None:
         """What a run is given, beside what was asked for. Raises: CheckError."""
         with self._of_launches():
-            check_numbers(roots, graph, inputs, given)
+            check_numbers(roots, graph, inputs, given, values)
 
     @contextmanager
     def launches(self, plan: Plan, given: Sequence[Any]) -> Iterator[Followed]:
@@ -369,7 +374,7 @@ def _parts(nodes: Sequence[UOp], kernels: Sequence[Kernel]) -> list[Part]:
 
 
 def _not_covered(nodes: Sequence[UOp], kernels: Sequence[Kernel]) -> str:
-    if not all([is_plain(shape) for shape in {node.shape for node in nodes}]) or any(
+    if has_variables(nodes) or any(
         kernel.variables for kernel in kernels
     ):  # one may bound a frame alone
         return "sizes are variables"

@@ -28,9 +28,16 @@ _FIRST_ALONE = (Ops.CONTIGUOUS, Ops.DETACH)  # the other sources are looked at b
 
 
 def check_numbers(
-    roots: Sequence[UOp], graph: UOp, inputs: Sequence[UOp], given: Sequence[Any]
+    roots: Sequence[UOp],
+    graph: UOp,
+    inputs: Sequence[UOp],
+    given: Sequence[Any],
+    values: dict[str, int],
 ) -> None:
-    """`graph` is that of `roots` with its buffers numbered, `given` their memory. Raises: PlanError."""
+    """`graph` is that of `roots` with its buffers numbered and without the `values` of variables, `given` their memory.
+
+    Raises: PlanError.
+    """
     for number, (buffer, handle) in enumerate(zip(inputs, given)):
         if machine.memory_of(buffer) is not handle:
             raise PlanError("launch", f"input {number} is not the memory of its buffer")
@@ -46,7 +53,7 @@ def check_numbers(
         real = COMPUTED.get(real, real)
         if real is numbered and real.op is not Ops.BUFFER:
             continue
-        if not _is_same(real, numbered, inputs):
+        if not _is_same(real, numbered, inputs, values):
             raise PlanError(
                 "launch", f"{real.op.name} became {numbered.op.name} in the numbered graph"
             )
@@ -55,8 +62,8 @@ def check_numbers(
             stack += list(zip(real.src[:count], numbered.src[:count]))
 
 
-def _is_same(real: UOp, numbered: UOp, inputs: Sequence[UOp]) -> bool:
-    """Whether two nodes are alike but for their sources, and the number of a buffer."""
+def _is_same(real: UOp, numbered: UOp, inputs: Sequence[UOp], values: dict[str, int]) -> bool:
+    """Whether two nodes are alike but for their sources, the number of a buffer, the values of variables."""
     if numbered.op is Ops.BUFFER:
         number = numbered.src[0].arg
         is_known = 0 <= number < len(inputs) and inputs[number] is real
@@ -67,12 +74,11 @@ def _is_same(real: UOp, numbered: UOp, inputs: Sequence[UOp]) -> bool:
         return False
     if real.op in _FIRST_ALONE:
         return True
-    arg = (
-        sizes().unbound(real.arg, {})
-        if real.op in MOVEMENT and real.arg != numbered.arg
-        else real.arg
+    is_equal = real.arg == numbered.arg or (
+        (real.op in MOVEMENT or real.op is Ops.IOTA)
+        and sizes().are_bound_to(real.arg, numbered.arg, values)
     )
-    return arg == numbered.arg and len(real.src) == len(numbered.src)
+    return is_equal and len(real.src) == len(numbered.src)
 
 
 def check_written_over(plan: Plan, given: Sequence[Any]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from proofgrad.core.compile.plan.plan import BufferInfo, Kernel, Plan, Step
 from proofgrad.core.ir.op_names import CONTIGUOUS, DETACH, PARAM, RESHAPE
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import elements, is_plain
+from proofgrad.core.ir.shapes import elements, has_variables
 from proofgrad.core.ir.uop import UOp, toposort
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ def check_plan(tensor_graph: UOp, kernel_graph: UOp, plan: Plan, compiled: Compi
 
     `tensor_graph`: what was cut. `kernel_graph`: its calls, results over inputs already.
     """
-    shapes = {node.shape for node in toposort((tensor_graph,))}
-    if not all([is_plain(shape) for shape in shapes]):
+    if has_variables(toposort((tensor_graph,))):
         return "sizes of a plan are variables"
     plain = _Plain()
     calls, results = _values_of_calls(kernel_graph, plain)

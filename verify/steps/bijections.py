@@ -17,6 +17,7 @@ from proofgrad.core.compile.steps.deinterleave import (
     phase_and_position,
     place_of,
 )
+from proofgrad.core.compile.steps.extend import quotient_up
 from proofgrad.core.compile.steps.merge import counted_by, is_one_number
 from proofgrad.core.compile.steps.split import nearest_inside, reach_of, split_law
 from proofgrad.core.compile.steps.stage import position_of
@@ -58,7 +59,10 @@ def _before(world: World, law: Bijection) -> None:
 
 
 def _parameters(world: World, law: Bijection) -> list[Any]:
-    return [world.number(name, 1) for name in law.parameters]
+    parameters = [world.number(name, law.least) for name in law.parameters]
+    if law.given is not None:
+        world.suppose(law.given(*parameters))
+    return parameters
 
 
 def _counters(world: World, name: str, sizes: Sequence[Any]) -> list[Any]:
@@ -135,6 +139,17 @@ def _product(sizes: Sequence[Any]) -> Any:
     for size in sizes[1:]:
         total = total * size
     return total
+
+
+# -- extend ---------------------------------------------------------------------------------------
+
+
+def ended_by_mask(world: World) -> None:
+    """Beyond the end that a mask gives a loop the mask is off."""
+    n, times = world.number("n"), world.number("times", 1)
+    i, rest = world.number("i", 0), world.number("rest", 0)
+    world.suppose(i * times + rest < n)
+    world.claim("before the end", i < quotient_up(n, times))
 
 
 # -- merge ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
+from proofgrad.core.compile.steps.extend import extend_law
 from proofgrad.core.compile.steps.reorder import RENUMBER
 from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
 from proofgrad.core.compile.steps.stage import MOST_DIGITS
@@ -71,6 +72,17 @@ LAWS: dict[str, Law] = {
     "collapse": Law(
         _COLLAPSE | _ONCE | _ORDER,
         "the loops' sizes are known; all of them are of the output, or of one reduction; a store has all of them, or none",
+    ),
+    "extend": Law(
+        iterations.claims_of("the longer loop", extend_law()) | _ONCE | _ORDER | _INSIDE,
+        "a loop that a variable bounds, by bounds that facts show; no loop that runs in order",
+    ),
+    "shorten": Law(
+        iterations.claims_of("the longer loop", extend_law())
+        | {"a mask ends the loop": iterations.ended_by_mask}
+        | _ONCE
+        | _ORDER,
+        "a mask of each store below the loop, or of what its reduction takes in, by linear forms",
     ),
     "merge": Law(
         iterations.claims_of("2 loops", collapse_law(2))

@@ -52,9 +52,14 @@ class ValueCheck(Protocol):
         ...
 
     def numbers(
-        self, roots: Sequence[UOp], graph: UOp, inputs: Sequence[UOp], given: Sequence[Any]
+        self,
+        roots: Sequence[UOp],
+        graph: UOp,
+        inputs: Sequence[UOp],
+        given: Sequence[Any],
+        values: dict[str, int],
     ) -> None:
-        """`graph` is that of `roots` over the memory `given`, which is that of `inputs`. Raises if not."""
+        """`graph` is that of `roots` over the memory `given`, which is that of `inputs`, and the `values` of variables. Raises if not."""
         ...
 
     def launches(self, plan: Plan, given: Sequence[Any]) -> AbstractContextManager[Any]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proofgrad.core.compile.nests.loops import BINDERS, size_of
+from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, size_of
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.ir.evaluate import identity
@@ -26,12 +26,13 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 @dataclass(frozen=True, slots=True)
 class Bijection:
-    """Iterations before and after. `parameters` name positive whole numbers.
+    """Iterations before and after. `parameters` name whole numbers.
 
     before(*parameters), after(*parameters): the sizes of the loops.
     old(*after, *parameters), new(*before, *parameters): the counters of one side as terms of the other's.
     inside(*after, *parameters): which new iterations count; None: all.
     in_order: in row-major order, iteration number n after is number n before.
+    least: of the parameters. given(*parameters): what holds of them where the law is used.
     """
 
     parameters: tuple[str, ...]
@@ -41,6 +42,8 @@ class Bijection:
     new: Callable[..., tuple[Any, ...]]
     inside: Callable[..., Any] | None = None
     in_order: bool = False
+    least: int = 1
+    given: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def reindex(
 def new_counters(
     graph: UOp,
     law: Bijection,
-    parameters: Sequence[int],
+    parameters: Sequence[Any],
     loops: Sequence[UOp],
     made: Sequence[NewLoop],
 ) -> list[UOp]:
@@ -84,7 +87,7 @@ def new_counters(
         ranges.issuperset(loops), "no loop of this nest", *[x for x in loops if x not in ranges]
     )
     require(len(set(loops)) == len(loops), "one loop twice", *loops)
-    sizes = tuple([size_of(loop) for loop in loops])
+    sizes = tuple([size_of(loop) if is_fixed(loop) else loop.src[0] for loop in loops])
     require(sizes == law.before(*parameters), "the law is of loops of other sizes", sizes)
     numbers = [loop.number for loop in made]
     taken = {loop.arg[0] for loop in ranges.difference(loops)}
@@ -102,8 +105,13 @@ def exchanged(
     counters: list[UOp],
     inside: UOp | None = None,
     in_order: bool = False,
+    stays: Callable[[UOp], bool] | None = None,
 ) -> UOp:
-    """The graph with the loops that `values` names replaced; outside of `inside` nothing is read, written or added."""
+    """The graph with the loops that `values` names replaced; outside of `inside` nothing is read, written or added.
+
+    But what is loaded from a place that `stays` is not used there.
+    """
+    written = {store.src[0] for store in graph.src} if stays is not None else set()
     loops = frozenset(values)
     free = {} if inside is None and len(loops) == 1 else loops_below(graph)
     for store in graph.src if len(loops) > 1 else ():
@@ -123,7 +131,8 @@ def exchanged(
         elif node.op is Ops.STORE:
             require(loops.isdisjoint(node.src[2:]), "loops that run in order stay as they are")
         elif inside is not None and node.op is Ops.INDEX and not loops.isdisjoint(free[node]):
-            new = masked(new, inside)
+            if stays is None or node in written or not stays(node):
+                new = masked(new, inside)
         done[node] = new
     return done[graph]
 
@@ -152,5 +161,9 @@ def _masked(node: UOp, new: UOp, loops: frozenset[UOp], inside: UOp) -> UOp:
         is_first = set(node.src[1 : 1 + len(loops)]) == loops
         require(is_first, "places of what is kept lie further apart than they are counted")
         return new
-    neutral = UOp.const(node.dtype, identity(node.arg, node.dtype))
-    return new.replace(src=(inside.where(new.src[0], neutral), *new.src[1:]))
+    return new.replace(src=(inside.where(new.src[0], neutral(node)), *new.src[1:]))
+
+
+def neutral(reduction: UOp) -> UOp:
+    """What a reduction takes in where nothing is to be taken in."""
+    return UOp.const(reduction.dtype, identity(reduction.arg, reduction.dtype))

@@ -147,13 +147,13 @@ def _reading_inside(
         if node.op is Ops.INDEX and loop in free[node]:
             if node in written:
                 new = masked(new, inside)
-            elif not _stays_inside(node, reach, nest.facts):
+            elif not stays_inside(node, reach, nest.facts):
                 new = masked(new, inside) if nearest is None else node.substitute({loop: nearest})
         done[node] = new
     return done[nest.graph]
 
 
-def _stays_inside(place: UOp, reach: dict[UOp, UOp], facts: Facts) -> bool:
+def stays_inside(place: UOp, reach: dict[UOp, UOp], facts: Facts) -> bool:
     """Whether a place is inside of its memory for all values of a longer loop."""
     memory, index = place.src[:2]
     return is_inside(index.substitute(reach), memory, facts)

@@ -5,6 +5,7 @@ Owns: the order of the steps. Does not own: what is chosen (choose_schedule.py),
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target
@@ -21,6 +22,7 @@ from proofgrad.core.compile.schedule.vectors import looped_reductions, short_red
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.clamp import read_inside
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
+from proofgrad.core.compile.steps.extend import end_by_masks
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
@@ -28,6 +30,9 @@ from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.tactics.pack_columns import pack_columns
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+
+# Turns that each thread has at a loop that a variable ends, so that all have nearly as much to do.
+THREAD_TURNS = 4
 
 
 def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
@@ -116,7 +121,8 @@ def _vectors(
     number, role, stretch = fresh_number(nest.graph), loop.arg[1], size_of(loop) // count
     # A processor reads ahead in a page, and in several at a time: vectors come from stretches of a page or more
     # of their own (8 of them take 2.7 ms where one takes 3.7, measured).
-    if reduces and stretch * target.vector_bytes >= target.page_bytes * lanes:
+    is_long = reduces and stretch * target.vector_bytes >= target.page_bytes * lanes
+    if is_long and end_by_masks(nest.graph, loop, nest.facts) is None:
         outer, inner = NewLoop(loop.arg[0], AxisRole.UPCAST), NewLoop(number, role)
         nest = split(nest, loop, (stretch,), (outer, inner))
         return split_in_two(nest, UOp.range(stretch, number, role), lanes, AxisRole.VECTOR)
@@ -137,19 +143,19 @@ def _tiled(
     if contraction.has_masked_rows:
         nest = read_inside(nest, contraction.reduction)
     number = fresh_number(nest.graph)
-    row_block, column_block, item = NewLoop(number + 6), NewLoop(number + 7), number
-    row_sizes = (blocks.row_tiles, tile.rows)
-    row_loops = (row_block, NewLoop(number + 2), NewLoop(number + 3, AxisRole.UPCAST))
-    nest = split_reading_inside(nest, rows, row_sizes, row_loops)
-    column_sizes = (blocks.column_tiles, tile.vectors, tile.lanes)
-    vector, lane = NewLoop(number + 4, AxisRole.UPCAST), NewLoop(number + 5, AxisRole.VECTOR)
-    column_loops = (column_block, NewLoop(number + 1), vector, lane)
-    nest = split_reading_inside(nest, columns, column_sizes, column_loops)
+    item, row_block, column_block = number, NewLoop(number + 6), NewLoop(number + 7)
     row_tiles, column_tiles = tiles_along(contraction, tile)
-    around = {
-        rows: _loop(-(-row_tiles // blocks.row_tiles), row_block),
-        columns: _loop(-(-column_tiles // blocks.column_tiles), column_block),
+    parts = {
+        rows: _Parts(row_tiles, blocks.row_tiles, row_block, NewLoop(number + 2)),
+        columns: _Parts(column_tiles, blocks.column_tiles, column_block, NewLoop(number + 1)),
     }
+    parts |= _in_turns_of_tiles(nest, contraction, parts, target)
+    row_loops = (*parts[rows].loops, NewLoop(number + 3, AxisRole.UPCAST))
+    nest = split_reading_inside(nest, rows, (parts[rows].inside, tile.rows), row_loops)
+    column_sizes = (parts[columns].inside, tile.vectors, tile.lanes)
+    vector, lane = NewLoop(number + 4, AxisRole.UPCAST), NewLoop(number + 5, AxisRole.VECTOR)
+    nest = split_reading_inside(nest, columns, column_sizes, (*parts[columns].loops, vector, lane))
+    around = {loop: part.shared for loop, part in parts.items()}
     order = [*contraction.others, rows, columns]
     if contraction.shares_large_columns(target.cache_bytes):
         order = [columns, *order[:-1]]  # a thread goes on with columns that are in its cache
@@ -163,6 +169,45 @@ def _tiled(
     if steps == size_of(loop):
         return run_as(nest, {loop: AxisRole.UPCAST})
     return nest if steps == 1 else split_in_two(nest, loop, steps, AxisRole.UPCAST)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The tiles along one loop of a contraction: so many `inside` of a block; blocks are shared out.
+
+    `in_turns`: the tiles inside are shared out instead, one after the other, as a variable says how many blocks there are.
+    """
+
+    tiles: int
+    inside: int
+    block: NewLoop
+    tile: NewLoop
+    in_turns: bool = False
+
+    @property
+    def loops(self) -> tuple[NewLoop, NewLoop]:
+        return (self.tile, self.block) if self.in_turns else (self.block, self.tile)
+
+    @property
+    def shared(self) -> UOp:
+        size = self.inside if self.in_turns else -(-self.tiles // self.inside)
+        return _loop(size, self.block)
+
+
+def _in_turns_of_tiles(
+    nest: LoopNest, contraction: Contraction, parts: dict[UOp, _Parts], target: Target
+) -> dict[UOp, _Parts]:
+    """The parts of loops that a variable ends: threads take their tiles in turns."""
+    ends = [x for x in parts if end_by_masks(nest.graph, x, nest.facts) is not None]
+    closed = [part for x, part in parts.items() if x not in ends]
+    others = prod([size_of(x) for x in contraction.others])
+    others *= prod([-(-part.tiles // part.inside) for part in closed])
+    found = {}
+    for loop in ends:
+        turns = min(parts[loop].tiles, max(1, -(-THREAD_TURNS * target.threads // others)))
+        found[loop] = replace(parts[loop], inside=turns, in_turns=True)
+        others *= turns
+    return found
 
 
 def _as_items(nest: LoopNest, loops: list[UOp], number: int, role: AxisRole) -> LoopNest:
@@ -199,4 +244,22 @@ def _choose_thread(nest: LoopNest, target: Target) -> LoopNest:
         first = min([loop.arg[0] for loop in kernel.src[0].src[2:]])
         outputs = [x for x in outputs if x.arg[0] < first]
     loop = next((x for x in outputs if size_of(x) >= target.threads), None)
-    return nest if loop is None else run_as(nest, {loop: AxisRole.THREAD})
+    if loop is None:
+        return nest
+    if end_by_masks(nest.graph, loop, nest.facts) is None:
+        return run_as(nest, {loop: AxisRole.THREAD})
+    return _in_turns(nest, loop, target)
+
+
+def _in_turns(nest: LoopNest, loop: UOp, target: Target) -> LoopNest:
+    """Threads take stretches of an outermost loop in turns: it ends where a variable says."""
+    turns = min(THREAD_TURNS * target.threads, size_of(loop))
+    vectors = target.page_bytes // max(1, target.vector_bytes)  # as far as a processor reads ahead
+    stretch = max(1, min(vectors, size_of(loop) // (turns * THREAD_TURNS)))
+    others = [x for x in output_loops(nest.graph) if x.arg[0] > loop.arg[0]]
+    number = fresh_number(nest.graph)
+    made = (NewLoop(number), NewLoop(loop.arg[0], AxisRole.THREAD), NewLoop(number + 1))
+    nest = split(nest, loop, (turns, stretch), made)
+    for other in others:  # run inside as before
+        nest = reorder(nest, other, fresh_number(nest.graph))
+    return nest

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from proofgrad.core.ir.shapes import Shape, ShapeError, sizes
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, sizes
 from proofgrad.core.ir.uop import UOp
 
 Scalar: TypeAlias = bool | int | float
@@ -56,6 +56,20 @@ def resolve_axes(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]
     if len(set(axes)) != len(axes):
         raise ShapeError(f"axis {tuple(axis)} names an axis twice")
     return tuple(axes)
+
+
+def split_amount(amount: Any) -> tuple[Any, Any]:
+    """What an amount around an axis adds to it, and what it cuts, one of them 0. Raises: ShapeError."""
+    if isinstance(amount, int):
+        return max(0, amount), max(0, -amount)
+    if at_least(amount, 0):
+        return normal_size(amount), 0
+    if at_least(0, amount):
+        return 0, normal_size(-amount)
+    raise ShapeError(
+        f"an amount of {sizes().show_size(amount)} around an axis may add to it or cut it, by the"
+        f" values of its variables; give bounds that decide"
+    )
 
 
 def normal_size(size: Any) -> Any:

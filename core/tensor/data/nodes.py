@@ -39,7 +39,8 @@ def broadcast_shapes(operation: str, *shapes: Shape) -> Shape:
             listed = " and ".join(map(show, shapes))
             raise ShapeError(
                 f"cannot broadcast {listed} in {operation}: axis {-back} has sizes"
-                f" {' and '.join(map(str, sorted(wide)))}; sizes must be equal, or one of them 1"
+                f" {' and '.join(sorted([show((size,))[1:-2] for size in wide]))};"
+                f" sizes must be equal, or one of them 1"
             )
         result.append(wide.pop() if wide else 1)
     return tuple(result)

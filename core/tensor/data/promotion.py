@@ -100,6 +100,11 @@ def as_dtype(dtype: DType | str) -> DType:
     if isinstance(dtype, DType):
         return dtype
     if not isinstance(dtype, str):
+        of_numpy = dtype.__module__ if isinstance(dtype, type) else type(dtype).__module__
+        if of_numpy.partition(".")[0] == "numpy":  # numpy.float32, numpy.dtype("float32")
+            import numpy
+
+            return as_dtype(numpy.dtype(dtype).name)
         raise DtypeError(f"a dtype is dtypes.NAME or its name as text, not {dtype!r}")
     try:
         return dtype_named(dtype.removeprefix("dtypes."))

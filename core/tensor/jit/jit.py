@@ -15,11 +15,10 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar, overload
 from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core import settings
-from proofgrad.core.ir.shapes import is_plain, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.errors import JitError
 from proofgrad.core.tensor.jit.aliasing import Outdated
@@ -27,6 +26,7 @@ from proofgrad.core.tensor.jit.live_tensors import Holders, Source
 from proofgrad.core.tensor.jit.nested import (
     Hole,
     Leaf,
+    check_values,
     collect,
     difference,
     filled,
@@ -67,10 +67,20 @@ class TinyJit(Generic[Result]):
 
     __name__: str
 
-    def __init__(self, fxn: Callable[..., Result]) -> None:
+    def __new__(cls, fxn: Any = None, *, prune: bool = False) -> Self:
+        """With `prune` alone: the decorator. It has no effect: a replay computes all that the function does."""
+        return cls if fxn is None else object.__new__(cls)  # type: ignore[return-value]
+
+    @overload
+    def __init__(self: TinyJit[Any], fxn: None = None, *, prune: bool = False) -> None: ...
+
+    @overload
+    def __init__(self, fxn: Callable[..., Result], *, prune: bool = False) -> None: ...
+
+    def __init__(self, fxn: Any = None, *, prune: bool = False) -> None:
         functools.update_wrapper(self, fxn)
         self.__name__ = name_of(fxn)
-        self.fxn = fxn
+        self.fxn: Callable[..., Result] = fxn
         self._of_instance: WeakKeyDictionary[Any, TinyJit[Result]] = WeakKeyDictionary()
         self.reset()
 
@@ -131,6 +141,9 @@ class TinyJit(Generic[Result]):
     def _record_alone(self, args: Any, kwargs: Any) -> Result:
         recording = _Recording(self.__name__, [*leaves(args), *leaves(kwargs)])
         expected = (pattern(args), pattern(kwargs))
+        values: dict[str, int] = {}
+        collect((args, kwargs), expected, [], values)
+        check_values(self.__name__, values)
         result: Result = recording.run(self.fxn, args, kwargs)
         found = recording.finish(result, bool(self._kept))
         if found is not None:
@@ -170,11 +183,13 @@ class TinyJit(Generic[Result]):
             collect(args, of_args, arguments, values)
             and collect(kwargs, of_kwargs, arguments, values)
         ):
+            check_values(self.__name__, values)
             expected, got = difference((args, kwargs), self._expected)
             raise JitError(
                 f"{self.__name__} was recorded with {expected}, and now gets {got}; make a TinyJit for"
                 f" each kind of arguments, or call reset() to record again"
             )
+        check_values(self.__name__, values) if values else None
         return arguments, values
 
 
@@ -228,12 +243,6 @@ class _Recording:
 
     def _stand_in(self) -> None:
         """Each argument becomes a buffer of its own, unlike all that the function can know."""
-        for leaf in self.leaves:
-            if not is_plain(leaf.value.shape):
-                raise JitError(
-                    f"argument {leaf.path} of {self.name} has the shape {show(leaf.value.shape)}; give"
-                    f" the whole Tensor and the variable, and shrink inside"
-                )
         first = {id(tensor): k for k, tensor in reversed([*enumerate(self.arguments)])}
         self.before = [machine.flat_buffer(t._uop, t.device) for t in self.arguments]
         self._own = {k: self.arguments[k]._uop for k in first.values()}

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import show
+from proofgrad.core.ir.shapes import is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.errors import JitError
 from proofgrad.core.tensor.tensor import Tensor
 
 
@@ -39,14 +40,20 @@ class TensorKind:
 
     @staticmethod
     def of(tensor: Tensor) -> TensorKind:
-        """The shape, dtype and device of `tensor`."""
-        return TensorKind(tensor.shape, tensor.dtype, tensor.device)
+        """The shape, dtype and device of `tensor`; of bound variables in the shape only the variables."""
+        shape = tensor.shape
+        if not is_plain(shape):
+            shape = sizes().unbound(shape, {})
+        return TensorKind(shape, tensor.dtype, tensor.device)
 
-    def fits(self, tensor: Tensor) -> bool:
-        """Whether `tensor` has this shape, dtype and device."""
+    def fits(self, tensor: Tensor, values: dict[str, int]) -> bool:
+        """Whether `tensor` has this shape, dtype and device; the values of variables in its shape go into `values`."""
         node = tensor._uop
-        return (
-            node.dtype is self.dtype and node.shape == self.shape and tensor.device == self.device
+        if node.dtype is not self.dtype or tensor.device != self.device:
+            return False
+        shape = node.shape
+        return shape == self.shape or (
+            not is_plain(shape) and bool(sizes().unbound(shape, values) == self.shape)
         )
 
     def __repr__(self) -> str:
@@ -99,7 +106,7 @@ def collect(value: Any, like: Any, tensors: list[Tensor], values: dict[str, int]
     Every replay runs this, so nothing is made here but what is asked for.
     """
     if type(like) is TensorKind:
-        if not isinstance(value, Tensor) or not like.fits(value):
+        if not isinstance(value, Tensor) or not like.fits(value, values):
             return False
         tensors.append(value)
         return True
@@ -117,8 +124,21 @@ def collect(value: Any, like: Any, tensors: list[Tensor], values: dict[str, int]
     if not like.fits(value):
         return False
     if isinstance(value, UOp) and value.op is Ops.BIND:
-        values[value.src[0].arg[0]] = value.src[1].arg
+        number = value.src[1].arg
+        if values.setdefault(value.src[0].arg[0], number) != number:
+            sizes().unbound(value, values)
     return True
+
+
+def check_values(name: str, values: dict[str, int]) -> None:
+    """Raises: JitError for a variable of two values, of which a replay would know one."""
+    for other in values:
+        if sizes().has_other_value(other):
+            first = other.split("@")[0]
+            raise JitError(
+                f"{name}: variable {first} is {values[first]} and {values[other]} in one call; use a"
+                f" variable for each"
+            )
 
 
 def difference(given: Sequence[Any], expected: Sequence[Any]) -> tuple[str, str]:

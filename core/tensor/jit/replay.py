@@ -26,6 +26,7 @@ from proofgrad.core.tensor.data.errors import JitError
 from proofgrad.core.tensor.jit.aliasing import Aliases, Outdated, base_again, steps_of_view
 from proofgrad.core.tensor.jit.aliasing import Step as ViewStep
 from proofgrad.core.tensor.jit.live_tensors import Source
+from proofgrad.core.tensor.jit.nested import check_values
 from proofgrad.core.tensor.methods.base import own_copy
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.arena import Arena, make_arena
@@ -141,8 +142,10 @@ class _Inputs:
     given: list[Any] = field(default_factory=list)
     values: dict[str, int] = field(default_factory=dict)
 
-    def before(self, nodes: set[UOp], inputs: list[UOp]) -> None:
-        """Sort the inputs by where a replay finds them."""
+    def before(self, nodes: set[UOp], inputs: list[UOp], values: dict[str, int]) -> None:
+        """Sort the inputs by where a replay finds them. Raises: JitError for a variable of two values."""
+        check_values(self.recording.name, values)
+        self.values = values
         recording, holders = self.recording, self.recording.holders
         places = {machine.buffer_of(place): k for k, place in recording.places.items()}
         numbers = {buffer: k for k, buffer in enumerate(inputs)}
@@ -176,8 +179,8 @@ class _Inputs:
                     found.add(slot)
         return frozenset(found)
 
-    def after(self, plan: Plan, given: list[Any], values: dict[str, int]) -> None:
-        self.plan, self.given, self.values = plan, given, values
+    def after(self, plan: Plan, given: list[Any]) -> None:
+        self.plan, self.given = plan, given
 
 
 class Replay:
@@ -487,7 +490,7 @@ class Replay:
         target = None if made.source is None else made.source.get(arguments)
         if made.read is not None and not made.read.is_copied:
             return None  # written in place: its buffer is the same
-        shape = made.shape if made.is_plain else tuple(sizes().bound(made.shape, self.values))
+        shape = made.shape if made.is_plain else sizes().bound(made.shape, self.values)
         node = made.node(shape, self.memory[made.slot])
         if made.source is not None:
             if target is not None:

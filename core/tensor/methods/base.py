@@ -18,8 +18,9 @@ from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.origin import note_origin
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.errors import DeviceError
+from proofgrad.core.tensor.data.errors import DeviceError, GradientError
 from proofgrad.core.tensor.methods.live import register
+from proofgrad.core.tensor.runtime.device import Device, is_on_disk
 from proofgrad.core.tensor.runtime.scheduling import shown
 
 _SERIAL = itertools.count()
@@ -63,7 +64,7 @@ class TensorBase:
 
     __slots__ = ("__weakref__", "_base", "_requires_grad", "_uop", "device", "grad")
     __array_ufunc__: ClassVar[None] = None  # numpy leaves `array * tensor` to this class
-    training: ClassVar[bool] = False
+    training: ClassVar[bool] = settings.number("TRAINING") > 0
     _uop: UOp
     device: str
     grad: Self | None
@@ -107,6 +108,10 @@ class TensorBase:
     def _become_leaf(self, requires_grad: bool | None, own: bool = True) -> None:
         TensorBase._traced = settings.traces_methods()
         self._requires_grad = requires_grad
+        if requires_grad and is_on_disk(self.device):
+            raise GradientError(
+                f"{self.device} takes no gradient, as nothing is computed there; move it first"
+            )
         if requires_grad:
             self._uop = own_value(self._uop) if own else self._uop
             TensorBase._parameters[id(self)] = self
@@ -118,6 +123,8 @@ class TensorBase:
     def _with(self, uop: UOp) -> Self:
         """The result of an operation on this Tensor; a view of it, if the operation is an alias."""
         steps = _steps_of_view(uop, self._uop) if uop.op in ALIASES or uop is self._uop else None
+        if steps is None and is_on_disk(self.device):
+            Device[self.device]  # raises: nothing is computed there
         if TensorBase._grad_off and uop.dtype.is_float and uop.op is not Ops.DETACH:
             uop = UOp(Ops.DETACH, uop.dtype, (uop,))
         if TensorBase._traced:
@@ -246,9 +253,10 @@ _NOBODY: ref[TensorBase] = ref(object.__new__(TensorBase))  # gone already
 def check_same_device(operation: str, a: TensorBase, b: TensorBase) -> None:
     """Raises: DeviceError if the two are for different devices."""
     if a.device != b.device:
+        target = b.device if is_on_disk(a.device) else a.device
         raise DeviceError(
             f"{operation} of Tensors on {a.device} and {b.device};"
-            f" move one of them with .to({a.device!r})"
+            f" move one of them with .to({target!r})"
         )
 
 

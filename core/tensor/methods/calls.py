@@ -19,6 +19,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.data.arguments import Flag, Whole
 from proofgrad.core.tensor.data.nodes import reshape_node
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe, name_of
+from proofgrad.core.tensor.methods.custom_kernel import places_of, written_nodes
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.runtime.device import HOST
 
@@ -62,6 +63,40 @@ class Calls(TensorBase):
         called: Self = _with_gradient(result, arguments, body, grad_fxn, "call")
         return called
 
+    def custom_kernel(
+        self, *lst: Self, fxn: Callable[..., Any], grad_fxn: GradientOfCall | None = None
+    ) -> list[Self]:
+        """Each argument, this Tensor first, as a kernel leaves it that `fxn` writes.
+
+        `fxn` gets a place for each argument and gives writes, `place[i, j].store(value)`, within loops, `UOp.range(size, number)`; see
+        docs/custom-kernels.md. It is taken as the Tensor program that it means, compiled by proven steps, and has its gradient unless `grad_fxn`
+        says another: `grad_fxn(gradient, call)` gives that of each of `call.src[1:]`, the arguments.
+        Raises: ValueError for a kernel that is more than that, ShapeError, DeviceError.
+
+        Example:
+            from proofgrad import UOp
+
+            def double(out, x):
+                i = UOp.range(x.shape[0], 0)
+                return out[i].store(x[i] * 2).end(i).sink()
+
+            Tensor.empty(3).custom_kernel(Tensor([1.0, 2.0, 3.0]), fxn=double)[0]
+        """
+        arguments = (self, *lst)
+        for argument in lst:
+            check_same_device("custom_kernel", self, argument)
+        nodes = [argument._uop for argument in arguments]
+        results = written_nodes(fxn(*places_of(nodes)), nodes)
+        name = name_of(fxn)
+        found: list[Self] = []
+        for argument, node, result in zip(arguments, nodes, results, strict=True):
+            made = argument._value() if result is node else self._with(result)._value()
+            is_marked = grad_fxn is not None and result is not node
+            found.append(
+                _with_gradient(made, arguments, None, grad_fxn, name) if is_marked else made
+            )
+        return found
+
 
 def _argument(param: UOp, slot: int, arguments: Sequence[TensorBase]) -> UOp:
     if slot >= len(arguments):
@@ -90,7 +125,12 @@ def _with_gradient(
     said = grad_fxn
 
     def backward(gradient: Any, *inputs: Any) -> Any:
-        return said(gradient, Call((body, *inputs)))
+        given = said(gradient, Call((body, *inputs)))
+        parts = given if isinstance(given, (tuple, list)) else (given,)
+        return [
+            type(result)._new(part, result.device) if isinstance(part, UOp) else part
+            for part in parts
+        ]
 
     mark = CustomGradient(backward, name, type(result), result.device)
     sources = (result._uop, *[argument._uop for argument in arguments])

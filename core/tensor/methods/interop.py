@@ -17,13 +17,14 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data import dlpack
 from proofgrad.core.tensor.data.arguments import Flag, Real, Whole, as_sizes, checked_shape
 from proofgrad.core.tensor.data.errors import DtypeError
-from proofgrad.core.tensor.data.nodes import copy_node, reshape_node
+from proofgrad.core.tensor.data.nodes import reshape_node
 from proofgrad.core.tensor.data.promotion import as_dtype
 from proofgrad.core.tensor.data.storage import nest, unpack
 from proofgrad.core.tensor.methods.base import describe
 from proofgrad.core.tensor.methods.creation.factories import Factories
+from proofgrad.core.tensor.methods.disk import bytes_of_view, moved_node
 from proofgrad.core.tensor.runtime import realize as machine
-from proofgrad.core.tensor.runtime.device import Device, canonical_device
+from proofgrad.core.tensor.runtime.device import Device, canonical_device, is_on_disk
 from proofgrad.core.tensor.runtime.recording import refuse_read
 
 _SHOWN_IN_HTML = 100  # elements
@@ -38,6 +39,8 @@ class Interop(Factories):
     # -- reading values out -----------------------------------------------------------------------
 
     def _bytes(self) -> bytearray:
+        if is_on_disk(self.device):
+            return bytes_of_view(self._uop)
         return machine.read(self._uop, self.device)
 
     def data(self) -> Any:
@@ -58,7 +61,8 @@ class Interop(Factories):
         import numpy
 
         if self.dtype is dtypes.bfloat16 or self.dtype.is_code:
-            return self.cast(dtypes.float32).numpy()
+            there = self.to(None) if is_on_disk(self.device) else self
+            return there.cast(dtypes.float32).numpy()
         return numpy.frombuffer(self._bytes(), self.dtype.name).reshape(
             machine.value_of_shape(self.shape)
         )
@@ -111,11 +115,14 @@ class Interop(Factories):
         return self
 
     def to(self, device: str | None) -> Self:
-        """The same values on another device."""
+        """The same values on another device.
+
+        `disk:path` writes them to a file now; from there they are read when they are computed.
+        """
         target = canonical_device(device)
         if target == self.device:
             return self.cast(self.dtype)
-        return type(self)._new(copy_node(self.uop, target), target)
+        return type(self)._new(moved_node(self.uop, self.device, target), target)
 
     # -- memory of others -------------------------------------------------------------------------
 
@@ -152,7 +159,7 @@ class Interop(Factories):
             return dlpack.export(
                 shared.address, self.shape, self.dtype, shared, versioned, copied=False
             )
-        memory = bytearray(machine.read(self._uop, self.device)) or bytearray(1)
+        memory = bytearray(self._bytes()) or bytearray(1)
         place, owner = dlpack.owned(memory)
         return dlpack.export(place, self.shape, self.dtype, owner, versioned, copied=True)
 

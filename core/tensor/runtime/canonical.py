@@ -5,13 +5,12 @@ Owns: the numbers, what nodes have been computed to. Does not own: memory, runni
 
 from __future__ import annotations
 
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH, DEVICE, PARAM, SINK, UNIQUE
+from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH, DEVICE, IOTA, PARAM, SINK, UNIQUE
 from proofgrad.core.ir.ops import MOVEMENT
-from proofgrad.core.ir.shapes import sizes
+from proofgrad.core.ir.shapes import names_variables, sizes
 from proofgrad.core.ir.uop import UOp, toposort
 
 _LEAVES = frozenset({UNIQUE, DEVICE})
@@ -46,7 +45,7 @@ def numbered(
 ) -> tuple[UOp, list[UOp]]:
     """The graph with its buffers numbered 0, 1, ... in order: equal graphs become one object.
 
-    Variables lose their values, which go into `values`. Raises: ValueError if one has two.
+    Variables lose their values, which go into `values`.
     """
     values = {} if values is None else values
     done: dict[UOp, UOp] = {}
@@ -103,17 +102,6 @@ def _renumber(node: UOp, done: dict[UOp, UOp], inputs: list[UOp], values: dict[s
     if op is DETACH or op is CONTIGUOUS:  # what only gradients look at is left out
         return UOp(op, node.dtype, (done[node.src[0]],))
     src = tuple([done[s] for s in node.src])
-    if op in MOVEMENT and _names_variables(node.arg):
+    if (op in MOVEMENT and names_variables(node.arg)) or (op is IOTA and type(node.arg) is UOp):
         return UOp(op, node.dtype, src, sizes().unbound(node.arg, values))
     return node.with_src(src)
-
-
-def _names_variables(arg: tuple[Any, ...]) -> bool:
-    """Is one of the sizes that a movement operation carries made of variables?"""
-    for part in arg:
-        if type(part) is tuple:
-            if type(part[0]) is UOp or type(part[1]) is UOp:
-                return True
-        elif type(part) is UOp:
-            return True
-    return False

@@ -6,6 +6,7 @@ Owns: names and aliases, the registry, errors for unknown names. Does not own: t
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from itertools import chain
@@ -17,6 +18,7 @@ from proofgrad.core.compile.machine.target import Backend, completed
 from proofgrad.core.tensor.data.errors import DeviceError
 
 HOST = "PYTHON"  # where the data of a Python list or a numpy array lives
+DISK = "DISK"  # `DISK:path`: the elements are in that file; nothing is computed there
 
 
 class _Device:
@@ -40,13 +42,21 @@ class _Device:
 
     @DEFAULT.setter
     def DEFAULT(self, name: str) -> None:
-        self._chosen = self.canonical(name)
+        chosen = self.canonical(name)
+        if is_on_disk(chosen):
+            raise DeviceError(f"a file computes nothing, so {name!r} cannot be the default device")
+        self._chosen = chosen
 
     def __getitem__(self, name: str) -> Backend:
         opened = self._opened.get(name)  # most often this is all, and `canonical` is slow
         if opened is not None and self._devices.get(name) is opened:
             return opened
         name = self.canonical(name)
+        if is_on_disk(name):
+            raise DeviceError(
+                f"nothing is computed on {name}: Tensors there are viewed, read and written;"
+                f" move them first, with .to({self.DEFAULT!r})"
+            )
         if name not in self._devices:
             maker = self._makers.get(name)
             self._devices[name] = maker() if maker else _entry_points()[name].load()()
@@ -95,7 +105,12 @@ class _Device:
         """The one name of a device. Raises: DeviceError, with what exists and near names."""
         if name is None:
             return self.DEFAULT
-        upper = str(name).upper().partition(":")[0]
+        upper, _, rest = str(name).partition(":")
+        upper = upper.upper()
+        if upper == DISK:
+            if not rest or "\0" in rest:
+                raise DeviceError(f"{name!r} names no file; write 'disk:' and its path")
+            return f"{DISK}:{os.path.abspath(rest)}"
         upper = self._aliases.get(upper, upper)
         if upper in self._makers or upper in self._devices or upper == HOST:
             return upper
@@ -114,7 +129,13 @@ def _entry_points() -> dict[str, Any]:
     return {point.name.upper(): point for point in entry_points(group="proofgrad.backends")}
 
 
+_IN_FILE = f"{DISK}:"
 Device = _Device()
+
+
+def is_on_disk(device: str) -> bool:
+    """Is this the one name of a file as a device?"""
+    return device.startswith(_IN_FILE)
 
 
 def canonical_device(name: str | None) -> str:

@@ -7,6 +7,7 @@ graphs as keys and what they came to (runtime/canonical.py), who is told (record
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -31,7 +32,7 @@ from proofgrad.core.tensor.runtime.canonical import (
     with_buffers,
 )
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
-from proofgrad.core.tensor.runtime.device import HOST, Device
+from proofgrad.core.tensor.runtime.device import HOST, Device, is_on_disk
 from proofgrad.core.tensor.runtime.execute import execute
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
 from proofgrad.core.tensor.runtime.owners import owners_of_attribute, owners_of_item
@@ -114,8 +115,17 @@ def host_buffer(data: bytes, dtype: DType, device: str) -> UOp:
 
 def buffer_of(uop: UOp) -> UOp | None:
     """The BUFFER that has exactly the elements of `uop` in order; None if there is none."""
-    buffer = uop.src[0] if uop.op is Ops.RESHAPE else uop
+    buffer = _below_shape(uop)
     return buffer if buffer.op is Ops.BUFFER else None
+
+
+def _below_shape(uop: UOp) -> UOp:
+    """What `uop` shows from its first element on: below RESHAPE, and below SHRINK to a size of variables."""
+    node = uop.src[0] if uop.op is RESHAPE else uop
+    is_whole = node.op is Ops.SHRINK and node.src[0].op is BUFFER and node.arg[0][0] == 0
+    if is_whole and not is_plain(uop.shape) and node.src[0].arg == elements(uop.shape):
+        return node.src[0]
+    return node
 
 
 def flat_buffer(uop: UOp, device: str) -> UOp:
@@ -129,14 +139,14 @@ def flat_buffer(uop: UOp, device: str) -> UOp:
 
 def flat_memory(uop: UOp, device: str) -> Any:
     """The memory that has exactly the elements of `uop` in order; computed if need be."""
-    buffer = uop.src[0] if uop.op is Ops.RESHAPE else uop
+    buffer = _below_shape(uop)
     is_there = buffer.op is Ops.BUFFER and buffer.src[1].arg != HOST
     return memory_of(buffer if is_there else buffer_of(flat_buffer(uop, device)))
 
 
 def has_memory(uop: UOp, handle: Any) -> bool:
     """Whether this memory is that of `uop`, a BUFFER through RESHAPE or not, for as long as it is there."""
-    return _MEMORY.get(uop.src[0] if uop.op is Ops.RESHAPE else uop) is handle
+    return _MEMORY.get(_below_shape(uop)) is handle
 
 
 def memory_of(buffer: UOp | None) -> Any:
@@ -146,11 +156,11 @@ def memory_of(buffer: UOp | None) -> Any:
 
 
 def twin(uop: UOp) -> UOp:
-    """Another BUFFER with the memory of this one, through the same RESHAPE."""
+    """Another BUFFER with the memory of this one, in the same shape."""
     buffer = buffer_of(uop)
     assert buffer is not None
     other = new_buffer(buffer.dtype, buffer.arg, buffer.src[1].arg, _MEMORY[buffer])
-    return other if uop is buffer else UOp(Ops.RESHAPE, uop.dtype, (other,), uop.shape)
+    return in_shape(other, uop.shape)
 
 
 def memory_to_write(holder: Any, device: str, table: Sequence[Any], slot: int) -> tuple[Any, bool]:
@@ -200,7 +210,7 @@ def read(uop: UOp, device: str) -> bytearray:
 
 def is_flat(uop: UOp) -> bool:
     """Whether `uop` is the memory of a BUFFER of a device in its own layout."""
-    buffer = uop.src[0] if uop.op is Ops.RESHAPE else uop
+    buffer = _below_shape(uop)
     return buffer.op is Ops.BUFFER and buffer.src[1].arg != HOST
 
 
@@ -322,11 +332,11 @@ def _run(
     roots = [_gone if node is root else ref(root) for node, root in zip(graph.src, wanted)]
     kept = [ref(buffer) for buffer in inputs]
     if witness is not None:
-        witness.before(set(toposort(wanted, is_not_computed)), inputs)
+        witness.before(set(toposort(wanted, is_not_computed)), inputs, values)
     try:
         try:
             if (check := compiler().checks()) is not None:
-                check.numbers(wanted, graph, inputs, given)
+                check.numbers(wanted, graph, inputs, given, values)
             if release is not None:
                 release()
             wanted.clear()
@@ -349,7 +359,7 @@ def _run(
     except BaseException as error:  # noqa: BLE001  (raised again by who called)
         return _failure(error, graph, kept, given)
     if witness is not None:
-        witness.after(plan, given, values)
+        witness.after(plan, given)
     results = _results(plan, shapes, memory, roots, kept)
     if check is not None:
         try:
@@ -380,9 +390,16 @@ def _gone() -> None:
 def in_shape(buffer: UOp, shape: Shape) -> UOp:
     """The first elements of a buffer, all of them if no size is a variable, in this shape."""
     if not is_plain(shape):
-        count = sizes().product(shape)
-        buffer = UOp(Ops.SHRINK, buffer.dtype, (buffer,), ((0, count),))
-    return buffer if shape == buffer.shape else UOp(Ops.RESHAPE, buffer.dtype, (buffer,), shape)
+        count = _count(shape)
+        buffer = fresh_node(Ops.SHRINK, buffer.dtype, (buffer,), ((0, count),), (count,))
+    if shape == buffer.shape:
+        return buffer
+    return fresh_node(RESHAPE, buffer.dtype, (buffer,), shape, shape)
+
+
+@functools.lru_cache(maxsize=256)
+def _count(shape: Shape) -> Any:
+    return sizes().product(shape)
 
 
 def _flat_memory(uop: UOp) -> UOp | None:
@@ -449,7 +466,9 @@ def buffers() -> list[UOp]:
 
 
 def _bytes_held() -> int:
-    return sum([b.arg * b.dtype.itemsize for b in buffers() if b.src[1].arg != HOST])
+    devices = [(b, b.src[1].arg) for b in buffers()]
+    held = [b for b, device in devices if device != HOST and not is_on_disk(device)]
+    return sum([b.arg * b.dtype.itemsize for b in held])
 
 
 GlobalCounters.measure_memory = _bytes_held

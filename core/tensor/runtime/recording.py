@@ -44,16 +44,16 @@ class Recorder(Protocol):
 class Witness(Protocol):
     """Who wants to know how something was computed (see replay.py)."""
 
-    def before(self, nodes: set[UOp], inputs: list[UOp]) -> None:
-        """All nodes of the graph that will run, and its buffers in the order of their numbers."""
+    def before(self, nodes: set[UOp], inputs: list[UOp], values: dict[str, int]) -> None:
+        """All nodes of the graph that will run, its buffers in the order of their numbers, the values of its variables."""
         ...
 
     def refused(self, plan: Plan) -> frozenset[int]:
         """The inputs whose memory the plan writes results to that must not get it."""
         ...
 
-    def after(self, plan: Plan, given: list[Any], values: dict[str, int]) -> None:
-        """The plan that has run, the memory of its inputs, the values of variables."""
+    def after(self, plan: Plan, given: list[Any]) -> None:
+        """The plan that has run, and the memory of its inputs."""
         ...
 
 

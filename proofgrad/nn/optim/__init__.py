@@ -8,6 +8,7 @@ from __future__ import annotations
 from proofgrad.nn.optim.adam import LAMB, Adam, AdamW
 from proofgrad.nn.optim.clipping import clip_grad_norm_, clip_grad_value_
 from proofgrad.nn.optim.optimizer import Optimizer, OptimizerGroup
+from proofgrad.nn.optim.rmsprop import RMSprop
 from proofgrad.nn.optim.schedules import (
     CosineAnnealingLR,
     ExponentialLR,
@@ -35,6 +36,7 @@ __all__ = [
     "OneCycleLR",
     "Optimizer",
     "OptimizerGroup",
+    "RMSprop",
     "ReduceLROnPlateau",
     "StepLR",
     "clip_grad_norm_",

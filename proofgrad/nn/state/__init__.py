@@ -11,9 +11,11 @@ from proofgrad.nn.state.files import FormatError
 from proofgrad.nn.state.model import get_parameters, get_state_dict, load_state_dict
 from proofgrad.nn.state.npz import npz_load, npz_save
 from proofgrad.nn.state.safe import safe_load, safe_load_metadata, safe_save
+from proofgrad.nn.state.tensor_io import TensorIO
 
 __all__ = [
     "FormatError",
+    "TensorIO",
     "get_parameters",
     "get_state_dict",
     "load_state_dict",

@@ -18,7 +18,15 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import IO, cast
 
 from proofgrad import Tensor, dtypes
-from proofgrad.nn.state.files import FormatError, Source, bytes_of, name_of, shown, tensor_of
+from proofgrad.nn.state.files import (
+    FormatError,
+    Source,
+    bytes_of,
+    name_of,
+    named_file,
+    shown,
+    tensor_of,
+)
 
 LIMIT_BYTES = 1 << 34  # of what is unpacked from one archive, unless asked otherwise
 # What the readers of the standard library raise at broken archives; RuntimeError: encrypted files, and
@@ -39,12 +47,13 @@ def zip_extract(fn: Source, limit_bytes: int = LIMIT_BYTES) -> dict[str, Tensor]
 
 
 def tar_extract(fn: Source, limit_bytes: int = LIMIT_BYTES) -> dict[str, Tensor]:
-    """The files of a tar archive, which may be compressed, by name.
+    """The files of a tar archive, which may be compressed, by name. Those of one that is not stay mapped.
 
     Raises: FormatError for a broken archive, a name that leaves it, more than `limit_bytes`.
     """
     found: dict[str, Tensor] = {}
     unpacked = 0
+    fn = named_file(fn)
     try:
         with (
             _opened(fn) as file,
@@ -55,6 +64,9 @@ def tar_extract(fn: Source, limit_bytes: int = LIMIT_BYTES) -> dict[str, Tensor]
                 check_name(member.name)
                 unpacked += max(0, member.size)
                 _check_limit(fn, unpacked, limit_bytes)
+                if member.isreg() and not member.issparse() and plain.holds(file):
+                    found[member.name] = _flat(_part_of(bytes_of(fn), member))
+                    continue
                 content = archive.extractfile(member) if member.isreg() else None
                 if content is not None:
                     found[member.name] = _flat(memoryview(content.read()))
@@ -73,6 +85,10 @@ class _Bounded(io.RawIOBase):
     def __init__(self, file: IO[bytes], fn: Source, limit_bytes: int) -> None:
         self._file, self._fn, self._limit_bytes = file, fn, limit_bytes
 
+    def holds(self, file: IO[bytes]) -> bool:
+        """Is this that file itself, not unpacked?"""
+        return self._file is file
+
     def read(self, size: int = -1) -> bytes:
         _check_limit(self._fn, size, max(self._limit_bytes, tarfile.RECORDSIZE))
         return self._file.read(size)
@@ -82,6 +98,14 @@ class _Bounded(io.RawIOBase):
 
     def tell(self) -> int:
         return self._file.tell()
+
+
+def _part_of(data: memoryview, member: tarfile.TarInfo) -> memoryview:
+    """The bytes of a file in an archive that is not compressed. Raises: FormatError if it ends before."""
+    end = member.offset_data + member.size
+    if member.size < 0 or end > len(data):
+        raise FormatError(f"a tar archive ends within its file {member.name!r}")
+    return data[member.offset_data : end]
 
 
 def _unpacked(file: IO[bytes]) -> IO[bytes]:
@@ -141,6 +165,7 @@ def _stored(data: memoryview, entry: zipfile.ZipInfo) -> memoryview:
 
 
 def _opened(fn: Source) -> IO[bytes]:
+    fn = named_file(fn)
     if isinstance(fn, Tensor):
         return io.BytesIO(bytes(bytes_of(fn)))
     return open(fn, "rb")

@@ -14,8 +14,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from proofgrad import Tensor
+from proofgrad import Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.tensor.methods.disk import file_behind
 from proofgrad.core.tensor.runtime.device import canonical_device
 from proofgrad.core.tensor.runtime.realize import host_buffer
 
@@ -40,6 +41,7 @@ def bytes_of(source: Source) -> memoryview:
 
     Raises: FileNotFoundError, ValueError for another Tensor.
     """
+    source = named_file(source)
     if isinstance(source, Tensor):
         if source.ndim != 1 or source.dtype.name != "uint8":
             raise ValueError(
@@ -53,6 +55,13 @@ def bytes_of(source: Source) -> memoryview:
         return memoryview(b"")
     mapped: Any = numpy.memmap(source, numpy.uint8, mode="r")
     return memoryview(mapped)
+
+
+def named_file(source: Source) -> Source:
+    """The path where a Tensor is all of a file, as Tensor(Path(...)) is; else what is given."""
+    if isinstance(source, Tensor) and source.ndim == 1 and source.dtype is dtypes.uint8:
+        return file_behind(source.uop) or source
+    return source
 
 
 def raw_bytes(tensor: Tensor) -> bytearray:

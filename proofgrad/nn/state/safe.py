@@ -19,6 +19,7 @@ from proofgrad.nn.state.files import (
     Source,
     bytes_of,
     name_of,
+    named_file,
     raw_bytes,
     replacing,
     tensor_of,
@@ -122,6 +123,7 @@ def _parsed(fn: Source) -> tuple[memoryview, int, dict[str, Any]]:
     """The bytes, where the data starts, the header, all of which the package found well formed."""
     import safetensors
 
+    fn = named_file(fn)
     data = bytes_of(fn)
     try:
         if isinstance(fn, Tensor):

@@ -217,6 +217,45 @@ def squared(x: Array, y: Array, reduction: str) -> Array:
     return reduced((x - y) ** 2, reduction)
 
 
+def distance(x: Array, y: Array, reduction: str) -> Array:
+    """`Tensor.l1_loss`: the distance."""
+    return reduced(np.abs(x - y), reduction)
+
+
+def huber(x: Array, y: Array, reduction: str, delta: float = 1.0) -> Array:
+    """`Tensor.huber_loss`: half of the square up to `delta`, a line beyond."""
+    far = np.abs(x - y)
+    return reduced(
+        np.where(far < delta, far**2 / 2, (far - delta / 2) * delta).astype(far.dtype), reduction
+    )
+
+
+def smooth_distance(x: Array, y: Array, reduction: str, beta: float = 1.0) -> Array:
+    """`Tensor.smooth_l1_loss`: huber over its delta, the distance where that is 0."""
+    return distance(x, y, reduction) if beta == 0 else huber(x, y, reduction, beta) / beta
+
+
+def divergence(x: Array, y: Array, reduction: str) -> Array:
+    """`Tensor.kl_div`: x is the logarithm of probabilities, y are probabilities."""
+    nothing = y == 0
+    costs = np.where(nothing, 0, y * (np.log(np.where(nothing, 1, y)) - x))
+    return reduced(costs.astype(x.dtype), reduction)
+
+
+def _with_knee(d: Drawing, name: str, values: tuple[float, ...]) -> Drawn:
+    """Scores, and where the square of a distance becomes a line."""
+    arguments, options = _scores(d)
+    return arguments, {**options, name: d.random.choice(values)}
+
+
+def _huber(d: Drawing) -> Drawn:
+    return _with_knee(d, "delta", (0.25, 1.0, 2.5))
+
+
+def _smooth_distance(d: Drawing) -> Drawn:
+    return _with_knee(d, "beta", (0.0, 0.25, 1.0, 2.5))
+
+
 def _loss(name: str, draw: Callable[[Drawing], Drawn], f: Any, data: int = 1) -> Operation:
     return Operation(
         name,
@@ -243,4 +282,8 @@ OPERATIONS = [
     _loss("binary_crossentropy_logits", _scores, binary_logits, 2),
     _loss("binary_crossentropy", _chances, binary, 2),
     _loss("mse_loss", _scores, squared, 2),
+    _loss("l1_loss", _scores, distance, 2),
+    _loss("huber_loss", _huber, huber, 2),
+    _loss("smooth_l1_loss", _smooth_distance, smooth_distance, 2),
+    _loss("kl_div", _scores, divergence, 2),
 ]

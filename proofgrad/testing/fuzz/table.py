@@ -67,12 +67,15 @@ EXCEPTIONS: dict[str, str] = {
     **dict.fromkeys(
         ("training", "train", "test", "no_grad", "inference_mode", "requires_grad", "requires_grad_",
          "is_param", "is_param_", "zero_grad"), _MODE),
-    **dict.fromkeys(("uop", "lazydata", "schedule", "kernelize", "as_param", "call", "alu"), _GRAPH),
+    **dict.fromkeys(("uop", "lazydata", "schedule", "kernelize", "callify", "as_param", "call", "alu"), _GRAPH),
     **dict.fromkeys(("backward", "gradient"), "programs of the kind `gradient` end with it"),
     **dict.fromkeys(
         ("assign", "__setitem__", "realize", "__iadd__", "__isub__", "__imul__", "__iand__", "__ior__",
          "__ixor__", "__ifloordiv__", "__imod__", "__itruediv__", "__ipow__", "__ilshift__",
          "__irshift__", "__imatmul__"), "a statement, of the kinds `writes` and `recorded`"),
+    "hash": "against hashlib; tests/test_hashing.py",
+    "keccak": "as hash",
+    "custom_kernel": "takes a function that writes a kernel; tests/test_custom_kernel.py",
     "replace": "names another Tensor; tests/test_assign.py",
     "to": "one device a program, of which the settings name one",
     "to_": "as `to`",

@@ -6,12 +6,13 @@ random numbers (random.py).
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import (
     Flag,
@@ -22,15 +23,22 @@ from proofgrad.core.tensor.data.arguments import (
     checked_shape,
     normal_size,
 )
-from proofgrad.core.tensor.data.errors import DtypeError
-from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, copy_node, reshape_node
+from proofgrad.core.tensor.data.errors import DeviceError, DtypeError
+from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import as_dtype, scalar_dtype
 from proofgrad.core.tensor.data.storage import flatten_nested, infer_dtype, pack
 from proofgrad.core.tensor.methods.base import TensorBase
+from proofgrad.core.tensor.methods.disk import (
+    make_file,
+    moved_node,
+    node_in_file,
+    path_of,
+    size_of_file,
+)
 from proofgrad.core.tensor.methods.indexing.take import is_place
 from proofgrad.core.tensor.methods.live import register
 from proofgrad.core.tensor.methods.movement.joining import Movement
-from proofgrad.core.tensor.runtime.device import canonical_device
+from proofgrad.core.tensor.runtime.device import DISK, canonical_device, is_on_disk
 from proofgrad.core.tensor.runtime.realize import host_buffer
 
 _SECONDS_TO_WAIT = 30  # for a server to answer
@@ -51,17 +59,26 @@ class Factories(Movement):
     ) -> None:
         """A Tensor of a number, nested lists, a range, bytes, a file, an array, a variable, or a graph node.
 
-        Bytes and the file of a Path are uint8, or as many elements of `dtype` as they hold. Lists may
-        hold Tensors of one shape. numpy arrays are copied; see from_dlpack.
+        Bytes and the file of a Path are uint8, or as many elements of `dtype` as they hold. The file is not read: the
+        Tensor is on `DISK:path`, or on `device`, where it is read when computed. Lists may hold Tensors of one shape. numpy
+        arrays are copied; see from_dlpack.
 
         Raises: ShapeError for ragged lists, OverflowError for a number that does not fit.
 
         Example:
             Tensor([[1, 2], [3, 4]])  # shape (2, 2), dtypes.int
         """
-        self.device = canonical_device(device)
         self.grad = self._base = None
         wanted = None if dtype is None else as_dtype(dtype)
+        if isinstance(data, Path):
+            data, wanted = self._file(data, wanted), None
+            device = data.device if device is None else device
+        self.device = canonical_device(device)
+        if is_on_disk(self.device) and getattr(data, "device", None) != self.device:
+            raise DeviceError(
+                f"values are written to a file by .to('disk:...') of a Tensor that is elsewhere; to compute"
+                f" with what is in {device}, move it first, with .to({canonical_device(None)!r})"
+            )
         self._uop = self._node_of(data, wanted)
         self._become_leaf(requires_grad)
         register(self)
@@ -72,10 +89,9 @@ class Factories(Movement):
         if isinstance(data, UOp):
             return data if dtype is None else data.cast(dtype)
         if isinstance(data, TensorBase):
-            moved = data.uop if data.device == self.device else copy_node(data.uop, self.device)
+            same = data.device == self.device
+            moved = data.uop if same else moved_node(data.uop, data.device, self.device)
             return moved if dtype is None else moved.cast(dtype)
-        if isinstance(data, Path):
-            data = data.read_bytes()
         if isinstance(data, (bytes, bytearray, memoryview)):
             raw, kind = bytes(data), dtype or dtypes.uint8
             if len(raw) % kind.itemsize:
@@ -88,6 +104,13 @@ class Factories(Movement):
                 "Tensor() needs data: a number, a list, an array; see also Tensor.empty"
             )
         return self._node_of_lists(data, dtype)
+
+    @classmethod
+    def _file(cls, path: Path, dtype: DType | None) -> Self:
+        """All of a file, as elements of uint8 or `dtype`. Raises: OSError, ShapeError for a part of an element."""
+        device, kind = canonical_device(f"{DISK}:{path}"), dtype or dtypes.uint8
+        name = path_of(device)
+        return cls._new(node_in_file(name, (size_of_file(name, kind),), kind), device)
 
     def _node_of_lists(self, data: Any, dtype: DType | None) -> UOp:
         shape, elements = flatten_nested(data)
@@ -166,8 +189,16 @@ class Factories(Movement):
         dtype: DType | str | None = None,
         requires_grad: Flag | None = None,
     ) -> Self:
-        """Elements of no particular value; here they are zeros."""
-        kind = dtypes.default_float if dtype is None else dtype
+        """Elements of no particular value; here they are zeros, and on `disk:path` what that file holds.
+
+        Where there is no such file one of zeros is made.
+        """
+        kind = as_dtype(dtypes.default_float if dtype is None else dtype)
+        where = canonical_device(device)
+        if is_on_disk(where):
+            sizes = checked_shape(as_sizes(shape))
+            make_file(where, prod(sizes) * kind.itemsize)
+            return cls._leaf(node_in_file(path_of(where), sizes, kind), where, requires_grad)
         return cls.zeros(*shape, device=device, dtype=kind, requires_grad=requires_grad)
 
     @classmethod
@@ -251,6 +282,8 @@ class Factories(Movement):
         begin, end = (0, start) if stop is None else (start, stop)
         if step == 0:
             raise ValueError("the step of arange cannot be 0")
+        if isinstance(begin, UOp) or isinstance(end, UOp):
+            return cls._arange_of_sizes(begin, end, step, dtype, device, requires_grad)
         whole = not any(isinstance(v, float) for v in (begin, end, step))
         kind = scalar_dtype(0 if whole else 0.0) if dtype is None else as_dtype(dtype)
         count = max(0, -int(-(end - begin) // step) if whole else _steps(begin, end, step))
@@ -265,6 +298,38 @@ class Factories(Movement):
             line = line * line._with(constant_node(step, kind, line.shape))
         if begin != 0:
             line = line + line._with(constant_node(begin, kind, line.shape))
+        return cls._constant(line._uop, device, requires_grad)
+
+    @classmethod
+    def _arange_of_sizes(
+        cls,
+        begin: Any,
+        end: Any,
+        step: Any,
+        dtype: DType | str | None,
+        device: str | None,
+        requires_grad: Flag | None,
+    ) -> Self:
+        """arange of which an end is made of variables: so many numbers as its greatest values allow fit the type."""
+        if not all(isinstance(v, (int, UOp)) for v in (begin, end)) or not isinstance(step, int):
+            raise TypeError(
+                "arange of variables takes ints and variables, and a step that is an int"
+            )
+        span = end - begin if step > 0 else begin - end
+        count = normal_size((span + abs(step) - 1) // abs(step))
+        if not at_least(count, 0):
+            shown = [show((v,))[1:-2] for v in (begin, end)]
+            raise ShapeError(f"arange from {shown[0]} to {shown[1]} may have less than no elements")
+        kind = dtypes.default_int if dtype is None else as_dtype(dtype)
+        ends = [*_ends(begin), *_ends(end)]
+        if kind.is_int and not _fits(tuple(ends), kind):
+            raise OverflowError(f"arange of numbers up to {max(ends)} does not fit {kind.name}")
+        counts = dtypes.int32 if kind.is_float or kind.is_bool else kind
+        line = cls._new(UOp(Ops.IOTA, counts, (), count), canonical_device(device)).cast(kind)
+        for value, op in ((step, Ops.MUL), (begin, Ops.ADD)):
+            if isinstance(value, UOp) or value != (1 if op is Ops.MUL else 0):
+                node = cls(value, device, kind)._uop
+                line = line._with(UOp(op, kind, (line._uop, broadcast_node(node, line.shape))))
         return cls._constant(line._uop, device, requires_grad)
 
     @classmethod
@@ -338,6 +403,10 @@ def _steps(begin: Real, end: Real, step: Real) -> Whole:
     return int(exact) + (exact > int(exact))
 
 
+def _ends(size: Any) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else (size.vmin, size.vmax)
+
+
 def _fits(ends: tuple[Any, ...], dtype: DType) -> Flag:
     low, high = dtypes.min(dtype), dtypes.max(dtype)
     return all(low <= end <= high for end in ends)
@@ -348,5 +417,8 @@ def _node_of_size(size: UOp, dtype: DType) -> UOp:
     length = normal_size(size)
     if isinstance(length, int):
         return UOp.const(dtype, length)
+    if not at_least(length, 0):
+        more, less = [_node_of_size(part, dtype) for part in sizes().positive_parts(length)]
+        return UOp(Ops.ADD, dtype, (more, UOp(Ops.NEG, dtype, (less,))))
     ones = broadcast_node(UOp.const(dtype, 1), (length,))
     return reshape_node(UOp(Ops.REDUCE_AXIS, dtype, (ones,), (Ops.ADD, (0,))), ())

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError, show
+from proofgrad.core.ir.shapes import Shape, ShapeError, elements, is_plain, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Real, Whole, as_sizes, checked_shape
 from proofgrad.core.tensor.data.errors import DtypeError
@@ -131,6 +131,10 @@ class Creation(Factories, Indexing):
         if not kind.is_float:
             raise DtypeError(f"rand gives floats, not {kind}; see randint")
         sizes, where = _sizes_of(shape), canonical_device(device)
+        if not is_plain(sizes):  # of the numbers for the largest shape the first ones
+            largest = [elements((size,)) for size in sizes]
+            whole = cls.rand(largest, device=device, dtype=kind, requires_grad=False)
+            return cls._drawn(whole.shrink_to(sizes), requires_grad)
         count = math.prod(sizes)
         first, second = cls._random_words(count, where)
         if kind is dtypes.float64:
@@ -144,7 +148,7 @@ class Creation(Factories, Indexing):
     @classmethod
     def _drawn(cls, values: Self, requires_grad: Flag | None) -> Self:
         drawn = cls._leaf(values._uop, values.device, requires_grad, own=False)
-        if drawn.numel() >= DRAWN_ONCE:
+        if elements(drawn.shape) >= DRAWN_ONCE:
             draw_once(drawn)
         return drawn
 

@@ -6,7 +6,7 @@ with them (operators.py).
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import COMPARE, Ops
@@ -22,6 +22,8 @@ from proofgrad.core.tensor.data.promotion import (
     promote_scalar,
 )
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe
+from proofgrad.core.tensor.methods.disk import reinterpreted
+from proofgrad.core.tensor.runtime.device import is_on_disk
 
 # On bools these stand for the bitwise ops, as in numpy.
 _ON_BOOLS = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAX: Ops.OR, Ops.MIN: Ops.AND}
@@ -44,7 +46,13 @@ class Operands(TensorBase):
                 f"cannot combine a Tensor with {describe(value)};"
                 f" expected a Tensor, a number, a list or an array"
             )
-        return type(self)(value, device=self.device)
+        return type(self)(value, self.device, self._type_of_size(value) if is_size else None)
+
+    def _type_of_size(self, size: Any) -> DType | None:
+        """As of a number: this Tensor's, where that is one of integers and all values of the variables fit."""
+        kind = promote_scalar(self.dtype, 1)
+        fits = kind.is_int and dtypes.min(kind) <= size.vmin and size.vmax <= dtypes.max(kind)
+        return kind if fits else None
 
     def _pair(self, name: str, other: Operand) -> tuple[UOp, UOp]:
         """The nodes of both operands with one type and one shape."""
@@ -114,8 +122,10 @@ class Operands(TensorBase):
         return self._with(UOp(Ops.DETACH, self.dtype, (self._uop,)))
 
     def bitcast(self, dtype: DType | str) -> Self:
-        """The same bits read as another type of the same width."""
+        """The same bits read as another type of the same width; on disk of any width, which changes the last size."""
         target = as_dtype(dtype)
+        if is_on_disk(self.device):
+            return type(self)._new(reinterpreted(self._uop, target), self.device)
         if target.itemsize != self.dtype.itemsize or target.is_bool or self.dtype.is_bool:
             raise DtypeError(f"bitcast needs types of one width, not {self.dtype} and {target}")
         return self._with(self._uop.bitcast(target))

@@ -294,12 +294,14 @@ class Operators(Operands):
         if isinstance(x, scalars):
             b, a = self._choices(y, x)
             return a, b
-        tensor = x if isinstance(x, TensorBase) else self._as_tensor(x)
+        beside = y if isinstance(y, Operands) else self
+        tensor = x if isinstance(x, Operands) else beside._as_tensor(x)
         check_same_device("where", self, tensor)
         if isinstance(y, scalars):
             dtype = tensor.dtype if tensor.dtype.is_code else promote_scalar(tensor.dtype, y)
             return tensor._uop.cast(dtype), UOp.const(dtype, y)
-        other = y if isinstance(y, TensorBase) else self._as_tensor(y)
+        beside = x if isinstance(x, Operands) else self
+        other = y if isinstance(y, Operands) else beside._as_tensor(y)
         check_same_device("where", self, other)
         dtype = promote(tensor.dtype, other.dtype)
         return tensor._uop.cast(dtype), other._uop.cast(dtype)

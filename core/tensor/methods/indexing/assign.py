@@ -21,7 +21,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Scalar, Whole
-from proofgrad.core.tensor.data.errors import DtypeError, GradientError
+from proofgrad.core.tensor.data.errors import DeviceError, DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.methods.base import (
@@ -31,6 +31,7 @@ from proofgrad.core.tensor.methods.base import (
     check_same_device,
     own_value,
 )
+from proofgrad.core.tensor.methods.disk import refuse_recording, write_view
 from proofgrad.core.tensor.methods.indexing.selection import (
     Selection,
     are_adjacent,
@@ -38,6 +39,7 @@ from proofgrad.core.tensor.methods.indexing.selection import (
 )
 from proofgrad.core.tensor.methods.indexing.take import take
 from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.device import canonical_device, is_on_disk
 from proofgrad.core.tensor.runtime.recording import before_write
 
 
@@ -53,10 +55,15 @@ class Assignment(Selection):
     def assign(self, x: Any) -> Self:
         """This Tensor becomes `x`, which passes no gradient. Those built before keep the old.
 
+        On disk `x`, of any device, is written to the file now.
         A view writes into the Tensor that it is a view of: `x[:, 0].assign(0)` changes `x`.
         `x` is cast where nothing is lost: ints to floats. Raises: ShapeError, DtypeError, DeviceError
         if `x` is not alike; ValueError for a view that repeats elements of a Tensor that is there.
         """
+        if is_on_disk(self.device):
+            refuse_recording("written")
+            write_view(self._uop, self._bytes_like(x))
+            return self
         if isinstance(x, TensorBase) and x.ndim and x.shape != self.shape:
             raise ShapeError(
                 f"cannot assign {show(x.shape)} to a Tensor of {show(self.shape)}; expand it"
@@ -83,6 +90,12 @@ class Assignment(Selection):
         self._refuse_parameter("x[...] = v")
         if value is self:
             value = self._value()  # the one that it names, before it shows what was written since
+        if is_on_disk(self.device):
+            place, positions = self._view_and_positions(index)
+            if positions:
+                raise DeviceError(f"{self.device} is written to by ints and slices, not by Tensors")
+            place.assign(value)
+            return
         self._refresh()  # the elements that stay are those of now
         mask = self._mask_index(index)
         if mask is not None:
@@ -115,6 +128,16 @@ class Assignment(Selection):
                 raise DtypeError(f"cannot assign {node.dtype} to {self.dtype}; cast it first")
             node = node.cast(self.dtype)
         return _broadcast(node, shape)
+
+    def _bytes_like(self, value: Any) -> bytearray:
+        """`value`, from any device, in this type and shape, as bytes. Raises: ShapeError, DtypeError."""
+        if not isinstance(value, TensorBase):
+            kind = None if hasattr(value, "dtype") else self.dtype
+            value = type(self)(value, None, kind)
+        if is_on_disk(value.device):
+            value = type(self)(value, canonical_device(None))
+        there = type(self)._new(constant_node(0, self.dtype, self.shape), value.device)
+        return machine.read(there._value_like(value, self.shape), value.device)
 
     def _data_like(self, value: Any) -> TensorBase:
         given: TensorBase = type(self)(value, self.device)

@@ -10,9 +10,9 @@ from math import prod
 from typing import Any, NamedTuple, Self
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import Shape, ShapeError, is_plain, row_major_strides, show
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, row_major_strides, show
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Whole, resolve_axis
+from proofgrad.core.tensor.data.arguments import Whole, normal_size, resolve_axis
 from proofgrad.core.tensor.data.errors import DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes
 from proofgrad.core.tensor.data.storage import flatten_nested
@@ -55,7 +55,7 @@ class Selection(Reduction):
                     result, axis = result.unsqueeze(axis), axis + 1
                 case slice():
                     result, axis = result._slice(axis, part), axis + 1
-                case int():
+                case int() | UOp():
                     result = result._pick(axis, part)
                 case _Numbers(values, positions):
                     _check_positions(values, axis, result.shape)
@@ -92,7 +92,7 @@ class Selection(Reduction):
             return [part]
         if isinstance(part, bool):
             raise IndexError("a bool is no index; use where, or an int")
-        if isinstance(part, int):
+        if isinstance(part, int) or (isinstance(part, UOp) and part.dtype is dtypes.index):
             return [part]
         if isinstance(part, (list, tuple)) or (
             hasattr(part, "__array__") and hasattr(part, "dtype")
@@ -132,24 +132,20 @@ class Selection(Reduction):
         """The places of the true elements in row-major order. They are computed now."""
         return [place for place, value in enumerate(machine.read(self._uop, self.device)) if value]
 
-    def _pick(self, axis: Whole, position: Whole) -> Self:
+    def _pick(self, axis: Whole, position: Any) -> Self:
         """One place of an axis, without the axis. Raises: IndexError."""
         size = self.shape[axis]
-        if not -size <= position < size:
-            raise IndexError(
-                f"index {position} is out of range for axis {axis} of {show(self.shape)}"
-            )
-        begin = position % size
+        begin = position if at_least(position, 0) else position + size
+        if not (at_least(begin, 0) and at_least(size, begin + 1)):
+            shown = show((position,))[1:-2]
+            raise IndexError(f"index {shown} is out of range for axis {axis} of {show(self.shape)}")
         one = self._cut(axis, begin, begin + 1)
         return one.reshape(one.shape[:axis] + one.shape[axis + 1 :])
 
     def _slice(self, axis: Whole, part: slice) -> Self:
         """begin:end:step of one axis; a negative step reverses."""
-        if any(isinstance(bound, UOp) for bound in (part.start, part.stop)):
-            if part.step not in (None, 1):
-                raise IndexError("a slice that a variable bounds has the step 1")
-            end = self.shape[axis] if part.stop is None else part.stop
-            return self._cut(axis, 0 if part.start is None else part.start, end)
+        if any(isinstance(bound, UOp) for bound in (part.start, part.stop, self.shape[axis])):
+            return self._slice_of_variables(axis, part)
         for bound in (part.start, part.stop, part.step):
             if bound is not None and not hasattr(bound, "__index__"):
                 raise IndexError(f"the bounds of a slice are ints, not {describe(bound)}")
@@ -164,12 +160,29 @@ class Selection(Reduction):
             result = result.flip(axis)
         return result._every(axis, abs(places.step)) if abs(places.step) > 1 else result
 
+    def _slice_of_variables(self, axis: Whole, part: slice) -> Self:
+        """begin:end:step where a variable is a bound or the size: bounds are not clipped to the axis."""
+        size, step = self.shape[axis], 1 if part.step is None else part.step
+        if not isinstance(step, int) or not step:
+            raise IndexError(f"the step of a slice is an int that is not 0, not {describe(step)}")
+        last = size - 1
+        first = (0 if step > 0 else last) if part.start is None else _from_begin(part.start, size)
+        if part.stop is None:
+            begin, end = (first, size) if step > 0 else (0, first + 1)
+        else:
+            stop = _from_begin(part.stop, size)
+            begin, end = (first, stop) if step > 0 else (stop + 1, first + 1)
+        result = self._cut(axis, begin, end)
+        if step < 0:
+            result = result.flip(axis)
+        return result._every(axis, abs(step)) if abs(step) > 1 else result
+
     def _every(self, axis: Whole, step: Whole) -> Self:
         """Elements 0, step, 2 step, ... of one axis."""
         size = self.shape[axis]
-        count = -(-size // step)
+        count = normal_size((size + step - 1) // step)
         around = [(0, 0)] * self.ndim
-        around[axis] = (0, count * step - size)
+        around[axis] = (0, normal_size(count * step - size))
         x = self._pad_zeros(around)
         x = x.reshape(x.shape[:axis] + (count, step) + x.shape[axis + 1 :])._cut(axis + 1, 0, 1)
         return x.reshape(x.shape[: axis + 1] + x.shape[axis + 2 :])
@@ -227,7 +240,7 @@ class Selection(Reduction):
         if not index.dtype.is_int:
             raise DtypeError(f"{name} takes integer indices, not {index.dtype}")
         fits = index.ndim == self.ndim and all(
-            n <= m or k == axis for k, (n, m) in enumerate(zip(index.shape, self.shape))
+            k == axis or at_least(m, n) for k, (n, m) in enumerate(zip(index.shape, self.shape))
         )
         if not fits:
             raise ShapeError(
@@ -244,6 +257,22 @@ def broadcast_positions(pending: Sequence[tuple[int, TensorBase]]) -> Shape:
 def are_adjacent(axes: Sequence[int]) -> bool:
     """Do no other axes lie between? Then the picked elements stand there, else in front."""
     return list(axes) == list(range(axes[0], axes[0] + len(axes)))
+
+
+def _from_begin(bound: Any, size: Any) -> Any:
+    """A bound of a slice, from the first element. Raises: IndexError if its sign is open."""
+    if not isinstance(bound, UOp):
+        if not hasattr(bound, "__index__"):
+            raise IndexError(f"the bounds of a slice are ints, not {describe(bound)}")
+        return bound.__index__() if bound.__index__() >= 0 else size + bound.__index__()
+    if at_least(bound, 0):
+        return bound
+    if at_least(-1, bound):
+        return size + bound
+    raise IndexError(
+        f"{show((bound,))[1:-2]} counts from the end or from the begin, by the values of its"
+        f" variables; write the size of the axis minus it"
+    )
 
 
 class _Numbers(NamedTuple):

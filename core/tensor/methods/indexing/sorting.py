@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import Shape, ShapeError, show
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, show
 from proofgrad.core.tensor.data.arguments import Flag, Whole, resolve_axis
 from proofgrad.core.tensor.methods.indexing.take import take_along
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
@@ -48,7 +48,7 @@ class Sorting(Reduction):
         if not self.ndim:
             return self._iota(1).reshape(())
         keys = self._keys_along(axis, descending)
-        short = keys.shape[-1] <= RANKED_UP_TO
+        short = at_least(RANKED_UP_TO, keys.shape[-1])
         places = keys._places_by_rank() if short else keys._places_by_network()
         return places._axis_from_last(axis)
 
@@ -65,9 +65,10 @@ class Sorting(Reduction):
         `sorted_`: they are in order in any case.
         """
         axis = resolve_axis(dim, self.ndim)
-        if not self.ndim or not 0 <= k <= self.shape[axis]:
+        if not self.ndim or k < 0 or not at_least(self.shape[axis], k):
             raise ShapeError(f"topk of {k} elements along axis {dim} of {show(self.shape)}")
-        if 0 < k <= min(SELECTED_UP_TO, self.shape[axis] // SELECTED_OF) and self.dtype.bits <= 32:
+        is_few = 0 < k <= SELECTED_UP_TO and at_least(self.shape[axis], k * SELECTED_OF)
+        if is_few and self.dtype.bits <= 32:
             places = self._keys_along(axis, largest)._first_places(k)._axis_from_last(axis)
         else:
             places = self.argsort(axis, descending=largest)._cut(axis, 0, k)

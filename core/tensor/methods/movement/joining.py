@@ -10,8 +10,16 @@ from math import copysign
 from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import ShapeError, show
-from proofgrad.core.tensor.data.arguments import Scalar, Whole, as_sizes, resolve_axis
+from proofgrad.core.ir.shapes import ShapeError, at_least, show
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.arguments import (
+    Scalar,
+    Whole,
+    as_sizes,
+    normal_size,
+    resolve_axis,
+    split_amount,
+)
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.methods.base import check_same_device, describe
@@ -61,7 +69,7 @@ class Movement(Views, Operators):
         return [part.cast(dtype) for part in parts]
 
     def _joined_along(self, parts: Sequence[Self], axis: Whole) -> Self:
-        total = sum(part.shape[axis] for part in parts)
+        total = normal_size(sum(part.shape[axis] for part in parts))
         line = self._iota(total).reshape((-1,) + (1,) * (self.ndim - axis - 1))
         result: Self | None = None
         begin = 0
@@ -141,7 +149,7 @@ class Movement(Views, Operators):
         """With `value` behind each axis k up to shape[k] elements; None keeps an axis."""
         sizes = as_sizes((shape, *args))
         if len(sizes) != self.ndim or any(
-            size is not None and size < old for size, old in zip(sizes, self.shape)
+            size is not None and not at_least(size, old) for size, old in zip(sizes, self.shape)
         ):
             raise ShapeError(
                 f"cannot pad {show(self.shape)} to {sizes}: a size for each axis, not smaller"
@@ -151,13 +159,14 @@ class Movement(Views, Operators):
 
     def _pad_value(self, around: Sequence[tuple[int, int]], value: Scalar) -> Self:
         zeros = self._pad_zeros(around)
-        if (value == 0 and copysign(1, value) > 0) or not any(b > 0 or a > 0 for b, a in around):
+        is_cut = all(split_amount(amount)[0] == 0 for amounts in around for amount in amounts)
+        if (value == 0 and copysign(1, value) > 0) or is_cut:
             return zeros
         inside = self._with(constant_node(True, dtypes.bool, self.shape))._pad_zeros(around)
         return inside.where(zeros, value)
 
     def _padding_by_axis(self, padding: Sequence[Any]) -> list[tuple[int, int]]:
-        if all(isinstance(amount, int) for amount in padding):
+        if all(isinstance(amount, (int, UOp)) for amount in padding):
             flat = list(padding)
             if len(flat) % 2 or len(flat) > 2 * self.ndim:
                 raise ShapeError(f"pad {tuple(flat)} needs pairs for at most {self.ndim} axes")

@@ -11,9 +11,15 @@ from math import prod
 from typing import Any, Self
 
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError, is_plain, show, sizes
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import as_sizes, normal_size, resolve_axes, resolve_axis
+from proofgrad.core.tensor.data.arguments import (
+    as_sizes,
+    normal_size,
+    resolve_axes,
+    resolve_axis,
+    split_amount,
+)
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, reshape_node
 from proofgrad.core.tensor.methods.base import TensorBase
 from proofgrad.core.tensor.methods.movement.rearrange import group_sizes, sides, without_ellipsis
@@ -142,9 +148,10 @@ class Views(TensorBase):
 
     def _pad_zeros(self, arg: Sequence[tuple[int, int]]) -> Self:
         """Zeros around; negative amounts cut."""
-        cut = self.shrink([(max(0, -b), n - max(0, -a)) for (b, a), n in zip(arg, self.shape)])
-        widths = tuple([(max(0, b), max(0, a)) for b, a in arg])
-        if not any(b or a for b, a in widths):
+        amounts = [(split_amount(b), split_amount(a)) for b, a in arg]
+        cut = self.shrink([(b[1], n - a[1]) for (b, a), n in zip(amounts, self.shape)])
+        widths = tuple([(b[0], a[0]) for b, a in amounts])
+        if all(width == (0, 0) for width in widths):
             return cut
         return self._with(UOp(Ops.PAD, self.dtype, (cut._uop,), widths))
 
@@ -243,15 +250,15 @@ class Views(TensorBase):
             raise ShapeError(
                 f"kernel {kernel}, stride {stride} and dilation {dilation} must be 1 or more"
             )
-        if size < reach:
+        if not at_least(size, reach):
             raise ShapeError(
                 f"a window of {kernel} elements with dilation {dilation} spans {reach}, more than"
                 f" axis {axis} of {show(self.shape)} has; add padding"
             )
-        count = (size - reach) // stride + 1
+        count = normal_size((size - reach) // stride + 1)
         x = self.unsqueeze(axis + 1)
         x = x.expand(x.shape[: axis + 1] + (kernel,) + x.shape[axis + 2 :])
-        x = x._skew(axis, axis + 1, dilation, count * stride)
+        x = x._skew(axis, axis + 1, dilation, normal_size(count * stride))
         if stride == 1:
             return x
         x = x.reshape(x.shape[:axis] + (count, stride) + x.shape[axis + 1 :])

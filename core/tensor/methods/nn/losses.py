@@ -152,6 +152,64 @@ class Losses(Layers):
         kind, (x, y) = self._together(target)
         return _reduced((x - y).square(), reduction).cast(kind)
 
+    def _difference(self, name: str, target: Self) -> tuple[DType, Self]:
+        """How far apart two Tensors are; with a warning, from where the loss is asked for, if they are broadcast."""
+        if target.shape != self.shape:
+            warnings.warn(
+                f"{name} of {show(self.shape)} and {show(target.shape)}: they are broadcast against"
+                f" each other, which is seldom meant",
+                stacklevel=3,
+            )
+        kind, (x, y) = self._together(target)
+        return kind, x - y
+
+    def l1_loss(self, target: Self, reduction: str = "mean") -> Self:
+        """The mean of the distances. Shapes that are not equal are broadcast, with a warning."""
+        kind, difference = self._difference("l1_loss", target)
+        return _reduced(difference.abs(), reduction).cast(kind)
+
+    def huber_loss(self, target: Self, reduction: str = "mean", delta: Real = 1.0) -> Self:
+        """Half of the square of distances up to `delta`, and delta * (distance - delta / 2) beyond (Huber, 1964).
+
+        Shapes that are not equal are broadcast, with a warning. Raises: ValueError for a delta that is not above 0.
+        """
+        if not delta > 0:
+            raise ValueError(f"delta of huber_loss is above 0, not {delta}")
+        kind, difference = self._difference("huber_loss", target)
+        distance = difference.abs()
+        near, far = difference.square() * 0.5, (distance - delta / 2) * delta
+        return _reduced((distance < delta).where(near, far), reduction).cast(kind)
+
+    def smooth_l1_loss(self, target: Self, reduction: str = "mean", beta: Real = 1.0) -> Self:
+        """huber_loss over `beta`, which is its delta; l1_loss for a beta of 0.
+
+        Shapes that are not equal are broadcast, with a warning. Raises: ValueError for a beta below 0.
+        """
+        if not beta >= 0:
+            raise ValueError(f"beta of smooth_l1_loss is 0 or more, not {beta}")
+        kind, difference = self._difference("smooth_l1_loss", target)
+        distance = difference.abs()
+        if beta == 0:
+            return _reduced(distance, reduction).cast(kind)
+        near = difference.square() * (0.5 / beta)
+        return _reduced((distance < beta).where(near, distance - beta / 2), reduction).cast(kind)
+
+    def kl_div(self, target: Self, reduction: str = "mean", log_target: Flag = False) -> Self:
+        """target * (log(target) - input), for an input of log-probabilities: the Kullback-Leibler divergence.
+
+        What is not to be expected costs nothing. `log_target`: the target is of log-probabilities, too.
+        `reduction` "batchmean" divides the sum by the size of the first axis.
+        """
+        kind, (x, y) = self._together(target)
+        if log_target:
+            costs = y.exp() * (y - x)
+        else:
+            nothing = y.eq(0)
+            costs = nothing.where(0, y * (nothing.where(1, y).log() - x))
+        if reduction == "batchmean":
+            return (costs.sum() / self.shape[0]).cast(kind)
+        return _reduced(costs, reduction).cast(kind)
+
     # -- attention --------------------------------------------------------------------------------
 
     def scaled_dot_product_attention(

@@ -117,7 +117,10 @@ class Reduction(Movement, Elementwise):
     def _wide_variance(self, axis: Axes, keepdim: Flag, correction: Whole) -> Self:
         deviation = self._wide() - self._wide_mean(axis, keepdim=True)
         total = deviation.square()._reduce(Ops.ADD, axis, keepdim)
-        return total / max(0, self._count(axis) - correction)
+        count = self._count(axis) - correction
+        if isinstance(count, int):
+            return total / max(0, count)
+        return total / type(self)(count, self.device).maximum(0)
 
     def std(self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1) -> Self:
         """The standard deviation: see var. Elements that are all equal get the gradient 0."""

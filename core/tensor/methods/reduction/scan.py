@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.tensor.data.arguments import Scalar, resolve_axis
+from proofgrad.core.ir.shapes import at_least
+from proofgrad.core.tensor.data.arguments import Scalar, normal_size, resolve_axis
 from proofgrad.core.tensor.methods.movement.joining import Movement
 
 BLOCK = 32
@@ -74,11 +75,11 @@ def scan(x: _T, axis: int, combination: Combination) -> _T:
 
 def _scan_last(x: _T, combination: Combination) -> _T:
     size = x.shape[-1]
-    if not x.numel():
+    if x.numel() == 0:
         return x
-    if size <= BLOCK:
+    if at_least(BLOCK, size):
         return _prefixes(x, combination)
-    count = -(-size // BLOCK)
+    count = normal_size((size + BLOCK - 1) // BLOCK)
     outer = [(0, 0)] * (x.ndim - 1)
     padded = x._pad_value([*outer, (0, count * BLOCK - size)], combination.identity)
     blocks = _prefixes(padded.reshape((*x.shape[:-1], count, BLOCK)), combination)

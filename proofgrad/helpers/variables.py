@@ -1,0 +1,132 @@
+"""Variables of the environment as objects, which compare as their values do.
+
+Owns: `ContextVar` and those of proofgrad by name. Does not own: what they mean (core/settings.py), setting several for
+a block (proofgrad/context.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import total_ordering
+from pathlib import Path
+from typing import Any
+
+from proofgrad.context import own_variables
+
+OSX, WIN, CI = sys.platform == "darwin", sys.platform == "win32", bool(os.environ.get("CI"))
+
+
+def getenv(key: str, default: Any = 0) -> Any:
+    """The variable as it is now, of the type of `default`, which it is where it is not set.
+
+    Raises: ValueError, naming it, for text that is no such value.
+    """
+    found = os.environ.get(key)
+    if found is None:
+        return default
+    try:
+        return type(default)(int(found) if isinstance(default, bool) else found)
+    except ValueError:
+        kind = type(default).__name__
+        raise ValueError(f"{key}={found!r} in the environment must be of type {kind}") from None
+
+
+def temp(x: str) -> str:
+    """The path of a file of this name in the folder for temporary files."""
+    return str(Path(tempfile.gettempdir()) / x)
+
+
+@total_ordering
+class ContextVar:
+    """A variable of the environment, of the type of `default_value`; `with Context(KEY=...)` sets it for a block.
+
+    It is true, equal and less as its `value` is, which is read when asked for.
+    """
+
+    def __init__(self, key: str, default_value: Any) -> None:
+        self.key, self.default_value = key, default_value
+        own_variables.add(key)
+
+    @property
+    def value(self) -> Any:
+        """The value as it is now."""
+        return getenv(self.key, self.default_value)
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        os.environ[self.key] = str(value)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.value == _value_of(other))
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.value < _value_of(other))
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __repr__(self) -> str:
+        return f"ContextVar({self.key!r}, {self.value!r})"
+
+
+class _OfProgram(ContextVar):
+    """A variable that is an attribute of the program while it runs."""
+
+    def __init__(self, key: str, read: Callable[[], Any], write: Callable[[Any], None]) -> None:
+        super().__init__(key, None)
+        self._read, self._write = read, write
+
+    @property
+    def value(self) -> Any:
+        """The value as it is now."""
+        return self._read()
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._write(value)
+
+
+def _value_of(other: Any) -> Any:
+    return other.value if isinstance(other, ContextVar) else other
+
+
+def _training() -> bool:
+    from proofgrad import Tensor
+
+    return bool(Tensor.training)
+
+
+def _set_training(value: Any) -> None:
+    from proofgrad import Tensor
+
+    Tensor.training = bool(value)
+
+
+def _device() -> str:
+    from proofgrad import Device
+
+    return Device.DEFAULT
+
+
+def _set_device(value: Any) -> None:
+    from proofgrad import Device
+
+    Device.DEFAULT = str(value)
+
+
+DEBUG, BEAM, NOOPT, WINO = [ContextVar(name, 0) for name in ("DEBUG", "BEAM", "NOOPT", "WINO")]
+JIT = ContextVar("JIT", 1)
+TRAINING = _OfProgram("TRAINING", _training, _set_training)
+DEV = _OfProgram("DEV", _device, _set_device)

@@ -1,0 +1,122 @@
+"""Functions as layers, losses and RMSprop, beside torch; types by numpy's names."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proofgrad import Tensor, nn
+
+torch = pytest.importorskip("torch")
+X = np.random.default_rng(0).standard_normal((2, 3, 7, 5)).astype(np.float32)
+EDGES = np.array([[-math.inf, -30.0, -1.5, -0.0], [0.0, 1e-3, 2.0, 30.0]], np.float32)
+LAYERS: dict[str, tuple[Any, ...]] = {
+    "ReLU": (), "LeakyReLU": (0.2,), "ELU": (0.7,), "GELU": (), "SiLU": (), "Sigmoid": (), "Tanh": (),
+    "Softplus": (2.0,), "Softmax": (1,), "LogSoftmax": (-1,), "Identity": (), "Flatten": (1, 2),
+    "MaxPool2d": (2,), "AvgPool2d": ((3, 2), 1, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_give_what_torch_s_give(name: str) -> None:
+    layer, other = getattr(nn, name)(*LAYERS[name]), getattr(torch.nn, name)(*LAYERS[name])
+    x, y = Tensor(X, requires_grad=True), torch.tensor(X, requires_grad=True)
+    found, wanted = layer(x), other(y)
+    np.testing.assert_allclose(found.numpy(), wanted.detach().numpy(), rtol=2e-5, atol=1e-6)
+    weight = np.cos(np.arange(wanted.numel(), dtype=np.float32)).reshape(wanted.shape)
+    (found * Tensor(weight)).sum().backward()
+    (wanted * torch.tensor(weight)).sum().backward()
+    assert x.grad is not None and y.grad is not None
+    np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-4, atol=1e-5)
+    assert repr(layer).startswith(f"{name}(")
+
+
+@pytest.mark.parametrize("name", ("ReLU", "Sigmoid", "Tanh", "Softplus", "ELU", "GELU"))
+def test_layers_at_the_ends_of_floats(name: str) -> None:
+    if name == "GELU":  # -inf * 0 is NaN in torch's formula and in this one
+        return
+    layer, other = getattr(nn, name)(), getattr(torch.nn, name)()
+    np.testing.assert_allclose(
+        layer(Tensor(EDGES)).numpy(), other(torch.tensor(EDGES)).numpy(), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_gelu_by_its_formula() -> None:
+    wanted = torch.nn.GELU("tanh")(torch.tensor(X)).numpy()
+    np.testing.assert_allclose(nn.GELU("tanh")(Tensor(X)).numpy(), wanted, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="approximate is"):
+        nn.GELU("fast")
+
+
+def test_layers_stand_in_a_row_and_are_shown() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(105, 4), nn.ReLU(), nn.Softmax())
+    np.testing.assert_allclose(model(Tensor(X)).sum(-1).numpy(), np.ones(2), rtol=1e-5)
+    assert repr(nn.Flatten()) == "Flatten(start_dim=1, end_dim=-1)" and repr(nn.Tanh()) == "Tanh()"
+
+
+LOSSES: dict[str, list[dict[str, Any]]] = {
+    "l1_loss": [{}], "huber_loss": [{}, {"delta": 0.3}], "smooth_l1_loss": [{}, {"beta": 0.2}, {"beta": 0.0}],
+    "kl_div": [{}, {"log_target": True}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reduction", ("mean", "sum", "none", "batchmean"))
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_give_what_torch_s_give(name: str, reduction: str) -> None:
+    if reduction == "batchmean" and name != "kl_div":
+        return
+    draw = np.random.default_rng(1)
+    a = draw.standard_normal((5, 3)).astype(np.float32)
+    b = draw.random((5, 3)).astype(np.float32)
+    b[0, 0] = 0.0
+    for options in LOSSES[name]:
+        x, y = Tensor(a, requires_grad=True), torch.tensor(a, requires_grad=True)
+        found = getattr(x, name)(Tensor(b), reduction=reduction, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            function = getattr(torch.nn.functional, name)
+            wanted = function(y, torch.tensor(b), reduction=reduction, **options)
+        np.testing.assert_allclose(found.numpy(), wanted.detach().numpy(), rtol=1e-5, atol=1e-6)
+        found.sum().backward(), wanted.sum().backward()
+        np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_losses_warn_of_shapes_that_are_broadcast() -> None:
+    with pytest.warns(UserWarning, match=r"l1_loss of \(8, 1\) and \(8,\)"):
+        Tensor.ones(8, 1).l1_loss(Tensor.ones(8))
+    with pytest.raises(ValueError, match="delta of huber_loss"):
+        Tensor.ones(8).huber_loss(Tensor.ones(8), delta=0)
+    with pytest.raises(ValueError, match="beta of smooth_l1_loss"):
+        Tensor.ones(8).smooth_l1_loss(Tensor.ones(8), beta=-1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    ({}, {"momentum": 0.9}, {"centered": True}, {"alpha": 0.8, "weight_decay": 0.1, "momentum": 0.5, "centered": True}),
+)  # fmt: skip
+def test_rmsprop_takes_the_steps_of_torch_s(options: dict[str, Any]) -> None:
+    start = np.random.default_rng(2).standard_normal((3, 5)).astype(np.float32)
+    w, v = Tensor(start, requires_grad=True), torch.tensor(start, requires_grad=True)
+    ours, theirs = (
+        nn.optim.RMSprop([w], lr=0.05, **options),
+        torch.optim.RMSprop([v], lr=0.05, **options),
+    )
+    for _ in range(6):
+        with Tensor.train():
+            ours.zero_grad(), theirs.zero_grad()
+            (w.square() * w).sum().backward(), (v.square() * v).sum().backward()
+            ours.step(), theirs.step()
+    np.testing.assert_allclose(w.numpy(), v.detach().numpy(), rtol=2e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="alpha must be in"):
+        nn.optim.RMSprop([w], alpha=1.0)
+
+
+@pytest.mark.parametrize("given", (np.float16, np.dtype("int8"), np.int64, np.bool_, np.uint32))
+def test_types_of_numpy_name_types(given: Any) -> None:
+    assert Tensor([1, 0], dtype=given).numpy().dtype == np.dtype(given)
+    with pytest.raises(TypeError):
+        Tensor([1], dtype=np.complex64)
