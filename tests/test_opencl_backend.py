@@ -256,6 +256,7 @@ print((kept * 2).sum().item())
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.usefixtures("device")
 def test_a_forked_child_is_told_to_spawn_and_does_not_hang() -> None:
     """Of a driver's threads a child has none: it would wait for ever."""
     done = subprocess.run(
