@@ -541,3 +541,13 @@ def test_old_view_that_is_written_to_itself_writes_what_it_named() -> None:
     x.assign(Tensor([7, 8]))
     turned[()] = turned
     assert (x.tolist(), turned.tolist()) == ([0, 1], [1, 0])
+
+
+def test_a_view_that_was_written_from_keeps_its_value_when_it_is_computed() -> None:
+    """Its node is what another view of the same Tensor was given, which is no write to it."""
+    base = Tensor([1.0, 2.0, 3.0, 4.0]).realize()
+    first, second = base[0:2], base[1:3]
+    first.assign(second)
+    second.realize()
+    assert second.tolist() == [2.0, 3.0] and first.tolist() == [2.0, 3.0]
+    assert base.tolist() == [2.0, 3.0, 3.0, 4.0]

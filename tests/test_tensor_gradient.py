@@ -315,3 +315,63 @@ def test_weights_behind_a_row_of_zeros_keep_their_derivative(machine: str) -> No
     np.testing.assert_allclose(
         found.numpy(), [[0.8 * 5**-0.5 - 0.4 * 5**-0.5, -0.2 * 5**-0.5]], rtol=1e-5
     )
+
+
+# -- results of operations ------------------------------------------------------------------------
+
+
+def test_results_on_the_way_have_gradients_too() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = x * 2
+    z = y * y
+    loss = z.sum()
+    assert y.grad is None
+    loss.backward()
+    found = [t.grad.tolist() for t in (y, z, loss, x) if t.grad is not None]
+    assert found == [[4.0, 8.0], [1.0, 1.0], 1.0, [8.0, 16.0]]
+    loss.backward()
+    assert y.grad is not None and y.grad.tolist() == [8.0, 16.0]
+    y.grad = None
+    assert y.grad is None
+
+
+def test_computed_results_and_clones_are_leaves_where_nothing_else_is() -> None:
+    w = (Tensor([1.0, 2.0]) * 2).realize()
+    (w * w).sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [4.0, 8.0]
+    copy = w.clone()
+    (copy * 3).sum().backward()
+    assert copy.grad is not None and copy.grad.tolist() == [3.0, 3.0]
+    assert w.grad.tolist() == [7.0, 11.0]
+
+
+def test_a_gradient_asked_for_after_a_step_is_that_of_before() -> None:
+    """It is derived late, of the values that there were."""
+
+    def gradients(ask_at_once: bool) -> list[object]:
+        w = Tensor([2.0, 3.0], requires_grad=True)
+        y = w * Tensor([1.0, 5.0])
+        (y * y * w).sum().backward()
+        found = [y.grad.tolist()] if ask_at_once and y.grad is not None else []
+        w.assign(w.detach() * 0).realize()
+        return found or [None if y.grad is None else y.grad.tolist()]
+
+    assert gradients(True) == gradients(False) == [[8.0, 90.0]]
+
+
+def test_what_rests_on_no_leaf_has_no_gradient() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    beside = Tensor([3.0, 4.0], requires_grad=False) * 2
+    cut = (x * 2).detach()
+    (x * beside * cut).sum().backward()
+    assert beside.grad is None and cut.grad is None
+
+
+def test_a_cotangent_is_broadcast() -> None:
+    x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x * x
+    y.backward(Tensor(2.0))
+    assert x.grad is not None and x.grad.tolist() == [4.0, 8.0, 12.0]
+    assert y.gradient(x, gradient=Tensor([1.0]))[0].tolist() == [2.0, 4.0, 6.0]
+    with pytest.raises(ShapeError, match=r"gradient \(2,\) of a Tensor of \(3,\)"):
+        y.backward(Tensor([1.0, 1.0]))

@@ -19,7 +19,7 @@ from proofgrad.core.tensor.autograd import node_gradients, nodes_reached
 from proofgrad.core.tensor.data.arguments import Flag
 from proofgrad.core.tensor.data.errors import DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
-from proofgrad.core.tensor.methods.base import TensorBase, alive, owns_value
+from proofgrad.core.tensor.methods.base import Awaited, TensorBase, alive, owns_value
 from proofgrad.core.tensor.methods.calls import Calls
 from proofgrad.core.tensor.methods.creation.random import Creation
 from proofgrad.core.tensor.methods.custom_vjp import custom_vjp
@@ -27,6 +27,7 @@ from proofgrad.core.tensor.methods.elementwise.functions import Elementwise
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.methods.interop import Interop
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
+from proofgrad.core.tensor.methods.live import live_tensors
 from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.methods.nn import NeuralNetwork
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
@@ -140,7 +141,7 @@ class Tensor(
 
     def __repr__(self) -> str:
         """Shape, type, device, op: what there is to compute. It computes nothing."""
-        grad = None if self.grad is None else _summary(self.grad)
+        grad = None if self._grad is None else _summary(self._grad)
         return f"<Tensor {_summary(self)} on {self.device} with grad {grad}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -167,7 +168,7 @@ class Tensor(
     def gradient(self, *targets: Tensor, gradient: Tensor | None = None) -> list[Tensor]:
         """The derivative of this one element with respect to each target.
 
-        With `gradient`, of the same shape as this Tensor: the product with that cotangent.
+        With `gradient`, of this Tensor's shape or one that broadcasts to it: the product with that cotangent.
         Gradients are Tensors like all others and can be derived again.
 
         Example:
@@ -199,7 +200,7 @@ class Tensor(
                     " gradient of its own; make it with requires_grad=True"
                 )
         if gradient is not None:
-            if gradient.shape != self.shape:
+            if not _broadcasts(gradient.shape, self.shape):
                 raise ShapeError(
                     f"the gradient {show(gradient.shape)} of a Tensor of {show(self.shape)}"
                 )
@@ -214,15 +215,44 @@ class Tensor(
             return constant_node(1.0, self.dtype, self.shape)
         return broadcast_node(gradient._uop.cast(self.dtype), self.shape)
 
+    @property
+    def grad(self) -> Tensor | None:
+        """The sum of what `backward` has added; None before. It has the shape and the type of this Tensor.
+
+        Of a result of operations it is derived when it is asked for, which costs nothing where nobody asks.
+        """
+        while self._awaited:
+            part, *rest = self._awaited
+            self._awaited = tuple(rest)
+            more = self._derived(part)
+            if more is not None:
+                self._grad = more if self._grad is None else self._grad + more
+        found: Tensor | None = self._grad
+        return found
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        self._grad, self._awaited = value, ()
+
+    def _derived(self, part: Awaited) -> Tensor | None:
+        """The gradient that was awaited; None for what rests on no leaf, as a result of constants."""
+        if part.leaves.isdisjoint(nodes_reached(part.node.toposort())):
+            return None
+        order = part.root.toposort()
+        (place,) = _places(order, [part.node])
+        found = node_gradients(order, part.seed, [place])
+        return self._with(found[place])._value() if place in found else self.zeros_like()
+
     def backward(self, gradient: Tensor | None = None) -> Self:
-        """Add the derivative of this one element to `.grad` of every leaf.
+        """Add the derivative of this one element to `.grad` of every leaf, and of every result on the way.
 
         Leaves are the Tensors with requires_grad=True in this graph; if there are none, all
-        Tensors of float data in it whose requires_grad is not False.
+        Tensors of float data in it whose requires_grad is not False. `gradient`: see `gradient()`.
         """
         self._check_differentiable((), gradient)
         order = self._uop.toposort()
-        leaves = _leaf_tensors(order)
+        present = nodes_reached(order)
+        leaves = _leaf_tensors(present)
         if not leaves:
             raise ValueError(
                 "backward found no Tensor that needs a gradient: this value was realised before"
@@ -232,7 +262,19 @@ class Tensor(
         for leaf, part in zip(leaves, self._gradients(order, leaves, gradient), strict=True):
             before_accumulate(leaf)
             leaf.grad = part if leaf.grad is None else leaf.grad + part
+        self._leave_to_derive(present, leaves, gradient)
         return self
+
+    def _leave_to_derive(
+        self, present: set[UOp], leaves: Sequence[Tensor], gradient: Tensor | None
+    ) -> None:
+        """Say to the results of operations in this graph where their gradients come from."""
+        root, seed = self._uop, self._seed_node(gradient)
+        nodes = frozenset([leaf._uop for leaf in leaves])
+        known = {id(leaf) for leaf in leaves}
+        for tensor in live_tensors():
+            if tensor._uop in present and id(tensor) not in known and _may_take_gradient(tensor):
+                tensor._awaited += (Awaited(root, seed, tensor._uop, nodes),)
 
     def zero_grad(self) -> None:
         """Forget the gradient."""
@@ -319,17 +361,38 @@ def _places(order: Sequence[UOp], targets: Sequence[UOp]) -> list[UOp]:
     ]
 
 
-def _leaf_tensors(order: Sequence[UOp]) -> list[Tensor]:
-    """The leaves that take a gradient in a graph, given sources first: see `backward`."""
-    present = nodes_reached(order)
-    present |= {computed(node) for node in present}
+def _leaf_tensors(reached: set[UOp]) -> list[Tensor]:
+    """The leaves among nodes that a gradient can reach: see `backward`.
+
+    Where none was asked to take one, Tensors that were computed to a buffer before are leaves too.
+    """
+    present = reached | {computed(node) for node in reached}
     found = [
         leaf
         for leaf in alive(TensorBase._leaves)
         if isinstance(leaf, Tensor) and leaf._uop in present and leaf.dtype.is_float
     ]
     asked = [leaf for leaf in found if leaf._requires_grad]
-    return asked or [leaf for leaf in found if _has_data(leaf._uop)]
+    if asked:
+        return asked
+    results = [
+        tensor
+        for tensor in live_tensors()
+        if tensor._uop in reached and owns_value(tensor._uop) and _may_take_gradient(tensor)
+    ]
+    return [leaf for leaf in found if _has_data(leaf._uop)] + results
+
+
+def _may_take_gradient(tensor: Tensor) -> bool:
+    """Is it a result of operations to which nobody refused a gradient?"""
+    is_result = id(tensor) not in TensorBase._leaves and tensor._requires_grad is not False
+    return is_result and isinstance(tensor, Tensor) and tensor.dtype.is_float
+
+
+def _broadcasts(shape: Shape, wanted: Shape) -> bool:
+    return len(shape) <= len(wanted) and all(
+        [a in (1, b) for a, b in zip(shape[::-1], wanted[::-1], strict=False)]
+    )
 
 
 def _summary(tensor: Tensor) -> str:

@@ -35,7 +35,7 @@ class Source:
             found: Tensor | None = arguments[self.argument]
         else:
             found = None if self.tensor is None else self.tensor()
-        return found.grad if self.gradient and found is not None else found
+        return found._grad if self.gradient and found is not None else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class Holders:
         numbered = reversed([*enumerate(arguments)])
         self._arguments = {id(tensor): k for k, tensor in numbered}  # the first of the same ones
         found = live_tensors()
-        owners = {id(t.grad): ref(t) for t in found if t.grad is not None}
+        owners = {id(t._grad): ref(t) for t in found if t._grad is not None}
         self.entries = {id(t): Entry(ref(t), ref(t._uop), owners.get(id(t))) for t in found}
         self._written: dict[int, Entry] = {}
-        self._grad_of = {id(t): id(t.grad) for t in found if t.grad is not None}
+        self._grad_of = {id(t): id(t._grad) for t in found if t._grad is not None}
         self._accumulated: dict[int, tuple[Source, bool]] = {}
 
     def knows(self, tensor: Tensor) -> bool:
@@ -73,7 +73,7 @@ class Holders:
     def note_accumulate(self, leaf: Tensor) -> None:
         """A gradient is about to be added to what `leaf` has, or to none."""
         at_first = self._grad_of.get(id(leaf))
-        now = None if leaf.grad is None else id(leaf.grad)
+        now = None if leaf._grad is None else id(leaf._grad)
         if self.knows(leaf) and at_first == now:
             self._accumulated.setdefault(id(leaf), (self.source_of(leaf), now is not None))
 
@@ -108,8 +108,8 @@ class Holders:
         """Tensors with a `.grad` that was not there before, and that gradient."""
         for entry in self.entries.values():
             tensor = entry.tensor()
-            if tensor is not None and tensor.grad is not None and not self.knows(tensor.grad):
-                yield tensor, tensor.grad
+            if tensor is not None and tensor._grad is not None and not self.knows(tensor._grad):
+                yield tensor, tensor._grad
 
     def kept(self, targets: Sequence[Tensor]) -> list[Tensor]:
         """Tensors made since the beginning that somebody holds, other than `targets`."""

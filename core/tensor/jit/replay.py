@@ -426,7 +426,7 @@ class Replay:
     def _check_gradients(self, arguments: Sequence[Tensor]) -> None:
         for source, had_one in self.accumulated:
             tensor = source.get(arguments)
-            if tensor is not None and (tensor.grad is not None) != had_one:
+            if tensor is not None and (tensor._grad is not None) != had_one:
                 before, now = ("a", "none") if had_one else ("no", "one")
                 raise JitError(
                     f"{self.name} was recorded adding to a Tensor with {before} gradient, which now"

@@ -19,12 +19,22 @@ from proofgrad.core.ir.origin import note_origin
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.errors import DeviceError, GradientError
+from proofgrad.core.tensor.data.widths import reinterpreted_node
 from proofgrad.core.tensor.methods.live import register
 from proofgrad.core.tensor.runtime.device import Device, is_on_disk
 from proofgrad.core.tensor.runtime.scheduling import shown
 
 _SERIAL = itertools.count()
 ALIASES = MOVEMENT | {Ops.DETACH, Ops.BITCAST}  # what shows elements of another Tensor
+
+
+class Awaited(NamedTuple):
+    """A gradient that `backward` left to be derived: of `root`, times `seed`, with respect to `node`, if it rests on a leaf."""
+
+    root: UOp
+    seed: UOp
+    node: UOp
+    leaves: frozenset[UOp]
 
 
 class Link(NamedTuple):
@@ -38,7 +48,7 @@ class Link(NamedTuple):
     def of(self, node: UOp) -> UOp:
         """The step, taken from `node`."""
         if self.op is Ops.BITCAST:
-            return node.bitcast(self.arg[0])
+            return reinterpreted_node(node, self.arg[0])
         return UOp(self.op, node.dtype, (node,), self.arg)
 
 
@@ -62,12 +72,13 @@ class TensorBase:
     `_uop` is the node as it was built, which gradients need; `uop` may be its buffer.
     """
 
-    __slots__ = ("__weakref__", "_base", "_requires_grad", "_uop", "device", "grad")
+    __slots__ = ("__weakref__", "_awaited", "_base", "_grad", "_requires_grad", "_uop", "device")
     __array_ufunc__: ClassVar[None] = None  # numpy leaves `array * tensor` to this class
     training: ClassVar[bool] = settings.number("TRAINING") > 0
     _uop: UOp
     device: str
-    grad: Self | None
+    _grad: Any  # a Tensor, or None
+    _awaited: tuple[Awaited, ...]  # parts of the gradient that are derived when somebody asks
     _requires_grad: bool | None
     # Of a view: the Tensors that it shows elements of, nearest first, and how.
     _base: tuple[Link, ...] | None
@@ -92,7 +103,7 @@ class TensorBase:
         self = object.__new__(cls)
         self._uop = uop
         self.device = device
-        self.grad = None
+        self._grad, self._awaited = None, ()
         self._requires_grad = None
         self._base = None
         register(self)

@@ -68,7 +68,7 @@ class Factories(Movement):
         Example:
             Tensor([[1, 2], [3, 4]])  # shape (2, 2), dtypes.int
         """
-        self.grad = self._base = None
+        self._grad, self._awaited, self._base = None, (), None
         wanted = None if dtype is None else as_dtype(dtype)
         if isinstance(data, Path):
             data, wanted = self._file(data, wanted), None

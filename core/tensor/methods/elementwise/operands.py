@@ -7,6 +7,7 @@ with them (operators.py).
 from __future__ import annotations
 
 from typing import Any, Self
+from weakref import ref
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import COMPARE, Ops
@@ -21,7 +22,8 @@ from proofgrad.core.tensor.data.promotion import (
     promote,
     promote_scalar,
 )
-from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe
+from proofgrad.core.tensor.data.widths import reinterpreted_node
+from proofgrad.core.tensor.methods.base import Link, TensorBase, check_same_device, describe
 from proofgrad.core.tensor.methods.disk import reinterpreted
 from proofgrad.core.tensor.runtime.device import is_on_disk
 
@@ -122,13 +124,23 @@ class Operands(TensorBase):
         return self._with(UOp(Ops.DETACH, self.dtype, (self._uop,)))
 
     def bitcast(self, dtype: DType | str) -> Self:
-        """The same bits read as another type of the same width; on disk of any width, which changes the last size."""
+        """The same bits read as another type; one of another width changes the size of the last axis.
+
+        A view: what is written to it is written to this Tensor. No gradient passes.
+
+        Raises: DtypeError for bools, or where the last axis is no whole number of elements.
+
+        Example:
+            Tensor([1.0, 2.0]).bitcast("uint16").tolist()  # [0, 16256, 0, 16384]
+        """
         target = as_dtype(dtype)
         if is_on_disk(self.device):
             return type(self)._new(reinterpreted(self._uop, target), self.device)
-        if target.itemsize != self.dtype.itemsize or target.is_bool or self.dtype.is_bool:
-            raise DtypeError(f"bitcast needs types of one width, not {self.dtype} and {target}")
-        return self._with(self._uop.bitcast(target))
+        new = self._with(reinterpreted_node(self._uop, target))
+        if target.itemsize != self.dtype.itemsize:  # a step of a view that is several nodes
+            step = Link(ref(self), Ops.BITCAST, (target, self.dtype), self.shape)
+            new._base = (step, *(self._base or ()))
+        return new
 
     def float(self) -> Self:
         """Cast to float32."""

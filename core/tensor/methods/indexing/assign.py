@@ -24,6 +24,7 @@ from proofgrad.core.tensor.data.arguments import Scalar, Whole
 from proofgrad.core.tensor.data.errors import DeviceError, DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import promote
+from proofgrad.core.tensor.data.widths import reinterpreted_node
 from proofgrad.core.tensor.methods.base import (
     Link,
     TensorBase,
@@ -49,8 +50,10 @@ class Assignment(Selection):
     __slots__ = ()
     # The view that was written to last, the Tensor below it, and what that became.
     _last_write: ClassVar[tuple[ref[Any], ref[Any], ref[UOp]] | None] = None
-    # What Tensors became by writes through views, and the values that were written.
-    _written_through: ClassVar[WeakKeyDictionary[UOp, ref[UOp]]] = WeakKeyDictionary()
+    # What Tensors became by writes through views, the values that were written, and the steps of the view.
+    _written_through: ClassVar[WeakKeyDictionary[UOp, tuple[ref[UOp], list[Any]]]] = (
+        WeakKeyDictionary()
+    )
 
     def assign(self, x: Any) -> Self:
         """This Tensor becomes `x`, which passes no gradient. Those built before keep the old.
@@ -163,7 +166,7 @@ class Assignment(Selection):
         before_write(self)
         self._uop = node
         Assignment._last_write = (ref(self), ref(owner), ref(owner._uop))
-        Assignment._written_through[owner._uop] = ref(node)
+        Assignment._written_through[owner._uop] = (ref(node), [link[1:] for link in links])
 
     def _owner_to_compute(self) -> Self | None:
         """The Tensor below this view, if it was written to through a view and not computed since."""
@@ -174,7 +177,10 @@ class Assignment(Selection):
     def _is_what_was_written(self) -> bool:
         """Is this view the last through which the Tensor below it was written to?"""
         owner = self._owner_to_compute()
-        return owner is not None and self._written_through[owner._uop]() is self._uop
+        if owner is None:
+            return False
+        node, steps = self._written_through[owner._uop]
+        return node() is self._uop and [link[1:] for link in alive_links(self)] == steps
 
     def _alive_links(self) -> tuple[Link, ...]:
         """The steps of this view down to the last Tensor that there still is.
@@ -390,6 +396,13 @@ def written(base: UOp, links: Sequence[Link], value: UOp) -> UOp:
 
     Raises: ValueError if the view repeats elements or has some that are not of `base`.
     """
+    for k, link in enumerate(links):
+        if link.op is Ops.BITCAST and link.arg[0].itemsize != link.arg[1].itemsize:
+            below = base
+            for step in links[:k]:
+                below = step.of(below)
+            inner = written(link.of(below), links[k + 1 :], value)
+            return written(base, links[:k], reinterpreted_node(inner, link.arg[1]))
     whole = _placed(links, value)
     if not any(link.op is Ops.SHRINK for link in links):
         return whole
