@@ -13,7 +13,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, product
+from itertools import chain, combinations, permutations, product
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from programs_of_kernels import WrongStep  # noqa: E402
 
 from proofgrad import Tensor  # noqa: E402, F401  (makes the compiler)
 from proofgrad.core.compile.passes.forms import Form, check_form  # noqa: E402
-from proofgrad.core.compile.steps import store  # noqa: E402, F401  (which makes the step known)
+from proofgrad.core.compile.steps import read_parts, store  # noqa: E402
 from proofgrad.core.compile.steps.loop_nest import StepRefused  # noqa: E402
 from proofgrad.core.compile.steps.reduce_in_parts import Ends, Parts, Slabs  # noqa: E402
 from proofgrad.core.compile.steps.tensor_program import GRAPH_STEPS, traced  # noqa: E402
@@ -37,6 +37,10 @@ from proofgrad.core.ir.ops import Ops  # noqa: E402
 from proofgrad.core.ir.uop import UOp, toposort  # noqa: E402
 
 DEVICE, ANOTHER = "TEST", "ANOTHER"
+PAIRS = (
+    *(Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN, Ops.XOR),
+    *(Ops.SHL, Ops.FLOORDIV, Ops.CMPLT, Ops.CMPEQ),
+)
 OPERATIONS = (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN)
 Memory = dict[UOp, Array]
 Arguments = tuple[Any, ...]
@@ -123,7 +127,7 @@ def some_memory(graph: UOp) -> Memory:
     draw = np.random.default_rng(0)
     found: Memory = {}
     for node in toposort((graph,)):
-        if node.op is Ops.BUFFER:
+        if node.op is Ops.BUFFER and node.src[0].arg >= 0:
             values = draw.integers(-(1 << 30), 1 << 30, node.arg) * 2 + 1
             found[node] = values.astype(numpy_dtype(node.dtype))
     return found
@@ -148,14 +152,14 @@ def run_kernels(graph: UOp, given: Memory) -> list[Array]:
         assert {n.arg[0] for n in parameters} <= set(range(1, 1 + len(read))), "no such parameter"
         assert not [n for n in toposort((body,)) if n.op is Ops.BUFFER], "memory in a body"
         changes = {n: call.src[1 + n.arg[0]] for n in parameters}
-        assert all([(n.dtype, n.arg[1]) == (b.dtype, b.arg) for n, b in changes.items()])
+        assert all([(n.dtype, n.arg[1]) == (b.dtype, *b.shape) for n, b in changes.items()])
         (value,) = body.substitute(changes).src
         copies = [n for n in toposort((value,)) if n.op is Ops.COPY]
         assert copies in ([], [value]), "a copy in a kernel"
         assert not copies or _is_view_of_memory(value.src[0]), "a copy of what is computed"
         device = call.arg.device
         assert written.src[1].arg == device, "memory on another device than its kernel"
-        here = {b.src[1].arg for b in read}
+        here = {read_parts.memory_below(b).src[1].arg for b in read}
         is_right = value.arg == device if copies else here <= {device}
         assert is_right, "a kernel, or a copy, of another device"
         assert written not in filled and written.src[0].arg < 0, "memory that is there already"
@@ -173,14 +177,15 @@ def _is_view_of_memory(node: UOp) -> bool:
 def check(graph: UOp, made: UOp) -> None:
     """Asserts that both have the same roots; the one that was made may be of kernels."""
     given = some_memory(graph)
+    wanted = run_kernels(graph, given) if isinstance(graph.arg, tuple) else computed(graph, given)
     if isinstance(made.arg, tuple):
         check_form(Form.KERNEL_GRAPH, made)
-        shapes = [root.shape for root in graph.src]
+        shapes = [root.shape for root in wanted]
         found = [x.reshape(s) for x, s in zip(run_kernels(made, given), shapes, strict=True)]
     else:
         check_form(Form.TENSOR_GRAPH, made)
         found = computed(made, given)
-    for before, after in zip(computed(graph, given), found, strict=True):
+    for before, after in zip(wanted, found, strict=True):
         assert before.shape == after.shape, f"{after.shape}, not {before.shape}"
         assert (before == after).all(), f"{after.tolist()}, not {before.tolist()}"
 
@@ -226,13 +231,58 @@ def sets_of_values(graph: UOp) -> Iterator[Arguments]:
         yield (frozenset([none, *values]),)
 
 
+def slices() -> Iterator[UOp]:
+    """The kernels of every slice of up to three axes of up to 3 elements; of a slice beside another, beside all, of a reshape."""
+    shapes = [(5,), *product(range(1, 4), repeat=2), *product(range(1, 3), repeat=3), (2, 3, 2)]
+    for shape in shapes:
+        ranges = [[(b, e) for b in range(n) for e in range(b + 1, n + 1)] for n in shape]
+        for arg in product(*ranges):
+            for value in _uses_of_slice(UOp(Ops.SHRINK, dtypes.int32, (tensor(0, *shape),), arg)):
+                graph = program(value)
+                yield store.store(traced(graph), set(graph.src)).graph
+
+
+def operations() -> Iterator[UOp]:
+    """The kernels of every operation of two operands, of memory and of what another one gives, by turns in each order."""
+    numbers = [tensor(k, 3) for k in range(3)]
+    for op in PAIRS:
+        for a, b, c in permutations(numbers):
+            one = a.alu(Ops.NEG).alu(Ops.ADD, b)
+            roots = [x.cast(dtypes.int32) for x in (one.alu(op, c), c.alu(op, one))]
+            graph = program(*roots)
+            yield store.store(traced(graph), set(graph.src)).graph
+
+
+def _uses_of_slice(taken: UOp) -> Iterator[UOp]:
+    yield taken.alu(Ops.NEG)
+    whole, shape = taken.src[0], taken.shape
+    if len(shape) == 2 and taken.arg[0] == (0, 1):
+        last = tuple([(n - (e - b), n) for (b, e), n in zip(taken.arg, whole.shape)])
+        yield taken.alu(Ops.MAX, UOp(Ops.SHRINK, taken.dtype, (whole,), last))
+        yield taken.alu(Ops.MUL, taken)
+        if shape == (1, 1):
+            total = UOp(Ops.RESHAPE, taken.dtype, (reduced(whole, Ops.ADD, (0, 1)),), (1, 1))
+            yield taken.alu(Ops.ADD, total)
+
+
+def sets_of_kernels(graph: UOp) -> Iterator[Arguments]:
+    """Every set of kernels of a program, and a kernel of none."""
+    for some in subsets(graph.src):
+        yield (frozenset(some),)
+    yield (frozenset([UOp.sink(), *graph.src]),)
+
+
 GRAPH_ARGUMENTS: dict[str, Callable[[UOp], Iterable[Arguments]]] = {
     "reduce_in_parts": ways_of,
     "store": sets_of_values,
+    "read_parts": sets_of_kernels,
+    "exchange": sets_of_kernels,
 }
 PROGRAMS: dict[str, Callable[[], Iterable[UOp]]] = {
     "reduce_in_parts": lambda: chain(nested_reductions(), reductions()),
     "store": lambda: chain(nested_reductions(), chains()),
+    "read_parts": slices,
+    "exchange": lambda: chain(slices(), operations()),
 }
 
 

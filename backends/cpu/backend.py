@@ -13,7 +13,7 @@ from typing import Any
 
 from proofgrad.backends.cpu.codegen import Host
 from proofgrad.backends.cpu.generator import Generator
-from proofgrad.backends.cpu.memory import Adopted, Block, Pool
+from proofgrad.backends.cpu.memory import Adopted, Block, Part, Pool
 from proofgrad.backends.cpu.replay import REPLAY_IR, Replay
 from proofgrad.backends.cpu.threads import ThreadPool, thread_count
 from proofgrad.core import settings
@@ -52,6 +52,10 @@ class CpuBackend(Generator):
         """Memory of somebody else as a buffer; `keep` is kept as long as it is used."""
         return Adopted(address, nbytes, keep)
 
+    def part(self, handle: Block | Adopted, offset_bytes: int) -> Part:
+        """The memory of a handle from `offset_bytes` on, to be read."""
+        return Part(handle, offset_bytes)
+
     def copyin(self, handle: Block, data: memoryview) -> None:
         flat = data.cast("B") if data.nbytes else data
         handle.view[: data.nbytes] = flat
@@ -60,9 +64,9 @@ class CpuBackend(Generator):
         data.cast("B")[:] = handle.view[: data.nbytes]
 
     def sequence(
-        self, launches: Sequence[tuple[Any, Sequence[int]]], memory: Sequence[Any]
+        self, launches: Sequence[tuple[Any, Sequence[int], Sequence[int]]], memory: Sequence[Any]
     ) -> Replay:
-        """Launches of this backend, each with the slots of its buffers, as one native call."""
+        """Launches of this backend, each with the slots of its buffers and where they begin, as one native call."""
         return Replay(self, launches, memory)
 
     @functools.cached_property

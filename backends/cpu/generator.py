@@ -54,6 +54,7 @@ class Generator(Backend):
             threads=threads or memory.cores or 1,
             index_dtype=dtypes.int64,
             has_fma=dialect.has_fma,
+            has_parts=True,
             runs=runs,
         )
         dialect.nontemporal_bytes = NONTEMPORAL_CACHES * self.target.cache_bytes

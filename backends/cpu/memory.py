@@ -66,6 +66,15 @@ class Adopted(Borrowed):
         self.view = memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
 
 
+class Part:
+    """The memory of another handle from some byte on."""
+
+    __slots__ = ("address", "whole")
+
+    def __init__(self, whole: Block | Adopted, offset_bytes: int) -> None:
+        self.address, self.whole = whole.address + offset_bytes, whole
+
+
 class Pool:
     """Free blocks by size."""
 

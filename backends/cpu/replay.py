@@ -55,21 +55,24 @@ class Replay:
     def __init__(
         self,
         backend: CpuBackend,
-        launches: Sequence[tuple[Any, Sequence[int]]],
+        launches: Sequence[tuple[Any, Sequence[int], Sequence[int]]],
         memory: Sequence[Any],
     ) -> None:
-        """`launches`: each with the slots of its buffers. They are held, and their code with them."""
+        """`launches`: each with the slots of its buffers and the bytes that each begins behind. They are held, and their
+        code with them.
+        """
         self._threads = backend.threads
-        self._launches, self._slots = [launch for launch, _ in launches], list(launches)
+        self._launches, self._slots = [launch for launch, _, _ in launches], list(launches)
         self._shares = any(launch.shares for launch in self._launches)
-        flat = [slot for _, own in launches for slot in own]
+        flat = [slot for _, own, _ in launches for slot in own]
+        self._offsets = [offset for _, _, offsets in launches for offset in offsets]
         self._addresses = (ctypes.c_uint64 * max(1, len(flat)))()
         self._places: dict[int, list[int]] = {}
         for place, slot in enumerate(flat):
             self._places.setdefault(slot, []).append(place)
         self._records = (ctypes.c_int64 * max(1, _WORDS * len(launches)))()
         start, done = ctypes.addressof(self._addresses), 0
-        for k, (launch, own) in enumerate(launches):
+        for k, (launch, own, _) in enumerate(launches):
             chunk = self._threads.chunk(launch.size) if launch.shares else 0
             self._records[_WORDS * k : _WORDS * (k + 1)] = [
                 *(launch.address, start + 8 * done, launch.size, chunk)
@@ -86,13 +89,13 @@ class Replay:
     def point(self, slot: int, block: Any) -> None:
         """The buffer of a slot is another one."""
         for place in self._places.get(slot, ()):
-            self._addresses[place] = block.address
+            self._addresses[place] = block.address + self._offsets[place]
 
     def listed(self) -> list[tuple[Any, list[int]]]:
         """Each launch, and the addresses of its buffers as they stand in the table now."""
         addresses = ctypes.addressof(self._addresses)
         found = []
-        for k, (launch, (_, own)) in enumerate(zip(self._launches, self._slots)):
+        for k, (launch, (_, own, _)) in enumerate(zip(self._launches, self._slots)):
             kernel, table, size, _ = self._records[_WORDS * k : _WORDS * (k + 1)]
             is_right = (kernel, size) == (launch.address, launch.size)
             first = (table - addresses) // 8

@@ -40,9 +40,10 @@ from proofgrad.core.compile.plan.collector import rare_collection
 from proofgrad.core.compile.plan.plan import BufferInfo, Kernel, Plan, Step, peak_bytes, with_frees
 from proofgrad.core.compile.plan.reuse import write_in_place
 from proofgrad.core.compile.steps.loop_nest import StepRefused, Taken
+from proofgrad.core.compile.steps.read_parts import first_element, memory_below
 from proofgrad.core.ir.op_names import PARAM, STORE
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import is_plain
+from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import RuleSet
@@ -166,7 +167,8 @@ class Compiler:
     def _make_plan(
         self, graph: UOp, passed: Sequence[tuple[Stage | None, UOp]], aside: Aside | None
     ) -> Plan:
-        every = [buffer for call in graph.src for buffer in call.src[1:]] + list(graph.arg)
+        read = [memory_below(source) for call in graph.src for source in call.src[1:]]
+        every = read + list(graph.arg)
         made = [buffer for buffer in dict.fromkeys(every) if _number(buffer) < 0]
         inputs = 1 + max([_number(buffer) for buffer in every] + [-1])
         slot_of = {buffer: inputs + k for k, buffer in enumerate(made)}
@@ -185,8 +187,14 @@ class Compiler:
         launches: list[Step] = []
         compiled: list[tuple[Kernel, ...]] = []  # of each call
         for call in graph.src:
-            buffers = [BufferInfo(b.dtype, b.arg, b.src[1].arg) for b in call.src[1:]]
-            slots = [slot(b) for b in call.src[1:]]
+            memories = [memory_below(source) for source in call.src[1:]]
+            sizes = [elements(source.shape) for source in call.src[1:]]
+            buffers = [BufferInfo(b.dtype, n, b.src[1].arg) for b, n in zip(memories, sizes)]
+            slots = [slot(b) for b in memories]
+            begins = {
+                k: first_element(source) * source.dtype.itemsize
+                for k, source in enumerate(call.src[1:])
+            }
             shape, ast = call.src[0].src[0].shape, call.src[0]
             if ast.src[0].op is Ops.COPY:
                 launches.append(Step(None, tuple(slots), (), buffers[0].nbytes, shape))
@@ -194,7 +202,7 @@ class Compiler:
                 continue
             own = dict(enumerate(zip(slots, buffers)))
             tables = {0}  # what the kernels of this call have written
-            read: set[int] = set()  # and what they have read: nothing is written to it any more
+            done: set[int] = set()  # and what they have read: nothing is written to it any more
             compiled.append(self._kernels_of(ast, call.arg.device, aside))
             for kernel in compiled[-1]:
                 written = kernel.slots[0]
@@ -203,13 +211,24 @@ class Compiler:
                     table = BufferInfo(kernel.source.params[0], kernel.size, call.arg.device)
                     own[written] = inputs + len(infos), table
                     infos.append(table)
-                elif written and (written in read or own[written][1].size != kernel.size):
+                elif written and (written in done or own[written][1].size != kernel.size):
                     raise AssertionError(f"two tables of one kernel in slot {written}")
-                read.update(set(kernel.slots).difference([written]))
+                done.update(set(kernel.slots).difference([written]))
                 nbytes = sum([own[k][1].nbytes for k in kernel.slots if k in own])
                 used = tuple([own[k][0] if k in own else variable(kernel, k, call)
                               for k in kernel.slots])  # fmt: skip
-                launches.append(Step(kernel, used, (), nbytes, shape, call.arg.origin))
+                offsets = tuple([begins.get(k, 0) for k in kernel.slots])
+                launches.append(
+                    Step(
+                        kernel,
+                        used,
+                        (),
+                        nbytes,
+                        shape,
+                        call.arg.origin,
+                        offsets if any(offsets) else (),
+                    )
+                )
         results = tuple([slot(b) for b in graph.arg])
         behind = inputs + len(infos)
         launches = [

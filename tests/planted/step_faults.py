@@ -59,13 +59,15 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "accumulate": ("_fill",),
     "lanes": ("_combiner",),
     "store": ("over_memory", "number_of"),
+    "read_parts": ("begin_of",),
+    "exchange": ("exchanged",),
     "reduce_in_parts": ("in_slabs", "with_slabs_first", "ends_of"),
 }  # fmt: skip
 BODIES = (
     *("bijection", "split", "collapse", "merge", "reorder", "run_as", "running", "unroll", "keep"),
     *("stage", "deinterleave", "sum_in_memory", "scatter", "join", "clamp", "tables"),
     *("accumulate", "lanes", "narrow", "extend"),
-    *("tensor_program", "reduce_in_parts", "store"),
+    *("tensor_program", "reduce_in_parts", "store", "read_parts", "exchange"),
 )
 SECONDS = 120  # of a process's own time for one fault
 CONDITIONS = Path(__file__).resolve().parents[1] / "test_step_conditions.py"

@@ -19,7 +19,7 @@ from proofgrad.verify.steps.all_steps import all_steps
 
 # In the order in which a program and its kernels meet them.
 ORDER = (
-    *("reduce_in_parts", "store"),
+    *("reduce_in_parts", "store", "read_parts", "exchange"),
     *("join_sums", "read_inside", "scatter", "sum_in_memory", "merge", "collapse", "split"),
     *("split_reading_inside", "reorder", "run_as", "stage", "deinterleave", "keep", "unroll"),
     *("narrow", "accumulate", "lanes"),

@@ -129,7 +129,7 @@ class Followed:
                 kernel.name, f"is launched where step {self._next} of the plan is another one"
             )
         step = steps[self._next]
-        handles = list(map(id, buffers))
+        handles = [id(getattr(buffer, "whole", buffer)) for buffer in buffers]
         if len(handles) != len(step.slots):
             raise PlanError(kernel.name, f"{len(handles)} buffers for slots {step.slots}")
         for slot, handle in zip(step.slots, handles):
@@ -202,11 +202,16 @@ def check_replay(
     if [step for step, _ in listed] != list(steps):
         raise PlanError("replay", "other steps than those that were recorded, or in another order")
     for step, addresses in zip(steps, [addresses for _, addresses in listed]):
-        wanted = [getattr(memory[slot], "address", memory[slot]) for slot in step.slots]
+        offsets = step.offsets or (0,) * len(step.slots)
+        wanted = [_address(memory[slot], offset) for slot, offset in zip(step.slots, offsets)]
         if any(is_at is not at and is_at != at for is_at, at in zip(addresses, wanted)):
             name = "copy" if step.kernel is None else step.kernel.name
             raise PlanError(name, f"slots {step.slots} are other memory in the table of the replay")
     _check_apart(steps, memory, results)
+
+
+def _address(handle: Any, offset: int) -> Any:
+    return handle.address + offset if hasattr(handle, "address") else handle
 
 
 def _check_apart(

@@ -91,6 +91,8 @@ class _Plain:
             return src[0]
         if op is RESHAPE:
             return in_shape(src[0], node.arg)
+        if op is Ops.SHRINK:
+            return _in_memory(node, src[0])
         return node.with_src(src)
 
 
@@ -109,6 +111,9 @@ def _values_of_calls(graph: UOp, plain: _Plain) -> tuple[list[_Call], list[UOp]]
     holds: dict[UOp, UOp] = {}
 
     def held(buffer: UOp) -> UOp | None:
+        if buffer.op is Ops.SHRINK:
+            whole = held(buffer.src[0])
+            return None if whole is None else _part(whole, buffer)
         if buffer.arg == 0:
             return UOp(Ops.IOTA, buffer.dtype, (), 0)
         return holds.get(buffer, buffer if _number(buffer) >= 0 else None)
@@ -126,10 +131,10 @@ def _values_of_calls(graph: UOp, plain: _Plain) -> tuple[list[_Call], list[UOp]]
             if slot not in before:
                 raise PlanError(name, f"parameter {slot} has no buffer")
             buffer, value = call.src[1 + slot], before[slot]
-            if (buffer.dtype, buffer.arg) != (node.dtype, size):
+            if (buffer.dtype, _size(buffer)) != (node.dtype, size):
                 raise PlanError(
                     name,
-                    f"parameter {slot} is {size} of {node.dtype}, its buffer {buffer.arg} of {buffer.dtype}",
+                    f"parameter {slot} is {size} of {node.dtype}, its buffer {_size(buffer)} of {buffer.dtype}",
                 )
             if value is None:
                 raise PlanError(name, f"reads buffer {_number(buffer)} before it is written")
@@ -160,8 +165,33 @@ def _check_results(tensor_graph: UOp, results: Sequence[UOp], plain: _Plain) -> 
 
 
 def _number(buffer: UOp) -> int:
-    number: int = buffer.src[0].arg
+    """Of the buffer, or that which it is a part of."""
+    number: int = (buffer.src[0] if buffer.op is Ops.SHRINK else buffer).src[0].arg
     return number
+
+
+def _size(buffer: UOp) -> int:
+    if buffer.op is Ops.SHRINK:
+        begin, end = buffer.arg[0]
+        return int(end - begin)
+    return int(buffer.arg)
+
+
+def _part(whole: UOp, part: UOp) -> UOp:
+    """The elements of a part of the memory that holds `whole`."""
+    flat = in_shape(whole, (part.src[0].arg,))
+    return flat if part.arg == ((0, part.src[0].arg),) else UOp(Ops.SHRINK, flat.dtype, (flat,), part.arg)  # fmt: skip
+
+
+def _in_memory(node: UOp, whole: UOp) -> UOp:
+    """A slice of `whole` as one of its elements in a row, where they follow each other there; else as it is."""
+    shape, first, last = whole.shape, 0, 0
+    for (begin, end), size in zip(node.arg, shape):
+        first, last = first * size + begin, last * size + end - 1
+    if last - first + 1 != elements(node.shape):  # from the first to the last there are others
+        return node.with_src((whole,))
+    flat = in_shape(whole, (elements(shape),))
+    return in_shape(UOp(Ops.SHRINK, node.dtype, (flat,), ((first, last + 1),)), node.shape)
 
 
 # -- memory that buffers share --------------------------------------------------------------------------
@@ -212,7 +242,7 @@ class _Launches:
         buffers = [b for call in self.graph.src for b in call.src[1:]] + list(self.graph.arg)
         for buffer in buffers:
             if (number := _number(buffer)) >= 0:
-                self.memory[number] = buffer
+                self.memory[number] = buffer.src[0] if buffer.op is Ops.SHRINK else buffer
         if any(slot >= plan.inputs for slot in self.memory):
             raise PlanError("plan", f"{plan.inputs} inputs, {max(self.memory) + 1} are read")
         first = plan.inputs + len(plan.made)
@@ -244,9 +274,20 @@ class _Launches:
             numbers = _numbers(step)
             if step.kernel is not kernel:
                 raise PlanError(name, "another kernel is launched")
-            if len(step.slots) != len(numbers) or len(set(step.slots)) != len(numbers):
+            offsets = step.offsets or (0,) * len(numbers)
+            begins = {
+                number: source.arg[0][0] * source.dtype.itemsize
+                for number, source in buffers.items()
+                if source.op is Ops.SHRINK
+            }
+            whole = [slot for slot, number in zip(step.slots, numbers) if number not in begins]
+            is_apart = len(set(whole)) == len(whole) and step.slots.count(step.slots[0]) == 1
+            if not len(step.slots) == len(numbers) == len(offsets) or not is_apart:
                 raise PlanError(name, f"slots {step.slots} for parameters {numbers}")
             variables = {} if kernel is None else kernel.variables
+            for parameter, offset in zip(numbers, offsets):
+                if offset != begins.get(parameter, 0):
+                    raise PlanError(name, f"parameter {parameter} begins at byte {offset}")
             for parameter, slot in list(zip(numbers, step.slots))[1:]:
                 if parameter not in variables:
                     self._reads(name, call, buffers, tables, parameter, slot)
@@ -300,11 +341,14 @@ class _Launches:
 
     def _holds(self, name: str, slot: int, buffer: UOp, value: UOp | None) -> None:
         """Raises: PlanError if a slot does not hold a value."""
-        self._has_room(name, slot, buffer.arg, buffer)
-        if buffer.arg == 0:
+        memory = buffer.src[0] if buffer.op is Ops.SHRINK else buffer
+        self._has_room(name, slot, memory.arg, memory)
+        if memory.arg == 0:
             return
         found = self.memory.get(slot)
-        flat = (buffer.arg,)
+        if memory is not buffer and isinstance(found, UOp):
+            found = _part(found, buffer)
+        flat = (_size(buffer),)
         is_value = isinstance(found, UOp) and value is not None
         if not is_value or in_shape(found, flat) is not in_shape(value, flat):  # type: ignore[arg-type]
             raise PlanError(name, f"slot {slot} does not hold what is read there")

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from proofgrad.core.compile.steps.exchange import exchanged
+from proofgrad.core.compile.steps.read_parts import begin_of
 from proofgrad.core.compile.steps.reduce_in_parts import ends_of, in_slabs, with_slabs_first
 from proofgrad.core.compile.steps.split import split_law
 from proofgrad.core.compile.steps.store import number_of, over_memory
-from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.ops import COMMUTATIVE, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.verify.steps.bijections import row_major
 from proofgrad.verify.steps.claims import Claim, World
 from proofgrad.verify.steps.folds import written
@@ -90,6 +92,39 @@ def both_ends(world: World) -> None:
 
 def _places(world: World, sizes: Sequence[Any]) -> list[Any]:
     return [world.number(f"at{k}", 0, size) for k, size in enumerate(sizes)]
+
+
+# -- parts of memory --------------------------------------------------------------------------------
+
+
+def element_of_part(world: World) -> None:
+    """Element (j, t) of a slice of axes (before, s, behind) is element (j, t) of what begins where the slice does."""
+    before, size, behind = (
+        world.number("axes before", 1),
+        world.number("s", 1),
+        world.number("k", 1),
+    )
+    at, first = world.number("at", 0, before), world.number("first", 0, size)
+    count = world.number("n", 1)
+    world.suppose(first + count <= size)
+    j, t = world.number("j", 0, count), world.number("t", 0, behind)
+    begin = begin_of(at, size, first, behind)
+    element = row_major((at, first + j, t), (before, size, behind))
+    inside = row_major((j, t), (count, behind))
+    world.claim("the same element", begin + inside == element)
+    world.claim("from the first on", inside >= 0)
+    world.claim("of so many", inside < count * behind)
+
+
+def operands_exchanged(world: World) -> None:
+    """What commutes gives the same in either order; of what does not, the order stays."""
+    a, b = world.number("a"), world.number("b")
+    is_wanted = world.number("wanted", 0, 2) == 1
+    for op in sorted(ELEMENTWISE):
+        meaning = world.function(op.name)
+        if op in COMMUTATIVE:  # as the table of operations says, which its semantics prove
+            world.suppose(meaning(a, b) == meaning(b, a))
+        world.claim(op.name, meaning(*exchanged(op, (a, b), is_wanted)) == meaning(a, b))
 
 
 # -- in memory ------------------------------------------------------------------------------------

@@ -171,6 +171,15 @@ LAWS: dict[str, Law] = {
         "the roots are stored, or memory; a value is stored before it is read; a copy is of what memory holds; memory"
         " that a kernel reads is of its device; no memory that is there has a new number",
     ),
+    "read_parts": Law(
+        {"an element of a part is one of the slice": graphs.element_of_part},
+        "the slice is of memory that the kernel only reads, taken whole but for reshapes, of known sizes: one element of"
+        " the axes before, all of those behind; axes before are one axis in row-major order, and so are those behind",
+    ),
+    "exchange": Law(
+        {"operands that are exchanged": graphs.operands_exchanged},
+        "that the operation commutes, by the table of operations; parameters are numbered as their memory is passed",
+    ),
     "scatter": Law(
         {
             "each place takes in what the mask gave it": folds.one_place_takes,

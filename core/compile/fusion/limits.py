@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from proofgrad.core.ir.ops import ELEMENTWISE, MOVEMENT, Ops
+from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp
 
 # Views through which one kernel reads a value that it computes; it computes it for each of them.
@@ -84,6 +85,7 @@ def _of_large_kernels(
                 or len(read) > MOST_BUFFERS
                 or length > LONGEST_CHAIN
                 or _is_repeated(node, ends, repetitions.get(node, 0))
+                or _reads_more(node, read, repetitions.get(node, 0))
             ):
                 ends.add(node)
         is_read = node.op is Ops.BUFFER or node in ends
@@ -106,6 +108,15 @@ def _is_repeated(node: UOp, ends: set[UOp], times: int) -> bool:
                 seen.add(source)
                 stack.append(source)
     return left < 0
+
+
+def _reads_more(node: UOp, read: frozenset[UOp], times: int) -> bool:
+    """Whether computing `node` again so many times moves more bytes than to store it once and read it each time."""
+    if not times:
+        return False
+    own = elements(node.shape) * node.dtype.itemsize
+    again = sum([elements(source.shape) * source.dtype.itemsize for source in read])
+    return times * again > (times + 2) * own
 
 
 def _read_through_many_views(

@@ -57,6 +57,7 @@ class Target:
         frozenset()
     )  # of EXP2, LOG2, SIN, COS, POW, FMOD: those the backend prints itself
     has_fma: bool = True  # MULACC and FMA on floats cost no more than a MUL
+    has_parts: bool = False  # a kernel may be given memory that begins inside of other memory
     runs: bool = True  # False: kernels can be printed and compiled here; reading a value raises
 
     def lanes(self, dtype: DType) -> int:
@@ -180,10 +181,19 @@ class Backend(Protocol):
     Without it, kernels are compiled one after the other while nothing else is done, so first calls take longer.
     """
 
+    def part(self, handle: Any, offset_bytes: int) -> Any:
+        """A handle to the same memory from `offset_bytes` on, with `whole`, the other handle, as an attribute. Asked where
+        the target `has_parts`.
+
+        Without it, kernels are compiled for each place that a slice begins at.
+        """
+        raise DeviceError(f"{self.name} has no handles to parts of memory")
+
     def sequence(
-        self, launches: Sequence[tuple[Launch, Sequence[int]]], memory: Sequence[Any]
+        self, launches: Sequence[tuple[Launch, Sequence[int], Sequence[int]]], memory: Sequence[Any]
     ) -> LaunchSequence | None:
-        """Launches, each with the slots of its buffers in `memory`, as one call; None: not these.
+        """Launches, each with the slots of its buffers in `memory` and the bytes that each begins behind them, as one
+        call; None: not these.
 
         Without it, a function under TinyJit launches its kernels one by one from Python, some microseconds each.
         """
@@ -213,6 +223,7 @@ LOST_WITHOUT = {
     "identity": "plans are not kept between processes: each process rewrites and prints every kernel again",
     "compiles_aside": "kernels are compiled one after the other while nothing else is done, so first calls take longer",
     "sequence": "a function under TinyJit launches its kernels one by one from Python, some microseconds each",
+    "part": "kernels are compiled for each place that a slice of memory begins at",
     "assembly": "DEBUG=6 has no machine code to show",
     "adopt": "memory of other libraries cannot be used in place (from_blob, from_dlpack): it must be copied",
 }
@@ -249,6 +260,7 @@ def left_out(backend: Backend) -> list[str]:
         "identity": backend.identity != "",
         "compiles_aside": backend.compiles_aside,
         "sequence": not _is_default(backend.sequence),
+        "part": not _is_default(backend.part),
         "assembly": not _is_default(backend.assembly),
         "adopt": not _is_default(backend.adopt),
     }

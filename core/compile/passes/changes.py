@@ -15,6 +15,7 @@ from __future__ import annotations
 from difflib import SequenceMatcher
 
 from proofgrad.core.compile.passes.stages import Stage, parts_of
+from proofgrad.core.compile.steps.read_parts import memory_below
 from proofgrad.core.compile.text.show import NestText, show_nest
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
@@ -132,9 +133,15 @@ def _call(call: UOp) -> str:
     return _buffers(call) if is_copy else f"{_buffers(call)}\n{show_nest(body)}"
 
 
+def _number(source: UOp) -> str:
+    """1, or 1[512:1024] for a part."""
+    part = "[{}:{}]".format(*source.arg[0]) if source.op is Ops.SHRINK else ""
+    return f"{memory_below(source).src[0].arg}{part}"
+
+
 def _buffers(call: UOp) -> str:
     """call on CPU: buffer -1 of 12 f32 from buffers 0, 1."""
-    written, *read = [str(buffer.src[0].arg) for buffer in call.src[1:]]
+    written, *read = [_number(source) for source in call.src[1:]]
     made = "copy" if call.src[0].src[0].op is Ops.COPY else "call"
     size = f"{call.src[1].arg} {call.src[1].dtype.name}"
     return (

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from proofgrad.core.compile.lowering.linearize import sources_before
 from proofgrad.core.compile.machine.target import Binary, Source
 from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.compile.steps.read_parts import memory_below
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -109,7 +110,7 @@ def _check_kernel_graph(root: UOp) -> None:
     written: set[UOp] = set()
     produced = {call.src[1] for call in root.src}
     for call in root.src:
-        for buffer in call.src[2:]:
+        for buffer in map(memory_below, call.src[2:]):
             if buffer in produced and buffer not in written:
                 raise FormError(Form.KERNEL_GRAPH, call, "reads a buffer before it is written")
         if call.src[1] in written:

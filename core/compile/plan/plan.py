@@ -86,6 +86,17 @@ class Step:
     nbytes: int = 0  # of a kernel: of all its buffers; of a copy: of the one that it fills
     shape: Shape = ()  # of the value that is written
     origin: tuple[str, ...] = ()  # the methods of Tensor that the kernel comes from, if known
+    offsets: tuple[int, ...] = ()  # where in each slot what is read begins, in bytes; none: at 0
+
+    def buffers(self, memory: Sequence[Any]) -> list[Any]:
+        """The handles that the kernel is given, of the memory of all slots."""
+        if not self.offsets or self.kernel is None:
+            return [memory[slot] for slot in self.slots]
+        part = self.kernel.backend.part
+        return [
+            part(memory[slot], offset) if offset else memory[slot]
+            for slot, offset in zip(self.slots, self.offsets)
+        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
+from proofgrad.core.compile.steps.read_parts import memory_below
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -34,11 +35,12 @@ class _Reuse:
         self.calls = list(graph.src)
         self.writer_of = {call.src[1]: k for k, call in enumerate(self.calls)}
         self.before: list[set[int]] = [
-            {self.writer_of[b] for b in call.src[2:] if b in self.writer_of} for call in self.calls
+            {self.writer_of[b] for b in map(memory_below, call.src[2:]) if b in self.writer_of}
+            for call in self.calls
         ]
         self.readers: dict[UOp, list[int]] = {}
         for k, call in enumerate(self.calls):
-            for buffer in call.src[2:]:
+            for buffer in dict.fromkeys(map(memory_below, call.src[2:])):
                 self.readers.setdefault(buffer, []).append(k)
         self.given: dict[UOp, UOp] = {}  # the buffer of a result, the input that it is written over
 
@@ -47,6 +49,9 @@ class _Reuse:
         call = self.calls[writer]
         target = call.src[1]
         for number, buffer in enumerate(call.src[2:], 1):
+            reads = [memory_below(source) for source in call.src[2:]]
+            if buffer not in reads or reads.count(buffer) > 1:  # a part, or parts beside all of it
+                continue
             if not self._fits(target, buffer, unneeded) or not _reads_in_place(call, number):
                 continue
             others = {k for k in self.readers[buffer] if k != writer}
@@ -83,7 +88,11 @@ class _Reuse:
     def result(self) -> UOp:
         if not self.given:
             return self.graph
-        buffers = {b: self.given.get(b, b) for call in self.calls for b in call.src[1:]}
+        sources = {b for call in self.calls for b in call.src[1:]}
+        memory = {
+            memory_below(b): self.given.get(memory_below(b), memory_below(b)) for b in sources
+        }
+        buffers = memory | {b: b.with_src((memory[b.src[0]],)) for b in sources if b not in memory}
         calls = [
             call.replace(src=(call.src[0], *[buffers[b] for b in call.src[1:]]))
             for call in [self.calls[k] for k in _in_order(self.before)]

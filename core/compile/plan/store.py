@@ -111,7 +111,7 @@ def _written(plan: Plan) -> dict[str, Any]:
         "steps": [
             [
                 None if step.kernel is None else kernels.index(id(step.kernel)),
-                step.slots, step.free_after, step.nbytes, step.shape,
+                step.slots, step.free_after, step.nbytes, step.shape, step.offsets,
             ]
             for step in plan.steps
         ],
@@ -179,13 +179,16 @@ def _read_kernel(parts: dict[str, Any], backend: Backend) -> Kernel:
 
 
 def _read_step(parts: Sequence[Any], kernels: Sequence[Kernel], slots: int) -> Step:
-    number, used, free_after, nbytes, shape = parts
+    number, used, free_after, nbytes, shape, begins = parts
     kernel = None if number is None else kernels[_below([number], len(kernels))[0]]
     known = _below(used, slots)
     if len(known) != (2 if kernel is None else len(kernel.source.params)):
         raise ValueError(f"{len(known)} buffers for a step")
     sizes = tuple([_count(size) for size in shape])
-    return Step(kernel, known, _below(free_after, slots), _count(nbytes), sizes)
+    offsets = tuple([_count(offset) for offset in begins])
+    if len(offsets) not in (0, len(known)):
+        raise ValueError(f"{len(offsets)} offsets for {len(known)} buffers")
+    return Step(kernel, known, _below(free_after, slots), _count(nbytes), sizes, (), offsets)
 
 
 def _read_info(parts: Sequence[Any]) -> BufferInfo:

@@ -141,7 +141,7 @@ def run_step(step: Step, memory: list[Any], where: Sequence[str]) -> None:
         copy(step, memory, where)
         GlobalCounters.copy_count += 1
         return
-    step.kernel.launch([memory[slot] for slot in step.slots])
+    step.kernel.launch(step.buffers(memory))
     GlobalCounters.kernel_count += 1
     GlobalCounters.global_ops += step.kernel.source.cost_flops
     GlobalCounters.global_mem += step.nbytes

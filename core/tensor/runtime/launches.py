@@ -28,8 +28,11 @@ class Launches:
         self._native: LaunchSequence | None = None
         copies_lead = first == sorted(first, reverse=True)
         if copies_lead:
-            kernels = [(step.kernel, step.slots) for step in steps if step.kernel is not None]
-            launches = [(kernel.ready(), slots) for kernel, slots in kernels]
+            launches = [
+                (step.kernel.ready(), step.slots, step.offsets or (0,) * len(step.slots))
+                for step in steps
+                if step.kernel is not None
+            ]
             self._native = backend.sequence(launches, memory)
         self.is_native = self._native is not None and not self.copies  # one call is all that runs
         # To be told when the memory of a slot is another one.
@@ -44,7 +47,7 @@ class Launches:
                 if step.kernel is None:
                     run_step(step, self.memory, self.where)
                 else:
-                    step.kernel.launch([self.memory[slot] for slot in step.slots])
+                    step.kernel.launch(step.buffers(self.memory))
             return
         for step in self.copies:
             run_step(step, self.memory, self.where)
@@ -57,7 +60,7 @@ class Launches:
         """
         done = self.steps if self._native is None else self.copies
         found: list[tuple[Step | None, list[Any]]] = [
-            (step, [_address(self.memory[slot]) for slot in step.slots]) for step in done
+            (step, [_address(handle) for handle in step.buffers(self.memory)]) for step in done
         ]
         if self._native is None:
             return found

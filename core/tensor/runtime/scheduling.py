@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from proofgrad.core.compile.lowering.kernel_names import kernel_name
 from proofgrad.core.compile.machine.target import Source
+from proofgrad.core.compile.steps.read_parts import memory_below
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape
@@ -78,7 +79,11 @@ def kernelize(root: UOp, device: str) -> None:
     made: dict[UOp, UOp] = {}
     for call in kernels.src:
         target, *sources = call.src[1:]
-        read = [made[b] if b in made else inputs[b.src[0].arg] for b in sources]
+        read = []
+        for source in sources:
+            below = memory_below(source)
+            held = made[below] if below in made else inputs[below.src[0].arg]
+            read.append(held if below is source else source.with_src((held,)))
         buffer = machine.new_buffer(target.dtype, target.arg, target.src[1].arg, None)
         info = replace(call.arg, ast=call.src[0])
         kernel = UOp(Ops.CALL, dtypes.void, (call.src[0], buffer, *read), info)

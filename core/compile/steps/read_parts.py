@@ -1,0 +1,111 @@
+"""A kernel reads a part of a memory as a memory of its own, which begins inside of the other.
+
+    f(m[s * k : s * k + n])   =   f(p), p(i) = m(s * k + i)
+
+    m, of shape (3, 2, 2):    0  1  2  3  4  5  6  7  8  9  10 11
+    m[1:2, 1:2, 0:2]                         6  7                      p begins at element 6, and has 2
+
+A slice is a part where its elements follow each other in row-major order: one element of the first axes, some of the next
+one, all of those behind. The kernels for parts of one size are then the same, wherever the parts begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import prod
+from typing import Any
+
+from proofgrad.core.compile.steps.loop_nest import require
+from proofgrad.core.compile.steps.tensor_program import TensorProgram, graph_step
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import is_plain
+from proofgrad.core.ir.uop import UOp, toposort
+
+# -- the functions of the law ---------------------------------------------------------------------
+
+
+def begin_of(before: Any, size: Any, first: Any, behind: Any) -> Any:
+    """The number of the element (before, first, 0) of axes of which the second has `size`, the third `behind` elements."""
+    return (before * size + first) * behind
+
+
+# -- the step -------------------------------------------------------------------------------------
+
+
+@graph_step("f(m[s * k : s * k + n]) = f(p), p(i) = m(s * k + i)")
+def read_parts(program: TensorProgram, calls: Collection[UOp]) -> UOp:
+    """Each of `calls` reads the parts of memory that it takes slices of.
+
+    The source of a CALL is then SHRINK(BUFFER) for a part, of which the PARAM has the size.
+    """
+    graph = program.graph
+    require(graph.op is Ops.SINK and set(graph.src).issuperset(calls), "no kernel of the program")
+    return graph.replace(src=tuple([_over_parts(c) if c in calls else c for c in graph.src]))
+
+
+def parts_of(call: UOp) -> dict[UOp, UOp]:
+    """The slices of memory that a kernel takes, each with the SHRINK of a buffer that has its elements."""
+    found: dict[UOp, UOp] = {}
+    if call.src[0].src[0].op is Ops.COPY:
+        return found
+    for node in toposort((call.src[0],)):
+        if node.op is Ops.SHRINK:
+            param = node.src[0]
+            while param.op is Ops.RESHAPE:
+                param = param.src[0]
+            if param.op is Ops.PARAM and param.arg[0]:
+                part = _part(call.src[1 + param.arg[0]], node)
+                found |= {} if part is None else {node: part}
+    return found
+
+
+def _part(buffer: UOp, taken: UOp) -> UOp | None:
+    """The part of a buffer that a slice of all of it is; None for one whose elements do not follow each other."""
+    shape, ranges = taken.src[0].shape, taken.arg
+    if buffer.op is not Ops.BUFFER or not is_plain(shape) or not is_plain(sum(ranges, ())):
+        return None
+    count = prod([end - begin for begin, end in ranges])
+    several = [axis for axis, (begin, end) in enumerate(ranges) if end - begin > 1]
+    axis = several[0] if several else len(shape) - 1
+    behind = list(zip(ranges, shape))[axis + 1 :]
+    if not count or any([(begin, end) != (0, size) for (begin, end), size in behind]):
+        return None
+    before = 0
+    for (begin, _), size in list(zip(ranges, shape))[:axis]:
+        before = before * size + begin
+    begin = begin_of(before, shape[axis], ranges[axis][0], prod(shape[axis + 1 :]))
+    return UOp(Ops.SHRINK, buffer.dtype, (buffer,), ((begin, begin + count),))
+
+
+def _over_parts(call: UOp) -> UOp:
+    """The call with a parameter for each part, and for each memory that it still reads whole."""
+    parts = parts_of(call)
+    require(bool(parts), "no slice of memory whose elements follow each other")
+    read: list[UOp] = []  # of parameter 1, 2, ...
+
+    def parameter(memory: UOp, count: int) -> UOp:
+        if memory not in read:
+            read.append(memory)
+        return UOp(Ops.PARAM, memory.dtype, (), (1 + read.index(memory), count))
+
+    done: dict[UOp, UOp] = {}
+    for node in toposort((call.src[0],), lambda node: node not in parts):
+        if node in parts:
+            count = parts[node].shape[0]
+            done[node] = UOp(Ops.RESHAPE, node.dtype, (parameter(parts[node], count),), node.shape)
+        elif node.op is Ops.PARAM and node.arg[0]:
+            done[node] = parameter(call.src[1 + node.arg[0]], node.arg[1])
+        else:
+            done[node] = node.with_src(tuple([done[s] for s in node.src]))
+    return call.replace(src=(done[call.src[0]], call.src[1], *read))
+
+
+def memory_below(source: UOp) -> UOp:
+    """The BUFFER that a source of a CALL is, or is a part of."""
+    return source.src[0] if source.op is Ops.SHRINK else source
+
+
+def first_element(source: UOp) -> int:
+    """Where in its BUFFER a source of a CALL begins."""
+    begin: int = source.arg[0][0] if source.op is Ops.SHRINK else 0
+    return begin
