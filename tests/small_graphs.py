@@ -27,8 +27,8 @@ from oracle import Array, evaluate_tensor, numpy_dtype  # noqa: E402
 from programs_of_kernels import WrongStep  # noqa: E402
 
 from proofgrad import Tensor  # noqa: E402, F401  (makes the compiler)
-from proofgrad.core.compile.passes.forms import Form, check_form  # noqa: E402
-from proofgrad.core.compile.steps import read_parts, store  # noqa: E402
+from proofgrad.core.compile.passes.forms import Form, check_form, memory_below  # noqa: E402
+from proofgrad.core.compile.steps import store  # noqa: E402
 from proofgrad.core.compile.steps.loop_nest import StepRefused  # noqa: E402
 from proofgrad.core.compile.steps.reduce_in_parts import Ends, Parts, Slabs  # noqa: E402
 from proofgrad.core.compile.steps.tensor_program import GRAPH_STEPS, traced  # noqa: E402
@@ -159,7 +159,7 @@ def run_kernels(graph: UOp, given: Memory) -> list[Array]:
         assert not copies or _is_view_of_memory(value.src[0]), "a copy of what is computed"
         device = call.arg.device
         assert written.src[1].arg == device, "memory on another device than its kernel"
-        here = {read_parts.memory_below(b).src[1].arg for b in read}
+        here = {memory_below(b).src[1].arg for b in read}
         is_right = value.arg == device if copies else here <= {device}
         assert is_right, "a kernel, or a copy, of another device"
         assert written not in filled and written.src[0].arg < 0, "memory that is there already"

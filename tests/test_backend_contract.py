@@ -164,6 +164,7 @@ GIVEN: dict[str, Any] = {
     "compiles_aside": True,
     "sequence": lambda self, launches, memory: None,
     "assembly": lambda self, source: "nop",
+    "part": lambda self, handle, offset_bytes: handle,
     "adopt": lambda self, address, nbytes, keep: None,
 }
 

@@ -23,7 +23,7 @@ from proofgrad.core.compile.nests.kernel_schedule import (
     read_schedule,
     what_is_not_done,
 )
-from proofgrad.core.compile.passes.forms import Form
+from proofgrad.core.compile.passes.forms import Form, first_element, memory_below
 from proofgrad.core.compile.passes.stages import (
     Library,
     Observer,
@@ -40,7 +40,6 @@ from proofgrad.core.compile.plan.collector import rare_collection
 from proofgrad.core.compile.plan.plan import BufferInfo, Kernel, Plan, Step, peak_bytes, with_frees
 from proofgrad.core.compile.plan.reuse import write_in_place
 from proofgrad.core.compile.steps.loop_nest import StepRefused, Taken
-from proofgrad.core.compile.steps.read_parts import first_element, memory_below
 from proofgrad.core.ir.op_names import PARAM, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import elements, is_plain

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from proofgrad.core.compile.plan.plan import BufferInfo, Kernel, Plan, Step
 from proofgrad.core.ir.op_names import CONTIGUOUS, DETACH, PARAM, RESHAPE
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import COMMUTATIVE, Ops
 from proofgrad.core.ir.shapes import elements, has_variables
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -60,7 +60,7 @@ class _Call:
 
 
 class _Plain:
-    """Values without what changes none: CONTIGUOUS, DETACH, and all but the last of RESHAPEs."""
+    """Values without what changes none: CONTIGUOUS, DETACH, all but the last of RESHAPEs, the order of what commutes."""
 
     def __init__(self) -> None:
         self._known: dict[UOp, UOp] = {}
@@ -93,6 +93,8 @@ class _Plain:
             return in_shape(src[0], node.arg)
         if op is Ops.SHRINK:
             return _in_memory(node, src[0])
+        if op in COMMUTATIVE:
+            return node.with_src(tuple(sorted(src, key=id)))  # any order, if it is the same for all
         return node.with_src(src)
 
 

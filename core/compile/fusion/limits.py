@@ -39,7 +39,7 @@ def beyond_limits(
 
     `nodes`: all of the graph, sources first.
     """
-    added = _of_large_kernels(nodes, stored, _repetitions(nodes, consumers, stored))
+    added = _of_large_kernels(nodes, stored, _repetitions(nodes, consumers, stored), consumers)
     return added | _read_through_many_views(nodes, consumers, stored | added)
 
 
@@ -65,7 +65,10 @@ def _repetitions(
 
 
 def _of_large_kernels(
-    nodes: Sequence[UOp], stored: set[UOp], repetitions: Mapping[UOp, int]
+    nodes: Sequence[UOp],
+    stored: set[UOp],
+    repetitions: Mapping[UOp, int],
+    consumers: Mapping[UOp, list[UOp]],
 ) -> set[UOp]:
     """Values that end a kernel, for computing them takes as much as one kernel may do, or repeats it."""
     ends = set(stored)
@@ -85,7 +88,7 @@ def _of_large_kernels(
                 or len(read) > MOST_BUFFERS
                 or length > LONGEST_CHAIN
                 or _is_repeated(node, ends, repetitions.get(node, 0))
-                or _reads_more(node, read, repetitions.get(node, 0))
+                or _reads_more(node, read, repetitions.get(node, 0), consumers[node])
             ):
                 ends.add(node)
         is_read = node.op is Ops.BUFFER or node in ends
@@ -110,13 +113,20 @@ def _is_repeated(node: UOp, ends: set[UOp], times: int) -> bool:
     return left < 0
 
 
-def _reads_more(node: UOp, read: frozenset[UOp], times: int) -> bool:
-    """Whether computing `node` again so many times moves more bytes than to store it once and read it each time."""
-    if not times:
+def _reads_more(node: UOp, read: frozenset[UOp], times: int, consumers: Sequence[UOp]) -> bool:
+    """Whether computing `node` again so many times moves more bytes than to store it once and read it each time.
+
+    Where a kernel takes a slice it computes that alone, and nothing is known.
+    """
+    if not times or any([_is_slice(user) for user in consumers]):
         return False
     own = elements(node.shape) * node.dtype.itemsize
     again = sum([elements(source.shape) * source.dtype.itemsize for source in read])
     return times * again > (times + 2) * own
+
+
+def _is_slice(user: UOp) -> bool:
+    return elements(user.shape) < elements(user.src[0].shape) and user.op in MOVEMENT
 
 
 def _read_through_many_views(

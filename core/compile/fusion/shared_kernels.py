@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections import Counter
 
 from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.passes.forms import memory_below
 from proofgrad.core.compile.steps.exchange import exchange
-from proofgrad.core.compile.steps.read_parts import memory_below, parts_of, read_parts
+from proofgrad.core.compile.steps.read_parts import parts_of, read_parts
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
 from proofgrad.core.ir.ops import Ops
 

@@ -185,7 +185,7 @@ class Backend(Protocol):
         """A handle to the same memory from `offset_bytes` on, with `whole`, the other handle, as an attribute. Asked where
         the target `has_parts`.
 
-        Without it, kernels are compiled for each place that a slice begins at.
+        Without it, kernels are compiled for each place that a slice of memory begins at.
         """
         raise DeviceError(f"{self.name} has no handles to parts of memory")
 

@@ -98,14 +98,3 @@ def _over_parts(call: UOp) -> UOp:
         else:
             done[node] = node.with_src(tuple([done[s] for s in node.src]))
     return call.replace(src=(done[call.src[0]], call.src[1], *read))
-
-
-def memory_below(source: UOp) -> UOp:
-    """The BUFFER that a source of a CALL is, or is a part of."""
-    return source.src[0] if source.op is Ops.SHRINK else source
-
-
-def first_element(source: UOp) -> int:
-    """Where in its BUFFER a source of a CALL begins."""
-    begin: int = source.arg[0][0] if source.op is Ops.SHRINK else 0
-    return begin
