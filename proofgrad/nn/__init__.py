@@ -44,7 +44,7 @@ from proofgrad.nn.normalization import (
     LayerNorm2d,
     RMSNorm,
 )
-from proofgrad.nn.recurrent import GRUCell, LSTMCell
+from proofgrad.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 __all__ = [
     "AvgPool2d",
@@ -70,15 +70,19 @@ __all__ = [
     "ConvTranspose2d",
     "Dropout",
     "Embedding",
+    "GRU",
     "GRUCell",
     "GroupNorm",
     "InstanceNorm",
+    "LSTM",
     "LSTMCell",
     "LayerNorm",
     "LayerNorm2d",
     "Linear",
     "MultiheadAttention",
     "RMSNorm",
+    "RNN",
+    "RNNCell",
     "Sequential",
     "datasets",
     "optim",

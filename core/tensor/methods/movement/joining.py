@@ -6,11 +6,13 @@ Owns: how one Tensor is made of several, and what stands around one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import copysign
 from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import ShapeError, at_least, show
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import ShapeError, at_least, is_plain, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import (
     Scalar,
@@ -23,6 +25,7 @@ from proofgrad.core.tensor.data.arguments import (
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.methods.base import check_same_device, describe
+from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.elementwise.operators import Operators
 from proofgrad.core.tensor.methods.movement.views import Views
 
@@ -80,7 +83,12 @@ class Movement(Views, Operators):
             result = placed if result is None else (line < begin).where(result, placed)
             begin += part.shape[axis]
         assert result is not None
-        return result
+        sizes = tuple([part.shape[axis] for part in parts])
+        if not self.dtype.is_float or len(parts) < 2 or not is_plain(sizes):
+            return result
+        mark = _slices(type(self), self.device, axis, sizes)  # type: ignore[arg-type]
+        sources = (result._uop, *[part._uop for part in parts])
+        return self._with(UOp(Ops.DETACH, self.dtype, sources, mark))
 
     def stack(self, *args: Any, dim: Whole = 0) -> Self:
         """The Tensors, all of one shape, along a new axis. Raises: ShapeError naming one."""
@@ -225,3 +233,13 @@ def _first(parts: Sequence[Any], name: str) -> Any:
     if not parts or not isinstance(parts[0], Movement):
         raise TypeError(f"{name} takes Tensors, one or more, not {parts!r}")
     return parts[0]
+
+
+@lru_cache(maxsize=256)
+def _slices(kind: type[Movement], device: str, axis: int, sizes: tuple[int, ...]) -> CustomGradient:
+    """The gradient of Tensors that were joined: a slice for each. One for all alike, so that equal graphs are one."""
+
+    def apart(gradient: Movement, *parts: Movement) -> list[Movement]:
+        return list(gradient.split(list(sizes), axis))
+
+    return CustomGradient(apart, "what was joined", kind, device)
