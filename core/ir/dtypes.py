@@ -84,6 +84,44 @@ class DType:
         """Whether it is an unsigned machine integer; not a bool."""
         return self.kind is Kind.UNSIGNED
 
+    @property
+    def bitsize(self) -> int:
+        """Bits of an element of this scalar type; of a bool, which takes a byte, 1."""
+        return 1 if self.is_bool else self.bits
+
+    @property
+    def fmt(self) -> str | None:
+        """The letter of the type in Python's `struct`; None where it has none."""
+        return _STRUCT_LETTERS.get(self.name)
+
+    @property
+    def min(self) -> Any:
+        """The smallest value, as of `dtypes.min`."""
+        return dtypes.min(self)
+
+    @property
+    def max(self) -> Any:
+        """The largest value, as of `dtypes.max`."""
+        return dtypes.max(self)
+
+    def __lt__(self, other: DType) -> bool:
+        """In the order of promotion: bool, integers by width, floats by width."""
+        return self._place < other._place if isinstance(other, DType) else NotImplemented
+
+    def __gt__(self, other: DType) -> bool:
+        return self._place > other._place if isinstance(other, DType) else NotImplemented
+
+    def __le__(self, other: DType) -> bool:
+        return self._place <= other._place if isinstance(other, DType) else NotImplemented
+
+    def __ge__(self, other: DType) -> bool:
+        return self._place >= other._place if isinstance(other, DType) else NotImplemented
+
+    @property
+    def _place(self) -> tuple[int, int, int, int]:
+        group = 2 if self.is_float or self.is_code else int(self.is_int)
+        return (group, self.bits, self.priority, self.lanes)
+
     def vec(self, lanes: int) -> DType:
         """The vector type of `lanes` elements of this scalar type; `vec(1)` is the scalar."""
         return self.scalar if lanes == 1 else _vector(self.scalar, lanes)
@@ -130,6 +168,10 @@ class PtrDType:
 
 _BY_NAME: dict[str, DType] = {}
 _VECTORS: dict[tuple[DType, int], DType] = {}
+_STRUCT_LETTERS = {
+    "bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
+    "int64": "q", "uint64": "Q", "float16": "e", "float32": "f", "float64": "d",
+}  # fmt: skip
 _SHORT_NAMES = {"int32": "int", "float32": "float"}
 
 

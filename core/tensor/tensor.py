@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType
@@ -24,6 +24,7 @@ from proofgrad.core.tensor.methods.calls import Calls
 from proofgrad.core.tensor.methods.creation.random import Creation
 from proofgrad.core.tensor.methods.custom_vjp import custom_vjp
 from proofgrad.core.tensor.methods.elementwise.functions import Elementwise
+from proofgrad.core.tensor.methods.hints import no_such_attribute
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.methods.interop import Interop
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
@@ -128,6 +129,12 @@ class Tensor(
     def clone(self, device: str | None = None) -> Self:
         """A copy with a buffer of its own, on another device if one is named."""
         return (self if device is None else self.to(device)).contiguous()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Asked for what is not there. Raises: AttributeError, with what does the same."""
+            no_such_attribute(name, dir(type(self)))
 
     # -- as a Python object -----------------------------------------------------------------------
 

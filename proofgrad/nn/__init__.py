@@ -6,6 +6,8 @@ there is no base class.
 
 from __future__ import annotations
 
+from typing import Any
+
 from proofgrad.nn import datasets, optim, state
 from proofgrad.nn.attention import MultiheadAttention
 from proofgrad.nn.functions import (
@@ -88,3 +90,40 @@ __all__ = [
     "optim",
     "state",
 ]
+
+_BY_ANOTHER_NAME = {
+    "Module": "there is no base class: any object with Tensors and layers as attributes is a model",
+    "Parameter": "a Tensor that is an attribute of a model is a parameter",
+    "ParameterList": "a list of Tensors is one",
+    "ModuleList": "a list of layers is one",
+    "ModuleDict": "a dict of layers is one",
+    "functional": "these are methods of Tensor: x.relu(), x.softmax(-1), scores.cross_entropy(labels)",
+    "init": "see Tensor.uniform, Tensor.kaiming_uniform, Tensor.glorot_uniform",
+    "CrossEntropyLoss": "scores.cross_entropy(labels)",
+    "NLLLoss": "scores.nll_loss(labels)",
+    "MSELoss": "x.mse_loss(y)",
+    "L1Loss": "x.l1_loss(y)",
+    "HuberLoss": "x.huber_loss(y)",
+    "SmoothL1Loss": "x.smooth_l1_loss(y)",
+    "KLDivLoss": "x.kl_div(y)",
+    "BCELoss": "p.binary_crossentropy(y)",
+    "BCEWithLogitsLoss": "x.binary_crossentropy_logits(y)",
+    "BatchNorm1d": "nn.BatchNorm, for any number of axes",
+    "AdaptiveAvgPool2d": "x.mean((2, 3), keepdim=True) for size 1",
+    "Upsample": "x.interpolate(size)",
+    "TransformerEncoderLayer": "nn.MultiheadAttention, nn.LayerNorm and nn.Linear, in a class of some lines",
+    "DataLoader": "X[Tensor.randint(batch, high=len(X))], or slices of X",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What other packages have here under this name. Raises: AttributeError."""
+    if name in optim.__all__:
+        raise AttributeError(f"proofgrad.nn has no {name}; it is nn.optim.{name}")
+    told = _BY_ANOTHER_NAME.get(name)
+    if told is None:
+        import difflib
+
+        near = difflib.get_close_matches(name, __all__, n=2)
+        told = f"did you mean {' or '.join(near)}?" if near else "see docs/nn.md for what there is"
+    raise AttributeError(f"proofgrad.nn has no {name}: {told}")

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from proofgrad import ShapeError, Tensor
 from proofgrad.nn.layers import Linear, check_last_axis, parameter
+from proofgrad.nn.shown import Shown
 
 
-class MultiheadAttention:
+class MultiheadAttention(Shown):
     """Heads of attention between two sequences (Vaswani et al., 2017); torch's, batch first.
 
     Shapes: query (n, t, embed_dim), key and value (n, s, embed_dim), by default the query; the

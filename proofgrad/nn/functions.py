@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from proofgrad import Tensor
+from proofgrad.nn.shown import Shown
 
 Sizes = int | Sequence[int]
 
 
-class Function:
+class Function(Shown):
     """A layer without parameters. It is shown with its arguments."""
 
     def __repr__(self) -> str:

@@ -12,11 +12,13 @@ from typing import Any
 
 from proofgrad import DtypeError, ShapeError, Tensor
 from proofgrad.core.ir.shapes import show
+from proofgrad.nn.modes import note_mode
+from proofgrad.nn.shown import Shown
 
 Sizes = int | Sequence[int]
 
 
-class Linear:
+class Linear(Shown):
     """x @ weight.T + bias. Shapes: (.., in_features) to (.., out_features)."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
@@ -30,7 +32,7 @@ class Linear:
         return x.linear(self.weight.transpose(), self.bias)
 
 
-class Conv2d:
+class Conv2d(Shown):
     """Cross-correlation. Shapes: (n, in_channels, h, w) to (n, out_channels, h', w').
 
     A `kernel_size` of another length gives that many axes. `padding` "same" keeps the size, at
@@ -150,7 +152,7 @@ class ConvTranspose1d(ConvTranspose2d):
     axes = 1
 
 
-class Embedding:
+class Embedding(Shown):
     """Row i of a table for each number i. Shapes: (..) integers to (.., embed_size)."""
 
     def __init__(self, vocab_size: int, embed_size: int) -> None:
@@ -162,7 +164,7 @@ class Embedding:
         return self.weight[idx]
 
 
-class Dropout:
+class Dropout(Shown):
     """While `Tensor.training`: each element 0 with probability p, the others over 1 - p."""
 
     def __init__(self, p: float = 0.5) -> None:
@@ -171,10 +173,11 @@ class Dropout:
         self.p = p
 
     def __call__(self, x: Tensor) -> Tensor:
+        note_mode("Dropout")
         return x.dropout(self.p)
 
 
-class Sequential:
+class Sequential(Shown):
     """The layers one after the other; anything that takes a Tensor and returns one is a layer.
 
     Example:

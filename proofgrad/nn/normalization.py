@@ -13,9 +13,11 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.shapes import show
 from proofgrad.core.tensor.data.promotion import least_float, promote
 from proofgrad.nn.layers import check_last_axis, parameter
+from proofgrad.nn.modes import note_mode
+from proofgrad.nn.shown import Shown
 
 
-class BatchNorm:
+class BatchNorm(Shown):
     """Each channel (axis 1) to mean 0 and variance 1 of the batch; outside of training, to those seen.
 
     `Tensor.training` says which. Without `track_running_stats` it is the batch always. Shapes:
@@ -45,6 +47,7 @@ class BatchNorm:
                 f"BatchNorm({self.channels}) takes (n, {self.channels}, ..), not a Tensor of"
                 f" {show(x.shape)}"
             )
+        note_mode("BatchNorm")
         if not Tensor.training and self.track_running_stats:
             mean, variance = self.running_mean, widened(self.running_var)
             y = x.batchnorm(self.weight, self.bias, mean, (variance + self.eps).rsqrt())
@@ -77,7 +80,7 @@ class BatchNorm:
 BatchNorm2d = BatchNorm3d = BatchNorm
 
 
-class GroupNorm:
+class GroupNorm(Shown):
     """Channels in groups, each group of each sample to mean 0 and variance 1 (Wu and He, 2018).
 
     Shapes: (n, num_channels, ..) to the same. Raises: ShapeError if the groups are uneven.
@@ -117,7 +120,7 @@ class InstanceNorm(GroupNorm):
         self.num_features = num_features
 
 
-class LayerNorm:
+class LayerNorm(Shown):
     """The last axes to mean 0 and variance 1, scaled and shifted (Ba et al., 2016)."""
 
     def __init__(
@@ -151,7 +154,7 @@ class LayerNorm2d(LayerNorm):
         return super().__call__(x.permute((0, 2, 3, 1))).permute((0, 3, 1, 2))
 
 
-class RMSNorm:
+class RMSNorm(Shown):
     """The last axis divided by its root mean square, scaled (Zhang and Sennrich, 2019)."""
 
     def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:

@@ -11,6 +11,7 @@ from typing import ClassVar
 from proofgrad import ShapeError, Tensor
 from proofgrad.core.ir.shapes import show
 from proofgrad.nn.layers import check_last_axis, parameter
+from proofgrad.nn.shown import Shown
 
 State = tuple[Tensor, ...]  # the hidden state, which is given out, and what else a step hands on
 # (sums from the input, sums from the hidden state, the state before) to the state after.
@@ -43,7 +44,7 @@ def gru_step(from_input: Tensor, from_hidden: Tensor, state: State) -> State:
     return ((1 - keep) * candidate + keep * state[0],)
 
 
-class _Cell:
+class _Cell(Shown):
     """Weights of a number of gates, from the input and from the state before."""
 
     gates: ClassVar[int]
@@ -112,7 +113,7 @@ class GRUCell(_Cell):
         return self._after(gru_step, x, None if h is None else (h,))[0]
 
 
-class _Layers:
+class _Layers(Shown):
     """Layers over all steps of time, one on the other; a second direction where that is asked.
 
     The steps are written out, so a program is compiled for each length; kernels are shared by all steps.

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, sizes
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.errors import AxisError
 
 Scalar: TypeAlias = bool | int | float
 # Tensor has methods of these names.
@@ -42,7 +43,8 @@ def resolve_axis(axis: int, rank: int) -> int:
     if not rank and axis == -1:  # a single element has the axes of a line, as in torch
         return 0
     if not -rank <= axis < max(rank, 1):
-        raise ShapeError(f"there is no axis {axis} in {rank} axes; use {-rank} to {rank - 1}")
+        use = f"use {-rank} to {rank - 1}" if rank else "it is a single element"
+        raise AxisError(f"there is no axis {axis} in {rank} axes; {use}")
     return axis + rank if axis < 0 else axis
 
 

@@ -7,6 +7,11 @@ type is Python's OverflowError.
 from __future__ import annotations
 
 from proofgrad.core.compile.machine import target
+from proofgrad.core.ir.shapes import ShapeError
+
+
+class AxisError(ShapeError, IndexError):
+    """An axis that a Tensor does not have."""
 
 
 class DtypeError(TypeError, ValueError):

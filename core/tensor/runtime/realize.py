@@ -208,6 +208,25 @@ def read(uop: UOp, device: str) -> bytearray:
     return data
 
 
+def at_hand(uop: UOp) -> memoryview | None:
+    """The row-major bytes of what is in memory of the host already, or of rows of it; None: there would be work to do."""
+    if recorder() is not None or not is_plain(uop.shape) or not elements(uop.shape):
+        return None
+    node, begin = computed(uop), 0
+    if node.op is Ops.SHRINK and node.arg[1:] == tuple([(0, n) for n in node.src[0].shape[1:]]):
+        begin = node.arg[0][0] * elements(node.shape[1:]) * node.dtype.itemsize
+        node = computed(node.src[0])
+    while node.op is RESHAPE:
+        node = computed(node.src[0])
+    node = node.src[0] if node.op is Ops.COPY and node.src[0].op is BUFFER else node
+    data = _MEMORY.get(node) if node.op is BUFFER else None
+    data = getattr(data, "view", data)
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        return None
+    end = begin + elements(uop.shape) * uop.dtype.itemsize
+    return memoryview(data).cast("B")[begin:end]
+
+
 def is_flat(uop: UOp) -> bool:
     """Whether `uop` is the memory of a BUFFER of a device in its own layout."""
     buffer = _below_shape(uop)

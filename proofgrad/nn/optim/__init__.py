@@ -5,6 +5,7 @@ Owns: the names under `proofgrad.nn.optim`.
 
 from __future__ import annotations
 
+from proofgrad.nn.optim.adagrad import Adagrad
 from proofgrad.nn.optim.adam import LAMB, Adam, AdamW
 from proofgrad.nn.optim.clipping import clip_grad_norm_, clip_grad_value_
 from proofgrad.nn.optim.optimizer import Optimizer, OptimizerGroup
@@ -25,6 +26,7 @@ __all__ = [
     "LAMB",
     "LARS",
     "SGD",
+    "Adagrad",
     "Adam",
     "AdamW",
     "CosineAnnealingLR",

@@ -14,7 +14,7 @@ from proofgrad.nn.optim.optimizer import Optimizer, norm_ratio
 class Adam(Optimizer):
     """Mean of the gradients over the root of the mean of their squares (Kingma and Ba, 2015).
 
-    As torch.optim.Adam: `weight_decay` is added to the gradient.
+    As torch.optim.Adam: `weight_decay` is added to the gradient. `betas`: b1 and b2 by torch's name.
     """
 
     decoupled = False
@@ -30,7 +30,9 @@ class Adam(Optimizer):
         fused: bool = False,
         *,
         weight_decay: float = 0.0,
+        betas: tuple[float, float] | None = None,
     ) -> None:
+        b1, b2 = (b1, b2) if betas is None else betas
         if not (0 <= b1 < 1 and 0 <= b2 < 1 and weight_decay >= 0):
             raise ValueError(
                 "b1 and b2 must be in [0, 1) and weight_decay 0 or more, not"
@@ -86,8 +88,11 @@ class AdamW(Adam):
         weight_decay: float = 0.01,
         device: str | None = None,
         fused: bool = False,
+        *,
+        betas: tuple[float, float] | None = None,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, device, fused, weight_decay=weight_decay)
+        decay = weight_decay
+        super().__init__(params, lr, b1, b2, eps, device, fused, weight_decay=decay, betas=betas)
 
 
 class LAMB(AdamW):

@@ -8,12 +8,15 @@ every step runs the kernels of the first.
 from __future__ import annotations
 
 import itertools
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from proofgrad import Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.tensor.runtime.device import canonical_device
+from proofgrad.core.tensor.runtime.recording import recorder
+from proofgrad.nn.modes import check_mode
 
 
 class Optimizer(ABC):
@@ -54,17 +57,36 @@ class Optimizer(ABC):
         self.lr = Tensor([float(lr)], self.device, dtypes.float32, requires_grad=False)
         Tensor.realize(self.lr, *unique)
 
+    def __repr__(self) -> str:
+        """Its numbers, and how many parameters it has; the rate as it is now."""
+        plain = {
+            key: value for key, value in vars(self).items() if isinstance(value, (bool, int, float))
+        }
+        told = [
+            f"{key}={value!r}" for key, value in plain.items() if key not in ("fused",) or value
+        ]
+        count = sum([param.numel() for param in self.params])
+        rate = [f"lr={self.lr.item():g}"] if recorder() is None and hasattr(self, "lr") else []
+        return f"{type(self).__name__}({', '.join([*rate, *told])}; {len(self.params)} parameters of {count} elements)"
+
     def zero_grad(self) -> None:
         """Forget all gradients."""
         for param in self.params:
             param.grad = None
 
     def step(self) -> None:
-        """Take one step, now. Parameters without a gradient stay."""
+        """Take one step, now. Parameters without a gradient stay; warns where none has one."""
         Tensor.realize(*self.schedule_step())
 
     def schedule_step(self) -> list[Tensor]:
         """Take one step, not computed yet: `loss.realize(*optimizer.schedule_step())`."""
+        if not self.fused and all([param.grad is None for param in self.params]):
+            warnings.warn(
+                f"{type(self).__name__}.step() changes nothing: no parameter has a gradient; call backward on a loss"
+                " that depends on them, after zero_grad",
+                stacklevel=3,
+            )
+        check_mode(type(self).__name__)
         state = self._advance()
         if self.fused:
             self._step_as_one()

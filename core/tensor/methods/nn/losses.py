@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, is_plain, show
@@ -17,7 +17,9 @@ from proofgrad.core.tensor.data.errors import DtypeError
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, least_float, promote
 from proofgrad.core.tensor.methods.indexing.take import is_place
 from proofgrad.core.tensor.methods.nn.layers import Layers
+from proofgrad.core.tensor.runtime import realize as machine
 
+MOST_LABELS = 1 << 16  # that are looked at before a loss
 _LEAST_LOG = -100.0  # of a probability of 0, as torch has it: times a label of 0 it is 0
 # Queries of causal attention whose scores are computed together, at least; and into how many parts, at most.
 CAUSAL_ROWS, CAUSAL_PARTS = 256, 4
@@ -29,8 +31,11 @@ class Losses(Layers):
 
     __slots__ = ()
 
-    def _hits(self, labels: Self) -> Self:
-        """Where the last axis is the class that `labels` names."""
+    def _hits(self, labels: Self, ignored: Whole | None = None) -> Self:
+        """Where the last axis is the class that `labels` names.
+
+        Raises: IndexError for a label that is no class, but for `ignored`, where the labels are in memory of the host.
+        """
         if not labels.dtype.is_int:
             raise DtypeError(f"class labels are integers, not {labels.dtype}")
         if labels.shape != self.shape[:-1]:
@@ -38,6 +43,8 @@ class Losses(Layers):
                 f"labels {show(labels.shape)} for scores {show(self.shape)}: expected"
                 f" {show(self.shape[:-1])}, one label for each row of scores"
             )
+        if isinstance(self.shape[-1], int):
+            _check_labels(labels, self.shape[-1], ignored)
         return is_place(labels.unsqueeze(-1), -1, self.shape[-1])
 
     def sparse_categorical_crossentropy(
@@ -48,7 +55,7 @@ class Losses(Layers):
         reduction: str = "mean",
     ) -> Self:
         """Cross-entropy of scores (.., classes) with integer labels; `ignore_index` counts not."""
-        hits, scores = self._hits(Y), self._wide_log_softmax(-1)
+        hits, scores = self._hits(Y, ignore_index), self._wide_log_softmax(-1)
         _check_smoothing(label_smoothing)
         can_occur = _holds(Y, ignore_index)
         counted = Y.ne(ignore_index) if can_occur else Y.ones_like(dtype=dtypes.bool)
@@ -129,7 +136,7 @@ class Losses(Layers):
         if self.ndim < 2 or Y.shape != self.shape[:1] + self.shape[2:]:
             raise ShapeError(f"nll_loss of {show(self.shape)} with labels {show(Y.shape)}")
         scores, kind = self._axis_last(1)._wide(), least_float(self.dtype)
-        hits = scores._hits(Y)
+        hits = scores._hits(Y, ignore_index)
         losses = -hits.where(scores, 0).sum(-1)
         weights = hits.where(1.0 if weight is None else weight, 0).sum(-1).cast(losses.dtype)
         if weight is None:
@@ -273,6 +280,22 @@ def _head_groups(query: Losses, key: Losses, value: Losses) -> Whole:
 def _holds(labels: Losses, number: Whole) -> Flag:
     """Can a label be this number at all?"""
     return bool(dtypes.min(labels.dtype) <= number <= dtypes.max(labels.dtype))
+
+
+def _check_labels(labels: Losses, classes: int, ignored: Whole | None) -> None:
+    data = machine.at_hand(labels._uop) if labels.max_numel() <= MOST_LABELS else None
+    if data is None:
+        return
+    values: memoryview[Any] = data.cast(labels.dtype.fmt)  # type: ignore[call-overload]
+    if min(values) >= 0 and max(values) < classes:
+        return
+    wrong = [label for label in values if not 0 <= label < classes and label != ignored]
+    if wrong:
+        left_out = "" if ignored is None else f" (and {ignored}, which counts not)"
+        raise IndexError(
+            f"label {wrong[0]} of {classes} classes: labels are 0 to {classes - 1}{left_out}; mask others, or"
+            " name one with ignore_index= (sparse_categorical_crossentropy, nll_loss)"
+        )
 
 
 def _reduced(losses: _T, reduction: str) -> _T:

@@ -189,6 +189,8 @@ class Reduction(Movement, Elementwise):
     def softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
         """exp(x) / sum(exp(x)), shifted by the largest so that nothing overflows."""
         x = self._as_float() if dtype is None else self.cast(dtype)
+        if not x.numel():  # over no elements there is no largest one, and nothing to give
+            return x._value()
         wide = x._wide()
         powers = (wide - wide.max(axis, keepdim=True).detach()).exp()
         return (powers / powers.sum(axis, keepdim=True)).cast(x.dtype)
@@ -200,6 +202,8 @@ class Reduction(Movement, Elementwise):
     def log_softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
         """log(softmax(x)), which keeps its digits where softmax underflows."""
         x = self._as_float() if dtype is None else self.cast(dtype)
+        if not x.numel():
+            return x._value()
         return x._wide_log_softmax(axis).cast(x.dtype)
 
     def _wide_log_softmax(self, axis: Whole) -> Self:
@@ -210,6 +214,8 @@ class Reduction(Movement, Elementwise):
     def logsumexp(self, axis: Axes = None, keepdim: Flag = False) -> Self:
         """log(sum(exp(x))), shifted by the largest so that nothing overflows."""
         x = self._wide()
+        if not self._count(axis):
+            return x.sum(axis, keepdim).log().cast(least_float(self.dtype))
         largest = x.max(axis, keepdim=True).detach()
         shift = largest.isfinite().where(largest, 0)
         total = (x - shift).exp().sum(axis, keepdim=True).log() + shift

@@ -1,0 +1,58 @@
+"""Methods of other packages that a Tensor does not have, and what does the same here.
+
+Owns: the table, the error. It is asked only where a name is missing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import NoReturn
+
+INSTEAD = {
+    "cuda": "x.to('CUDA')",
+    "cpu": "x.to('CPU')",
+    "norm": "x.square().sum().sqrt()",
+    "mm": "x @ y",
+    "bmm": "x @ y",
+    "addmm": "x @ y + z",
+    "outer": "x.unsqueeze(-1) * y",
+    "inner": "(x * y).sum(-1)",
+    "index_select": "x[:, places]",
+    "unbind": "list(x), or x.split(1)",
+    "swapaxes": "x.transpose(a, b)",
+    "movedim": "x.permute(order), or x.transpose(a, b)",
+    "amax": "x.max(axis)",
+    "amin": "x.min(axis)",
+    "nelement": "x.numel()",
+    "type": "x.cast(dtype)",
+    "astype": "x.cast(dtype)",
+    "fill_": "x.assign(Tensor.full_like(x, v)), or x[:] = v",
+    "zero_": "x.assign(x.zeros_like())",
+    "uniform_": "x.assign(Tensor.uniform(*x.shape))",
+    "normal_": "x.assign(Tensor.randn(*x.shape))",
+    "copy_": "x.assign(y)",
+    "new_zeros": "Tensor.zeros(*shape, dtype=x.dtype)",
+    "new_ones": "Tensor.ones(*shape, dtype=x.dtype)",
+    "is_cuda": "x.device",
+    "retain_grad": "nothing is to be asked: .grad of every result is there after backward",
+    "count_nonzero": "x.ne(0).sum()",
+    "nansum": "x.isnan().where(0, x).sum()",
+    "trace": "x.diagonal().sum()",
+    "ravel": "x.flatten()",
+    "tobytes": "bytes(x.data())",
+    "register_hook": "custom_vjp, see docs/autograd.md",
+    "apply_": "operations on whole Tensors",
+}
+
+
+def no_such_attribute(name: str, known: list[str]) -> NoReturn:
+    """Raises: AttributeError, with what does the same, or names that are near."""
+    told = INSTEAD.get(name)
+    if told is None:
+        near = difflib.get_close_matches(name, [k for k in known if not k.startswith("_")], n=2)
+        told = f"did you mean {' or '.join(near)}?" if near else ""
+    else:
+        told = f"use {told}"
+    raise AttributeError(
+        f"'Tensor' object has no attribute {name!r}" + (f"; {told}" if told else "")
+    )

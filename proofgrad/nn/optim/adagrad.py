@@ -1,0 +1,53 @@
+"""Steps scaled by the sum of the squared gradients.
+
+Owns: Adagrad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from proofgrad import Tensor, dtypes
+from proofgrad.nn.optim.optimizer import Optimizer
+
+
+class Adagrad(Optimizer):
+    """The gradient over the root of the sum of its squares (Duchi, Hazan and Singer, 2011), as torch.optim.Adagrad.
+
+    Step t takes lr / (1 + (t - 1) * lr_decay). `weight_decay` is added to the gradient.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 0.01,
+        lr_decay: float = 0.0,
+        weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0,
+        eps: float = 1e-10,
+        device: str | None = None,
+        fused: bool = False,
+    ) -> None:
+        if min(lr_decay, weight_decay, initial_accumulator_value) < 0:
+            raise ValueError(
+                "lr_decay, weight_decay and initial_accumulator_value must be 0 or more, not"
+                f" {lr_decay}, {weight_decay}, {initial_accumulator_value}"
+            )
+        super().__init__(params, lr, device, fused)
+        self.lr_decay, self.weight_decay, self.eps = lr_decay, weight_decay, eps
+        self.steps = Tensor([0.0], self.device, dtypes.float32, requires_grad=False)
+        self.v = self._state()
+        for total in self.v if initial_accumulator_value else []:
+            total.assign(total + initial_accumulator_value).realize()
+
+    def _advance(self) -> list[Tensor]:
+        self.steps.assign(self.steps + 1)
+        return [self.steps, *self.v]
+
+    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
+        if self.weight_decay:
+            gradient = gradient + value * self.weight_decay
+        total = self.v[number]
+        total.assign((total + gradient.square()).cast(total.dtype))
+        rate = self.lr / (1 + (self.steps - 1) * self.lr_decay)
+        return gradient / (total.sqrt() + self.eps) * rate
