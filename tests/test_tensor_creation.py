@@ -90,8 +90,6 @@ def test_unknown_dtype_names_near_ones() -> None:
         Tensor([1], dtype="float31")
     with pytest.raises(DtypeError, match="str elements"):
         Tensor(["a"])
-    with pytest.raises(TypeError, match="needs data"):
-        Tensor(None)
 
 
 def test_unknown_device_names_near_ones() -> None:
@@ -202,3 +200,29 @@ def test_comparison_with_none_is_false_as_for_other_objects() -> None:
     t = Tensor([1])
     assert (t == None) is False  # noqa: E711
     assert (t != None) is True  # noqa: E711
+
+
+# -- numbers -------------------------------------------------------------------------------------
+
+
+def test_a_number_has_no_say_in_the_type_of_a_result() -> None:
+    for dtype in (dtypes.uint8, dtypes.int8, dtypes.int64, dtypes.half, dtypes.float64):
+        x = Tensor([1], dtype=dtype)
+        assert (x + Tensor(2)).dtype is (Tensor(2) * x).dtype is (x + 2).dtype is dtype
+        assert (x + Tensor(2.5)).dtype is (x + 2.5).dtype
+        assert (x + Tensor(True)).dtype is dtype
+    assert (Tensor([True]) + Tensor(1)).dtype is dtypes.default_int
+    assert (Tensor(2) + Tensor(2.5)).dtype is dtypes.default_float
+    assert (Tensor(2, dtype="int64") + Tensor([1], dtype="int8")).dtype is dtypes.int64
+    assert (Tensor([2]) + Tensor([1], dtype="int8")).dtype is dtypes.int32
+
+
+def test_the_gradient_of_a_number_has_its_type() -> None:
+    x = Tensor([1.0, 2.0], dtype="half", requires_grad=True)
+    scale = Tensor(0.5, requires_grad=True)
+    (x * scale).sum().backward()
+    assert scale.grad is not None and (scale.grad.item(), scale.grad.dtype) == (3.0, dtypes.float32)
+
+
+def test_nothing_is_a_tensor_of_no_elements() -> None:
+    assert Tensor(None).shape == (0,) and Tensor(None).tolist() == []

@@ -86,6 +86,9 @@ class TensorBase:
     _traced: ClassVar[bool] = False  # remember which methods make nodes: with DEBUG=2
     _leaves: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
     _parameters: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
+    _numbers: ClassVar[WeakValueDictionary[int, TensorBase]] = (
+        WeakValueDictionary()
+    )  # Tensor(2), without a type
 
     if TYPE_CHECKING:  # every class may make Tensors of data; creation/factories.py says how
 

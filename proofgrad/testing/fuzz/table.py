@@ -81,6 +81,7 @@ EXCEPTIONS: dict[str, str] = {
     "to_": "as `to`",
     "__iter__": "as __getitem__ with each number",
     "__delitem__": "only refuses",
+    "__getattr__": "only refuses",
     "__rpow__": "",
     "ufix": "the operand of a scalar",
     "invalids": "elements that nobody is meant to read",
@@ -88,6 +89,10 @@ EXCEPTIONS: dict[str, str] = {
     "__rmatmul__": "of arrays, which have their own operator",
     "qr": "no unique result; tests/test_numerics.py multiplies the factors",
     "svd": "as qr",
+    **dict.fromkeys(
+        ("solve", "inverse", "det", "slogdet", "cholesky", "lstsq"),
+        "the error is that of the matrix's condition; tests/test_linalg.py",
+    ),
     "newton_schulz": "an iteration whose error grows by design",
     "__annotations__": "Python's", "__slots__": "Python's",
 }  # fmt: skip

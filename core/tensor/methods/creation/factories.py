@@ -57,7 +57,7 @@ class Factories(Movement):
         dtype: DType | str | None = None,
         requires_grad: Flag | None = None,
     ) -> None:
-        """A Tensor of a number, nested lists, a range, bytes, a file, an array, a variable, or a graph node.
+        """A Tensor of a number, which has no say in the types of results as a Python number has none, nested lists, a range, bytes, a file, an array, a variable, or a graph node.
 
         Bytes and the file of a Path are uint8, or as many elements of `dtype` as they hold. The file is not read: the
         Tensor is on `DISK:path`, or on `device`, where it is read when computed. Lists may hold Tensors of one shape. numpy
@@ -81,6 +81,8 @@ class Factories(Movement):
             )
         self._uop = self._node_of(data, wanted)
         self._become_leaf(requires_grad)
+        if dtype is None and isinstance(data, (bool, int, float)):
+            TensorBase._numbers[id(self)] = self
         register(self)
 
     def _node_of(self, data: Any, dtype: DType | None) -> UOp:
@@ -99,11 +101,7 @@ class Factories(Movement):
             return host_buffer(raw, kind, self.device)
         if hasattr(data, "__array__"):
             return self._node_of_array(data, dtype)
-        if data is None:
-            raise TypeError(
-                "Tensor() needs data: a number, a list, an array; see also Tensor.empty"
-            )
-        return self._node_of_lists(data, dtype)
+        return self._node_of_lists([] if data is None else data, dtype)
 
     @classmethod
     def _file(cls, path: Path, dtype: DType | None) -> Self:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Self
 from weakref import ref
 
-from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.dtypes import DType, Kind, dtypes
 from proofgrad.core.ir.ops import COMPARE, Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Operand, Whole
@@ -30,6 +30,8 @@ from proofgrad.core.tensor.runtime.device import is_on_disk
 # On bools these stand for the bitwise ops, as in numpy.
 _ON_BOOLS = {Ops.ADD: Ops.OR, Ops.MUL: Ops.AND, Ops.MAX: Ops.OR, Ops.MIN: Ops.AND}
 _INTS_ONLY = frozenset({Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD, Ops.SHL, Ops.SHR})
+# A number of each kind, to ask what one would make of a type.
+_LIKE: dict[Kind, bool | float] = {Kind.BOOL: True, Kind.SIGNED: 1, Kind.FLOAT: 1.0}
 _BITWISE = frozenset({Ops.AND, Ops.OR, Ops.XOR})
 
 
@@ -68,12 +70,21 @@ class Operands(TensorBase):
             check_same_device(name, self, other)
         second = other._uop
         if node.dtype is not second.dtype or node.dtype.is_code:
-            dtype = computed_dtype(promote(node.dtype, second.dtype))
+            dtype = computed_dtype(self._common_type(other))
             node, second = node.cast(dtype), second.cast(dtype)
         if node.shape != second.shape:
             shape = broadcast_shapes(name, node.shape, second.shape)
             node, second = broadcast_node(node, shape), broadcast_node(second, shape)
         return node, second
+
+    def _common_type(self, other: TensorBase) -> DType:
+        """The type of a result of both; what was made of a number alone counts as that number."""
+        numbers = TensorBase._numbers
+        if not other.ndim and id(other) in numbers and id(self) not in numbers:
+            return promote_scalar(self.dtype, _LIKE[other.dtype.kind])
+        if not self.ndim and id(self) in numbers and id(other) not in numbers:
+            return promote_scalar(other.dtype, _LIKE[self.dtype.kind])
+        return promote(self.dtype, other.dtype)
 
     def _binary(self, op: Ops, name: str, other: Operand, swap: bool = False) -> Self:
         a, b = self._pair(name, other)

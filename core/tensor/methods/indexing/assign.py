@@ -60,18 +60,13 @@ class Assignment(Selection):
 
         On disk `x`, of any device, is written to the file now.
         A view writes into the Tensor that it is a view of: `x[:, 0].assign(0)` changes `x`.
-        `x` is cast where nothing is lost: ints to floats. Raises: ShapeError, DtypeError, DeviceError
+        `x` is broadcast to this shape, and cast where nothing is lost: ints to floats. Raises: ShapeError, DtypeError, DeviceError
         if `x` is not alike; ValueError for a view that repeats elements of a Tensor that is there.
         """
         if is_on_disk(self.device):
             refuse_recording("written")
             write_view(self._uop, self._bytes_like(x))
             return self
-        if isinstance(x, TensorBase) and x.ndim and x.shape != self.shape:
-            raise ShapeError(
-                f"cannot assign {show(x.shape)} to a Tensor of {show(self.shape)}; expand it"
-                f" first, or write x[:] = y"
-            )
         new = self._value_like(x, self.shape)
         self._write(new if machine.is_view(new) else UOp(Ops.DETACH, new.dtype, (new,)))
         return self

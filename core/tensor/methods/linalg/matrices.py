@@ -1,7 +1,7 @@
-"""Products of matrices, and factors over the last two axes: qr, svd, and Newton-Schulz iterations.
+"""Products of matrices, factors over the last two axes, systems of equations, and Newton-Schulz iterations.
 
 Owns: which steps, all of them graphs, so that gradients pass where the results are smooth. Does not own:
-sums of products, the language of einsum (products.py).
+sums of products, the language of einsum (products.py), elimination (solving.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Self
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, show
 from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole
-from proofgrad.core.tensor.data.nodes import constant_node
+from proofgrad.core.tensor.data.nodes import broadcast_shapes, constant_node
 from proofgrad.core.tensor.data.promotion import (
     accumulation_dtype,
     as_dtype,
@@ -23,6 +23,12 @@ from proofgrad.core.tensor.methods.base import check_same_device, describe
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.methods.indexing.take import take, take_along
 from proofgrad.core.tensor.methods.linalg.products import sum_by_letters, sum_of_products
+from proofgrad.core.tensor.methods.linalg.solving import (
+    FACTORED,
+    SOLVED,
+    determinant,
+    log_determinant,
+)
 
 # Jacobi's method converges quadratically once it is near: this many sweeps over all pairs of columns.
 _SWEEPS = {dtypes.float64: 10}
@@ -136,6 +142,81 @@ class LinearAlgebra(Indexing):
         square = mirror.square().sum(-2, keepdim=True)
         nothing = square.eq(0)
         return mirror, nothing.where(0, 2 / nothing.where(1, square))
+
+    # -- systems of equations ------------------------------------------------------------------------
+
+    def _square(self, name: str) -> Self:
+        x = self._matrix(name)
+        if x.shape[-1] != x.shape[-2]:
+            raise ShapeError(f"{name} takes square matrices, not {show(self.shape)}")
+        return x
+
+    def solve(self, b: Self) -> Self:
+        """x with self @ x = b, by elimination with pivots. Shapes: (.., n, n) and (.., n, m) or (.., n).
+
+        Of a matrix without an inverse the result has infinities and NaN. Raises: ShapeError.
+
+        Example:
+            Tensor([[2.0, 0.0], [1.0, 4.0]]).solve(Tensor([2.0, 5.0])).tolist()  # [1.0, 1.0]
+        """
+        a = self._square("solve")
+        check_same_device("solve", self, b)
+        is_line = b.ndim == 1 or b.shape == a.shape[:-1]
+        right = b.unsqueeze(-1) if is_line else b
+        if right.ndim < 2 or right.shape[-2] != a.shape[-1]:
+            raise ShapeError(
+                f"solve of {show(self.shape)} takes (.., {a.shape[-1]}, m), not {show(b.shape)}"
+            )
+        kind = promote(a.dtype, right._matrix("solve").dtype)
+        before = broadcast_shapes("solve", a.shape[:-2], right.shape[:-2])
+        left = a.cast(kind).expand((*before, *a.shape[-2:]))
+        found: Self = SOLVED(left, right.cast(kind).expand((*before, *right.shape[-2:])))
+        found = found.squeeze(-1) if is_line else found
+        return found.cast(promote(self._as_float().dtype, b._as_float().dtype))
+
+    def inverse(self) -> Self:
+        """The inverse of each matrix (.., n, n); with infinities and NaN where there is none. Raises: ShapeError."""
+        x = self._square("inverse")
+        found: Self = SOLVED(x, x._identity(x.shape[-1]).expand(x.shape))
+        return found.cast(self._as_float().dtype)
+
+    def det(self) -> Self:
+        """The determinant of each matrix (.., n, n): (..). Raises: ShapeError."""
+        found: Self = determinant(self._square("det"))
+        return found.cast(self._as_float().dtype)
+
+    def slogdet(self) -> tuple[Self, Self]:
+        """The sign of the determinant of each matrix, and the logarithm of its size. Raises: ShapeError."""
+        sign, size = log_determinant(self._square("slogdet"))
+        kind = self._as_float().dtype
+        return sign.cast(kind), size.cast(kind)
+
+    def cholesky(self, upper: Flag = False) -> Self:
+        """L, lower triangular, with L @ L^T equal to each symmetric matrix; its transpose with `upper`. Raises: ShapeError.
+
+        The upper part of the matrix is not read. Of one that is not positive definite the result has NaN.
+        """
+        factor: Self = FACTORED(self._square("cholesky"))
+        return (factor.transpose(-2, -1) if upper else factor).cast(self._as_float().dtype)
+
+    def lstsq(self, b: Self) -> Self:
+        """x for which self @ x is nearest to b, by qr. Shapes: (.., m, n) of rank n, m at least n, and (.., m, k) or (.., m).
+
+        Raises: ShapeError.
+        """
+        x = self._matrix("lstsq")
+        rows, columns = x.shape[-2:]
+        if rows < columns:
+            raise ShapeError(
+                f"lstsq takes at least as many rows as columns, not {show(self.shape)}"
+            )
+        q, r = x.qr()
+        is_line = b.ndim == 1 or b.shape == x.shape[:-1]
+        right = q.transpose(-2, -1) @ (b.unsqueeze(-1) if is_line else b)
+        square = r._cut(r.ndim - 2, 0, columns)
+        found = square.solve(right._cut(right.ndim - 2, 0, columns))
+        found = found.squeeze(-1) if is_line else found
+        return found.cast(promote(self._as_float().dtype, b._as_float().dtype))
 
     def svd(self, full_matrices: Flag = True) -> tuple[Self, Self, Self]:
         """U, S and V^T with U @ diag(S) @ V^T equal to this; S in falling order.

@@ -1,0 +1,125 @@
+"""Systems of equations, determinants, Cholesky: values beside numpy, gradients beside torch, what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proofgrad import ShapeError, Tensor, TinyJit, gradcheck
+
+SIZES = (0, 1, 2, 3, 5, 13)
+
+
+def matrices(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def definite(*shape: int) -> np.ndarray:
+    x = matrices(*shape)
+    return x @ np.swapaxes(x, -1, -2) + np.eye(shape[-1])
+
+
+@pytest.mark.parametrize("before", [(), (4,), (2, 3)])
+@pytest.mark.parametrize("size", SIZES)
+def test_each_solves_what_numpy_solves(size: int, before: tuple[int, ...]) -> None:
+    a, b = matrices(*before, size, size), matrices(*before, size, 2, seed=1)
+    x = Tensor(a)
+    close = {"rtol": 1e-8, "atol": 1e-9}
+    np.testing.assert_allclose(x.solve(Tensor(b)).numpy(), np.linalg.solve(a, b), **close)
+    np.testing.assert_allclose(x.inverse().numpy(), np.linalg.inv(a), **close)
+    np.testing.assert_allclose(x.det().numpy(), np.linalg.det(a), **close)
+    for found, wanted in zip(x.slogdet(), np.linalg.slogdet(a), strict=True):
+        np.testing.assert_allclose(found.numpy(), wanted, **close)
+    symmetric = definite(*before, size, size)
+    factor = Tensor(symmetric).cholesky()
+    np.testing.assert_allclose(factor.numpy(), np.linalg.cholesky(symmetric), **close)
+    upper = Tensor(symmetric).cholesky(upper=True)
+    np.testing.assert_allclose(upper.numpy(), np.swapaxes(factor.numpy(), -1, -2), **close)
+
+
+def test_lines_and_batches_broadcast() -> None:
+    a, b = matrices(3, 4, 4), matrices(4, 2, seed=1)
+    found = Tensor(a).solve(Tensor(b)).numpy()
+    np.testing.assert_allclose(found, np.linalg.solve(a, np.broadcast_to(b, (3, 4, 2))), rtol=1e-9)
+    line = Tensor(a[0]).solve(Tensor(b[:, 0])).numpy()
+    np.testing.assert_allclose(line, np.linalg.solve(a[0], b[:, 0]), rtol=1e-9)
+
+
+def test_a_zero_where_the_pivot_would_be_is_no_obstacle() -> None:
+    a = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 2.0], [4.0, 0.0, 0.0]])
+    assert Tensor(a).det().item() == 8.0
+    np.testing.assert_allclose(Tensor(a).inverse().numpy(), np.linalg.inv(a))
+
+
+def test_a_singular_matrix_has_no_inverse_and_a_determinant_of_zero() -> None:
+    a = Tensor([[1.0, 2.0], [2.0, 4.0]])
+    sign, size = a.slogdet()
+    assert a.det().item() == sign.item() == 0.0 and size.item() == -math.inf
+    assert not a.inverse().isfinite().all().item()
+    assert Tensor([[1.0, 2.0], [2.0, 1.0]]).cholesky().isnan().any().item()
+
+
+def test_lstsq_is_nearest() -> None:
+    a, b = matrices(7, 3), matrices(7, 2, seed=1)
+    wanted = np.linalg.lstsq(a, b, rcond=None)[0]
+    np.testing.assert_allclose(Tensor(a).lstsq(Tensor(b)).numpy(), wanted, rtol=1e-8)
+    line = Tensor(a).lstsq(Tensor(b[:, 0])).numpy()
+    np.testing.assert_allclose(line, wanted[:, 0], rtol=1e-8)
+
+
+GRADIENTS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Any, Any], Any]]] = {
+    "inverse": (lambda a: a.inverse(), lambda torch, a: torch.linalg.inv(a)),
+    "det": (lambda a: a.det(), lambda torch, a: torch.linalg.det(a)),
+    "slogdet": (lambda a: a.slogdet()[1], lambda torch, a: torch.linalg.slogdet(a)[1]),
+    "solve": (lambda a: a.solve(a * 2 + 1), lambda torch, a: torch.linalg.solve(a, a * 2 + 1)),
+    "cholesky": (
+        lambda a: (a @ a.transpose() + 1).cholesky(),
+        lambda torch, a: torch.linalg.cholesky(a @ a.T + 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_gradients_are_those_of_torch(case: str) -> None:
+    torch = pytest.importorskip("torch")
+    ours, theirs = GRADIENTS[case]
+    a = matrices(4, 4)
+    x, y = Tensor(a, requires_grad=True), torch.tensor(a, requires_grad=True)
+    weights = matrices(4, 4, seed=2)
+    (ours(x) * Tensor(weights)).sum().backward()
+    (theirs(torch, y) * torch.tensor(weights)).sum().backward()
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-6, atol=1e-8)
+
+
+def test_gradients_are_differences() -> None:
+    x = Tensor(definite(3, 3))
+    gradcheck(lambda a: a.inverse().sum(), x)
+    gradcheck(lambda a: a.det(), x)
+    gradcheck(lambda a: ((a + a.transpose()) / 2).cholesky().square().sum(), x)
+
+
+def test_all_steps_run_the_same_kernels_recorded_too() -> None:
+    a = Tensor(definite(9, 9)).float().realize()
+    solve = TinyJit(lambda a, b: a.solve(b).realize())
+    for k in range(4):
+        b = Tensor(matrices(9, 2, seed=k)).float().realize()
+        np.testing.assert_allclose((a @ solve(a, b)).numpy(), b.numpy(), atol=1e-4)
+
+
+REFUSED: dict[str, Callable[[], object]] = {
+    "no matrix": lambda: Tensor([1.0]).inverse(),
+    "not square": lambda: Tensor.ones(2, 3).det(),
+    "other rows": lambda: Tensor.ones(2, 2).solve(Tensor.ones(3, 1)),
+    "wide": lambda: Tensor.ones(2, 3).lstsq(Tensor.ones(2)),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused(case: str) -> None:
+    with pytest.raises(ShapeError, match="takes"):
+        REFUSED[case]()
