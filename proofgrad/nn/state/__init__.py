@@ -12,6 +12,7 @@ from proofgrad.nn.state.model import get_parameters, get_state_dict, load_state_
 from proofgrad.nn.state.npz import npz_load, npz_save
 from proofgrad.nn.state.safe import safe_load, safe_load_metadata, safe_save
 from proofgrad.nn.state.tensor_io import TensorIO
+from proofgrad.nn.state.training import resume_training, save_training
 
 __all__ = [
     "FormatError",
@@ -21,9 +22,11 @@ __all__ = [
     "load_state_dict",
     "npz_load",
     "npz_save",
+    "resume_training",
     "safe_load",
     "safe_load_metadata",
     "safe_save",
+    "save_training",
     "tar_extract",
     "torch_load",
     "zip_extract",
