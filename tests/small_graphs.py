@@ -27,7 +27,8 @@ from oracle import Array, evaluate_tensor, numpy_dtype  # noqa: E402
 from programs_of_kernels import WrongStep  # noqa: E402
 
 from proofgrad import Tensor  # noqa: E402, F401  (makes the compiler)
-from proofgrad.core.compile.passes.forms import Form, check_form, memory_below  # noqa: E402
+from proofgrad.core.compile.passes.forms import Form, check_form  # noqa: E402
+from proofgrad.core.compile.passes.memory import memory_below  # noqa: E402
 from proofgrad.core.compile.steps import store  # noqa: E402
 from proofgrad.core.compile.steps.loop_nest import StepRefused  # noqa: E402
 from proofgrad.core.compile.steps.reduce_in_parts import Ends, Parts, Slabs  # noqa: E402

@@ -9,6 +9,8 @@ import pytest
 
 from proofgrad import Context, Tensor, TinyJit
 from proofgrad.core.compile.plan.plan import TOLD
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.jit import replay
 from proofgrad.core.tensor.runtime import canonical as numbering
@@ -69,7 +71,7 @@ def test_results_in_the_memory_of_an_input_are_found(monkeypatch: pytest.MonkeyP
 def test_inputs_in_another_order_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     right = numbering.numbered
 
-    def numbered(roots: list[UOp], *more: Any) -> tuple[UOp, list[UOp]]:
+    def numbered(roots: list[UOp], *more: Any, **options: Any) -> tuple[UOp, list[UOp]]:
         graph, inputs = right(roots, *more)
         return graph, inputs[::-1]
 
@@ -172,3 +174,54 @@ def test_tensor_that_is_read_as_it_was_is_found(monkeypatch: pytest.MonkeyPatch)
     scaled(data(1, 1, 1))
     with pytest.raises(CheckError, match="as it was when it was recorded"):
         scaled(data(2, 2, 2))
+
+
+# -- parts of memory ------------------------------------------------------------------------------
+
+
+def test_slices_of_one_size_are_one_plan() -> None:
+    x = Tensor([float(k) for k in range(24)]).reshape(6, 4).realize()
+    plans = realize.compiler()._plans
+    seen = []
+    for k in range(5):
+        assert (x[k : k + 2] * 2).tolist() == [
+            [8.0 * r + 2 * c for c in range(4)] for r in (k, k + 1)
+        ]
+        seen.append(len(plans))
+    assert len(set(seen[1:])) == 1
+
+
+def test_what_is_read_through_a_part_is_not_written_over() -> None:
+    for k in range(3):
+        x = Tensor([float(n) for n in range(8)]).reshape(4, 2).realize()
+        total = x[k : k + 2] + x.sum()
+        x.assign(x * 2)
+        Tensor.realize(x, total)
+        assert total.tolist() == [[28.0 + 2 * r + c for c in range(2)] for r in (k, k + 1)]
+        assert x.flatten().tolist() == [2.0 * n for n in range(8)]
+
+
+def test_a_slice_that_is_computed_has_memory_of_its_own() -> None:
+    x = Tensor([1.0, 2.0, 3.0, 4.0]).realize()
+    part = x[1:3].realize()
+    x.assign(x * 10).realize()
+    assert part.tolist() == [2.0, 3.0] and x.tolist() == [10.0, 20.0, 30.0, 40.0]
+
+
+def test_a_part_of_a_part_begins_where_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = Tensor([float(k) for k in range(12)]).realize()
+    rows = x[2:10].reshape(4, 2)
+    assert (rows[1] + rows[3] * 10).tolist() == [84.0, 95.0]
+    monkeypatch.setattr(numbering, "_number_part", lambda part, shape, inputs: _wrong(part, shape, inputs))  # fmt: skip
+    with pytest.raises(CheckError, match="in the numbered graph"):
+        (x[2:4] * 3).realize()
+
+
+def _wrong(part: UOp, shape: tuple[int, ...], inputs: list[UOp]) -> UOp:
+    """The part one element further on."""
+    (begin, end) = part.arg[0]
+    right = numbering.UOp(Ops.SHRINK, part.dtype, part.src, ((begin + 1, end + 1),))
+    inputs.append(right)
+    unique = UOp(Ops.UNIQUE, dtypes.void, (), len(inputs) - 1)
+    flat = UOp(Ops.BUFFER, part.dtype, (unique, part.src[0].src[1]), end - begin)
+    return flat if shape == flat.shape else UOp(Ops.RESHAPE, part.dtype, (flat,), shape)

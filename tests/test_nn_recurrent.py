@@ -17,7 +17,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"num_layers": 2},
     {"batch_first": True},
     {"bidirectional": True},
-    {"num_layers": 3, "bidirectional": True, "batch_first": True},
+    {"num_layers": 2, "bidirectional": True, "batch_first": True},
 ]
 
 
@@ -37,7 +37,7 @@ def flat(states: Any) -> list[Any]:
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape", [(5, 3, 4), (1, 1, 4), (3, 4)])
+@pytest.mark.parametrize("shape", [(3, 2, 4), (1, 1, 4), (2, 4)])
 def test_a_layer_has_the_values_and_gradients_of_torch(
     kind: str, options: dict[str, Any], shape: tuple[int, ...]
 ) -> None:
@@ -60,6 +60,9 @@ def test_a_layer_has_the_values_and_gradients_of_torch(
     pairs = [(found, wanted), (x.grad, y.grad), *zip(flat(states), flat(ends), strict=True)]
     weights = dict(theirs.named_parameters())
     pairs += [(getattr(ours, name).grad, weight.grad) for name, weight in weights.items()]
+    Tensor.realize(
+        *[one for one, _ in pairs]
+    )  # in one go: each alone would compute all steps again
     for one, other in pairs:
         assert one.shape == tuple(other.shape)
         np.testing.assert_allclose(one.numpy(), other.detach().numpy(), rtol=2e-4, atol=2e-5)

@@ -66,13 +66,21 @@ class Adopted(Borrowed):
         self.view = memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
 
 
-class Part:
+class Part(Borrowed):
     """The memory of another handle from some byte on."""
 
-    __slots__ = ("address", "whole")
+    __slots__ = ("_offset", "address", "whole")
+    address: int
 
-    def __init__(self, whole: Block | Adopted, offset_bytes: int) -> None:
-        self.address, self.whole = whole.address + offset_bytes, whole
+    def __init__(self, whole: Block | Adopted | Part, offset_bytes: int) -> None:
+        self.address = whole.address + offset_bytes
+        self.whole: Block | Adopted = whole.whole if isinstance(whole, Part) else whole
+        self._offset = self.address - self.whole.address
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes from there to the end."""
+        return self.whole.view[self._offset :]
 
 
 class Pool:

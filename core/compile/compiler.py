@@ -23,7 +23,8 @@ from proofgrad.core.compile.nests.kernel_schedule import (
     read_schedule,
     what_is_not_done,
 )
-from proofgrad.core.compile.passes.forms import Form, first_element, memory_below
+from proofgrad.core.compile.passes.forms import Form
+from proofgrad.core.compile.passes.memory import first_element, memory_below
 from proofgrad.core.compile.passes.stages import (
     Library,
     Observer,

@@ -8,6 +8,7 @@ is its plan. Does not own: whether the plan is right (launch_plan.py), what a re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Any
 from weakref import ref
 
@@ -39,7 +40,7 @@ def check_numbers(
     Raises: PlanError.
     """
     for number, (buffer, handle) in enumerate(zip(inputs, given)):
-        if machine.memory_of(buffer) is not handle:
+        if not _is_memory_of(buffer, handle):
             raise PlanError("launch", f"input {number} is not the memory of its buffer")
     if (len(roots), len(inputs)) != (len(graph.src), len(given)):
         raise PlanError("launch", f"{len(graph.src)} roots numbered of {len(roots)}")
@@ -52,6 +53,8 @@ def check_numbers(
         numbered, real = pair[1], SHOWN.get(pair[0], pair[0])
         real = COMPUTED.get(real, real)
         if real is numbered and real.op is not Ops.BUFFER:
+            continue
+        if _is_part(real, numbered, inputs):
             continue
         if not _is_same(real, numbered, inputs, values):
             raise PlanError(
@@ -79,6 +82,41 @@ def _is_same(real: UOp, numbered: UOp, inputs: Sequence[UOp], values: dict[str, 
         and sizes().are_bound_to(real.arg, numbered.arg, values)
     )
     return is_equal and len(real.src) == len(numbered.src)
+
+
+def _is_memory_of(buffer: UOp, handle: Any) -> bool:
+    """Whether a handle is the memory of a buffer; of a part, that of the whole, from where the part begins."""
+    if buffer.op is not Ops.SHRINK:
+        return machine.memory_of(buffer) is handle
+    whole, begin = machine.memory_of(buffer.src[0]), buffer.arg[0][0] * buffer.dtype.itemsize
+    if not begin:
+        return handle is whole
+    is_inside = handle.whole is whole and handle.address == whole.address + begin
+    return bool(is_inside and buffer.arg[0][1] <= buffer.src[0].arg)
+
+
+def _is_part(real: UOp, numbered: UOp, inputs: Sequence[UOp]) -> bool:
+    """Whether a numbered buffer, or a reshape of it, is a part of memory that has the elements of a slice, in order."""
+    flat = numbered.src[0] if numbered.op is Ops.RESHAPE else numbered
+    if real.op is not Ops.SHRINK or flat.op is not Ops.BUFFER or numbered.shape != real.shape:
+        return False
+    part, below = inputs[flat.src[0].arg], COMPUTED.get(real.src[0], real.src[0])
+    while below.op is Ops.RESHAPE:
+        below = COMPUTED.get(below.src[0], below.src[0])
+    if part.op is not Ops.SHRINK or part.src[0] is not below or flat.arg != part.shape[0]:
+        return False
+    first = _begin_in_a_row(real)
+    return first is not None and part.arg == ((first, first + flat.arg),)
+
+
+def _begin_in_a_row(taken: UOp) -> int | None:
+    """The number of the first element of a slice; None where the others do not follow it one after the other."""
+    shape = taken.src[0].shape
+    several = [axis for axis, (begin, end) in enumerate(taken.arg) if end - begin != 1]
+    for axis in range(several[0] + 1 if several else len(shape), len(shape)):
+        if taken.arg[axis] != (0, shape[axis]):
+            return None
+    return int(sum([begin * prod(shape[axis + 1 :]) for axis, (begin, _) in enumerate(taken.arg)]))
 
 
 def check_written_over(plan: Plan, given: Sequence[Any]) -> None:
@@ -113,12 +151,17 @@ def check_results(
 # -- launches one by one -----------------------------------------------------------------------------------
 
 
+def _whole(handle: Any) -> int:
+    """Which memory a handle is of, or of a part of."""
+    return id(getattr(handle, "whole", handle))
+
+
 class Followed:
     """The launches of one run, each as it happens."""
 
     def __init__(self, plan: Plan, given: Sequence[Any]) -> None:
         self._plan, self._next = plan, 0
-        self._holds: dict[int, Any] = {slot: id(given[slot]) for slot in range(plan.inputs)}
+        self._holds: dict[int, Any] = {slot: _whole(given[slot]) for slot in range(plan.inputs)}
 
     def launch(self, kernel: Kernel, buffers: Sequence[Any]) -> None:
         """The next launch. Raises: PlanError if it is not that of the plan, on the memory of its slots."""
@@ -129,7 +172,7 @@ class Followed:
                 kernel.name, f"is launched where step {self._next} of the plan is another one"
             )
         step = steps[self._next]
-        handles = [id(getattr(buffer, "whole", buffer)) for buffer in buffers]
+        handles = list(map(_whole, buffers))
         if len(handles) != len(step.slots):
             raise PlanError(kernel.name, f"{len(handles)} buffers for slots {step.slots}")
         for slot, handle in zip(step.slots, handles):
@@ -148,7 +191,7 @@ class Followed:
         if self._next < len(self._plan.steps):
             raise PlanError("launch", f"{self._next} of {len(self._plan.steps)} steps have run")
         for slot, handle in zip(self._plan.results, memory):
-            if self._holds.get(slot, id(handle)) != id(handle):
+            if self._holds.get(slot, _whole(handle)) != _whole(handle):
                 raise PlanError("launch", f"the result in slot {slot} is other memory")
 
     def _copies(self) -> None:

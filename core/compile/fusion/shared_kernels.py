@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 
 from proofgrad.core.compile.passes.context import Context
-from proofgrad.core.compile.passes.forms import memory_below
+from proofgrad.core.compile.passes.memory import memory_below
 from proofgrad.core.compile.steps.exchange import exchange
 from proofgrad.core.compile.steps.read_parts import parts_of, read_parts
 from proofgrad.core.compile.steps.tensor_program import TensorProgram

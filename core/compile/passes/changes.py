@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from difflib import SequenceMatcher
 
-from proofgrad.core.compile.passes.forms import memory_below
+from proofgrad.core.compile.passes.memory import memory_below
 from proofgrad.core.compile.passes.stages import Stage, parts_of
 from proofgrad.core.compile.text.show import NestText, show_nest
 from proofgrad.core.ir.ops import Ops

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from proofgrad.core.compile.lowering.linearize import sources_before
 from proofgrad.core.compile.machine.target import Binary, Source
 from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.compile.passes.memory import memory_below
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -90,17 +91,6 @@ def _check_types(form: Form, node: UOp) -> None:
     expected = dtypes.bool.vec(values[0].dtype.lanes) if op in COMPARE else values[0].dtype
     if node.dtype is not expected:
         raise FormError(form, node, f"result of type {node.dtype}, expected {expected}")
-
-
-def memory_below(source: UOp) -> UOp:
-    """The BUFFER that a source of a CALL is, or is a part of."""
-    return source.src[0] if source.op is Ops.SHRINK else source
-
-
-def first_element(source: UOp) -> int:
-    """Where in its BUFFER a source of a CALL begins."""
-    begin: int = source.arg[0][0] if source.op is Ops.SHRINK else 0
-    return begin
 
 
 def _check_sink(form: Form, root: UOp, member: Ops | None) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from proofgrad.core.compile.passes.forms import memory_below
+from proofgrad.core.compile.passes.memory import memory_below
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 

@@ -8,11 +8,23 @@ from __future__ import annotations
 from weakref import WeakKeyDictionary
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH, DEVICE, IOTA, PARAM, SINK, UNIQUE
-from proofgrad.core.ir.ops import MOVEMENT
-from proofgrad.core.ir.shapes import names_variables, sizes
+from proofgrad.core.ir.op_names import (
+    BUFFER,
+    CONTIGUOUS,
+    DETACH,
+    DEVICE,
+    IOTA,
+    PARAM,
+    RESHAPE,
+    SINK,
+    UNIQUE,
+)
+from proofgrad.core.ir.ops import MOVEMENT, Ops
+from proofgrad.core.ir.shapes import Shape, elements, is_plain, names_variables, sizes
 from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.tensor.runtime.device import HOST, Device, is_on_disk
 
+SHRINK = Ops.SHRINK
 _LEAVES = frozenset({UNIQUE, DEVICE})
 COMPUTED: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # a node: a buffer, in its shape
 SHOWN: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # see scheduling.py
@@ -41,11 +53,12 @@ def with_buffers(graph: UOp, buffers: list[UOp]) -> list[UOp]:
 
 
 def numbered(
-    roots: list[UOp], device: str, values: dict[str, int] | None = None
+    roots: list[UOp], device: str, values: dict[str, int] | None = None, with_parts: bool = False
 ) -> tuple[UOp, list[UOp]]:
     """The graph with its buffers numbered 0, 1, ... in order: equal graphs become one object.
 
-    Variables lose their values, which go into `values`.
+    Variables lose their values, which go into `values`. `with_parts`: a slice of a buffer whose elements follow each other is a
+    buffer too, SHRINK(BUFFER) among the inputs, so that the graph does not tell where it begins.
     """
     values = {} if values is None else values
     done: dict[UOp, UOp] = {}
@@ -53,7 +66,11 @@ def numbered(
     if SHOWN:
         roots = _without_kernels(roots)
     some = len(COMPUTED) > 0  # most often not: then no node is looked up
-    for node in toposort(roots, is_not_computed if some else None):
+    order, parts = toposort(roots, is_not_computed if some else None), dict[UOp, UOp]()
+    if with_parts and any([node.op is SHRINK for node in order]):
+        parts = _parts(order, roots)
+        order = toposort(roots, lambda n: n not in COMPUTED and n not in parts) if parts else order
+    for node in order:
         known = COMPUTED.get(node) if some else None
         if known is not None:
             for part in known.toposort():
@@ -61,7 +78,11 @@ def numbered(
                     done[part] = _renumber(part, done, inputs, values)
             done[node] = done[known]
         elif node not in done:
-            done[node] = _renumber(node, done, inputs, values)
+            done[node] = (
+                _number_part(parts[node], node.shape, inputs)
+                if parts and node in parts
+                else _renumber(node, done, inputs, values)
+            )
     return UOp(SINK, dtypes.void, tuple([done[root] for root in roots]), device), inputs
 
 
@@ -85,6 +106,52 @@ def _without_kernels(roots: list[UOp]) -> list[UOp]:
         else:
             done[node] = node
     return [done[root] for root in roots]
+
+
+def _parts(nodes: list[UOp], roots: list[UOp]) -> dict[UOp, UOp]:
+    """The slices among nodes that are parts of buffers, but for roots, which get memory of their own."""
+    wanted = {_below_reshape(root) for root in roots}
+    found: dict[UOp, UOp] = {}
+    for node in nodes:
+        if node.op is SHRINK and node not in COMPUTED and node not in wanted:
+            part = _part(node)
+            if part is not None:
+                found[node] = part
+    return found
+
+
+def _below_reshape(node: UOp) -> UOp:
+    while node.op is RESHAPE or node.op is DETACH:
+        node = node.src[0]
+    return node
+
+
+def _part(taken: UOp) -> UOp | None:
+    """The flat slice of a buffer of a machine that a SHRINK shows, where its elements follow each other; None: it is none."""
+    shape, count = taken.src[0].shape, elements(taken.shape)
+    if not is_plain(shape) or not is_plain(taken.shape) or not count:
+        return None
+    first = last = 0
+    for (begin, end), size in zip(taken.arg, shape):
+        first, last = first * size + begin, last * size + end - 1
+    if last - first + 1 != count:  # others lie between the first and the last
+        return None
+    buffer = computed(taken.src[0])
+    while buffer.op is RESHAPE:
+        buffer = computed(buffer.src[0])
+    if buffer.op is not BUFFER or buffer.src[1].arg == HOST or is_on_disk(buffer.src[1].arg):
+        return None
+    if not Device[buffer.src[1].arg].target.has_parts or count == buffer.arg:
+        return None
+    return UOp(SHRINK, taken.dtype, (buffer,), ((first, last + 1),))
+
+
+def _number_part(part: UOp, shape: Shape, inputs: list[UOp]) -> UOp:
+    if part not in inputs:
+        inputs.append(part)
+    unique = UOp(UNIQUE, dtypes.void, (), inputs.index(part))
+    flat = UOp(BUFFER, part.dtype, (unique, part.src[0].src[1]), elements(part.shape))
+    return flat if shape == flat.shape else UOp(RESHAPE, part.dtype, (flat,), shape)
 
 
 def _renumber(node: UOp, done: dict[UOp, UOp], inputs: list[UOp], values: dict[str, int]) -> UOp:

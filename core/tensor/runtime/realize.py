@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary, ref
 
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import Borrowed
+from proofgrad.core.compile.passes.memory import first_element, memory_below
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.op_names import BUFFER, DETACH, DEVICE, RESHAPE, UNIQUE
 from proofgrad.core.ir.ops import MOVEMENT, Ops
@@ -150,8 +151,12 @@ def has_memory(uop: UOp, handle: Any) -> bool:
 
 
 def memory_of(buffer: UOp | None) -> Any:
-    """The memory behind a BUFFER, a handle of the backend of its device."""
+    """The memory behind a BUFFER, or a part of one, a handle of the backend of its device."""
     assert buffer is not None
+    if buffer.op is Ops.SHRINK:
+        begin = first_element(buffer) * buffer.dtype.itemsize
+        whole = _MEMORY[buffer.src[0]]
+        return Device[buffer.src[0].src[1].arg].part(whole, begin) if begin else whole
     return _MEMORY[buffer]
 
 
@@ -342,10 +347,10 @@ def _run(
 ) -> list[UOp] | _Failure:
     """The buffer of each root, through RESHAPE. `wanted` is emptied."""
     values: dict[str, int] = {}
-    graph, inputs = numbered(wanted, device, values)
+    graph, inputs = numbered(wanted, device, values, with_parts=witness is None)
     shapes = [root.shape for root in wanted]
-    devices = [buffer.src[1].arg for buffer in inputs]
-    given = [_MEMORY[buffer] for buffer in inputs]
+    devices = [memory_below(buffer).src[1].arg for buffer in inputs]
+    given = [_MEMORY[b] if b.op is BUFFER else memory_of(b) for b in inputs]
     # A root without buffers is its own numbered graph, which the plan keeps: if it were remembered,
     # its memory would never be free again.
     roots = [_gone if node is root else ref(root) for node, root in zip(graph.src, wanted)]

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from proofgrad.core.compile.lowering.kernel_names import kernel_name
 from proofgrad.core.compile.machine.target import Source
-from proofgrad.core.compile.passes.forms import memory_below
+from proofgrad.core.compile.passes.memory import memory_below
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape
