@@ -134,7 +134,7 @@ class Tensor(
 
         def __getattr__(self, name: str) -> Any:
             """Asked for what is not there. Raises: AttributeError, with what does the same."""
-            no_such_attribute(name, dir(type(self)))
+            no_such_attribute(name, type(self))
 
     # -- as a Python object -----------------------------------------------------------------------
 

@@ -45,11 +45,13 @@ INSTEAD = {
 }
 
 
-def no_such_attribute(name: str, known: list[str]) -> NoReturn:
+def no_such_attribute(name: str, kind: type) -> NoReturn:
     """Raises: AttributeError, with what does the same, or names that are near."""
     told = INSTEAD.get(name)
-    if told is None:
-        near = difflib.get_close_matches(name, [k for k in known if not k.startswith("_")], n=2)
+    if name.startswith("_"):  # a protocol that somebody asks for
+        told = ""
+    elif told is None:
+        near = difflib.get_close_matches(name, [k for k in dir(kind) if not k.startswith("_")], n=2)
         told = f"did you mean {' or '.join(near)}?" if near else ""
     else:
         told = f"use {told}"
