@@ -22,6 +22,7 @@ from proofgrad.core.compile.tactics.local_buffers import keep_rows
 from proofgrad.core.compile.tactics.nested_sums import join_nested_sums
 from proofgrad.core.compile.tactics.pack_operands import stage_operands
 from proofgrad.core.compile.tactics.scatter import reduce_by_place
+from proofgrad.core.compile.tactics.separate import separate_loops
 from proofgrad.core.compile.tactics.to_program import (
     choose_index_width,
     reductions_to_accumulators,
@@ -50,6 +51,8 @@ GRAPH_STAGES: tuple[Stage, ...] = (
 KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("movement to index terms", Form.KERNEL, Procedure(lower_movement)),
     Stage("simplify index terms", Form.KERNEL, _SIMPLIFY, optional=True),
+    Stage("separate loops", Form.KERNEL, Tactic(separate_loops), optional=True),
+    Stage("simplify separated", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("merge loops", Form.KERNEL, Tactic(merge_loops), optional=True),
     Stage("simplify merged", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("extend loops", Form.KERNEL, Tactic(extend_loops), optional=True),

@@ -80,7 +80,7 @@ def small_packs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packs also for what is too small to gain by them."""
     parts = (
         (operands, "WORTH_PACKING"),
-        (contraction, "WORTH_STAGING"),
+        (contraction, "WORTH_A_KERNEL"),
         (cost_model, "UNSTAGED_PAGES"),
     )
     for module, name in parts:

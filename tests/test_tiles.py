@@ -65,7 +65,7 @@ def matmul(
 def stage_everything(patch: pytest.MonkeyPatch) -> None:
     """Tiles and tables also for what is too small to gain by them."""
     for module, name in ((cost_model, "UNSTAGED_WAYS"), (cost_model, "UNSTAGED_PAGES"),
-                         (contraction, "WORTH_STAGING"), (contraction, "WORTH_MULTIPLICATIONS")):  # fmt: skip
+                         (contraction, "WORTH_A_KERNEL"), (contraction, "WORTH_MULTIPLICATIONS")):  # fmt: skip
         patch.setattr(module, name, 0)
 
 

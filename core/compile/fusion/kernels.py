@@ -12,6 +12,7 @@ from proofgrad.core.compile.fusion.rows import reductions_by_row
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.schedule.contraction import pays_a_kernel
 from proofgrad.core.compile.schedule.cost_model import COSTLY
 from proofgrad.core.compile.steps.store import below_reshape, store
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
@@ -50,7 +51,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     ends: dict[UOp, list[UOp]] = {}
     for node in nodes:
         if node.op is Ops.REDUCE_AXIS:
-            end = _end_of_epilogue(node, consumers, meets, stored)
+            end = _end_of_epilogue(node, consumers, meets, stored, target)
             stored.add(end)
             ends.setdefault(end, []).append(node)
     for reductions in ends.values():
@@ -125,23 +126,44 @@ class _Tree:
 
 
 def _end_of_epilogue(
-    reduction: UOp, consumers: dict[UOp, list[UOp]], meets: dict[UOp, UOp | None], stored: set[UOp]
+    reduction: UOp,
+    consumers: dict[UOp, list[UOp]],
+    meets: dict[UOp, UOp | None],
+    stored: set[UOp],
+    target: Target,
 ) -> UOp:
     """The last node that can be computed in the loop of the reduction's results.
 
     Of a sum of products neither padding is, whose masks would keep the sum from its tiles, nor what
-    takes different parts of it, each with a sum of its own.
+    takes different parts of it, each with a sum of its own. Nor, of a long one, is a reduction of what is computed from
+    it, as over the windows of a pool: only sums of sums become one sum, which runs in tiles.
     """
     end, is_tiled = reduction, is_contraction(reduction)
     fitting = _AT_MOST_ONCE - {Ops.PAD} if is_tiled else _AT_MOST_ONCE
+    products = elements(reduction.src[0].shape) if is_tiled else 0
+    is_long = pays_a_kernel(products, reduction.dtype, target)
+    sums = _sums_of(reduction, consumers) if is_long else None
     while end not in stored:
         meeting, users = meets[end], consumers[end]
         if is_tiled and len(users) > 1 and any([user.op in MOVEMENT for user in users]):
             break
-        if meeting is None or not _none_twice(end, meeting, consumers, stored, fitting):
+        if meeting is None or not _none_twice(end, meeting, consumers, stored, fitting, sums):
             break
         end = meeting
     return end
+
+
+def _sums_of(total: UOp, consumers: dict[UOp, list[UOp]]) -> set[UOp]:
+    """The sums of the elements of a sum, seen through movement alone, and their sums."""
+    found, stack = set[UOp](), [total]
+    while stack:
+        for user in consumers[stack.pop()]:
+            is_sum = user.op is Ops.REDUCE_AXIS and user.arg[0] is Ops.ADD
+            if is_sum and user not in found:
+                found.add(user)
+            if is_sum or user.op in MOVEMENT:
+                stack.append(user)
+    return found
 
 
 def _beside_a_contraction(reductions: list[UOp]) -> set[UOp]:
@@ -163,10 +185,11 @@ def _none_twice(
     consumers: dict[UOp, list[UOp]],
     stored: set[UOp],
     movement: frozenset[Ops],
+    reductions: set[UOp] | None,
 ) -> bool:
     """Whether no node on a path from `start` to `end` needs an element of `start` twice.
 
-    And no movement is on it but of these kinds.
+    And no movement is on it but of these kinds, and no reduction but of these; None: of any.
     """
     seen: set[UOp] = set()
     stack = [start]
@@ -176,6 +199,8 @@ def _none_twice(
                 continue
             seen.add(user)
             if not _uses_once(user, movement) or (user is not end and user in stored):
+                return False
+            if reductions is not None and user.op is Ops.REDUCE_AXIS and user not in reductions:
                 return False
             if user is not end:
                 stack.append(user)

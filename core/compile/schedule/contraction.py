@@ -19,6 +19,7 @@ from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Ti
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
+from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import LOAD, PARAM
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -27,8 +28,8 @@ from proofgrad.core.ir.uop import UOp, toposort
 LARGEST_STEP = 4
 # A table may be so much longer than what it is filled from: a gathered operand is read in place.
 LARGEST_GROWTH = 2
-# An operand is copied into a table, by a kernel of its own, where the product takes so many times what launching one does.
-WORTH_STAGING = 4
+# A kernel more, as one that fills a table, is worth it where the product takes so many times what launching one does.
+WORTH_A_KERNEL = 4
 # Below so many multiplications a contraction is not worth a tile: most of one would be empty.
 WORTH_MULTIPLICATIONS = 1 << 9
 
@@ -99,8 +100,7 @@ class Contraction:
 
     def pays_tables(self, target: Target) -> bool:
         """Whether it takes so long that kernels that fill tables count little."""
-        cycles = self.multiplications / target.multiply_adds(self.reduction.dtype)
-        return cycles >= WORTH_STAGING * target.core.launch_cycles
+        return pays_a_kernel(self.multiplications, self.reduction.dtype, target)
 
     def shares_large_columns(self, cache_bytes: int) -> bool:
         """Whether the loops outside of the tile read the same columns, which fill much of the cache."""
@@ -151,6 +151,12 @@ class Contraction:
     def rows_lie_side_by_side(self) -> bool:
         """Whether one row's element of the operand lies beside the next row's."""
         return set(load_steps(self.row_factor, self.rows)) <= {1}
+
+
+def pays_a_kernel(multiplications: int, dtype: DType, target: Target) -> bool:
+    """Whether so many products take so long that one more launch counts little."""
+    cycles = multiplications / max(1, target.multiply_adds(dtype))
+    return cycles >= WORTH_A_KERNEL * target.core.launch_cycles
 
 
 def contractions(

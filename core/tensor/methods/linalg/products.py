@@ -20,6 +20,7 @@ from proofgrad.core.tensor.data.promotion import (
     promote,
 )
 from proofgrad.core.tensor.methods.base import check_same_device
+from proofgrad.core.tensor.methods.linalg.contraction_order import contraction_order, letters_left
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 
 _T = TypeVar("_T", bound=Reduction)
@@ -46,17 +47,42 @@ def sum_by_letters(formula: str, operands: Sequence[Any], dtype: DType | str | N
         parts.append(part)
         letters.append(own)
     sizes = _sizes(formula, parts, letters)
-    summed = [letter for letter in sizes if letter not in wanted]
-    order = [*wanted, *summed]
-    product = _aligned(parts[0], letters[0], order)
-    axes = tuple(range(len(wanted), len(order)))
-    for part, own in zip(parts[1:-1], letters[1:-1]):
-        product = product * _aligned(part, own, order)
-    if len(parts) == 1:
-        total = product.any(axes) if wide.is_bool else product.sum(axes, dtype=wide)
-    else:
-        total = sum_of_products(product, _aligned(parts[-1], letters[-1], order), wide, axes)
+    total = _contracted(parts, letters, wanted, sizes, wide)
     return total.cast(result).expand(tuple([sizes[letter] for letter in wanted]))
+
+
+def _contracted(
+    parts: list[Any], letters: list[str], wanted: str, sizes: dict[str, Any], dtype: DType
+) -> Any:
+    """The product of all operands with the axes `wanted`, the others summed over, in the cheapest order."""
+    for k, (part, own) in enumerate(zip(parts, letters)):
+        left = letters_left([own], letters[:k] + letters[k + 1 :], wanted)
+        parts[k], letters[k] = _summed(part, own, left, dtype), left
+    longest = {x: size if isinstance(size, int) else size.vmax for x, size in sizes.items()}
+    for pair in contraction_order(letters, wanted, longest):
+        (one, own), (other, others) = [(parts[k], letters[k]) for k in pair]
+        parts = [part for k, part in enumerate(parts) if k not in pair]
+        letters = [named for k, named in enumerate(letters) if k not in pair]
+        left = letters_left([own, others], letters, wanted)
+        parts.append(_product(one, own, other, others, left, dtype))
+        letters.append(left)
+    return _aligned(parts[0], letters[0], wanted)
+
+
+def _summed(part: Any, own: str, left: str, dtype: DType) -> Any:
+    """With the axes that are not `left` summed over; of bools, whether any is true."""
+    axes = tuple([k for k, letter in enumerate(own) if letter not in left])
+    if not axes:
+        return part
+    return part.any(axes) if dtype.is_bool else part.sum(axes, dtype=dtype)
+
+
+def _product(one: Any, own: str, other: Any, others: str, left: str, dtype: DType) -> Any:
+    """The product of two operands, summed over the axes that are not `left`, whose order the result has."""
+    order = left + "".join([x for x in dict.fromkeys(own + others) if x not in left])
+    x, y = _aligned(one, own, order), _aligned(other, others, order)
+    axes = tuple(range(len(left), len(order)))
+    return sum_of_products(x, y, dtype, axes) if axes else x * y
 
 
 def _letters(formula: str, operands: Sequence[Any]) -> tuple[list[str], str]:

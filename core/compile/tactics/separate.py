@@ -1,0 +1,81 @@
+"""Tactic: a loop that indexes take apart becomes loops of its digits, the opposite of coalescing.
+
+A reshape that joins axes behind a convolution leaves one loop where the sum of products needs one for each axis: no tile
+lies over `i // 256` and `i % 16`. Does not own: the law (steps/split.py), which loops become one again (coalesce.py).
+
+    for i < 1024: f(i // 256, i // 16 % 16, i % 16)   =   for a < 4: for b < 16: for c < 16: f(a, b, c)
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.compile.nests.loops import fresh_number, is_fixed, size_of
+from proofgrad.core.compile.nests.strides import coefficient, loops_below
+from proofgrad.core.compile.nests.sums_of_products import product_of
+from proofgrad.core.compile.passes.context import Context
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.reorder import reorder
+from proofgrad.core.compile.steps.split import MOST_PARTS, split
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+
+_DIVISIONS = frozenset({Ops.FLOORDIV, Ops.MOD})
+
+
+def separate_loops(nest: LoopNest, context: Context) -> LoopNest:
+    """The loops around and in a sum of products are split where its indexes divide them."""
+    for loop in _of_products(nest.graph):
+        sizes = _digits(nest.graph, loop)
+        if 0 < len(sizes) <= MOST_PARTS:
+            nest = _split_in_place(nest, loop, sizes)
+    return nest
+
+
+def _split_in_place(nest: LoopNest, loop: UOp, sizes: tuple[int, ...]) -> LoopNest:
+    """The loop as its digits, in its place among the others: loops of larger numbers run inside."""
+    inside = [x for x in _loops(nest.graph) if x.arg[0] > loop.arg[0]]
+    number, role = fresh_number(nest.graph), loop.arg[1]
+    parts = [NewLoop(number + k, role) for k in range(len(sizes))]
+    nest = split(nest, loop, sizes, (NewLoop(*loop.arg), *parts))
+    if role is AxisRole.LOOP:
+        for other in inside:
+            if other.arg[1] is AxisRole.LOOP:
+                nest = reorder(nest, other, fresh_number(nest.graph))
+    return nest
+
+
+def _of_products(kernel: UOp) -> list[UOp]:
+    """The loops that sums of products change with, and those that they run over."""
+    free = loops_below(kernel)
+    found: dict[UOp, None] = {}
+    for node in toposort((kernel,)):
+        is_sum = node.op is Ops.REDUCE and node.arg is Ops.ADD
+        if is_sum and product_of(node.src[0]) is not None:
+            found.update(dict.fromkeys((*free[node], *node.src[1:])))
+    loops = [x for x in found if is_fixed(x) and x.arg[1] in (AxisRole.LOOP, AxisRole.REDUCE)]
+    return sorted(loops, key=lambda loop: loop.arg[0])
+
+
+def _digits(kernel: UOp, loop: UOp) -> tuple[int, ...]:
+    """The sizes of the digits of a loop but for the first; none where quotients do not nest in each other."""
+    size = size_of(loop)
+    cuts = {cut for node in toposort((kernel,)) if (cut := _cut(node, loop)) and cut < size}
+    chain = [size, *sorted(cuts, reverse=True), 1]
+    if any([outer % inner for outer, inner in zip(chain, chain[1:])]):
+        return ()
+    return tuple([outer // inner for outer, inner in zip(chain[1:], chain[2:])])
+
+
+def _cut(node: UOp, loop: UOp) -> int:
+    """d where the node is a quotient by d of the loop, or what is left of one; 0: neither."""
+    if node.op not in _DIVISIONS or node.src[1].op is not Ops.CONST:
+        return 0
+    term, divisor = node.src[0], node.src[1].arg
+    while term.op is Ops.FLOORDIV and term.src[1].op is Ops.CONST:
+        term, divisor = term.src[0], divisor * term.src[1].arg
+    return divisor if divisor > 1 and coefficient(term, loop) == 1 else 0
+
+
+def _loops(kernel: UOp) -> list[UOp]:
+    loops = [node for node in toposort((kernel,)) if node.op is Ops.RANGE]
+    return sorted(loops, key=lambda loop: loop.arg[0])
