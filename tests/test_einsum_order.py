@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 import pytest
+
 from proofgrad import GlobalCounters, Tensor
 from proofgrad.core.tensor.methods.linalg.contraction_order import contraction_order, letters_left
 

@@ -45,7 +45,10 @@ def _split_in_place(nest: LoopNest, loop: UOp, sizes: tuple[int, ...]) -> LoopNe
 
 
 def _of_products(kernel: UOp) -> list[UOp]:
-    """The loops that sums of products change with, and those that they run over."""
+    """The loops that sums of products change with, and those that they run over, inner ones first.
+
+    So a loop is still there when its turn comes: to split one gives those inside of it other numbers.
+    """
     free = loops_below(kernel)
     found: dict[UOp, None] = {}
     for node in toposort((kernel,)):
@@ -53,7 +56,7 @@ def _of_products(kernel: UOp) -> list[UOp]:
         if is_sum and product_of(node.src[0]) is not None:
             found.update(dict.fromkeys((*free[node], *node.src[1:])))
     loops = [x for x in found if is_fixed(x) and x.arg[1] in (AxisRole.LOOP, AxisRole.REDUCE)]
-    return sorted(loops, key=lambda loop: loop.arg[0])
+    return sorted(loops, key=lambda loop: -loop.arg[0])
 
 
 def _digits(kernel: UOp, loop: UOp) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeAlias
 
 from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.shapes import Shape, ShapeError, show
+from proofgrad.core.ir.shapes import Shape, ShapeError, is_plain, show
 from proofgrad.core.tensor.data.arguments import Flag, Whole, checked_shape
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import (
@@ -28,6 +28,7 @@ from proofgrad.core.tensor.methods.indexing.take import take
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
 from proofgrad.core.tensor.methods.linalg.products import sum_of_products
 from proofgrad.core.tensor.methods.nn.layers import with_bias
+from proofgrad.core.tensor.methods.nn.transposed import transposed_by_phases
 from proofgrad.core.tensor.methods.nn.winograd import correlated_by_law, takes_winograd
 
 Sizes: TypeAlias = Whole | Sequence[int]
@@ -190,6 +191,13 @@ class Windows(LinearAlgebra):
             raise ShapeError(f"{weight.shape[0]} channels do not split into {groups} groups")
         steps, holes = each(stride, axes, "stride"), each(dilation, axes, "dilation")
         extra = each(output_padding, axes, "output_padding")
+        if (
+            max(steps) > 1
+            and max(holes) == 1
+            and is_plain(self.shape)
+            and all(self.shape + weight.shape)
+        ):
+            return self._transposed_by_phases(weight, bias, groups, steps, padding, extra)
         x = self
         for k, step in enumerate(steps):
             x = x._zeros_between(2 + k, step)
@@ -201,6 +209,32 @@ class Windows(LinearAlgebra):
             reach = holes[k] * (weight.shape[2 + k] - 1)
             around += [reach - before, reach - after + extra[k]]
         return x.conv2d(turned, bias, groups, 1, dilation, around)
+
+    def _transposed_by_phases(
+        self,
+        weight: Self,
+        bias: Self | None,
+        groups: Whole,
+        steps: Sequence[int],
+        padding: Sizes,
+        extra: Sequence[int],
+    ) -> Self:
+        """As `conv_transpose2d`, by products of elements alone, none of the zeros between them."""
+        if bias is not None and bias.shape != (groups * weight.shape[1],):
+            raise ShapeError(
+                f"conv_transpose2d bias {show(bias.shape)} must be ({groups * weight.shape[1]},)"
+            )
+        axes = self.ndim - 2
+        result = computed_dtype(promote(self.dtype, weight.dtype))
+        wide = accumulation_dtype(result)
+        y = transposed_by_phases(self.cast(wide), weight.cast(wide), groups, steps)
+        around = []
+        for k, (before, after) in enumerate(padding_pairs(padding, axes)):
+            whole = (self.shape[2 + k] - 1) * steps[k] + weight.shape[2 + k]
+            around.append((-before, whole - after + extra[k] - y.shape[2 + k]))
+        y = y._pad_zeros([(0, 0), (0, 0), *around])
+        line = None if bias is None else bias.reshape((1, -1) + (1,) * axes)
+        return with_bias(y, line, result)
 
     def _zeros_between(self, axis: Whole, step: Whole) -> Self:
         """Zeros between the elements of an axis, so that they are `step` apart."""
