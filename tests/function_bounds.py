@@ -302,7 +302,7 @@ ALONG_ROWS: dict[str, BoundedRow] = {
         lambda x: x.cross_entropy(_labels(), "none"), lambda x: -_picked(_log_softmax(x)), 1.4, 1.4, _one
     ),
     "smoothed cross_entropy": R(
-        lambda x: x.cross_entropy(_labels(), "none", 0.25), _smoothed, 2.5, 2, _one
+        lambda x: x.cross_entropy(_labels(), "none", 0.25), _smoothed, 2.5, 2.5, _one
     ),
     "sparse_categorical_crossentropy": R(
         lambda x: x.sparse_categorical_crossentropy(_labels(), reduction="none"),

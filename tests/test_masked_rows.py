@@ -19,7 +19,7 @@ from test_tiles import AVX512, matmul
 from proofgrad import Tensor
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
-from proofgrad.backends.llvm.skipping import skipped
+from proofgrad.backends.llvm.skipping import skipped, unswitched
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.compile.schedule.tiles import find_contraction
@@ -123,6 +123,48 @@ def test_rows_that_are_read_inside_have_no_masks() -> None:
 
 def test_a_loop_without_a_mask_is_not_skipped() -> None:
     assert not skipped(linear_of(matmul(64, 64, 64, dtype=dtypes.float32)))
+
+
+# -- loops without masks, where all hold --------------------------------------------------------
+
+
+def test_a_loop_whose_masks_hold_on_all_lanes_chooses_nothing() -> None:
+    linear = linear_of(gradient_of_images())
+    assert unswitched(linear)
+    text = emit(linear, "kernel", Dialect()).text
+    whole, rest = text.split("\nunmasked0:\n")[1].split("\nunmasked0.else:\n")
+    rest = rest.split("\nunmasked0.end:\n")[0]
+    choices = r"select <\d+ x i1> %"
+    assert not re.findall(choices, whole) and re.findall(choices, rest)
+    assert whole.count("@llvm.fma") == rest.count("@llvm.fma") > 0
+
+
+def test_a_loop_without_a_mask_is_written_once() -> None:
+    linear = linear_of(matmul(64, 64, 64, dtype=dtypes.float32))
+    assert not unswitched(linear)
+    assert "unmasked" not in emit(linear, "kernel", Dialect()).text
+
+
+@pytest.mark.parametrize("size", [7, 16, 17, 33])
+@pytest.mark.parametrize(("window", "padding"), [(3, 1), (5, 2), (5, 1)])
+def test_gradients_of_padded_images_have_no_products_with_padding(
+    size: int, window: int, padding: int
+) -> None:
+    """A weight that is not finite reaches no element whose window does not have it inside."""
+    rng = np.random.default_rng(size)
+    w = rng.integers(-3, 4, (8, 8, window, window)).astype(np.float32)
+    w[:, :, 0, 0] = inf
+    w[3, 2, window - 1, 1] = nan
+    reach = size + 2 * padding - window + 1
+    g = rng.integers(1, 4, (2, 8, reach, reach)).astype(np.float32)
+    want = np.zeros((2, 8, size + 2 * padding, size + 2 * padding), np.float32)
+    for i, j in product(range(window), repeat=2):
+        with np.errstate(invalid="ignore"):
+            want[:, :, i : i + reach, j : j + reach] += np.einsum("noab,oc->ncab", g, w[:, :, i, j])
+    x = Tensor.empty(2, 8, size, size, requires_grad=True).realize()
+    (found,) = x.conv2d(Tensor(w), padding=padding).gradient(x, gradient=Tensor(g))
+    inside = slice(padding, padding + size)
+    np.testing.assert_array_equal(found.numpy(), want[:, :, inside, inside])
 
 
 @pytest.mark.parametrize("batch", [1, 32])

@@ -9,7 +9,7 @@ start. The phi nodes of a loop are reserved lines, filled in when the loop ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from proofgrad.backends.llvm.arithmetic import write_alu, write_op
@@ -32,7 +32,7 @@ from proofgrad.backends.llvm.register_transpose import (
     transposed_stores,
     write_transposed_stores,
 )
-from proofgrad.backends.llvm.skipping import settled, skipped
+from proofgrad.backends.llvm.skipping import parts_of_truths, settled, skipped, unswitched
 from proofgrad.backends.llvm.text import literal, memory_type, register_type
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.lowering.program_facts import (
@@ -94,6 +94,7 @@ class _Printer:
         self.ahead = prefetched(linear, dialect.target) if dialect.has_prefetch else {}
         self.nontemporal = nontemporal_stores(linear, dialect.nontemporal_bytes)
         self.skipped = skipped(linear)
+        self.unswitched = unswitched(linear)
         self.transposed = transposed_stores(linear)
         self.waiting = frozenset().union(*self.transposed.values()).difference(self.transposed)
         self.has_exit = False
@@ -101,8 +102,7 @@ class _Printer:
         self.release: list[str] = []
 
     def module(self) -> list[str]:
-        for node in self.linear.src:
-            self._write(node)
+        self._write_all(self.linear.src)
         if self.loops:
             raise CompileError(f"Linear of {self.name} ends inside of {len(self.loops)} loops")
         if self.has_exit:
@@ -124,6 +124,50 @@ class _Printer:
         space = self.dialect.constant_space
         declaration = f"@zeros = internal {space} constant [{size} x i8] zeroinitializer, align 64"
         return [" ".join(declaration.split()), ""] if size else []
+
+    def _write_all(self, nodes: Sequence[UOp]) -> None:
+        """The nodes in order; a loop whose masks may all hold, with its body, twice."""
+        position = 0
+        while position < len(nodes):
+            node, end = nodes[position], position + 1
+            if masks := self.unswitched.get(node):
+                while nodes[end - 1].op is not END:  # the loop has none inside of it
+                    end += 1
+                self._write_twice(nodes[position:end], masks)
+            else:
+                self._write(node)
+            position = end
+
+    def _write_twice(self, loop: Sequence[UOp], masks: tuple[UOp, ...]) -> None:
+        """A loop where all masks hold, which are not asked there, or the same loop with them."""
+        writer, label = self.writer, self.writer.fresh("unmasked")
+        runs = self._where_all(masks)
+        registers, places, current = dict(self.registers), dict(self.places), dict(self.current)
+        writer.do(f"br i1 {runs}, label %{label}, label %{label}.else")
+        writer.begin_block(label)
+        for truth in settled(parts_of_truths(masks), self.linear.src):
+            self.registers[truth] = literal(True, truth.dtype)
+        skipped, self.skipped = self.skipped, {}  # nothing is left to ask
+        ends = [self._written_to(loop, label)]
+        self.skipped = skipped
+        self.registers, self.places, self.current = dict(registers), dict(places), current
+        writer.begin_block(f"{label}.else")
+        ends.append(self._written_to(loop, label))
+        self.registers, self.places = registers, places
+        writer.begin_block(f"{label}.end")
+        (first, unmasked), (second, masked) = ends
+        for accumulator, value in masked.items():
+            if unmasked[accumulator] != value:
+                name = self.current[accumulator] = f"%{writer.fresh('sum')}"
+                kind = register_type(accumulator.dtype)
+                writer.do(_phi(name, kind, unmasked[accumulator], first, value, second))
+
+    def _written_to(self, loop: Sequence[UOp], label: str) -> tuple[str, dict[UOp, str]]:
+        """The block in which the loop ends, and the registers of the accumulators there."""
+        for node in loop:
+            self._write(node)
+        self.writer.do(f"br label %{label}.end")
+        return self.writer.block, dict(self.current)
 
     def _write(self, node: UOp) -> None:
         operation = _WRITERS.get(node.op)
@@ -288,11 +332,18 @@ class _Printer:
             self.registers = loop.before
 
     def _where_all(self, truths: tuple[UOp, ...]) -> str:
-        """The register that says whether all of some scalar truths hold."""
-        first, *rest = [self._register(truth) for truth in truths]
+        """The register that says whether all of some truths hold, on all lanes."""
+        first, *rest = [self._on_all_lanes(truth) for truth in truths]
         for other in rest:
             first = self.writer.let(f"and i1 {first}, {other}")
         return first
+
+    def _on_all_lanes(self, truth: UOp) -> str:
+        register, lanes = self._register(truth), truth.dtype.lanes
+        if lanes == 1:
+            return register
+        bits = self.writer.let(f"bitcast {register_type(truth.dtype)} {register} to i{lanes}")
+        return self.writer.let(f"icmp eq i{lanes} {bits}, -1")
 
     def _open_work_item(self, node: UOp) -> None:
         writer = self.writer
