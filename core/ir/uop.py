@@ -39,12 +39,13 @@ class AxisRole(enum.Enum):
 class _Parts:
     """A node while it is made: its fields can be set. Then it becomes a UOp."""
 
-    __slots__ = ("__weakref__", "arg", "dtype", "op", "shape", "src")
+    __slots__ = ("__weakref__", "arg", "below", "dtype", "op", "shape", "src")
     op: Ops
     dtype: DType
     src: tuple[UOp, ...]
     arg: Any
     shape: Shape
+    below: list[UOp]  # of a SINK that was walked: the nodes below it, sources first
 
 
 class UOp(_Parts):
@@ -332,6 +333,22 @@ def _is_operand(other: Any) -> bool:
 
 def toposort(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None = None) -> list[UOp]:
     """Every node below and including `roots`, sources first, without recursion."""
+    if enter is None and type(roots) is tuple and len(roots) == 1 and roots[0].op is Ops.SINK:
+        return [*_below(roots[0]), roots[0]]
+    return _in_order(roots, enter)
+
+
+def _below(root: UOp) -> list[UOp]:
+    """What is below a whole graph, found once: dozens of tactics walk through the same one."""
+    try:
+        return root.below
+    except AttributeError:
+        found = _in_order(root.src, None)
+        _set_below(root, found)
+        return found
+
+
+def _in_order(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None) -> list[UOp]:
     order: dict[UOp, None] = {}
     stack: list[UOp | None] = [*roots]
     stack.reverse()
@@ -349,6 +366,9 @@ def toposort(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None = None) -
             else:
                 order[node] = None
     return list(order)
+
+
+_set_below = _Parts.below.__set__  # type: ignore[attr-defined]  # of the slot: a UOp itself cannot be changed
 
 
 def known_below(

@@ -5,6 +5,9 @@ Does not own: simplification (rules) and the linear normal form of index terms (
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+
 from proofgrad.core.ir.evaluate import evaluate
 from proofgrad.core.ir.op_names import ADD, CONST, KEEP, LOAD, MUL, NEG, RANGE, REDUCE, STORE
 from proofgrad.core.ir.ops import ELEMENTWISE
@@ -66,7 +69,8 @@ def at_start(term: UOp, values: dict[UOp, int] | None = None) -> int:
     return known[term]
 
 
-def loops_below(root: UOp) -> dict[UOp, frozenset[UOp]]:
+@lru_cache(maxsize=8)  # of the kernel that one tactic after the other asks about
+def loops_below(root: UOp) -> Mapping[UOp, frozenset[UOp]]:
     """For each node the RANGE nodes whose value it depends on; REDUCE, KEEP and STORE hide their own."""
     found: dict[UOp, frozenset[UOp]] = {}
     for node in toposort((root,)):
