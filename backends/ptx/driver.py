@@ -9,11 +9,13 @@ therefore told by a later call: the message names the kernels that have been lau
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
+from weakref import ref
 
 from proofgrad.core.compile.machine.target import CompileError, DeviceError
 
@@ -32,6 +34,13 @@ class CallFailed(DeviceError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+def _end(driver: ref[Driver]) -> None:
+    """The process ends, and with it all that it has on a GPU: handles that are dropped later give nothing back."""
+    known = driver()
+    if known is not None and not known.lost:
+        known.lost = f"{known.label} is closed: the process is ending"
 
 
 class Driver:
@@ -58,6 +67,7 @@ class Driver:
         self.max_blocks = self._attribute("MAX_GRID_DIM_X")
         self.stream = self.call("cuStreamCreate", _NON_BLOCKING)
         self._pool = self._make_pool()
+        atexit.register(_end, ref(self))
 
     def _known_ordinal(self) -> int:
         count = int(self._check("cuDeviceGetCount"))
@@ -209,6 +219,8 @@ class Driver:
 
     def unload(self, module: Any) -> None:
         """Let go of a module when all that was launched of it has run."""
+        if self.lost:
+            return
         with self._lock:
             self._retired.append(module)
             is_enough = len(self._retired) >= RETIRED_MODULES
