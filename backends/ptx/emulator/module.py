@@ -19,7 +19,8 @@ from proofgrad.backends.ptx.emulator.convert import CONVERT
 from proofgrad.backends.ptx.emulator.function import DONE, FAULT, FRAME, RANGES, Function
 from proofgrad.backends.ptx.emulator.matrices import MATRICES
 from proofgrad.backends.ptx.emulator.meeting import MEETING
-from proofgrad.backends.ptx.emulator.parse import Kernel, Module, Refused, Variable, parse
+from proofgrad.backends.ptx.emulator.parse import Kernel, Label, Module, Refused, Variable, parse
+from proofgrad.backends.ptx.emulator.registers import meets
 from proofgrad.backends.ptx.emulator.scalar import SCALAR
 
 OPERATIONS = {**SCALAR, **CONVERT, **ACCESS, **MEETING, **MATRICES}
@@ -64,7 +65,8 @@ def _compiled(module: Module, kernel: Kernel) -> Compiled:
     entry, loop, kind = ("step", STEP, _STEP) if function.points else ("blocks", BLOCKS, _BLOCKS)
     parts = [start, body, _usable(module, kernel, function, frame_bytes), loop]
     parts += [COPIES] if function.queue is not None else []
-    library = _linked("\n".join(parts).replace(FRAME, str(frame_bytes)), entry)
+    ir = "\n".join(parts).replace(FRAME, str(frame_bytes))
+    library = _linked(ir, entry, QUICK if _runs_straight(kernel) else THOROUGH)
     sizes = list(kernel.parameters.items())
     return Compiled(
         kernel.name,
@@ -140,29 +142,49 @@ def _usable(module: Module, kernel: Kernel, function: Function, frame_bytes: int
     return "\n".join(texts)
 
 
-def _linked(ir: str, entry: str) -> Any:
+def _runs_straight(kernel: Kernel) -> bool:
+    """Whether a thread runs each of its instructions once at most, so that compiling is most of the work."""
+    seen: set[str] = set()
+    for node in kernel.body:
+        if isinstance(node, Label):
+            seen.add(node.name)
+        elif meets(node) or (node.parts[0] == "bra" and node.operands[0] in seen):
+            return False
+    return True
+
+
+def _linked(ir: str, entry: str, level: int) -> Any:
     """A function of IR as code of the host. Raises: Refused, with LLVM's words: a mistake of the emulator."""
     import llvmlite.binding as llvm
 
-    machine = _host()
+    # what LLVM's own list of passes does beyond these costs more than all else
+    machine = _host(level)
     try:
         module = llvm.parse_assembly(ir)
         module.verify()
     except RuntimeError as error:
         raise Refused(f"LLVM refuses what the emulator makes of it: {error}\n{ir}") from None
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    options = llvm.create_pipeline_tuning_options(speed_level=level)
+    passes.run(module, llvm.create_pass_builder(machine, options))
     library = llvm.JITLibraryBuilder().add_object_img(bytes(machine.emit_object(module)))
     library.export_symbol(entry)
     return library.add_current_process().link(_jit(), f"ptx.{next(_NUMBERS)}")
 
 
+QUICK, THOROUGH = (
+    0,
+    1,
+)  # of LLVM's code generation: the first is five times as fast, its code half as fast
 _NUMBERS = itertools.count()
 
 
 @functools.cache
-def _host() -> Any:
+def _host(level: int) -> Any:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -171,7 +193,7 @@ def _host() -> Any:
     return target.create_target_machine(
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
-        opt=1,
+        opt=level,
         reloc="pic",
         codemodel="small",
         jit=False,
