@@ -175,10 +175,10 @@ def functions(device: str, target: Target, options: Options) -> Iterator[Item]:
 
 
 CHECKS = (
-    Check("integers", integers),
-    Check("floats", floats),
-    Check("casts", casts),
-    Check("bitcasts", bitcasts),
+    Check("integers", integers, has_many_alike=True),
+    Check("floats", floats, has_many_alike=True),
+    Check("casts", casts, has_many_alike=True),
+    Check("bitcasts", bitcasts, has_many_alike=True),
     Check("fp8", fp8_storage),
-    Check("functions", functions),
+    Check("functions", functions, has_many_alike=True),
 )

@@ -277,9 +277,9 @@ def edges_of_shapes(device: str, target: Target, options: Options) -> Iterator[I
 
 
 CHECKS = (
-    Check("movement", movement),
-    Check("shapes", edges_of_shapes),
-    Check("reductions", reductions),
+    Check("movement", movement, has_many_alike=True),
+    Check("shapes", edges_of_shapes, has_many_alike=True),
+    Check("reductions", reductions, has_many_alike=True),
     Check("many", many),
     Check("products", products),
     Check("selection", selection),
