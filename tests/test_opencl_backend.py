@@ -333,8 +333,7 @@ def test_driver_that_pip_installed_is_made_known(
     (tmp_path / "lib" / "libintelocl.so").touch()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setenv("PROOFGRAD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("OCL_ICD_VENDORS", "")
-    monkeypatch.delenv("OCL_ICD_VENDORS")
+    monkeypatch.setenv("OCL_ICD_VENDORS", "")  # and put back after the test
     name_drivers_of_wheels()
     folder = Path(os.environ["OCL_ICD_VENDORS"])
     assert (folder / "intel.icd").read_text() == f"{tmp_path}/lib/libintelocl.so\n"

@@ -21,7 +21,7 @@ LIBRARY = "libintelocl.so"
 def name_drivers_of_wheels() -> None:
     """Call before pyopencl is imported. Does nothing where the user has said where drivers are, or there is no such wheel."""
     library = Path(sys.prefix) / "lib" / LIBRARY
-    if "OCL_ICD_VENDORS" in os.environ or not library.exists():
+    if settings.text("OCL_ICD_VENDORS") or not library.exists():
         return
     folder = settings.cache_folder() / "opencl-drivers"
     try:

@@ -9,6 +9,7 @@ import gc
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from proofgrad import Device, Tensor, TinyJit, Variable, dtypes
 from proofgrad.core.compile.machine.target import Target
@@ -19,11 +20,23 @@ CYCLED_BYTES = 1 << 30  # taken and dropped, one after the other, where there is
 
 
 def memory(device: str, target: Target, options: Options) -> Iterator[Item]:
-    """Bytes in and out, of sizes around those that machines round to."""
-    for size in (1, 3, 64, 4095, 4097, (1 << 20) + 1):
-        data = bytes((k * 7 + size) % 256 for k in range(min(size, 5000)))
-        data = (data * (size // len(data) + 1))[:size]
+    """Bytes in and out, of sizes around those that machines round to, and of some that are copied in pieces."""
+    for size in (1, 3, 64, 4095, 4097):
+        data = bytes((k * 7 + size) % 256 for k in range(size))
         yield Result(f"{size} bytes", Tensor(data, device).contiguous(), list(data))
+
+    def there_and_back(size: int) -> None:
+        data = (bytes(range(251)) * (size // 251 + 1))[:size]
+        handle = Device[device].alloc(size)
+        given = bytearray(data)
+        Device[device].copyin(handle, memoryview(given))
+        given[:] = bytes(size)  # which the machine must not see any more
+        found = _read(device, handle, size)
+        wrong = sum([a != b for a, b in zip(found, data, strict=True)]) if found != data else 0
+        _expect(not wrong, f"{wrong} of {size} bytes differ")
+
+    for size in (1, (1 << 20) + 1, 5 << 20):
+        yield Action(f"{size} bytes there and back", partial(there_and_back, size))
 
 
 def handles(device: str, target: Target, options: Options) -> Iterator[Item]:
@@ -179,7 +192,7 @@ def variables(device: str, target: Target, options: Options) -> Iterator[Item]:
         n = Variable("n", 1, 16)
         x = Tensor([float(k) for k in range(32)], device).reshape(2, 16).realize()
         for size in (1, 5, 16, 7):
-            found = x.shrink(((0, 2), (0, n.bind(size)))).sum(1).tolist()
+            found = x[:, : n.bind(size)].sum(1).tolist()
             rows = [[float(16 * row + k) for k in range(size)] for row in range(2)]
             _expect(found == [sum(row) for row in rows], f"size {size}: {found}")
 
