@@ -10,4 +10,5 @@ BUILT_IN: dict[str, tuple[str, tuple[str, ...]]] = {
     "CUDA": ("proofgrad.backends.ptx", ("PTX", "NV")),
     "REFERENCE": ("proofgrad.backends.reference", ("REF",)),
 }
+NUMBERED = frozenset({"CL", "CUDA"})  # CUDA:1 is the second GPU; of the others there is one
 ELSEWHERE = ("METAL", "WEBGPU", "AMD", "HIP", "HSA", "QCOM")

@@ -39,8 +39,10 @@ MEANING: dict[str, str] = {
     "PROOFGRAD_CACHE": "folder for compiled kernels and rules; default $XDG_CACHE_HOME/proofgrad",
     "PROOFGRAD_DATA": "folder for data sets that were fetched; default data in PROOFGRAD_CACHE",
     "POCL_CACHE_DIR": "folder for kernels compiled by PoCL; default pocl in PROOFGRAD_CACHE",
+    "OCL_ICD_VENDORS": "folder of files that name OpenCL drivers; default: the system's, and Intel's if pip installed it",
     "NUM_THREADS": "CPU threads; default: what the process may use",
     "CPU_TARGET": "a processor to make code for, as LLVM names it: haswell, znver4, apple-m1 ...",
+    "MOCKGPU": "n: CUDA is n GPUs that an emulator runs on this processor, to try programs without one",
     "NO_COLOR": "anything: no colours",
     "FORCE_COLOR": "anything: colours, even if the output is no terminal",
     "XDG_CACHE_HOME": "where programs keep what can be made again; default ~/.cache",
@@ -194,6 +196,11 @@ def asked_device(names: Iterable[str]) -> str | None:
     environment = os.environ._data  # type: ignore[attr-defined]
     set_ones = [name for name in names if _encoded(name) in environment]
     return next((name for name in set_ones if text(name) == "1"), None)
+
+
+def emulated_gpus() -> int:
+    """MOCKGPU: how many GPUs CUDA shall be that are none; 0: those that there are."""
+    return max(0, number("MOCKGPU"))
 
 
 def cache_folder() -> Path:

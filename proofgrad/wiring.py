@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proofgrad.backends import BUILT_IN, ELSEWHERE
+from proofgrad.backends import BUILT_IN, ELSEWHERE, NUMBERED
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import Backend
 from proofgrad.core.tensor.runtime import realize
@@ -37,13 +37,13 @@ _DECIDE = {
 def connect() -> None:
     """Register the machines and say how a compiler is made. Opens and loads nothing yet."""
     for name, (module, aliases) in BUILT_IN.items():
-        Device.register(name, partial(_open, module), aliases)
+        Device.register(name, partial(_open, module), aliases, is_numbered=name in NUMBERED)
     Device.name_elsewhere(ELSEWHERE)
     realize.use_compiler(_compiler)
 
 
-def _open(module: str) -> Backend:
-    backend: Backend = import_module(module).backend()
+def _open(module: str, *number: int) -> Backend:
+    backend: Backend = import_module(module).backend(*number)
     return backend
 
 

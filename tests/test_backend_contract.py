@@ -163,6 +163,7 @@ GIVEN: dict[str, Any] = {
     "identity": "machine 7, compiler 3",
     "compiles_aside": True,
     "sequence": lambda self, launches, memory: None,
+    "timed": lambda self, work: 1.0,
     "assembly": lambda self, source: "nop",
     "part": lambda self, handle, offset_bytes: handle,
     "adopt": lambda self, address, nbytes, keep: None,
@@ -225,7 +226,7 @@ def test_conformance_names_what_is_left_out_and_the_cost(
     install(monkeypatch, tmp_path, "BARE", "bare_machine_told")
     assert conformance.main(["BARE"]) == 0
     printed = capsys.readouterr().out
-    assert "1 of 1 checks hold" in printed
+    assert "BARE: 8 passed, 0 failed, 0 skipped" in printed
     assert "no identity: plans are not kept between processes" in printed
     assert all(f"no {member}: {lost}" in printed for member, lost in LOST_WITHOUT.items())
     assert conformance.main(["CPU"]) == 0
@@ -246,9 +247,9 @@ def test_conformance_that_ran_nothing_says_so(
     monkeypatch.setitem(Device._devices, "ABSENT", Absent())
     assert conformance.main(["ABSENT"]) == 2
     printed = capsys.readouterr().out
-    assert "memory       compiles; not run" in printed
+    assert "memory         5 compiled, not run, 3 skipped" in printed
     assert "nothing was run: ABSENT is not on this machine" in printed
-    assert "hold" not in printed and " ok" not in printed
+    assert "passed" not in printed
 
 
 @pytest.mark.usefixtures("one_check")
@@ -264,5 +265,5 @@ def test_conformance_of_nothing_that_does_not_compile_fails(
     monkeypatch.setitem(Device._devices, "REFUSING", Refusing())
     assert conformance.main(["REFUSING"]) == 1
     printed = capsys.readouterr().out
-    assert "memory       CompileError: no such processor" in printed
-    assert "The kernels of 0 of 1 checks compile" in printed
+    assert "64 bytes: CompileError: no such processor" in printed
+    assert "The kernels of 0 results compile, those of 5 do not" in printed

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,8 +31,10 @@ from linear_kernels import (
 
 from proofgrad.backends.opencl import backend
 from proofgrad.backends.opencl.cache import give_pocl_a_cache
+from proofgrad.backends.opencl.devices import choose_device
 from proofgrad.backends.opencl.emit import emit
-from proofgrad.backends.opencl.runtime import OpenCLBackend, explain_log, first_device
+from proofgrad.backends.opencl.runtime import OpenCLBackend, explain_log
+from proofgrad.backends.opencl.wheels import name_drivers_of_wheels
 from proofgrad.core.compile.machine.target import Backend, CompileError, DeviceError, Source
 from proofgrad.core.ir.dtypes import DType, dtypes, round_float
 from proofgrad.core.ir.ops import Ops
@@ -187,36 +190,159 @@ def test_more_memory_than_there_is_is_a_memory_error_with_the_size(device: Backe
         device.alloc(2**45)
 
 
+BITS = SimpleNamespace(DENORM=1, INF_NAN=2, ROUND_TO_NEAREST=4, CORRECTLY_ROUNDED_DIVIDE_SQRT=8)
+
+
+class Drivers:
+    """pyopencl with made-up devices: what each says of itself, and what the trial gives on it."""
+
+    Error, device_fp_config = OSError, BITS
+    mem_flags = SimpleNamespace(READ_WRITE=0)
+
+    def __init__(self, *devices: SimpleNamespace) -> None:
+        self.platforms = [SimpleNamespace(get_devices=lambda one=one: [one]) for one in devices]
+
+    def get_platforms(self) -> list[SimpleNamespace]:
+        return self.platforms
+
+    def Context(self, devices: list[SimpleNamespace]) -> SimpleNamespace:
+        return devices[0]
+
+    def CommandQueue(self, context: SimpleNamespace) -> SimpleNamespace:
+        return context
+
+    def Program(self, context: SimpleNamespace, text: str) -> SimpleNamespace:
+        def build(options: list[str], cache_dir: bool) -> None:
+            if context.refusal:
+                raise OSError(context.refusal)
+
+        return SimpleNamespace(build=build)
+
+    def Buffer(self, *_: object) -> str:
+        return "buffer"
+
+    def Kernel(self, *_: object) -> SimpleNamespace:
+        return SimpleNamespace(set_args=lambda *_: None)
+
+    def enqueue_nd_range_kernel(self, *_: object) -> None:
+        """The result is what the device says."""
+
+    def enqueue_copy(
+        self, queue: SimpleNamespace, target: object, source: object, **_: object
+    ) -> None:
+        if isinstance(source, str):
+            target[:] = [(k * (k + 1)) ** 0.5 + k / 3 + queue.error for k in range(64)]  # type: ignore[index]
+
+
+def toy(
+    name: str, config: int = 15, refusal: str = "", error: float = 0.0, more: str = ""
+) -> SimpleNamespace:
+    return SimpleNamespace(
+        name=f" {name} ", single_fp_config=config, refusal=refusal, error=error, extensions=more
+    )  # fmt: skip
+
+
 def test_device_that_is_not_ieee_is_refused_with_what_it_lacks() -> None:
-    bits = SimpleNamespace(DENORM=1, INF_NAN=2, ROUND_TO_NEAREST=4, CORRECTLY_ROUNDED_DIVIDE_SQRT=8)
-    device = SimpleNamespace(name="Toy", single_fp_config=1 + 2 + 4)
-    platform = SimpleNamespace(get_devices=lambda: [device])
-    cl = SimpleNamespace(device_fp_config=bits, Error=OSError, get_platforms=lambda: [platform])
-    with pytest.raises(DeviceError, match="Toy lacks correctly rounded division"):
-        first_device(cl)
+    cl = Drivers(toy("Toy", 1 + 2))
+    with pytest.raises(
+        DeviceError, match="Toy lacks rounding to nearest, correctly rounded division"
+    ):
+        choose_device(cl)
 
 
-def test_device_that_compiles_nothing_is_refused_with_what_its_driver_says() -> None:
-    bits = SimpleNamespace(DENORM=1, INF_NAN=2, ROUND_TO_NEAREST=4, CORRECTLY_ROUNDED_DIVIDE_SQRT=8)
+def test_device_without_exact_quotients_is_used_if_it_has_float64() -> None:
+    device, refused = choose_device(Drivers(toy("Loose", 7, more="cl_khr_fp64")))
+    assert (device.name, refused) == (" Loose ", [])
 
-    class Program:
-        def __init__(self, *_: object) -> None:
-            """The driver builds later."""
 
-        def build(self, *_: object, **__: object) -> None:
-            raise OSError("unknown target CPU 'newest'")
+def test_device_that_compiles_nothing_is_passed_over_for_the_next() -> None:
+    cl = Drivers(toy("Newest", refusal="unknown target CPU 'newest'"), toy("Other"))
+    device, refused = choose_device(cl)
+    assert device.name == " Other "
+    assert refused == [
+        "Newest lacks a driver that compiles and runs kernels for it (unknown target CPU 'newest')"
+    ]
 
-    device = SimpleNamespace(name=" Toy ", single_fp_config=15)
-    platform = SimpleNamespace(get_devices=lambda: [device])
-    cl = SimpleNamespace(
-        device_fp_config=bits,
-        Error=OSError,
-        get_platforms=lambda: [platform],
-        Context=lambda devices: devices,
-        Program=Program,
+
+def test_device_that_computes_something_else_is_passed_over() -> None:
+    device, refused = choose_device(Drivers(toy("Wrong", error=0.5), toy("Right")))
+    assert device.name == " Right "
+    assert refused[0].startswith(
+        "Wrong lacks a driver that computes rightly (it gives 0.5 instead of 0)"
     )
-    with pytest.raises(DeviceError, match="Toy lacks a driver that compiles .*CPU 'newest'"):
-        first_device(cl)
+
+
+def test_devices_are_numbered_by_those_that_can_be_used() -> None:
+    cl = Drivers(toy("First"), toy("Bad", refusal="no"), toy("Second"))
+    assert choose_device(cl, 1)[0].name == " Second "
+    with pytest.raises(
+        DeviceError, match=r"there is no CL:2: the usable OpenCL devices are CL, CL:1; Bad lacks"
+    ):
+        choose_device(cl, 2)
+
+
+def test_no_usable_device_says_why_and_what_to_install() -> None:
+    with pytest.raises(DeviceError, match=r"Toy lacks a driver .* pip install intel-opencl-rt"):
+        choose_device(Drivers(toy("Toy", refusal="no such CPU")))
+
+
+@pytest.mark.parametrize("op", [Ops.FDIV, Ops.SQRT], ids=lambda op: op.name)
+def test_quotients_by_float64_are_bitwise_those_of_float32(
+    device: Backend, op: Ops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is printed for devices that do not promise to round quotients correctly."""
+    monkeypatch.setattr(device, "rounds_quotients", False)
+    sources = (dtypes.float32,) * (2 if op is Ops.FDIV else 1)
+    assert (
+        "convert_double"
+        in emit(map_kernel([(op, dtypes.float32)], sources, 4), "k", divides_in_double=True).text
+    )
+    assert differences(device, [(op, dtypes.float32)], sources, operand_rows(sources))[:5] == []
+
+
+def test_threads_that_launch_one_kernel_do_not_share_its_arguments(device: Backend) -> None:
+    kernel = map_kernel([(Ops.NEG, dtypes.int32)], (dtypes.int32,), 4)
+    launch = device.load(device.compile(device.emit(kernel, "negate")))
+
+    def work(seed: int) -> bool:
+        for k in range(50):
+            value = 1000 * seed + k
+            source, out = device.alloc(16), device.alloc(16)
+            device.copyin(source, memoryview(pack([value] * 4, dtypes.int32)))
+            launch([out, source])
+            result = bytearray(16)
+            device.copyout(memoryview(result), out)
+            if unpack(bytes(result), dtypes.int32) != [-value] * 4:
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(4)))
+
+
+def test_times_are_those_of_the_device(device: Backend) -> None:
+    out = device.alloc(4)
+    launch = device.load(device.compile(device.emit(fibonacci_kernel(10), "fibonacci")))
+    assert 0 <= device.timed(lambda: launch([out])) < 5
+
+
+def test_driver_that_pip_installed_is_made_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libintelocl.so").touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PROOFGRAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("OCL_ICD_VENDORS", "")  # and put back after the test
+    name_drivers_of_wheels()
+    folder = Path(os.environ["OCL_ICD_VENDORS"])
+    assert (folder / "intel.icd").read_text() == f"{tmp_path}/lib/libintelocl.so\n"
+
+
+def test_drivers_that_the_user_named_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCL_ICD_VENDORS", "/elsewhere")
+    name_drivers_of_wheels()
+    assert os.environ["OCL_ICD_VENDORS"] == "/elsewhere"
 
 
 def test_cache_that_cannot_be_written_is_one_warning_and_a_folder_of_this_process(

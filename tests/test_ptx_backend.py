@@ -1,15 +1,12 @@
-"""PTX: printed for every op and type, accepted by ptxas, IEEE, and launched through the driver."""
+"""PTX: printed for every op and type, accepted by ptxas, IEEE."""
 
 from __future__ import annotations
 
-import ctypes
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from linear_kernels import (
@@ -24,7 +21,7 @@ from linear_kernels import (
 
 from proofgrad.backends.ptx import backend
 from proofgrad.backends.ptx.emit import PTX_VERSIONS, emit, known_architecture, ptx_of_llvm
-from proofgrad.backends.ptx.runtime import BLOCK_SIZE, Driver, PTXBackend
+from proofgrad.backends.ptx.runtime import PTXBackend
 from proofgrad.core.compile.machine.target import CompileError, DeviceError
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -121,117 +118,3 @@ def test_missing_cuda_bindings_is_a_warning_that_says_what_to_install(
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.warns(UserWarning, match=r'pip install "proofgrad\[cuda\]"; PTX is printed'):
         assert not backend().target.runs
-
-
-# -- launches, on a driver that writes down its calls -------------------------------------------------
-
-
-class RecordingApi:
-    """Stands for cuda.bindings.driver: memory is host memory, launches are written down."""
-
-    CUdevice_attribute = SimpleNamespace(
-        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR="major",
-        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR="minor",
-    )
-
-    def __init__(self) -> None:
-        self.launches: list[tuple[int, int, list[int]]] = []
-        self.freed: list[int] = []
-        self.memory: dict[int, Any] = {}
-
-    def cuInit(self, flags: int) -> tuple[int]:
-        return (0,)
-
-    def cuDeviceGet(self, ordinal: int) -> tuple[int, int]:
-        return (0, ordinal)
-
-    def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[int, str]:
-        return (0, "context")
-
-    def cuCtxSetCurrent(self, context: str) -> tuple[int]:
-        return (0,)
-
-    def cuDeviceGetAttribute(self, attribute: str, device: int) -> tuple[int, int]:
-        return (0, {"major": 9, "minor": 0}[attribute])
-
-    def cuModuleLoadData(self, image: bytes) -> tuple[Any, ...]:
-        return (0, image) if image.endswith(b"\0") and b".entry" in image else (218,)
-
-    def cuModuleGetFunction(self, module: bytes, name: bytes) -> tuple[int, bytes]:
-        return (0, name)
-
-    def cuMemAllocAsync(self, size: int, stream: int) -> tuple[int, int]:
-        if size > 2**40:
-            return (2, 0)
-        memory = ctypes.create_string_buffer(size)
-        address = ctypes.addressof(memory)
-        self.memory[address] = memory
-        return (0, address)
-
-    def cuMemFreeAsync(self, address: int, stream: int) -> tuple[int]:
-        self.freed.append(address)
-        return (0,)
-
-    def cuMemcpyHtoD(self, target: int, source: bytes, count: int) -> tuple[int]:
-        ctypes.memmove(target, source, count)
-        return (0,)
-
-    def cuMemcpyDtoH(self, target: int, source: int, count: int) -> tuple[int]:
-        ctypes.memmove(target, source, count)
-        return (0,)
-
-    def cuLaunchKernel(self, function: bytes, *rest: int) -> tuple[int]:
-        blocks, _, _, threads, _, _, _, _, parameters, _ = rest
-        count = 2 if function == b"row_sum" else 1
-        pointers = (ctypes.c_void_p * count).from_address(parameters)
-        values = [ctypes.c_uint64.from_address(p).value for p in pointers]
-        self.launches.append((blocks, threads, values))
-        return (0,)
-
-
-def test_launch_starts_whole_blocks_and_passes_each_address() -> None:
-    api = RecordingApi()
-    machine = PTXBackend(Driver(api))
-    launch = machine.load(machine.compile(machine.emit(row_sum_kernel(1000, 9), "row_sum")))
-    buffers = [machine.alloc(4000), machine.alloc(36000)]
-    launch(buffers)
-    assert api.launches == [(8, BLOCK_SIZE, [buffer.address for buffer in buffers])]
-
-
-def test_kernel_without_work_items_starts_one_thread() -> None:
-    api = RecordingApi()
-    machine = PTXBackend(Driver(api))
-    launch = machine.load(machine.compile(machine.emit(fibonacci_kernel(3), "fibonacci")))
-    out = machine.alloc(4)
-    launch([out])
-    assert api.launches == [(1, 1, [out.address])]
-
-
-def test_text_is_printed_for_the_gpu_that_is_there() -> None:
-    machine = PTXBackend(Driver(RecordingApi()))
-    assert ".target sm_90" in machine.emit(fibonacci_kernel(3), "fibonacci").text
-
-
-def test_memory_is_copied_both_ways_and_freed_with_its_handle() -> None:
-    api = RecordingApi()
-    machine = PTXBackend(Driver(api))
-    handle = machine.alloc(4)
-    address = handle.address
-    machine.copyin(handle, memoryview(b"abcd"))
-    result = bytearray(4)
-    machine.copyout(memoryview(result), handle)
-    del handle
-    assert (bytes(result), api.freed) == (b"abcd", [address])
-
-
-def test_more_memory_than_there_is_is_a_memory_error_with_the_size() -> None:
-    with pytest.raises(MemoryError, match=f"cannot allocate {2**45} bytes"):
-        PTXBackend(Driver(RecordingApi())).alloc(2**45)
-
-
-def test_ptx_that_the_driver_refuses_is_shown() -> None:
-    machine = PTXBackend(Driver(RecordingApi()))
-    source = machine.emit(fibonacci_kernel(3), "fibonacci")
-    broken = machine.compile(type(source)("ptx", "x", "nonsense", ()))
-    with pytest.raises(CompileError, match="the driver refused the PTX: (?s:.)*nonsense"):
-        machine.load(broken)

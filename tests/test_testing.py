@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 
 from proofgrad import Device, Tensor, dtypes, nn
 from proofgrad.backends.reference import ReferenceBackend
+from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.testing import GradientError, assert_close, backend, gradcheck, ulp_distance
+from proofgrad.testing.conformance.check import Options
 
 # -- assert_close ---------------------------------------------------------------------------------
 
@@ -138,11 +141,29 @@ def test_derivatives_of_layers_are_those_of_differences(name: str) -> None:
 
 # -- conformance of machines ----------------------------------------------------------------------
 
+QUICK = Options(is_quick=True)
 
-def test_the_cpu_holds_the_checks_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    some = [c for c in backend.CHECKS if c.name in ("memory", "movement", "many", "training")]
-    monkeypatch.setattr(backend, "CHECKS", some)
-    assert dict(backend.run("CPU")) == {check.name: "" for check in some}
+
+def reports(device: str, *names: str, options: Options = QUICK) -> dict[str, tuple[int, list[str]]]:
+    """Of each check how many results passed, and those that did not."""
+    return {r.name: (r.passed, r.failed) for r in backend.run(device, options, names)}
+
+
+def test_the_cpu_holds_the_checks_of_a_machine() -> None:
+    names = (
+        "memory",
+        "movement",
+        "many",
+        "selection",
+        "order",
+        "random",
+        "training",
+        "handles",
+        "replay",
+    )
+    found = reports("CPU", *names)
+    assert list(found) == [check.name for check in backend.CHECKS if check.name in names]
+    assert all(passed > 0 and not failed for passed, failed in found.values()), found  # fmt: skip
 
 
 class Forgetful(ReferenceBackend):
@@ -154,17 +175,82 @@ class Forgetful(ReferenceBackend):
             data.cast("B")[-1] ^= 1
 
 
-def test_a_broken_machine_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_machine_is_found_with_every_difference(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     Device.register("FORGETFUL", Forgetful)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "CHECKS", backend.CHECKS[:1])
-        assert backend.main(["FORGETFUL"]) == 1
+    assert backend.main(["FORGETFUL", "--only", "memory"]) == 1
     printed = capsys.readouterr().out
-    assert "memory       result 4 of dtypes.uint8: 1 of 4097 elements differ" in printed
-    assert "0 of 1 checks hold" in printed
+    assert "memory         5 passed, 3 failed" in printed
+    assert "4097 bytes: 1 of 4097 elements differ: at (4096,) 0 instead of 1" in printed
+    assert "1048577 bytes there and back: 1 of 1048577 bytes differ" in printed
+    assert "FORGETFUL: 5 passed, 3 failed, 0 skipped" in printed
+
+
+def test_all_differing_elements_are_listed_when_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Inverting(ReferenceBackend):
+        def copyout(self, data: memoryview, handle: Any) -> None:
+            super().copyout(data, handle)
+            data.cast("B")[:] = bytes(255 - n for n in data.cast("B"))
+
+    Device.register("INVERTING", Inverting)
+    backend.main(["INVERTING", "--only", "memory"])
+    assert "64 of 64 elements differ" in (few := capsys.readouterr().out)
+    assert "; and 56 more" in few
+    backend.main(["INVERTING", "--only", "memory", "--all"])
+    assert (
+        "at (63,) " in (every := capsys.readouterr().out)
+        and "more" not in every.split("64 of 64")[1].splitlines()[0]
+    )
+
+
+def test_what_raises_is_one_failure_and_the_rest_is_run(capsys: pytest.CaptureFixture[str]) -> None:
+    class WithoutLong(ReferenceBackend):
+        def emit(self, linear: Any, name: str) -> Any:
+            if any(node.dtype is dtypes.int64 and node.op.name == "LOAD" for node in linear.src):
+                raise CompileError("no 64 bits here")
+            return super().emit(linear, name)
+
+    Device.register("SHORT", WithoutLong)
+    assert backend.main(["SHORT", "--only", "bitcasts"]) == 1
+    printed = capsys.readouterr().out
+    assert "int64 bits as uint64: CompileError: no 64 bits here" in printed
+    assert "uint32 bits as" not in printed  # which is right
+
+
+def test_types_that_a_machine_does_not_have_are_skipped_with_the_reason(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Small(ReferenceBackend):
+        target = replace(
+            ReferenceBackend.target, storage=ReferenceBackend.target.storage - {dtypes.float64}
+        )
+
+    Device.register("NARROW", Small)
+    assert backend.main(["NARROW", "--only", "movement"]) == 0
+    printed = capsys.readouterr().out
+    assert "movement       21 passed, 1 skipped" in printed
+    assert "1 skipped: the device has no float64" in printed  # fmt: skip
+
+
+def test_machines_are_told_in_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert backend.main(["REFERENCE", "CPU", "--only", "variables"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-4:] == [
+        "| machine | passed | failed | skipped |", "|---|---|---|---|", "| REFERENCE | 1 | 0 | 0 |", "| CPU | 1 | 0 | 0 |",
+    ]  # fmt: skip
+
+
+def test_reference_is_not_compared_with_itself() -> None:
+    (report,) = backend.run("REFERENCE", Options(), ["fp8"])
+    assert (report.passed, report.failed) == (0, [])
+    assert report.skipped == {"REFERENCE is what it would be compared with": 8}
 
 
 def test_a_machine_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert backend.main(["NONESUCH"]) == 2
     assert "NONESUCH" in capsys.readouterr().err
     assert backend.main([]) == 2
+    assert backend.main(["CPU", "--only", "nothing"]) == 2

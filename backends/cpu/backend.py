@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from proofgrad.backends.cpu.codegen import Host
@@ -73,6 +74,12 @@ class CpuBackend(Generator):
     def replay_library(self) -> Any:
         """The native loop over launches."""
         return self.host.link(self.object_code(REPLAY_IR), "replay")
+
+    def timed(self, work: Callable[[], None]) -> float:
+        """The seconds of the processor's clock: there is nothing to wait for."""
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
 
     def synchronize(self) -> None:
         """Kernels have run when their launch returns."""

@@ -285,6 +285,8 @@ def _shift(
         bounded = writer.call("umin", dtype, (amount, literal(dtype.bits - 1, dtype)))
         return writer.let(f"ashr {llvm_type} {x}, {bounded}")
     in_width = writer.let(f"icmp ult {llvm_type} {amount}, {literal(dtype.bits, dtype)}")
+    if not writer.dialect.has_wide_shifts and dtype.bits > dtypes.int32.bits:
+        amount = writer.let(f"and {llvm_type} {amount}, {literal(dtype.bits - 1, dtype)}")
     shifted = writer.let(f"{operator} {llvm_type} {x}, {amount}")
     return writer.select(in_width, dtype, shifted, literal(0, dtype))
 

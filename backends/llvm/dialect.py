@@ -27,6 +27,7 @@ class Dialect:
     nontemporal_bytes: int | None = None  # results from this size on pass the caches; None: none
     target = Target("llvm")  # its caches: what is asked for ahead of its use
     has_range = False  # AVX-512 DQ's VRANGE, for the larger and the smaller of two floats
+    has_wide_shifts = True  # the amount of a shift has the bits of what is shifted
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
 
     def open(self, entry: str, slots: Iterable[int]) -> list[str]:
@@ -47,6 +48,6 @@ class Dialect:
         lines.append(f"  call void @{entry}.body({', '.join(arguments)})")
         return [*lines, "  ret void", "}"]
 
-    def work_item(self, let: Callable[[str], str]) -> str:
-        """The number of the work item as i32; `let` adds an instruction and names its value."""
+    def work_item(self, let: Callable[[str], str], is_wide: bool) -> str:
+        """The number of the work item, an i64 or i32; `let` adds an instruction and names its value."""
         raise CompileError(f"{self.language} has no work items; its Linear has no GLOBAL range")

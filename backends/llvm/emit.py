@@ -347,8 +347,10 @@ class _Printer:
 
     def _open_work_item(self, node: UOp) -> None:
         writer = self.writer
-        item = self.dialect.work_item(writer.let)
-        number = write_cast(writer, item, dtypes.uint32, node.dtype)
+        is_wide = node.dtype.bits > dtypes.uint32.bits
+        item = self.dialect.work_item(writer.let, is_wide)
+        kind = dtypes.uint64 if is_wide else dtypes.uint32
+        number = write_cast(writer, item, kind, node.dtype)
         self.registers[node] = number
         bound = self._register(node.src[0])
         inside = writer.let(f"icmp ult {register_type(node.dtype)} {number}, {bound}")

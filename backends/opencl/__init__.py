@@ -1,6 +1,7 @@
 """OpenCL C for any OpenCL device; PoCL runs it on every CPU.
 
-functions.py: each op in OpenCL C.  emit.py: Linear -> text.  runtime.py: building and running.
+functions.py: each op in OpenCL C.  emit.py: Linear -> text.  devices.py: which device.  wheels.py: drivers that
+pip installed.  runtime.py: building and running.
 cache.py: where PoCL keeps what it built.
 """
 
@@ -9,8 +10,8 @@ from __future__ import annotations
 from proofgrad.core.compile.machine.target import Backend
 
 
-def backend() -> Backend:
-    """The first usable OpenCL device. Raises: DeviceError, with what to install."""
+def backend(number: int = 0) -> Backend:
+    """A usable OpenCL device by its number. Raises: DeviceError, with what to install."""
     from proofgrad.backends.opencl.runtime import OpenCLBackend
 
-    return OpenCLBackend()
+    return OpenCLBackend(number)

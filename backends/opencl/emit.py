@@ -44,13 +44,21 @@ class Dialect:
     finish: Callable[[Sequence[UOp], str, str], str]  # nodes, name, functions and kernel: the text
 
 
-def emit(linear: UOp, name: str, has_fma: bool = True, dialect: Dialect | None = None) -> Source:
+def emit(
+    linear: UOp,
+    name: str,
+    has_fma: bool = True,
+    dialect: Dialect | None = None,
+    divides_in_double: bool = False,
+) -> Source:
     """The kernel `name` of a program. Raises: CompileError for a node that it cannot print.
 
     has_fma: print MULACC on floats as fma(), which is a slow function where it is no instruction.
+    divides_in_double: the device does not promise to round quotients and square roots of float32 correctly.
     """
     dialect = dialect or OPENCL
     printer = _Printer(linear.src, has_fma)
+    printer.divides_in_double = divides_in_double
     for node in linear.src:
         printer.print_node(node)
     signature = dialect.signature.format(name=name, arguments=_arguments(linear, dialect))
@@ -102,6 +110,7 @@ class _Printer:
 
     def __init__(self, nodes: Sequence[UOp], has_fma: bool) -> None:
         self.has_fma = has_fma
+        self.divides_in_double = False
         self.functions = Functions()
         self._names: dict[UOp, str] = {}
         self._lines: list[str] = []
@@ -190,6 +199,9 @@ class _Printer:
         if node.op is Ops.MULACC and node.dtype.is_float and not self.has_fma:
             x, y, z = operands
             return f"({x} * {y} + {z})"
+        is_loose = node.op in (Ops.FDIV, Ops.SQRT) and node.dtype.scalar is dtypes.float32
+        if is_loose and self.divides_in_double:
+            return _in_double(node.op, node.dtype.lanes, operands)
         kinds = [s.dtype for s in node.src]
         return expression(node.op, node.dtype, operands, kinds, self.functions)
 
@@ -209,6 +221,17 @@ class _Printer:
 
     def _line(self, text: str) -> None:
         self._lines.append("  " * self._depth + text)
+
+
+def _in_double(op: Ops, lanes: int, operands: Sequence[str]) -> str:
+    """A quotient or square root of float32, rounded to float64 and then once more, which changes nothing.
+
+    Source: Figueroa, "When is double rounding innocuous?": 53 bits are at least twice 24 and two more.
+    """
+    count = "" if lanes == 1 else str(lanes)
+    wide = [f"convert_double{count}({operand})" for operand in operands]
+    exact = f"sqrt({wide[0]})" if op is Ops.SQRT else f"{wide[0]} / {wide[1]}"
+    return f"convert_float{count}({exact})"
 
 
 def _used_once_in_place(nodes: Sequence[UOp]) -> set[UOp]:

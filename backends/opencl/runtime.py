@@ -1,6 +1,6 @@
-"""Running OpenCL C on the first OpenCL device, through pyopencl.
+"""Running OpenCL C on an OpenCL device, through pyopencl.
 
-Owns: choice and demands of the device, building, buffers, launches. Does not own: the text (emit.py).
+Owns: building, buffers, launches. Does not own: the text (emit.py), which device (devices.py).
 Built kernels are kept on disk by the OpenCL driver itself, so a Binary here is the text again.
 """
 
@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+import threading
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from proofgrad.backends.opencl.cache import give_pocl_a_cache
+from proofgrad.backends.opencl.devices import choose_device, rounds_quotients
 from proofgrad.backends.opencl.emit import emit
+from proofgrad.backends.opencl.wheels import name_drivers_of_wheels
 from proofgrad.core.compile.machine.target import (
     ALL_TYPES,
     WIDE_TYPES,
@@ -30,37 +34,49 @@ from proofgrad.core.ir.uop import UOp
 GROUP_SIZE = 64  # work items a group: a multiple of every machine's vector width
 # -w: comparing a value with itself, as a NaN check does, is no reason to warn.
 BUILD_OPTIONS = ("-cl-fp32-correctly-rounded-divide-sqrt", "-w")
-
-
-PROBE = "kernel void probe(global float *out) { out[get_global_id(0)] = exp2(out[0]) + 1.0f; }"
-MOST_TOLD = 400  # letters of an error
+_PLAIN_OPTIONS = ("-w",)  # where the device does not know the first
 
 
 class OpenCLBackend(Backend):
-    """The first OpenCL device that computes as IEEE 754 asks."""
+    """An OpenCL device that computes as IEEE 754 asks, by its number among those that do."""
 
-    name = "CL"
-
-    def __init__(self) -> None:
+    def __init__(self, number: int = 0) -> None:
+        """Raises: DeviceError, with what each device lacks. Warns of those that were passed over."""
+        name_drivers_of_wheels()
         self._cl = _import_pyopencl()
         give_pocl_a_cache()
-        self.device = first_device(self._cl)
+        self.name = "CL" if number == 0 else f"CL:{number}"
+        self.device, refused = choose_device(self._cl, number)
+        if refused:
+            told = f"{self.name} is {self.label}; not used: {'; '.join(refused)}"
+            warnings.warn(told, stacklevel=2)
+        self.rounds_quotients = rounds_quotients(self._cl, self.device)
         self.target = _target(self._cl, self.device)
+        self.identity = f"{self.label}, {self.device.version}, {self.device.driver_version}"
         self._context = self._cl.Context([self.device])
-        self._process, self._queue = os.getpid(), self._cl.CommandQueue(self._context)
+        self._process = os.getpid()
+        profiling = self._cl.command_queue_properties.PROFILING_ENABLE
+        self._queue = self._cl.CommandQueue(self._context, properties=profiling)
         self._pool = self._cl.tools.MemoryPool(self._cl.tools.ImmediateAllocator(self._queue))
         self._built: dict[bytes, Any] = {}
+        self._lock = threading.Lock()  # arguments belong to a kernel, not to a launch of it
+
+    @property
+    def label(self) -> str:
+        """What its driver calls the device."""
+        return str(self.device.name).strip()
 
     def _check_process(self) -> None:
         """Raises: DeviceError in a forked child, where the threads that serve the queue are not."""
         if os.getpid() != self._process:
             raise DeviceError(
-                "CL was used before this process was forked, and OpenCL does not outlive that: start"
-                ' processes with multiprocessing.get_context("spawn"), or use CL in the child only'
+                f"{self.name} was used before this process was forked, and OpenCL does not outlive that: start"
+                ' processes with multiprocessing.get_context("spawn"), or use it in the child only'
             )
 
     def emit(self, linear: UOp, name: str) -> Source:
-        return emit(linear, name, self.target.has_fma)
+        in_double = not self.rounds_quotients
+        return emit(linear, name, self.target.has_fma, divides_in_double=in_double)
 
     def compile(self, source: Source) -> Binary:
         data = source.text.encode()
@@ -76,8 +92,13 @@ class OpenCLBackend(Backend):
 
         def launch(buffers: Sequence[Any]) -> None:
             self._check_process()
-            kernel.set_args(*[buffers[slot] for slot in slots])
-            self._cl.enqueue_nd_range_kernel(self._queue, kernel, grid, (group,))
+            arguments = [buffers[slot] for slot in slots]
+            try:
+                with self._lock:
+                    kernel.set_args(*arguments)
+                    self._cl.enqueue_nd_range_kernel(self._queue, kernel, grid, (group,))
+            except self._cl.Error as error:
+                raise self._explained(f"launching {binary.entry}", error) from None
 
         return launch
 
@@ -86,29 +107,58 @@ class OpenCLBackend(Backend):
         try:
             return self._pool.allocate(max(nbytes, 1))  # OpenCL has no empty buffers
         except self._cl.Error as error:
-            name = self.device.name.strip()
-            raise MemoryError(f"cannot allocate {nbytes} bytes on {name}: {error}") from None
+            total = self.device.global_mem_size
+            raise MemoryError(
+                f"cannot allocate {nbytes} bytes on {self.name} ({self.label}, which has {total}): {error}"
+            ) from None
+
+    def _explained(self, what: str, error: Exception) -> Exception:
+        """An error of the driver as one of this project: memory may only be taken when a kernel needs it."""
+        text = f"{what} failed on {self.name} ({self.label}): {error}"
+        is_full = "MEM_OBJECT_ALLOCATION_FAILURE" in str(error) or "OUT_OF_HOST" in str(error)
+        return MemoryError(text) if is_full else DeviceError(text)
+
+    def timed(self, work: Callable[[], None]) -> float:
+        """The seconds between two markers around the work, by the clock of the device."""
+        self._check_process()
+        before = self._cl.enqueue_marker(self._queue)
+        work()
+        after = self._cl.enqueue_marker(self._queue)
+        self.synchronize()
+        return float(after.profile.end - before.profile.end) * 1e-9
 
     def copyin(self, handle: Any, data: memoryview) -> None:
         self._check_process()
         if data.nbytes:
-            self._cl.enqueue_copy(self._queue, handle, data, is_blocking=True)
+            try:
+                self._cl.enqueue_copy(self._queue, handle, data, is_blocking=True)
+            except self._cl.Error as error:
+                raise self._explained("copying to it", error) from None
 
     def copyout(self, data: memoryview, handle: Any) -> None:
         self._check_process()
         if data.nbytes:
-            self._cl.enqueue_copy(self._queue, data, handle, is_blocking=True)
+            try:
+                self._cl.enqueue_copy(self._queue, data, handle, is_blocking=True)
+            except self._cl.Error as error:
+                raise self._explained("copying from it", error) from None
 
     def synchronize(self) -> None:
         self._check_process()
-        self._queue.finish()
+        try:
+            self._queue.finish()
+        except self._cl.Error as error:
+            raise self._explained("waiting", error) from None
 
     def _program(self, text: bytes) -> Any:
         self._check_process()
         if text not in self._built:
             program = self._cl.Program(self._context, text.decode())
             try:
-                program.build(list(BUILD_OPTIONS), cache_dir=False)
+                options = BUILD_OPTIONS if self.rounds_quotients else _PLAIN_OPTIONS
+                with warnings.catch_warnings():  # some compilers always say something
+                    warnings.simplefilter("ignore")
+                    program.build(list(options), cache_dir=False)
             except self._cl.Error as error:
                 log = program.get_build_info(self.device, self._cl.program_build_info.LOG)
                 raise CompileError(explain_log(log or str(error), text.decode())) from None
@@ -139,55 +189,6 @@ def _import_pyopencl() -> Any:
             f' run: pip install "proofgrad[opencl]"'
         ) from None
     return pyopencl
-
-
-def first_device(cl: Any) -> Any:
-    """The first device that meets every demand. Raises: DeviceError, with what each one lacks."""
-    try:
-        platforms = cl.get_platforms()
-    except cl.Error as error:
-        raise DeviceError(
-            f"no OpenCL driver was found ({error}); install that of your GPU, or PoCL, which runs"
-            f' on every CPU: pip install "proofgrad[opencl]"'
-        ) from None
-    refused = []
-    for platform in platforms:
-        for device in _devices(cl, platform):
-            lacks = _lacks(cl, device) or _refusal(cl, device)
-            if not lacks:
-                return device
-            refused.append(f"{device.name.strip()} lacks {', '.join(lacks)}")
-    found = "; ".join(refused) or "the drivers list no device"
-    raise DeviceError(f"no OpenCL device can be used: {found}")
-
-
-def _devices(cl: Any, platform: Any) -> list[Any]:
-    try:
-        return list(platform.get_devices())
-    except cl.Error:  # a platform without a device answers with an error
-        return []
-
-
-def _lacks(cl: Any, device: Any) -> list[str]:
-    """What IEEE arithmetic on float32 needs and this device does not have."""
-    config = cl.device_fp_config
-    needed = {
-        config.DENORM: "denormal numbers",
-        config.INF_NAN: "infinities and NaN",
-        config.ROUND_TO_NEAREST: "rounding to nearest",
-        config.CORRECTLY_ROUNDED_DIVIDE_SQRT: "correctly rounded division",
-    }
-    return [words for bit, words in needed.items() if not device.single_fp_config & bit]
-
-
-def _refusal(cl: Any, device: Any) -> list[str]:
-    """What a device says that cannot compile at all, as one newer than its driver."""
-    try:
-        cl.Program(cl.Context([device]), PROBE).build(list(BUILD_OPTIONS), cache_dir=False)
-    except cl.Error as error:
-        told = " ".join(str(error).split())
-        return [f"a driver that compiles kernels for it ({told[:MOST_TOLD]})"]
-    return []
 
 
 def _target(cl: Any, device: Any) -> Target:

@@ -18,6 +18,9 @@ class PTXDialect(Dialect):
     pointer = "ptr addrspace(1)"
     pointer_code = "p1"
     constant_space = "addrspace(1)"
+    has_wide_shifts = (
+        False  # 32 bits: of a longer amount LLVM drops the rest, whatever it was compared with
+    )
     has_prefetch = False  # other threads run while one waits
 
     def open(self, entry: str, slots: Iterable[int]) -> list[str]:
@@ -29,11 +32,15 @@ class PTXDialect(Dialect):
         """The last line of a kernel."""
         return ["}"]
 
-    def work_item(self, let: Callable[[str], str]) -> str:
-        """The number of this work item in the whole launch, an i32."""
+    def work_item(self, let: Callable[[str], str], is_wide: bool) -> str:
+        """The number of this work item in the whole launch: an i64, or an i32 where that is enough."""
+        kind = "i64" if is_wide else "i32"
         group, size, lane = [
-            let(f"call i32 @llvm.nvvm.read.ptx.sreg.{register}()")
-            for register in ("ctaid.x", "ntid.x", "tid.x")
+            self._special(let, register, is_wide) for register in ("ctaid.x", "ntid.x", "tid.x")
         ]
-        first = let(f"mul i32 {group}, {size}")
-        return let(f"add i32 {first}, {lane}")
+        first = let(f"mul {kind} {group}, {size}")
+        return let(f"add {kind} {first}, {lane}")
+
+    def _special(self, let: Callable[[str], str], register: str, is_wide: bool) -> str:
+        number = let(f"call i32 @llvm.nvvm.read.ptx.sreg.{register}()")
+        return let(f"zext i32 {number} to i64") if is_wide else number

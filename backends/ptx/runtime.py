@@ -1,24 +1,29 @@
-"""Running PTX through the CUDA driver (NVIDIA's cuda-bindings), and printing it where there is none.
+"""NVIDIA GPUs as backends: kernels launched through the CUDA driver, or printed where there is none.
 
-Owns: the driver's context, memory, modules, launches. Does not own: the text (emit.py). The driver
-itself compiles PTX for the GPU and keeps the result (~/.nv/ComputeCache), so a Binary here is the
-text again.
+Owns: what a launch is, which driver is opened. Does not own: the text (emit.py), the driver's calls (driver.py), memory
+(memory.py), many launches at once (graph.py). The driver itself compiles PTX for the GPU and keeps the result
+(~/.nv/ComputeCache), so a Binary here is the text again.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from proofgrad.backends.ptx.driver import Driver
 from proofgrad.backends.ptx.emit import DEFAULT_ARCHITECTURE, emit, known_architecture
+from proofgrad.backends.ptx.graph import GraphSequence
+from proofgrad.backends.ptx.memory import Copies, DeviceMemory
+from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import (
     Backend,
     Binary,
-    CompileError,
     DeviceError,
     Launch,
+    LaunchSequence,
     Source,
     Target,
 )
@@ -29,19 +34,20 @@ BLOCK_SIZE = 128  # work items a block: fills every GPU, and leaves each item al
 
 
 class PTXBackend(Backend):
-    """The first NVIDIA GPU. Without one, kernels are printed and compiled, and none is run."""
-
-    name = "CUDA"
+    """One NVIDIA GPU. Without one, kernels are printed and compiled, and none is run."""
 
     def __init__(self, driver: Driver | None, missing: str = "") -> None:
         """`driver` None: there is no GPU to use; `missing` says why."""
-        self.driver = driver
-        self.missing = missing
+        self.driver, self.missing = driver, missing
+        self.name = "CUDA" if driver is None else driver.label
         capability = DEFAULT_ARCHITECTURE if driver is None else driver.capability
         self.architecture = known_architecture(capability)
+        self.copies = None if driver is None else Copies(driver)
         self.target = Target(
             "CUDA", work_items=True, index_dtype=dtypes.int32, runs=driver is not None
         )
+        if driver is not None:
+            self.identity = f"{driver.name}, sm_{self.architecture}, driver {driver.version}"
 
     def emit(self, linear: UOp, name: str) -> Source:
         return emit(linear, name, self.architecture)
@@ -50,139 +56,119 @@ class PTXBackend(Backend):
         return Binary(source.entry, source.text.encode(), source)
 
     def load(self, binary: Binary) -> Launch:
-        return _launch_nothing if self.driver is None else _loaded(self.driver, binary)
+        return _launch_nothing if self.driver is None else KernelLaunch(self.driver, binary)
 
     def alloc(self, nbytes: int) -> DeviceMemory | None:
         return None if self.driver is None else DeviceMemory(self.driver, nbytes)
 
     def copyin(self, handle: DeviceMemory | None, data: memoryview) -> None:
-        if handle is not None and data.nbytes:
-            handle.driver.copy_in(handle.address, data)
+        if handle is not None and self.copies is not None and data.nbytes:
+            self.copies.write(handle.address, data)
 
     def copyout(self, data: memoryview, handle: DeviceMemory | None) -> None:
         """Raises: DeviceError without a GPU, since then nothing was ever computed."""
-        if handle is None:
+        if handle is None or self.copies is None:
             raise DeviceError(f"no value was computed: {self.missing}")
         if data.nbytes:
-            handle.driver.copy_out(data, handle.address)
+            self.copies.read(data, handle.address)
 
     def synchronize(self) -> None:
         if self.driver is not None:
             self.driver.synchronize()
+
+    def sequence(
+        self, launches: Sequence[tuple[Launch, Sequence[int], Sequence[int]]], memory: Sequence[Any]
+    ) -> LaunchSequence | None:
+        """A CUDA graph, of two launches or more: one is as fast alone."""
+        kernels = [(k, slots, offsets) for k, slots, offsets in launches if isinstance(k, KernelLaunch)]  # fmt: skip
+        if self.driver is None or len(kernels) != len(launches) or len(kernels) < 2:
+            return None
+        if not all(kernel.blocks for kernel, _, _ in kernels):
+            return None
+        return GraphSequence(self.driver, kernels, memory)
+
+    def timed(self, work: Callable[[], None]) -> float:
+        """The seconds between two events around the work, by the clock of the GPU."""
+        driver = self.driver
+        if driver is None:
+            return super().timed(work)
+        before, after = [driver.call("cuEventCreate", 0) for _ in range(2)]
+        try:
+            driver.call("cuEventRecord", before, driver.stream)
+            work()
+            driver.call("cuEventRecord", after, driver.stream)
+            driver.synchronize()
+            return float(driver.call("cuEventElapsedTime", before, after)) / 1000
+        finally:
+            for event in (before, after):
+                driver.release("cuEventDestroy", event)
 
 
 def _launch_nothing(buffers: Sequence[Any]) -> None:
     """Stands for every kernel where there is no GPU."""
 
 
-def _loaded(driver: Driver, binary: Binary) -> Launch:
-    source = binary.source
-    function = driver.function(binary.data, binary.entry)
-    slots = [k for k, dtype in enumerate(source.params) if dtype is not dtypes.void]
-    blocks = -(-(1 if source.global_size is None else source.global_size) // BLOCK_SIZE)
-    threads = 1 if source.global_size is None else BLOCK_SIZE
-    values = (ctypes.c_uint64 * max(1, len(slots)))()
-    places = (ctypes.c_void_p * max(1, len(slots)))(
-        *[ctypes.addressof(values) + 8 * k for k in range(len(slots))]
-    )
+class KernelLaunch:
+    """A loaded kernel. Its module is unloaded with the last that holds it."""
 
-    def launch(buffers: Sequence[DeviceMemory]) -> None:
-        for k, slot in enumerate(slots):
-            values[k] = buffers[slot].address
-        if blocks:
-            driver.launch(function, blocks, threads, ctypes.addressof(places))
-
-    return launch
-
-
-class DeviceMemory:
-    """Global memory that goes back to the driver's pool when the handle is dropped."""
-
-    __slots__ = ("address", "driver")
-
-    def __init__(self, driver: Driver, nbytes: int) -> None:
-        self.driver = driver
-        self.address = driver.allocate(max(1, nbytes))
+    def __init__(self, driver: Driver, binary: Binary) -> None:
+        """Raises: CompileError, and DeviceError for more work items than a GPU can be given."""
+        source = binary.source
+        self.driver, self.name = driver, binary.entry
+        self.slots = [k for k, dtype in enumerate(source.params) if dtype is not dtypes.void]
+        items = 1 if source.global_size is None else source.global_size
+        self.threads = 1 if source.global_size is None else BLOCK_SIZE
+        self.blocks = -(-items // self.threads)
+        if self.blocks > driver.max_blocks:
+            raise DeviceError(
+                f"the kernel {self.name} has {items} work items, {self.blocks} blocks of {self.threads};"
+                f" {driver.label} takes {driver.max_blocks} blocks: compute the result in parts"
+            )
+        self.module = driver.load(binary.data)
+        self.function = driver.function(self.module, binary.entry)
+        count = max(1, len(self.slots))
+        self._values, self._places = ctypes.c_uint64 * count, ctypes.c_void_p * count
 
     def __del__(self) -> None:
-        if hasattr(self, "address"):
-            self.driver.free(self.address)
+        if hasattr(self, "module"):
+            self.driver.unload(self.module)
+
+    def __call__(self, buffers: Sequence[DeviceMemory]) -> None:
+        if self.blocks:
+            arguments = self.arguments([buffers[slot].address for slot in self.slots])
+            place = ctypes.addressof(arguments[1])
+            self.driver.launch(self.name, self.function, self.blocks, self.threads, place)
+
+    def arguments(self, addresses: Sequence[int]) -> tuple[Any, Any]:
+        """Arguments of one launch, its own: other threads may launch the same kernel."""
+        values = self._values(*addresses)
+        first = ctypes.addressof(values)
+        return values, self._places(*[first + 8 * k for k in range(len(addresses))])
 
 
-class Driver:
-    """The calls of the CUDA driver that are needed, each checked. `api` is cuda.bindings.driver."""
+def open_backend(ordinal: int = 0) -> PTXBackend:
+    """A GPU by its number, or, with a warning that says why, the machine that only prints.
 
-    def __init__(self, api: Any) -> None:
-        """Raises: DeviceError where no GPU answers."""
-        self._api = api
-        self._call("cuInit", 0)
-        device = self._call("cuDeviceGet", 0)
-        self._call("cuCtxSetCurrent", self._call("cuDevicePrimaryCtxRetain", device))
-        attribute = api.CUdevice_attribute
-        major, minor = [
-            self._call("cuDeviceGetAttribute", a, device)
-            for a in (
-                attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-                attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-            )
-        ]
-        self.capability = 10 * int(major) + int(minor)
-
-    def _call(self, name: str, *arguments: Any) -> Any:
-        code, *results = getattr(self._api, name)(*arguments)
-        if int(code) != 0:
-            raise DeviceError(f"{name} failed on the NVIDIA driver: {code!r}")
-        return results[0] if results else None
-
-    def function(self, text: bytes, entry: str) -> Any:
-        """The kernel `entry` of PTX text. Raises: CompileError."""
-        try:
-            module = self._call("cuModuleLoadData", text + b"\0")
-        except DeviceError as error:
-            raise CompileError(f"the driver refused the PTX: {error}\n{text.decode()}") from None
-        return self._call("cuModuleGetFunction", module, entry.encode())
-
-    def launch(self, function: Any, blocks: int, threads: int, parameters: int) -> None:
-        """Start `blocks * threads` work items; `parameters`: the address of void *[]."""
-        self._call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, 0, parameters, 0)
-
-    def allocate(self, nbytes: int) -> int:
-        """The address of `nbytes` bytes of memory of the GPU. Raises: MemoryError."""
-        try:
-            return int(self._call("cuMemAllocAsync", nbytes, 0))
-        except DeviceError as error:
-            raise MemoryError(f"cannot allocate {nbytes} bytes on the GPU: {error}") from None
-
-    def free(self, address: int) -> None:
-        """Return memory from `allocate`, after all that was launched before."""
-        self._call("cuMemFreeAsync", address, 0)
-
-    def copy_in(self, address: int, data: memoryview) -> None:
-        """Copy `data` to `address` on the GPU. Raises: DeviceError."""
-        contents = data if data.c_contiguous else memoryview(data.tobytes())
-        self._call("cuMemcpyHtoD", address, bytes(contents), contents.nbytes)
-
-    def copy_out(self, data: memoryview, address: int) -> None:
-        """Copy `data.nbytes` bytes from `address` on the GPU into `data`. Raises: DeviceError."""
-        target = (ctypes.c_char * data.nbytes).from_buffer(data)
-        self._call("cuMemcpyDtoH", ctypes.addressof(target), address, data.nbytes)
-
-    def synchronize(self) -> None:
-        """Wait until all that was launched has run. Raises: DeviceError, also for what a kernel did wrong."""
-        self._call("cuCtxSynchronize")
-
-
-def open_backend() -> PTXBackend:
-    """The first GPU, or, with a warning that says why, the machine that only prints."""
+    Raises: DeviceError for a number that no GPU has.
+    """
     try:
-        return PTXBackend(open_driver())
+        api = _api()
     except DeviceError as error:
+        if ordinal:
+            raise
         warnings.warn(f"{error}; PTX is printed and compiled here, not run", stacklevel=2)
         return PTXBackend(None, str(error))
+    return PTXBackend(Driver(api, ordinal))
 
 
-def open_driver() -> Driver:
-    """The first GPU. Raises: DeviceError, with what to install."""
+def _api() -> Any:
+    """The driver's functions: of the emulator if MOCKGPU asks for it, else NVIDIA's.
+
+    Raises: DeviceError where no GPU answers, with what to install.
+    """
+    emulated = settings.emulated_gpus()
+    if emulated:
+        return _emulated(emulated)
     try:
         from cuda.bindings import driver as api
     except ImportError as error:
@@ -191,6 +177,17 @@ def open_driver() -> Driver:
             f' run: pip install "proofgrad[cuda]"'
         ) from None
     try:
-        return Driver(api)
+        failed, *_ = api.cuInit(0)
     except RuntimeError as error:  # cuda-bindings raises this where there is no libcuda
-        raise DeviceError(f"no NVIDIA driver with a GPU was found ({error})") from None
+        raise DeviceError(f"no NVIDIA driver was found ({error})") from None
+    count = (0, 0) if int(failed) else api.cuDeviceGetCount()
+    if int(failed) or int(count[0]) or not count[1]:
+        raise DeviceError(f"the NVIDIA driver has no GPU to use ({failed!r}, {count[1]} GPUs)")
+    return api
+
+
+@functools.cache
+def _emulated(count: int) -> Any:
+    from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
+
+    return EmulatedDriver(count)

@@ -57,7 +57,10 @@ class ReferenceBackend(Backend):
         return lambda buffers: _Run(program, buffers).run()
 
     def alloc(self, nbytes: int) -> bytearray:
-        return bytearray(_UNWRITTEN * nbytes)
+        try:
+            return bytearray(_UNWRITTEN * nbytes)
+        except (MemoryError, OverflowError):
+            raise MemoryError(f"cannot allocate {nbytes} bytes on {self.name}") from None
 
     def copyin(self, handle: bytearray, data: memoryview) -> None:
         handle[: data.nbytes] = bytes(data)

@@ -6,8 +6,9 @@ which backends exist (entry points, core/tensor/runtime/device.py) and how they 
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import MethodType
 from typing import Any, Protocol
@@ -199,6 +200,16 @@ class Backend(Protocol):
         """
         return None
 
+    def timed(self, work: Callable[[], None]) -> float:
+        """Do some work and wait for it: the seconds that it took, by a clock of the machine.
+
+        Without it, times of DEBUG=2 and profile() hold the launch and the wait as well.
+        """
+        start = time.perf_counter()
+        work()
+        self.synchronize()
+        return time.perf_counter() - start
+
     def assembly(self, source: Source) -> str | None:
         """The machine's instructions of a kernel, for people.
 
@@ -224,6 +235,7 @@ LOST_WITHOUT = {
     "compiles_aside": "kernels are compiled one after the other while nothing else is done, so first calls take longer",
     "sequence": "a function under TinyJit launches its kernels one by one from Python, some microseconds each",
     "part": "kernels are compiled for each place that a slice of memory begins at",
+    "timed": "times of DEBUG=2 and profile() hold the launch and the wait as well",
     "assembly": "DEBUG=6 has no machine code to show",
     "adopt": "memory of other libraries cannot be used in place (from_blob, from_dlpack): it must be copied",
 }
@@ -261,6 +273,7 @@ def left_out(backend: Backend) -> list[str]:
         "compiles_aside": backend.compiles_aside,
         "sequence": not _is_default(backend.sequence),
         "part": not _is_default(backend.part),
+        "timed": not _is_default(backend.timed),
         "assembly": not _is_default(backend.assembly),
         "adopt": not _is_default(backend.adopt),
     }

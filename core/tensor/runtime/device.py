@@ -28,7 +28,8 @@ class _Device:
         self._devices: dict[str, object] = {}  # as put there: a backend, or a class of backends
         self._opened: dict[str, Backend] = {}  # of these, those that are known to be whole
         self._chosen: str | None = None
-        self._makers: dict[str, Callable[[], Backend]] = {}
+        self._makers: dict[str, Callable[..., Backend]] = {}
+        self._numbered: set[str] = set()  # names of which there may be several machines
         self._aliases: dict[str, str] = {}
         self._elsewhere: tuple[str, ...] = ()
 
@@ -58,19 +59,34 @@ class _Device:
                 f" move them first, with .to({self.DEFAULT!r})"
             )
         if name not in self._devices:
-            maker = self._makers.get(name)
-            self._devices[name] = maker() if maker else _entry_points()[name].load()()
+            self._devices[name] = self._opened_by_name(name)
         made = self._devices[name]
         if isinstance(made, type):  # `_devices["MY"] = MyDevice`: made when first used
             made = self._devices[name] = made(name)
         backend = self._opened[name] = completed(made, name)
         return backend
 
+    def _opened_by_name(self, name: str) -> object:
+        family, _, number = name.partition(":")
+        maker = self._makers.get(family)
+        if maker is None:
+            return _entry_points()[name].load()()
+        return maker(int(number)) if number else maker()
+
     def register(
-        self, name: str, maker: Callable[[], Backend], aliases: Sequence[str] = ()
+        self,
+        name: str,
+        maker: Callable[..., Backend],
+        aliases: Sequence[str] = (),
+        is_numbered: bool = False,
     ) -> None:
-        """Make a backend known under a name. The first one registered is the default."""
+        """Make a backend known under a name. The first one registered is the default.
+
+        `is_numbered`: there may be several such machines. `maker(1)` opens `name:1`, and `name` alone is number 0.
+        """
         self._makers[name.upper()] = maker
+        if is_numbered:
+            self._numbered.add(name.upper())
         self._aliases.update({alias: name for alias in aliases})
 
     def name_elsewhere(self, names: Sequence[str]) -> None:
@@ -112,6 +128,12 @@ class _Device:
                 raise DeviceError(f"{name!r} names no file; write 'disk:' and its path")
             return f"{DISK}:{os.path.abspath(rest)}"
         upper = self._aliases.get(upper, upper)
+        if ":" in str(name) and not (rest.isascii() and rest.isdigit()):
+            raise DeviceError(
+                f"{name!r} names no device: behind the colon stands its number, as in {upper}:1"
+            )
+        if upper in self._numbered and int(rest or 0):
+            return f"{upper}:{int(rest)}"
         if upper in self._makers or upper in self._devices or upper == HOST:
             return upper
         if upper in _entry_points():

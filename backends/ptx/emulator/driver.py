@@ -1,0 +1,125 @@
+"""The functions of the CUDA driver that the runtime uses, over memory of the host.
+
+Owns: devices, streams, events. Does not own: memory (memory_calls.py), kernels and graphs (kernel_calls.py), what both stand on
+(state.py).
+
+`EmulatedDriver` stands for the module cuda.bindings.driver: the same names, arguments and results. It is as strict as the
+driver is at its worst: a context belongs to a thread, nothing that was launched runs before somebody waits for it, pinned
+memory is read when the copy runs, freed memory stays in the pool until that is trimmed, a fault ends its context. Source:
+CUDA Driver API.
+"""
+
+from __future__ import annotations
+
+import time
+
+from proofgrad.backends.ptx.emulator.kernel_calls import KernelCalls
+from proofgrad.backends.ptx.emulator.memory_calls import MemoryCalls
+from proofgrad.backends.ptx.emulator.state import (
+    CUDA_KERNEL_NODE_PARAMS,
+    MAX_GRID,
+    MEMORY_BYTES,
+    Context,
+    CUresult,
+    Event,
+    Failed,
+    Stream,
+    names,
+)
+
+
+class EmulatedDriver(MemoryCalls, KernelCalls):
+    """GPUs that are none. Counters and limits are for tests: `memory_bytes` of each, `launches`, `modules`."""
+
+    CUresult = CUresult
+    CUDA_KERNEL_NODE_PARAMS = CUDA_KERNEL_NODE_PARAMS
+    cuuint64_t = int
+    CUdevice_attribute = names(
+        ("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", 75),
+        ("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR", 76),
+        ("CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X", 5),
+        ("CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED", 115),
+    )
+    CUmemPool_attribute = names(("CU_MEMPOOL_ATTR_RELEASE_THRESHOLD", 4))
+    CUjit_option = names(("CU_JIT_ERROR_LOG_BUFFER", 5), ("CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES", 6))
+    CUfunction_attribute = names(
+        ("CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES", 1), ("CU_FUNC_ATTRIBUTE_NUM_REGS", 4)
+    )
+
+    def __init__(
+        self, devices: int = 1, memory_bytes: int = MEMORY_BYTES, capability: int = 90
+    ) -> None:
+        super().__init__(devices, memory_bytes)
+        self.capability = capability
+        self._is_open = False
+
+    # -- devices and contexts ------------------------------------------------------------------------
+
+    def cuInit(self, flags: int) -> None:
+        self._is_open = True
+
+    def cuDriverGetVersion(self) -> int:
+        return 12090
+
+    def cuDeviceGetCount(self) -> int:
+        self.require(self._is_open, CUresult.CUDA_ERROR_NOT_INITIALIZED)
+        return len(self.contexts)
+
+    def cuDeviceGet(self, ordinal: int) -> int:
+        self.require(0 <= ordinal < len(self.contexts), CUresult.CUDA_ERROR_INVALID_DEVICE)
+        return ordinal
+
+    def cuDeviceGetName(self, length: int, device: int) -> bytes:
+        return f"emulated GPU {device}".encode().ljust(length, b"\0")[:length]
+
+    def cuDeviceGetAttribute(self, attribute: int, device: int) -> int:
+        known = {75: self.capability // 10, 76: self.capability % 10, 5: MAX_GRID, 115: 1}
+        self.require(attribute in known)
+        return known[attribute]
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> Context:
+        return self.contexts[device]
+
+    def cuCtxSetCurrent(self, context: Context) -> None:
+        self._current.context = context
+
+    def cuGetErrorString(self, code: int) -> bytes:
+        text = CUresult(code).name.removeprefix("CUDA_ERROR_").replace("_", " ").lower()
+        is_of_a_kernel = any(context.fault == code for context in self.contexts)
+        return f"{text}: {self.fault_text}".encode() if is_of_a_kernel else text.encode()
+
+    # -- streams and events --------------------------------------------------------------------------
+
+    def cuStreamCreate(self, flags: int) -> Stream:
+        stream = Stream(self.context())
+        stream.context.streams.append(stream)
+        return stream
+
+    def cuStreamSynchronize(self, stream: Stream) -> None:
+        self.drain(self.own(stream), stream)
+
+    def cuEventCreate(self, flags: int) -> Event:
+        return Event(self.context())
+
+    def cuEventRecord(self, event: Event, stream: Stream) -> None:
+        self.own(stream)
+        event.stream, event.seconds = stream, None
+
+        def reach() -> None:
+            event.seconds = time.perf_counter()
+
+        stream.waiting.append(reach)
+
+    def cuEventSynchronize(self, event: Event) -> None:
+        context = self.own(event)
+        if event.stream is not None and event.seconds is None:
+            self.drain(context, event.stream)
+
+    def cuEventElapsedTime(self, first: Event, last: Event) -> float:
+        self.own(first)
+        if first.seconds is None or last.seconds is None:
+            raise Failed(CUresult.CUDA_ERROR_NOT_READY)
+        return (last.seconds - first.seconds) * 1000
+
+    def cuEventDestroy(self, event: Event) -> None:
+        self.own(event)

@@ -1,0 +1,155 @@
+"""Kernels of emulated GPUs: modules, launches, graphs of launches.
+
+Owns: these functions of the driver. Does not own: what a kernel does (grid.py), memory (memory_calls.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from proofgrad.backends.ptx.emulator.grid import KernelFault, Launch, run
+from proofgrad.backends.ptx.emulator.module import compiled
+from proofgrad.backends.ptx.emulator.parse import Refused
+from proofgrad.backends.ptx.emulator.state import (
+    MAX_BLOCK,
+    MAX_GRID,
+    MAX_GRID_YZ,
+    MAX_SHARED,
+    Calls,
+    CUresult,
+    Failed,
+    Function,
+    Graph,
+    GraphExec,
+    Module,
+    Node,
+    Stream,
+)
+
+
+class KernelCalls(Calls):
+    """See the head of this file."""
+
+    def __init__(self, devices: int, memory_bytes: int) -> None:
+        super().__init__(devices, memory_bytes)
+        self.launches = self.graph_launches = 0
+        self.backwards = False  # the other order of warps
+        self.max_threads = MAX_BLOCK  # of a block, for kernels that need more than there is
+
+    @property
+    def modules(self) -> int:
+        """How many are loaded."""
+        return sum([len(context.modules) for context in self.contexts])
+
+    def cuModuleLoadDataEx(
+        self, image: bytes, count: int, options: Sequence[int], values: Sequence[Any]
+    ) -> Module:
+        context = self.context()
+        self.require(image.endswith(b"\0") and count == len(options) == len(values))
+        try:
+            kernels = compiled(image[:-1].decode())
+        except Refused as error:
+            for option, value in zip(options, values):
+                if option == 5:
+                    told = f"ptxas error   : {error}".encode()[: len(value) - 1]
+                    value[: len(told)] = told
+            raise Failed(CUresult.CUDA_ERROR_INVALID_PTX) from None
+        module = Module(context, kernels)
+        context.modules.add(module)
+        return module
+
+    def cuModuleUnload(self, module: Module) -> None:
+        self.own(module).modules.remove(module)
+
+    def cuModuleGetFunction(self, module: Module, name: bytes) -> Function:
+        self.own(module)
+        self.require(name.decode() in module.kernels, CUresult.CUDA_ERROR_NOT_FOUND)
+        return Function(module, module.kernels[name.decode()])
+
+    def cuFuncGetAttribute(self, attribute: int, function: Function) -> int:
+        kernel = function.kernel
+        return {1: kernel.shared_bytes, 4: kernel.registers}[attribute]
+
+    def cuLaunchKernel(
+        self, function: Function, gx: int, gy: int, gz: int, bx: int, by: int, bz: int,
+        dynamic_bytes: int, stream: Stream, parameters: int, extra: int,
+    ) -> None:  # fmt: skip
+        self.own(stream)
+        launch = self._launch(function, (gx, gy, gz), (bx, by, bz), dynamic_bytes, parameters)
+        stream.waiting.append(lambda: self._run(function, launch))
+
+    def _launch(
+        self,
+        function: Function,
+        blocks: tuple[int, int, int],
+        threads: tuple[int, int, int],
+        dynamic_bytes: int,
+        parameters: int,
+    ) -> Launch:
+        """A launch with its parameters as they are now. Raises: Failed for a shape that no GPU takes."""
+        self.own(function.module)
+        self.require(0 < blocks[0] <= MAX_GRID)
+        self.require(all(0 < n <= MAX_GRID_YZ for n in blocks[1:]))
+        self.require(all(n > 0 for n in threads))
+        count = threads[0] * threads[1] * threads[2]
+        self.require(count <= MAX_BLOCK)
+        self.require(count <= self.max_threads, CUresult.CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)
+        kernel = function.kernel
+        shared = kernel.shared_bytes + dynamic_bytes
+        self.require(shared <= MAX_SHARED)
+        packed = bytearray(kernel.parameter_bytes)
+        for k, (offset, nbytes) in enumerate(kernel.parameters):
+            place = ctypes.c_uint64.from_address(parameters + 8 * k).value
+            packed[offset : offset + nbytes] = ctypes.string_at(place, nbytes)
+        return Launch(kernel, blocks, threads, bytes(packed), dynamic_bytes)
+
+    def _run(self, function: Function, launch: Launch) -> None:
+        context = function.module.context
+        if function.module not in context.modules:
+            raise KernelFault("CUDA_ERROR_LAUNCH_FAILED", f"kernel {launch.kernel.name}: its module was unloaded")  # fmt: skip
+        self.launches += 1
+        run(launch, context.bounds, self.backwards)
+
+    # -- graphs --------------------------------------------------------------------------------------
+
+    def cuGraphCreate(self, flags: int) -> Graph:
+        return Graph(self.context())
+
+    def cuGraphAddKernelNode(
+        self, graph: Graph, before: Sequence[Node], count: int, parameters: Any
+    ) -> Node:
+        self.own(graph)
+        self.require(count == len(before) and all(node in graph.nodes for node in before))
+        self.require(not graph.nodes or bool(before))  # else they might run at the same time
+        node = Node(self._of_node(parameters), parameters.func)
+        graph.nodes.append(node)
+        return node
+
+    def _of_node(self, p: Any) -> Launch:
+        blocks = (p.gridDimX, p.gridDimY, p.gridDimZ)
+        threads = (p.blockDimX, p.blockDimY, p.blockDimZ)
+        return self._launch(p.func, blocks, threads, p.sharedMemBytes, p.kernelParams)
+
+    def cuGraphInstantiate(self, graph: Graph, flags: int) -> GraphExec:
+        context = self.own(graph)
+        return GraphExec(context, {node: (node.launch, node.function) for node in graph.nodes})
+
+    def cuGraphExecKernelNodeSetParams(self, program: GraphExec, node: Node, p: Any) -> None:
+        self.own(program)
+        self.require(node in program.launches and p.func is node.function)
+        program.launches[node] = (self._of_node(p), p.func)
+
+    def cuGraphLaunch(self, program: GraphExec, stream: Stream) -> None:
+        self.own(stream)
+        self.own(program)
+        self.graph_launches += 1
+        for launch, function in list(program.launches.values()):
+            stream.waiting.append(lambda f=function, one=launch: self._run(f, one))  # type: ignore[misc]
+
+    def cuGraphExecDestroy(self, program: GraphExec) -> None:
+        self.own(program)
+
+    def cuGraphDestroy(self, graph: Graph) -> None:
+        self.own(graph)

@@ -1,0 +1,107 @@
+"""Many launches as one CUDA graph: what a recorded function costs the host is then one call.
+
+Owns: the graph, its nodes one after the other, new addresses for them. Does not own: kernels (runtime.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from proofgrad.backends.ptx.driver import Driver
+from proofgrad.core.compile.machine.target import Launch
+
+if TYPE_CHECKING:
+    from proofgrad.backends.ptx.runtime import KernelLaunch
+
+
+class GraphSequence:
+    """Launches in order, over buffers whose addresses `point` changes. Made when it first runs."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        launches: Sequence[tuple[KernelLaunch, Sequence[int], Sequence[int]]],
+        memory: Sequence[Any],
+    ) -> None:
+        """`launches`: each with the slots of its buffers and the bytes that each begins behind."""
+        self.driver = driver
+        self._launches = list(launches)
+        self._addresses = [[0] * len(slots) for _, slots, _ in launches]
+        self._places: dict[int, list[tuple[int, int]]] = {}
+        for k, (_, slots, _) in enumerate(launches):
+            for j, slot in enumerate(slots):
+                self._places.setdefault(slot, []).append((k, j))
+        self._changed: set[int] = set()
+        self._graph = self._program = None
+        self._nodes: list[Any] = []
+        self._lock = threading.Lock()
+        for slot, handle in enumerate(memory):
+            if handle is not None and slot in self._places and hasattr(handle, "address"):
+                self.point(slot, handle)
+
+    def point(self, slot: int, handle: Any) -> None:
+        """The buffer of a slot is another one."""
+        for k, j in self._places.get(slot, ()):
+            address = handle.address + self._launches[k][2][j]
+            if self._addresses[k][j] != address:
+                self._addresses[k][j] = address
+                self._changed.add(k)
+
+    def listed(self) -> list[tuple[Launch | None, list[Any]]]:
+        """Each launch with the addresses that it will be given."""
+        return [
+            (launch, list(addresses))
+            for (launch, _, _), addresses in zip(self._launches, self._addresses)
+        ]
+
+    def run(self) -> None:
+        """All launches, in order."""
+        with self._lock:
+            if self._program is None:
+                self._make()
+            for k in sorted(self._changed):
+                arguments = self._arguments(k)
+                parameters = self._parameters(k, arguments)
+                node = self._nodes[k]
+                self.driver.call("cuGraphExecKernelNodeSetParams", self._program, node, parameters)
+            self._changed.clear()
+            self.driver.note([launch.name for launch, _, _ in self._launches])
+            self.driver.call("cuGraphLaunch", self._program, self.driver.stream)
+
+    def _make(self) -> None:
+        self._graph = self.driver.call("cuGraphCreate", 0)
+        for k in range(len(self._launches)):
+            before = self._nodes[-1:]
+            arguments = self._arguments(k)
+            parameters = self._parameters(k, arguments)
+            given = (self._graph, before, len(before), parameters)
+            self._nodes.append(self.driver.call("cuGraphAddKernelNode", *given))
+        self._program = self.driver.call("cuGraphInstantiate", self._graph, 0)
+        self._changed.clear()
+
+    def _arguments(self, k: int) -> tuple[Any, Any]:
+        """The addresses of a launch, and their addresses: read while a call of the driver runs."""
+        launch, own = self._launches[k][0], self._addresses[k]
+        return launch.arguments([own[slot] for slot in launch.slots])
+
+    def _parameters(self, k: int, arguments: tuple[Any, Any]) -> Any:
+        launch = self._launches[k][0]
+        parameters = self.driver.api.CUDA_KERNEL_NODE_PARAMS()
+        parameters.func = launch.function
+        parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ = launch.blocks, 1, 1
+        parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ = launch.threads, 1, 1
+        parameters.sharedMemBytes = 0
+        parameters.kernelParams = ctypes.addressof(arguments[1])
+        return parameters
+
+    def __del__(self) -> None:
+        """The driver waits itself for a graph that is running."""
+        for name, made in (
+            ("cuGraphExecDestroy", getattr(self, "_program", None)),
+            ("cuGraphDestroy", getattr(self, "_graph", None)),
+        ):
+            if made is not None:
+                self.driver.release(name, made)

@@ -1,0 +1,75 @@
+"""Two arrays compared, and every place where they differ.
+
+Owns: how exact a result must be, how differences are told. Does not own: which results there are (programs.py, ...).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.testing.closeness import ulp_distance
+
+SHOWN = 8  # differing elements of a result, unless all are asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Exactness:
+    """How far a result may be from what is expected; unless a number is given, to the bit but for which NaN it is."""
+
+    ulp: int = 0
+    relative: float = 0.0
+    absolute: float = 0.0
+
+    @property
+    def is_exact(self) -> bool:
+        """No difference at all, not even in the sign of a zero."""
+        return not (self.ulp or self.relative or self.absolute)
+
+
+BITS = Exactness()
+
+
+def differences(
+    found: Any, expected: Any, dtype: DType, exactness: Exactness, shown: int = SHOWN
+) -> str:
+    """What is wrong with the array `found`; "" for nothing."""
+    import numpy
+
+    expected = numpy.asarray(expected)
+    if found.shape != expected.shape:
+        return f"its shape is {found.shape} instead of {expected.shape}"
+    wrong = _apart(found, expected, dtype, exactness)
+    if not wrong.any():
+        return ""
+    places = numpy.argwhere(wrong)
+    lines = [
+        f"at {tuple(int(n) for n in place)} {_said(found, place)} instead of {_said(expected, place)}"
+        for place in places[:shown]
+    ]
+    more = f"; and {len(places) - shown} more" if len(places) > shown else ""
+    return f"{len(places)} of {found.size} elements differ: {'; '.join(lines)}{more}"
+
+
+def _said(array: Any, place: Any) -> str:
+    return repr(array[tuple(place)].item())
+
+
+def _apart(found: Any, expected: Any, dtype: DType, exactness: Exactness) -> Any:
+    """Which elements differ by more than is allowed."""
+    import numpy
+
+    if not dtype.is_float:
+        return found != expected
+    expected = expected.astype(found.dtype)
+    both_nan = numpy.isnan(found) & numpy.isnan(expected)
+    same = (found == expected) | both_nan
+    if exactness.is_exact:
+        return ~same | ((found == 0) & (numpy.signbit(found) != numpy.signbit(expected)))
+    if exactness.ulp:
+        return ~same & (ulp_distance(found, expected, dtype) > exactness.ulp)
+    with numpy.errstate(all="ignore"):
+        wide = [array.astype(numpy.float64) for array in (found, expected)]
+        near = abs(wide[0] - wide[1]) <= exactness.absolute + exactness.relative * abs(wide[1])
+    return ~(same | near)
