@@ -13,6 +13,7 @@ from typing import Any
 
 from proofgrad.backends.opencl.cache import give_pocl_a_cache
 from proofgrad.backends.opencl.emit import emit
+from proofgrad.backends.opencl.vectors import VECTOR_LANES
 from proofgrad.core.compile.machine.target import (
     ALL_TYPES,
     WIDE_TYPES,
@@ -31,6 +32,9 @@ GROUP_SIZE = 64  # work items a group: a multiple of every machine's vector widt
 # -w: comparing a value with itself, as a NaN check does, is no reason to warn.
 BUILD_OPTIONS = ("-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 
+
+LEAST_VECTOR_BYTES = 16  # of a wide load, on GPUs too, which have no vector registers
+LOCKSTEP = 32  # items of a GPU that run in step, at least: 32 or 64
 
 PROBE = "kernel void probe(global float *out) { out[get_global_id(0)] = exp2(out[0]) + 1.0f; }"
 MOST_TOLD = 400  # letters of an error
@@ -195,7 +199,10 @@ def _target(cl: Any, device: Any) -> Target:
     missing = frozenset() if "cl_khr_fp64" in device.extensions else frozenset({dtypes.float64})
     return Target(
         "CL",
+        vector_bytes=max(LEAST_VECTOR_BYTES, 4 * device.native_vector_width_float),
+        most_lanes=max(VECTOR_LANES),
         work_items=True,
+        lockstep=LOCKSTEP if is_gpu else 1,
         storage=ALL_TYPES - missing,
         arithmetic=WIDE_TYPES - missing,
         index_dtype=dtypes.int32,

@@ -42,6 +42,7 @@ class Target:
 
     name: str
     vector_bytes: int = 0  # width of a vector register; 0: the backend takes scalars only
+    most_lanes: int = 64  # of a vector
     vector_registers: int = 16
     first_cache: FirstCache = FirstCache()
     cache_bytes: int = SECOND_CACHE_BYTES  # of the second cache, which a core has to itself
@@ -50,6 +51,9 @@ class Target:
     scratch_bytes: int = 0  # of memory that a kernel may have to itself while it runs
     threads: int = 1  # more than 1: an outermost THREAD range is welcome
     work_items: bool = False  # an outermost GLOBAL range is expected
+    lockstep: int = (
+        1  # work items that run in step: what neighbours read side by side is one access
+    )
     storage: frozenset[DType] = ALL_TYPES  # types of buffers, casts and bitcasts
     arithmetic: frozenset[DType] = WIDE_TYPES  # types of ALU ops; other floats go through float32
     index_dtype: DType = dtypes.int64  # preferred; int32 is taken only where the bounds fit it
@@ -62,7 +66,7 @@ class Target:
 
     def lanes(self, dtype: DType) -> int:
         """How many values of `dtype` fill a vector register; 1 where there are no vectors."""
-        return max(1, self.vector_bytes // dtype.itemsize)
+        return max(1, min(self.most_lanes, self.vector_bytes // dtype.itemsize))
 
     @property
     def near_bytes(self) -> int:

@@ -38,7 +38,7 @@ THREAD_TURNS = 4
 def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     """Split and mark the loops that run as vectors, threads and unrolled copies, as the schedule says."""
     target = context.target
-    if target.work_items:
+    if target.work_items and not target.vector_bytes:
         return nest
     nest = nest.scheduled(schedule := schedule_of(nest, context))
     if schedule.tiled and (found := find_contraction(nest.graph, target, schedule)) is not None:
@@ -160,7 +160,7 @@ def _tiled(
     if contraction.shares_large_columns(target.cache_bytes):
         order = [columns, *order[:-1]]  # a thread goes on with columns that are in its cache
     items = [x for x in (around.get(loop, loop) for loop in order) if x.op is Ops.RANGE]
-    nest = _as_items(nest, items, item, AxisRole.THREAD if override.threads else AxisRole.LOOP)
+    nest = _as_items(nest, items, item, _role_of_items(target, override))
     if packs_columns(contraction, tile, target, override):
         nest = pack_columns(nest, _loop(tile.vectors, vector), _loop(tile.lanes, lane))
     (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
@@ -210,6 +210,13 @@ def _in_turns_of_tiles(
     return found
 
 
+def _role_of_items(target: Target, schedule: Schedule) -> AxisRole:
+    """How what is shared out runs: as work items, by threads, or one after the other."""
+    if target.work_items:
+        return AxisRole.GLOBAL
+    return AxisRole.THREAD if schedule.threads else AxisRole.LOOP
+
+
 def _as_items(nest: LoopNest, loops: list[UOp], number: int, role: AxisRole) -> LoopNest:
     """The loops, outermost first, as one, whose iterations are shared out."""
     if not loops:
@@ -229,9 +236,11 @@ def _loop(size: int, made: NewLoop) -> UOp:
 
 
 def share_out_work_items(nest: LoopNest, context: Context) -> LoopNest:
-    """On machines with work items all output loops become one loop of them."""
-    loops = output_loops(nest.graph)
-    if not context.target.work_items or not loops:
+    """On machines with work items all output loops that nothing else was said of become one loop of them."""
+    outputs = output_loops(nest.graph)
+    loops = [x for x in outputs if x.arg[1] is AxisRole.LOOP]
+    is_shared = any([x.arg[1] is AxisRole.GLOBAL for x in outputs])
+    if not context.target.work_items or is_shared or not loops:
         return nest
     return _as_items(nest, loops, fresh_number(nest.graph), AxisRole.GLOBAL)
 
