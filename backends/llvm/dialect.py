@@ -22,6 +22,10 @@ class Dialect:
     pointer = "ptr"  # type of a pointer to an element of a buffer
     pointer_code = "p0"  # the same in the names of intrinsics
     constant_space = ""  # address space of module constants, as it stands before `constant`
+    memory_bytes = (
+        1  # of which the address of a buffer is a multiple, which wide loads of a GPU ask for
+    )
+    has_masked_access = True  # a vector under a mask a lane is loaded and stored by one instruction
     has_fma = True
     has_prefetch = True
     nontemporal_bytes: int | None = None  # results from this size on pass the caches; None: none
@@ -29,8 +33,8 @@ class Dialect:
     has_range = False  # AVX-512 DQ's VRANGE, for the larger and the smaller of two floats
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
 
-    def open(self, entry: str, slots: Iterable[int]) -> list[str]:
-        """Lines up to the first instruction; slot k is `%buffer<k>`."""
+    def open(self, entry: str, slots: Iterable[int], stored: frozenset[int]) -> list[str]:
+        """Lines up to the first instruction; slot k is `%buffer<k>`. `stored`: the slots that are written."""
         params = [f"{self.pointer} noalias nocapture %buffer{slot}" for slot in slots]
         signature = ", ".join([*params, "i64 %first", "i64 %last"])
         return [f"define internal void @{entry}.body({signature}) nounwind {{", "entry:"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from proofgrad.backends.llvm.alignment import largest_power_of_two
 from proofgrad.backends.llvm.arithmetic import write_alu, write_op
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.dialect import Dialect
@@ -110,7 +111,9 @@ class _Printer:
             self.writer.begin_block("exit")
         slots = list(parameters(self.linear))
         zeros = self._zeros()
-        body = self.dialect.open(self.name, slots) + self.scratch + self.writer.lines
+        stores = [node.src[0].src[0] for node in self.linear.src if node.op is Ops.STORE]
+        stored = frozenset([memory.arg[0] for memory in stores if memory.op is Ops.PARAM])
+        body = self.dialect.open(self.name, slots, stored) + self.scratch + self.writer.lines
         body += [*self._settled(), *self.release, "  ret void"]
         ends = [*_allocator(self.release), *(["", NONTEMPORAL] if self.nontemporal else [])]
         return [*zeros, *body, *self.dialect.close(self.name, slots), *ends]
@@ -328,6 +331,8 @@ class _Printer:
             mask=None if mask is None else self._register(mask),
             mask_lanes=1 if mask is None else mask.dtype.lanes,
         )
+        if self.dialect.memory_bytes > 1 and buffer.op is Ops.PARAM and index.dtype.lanes == 1:
+            place = replace(place, multiple_of=largest_power_of_two(index))
         if index.dtype.lanes == 1:
             address = write_address(self.writer, place, place.index, place.index_dtype)
             place = replace(place, address=address)

@@ -3,7 +3,7 @@
 Owns: how elements move between buffers and registers. Does not own: where an address is computed
 (emit.py does that where the linearizer put the INDEX).
 
-Pointers are aligned to an element only, but for stores past the caches. A load under a false mask reads a block of zeros instead
+Pointers are aligned to an element only, but for stores past the caches, and where a dialect says how its buffers are aligned. A load under a false mask reads a block of zeros instead
 of the buffer, so it needs no branch; a store under a scalar mask is a branch.
 """
 
@@ -36,6 +36,7 @@ class Place:
     mask: str | None = None
     mask_lanes: int = 1
     offsets: tuple[int, ...] | None = None
+    multiple_of: int = 1  # a power of two that the index is a multiple of
 
 
 def write_address(writer: Writer, place: Place, index: str, index_dtype: DType) -> str:
@@ -49,9 +50,12 @@ def write_load(writer: Writer, place: Place, dtype: DType) -> str:
     if place.index_dtype.lanes > 1:
         loaded = _gather(writer, place, dtype)
     elif place.mask_lanes > 1:
-        loaded = _masked_load(writer, place, dtype)
+        has_one = writer.dialect.has_masked_access
+        load_lanes = _masked_load if has_one else _load_whole_or_by_lanes
+        loaded = load_lanes(writer, place, dtype)
     else:
-        loaded = _load(writer, _address_or_zeros(writer, place, dtype), dtype)
+        address = _address_or_zeros(writer, place, dtype)
+        loaded = _load(writer, address, dtype, _alignment(writer, place, dtype))
     if not dtype.is_bool:
         return loaded
     zero = "0" if dtype.lanes == 1 else "zeroinitializer"
@@ -79,9 +83,39 @@ def _address_or_zeros(writer: Writer, place: Place, dtype: DType) -> str:
     return writer.let(f"select i1 {place.mask}, {pointer} {place.address}, {pointer} @zeros", "at")
 
 
-def _load(writer: Writer, address: str, dtype: DType) -> str:
+def _alignment(writer: Writer, place: Place, dtype: DType) -> int:
+    """Bytes that an address of a vector is known to be a multiple of."""
+    if dtype.lanes == 1:
+        return dtype.itemsize
+    return max(dtype.itemsize, min(writer.dialect.memory_bytes, place.multiple_of * dtype.itemsize))
+
+
+def _load(writer: Writer, address: str, dtype: DType, alignment: int = 0) -> str:
     access = f"{memory_type(dtype)}, {writer.dialect.pointer} {address}"
-    return writer.let(f"load {access}, align {dtype.itemsize}", "load")
+    return writer.let(f"load {access}, align {alignment or dtype.itemsize}", "load")
+
+
+def _load_whole_or_by_lanes(writer: Writer, place: Place, dtype: DType) -> str:
+    """One access where all lanes are read, which is everywhere but at an end."""
+    assert place.address is not None
+    end, vector = _ask_all_lanes(writer, place, "load"), memory_type(dtype)
+    whole = _load(writer, place.address, dtype, _alignment(writer, place, dtype))
+    writer.do(f"br label %{end}")
+    writer.begin_block(f"{end}.lanes")
+    lanes = _masked_load(writer, place, dtype)
+    writer.do(f"br label %{end}")
+    writer.begin_block(end)
+    return writer.let(f"phi {vector} [ {whole}, %{end}.whole ], [ {lanes}, %{end}.lanes ]", "load")
+
+
+def _ask_all_lanes(writer: Writer, place: Place, hint: str) -> str:
+    """Branch to a block `.whole`, begun here, if all lanes of a mask hold, else to one `.lanes`; the name of the end."""
+    end, lanes = writer.fresh(hint), place.mask_lanes
+    reduce = f"@llvm.vector.reduce.and.v{lanes}i1(<{lanes} x i1> {place.mask})"
+    every = writer.let(f"call i1 {reduce}")
+    writer.do(f"br i1 {every}, label %{end}.whole, label %{end}.lanes")
+    writer.begin_block(f"{end}.whole")
+    return end
 
 
 def _masked_load(writer: Writer, place: Place, dtype: DType) -> str:
@@ -158,18 +192,31 @@ def _store_lanes(writer: Writer, place: Place, dtype: DType, value: str) -> None
     vector, dialect = memory_type(dtype), writer.dialect
     if place.index_dtype.lanes > 1:
         _scatter(writer, place, dtype, value)
+    elif place.mask is not None and dialect.has_masked_access:
+        _masked_store(writer, place, dtype, value)
     elif place.mask is not None:
-        pointer = f"{dialect.pointer} align {dtype.itemsize} {place.address}"
-        operands = f"{vector} {value}, {pointer}, {_mask(writer, place, dtype)}"
-        intrinsic = f"@llvm.masked.store.{type_code(vector)}.{dialect.pointer_code}"
-        writer.do(f"call void {intrinsic}({operands})")
+        end = _ask_all_lanes(writer, place, "store")
+        _store_lanes(writer, replace(place, mask=None), dtype, value)
+        writer.do(f"br label %{end}")
+        writer.begin_block(f"{end}.lanes")
+        _masked_store(writer, place, dtype, value)
+        writer.do(f"br label %{end}")
+        writer.begin_block(end)
     else:
         assert place.address is not None
-        _store(writer, place.address, dtype, value)
+        _store(writer, place.address, dtype, value, _alignment(writer, place, dtype))
 
 
-def _store(writer: Writer, address: str, dtype: DType, value: str) -> None:
-    target = f"{writer.dialect.pointer} {address}, align {dtype.itemsize}"
+def _masked_store(writer: Writer, place: Place, dtype: DType, value: str) -> None:
+    vector, dialect = memory_type(dtype), writer.dialect
+    pointer = f"{dialect.pointer} align {dtype.itemsize} {place.address}"
+    operands = f"{vector} {value}, {pointer}, {_mask(writer, place, dtype)}"
+    intrinsic = f"@llvm.masked.store.{type_code(vector)}.{dialect.pointer_code}"
+    writer.do(f"call void {intrinsic}({operands})")
+
+
+def _store(writer: Writer, address: str, dtype: DType, value: str, alignment: int = 0) -> None:
+    target = f"{writer.dialect.pointer} {address}, align {alignment or dtype.itemsize}"
     writer.do(f"store {memory_type(dtype)} {value}, {target}")
 
 

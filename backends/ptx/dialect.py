@@ -18,11 +18,21 @@ class PTXDialect(Dialect):
     pointer = "ptr addrspace(1)"
     pointer_code = "p1"
     constant_space = "addrspace(1)"
+    memory_bytes = 16  # the driver's own memory is aligned to 256
+    has_masked_access = False
     has_prefetch = False  # other threads run while one waits
 
-    def open(self, entry: str, slots: Iterable[int]) -> list[str]:
-        """The first lines of a kernel: its signature and the label of its first block."""
-        params = ", ".join([f"{self.pointer} noalias %buffer{slot}" for slot in slots])
+    def open(self, entry: str, slots: Iterable[int], stored: frozenset[int]) -> list[str]:
+        """The first lines of a kernel: its signature and the label of its first block.
+
+        What is only read may be loaded through the cache of constants (ld.global.nc).
+        """
+        attributes = f"noalias align {self.memory_bytes}"
+        arguments = []
+        for slot in slots:
+            access = "" if slot in stored else "readonly "
+            arguments.append(f"{self.pointer} {attributes} {access}%buffer{slot}")
+        params = ", ".join(arguments)
         return [f"define ptx_kernel void @{entry}({params}) nounwind {{", "entry:"]
 
     def close(self, entry: str, slots: Iterable[int]) -> list[str]:

@@ -25,6 +25,9 @@ from proofgrad.core.compile.machine.target import (
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
 
+WIDE_BYTES = 16  # of the widest load of an item
+WARP = 32  # items that run in step
+REGISTERS = 96  # of an item, of 4 bytes, for a tile: with twice as many half as many items are there to wait for memory
 BLOCK_SIZE = 128  # work items a block: fills every GPU, and leaves each item all the registers
 
 
@@ -40,7 +43,13 @@ class PTXBackend(Backend):
         capability = DEFAULT_ARCHITECTURE if driver is None else driver.capability
         self.architecture = known_architecture(capability)
         self.target = Target(
-            "CUDA", work_items=True, index_dtype=dtypes.int32, runs=driver is not None
+            "CUDA",
+            vector_bytes=WIDE_BYTES,
+            vector_registers=REGISTERS * 4 // WIDE_BYTES,
+            work_items=True,
+            lockstep=WARP,
+            index_dtype=dtypes.int32,
+            runs=driver is not None,
         )
 
     def emit(self, linear: UOp, name: str) -> Source:
