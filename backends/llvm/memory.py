@@ -189,7 +189,7 @@ def write_store(writer: Writer, place: Place, dtype: DType, value: str) -> None:
 
 
 def _store_lanes(writer: Writer, place: Place, dtype: DType, value: str) -> None:
-    vector, dialect = memory_type(dtype), writer.dialect
+    dialect = writer.dialect
     if place.index_dtype.lanes > 1:
         _scatter(writer, place, dtype, value)
     elif place.mask is not None and dialect.has_masked_access:

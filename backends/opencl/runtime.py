@@ -28,6 +28,7 @@ from proofgrad.core.compile.machine.target import (
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
 
+GROUPS_A_CORE = 4  # at least, so that all end at nearly the same time
 GROUP_SIZE = 64  # work items a group: a multiple of every machine's vector width
 # -w: comparing a value with itself, as a NaN check does, is no reason to warn.
 BUILD_OPTIONS = ("-cl-fp32-correctly-rounded-divide-sqrt", "-w")
@@ -75,7 +76,7 @@ class OpenCLBackend(Backend):
         kernel = self._cl.Kernel(self._program(binary.data), binary.entry)
         slots = [k for k, dtype in enumerate(binary.source.params) if dtype is not dtypes.void]
         items = max(1, binary.source.global_size or 1)
-        group = min(GROUP_SIZE, items, self.device.max_work_group_size)
+        group = self._group_size(items)
         grid = (-(-items // group) * group,)
 
         def launch(buffers: Sequence[Any]) -> None:
@@ -84,6 +85,13 @@ class OpenCLBackend(Backend):
             self._cl.enqueue_nd_range_kernel(self._queue, kernel, grid, (group,))
 
         return launch
+
+    def _group_size(self, items: int) -> int:
+        """Items of a group: on a processor, whose cores take groups one by one, so few that each core has some."""
+        most = min(GROUP_SIZE, items, self.device.max_work_group_size)
+        if self.target.lockstep > 1:
+            return most
+        return max(1, min(most, items // (GROUPS_A_CORE * self.device.max_compute_units)))
 
     def alloc(self, nbytes: int) -> Any:
         self._check_process()

@@ -38,7 +38,7 @@ def reductions_by_row(
 
     `kept` are those that must have one. Users come before what they use.
     """
-    if target.work_items:  # one output element an item: each would compute its row again
+    if target.has_scalar_items or target.lockstep > 1:  # each item would compute its row again
         return set()
     left = set(stored)  # changed in place: a copy for each node would take square time
     for node in reversed(nodes):

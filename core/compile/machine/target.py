@@ -69,6 +69,11 @@ class Target:
         return max(1, min(self.most_lanes, self.vector_bytes // dtype.itemsize))
 
     @property
+    def has_scalar_items(self) -> bool:
+        """Whether work items take one value at a time, and so have neither tiles nor wide loads."""
+        return self.work_items and not self.vector_bytes
+
+    @property
     def near_bytes(self) -> int:
         """Of the first cache that a kernel may count on: half, for in the other half something else streams by."""
         return self.first_cache.nbytes // 2

@@ -27,7 +27,7 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
 
     Of a kernel that will be summed in slabs only that: for the kernel that adds them up, more is decided when it is there.
     """
-    if target.work_items and not target.vector_bytes:
+    if target.has_scalar_items:
         return AUTOMATIC
     found = find_contraction(kernel, target, override)
     if found is not None:

@@ -38,7 +38,7 @@ THREAD_TURNS = 4
 def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     """Split and mark the loops that run as vectors, threads and unrolled copies, as the schedule says."""
     target = context.target
-    if target.work_items and not target.vector_bytes:
+    if target.has_scalar_items:
         return nest
     nest = nest.scheduled(schedule := schedule_of(nest, context))
     if schedule.tiled and (found := find_contraction(nest.graph, target, schedule)) is not None:
@@ -236,13 +236,28 @@ def _loop(size: int, made: NewLoop) -> UOp:
 
 
 def share_out_work_items(nest: LoopNest, context: Context) -> LoopNest:
-    """On machines with work items all output loops that nothing else was said of become one loop of them."""
-    outputs = output_loops(nest.graph)
-    loops = [x for x in outputs if x.arg[1] is AxisRole.LOOP]
+    """On machines with work items all output loops that nothing else was said of become one loop of them.
+
+    Where an item takes vectors as a core does, those stay inside of it that a reduction is the same for: softmax of a row.
+    """
+    outputs, target = output_loops(nest.graph), context.target
     is_shared = any([x.arg[1] is AxisRole.GLOBAL for x in outputs])
-    if not context.target.work_items or is_shared or not loops:
+    if not target.work_items or is_shared:
+        return nest
+    inside = (
+        _same_for_a_reduction(nest.graph) if target.vector_bytes and target.lockstep == 1 else ()
+    )
+    loops = [x for x in outputs if x.arg[1] is AxisRole.LOOP and x not in inside]
+    if not loops:
         return nest
     return _as_items(nest, loops, fresh_number(nest.graph), AxisRole.GLOBAL)
+
+
+def _same_for_a_reduction(kernel: UOp) -> set[UOp]:
+    """The output loops that some reduction does not change with."""
+    free, outputs = loops_below(kernel), set(output_loops(kernel))
+    reductions = [n for n in free if n.op is Ops.REDUCE]
+    return set().union(*[outputs.difference(free[n]) for n in reductions])
 
 
 def _choose_thread(nest: LoopNest, target: Target) -> LoopNest:
