@@ -21,12 +21,14 @@ from proofgrad.backends.opencl.functions import (
 )
 from proofgrad.backends.opencl.vectors import vector_type
 from proofgrad.core.compile.lowering.program_facts import (
-    launch_size,
+    group_size,
+    items_to_start,
     operation_count,
     parameter_types,
     parameters,
 )
 from proofgrad.core.compile.machine.target import CompileError, Source
+from proofgrad.core.compile.nests.loops import is_of_group
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -53,18 +55,18 @@ def emit(linear: UOp, name: str, has_fma: bool = True, dialect: Dialect | None =
     has_fma: print MULACC on floats as fma(), which is a slow function where it is no instruction.
     """
     dialect = dialect or OPENCL
-    printer = _Printer(linear.src, has_fma, dialect)
+    printer = _Printer(linear.src, has_fma, dialect, group_size(linear))
     for node in linear.src:
         printer.print_node(node)
     signature = dialect.signature.format(name=name, arguments=_arguments(linear, dialect))
     text = f"{printer.functions}{signature} {{\n{printer.body}}}\n"
-    items = launch_size(linear, AxisRole.GLOBAL)
     return Source(
         language=dialect.language,
         entry=name,
         text=dialect.finish(linear.src, name, text),
         params=parameter_types(linear),
-        global_size=items,
+        global_size=items_to_start(linear),
+        group_size=group_size(linear),
         cost_flops=operation_count(linear),
         program=linear,
     )
@@ -104,7 +106,9 @@ OPENCL = Dialect(
 class _Printer:
     """The text so far. `names` holds, for each node printed, the C expression of its value."""
 
-    def __init__(self, nodes: Sequence[UOp], has_fma: bool, dialect: Dialect) -> None:
+    def __init__(
+        self, nodes: Sequence[UOp], has_fma: bool, dialect: Dialect, group: int | None
+    ) -> None:
         self.has_fma, self.dialect = has_fma, dialect
         self.functions = Functions()
         self._names: dict[UOp, str] = {}
@@ -112,6 +116,11 @@ class _Printer:
         self._depth = 1
         self._values = 0
         self._alone = _used_once_in_place(nodes)
+        kept = [n for n in nodes if n.op is Ops.KEPT and is_of_group(n.src[1:])]
+        self._of_group = {n.src[0].src[0].src[0] for n in kept}
+        self._of_group.update(kept)
+        self._group = group
+        self._is_shared = False  # in a loop that the items of a group share out
 
     @property
     def body(self) -> str:
@@ -125,6 +134,8 @@ class _Printer:
                 self._scratch(node)
             case Ops.KEPT:
                 self._names[node] = self._names[node.src[0].src[0].src[0]]
+                if is_of_group(node.src[1:]):
+                    self._line("barrier(CLK_LOCAL_MEM_FENCE);")
             case Ops.CONST:
                 write = constant if node.dtype.lanes == 1 else vectors.vector_constant
                 self._names[node] = write(node.arg, node.dtype)
@@ -170,6 +181,15 @@ class _Printer:
             case AxisRole.GLOBAL:
                 self._line(f"if (get_global_id(0) >= {size}) return;")
                 self._line(f"{kind} {name} = ({kind})get_global_id(0);")
+            case AxisRole.BLOCK:
+                self._line(f"{kind} {name} = ({kind})get_group_id(0);")
+            case AxisRole.LANE:
+                step = f"{name} += {self._group}"
+                self._line(
+                    f"for ({kind} {name} = ({kind})get_local_id(0); {name} < {size}; {step}) {{"
+                )
+                self._depth += 1
+                self._is_shared = True
             case AxisRole.LOOP | AxisRole.REDUCE:
                 self._line(f"for ({kind} {name} = 0; {name} < {size}; {name}++) {{")
                 self._depth += 1
@@ -179,7 +199,8 @@ class _Printer:
                 assert_never(role)
 
     def _close(self, range_node: UOp) -> None:
-        if range_node.arg[1] is not AxisRole.GLOBAL:
+        self._is_shared = self._is_shared and range_node.arg[1] is not AxisRole.LANE
+        if range_node.arg[1] not in (AxisRole.GLOBAL, AxisRole.BLOCK):
             self._depth -= 1
             self._line("}")
 
@@ -195,29 +216,42 @@ class _Printer:
     def _store(self, node: UOp) -> None:
         place, value = node.src[:2]
         mask = f"if ({_bare(self._names[place.src[2]])}) " if len(place.src) == 3 else ""
-        self._line(f"{mask}{self._names[place]} = {_bare(self._names[value])};")
+        self._line(
+            f"{self._only_one(place.src[0])}{mask}{self._names[place]} = {_bare(self._names[value])};"
+        )
 
     def _scratch(self, node: UOp) -> None:
         number, size = node.arg
         name = self._names[node] = self._unused(f"kept{number}")
-        self._line(f"{memory_type(node.dtype)} {name}[{size}];")
+        space = "local " if node in self._of_group else ""
+        self._line(f"{space}{memory_type(node.dtype)} {name}[{size}];")
 
     def _place(self, index: UOp) -> vector_memory.Place:
         memory, at, *mask = index.src
         return vector_memory.Place(
             memory=self._names[memory],
-            space="global" if memory.op is Ops.PARAM else "private",
+            space=self._space(memory),
             index=self._names[at],
             is_gathered=at.dtype.lanes > 1,
             mask=self._names[mask[0]] if mask else "",
             has_mask_a_lane=bool(mask) and mask[0].dtype.lanes > 1,
         )
 
+    def _space(self, memory: UOp) -> str:
+        if memory.op is Ops.PARAM:
+            return "global"
+        return "local" if memory in self._of_group else "private"
+
+    def _only_one(self, memory: UOp) -> str:
+        """What stands before a store that all items of a group come to, of what one of them stores."""
+        is_repeated = self._group and not self._is_shared and memory.op is Ops.PARAM
+        return "if (get_local_id(0) == 0) " if is_repeated else ""
+
     def _store_vector(self, node: UOp) -> None:
         index, value = node.src[:2]
-        place = self._place(index)
+        place, only = self._place(index), self._only_one(index.src[0])
         for line in vector_memory.store(place, value.dtype, self._names[value], self.functions):
-            self._line(line)
+            self._line(f"{only}{line}")
 
     def _broadcast(self, node: UOp) -> None:
         source = node.src[0]

@@ -35,6 +35,7 @@ BUILD_OPTIONS = ("-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 
 
 LEAST_VECTOR_BYTES = 16  # of a wide load, on GPUs too, which have no vector registers
+MOST_ITEMS = 256  # of a group that computes a row: every device lets so many wait for each other
 LOCKSTEP = 32  # items of a GPU that run in step, at least: 32 or 64
 
 PROBE = "kernel void probe(global float *out) { out[get_global_id(0)] = exp2(out[0]) + 1.0f; }"
@@ -76,7 +77,7 @@ class OpenCLBackend(Backend):
         kernel = self._cl.Kernel(self._program(binary.data), binary.entry)
         slots = [k for k, dtype in enumerate(binary.source.params) if dtype is not dtypes.void]
         items = max(1, binary.source.global_size or 1)
-        group = self._group_size(items)
+        group = binary.source.group_size or self._group_size(items)
         grid = (-(-items // group) * group,)
 
         def launch(buffers: Sequence[Any]) -> None:
@@ -210,6 +211,8 @@ def _target(cl: Any, device: Any) -> Target:
         vector_bytes=max(LEAST_VECTOR_BYTES, 4 * device.native_vector_width_float),
         most_lanes=max(VECTOR_LANES),
         work_items=True,
+        group_items=min(MOST_ITEMS, device.max_work_group_size),
+        local_bytes=device.local_mem_size,
         lockstep=LOCKSTEP if is_gpu else 1,
         storage=ALL_TYPES - missing,
         arithmetic=WIDE_TYPES - missing,

@@ -51,6 +51,8 @@ class Target:
     scratch_bytes: int = 0  # of memory that a kernel may have to itself while it runs
     threads: int = 1  # more than 1: an outermost THREAD range is welcome
     work_items: bool = False  # an outermost GLOBAL range is expected
+    group_items: int = 0  # work items of a group that may wait for each other; 0: they cannot
+    local_bytes: int = 0  # of memory that a group has to itself while it runs
     lockstep: int = (
         1  # work items that run in step: what neighbours read side by side is one access
     )
@@ -96,8 +98,11 @@ class Source:
     entry: str  # name of the function to call
     text: str
     params: tuple[DType, ...]  # element type of the buffer in each slot
-    global_size: int | None = None  # size of the GLOBAL range: work items to start
+    global_size: int | None = (
+        None  # work items to start: as many as the GLOBAL range has values, or whole groups
+    )
     thread_size: int | None = None  # size of the THREAD range: items to share out
+    group_size: int | None = None  # items of a group that wait for each other; None: no item waits
     cost_flops: int = 0  # operations of one run, an estimate
     program: UOp | None = field(default=None, compare=False, repr=False)  # the Linear it is of
 

@@ -27,6 +27,7 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import split, split_reading_inside
+from proofgrad.core.compile.tactics.groups import in_groups
 from proofgrad.core.compile.tactics.pack_columns import pack_columns
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -43,6 +44,8 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     nest = nest.scheduled(schedule := schedule_of(nest, context))
     if schedule.tiled and (found := find_contraction(nest.graph, target, schedule)) is not None:
         return _tiled(nest, *found, target, schedule)
+    if schedule.group:
+        return _short_reductions_at_once(in_groups(nest, schedule.group, target), schedule)
     numbers: dict[int, int] = {}  # of loops that threads have shared, of the part that each has
     if schedule.threads and runs_in_order(nest.graph):
         nest = _shared_within_order(nest, target, numbers)
@@ -241,7 +244,8 @@ def share_out_work_items(nest: LoopNest, context: Context) -> LoopNest:
     Where an item takes vectors as a core does, those stay inside of it that a reduction is the same for: softmax of a row.
     """
     outputs, target = output_loops(nest.graph), context.target
-    is_shared = any([x.arg[1] is AxisRole.GLOBAL for x in outputs])
+    roles = [n.arg[1] for n in toposort((nest.graph,)) if n.op is Ops.RANGE]
+    is_shared = any([role in (AxisRole.GLOBAL, AxisRole.LANE) for role in roles])
     if not target.work_items or is_shared:
         return nest
     inside = (
