@@ -18,6 +18,7 @@ class PTXDialect(Dialect):
     pointer = "ptr addrspace(1)"
     pointer_code = "p1"
     constant_space = "addrspace(1)"
+    group_pointer, group_pointer_code = "ptr addrspace(3)", "p3"
     memory_bytes = 16  # the driver's own memory is aligned to 256
     has_masked_access = False
     has_prefetch = False  # other threads run while one waits
@@ -41,9 +42,26 @@ class PTXDialect(Dialect):
 
     def work_item(self, let: Callable[[str], str]) -> str:
         """The number of this work item in the whole launch, an i32."""
-        group, size, lane = [
-            let(f"call i32 @llvm.nvvm.read.ptx.sreg.{register}()")
-            for register in ("ctaid.x", "ntid.x", "tid.x")
-        ]
+        group, size, lane = [_register(let, name) for name in ("ctaid.x", "ntid.x", "tid.x")]
         first = let(f"mul i32 {group}, {size}")
         return let(f"add i32 {first}, {lane}")
+
+    def group(self, let: Callable[[str], str]) -> str:
+        """The number of the block of this item."""
+        return _register(let, "ctaid.x")
+
+    def item_of_group(self, let: Callable[[str], str]) -> str:
+        """The number of this item in its block."""
+        return _register(let, "tid.x")
+
+    def memory_of_group(self, name: str, array: str) -> str:
+        """Shared memory of a block."""
+        return f"{name} = internal addrspace(3) global {array} undef, align 16"
+
+    def wait_for_group(self) -> str:
+        """A barrier, for memory of the block as well."""
+        return "call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
+
+
+def _register(let: Callable[[str], str], name: str) -> str:
+    return let(f"call i32 @llvm.nvvm.read.ptx.sreg.{name}()")

@@ -26,6 +26,8 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
 
 WIDE_BYTES = 16  # of the widest load of an item
+BLOCK_ITEMS = 256  # of a block that computes a row together
+SHARED_BYTES = 48 << 10  # of a block, on every GPU, without asking for more
 WARP = 32  # items that run in step
 REGISTERS = 96  # of an item, of 4 bytes, for a tile: with twice as many half as many items are there to wait for memory
 BLOCK_SIZE = 128  # work items a block: fills every GPU, and leaves each item all the registers
@@ -47,6 +49,8 @@ class PTXBackend(Backend):
             vector_bytes=WIDE_BYTES,
             vector_registers=REGISTERS * 4 // WIDE_BYTES,
             work_items=True,
+            group_items=BLOCK_ITEMS,
+            local_bytes=SHARED_BYTES,
             lockstep=WARP,
             index_dtype=dtypes.int32,
             runs=driver is not None,
@@ -88,8 +92,8 @@ def _loaded(driver: Driver, binary: Binary) -> Launch:
     source = binary.source
     function = driver.function(binary.data, binary.entry)
     slots = [k for k, dtype in enumerate(source.params) if dtype is not dtypes.void]
-    blocks = -(-(1 if source.global_size is None else source.global_size) // BLOCK_SIZE)
-    threads = 1 if source.global_size is None else BLOCK_SIZE
+    threads = source.group_size or (1 if source.global_size is None else BLOCK_SIZE)
+    blocks = -(-(1 if source.global_size is None else source.global_size) // threads)
     values = (ctypes.c_uint64 * max(1, len(slots)))()
     places = (ctypes.c_void_p * max(1, len(slots)))(
         *[ctypes.addressof(values) + 8 * k for k in range(len(slots))]

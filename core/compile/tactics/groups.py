@@ -5,8 +5,8 @@ steps/reduce_inside.py, steps/keep.py), waiting for each other (backends).
 
     out[r] = sum[i < n](v(r, i))
 
-is first sum[t < 64](sum[s](v(r, 64 * s + t))). What is inside is kept along t, each element by another item; then t is 8 * a + b in
-the same way, so that each item adds 8 of what is kept, and of these sums again 8.
+is first sum[t < 64](sum[s](v(r, 64 * s + t))). What is inside is kept along t, each element by another item; then t is 16 * a + b in
+the same way, so that 16 items add 4 of what is kept, side by side, and each adds these sums again.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ def _row_in_parts(nest: LoopNest, number: int, group: int, target: Target) -> Lo
         sizes, made = (group, lanes), (*made, NewLoop(vector, AxisRole.VECTOR))
     nest = _kept_along(split(nest, loop, sizes, made), item)
     while group > AT_ONCE:
-        at_once, last = min(AT_ONCE, group // 2), fresh_number(nest.graph)
+        group, last = max(AT_ONCE, group // AT_ONCE), fresh_number(nest.graph)
         loop = _loop(nest.graph, item)
         made = (NewLoop(item, AxisRole.REDUCE), NewLoop(last, AxisRole.REDUCE))
-        nest = _kept_along(split(nest, loop, (at_once,), made), item)
-        group = -(-group // at_once)
+        nest = _kept_along(split(nest, loop, (group,), made), last)
+        item = last
     return nest
 
 
