@@ -57,7 +57,6 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("simplify merged", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("extend loops", Form.KERNEL, Tactic(extend_loops), optional=True),
     Stage("combine by place", Form.KERNEL, Tactic(reduce_by_place), optional=True),
-    Stage("work items", Form.KERNEL, Tactic(share_out_work_items)),
     Stage("join sums", Form.KERNEL, Tactic(join_nested_sums), optional=True),
     Stage("keep rows", Form.KERNEL, Tactic(keep_rows), optional=True),
     # BEAM searches over what the next four tactics are asked (core/compile/nests/kernel_schedule.py).
@@ -70,6 +69,7 @@ KERNEL_STAGES: tuple[Stage, ...] = (
         optional=True,
     ),
     Stage("choose axes", Form.KERNEL, Tactic(choose_axes, has_override=True), optional=True),
+    Stage("work items", Form.KERNEL, Tactic(share_out_work_items)),
     Stage("shorten loops", Form.KERNEL, Tactic(shorten_loops), optional=True),
     Stage("simplify split", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("unroll", Form.KERNEL, Tactic(unroll_upcasts, required=True)),

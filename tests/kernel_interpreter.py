@@ -20,7 +20,7 @@ Loops = dict[UOp, int]  # the counter of each loop that runs
 Meaning = Callable[[Loops, Memory], Any]
 
 # Loops that workers share out: each takes a part of every such loop, wherever the loop stands.
-SHARED_OUT = (AxisRole.THREAD, AxisRole.GLOBAL)
+SHARED_OUT = (AxisRole.THREAD, AxisRole.GLOBAL, AxisRole.BLOCK)
 
 
 def run_kernel(kernel: UOp, buffers: Memory, workers: int = 1) -> Memory:

@@ -54,6 +54,9 @@ TARGETS = {
     "AVX512": Target("AVX512", vector_bytes=64, vector_registers=32, threads=2, scratch_bytes=4096),
     "SSE": Target("SSE", vector_bytes=16),
     "ITEMS": Target("ITEMS", work_items=True, index_dtype=dtypes.int32),
+    "GROUPS": Target(
+        "GROUPS", vector_bytes=16, work_items=True, group_items=64, local_bytes=4096, lockstep=32
+    ),
 }
 _FORMS = {"kernel": Form.KERNEL, "program": Form.PROGRAM, "linear": Form.LINEAR}
 
@@ -149,7 +152,7 @@ def _run(case: Case, graph: UOp, names: dict[str, UOp]) -> UOp | str:
                 return graphs[0] if len(graphs) == 1 else UOp.sink(*graphs)
             return stage.step(graph, context)
         name, rest = _step_of(case.command)
-        nest = lowered(graph, facts, TARGETS["AVX512"])
+        nest = lowered(graph, facts, replace(TARGETS["AVX512"], local_bytes=4096))
         made = STEPS[name](nest, *_STEPS[name](_Arguments(rest, names)))
     except StepRefused as refusal:
         return f"refused: {refusal}"
@@ -232,6 +235,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "lanes": lambda a: (a.node(),),
     "merge": lambda a: a.nodes(a.first()),
     "narrow": lambda a: (TYPES[a.after("to")],),
+    "reduce_inside": lambda a: (a.node(), a.nodes(a.after("along"))),
     "read_inside": lambda a: (a.node(),),
     "reorder": lambda a: (a.node(), *a.numbers("to")),
     "run_as": lambda a: (a.roles(),),

@@ -210,6 +210,15 @@ def for_scatter(graph: UOp) -> Iterator[Arguments]:
     yield _call()
 
 
+def for_reduce_inside(graph: UOp) -> Iterator[Arguments]:
+    for node in (*graph.toposort(), FOREIGN_SUM):
+        loops = (*node.src[1:], FOREIGN) if node.op is Ops.REDUCE else (FOREIGN,)
+        for count in range(3):
+            for inner in permutations(loops, count):
+                yield _call(node, inner)
+        yield _call(node, (loops[0], loops[0]))
+
+
 def for_each_node(graph: UOp) -> Iterator[Arguments]:
     for node in (*graph.toposort(), FOREIGN, FOREIGN_SUM):
         yield _call(node)
@@ -231,5 +240,6 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "sum_in_memory": for_sum_in_memory,
     "scatter": for_scatter,
     "join_sums": for_each_node,
+    "reduce_inside": for_reduce_inside,
     "read_inside": for_each_node,
 }

@@ -21,7 +21,7 @@ from proofgrad.core.tensor.runtime.realize import host_buffer, read
 RARE = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 EVERY = (dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32, dtypes.uint32,
          dtypes.int64, dtypes.uint64, dtypes.float16, dtypes.float32, dtypes.float64)  # fmt: skip
-MACHINES = ("CPU", "REFERENCE", "CHECKED", "CL")
+MACHINES = ("CPU", "REFERENCE", "CHECKED", "CHECKEDITEMS", "CL")
 
 
 def cpu_programs_on_the_reference() -> ReferenceBackend:
@@ -31,7 +31,17 @@ def cpu_programs_on_the_reference() -> ReferenceBackend:
     return backend
 
 
+def gpu_programs_on_the_reference() -> ReferenceBackend:
+    """Runs what was compiled for a GPU (work items, wide loads, tiles) with every access checked."""
+    backend = ReferenceBackend()
+    backend.target = Target(
+        "CHECKEDITEMS", vector_bytes=16, vector_registers=40, work_items=True, lockstep=32
+    )
+    return backend
+
+
 Device.register("CHECKED", cpu_programs_on_the_reference)
+Device.register("CHECKEDITEMS", gpu_programs_on_the_reference)
 
 
 @pytest.fixture(params=MACHINES)

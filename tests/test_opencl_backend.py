@@ -130,9 +130,12 @@ def test_product_and_sum_are_rounded_twice(device: Backend) -> None:
     assert wanted != [round_float(x * y + x, dtypes.float32) for x, y in rows]
 
 
-def test_multiply_and_accumulate_without_an_fma_instruction_is_a_product_and_a_sum() -> None:
+def test_multiply_and_accumulate_without_fma_may_be_contracted_and_nothing_else() -> None:
     text = emit(row_sum_kernel(70, 9), "row_sum", has_fma=False).text
-    assert "total0 = v2 * v2 + total0;" in text
+    function, kernel = text.split("kernel void")
+    assert "FP_CONTRACT ON\n  return x * y + z;" in function
+    assert "total0 = mulacc_float(v2, v2, total0);" in kernel
+    assert function.startswith("// row_sum: 70 work items\n#pragma OPENCL FP_CONTRACT OFF")
 
 
 def test_sum_of_sums_that_may_wrap_is_cast_once() -> None:

@@ -29,5 +29,6 @@ _C = opencl.Dialect(
     read_pointer="const {type} *restrict ",
     written_pointer="{type} *restrict ",
     between_arguments=", ",
+    contracts=False,
     finish=_with_prelude,
 )

@@ -21,7 +21,15 @@ class Dialect:
     language = "llvm"
     pointer = "ptr"  # type of a pointer to an element of a buffer
     pointer_code = "p0"  # the same in the names of intrinsics
+    group_pointer, group_pointer_code = (
+        pointer,
+        pointer_code,
+    )  # into memory of a group of work items
     constant_space = ""  # address space of module constants, as it stands before `constant`
+    memory_bytes = (
+        1  # of which the address of a buffer is a multiple, which wide loads of a GPU ask for
+    )
+    has_masked_access = True  # a vector under a mask a lane is loaded and stored by one instruction
     has_fma = True
     has_prefetch = True
     nontemporal_bytes: int | None = None  # results from this size on pass the caches; None: none
@@ -30,8 +38,8 @@ class Dialect:
     has_wide_shifts = True  # the amount of a shift has the bits of what is shifted
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
 
-    def open(self, entry: str, slots: Iterable[int]) -> list[str]:
-        """Lines up to the first instruction; slot k is `%buffer<k>`."""
+    def open(self, entry: str, slots: Iterable[int], stored: frozenset[int]) -> list[str]:
+        """Lines up to the first instruction; slot k is `%buffer<k>`. `stored`: the slots that are written."""
         params = [f"{self.pointer} noalias nocapture %buffer{slot}" for slot in slots]
         signature = ", ".join([*params, "i64 %first", "i64 %last"])
         return [f"define internal void @{entry}.body({signature}) nounwind {{", "entry:"]
@@ -51,3 +59,19 @@ class Dialect:
     def work_item(self, let: Callable[[str], str], is_wide: bool) -> str:
         """The number of the work item, an i64 or i32; `let` adds an instruction and names its value."""
         raise CompileError(f"{self.language} has no work items; its Linear has no GLOBAL range")
+
+    def group(self, let: Callable[[str], str]) -> str:
+        """The number of the group of the work item as i32."""
+        raise CompileError(f"{self.language} has no work items; its Linear has no BLOCK range")
+
+    def item_of_group(self, let: Callable[[str], str]) -> str:
+        """The number of the work item in its group as i32."""
+        raise CompileError(f"{self.language} has no work items; its Linear has no LANE range")
+
+    def memory_of_group(self, name: str, array: str) -> str:
+        """The definition of memory of a group, of an array type."""
+        raise CompileError(f"{self.language} has no work items; nothing is kept by a group of them")
+
+    def wait_for_group(self) -> str:
+        """The instruction that waits until each item of a group has come to it."""
+        raise CompileError(f"{self.language} has no work items; none waits for others")

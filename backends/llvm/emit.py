@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from proofgrad.backends.llvm.alignment import largest_power_of_two
 from proofgrad.backends.llvm.arithmetic import write_alu, write_op
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.dialect import Dialect
@@ -36,6 +37,8 @@ from proofgrad.backends.llvm.skipping import parts_of_truths, settled, skipped, 
 from proofgrad.backends.llvm.text import literal, memory_type, register_type
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.lowering.program_facts import (
+    group_size,
+    items_to_start,
     launch_size,
     operation_count,
     parameter_types,
@@ -43,6 +46,7 @@ from proofgrad.core.compile.lowering.program_facts import (
 )
 from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.compile.machine.target import CompileError, Source
+from proofgrad.core.compile.nests.loops import is_of_group
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST, END, RANGE, UPDATE
 from proofgrad.core.ir.ops import ALU, Ops
@@ -60,7 +64,8 @@ def emit(linear: UOp, name: str, dialect: Dialect) -> Source:
         entry=name,
         text=text,
         params=parameter_types(linear),
-        global_size=launch_size(linear, AxisRole.GLOBAL),
+        global_size=items_to_start(linear),
+        group_size=group_size(linear),
         thread_size=launch_size(linear, AxisRole.THREAD),
         cost_flops=operation_count(linear),
         program=linear,
@@ -78,6 +83,7 @@ class _Loop:
     bound: str
     counter_line: int
     tested_first: bool
+    step: int = 1
     phis: dict[UOp, tuple[int, str, str]] = field(default_factory=dict)  # line, name, first value
     before: dict[UOp, str] | None = None  # the registers outside of a loop that a mask turns off
 
@@ -98,6 +104,11 @@ class _Printer:
         self.transposed = transposed_stores(linear)
         self.waiting = frozenset().union(*self.transposed.values()).difference(self.transposed)
         self.has_exit = False
+        kept = [n for n in linear.src if n.op is Ops.KEPT and is_of_group(n.src[1:])]
+        self.of_group = {n.src[0].src[0].src[0] for n in kept}
+        self.of_group.update(kept)
+        self.group = group_size(linear)
+        self.of_module: list[str] = []
         self.scratch: list[str] = []  # lines that make room, once in a call
         self.release: list[str] = []
 
@@ -110,10 +121,12 @@ class _Printer:
             self.writer.begin_block("exit")
         slots = list(parameters(self.linear))
         zeros = self._zeros()
-        body = self.dialect.open(self.name, slots) + self.scratch + self.writer.lines
+        stores = [node.src[0].src[0] for node in self.linear.src if node.op is Ops.STORE]
+        stored = frozenset([memory.arg[0] for memory in stores if memory.op is Ops.PARAM])
+        body = self.dialect.open(self.name, slots, stored) + self.scratch + self.writer.lines
         body += [*self._settled(), *self.release, "  ret void"]
         ends = [*_allocator(self.release), *(["", NONTEMPORAL] if self.nontemporal else [])]
-        return [*zeros, *body, *self.dialect.close(self.name, slots), *ends]
+        return [*zeros, *self.of_module, *body, *self.dialect.close(self.name, slots), *ends]
 
     def _settled(self) -> list[str]:
         """Stores past the caches keep no order with others until a fence."""
@@ -205,6 +218,11 @@ class _Printer:
 
     def make_scratch(self, node: UOp) -> None:
         number, size = node.arg
+        if node in self.of_group:
+            name = self.registers[node] = f"@{self.name}.kept{number}"
+            array = f"[{size} x {memory_type(node.dtype)}]"
+            self.of_module.append(self.dialect.memory_of_group(name, array))
+            return
         name = self.registers[node] = f"%scratch{number}"
         if size * node.dtype.itemsize <= STACK_BYTES:
             self.scratch.append(f"  {name} = alloca [{size} x {memory_type(node.dtype)}], align 64")
@@ -221,6 +239,8 @@ class _Printer:
 
     def kept(self, node: UOp) -> None:
         self.registers[node] = self._register(node.src[0].src[0].src[0])
+        if node in self.of_group:
+            self.writer.do(self.dialect.wait_for_group())
 
     def cast(self, node: UOp) -> None:
         convert = write_cast if node.op is Ops.CAST else write_bitcast
@@ -263,12 +283,17 @@ class _Printer:
         role = node.arg[1]
         if role is AxisRole.GLOBAL:
             return self._open_work_item(node)
+        if role is AxisRole.BLOCK:
+            group = self.dialect.group(self.writer.let)
+            self.registers[node] = write_cast(self.writer, group, dtypes.uint32, node.dtype)
+            return
         if role in (AxisRole.UPCAST, AxisRole.VECTOR):
             raise CompileError(f"a {role!r} range is no part of Linear")
         writer, llvm_type = self.writer, register_type(node.dtype)
         start, bound, tested_first = self._limits(node)
         label = writer.fresh("loop")
-        loop = _Loop(node, label, writer.block, start, bound, 0, tested_first)
+        step = self.group if role is AxisRole.LANE and self.group is not None else 1
+        loop = _Loop(node, label, writer.block, start, bound, 0, tested_first, step)
         if node in self.skipped and not tested_first:
             runs = self._where_all(self.skipped[node])
             writer.do(f"br i1 {runs}, label %{label}, label %{label}.end")
@@ -299,18 +324,25 @@ class _Printer:
             ]
             return limits[0], limits[1], True
         size = node.src[0]
+        if node.arg[1] is AxisRole.LANE:
+            item = self.dialect.item_of_group(self.writer.let)
+            return (
+                write_cast(self.writer, item, dtypes.uint32, node.dtype),
+                self._register(size),
+                True,
+            )
         is_positive = size.op is Ops.CONST and size.arg > 0
         return "0", self._register(size), not is_positive
 
     def close_loop(self, node: UOp) -> None:
-        if node.src[0].arg[1] is AxisRole.GLOBAL:
+        if node.src[0].arg[1] in (AxisRole.GLOBAL, AxisRole.BLOCK):
             return
         if not self.loops or self.loops[-1].range is not node.src[0]:
             raise CompileError(f"Linear of {self.name} closes a loop that is not the innermost one")
         loop = self.loops.pop()
         writer, llvm_type = self.writer, register_type(loop.range.dtype)
         counter = self.registers[loop.range]
-        stepped = writer.let(f"add nuw nsw {llvm_type} {counter}, 1", "next")
+        stepped = writer.let(f"add nuw nsw {llvm_type} {counter}, {loop.step}", "next")
         latch = writer.block
         if loop.tested_first:
             writer.do(f"br label %{loop.label}")
@@ -380,7 +412,10 @@ class _Printer:
             index_dtype=index.dtype,
             mask=None if mask is None else self._register(mask),
             mask_lanes=1 if mask is None else mask.dtype.lanes,
+            of_group=buffer in self.of_group,
         )
+        if self.dialect.memory_bytes > 1 and buffer.op is Ops.PARAM and index.dtype.lanes == 1:
+            place = replace(place, multiple_of=largest_power_of_two(index))
         if index.dtype.lanes == 1:
             address = write_address(self.writer, place, place.index, place.index_dtype)
             place = replace(place, address=address)
@@ -423,7 +458,24 @@ class _Printer:
             first = self.places[self.transposed[node][0].src[0]]
             return write_transposed_stores(self.writer, first, value.dtype, rows)
         write = write_nontemporal_store if node in self.nontemporal else write_store
+        if self._is_every_items(place.src[0]):
+            return self._store_once(place, value)
         write(self.writer, self.places[place], value.dtype, self._register(value))
+
+    def _is_every_items(self, memory: UOp) -> bool:
+        """Whether all items of a group come to a store of what one of them stores."""
+        is_shared = any([loop.range.arg[1] is AxisRole.LANE for loop in self.loops])
+        return self.group is not None and memory.op is Ops.PARAM and not is_shared
+
+    def _store_once(self, place: UOp, value: UOp) -> None:
+        writer = self.writer
+        item, label = self.dialect.item_of_group(writer.let), writer.fresh("one")
+        first = writer.let(f"icmp eq i32 {item}, 0")
+        writer.do(f"br i1 {first}, label %{label}, label %{label}.end")
+        writer.begin_block(label)
+        write_store(writer, self.places[place], value.dtype, self._register(value))
+        writer.do(f"br label %{label}.end")
+        writer.begin_block(f"{label}.end")
 
 
 def _allocator(used: list[str]) -> list[str]:

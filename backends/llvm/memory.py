@@ -3,7 +3,7 @@
 Owns: how elements move between buffers and registers. Does not own: where an address is computed
 (emit.py does that where the linearizer put the INDEX).
 
-Pointers are aligned to an element only, but for stores past the caches. A load under a false mask reads a block of zeros instead
+Pointers are aligned to an element only, but for stores past the caches, and where a dialect says how its buffers are aligned. A load under a false mask reads a block of zeros instead
 of the buffer, so it needs no branch; a store under a scalar mask is a branch.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.text import memory_type, register_type, type_code
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.machine.machine import LINE_BYTES
@@ -36,11 +37,21 @@ class Place:
     mask: str | None = None
     mask_lanes: int = 1
     offsets: tuple[int, ...] | None = None
+    multiple_of: int = 1  # a power of two that the index is a multiple of
+    of_group: bool = False  # memory of a group of work items
+
+    def pointer(self, dialect: Dialect) -> str:
+        """The type of a pointer into the memory."""
+        return dialect.group_pointer if self.of_group else dialect.pointer
+
+    def pointer_code(self, dialect: Dialect) -> str:
+        """The same in the names of intrinsics."""
+        return dialect.group_pointer_code if self.of_group else dialect.pointer_code
 
 
 def write_address(writer: Writer, place: Place, index: str, index_dtype: DType) -> str:
     """The pointer (or vector of pointers) to the elements number `index`."""
-    base = f"{writer.dialect.pointer} {place.buffer}, {register_type(index_dtype)} {index}"
+    base = f"{place.pointer(writer.dialect)} {place.buffer}, {register_type(index_dtype)} {index}"
     return writer.let(f"getelementptr {memory_type(place.element)}, {base}", "at")
 
 
@@ -49,9 +60,12 @@ def write_load(writer: Writer, place: Place, dtype: DType) -> str:
     if place.index_dtype.lanes > 1:
         loaded = _gather(writer, place, dtype)
     elif place.mask_lanes > 1:
-        loaded = _masked_load(writer, place, dtype)
+        has_one = writer.dialect.has_masked_access
+        load_lanes = _masked_load if has_one else _load_whole_or_by_lanes
+        loaded = load_lanes(writer, place, dtype)
     else:
-        loaded = _load(writer, _address_or_zeros(writer, place, dtype), dtype)
+        address = _address_or_zeros(writer, place, dtype)
+        loaded = _load(writer, place, address, dtype, _alignment(writer, place, dtype))
     if not dtype.is_bool:
         return loaded
     zero = "0" if dtype.lanes == 1 else "zeroinitializer"
@@ -75,20 +89,50 @@ def _address_or_zeros(writer: Writer, place: Place, dtype: DType) -> str:
     if place.mask is None:
         return place.address
     writer.zero_bytes = max(writer.zero_bytes, place.element.itemsize * dtype.lanes)
-    pointer = writer.dialect.pointer
+    pointer = place.pointer(writer.dialect)
     return writer.let(f"select i1 {place.mask}, {pointer} {place.address}, {pointer} @zeros", "at")
 
 
-def _load(writer: Writer, address: str, dtype: DType) -> str:
-    access = f"{memory_type(dtype)}, {writer.dialect.pointer} {address}"
-    return writer.let(f"load {access}, align {dtype.itemsize}", "load")
+def _alignment(writer: Writer, place: Place, dtype: DType) -> int:
+    """Bytes that an address of a vector is known to be a multiple of."""
+    if dtype.lanes == 1:
+        return dtype.itemsize
+    return max(dtype.itemsize, min(writer.dialect.memory_bytes, place.multiple_of * dtype.itemsize))
+
+
+def _load(writer: Writer, place: Place, address: str, dtype: DType, alignment: int = 0) -> str:
+    access = f"{memory_type(dtype)}, {place.pointer(writer.dialect)} {address}"
+    return writer.let(f"load {access}, align {alignment or dtype.itemsize}", "load")
+
+
+def _load_whole_or_by_lanes(writer: Writer, place: Place, dtype: DType) -> str:
+    """One access where all lanes are read, which is everywhere but at an end."""
+    assert place.address is not None
+    end, vector = _ask_all_lanes(writer, place, "load"), memory_type(dtype)
+    whole = _load(writer, place, place.address, dtype, _alignment(writer, place, dtype))
+    writer.do(f"br label %{end}")
+    writer.begin_block(f"{end}.lanes")
+    lanes = _masked_load(writer, place, dtype)
+    writer.do(f"br label %{end}")
+    writer.begin_block(end)
+    return writer.let(f"phi {vector} [ {whole}, %{end}.whole ], [ {lanes}, %{end}.lanes ]", "load")
+
+
+def _ask_all_lanes(writer: Writer, place: Place, hint: str) -> str:
+    """Branch to a block `.whole`, begun here, if all lanes of a mask hold, else to one `.lanes`; the name of the end."""
+    end, lanes = writer.fresh(hint), place.mask_lanes
+    reduce = f"@llvm.vector.reduce.and.v{lanes}i1(<{lanes} x i1> {place.mask})"
+    every = writer.let(f"call i1 {reduce}")
+    writer.do(f"br i1 {every}, label %{end}.whole, label %{end}.lanes")
+    writer.begin_block(f"{end}.whole")
+    return end
 
 
 def _masked_load(writer: Writer, place: Place, dtype: DType) -> str:
     vector, dialect = memory_type(dtype), writer.dialect
-    pointer = f"{dialect.pointer} align {dtype.itemsize} {place.address}"
+    pointer = f"{place.pointer(dialect)} align {dtype.itemsize} {place.address}"
     operands = f"{pointer}, {_mask(writer, place, dtype)}, {vector} zeroinitializer"
-    intrinsic = f"@llvm.masked.load.{type_code(vector)}.{dialect.pointer_code}"
+    intrinsic = f"@llvm.masked.load.{type_code(vector)}.{place.pointer_code(dialect)}"
     return writer.let(f"call {vector} {intrinsic}({operands})", "load")
 
 
@@ -109,7 +153,7 @@ def _gather(writer: Writer, place: Place, dtype: DType) -> str:
         return writer.let(f"call {vector} {intrinsic}({operands}, {zeros})", "load")
     gathered = "poison"
     for lane in range(dtype.lanes):
-        scalar = _load(writer, lane_address(writer, place, lane), dtype.scalar)
+        scalar = _load(writer, place, lane_address(writer, place, lane), dtype.scalar)
         element = f"{memory_type(dtype.scalar)} {scalar}"
         gathered = writer.let(f"insertelement {vector} {gathered}, {element}, i64 {lane}")
     return gathered
@@ -118,7 +162,7 @@ def _gather(writer: Writer, place: Place, dtype: DType) -> str:
 def lane_address(writer: Writer, place: Place, lane: int) -> str:
     """The pointer to the element of one lane of a place with a vector index."""
     if place.offsets is not None:
-        first = f"{writer.dialect.pointer} {place.address}, i64 {place.offsets[lane]}"
+        first = f"{place.pointer(writer.dialect)} {place.address}, i64 {place.offsets[lane]}"
         return writer.let(f"getelementptr {memory_type(place.element)}, {first}", "at")
     index = writer.lane(place.index, place.index_dtype, lane)
     return write_address(writer, place, index, place.index_dtype.scalar)
@@ -127,7 +171,7 @@ def lane_address(writer: Writer, place: Place, lane: int) -> str:
 def _pointers(writer: Writer, place: Place, dtype: DType) -> str:
     """Operand: one pointer a lane."""
     pointers = write_address(writer, place, place.index, place.index_dtype)
-    return f"<{dtype.lanes} x {writer.dialect.pointer}> align {dtype.itemsize} {pointers}"
+    return f"<{dtype.lanes} x {place.pointer(writer.dialect)}> align {dtype.itemsize} {pointers}"
 
 
 def _pointers_code(writer: Writer, dtype: DType) -> str:
@@ -155,21 +199,36 @@ def write_store(writer: Writer, place: Place, dtype: DType, value: str) -> None:
 
 
 def _store_lanes(writer: Writer, place: Place, dtype: DType, value: str) -> None:
-    vector, dialect = memory_type(dtype), writer.dialect
+    dialect = writer.dialect
     if place.index_dtype.lanes > 1:
         _scatter(writer, place, dtype, value)
+    elif place.mask is not None and dialect.has_masked_access:
+        _masked_store(writer, place, dtype, value)
     elif place.mask is not None:
-        pointer = f"{dialect.pointer} align {dtype.itemsize} {place.address}"
-        operands = f"{vector} {value}, {pointer}, {_mask(writer, place, dtype)}"
-        intrinsic = f"@llvm.masked.store.{type_code(vector)}.{dialect.pointer_code}"
-        writer.do(f"call void {intrinsic}({operands})")
+        end = _ask_all_lanes(writer, place, "store")
+        _store_lanes(writer, replace(place, mask=None), dtype, value)
+        writer.do(f"br label %{end}")
+        writer.begin_block(f"{end}.lanes")
+        _masked_store(writer, place, dtype, value)
+        writer.do(f"br label %{end}")
+        writer.begin_block(end)
     else:
         assert place.address is not None
-        _store(writer, place.address, dtype, value)
+        _store(writer, place, place.address, dtype, value, _alignment(writer, place, dtype))
 
 
-def _store(writer: Writer, address: str, dtype: DType, value: str) -> None:
-    target = f"{writer.dialect.pointer} {address}, align {dtype.itemsize}"
+def _masked_store(writer: Writer, place: Place, dtype: DType, value: str) -> None:
+    vector, dialect = memory_type(dtype), writer.dialect
+    pointer = f"{place.pointer(dialect)} align {dtype.itemsize} {place.address}"
+    operands = f"{vector} {value}, {pointer}, {_mask(writer, place, dtype)}"
+    intrinsic = f"@llvm.masked.store.{type_code(vector)}.{place.pointer_code(dialect)}"
+    writer.do(f"call void {intrinsic}({operands})")
+
+
+def _store(
+    writer: Writer, place: Place, address: str, dtype: DType, value: str, alignment: int = 0
+) -> None:
+    target = f"{place.pointer(writer.dialect)} {address}, align {alignment or dtype.itemsize}"
     writer.do(f"store {memory_type(dtype)} {value}, {target}")
 
 
@@ -183,4 +242,4 @@ def _scatter(writer: Writer, place: Place, dtype: DType, value: str) -> None:
     for lane in range(dtype.lanes):
         address = lane_address(writer, place, lane)
         element = writer.let(f"extractelement {vector} {value}, i64 {lane}")
-        _store(writer, address, dtype.scalar, element)
+        _store(writer, place, address, dtype.scalar, element)

@@ -1,7 +1,7 @@
 """Linear -> OpenCL C: one statement for each node that needs a name, the others inside expressions.
 
-Owns: statements, loops, memory, names, and what differs between OpenCL C and plain C (`Dialect`). Does
-not own: the meaning of the ops in C (functions.py), plain C (backends/c).
+Owns: statements, loops, scalar memory, names, and what differs between OpenCL C and plain C (`Dialect`). Does
+not own: the meaning of the ops in C (functions.py, vectors.py), vectors in memory (vector_memory.py), plain C (backends/c).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from proofgrad.backends.opencl import vector_memory, vectors
 from proofgrad.backends.opencl.functions import (
     Functions,
     constant,
@@ -18,14 +19,17 @@ from proofgrad.backends.opencl.functions import (
     memory_type,
     register_type,
 )
+from proofgrad.backends.opencl.vectors import vector_type
 from proofgrad.core.compile.lowering.program_facts import (
-    launch_size,
+    group_size,
+    items_to_start,
     operation_count,
     parameter_types,
     parameters,
 )
 from proofgrad.core.compile.machine.target import CompileError, Source
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.compile.nests.loops import is_of_group
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -41,6 +45,7 @@ class Dialect:
     read_pointer: str  # with {type}
     written_pointer: str
     between_arguments: str
+    contracts: bool  # a function may say that its product and sum are rounded once or twice
     finish: Callable[[Sequence[UOp], str, str], str]  # nodes, name, functions and kernel: the text
 
 
@@ -57,19 +62,19 @@ def emit(
     divides_in_double: the device does not promise to round quotients and square roots of float32 correctly.
     """
     dialect = dialect or OPENCL
-    printer = _Printer(linear.src, has_fma)
+    printer = _Printer(linear.src, has_fma, dialect, group_size(linear))
     printer.divides_in_double = divides_in_double
     for node in linear.src:
         printer.print_node(node)
     signature = dialect.signature.format(name=name, arguments=_arguments(linear, dialect))
     text = f"{printer.functions}{signature} {{\n{printer.body}}}\n"
-    items = launch_size(linear, AxisRole.GLOBAL)
     return Source(
         language=dialect.language,
         entry=name,
         text=dialect.finish(linear.src, name, text),
         params=parameter_types(linear),
-        global_size=items,
+        global_size=items_to_start(linear),
+        group_size=group_size(linear),
         cost_flops=operation_count(linear),
         program=linear,
     )
@@ -101,6 +106,7 @@ OPENCL = Dialect(
     read_pointer="global const {type} *",
     written_pointer="global {type} *",
     between_arguments=",\n    ",
+    contracts=True,
     finish=_with_head,
 )
 
@@ -108,8 +114,10 @@ OPENCL = Dialect(
 class _Printer:
     """The text so far. `names` holds, for each node printed, the C expression of its value."""
 
-    def __init__(self, nodes: Sequence[UOp], has_fma: bool) -> None:
-        self.has_fma = has_fma
+    def __init__(
+        self, nodes: Sequence[UOp], has_fma: bool, dialect: Dialect, group: int | None
+    ) -> None:
+        self.has_fma, self.dialect = has_fma, dialect
         self.divides_in_double = False
         self.functions = Functions()
         self._names: dict[UOp, str] = {}
@@ -117,6 +125,11 @@ class _Printer:
         self._depth = 1
         self._values = 0
         self._alone = _used_once_in_place(nodes)
+        kept = [n for n in nodes if n.op is Ops.KEPT and is_of_group(n.src[1:])]
+        self._of_group = {n.src[0].src[0].src[0] for n in kept}
+        self._of_group.update(kept)
+        self._group = group
+        self._is_shared = False  # in a loop that the items of a group share out
 
     @property
     def body(self) -> str:
@@ -126,20 +139,37 @@ class _Printer:
         match node.op:
             case Ops.PARAM:
                 self._names[node] = f"data{node.arg[0]}"
+            case Ops.SCRATCH:
+                self._scratch(node)
+            case Ops.KEPT:
+                self._names[node] = self._names[node.src[0].src[0].src[0]]
+                if is_of_group(node.src[1:]):
+                    self._line("barrier(CLK_LOCAL_MEM_FENCE);")
             case Ops.CONST:
-                self._names[node] = constant(node.arg, node.dtype)
+                write = constant if node.dtype.lanes == 1 else vectors.vector_constant
+                self._names[node] = write(node.arg, node.dtype)
+            case Ops.BROADCAST:
+                self._broadcast(node)
+            case Ops.HREDUCE:
+                self._horizontal(node)
             case Ops.RANGE:
                 self._open(node)
             case Ops.END:
                 self._close(node.src[0])
             case Ops.INDEX:
                 self._names[node] = f"{self._names[node.src[0]]}[{_bare(self._names[node.src[1]])}]"
+            case Ops.LOAD if node.dtype.lanes > 1:
+                place = self._place(node.src[0])
+                text = vector_memory.load(place, node.dtype, self.functions)
+                self._declare(node, self._next_value(), text)
+            case Ops.STORE if node.src[1].dtype.lanes > 1:
+                self._store_vector(node)
             case Ops.LOAD:
                 self._load(node)
             case Ops.STORE:
                 self._store(node)
             case Ops.ACCUMULATOR:
-                name = self._unused(f"total{node.arg}")
+                name = self._unused(f"total{_number(node.arg)}")
                 self._declare(node, name, self._names[node.src[0]])
             case Ops.UPDATE:
                 self._names[node] = self._names[node.src[0]]
@@ -160,6 +190,15 @@ class _Printer:
             case AxisRole.GLOBAL:
                 self._line(f"if (get_global_id(0) >= {size}) return;")
                 self._line(f"{kind} {name} = ({kind})get_global_id(0);")
+            case AxisRole.BLOCK:
+                self._line(f"{kind} {name} = ({kind})get_group_id(0);")
+            case AxisRole.LANE:
+                step = f"{name} += {self._group}"
+                self._line(
+                    f"for ({kind} {name} = ({kind})get_local_id(0); {name} < {size}; {step}) {{"
+                )
+                self._depth += 1
+                self._is_shared = True
             case AxisRole.LOOP | AxisRole.REDUCE:
                 self._line(f"for ({kind} {name} = 0; {name} < {size}; {name}++) {{")
                 self._depth += 1
@@ -169,7 +208,8 @@ class _Printer:
                 assert_never(role)
 
     def _close(self, range_node: UOp) -> None:
-        if range_node.arg[1] is not AxisRole.GLOBAL:
+        self._is_shared = self._is_shared and range_node.arg[1] is not AxisRole.LANE
+        if range_node.arg[1] not in (AxisRole.GLOBAL, AxisRole.BLOCK):
             self._depth -= 1
             self._line("}")
 
@@ -185,29 +225,103 @@ class _Printer:
     def _store(self, node: UOp) -> None:
         place, value = node.src[:2]
         mask = f"if ({_bare(self._names[place.src[2]])}) " if len(place.src) == 3 else ""
-        self._line(f"{mask}{self._names[place]} = {_bare(self._names[value])};")
+        self._line(
+            f"{self._only_one(place.src[0])}{mask}{self._names[place]} = {_bare(self._names[value])};"
+        )
+
+    def _scratch(self, node: UOp) -> None:
+        number, size = node.arg
+        name = self._names[node] = self._unused(f"kept{number}")
+        space = "local " if node in self._of_group else ""
+        self._line(f"{space}{memory_type(node.dtype)} {name}[{size}];")
+
+    def _place(self, index: UOp) -> vector_memory.Place:
+        memory, at, *mask = index.src
+        return vector_memory.Place(
+            memory=self._names[memory],
+            space=self._space(memory),
+            index=self._names[at],
+            is_gathered=at.dtype.lanes > 1,
+            mask=self._names[mask[0]] if mask else "",
+            has_mask_a_lane=bool(mask) and mask[0].dtype.lanes > 1,
+        )
+
+    def _space(self, memory: UOp) -> str:
+        if memory.op is Ops.PARAM:
+            return "global"
+        return "local" if memory in self._of_group else "private"
+
+    def _only_one(self, memory: UOp) -> str:
+        """What stands before a store that all items of a group come to, of what one of them stores."""
+        is_repeated = self._group and not self._is_shared and memory.op is Ops.PARAM
+        return "if (get_local_id(0) == 0) " if is_repeated else ""
+
+    def _store_vector(self, node: UOp) -> None:
+        index, value = node.src[:2]
+        place, only = self._place(index), self._only_one(index.src[0])
+        for line in vector_memory.store(place, value.dtype, self._names[value], self.functions):
+            self._line(f"{only}{line}")
+
+    def _broadcast(self, node: UOp) -> None:
+        source = node.src[0]
+        if node.dtype.lanes == 1:
+            self._names[node] = self._names[source]
+            return
+        text = vectors.broadcast(self._names[source], node.dtype)
+        if source.op is Ops.CONST:
+            self._names[node] = text
+        else:
+            self._declare(node, self._next_value(), text)
+
+    def _horizontal(self, node: UOp) -> None:
+        """Halves combined until one lane is left."""
+        text, dtype = self._names[node.src[0]], node.src[0].dtype
+        while dtype.lanes > 2:
+            dtype = dtype.vec(dtype.lanes // 2)
+            halves = [f"{text}.lo", f"{text}.hi"]
+            half = vectors.expression(node.arg, dtype, halves, (dtype, dtype), self.functions)
+            text = self._next_value()
+            self._line(f"{vector_type(dtype)} {text} = {_bare(half)};")
+        ends = [vectors.scalar_lane(text, dtype, number) for number in range(2)]
+        kinds = (dtype.scalar, dtype.scalar)
+        value = expression(node.arg, node.dtype, ends, kinds, self.functions)
+        self._declare(node, self._next_value(), value)
 
     def _value(self, node: UOp) -> None:
         operands = [self._names[s] for s in node.src]
         text = self._expression(node, operands)
-        if node in self._alone and len(text) <= LONGEST_INLINE:
+        is_short = len(text) <= LONGEST_INLINE and node.dtype.lanes == 1
+        if node in self._alone and is_short:
             self._names[node] = text
         else:
             self._declare(node, self._next_value(), text)
 
     def _expression(self, node: UOp, operands: Sequence[str]) -> str:
         if node.op is Ops.MULACC and node.dtype.is_float and not self.has_fma:
-            x, y, z = operands
-            return f"({x} * {y} + {z})"
+            return self._multiply_add(node.dtype, operands)
         is_loose = node.op in (Ops.FDIV, Ops.SQRT) and node.dtype.scalar is dtypes.float32
         if is_loose and self.divides_in_double:
             return _in_double(node.op, node.dtype.lanes, operands)
         kinds = [s.dtype for s in node.src]
-        return expression(node.op, node.dtype, operands, kinds, self.functions)
+        write = expression if node.dtype.lanes == 1 else vectors.expression
+        return write(node.op, node.dtype, operands, kinds, self.functions)
+
+    def _multiply_add(self, dtype: DType, operands: Sequence[str]) -> str:
+        """A product and a sum, for a compiler to make one instruction of where the machine has it."""
+        x, y, z = operands
+        if not self.dialect.contracts:
+            return f"({x} * {y} + {z})"
+        kind = vector_type(dtype)
+        name = f"mulacc_{kind}"
+        text = f"""{kind} {name}({kind} x, {kind} y, {kind} z) {{
+#pragma OPENCL FP_CONTRACT ON
+  return x * y + z;
+}}"""
+        return f"{self.functions.define(name, text)}({x}, {y}, {z})"
 
     def _declare(self, node: UOp, name: str, text: str) -> None:
         self._names[node] = name
-        self._line(f"{register_type(node.dtype)} {name} = {_bare(text)};")
+        self._line(f"{vector_type(node.dtype)} {name} = {_bare(text)};")
 
     def _next_value(self) -> str:
         self._values += 1
@@ -276,3 +390,8 @@ def _bare(text: str) -> str:
         if depth == 0:
             return text[1:-1] if position == len(text) - 1 else text
     return text
+
+
+def _number(number: int | tuple[int, ...]) -> str:
+    """That of a register; of one for each lane of a loop, with the number of the loop."""
+    return "_".join(map(str, number)) if isinstance(number, tuple) else str(number)

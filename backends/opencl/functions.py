@@ -87,6 +87,12 @@ class Functions:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
+        self._types: dict[str, str] = {}
+
+    def declare(self, name: str, text: str) -> str:
+        """Remember a type; returns its name. Types come before what uses them."""
+        self._types.setdefault(name, text)
+        return name
 
     def define(self, name: str, text: str) -> str:
         """Remember the function; returns its name. A function is defined after those it calls."""
@@ -94,7 +100,8 @@ class Functions:
         return name
 
     def __str__(self) -> str:
-        return "".join([f"static {text}\n\n" for text in self._texts.values()])
+        types = "".join([f"{text}\n\n" for text in self._types.values()])
+        return types + "".join([f"static {text}\n\n" for text in self._texts.values()])
 
 
 # -- expressions ------------------------------------------------------------------------------------

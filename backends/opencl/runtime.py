@@ -16,6 +16,7 @@ from typing import Any
 from proofgrad.backends.opencl.cache import give_pocl_a_cache
 from proofgrad.backends.opencl.devices import choose_device, rounds_quotients
 from proofgrad.backends.opencl.emit import emit
+from proofgrad.backends.opencl.vectors import VECTOR_LANES
 from proofgrad.backends.opencl.wheels import name_drivers_of_wheels
 from proofgrad.core.compile.machine.target import (
     ALL_TYPES,
@@ -31,10 +32,15 @@ from proofgrad.core.compile.machine.target import (
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
 
+GROUPS_A_CORE = 4  # at least, so that all end at nearly the same time
 GROUP_SIZE = 64  # work items a group: a multiple of every machine's vector width
 # -w: comparing a value with itself, as a NaN check does, is no reason to warn.
 BUILD_OPTIONS = ("-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 _PLAIN_OPTIONS = ("-w",)  # where the device does not know the first
+
+LEAST_VECTOR_BYTES = 16  # of a wide load, on GPUs too, which have no vector registers
+MOST_ITEMS = 256  # of a group that computes a row: every device lets so many wait for each other
+LOCKSTEP = 32  # items of a GPU that run in step, at least: 32 or 64
 
 
 class OpenCLBackend(Backend):
@@ -87,7 +93,7 @@ class OpenCLBackend(Backend):
         kernel = self._cl.Kernel(self._program(binary.data), binary.entry)
         slots = [k for k, dtype in enumerate(binary.source.params) if dtype is not dtypes.void]
         items = max(1, binary.source.global_size or 1)
-        group = min(GROUP_SIZE, items, self.device.max_work_group_size)
+        group = binary.source.group_size or self._group_size(items)
         grid = (-(-items // group) * group,)
 
         def launch(buffers: Sequence[Any]) -> None:
@@ -101,6 +107,13 @@ class OpenCLBackend(Backend):
                 raise self._explained(f"launching {binary.entry}", error) from None
 
         return launch
+
+    def _group_size(self, items: int) -> int:
+        """Items of a group: on a processor, whose cores take groups one by one, so few that each core has some."""
+        most = min(GROUP_SIZE, items, self.device.max_work_group_size)
+        if self.target.lockstep > 1:
+            return most
+        return max(1, min(most, items // (GROUPS_A_CORE * self.device.max_compute_units)))
 
     def alloc(self, nbytes: int) -> Any:
         self._check_process()
@@ -196,7 +209,12 @@ def _target(cl: Any, device: Any) -> Target:
     missing = frozenset() if "cl_khr_fp64" in device.extensions else frozenset({dtypes.float64})
     return Target(
         "CL",
+        vector_bytes=max(LEAST_VECTOR_BYTES, 4 * device.native_vector_width_float),
+        most_lanes=max(VECTOR_LANES),
         work_items=True,
+        group_items=min(MOST_ITEMS, device.max_work_group_size),
+        local_bytes=device.local_mem_size,
+        lockstep=LOCKSTEP if is_gpu else 1,
         storage=ALL_TYPES - missing,
         arithmetic=WIDE_TYPES - missing,
         index_dtype=dtypes.int32,

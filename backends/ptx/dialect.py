@@ -18,14 +18,24 @@ class PTXDialect(Dialect):
     pointer = "ptr addrspace(1)"
     pointer_code = "p1"
     constant_space = "addrspace(1)"
-    has_wide_shifts = (
-        False  # 32 bits: of a longer amount LLVM drops the rest, whatever it was compared with
+    has_wide_shifts = False  # 32 bits: of a longer amount LLVM drops the rest, whatever it was compared with
     )
+    group_pointer, group_pointer_code = "ptr addrspace(3)", "p3"
+    memory_bytes = 16  # the driver's own memory is aligned to 256
+    has_masked_access = False
     has_prefetch = False  # other threads run while one waits
 
-    def open(self, entry: str, slots: Iterable[int]) -> list[str]:
-        """The first lines of a kernel: its signature and the label of its first block."""
-        params = ", ".join([f"{self.pointer} noalias %buffer{slot}" for slot in slots])
+    def open(self, entry: str, slots: Iterable[int], stored: frozenset[int]) -> list[str]:
+        """The first lines of a kernel: its signature and the label of its first block.
+
+        What is only read may be loaded through the cache of constants (ld.global.nc).
+        """
+        attributes = f"noalias align {self.memory_bytes}"
+        arguments = []
+        for slot in slots:
+            access = "" if slot in stored else "readonly "
+            arguments.append(f"{self.pointer} {attributes} {access}%buffer{slot}")
+        params = ", ".join(arguments)
         return [f"define ptx_kernel void @{entry}({params}) nounwind {{", "entry:"]
 
     def close(self, entry: str, slots: Iterable[int]) -> list[str]:
@@ -35,12 +45,28 @@ class PTXDialect(Dialect):
     def work_item(self, let: Callable[[str], str], is_wide: bool) -> str:
         """The number of this work item in the whole launch: an i64, or an i32 where that is enough."""
         kind = "i64" if is_wide else "i32"
-        group, size, lane = [
-            self._special(let, register, is_wide) for register in ("ctaid.x", "ntid.x", "tid.x")
-        ]
+        names = ("ctaid.x", "ntid.x", "tid.x")
+        group, size, lane = [_register(let, name, is_wide) for name in names]
         first = let(f"mul {kind} {group}, {size}")
         return let(f"add {kind} {first}, {lane}")
 
-    def _special(self, let: Callable[[str], str], register: str, is_wide: bool) -> str:
-        number = let(f"call i32 @llvm.nvvm.read.ptx.sreg.{register}()")
-        return let(f"zext i32 {number} to i64") if is_wide else number
+    def group(self, let: Callable[[str], str]) -> str:
+        """The number of the block of this item."""
+        return _register(let, "ctaid.x")
+
+    def item_of_group(self, let: Callable[[str], str]) -> str:
+        """The number of this item in its block."""
+        return _register(let, "tid.x")
+
+    def memory_of_group(self, name: str, array: str) -> str:
+        """Shared memory of a block."""
+        return f"{name} = internal addrspace(3) global {array} undef, align 16"
+
+    def wait_for_group(self) -> str:
+        """A barrier, for memory of the block as well."""
+        return "call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
+
+
+def _register(let: Callable[[str], str], name: str, is_wide: bool = False) -> str:
+    number = let(f"call i32 @llvm.nvvm.read.ptx.sreg.{name}()")
+    return let(f"zext i32 {number} to i64") if is_wide else number

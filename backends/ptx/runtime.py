@@ -30,6 +30,11 @@ from proofgrad.core.compile.machine.target import (
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.uop import UOp
 
+WIDE_BYTES = 16  # of the widest load of an item
+BLOCK_ITEMS = 256  # of a block that computes a row together
+SHARED_BYTES = 48 << 10  # of a block, on every GPU, without asking for more
+WARP = 32  # items that run in step
+REGISTERS = 96  # of an item, of 4 bytes, for a tile: with twice as many half as many items are there to wait for memory
 BLOCK_SIZE = 128  # work items a block: fills every GPU, and leaves each item all the registers
 
 
@@ -44,7 +49,15 @@ class PTXBackend(Backend):
         self.architecture = known_architecture(capability)
         self.copies = None if driver is None else Copies(driver)
         self.target = Target(
-            "CUDA", work_items=True, index_dtype=dtypes.int32, runs=driver is not None
+            "CUDA",
+            vector_bytes=WIDE_BYTES,
+            vector_registers=REGISTERS * 4 // WIDE_BYTES,
+            work_items=True,
+            group_items=BLOCK_ITEMS,
+            local_bytes=SHARED_BYTES,
+            lockstep=WARP,
+            index_dtype=dtypes.int32,
+            runs=driver is not None,
         )
         if driver is not None:
             self.identity = f"{driver.name}, sm_{self.architecture}, driver {driver.version}"
@@ -117,7 +130,7 @@ class KernelLaunch:
         self.driver, self.name = driver, binary.entry
         self.slots = [k for k, dtype in enumerate(source.params) if dtype is not dtypes.void]
         items = 1 if source.global_size is None else source.global_size
-        self.threads = 1 if source.global_size is None else BLOCK_SIZE
+        self.threads = source.group_size or (1 if source.global_size is None else BLOCK_SIZE)
         self.blocks = -(-items // self.threads)
         if self.blocks > driver.max_blocks:
             raise DeviceError(

@@ -29,6 +29,8 @@ class AxisRole(enum.Enum):
     REDUCE = "reduce"  # one after the other, feeding an accumulator, or memory that a STORE adds to
     THREAD = "thread"  # shared out over CPU threads: the kernel gets its first and last value
     GLOBAL = "global"  # one GPU work item a value
+    BLOCK = "block"  # one group of work items a value
+    LANE = "lane"  # shared out among the items of a group, which wait for each other where they read what it keeps
     VECTOR = "vector"  # the lanes of vector registers
     UPCAST = "upcast"  # unrolled into separate registers
 

@@ -190,6 +190,10 @@ LAWS: dict[str, Law] = {
         | _ORDER,
         "that the mask says p(j) = r, by its solution, which rules prove; every place of the memory is a result",
     ),
+    "reduce_inside": Law(
+        {"loops one after the other are all of them": graphs.nested_axes} | _ONCE | _ORDER,
+        "the loops inside are some of the reduction's, and not all",
+    ),
     "join_sums": Law(
         {"a mask goes to the leaves": folds.nested_mask} | _INSIDE | _ONCE,
         "no loop of two sums; a load without its mask stays inside of its memory, by facts",

@@ -38,7 +38,8 @@ def reductions_by_row(
 
     `kept` are those that must have one. Users come before what they use.
     """
-    if target.work_items:  # one output element an item: each would compute its row again
+    is_alone = target.lockstep > 1 and not target.group_items
+    if target.has_scalar_items or is_alone:  # each item would compute its row again
         return set()
     left = set(stored)  # changed in place: a copy for each node would take square time
     for node in reversed(nodes):

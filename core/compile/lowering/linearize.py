@@ -27,7 +27,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 Path = tuple[UOp, ...]  # open loops, outermost first
 
-_OUTERMOST = (AxisRole.THREAD, AxisRole.GLOBAL)
+_OUTERMOST = (AxisRole.THREAD, AxisRole.GLOBAL, AxisRole.BLOCK)
 # They do not run where a register is that they read: they are where it is decided.
 _FIXED = frozenset({RANGE, ACCUMULATOR, RESULT, KEPT})
 

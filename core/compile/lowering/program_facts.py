@@ -7,7 +7,7 @@ Owns: these few questions. Does not own: which Linear is legal (passes/forms.py)
 from __future__ import annotations
 
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.op_names import CONST, END, HREDUCE, LOAD, PARAM, RANGE, STORE
+from proofgrad.core.ir.op_names import CONST, END, HREDUCE, KEPT, LOAD, PARAM, RANGE, STORE
 from proofgrad.core.ir.ops import ALU, CASTS
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -38,6 +38,26 @@ def launch_size(linear: UOp, role: AxisRole) -> int | None:
     """The constant size of the THREAD or GLOBAL range; None where there is none."""
     found = range_of_role(linear, role)
     return None if found is None else int(found.src[0].arg)
+
+
+# Items of a group that keeps nothing together.
+PLAIN_GROUP = 64
+
+
+def group_size(linear: UOp) -> int | None:
+    """Items of a group, where items wait for each other: as many as the longest loop that fills its memory; None: no groups."""
+    shared = [n for n in linear.src if n.op is RANGE and n.arg[1] is AxisRole.LANE]
+    filling = [x for n in linear.src if n.op is KEPT for x in n.src[1:] if x in shared]
+    sizes = [int(x.src[0].arg) for x in filling]
+    return max(sizes, default=PLAIN_GROUP) if shared else None
+
+
+def items_to_start(linear: UOp) -> int | None:
+    """How many work items a kernel has; None where it is one."""
+    size = group_size(linear)
+    if size is None:
+        return launch_size(linear, AxisRole.GLOBAL)
+    return size * (launch_size(linear, AxisRole.BLOCK) or 1)
 
 
 def operation_count(linear: UOp) -> int:

@@ -43,6 +43,7 @@ class Target:
 
     name: str
     vector_bytes: int = 0  # width of a vector register; 0: the backend takes scalars only
+    most_lanes: int = 64  # of a vector
     vector_registers: int = 16
     first_cache: FirstCache = FirstCache()
     cache_bytes: int = SECOND_CACHE_BYTES  # of the second cache, which a core has to itself
@@ -51,6 +52,11 @@ class Target:
     scratch_bytes: int = 0  # of memory that a kernel may have to itself while it runs
     threads: int = 1  # more than 1: an outermost THREAD range is welcome
     work_items: bool = False  # an outermost GLOBAL range is expected
+    group_items: int = 0  # work items of a group that may wait for each other; 0: they cannot
+    local_bytes: int = 0  # of memory that a group has to itself while it runs
+    lockstep: int = (
+        1  # work items that run in step: what neighbours read side by side is one access
+    )
     storage: frozenset[DType] = ALL_TYPES  # types of buffers, casts and bitcasts
     arithmetic: frozenset[DType] = WIDE_TYPES  # types of ALU ops; other floats go through float32
     index_dtype: DType = dtypes.int64  # preferred; int32 is taken only where the bounds fit it
@@ -63,7 +69,12 @@ class Target:
 
     def lanes(self, dtype: DType) -> int:
         """How many values of `dtype` fill a vector register; 1 where there are no vectors."""
-        return max(1, self.vector_bytes // dtype.itemsize)
+        return max(1, min(self.most_lanes, self.vector_bytes // dtype.itemsize))
+
+    @property
+    def has_scalar_items(self) -> bool:
+        """Whether work items take one value at a time, and so have neither tiles nor wide loads."""
+        return self.work_items and not self.vector_bytes
 
     @property
     def near_bytes(self) -> int:
@@ -88,8 +99,11 @@ class Source:
     entry: str  # name of the function to call
     text: str
     params: tuple[DType, ...]  # element type of the buffer in each slot
-    global_size: int | None = None  # size of the GLOBAL range: work items to start
+    global_size: int | None = (
+        None  # work items to start: as many as the GLOBAL range has values, or whole groups
+    )
     thread_size: int | None = None  # size of the THREAD range: items to share out
+    group_size: int | None = None  # items of a group that wait for each other; None: no item waits
     cost_flops: int = 0  # operations of one run, an estimate
     program: UOp | None = field(default=None, compare=False, repr=False)  # the Linear it is of
 

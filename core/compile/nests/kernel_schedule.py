@@ -18,6 +18,7 @@ from proofgrad.core import settings
 
 MOST_LANES = 64
 MOST_COPIES = 64
+MOST_ITEMS = 1024
 ANY = "*"  # in text: the loop that the heuristic takes
 
 
@@ -108,6 +109,9 @@ class Schedule:
     copies: Copies | None = None  # of an output loop, side by side in a reduction
     unroll: int | None = None  # reductions of so few values have no loop
     deinterleaved: bool | None = None  # whether what vectors read in steps is copied first
+    group: int | None = (
+        None  # work items of a group that compute a row together; 0: each item works by itself
+    )
     threads: bool | None = None  # whether threads share the outermost loop
 
     def __str__(self) -> str:
@@ -255,6 +259,12 @@ def _at_once(text: str) -> int | None:
     return numbers[0] if numbers is not None and numbers[0] <= MOST_COPIES else None
 
 
+def _group(text: str) -> int | None:
+    number = _number(text)
+    is_one = number is not None and number <= MOST_ITEMS and number & (number - 1) == 0
+    return number if is_one else None
+
+
 def _is_lanes(number: int) -> bool:
     return number <= MOST_LANES and number & (number - 1) == 0
 
@@ -279,5 +289,6 @@ _READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "copies": (_copies, f"none, or LOOPxCOUNT, LOOP a number or {ANY}, COUNT <= {MOST_COPIES}"),
     "unroll": (_number, "a number of values"),
     "deinterleaved": _SWITCH,
+    "group": (_group, f"0, or a power of two up to {MOST_ITEMS}"),
     "threads": _SWITCH,
 }

@@ -6,12 +6,13 @@ that the kernel stores: an output loop. Does not own: which loops a term depends
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.ir.op_names import CONST
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 # Nodes that have loops of their own.
 BINDERS = frozenset({Ops.REDUCE, Ops.KEEP})
@@ -27,6 +28,11 @@ def size_of(loop: UOp) -> int:
 def is_fixed(loop: UOp) -> bool:
     """Is the number of iterations known to the compiler, so that the loop can be cut in parts?"""
     return loop.src[0].op is CONST
+
+
+def is_of_group(loops: Iterable[UOp]) -> bool:
+    """Whether what is kept along these loops is memory of a group: its items share one of them out."""
+    return any([loop.arg[1] is AxisRole.LANE for loop in loops])
 
 
 def output_loops(kernel: UOp) -> list[UOp]:

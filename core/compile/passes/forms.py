@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from proofgrad.core.compile.lowering.linearize import sources_before
 from proofgrad.core.compile.machine.target import Binary, Source
+from proofgrad.core.compile.nests.loops import is_of_group
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.passes.memory import memory_below
 from proofgrad.core.ir.dtypes import dtypes
@@ -185,6 +186,9 @@ def _check_linear(root: UOp) -> None:
             if node.arg[1] in (AxisRole.VECTOR, AxisRole.UPCAST):
                 raise FormError(Form.LINEAR, node, "vector and upcast axes must be gone")
             open_loops.append(node)
+        elif node.op is Ops.KEPT and is_of_group(node.src[1:]):
+            if any([loop.arg[1] is not AxisRole.BLOCK for loop in open_loops]):
+                raise FormError(Form.LINEAR, node, "items of a group wait where not all may come")
         elif node.op is Ops.END:
             if not open_loops or open_loops.pop() is not node.src[0]:
                 raise FormError(Form.LINEAR, node, "closes a loop that is not the innermost")

@@ -132,7 +132,7 @@ def _kernel(kernel: Kernel) -> dict[str, Any]:
         "entry": source.entry,
         "text": source.text,
         "params": [dtype.name for dtype in source.params],
-        "sizes": [source.global_size, source.thread_size, source.cost_flops],
+        "sizes": [source.global_size, source.thread_size, source.group_size, source.cost_flops],
         "slots": kernel.slots,
         "size": kernel.size,
         "variables": list(kernel.variables.items()),
@@ -162,7 +162,7 @@ def _read(data: dict[str, Any], backend: Backend) -> Plan:
 
 
 def _read_kernel(parts: dict[str, Any], backend: Backend) -> Kernel:
-    global_size, thread_size, flops = parts["sizes"]
+    global_size, thread_size, group_size, flops = parts["sizes"]
     source = Source(
         str(parts["language"]),
         str(parts["entry"]),
@@ -170,6 +170,7 @@ def _read_kernel(parts: dict[str, Any], backend: Backend) -> Kernel:
         tuple([dtype_named(name) for name in parts["params"]]),
         global_size if global_size is None else _count(global_size),
         thread_size if thread_size is None else _count(thread_size),
+        group_size if group_size is None else _count(group_size),
         _count(flops),
     )
     slots = tuple([_count(slot) for slot in parts["slots"]])

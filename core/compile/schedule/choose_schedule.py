@@ -12,6 +12,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Tile
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.contraction import Contraction
+from proofgrad.core.compile.schedule.groups import choose_group
 from proofgrad.core.compile.schedule.operands import choose_slab, packs_columns, planned_staging
 from proofgrad.core.compile.schedule.reduction_blocks import find_rows
 from proofgrad.core.compile.schedule.threads import loop_shared_in_order, operations, shares_work
@@ -27,11 +28,13 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
 
     Of a kernel that will be summed in slabs only that: for the kernel that adds them up, more is decided when it is there.
     """
-    if target.work_items:
+    if target.has_scalar_items:
         return AUTOMATIC
     found = find_contraction(kernel, target, override)
     if found is not None:
         return _of_contraction(*found, target, override)
+    if group := choose_group(kernel, target, override):
+        return Schedule(tiled=False, slab=0, unroll=_unroll(override), group=group)
     kept = any([n.op is Ops.KEEP for n in toposort((kernel,))])
     if (rows := find_rows(kernel, target, override)) is not None:
         undecided = replace(override, vectors=None, copies=None)
@@ -39,7 +42,6 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     shares = shares_work(operations(kernel), target, override)
     shared = loop_shared_in_order(kernel, target) if shares else None
     vectors, copies = choose_vectors(kernel, target, override, shared)
-    unroll = SHORT_REDUCTION if override.unroll is None else override.unroll
     in_steps = override.deinterleaved is not False and bool(loads_in_steps(kernel, vectors, target))
     return Schedule(
         kept=kept,
@@ -47,10 +49,14 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
         slab=0,
         vectors=vectors,
         copies=copies,
-        unroll=unroll,
+        unroll=_unroll(override),
         deinterleaved=in_steps,
         threads=shares,
     )
+
+
+def _unroll(override: Schedule) -> int:
+    return SHORT_REDUCTION if override.unroll is None else override.unroll
 
 
 def _of_contraction(

@@ -115,7 +115,13 @@ def choose_slab(contraction: Contraction, target: Target, override: Schedule = A
     """Steps of the sum in a slab of a contraction; 0: it is not summed in slabs."""
     loops, factor = contraction.reduction.src[1:], contraction.column_factor
     itemsize = contraction.reduction.dtype.itemsize
-    if override.slab == 0 or len(loops) != 1 or contraction.slabs or itemsize < LEAST_ITEMSIZE:
+    if (
+        override.slab == 0
+        or target.work_items
+        or len(loops) != 1
+        or contraction.slabs
+        or itemsize < LEAST_ITEMSIZE
+    ):
         return 0
     if override.slab is None and override.staged is not None and override.staged.columns:
         return 0

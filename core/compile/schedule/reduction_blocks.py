@@ -35,8 +35,16 @@ class Rows:
 
 
 def find_rows(kernel: UOp, target: Target, override: Schedule = AUTOMATIC) -> Rows | None:
-    """The reduction of a kernel with one store that goes to another row at each step."""
-    if override.slab == 0 or len(kernel.src) != 1 or len(kernel.src[0].src) != 2:
+    """The reduction of a kernel with one store that goes to another row at each step.
+
+    None for work items, which run at once: the sums of a slab would have to wait for those before.
+    """
+    if (
+        override.slab == 0
+        or target.work_items
+        or len(kernel.src) != 1
+        or len(kernel.src[0].src) != 2
+    ):
         return None
     reductions = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
     if len(reductions) != 1 or len(reductions[0].src) != 2 or not is_fixed(reductions[0].src[1]):

@@ -102,6 +102,8 @@ def choose_blocks(
     row_tiles, column_tiles = tiles_along(contraction, tile)
     if (blocks := override.blocks) is not None:
         return Blocks(min(blocks.row_tiles, row_tiles), min(blocks.column_tiles, column_tiles))
+    if target.work_items:  # each has a tile
+        return Blocks(1, 1)
     if contraction.slabs:
         return Blocks(row_tiles, _width_of_slabs(contraction, tile, target))
     others = prod(size_of(x) for x in contraction.others)

@@ -20,6 +20,7 @@ from proofgrad.core.compile.nests.loops import (
 )
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
 from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
+from proofgrad.core.compile.schedule.cost_model import COSTLY
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -30,6 +31,8 @@ UPCAST_SIZES = (8, 4, 2)
 WORTH_A_COPY, WORTH_A_FAR_COPY = 2, 4
 # Vectors of fewer elements cost more to fill than they save.
 LEAST_LANES = 4
+# Drivers compile the text of kernels of work items, and take as much longer as it is; an exponential is 30 lines.
+MOST_COSTLY_AT_ONCE = 2
 # A reduction of so few values has no loop.
 SHORT_REDUCTION = 16
 
@@ -170,10 +173,17 @@ def _at_once(
         return 1  # each of its values has one place
     # More than the core has at once wait for nothing.
     most = min(target.vector_registers // 2 // copies.count, target.core.sums_at_once)
+    if target.work_items and _is_costly_along(one.loop, free):
+        most = min(most, MOST_COSTLY_AT_ONCE)
     wanted = [n for n in (16, 8, 4, 2) if reduces and n <= most]
     if one.at_once is not None:
         wanted = [one.at_once]
     return next((n for n in wanted if size % (n * one.lanes) == 0), 1)
+
+
+def _is_costly_along(loop: UOp, free: dict[UOp, frozenset[UOp]]) -> bool:
+    """Whether each iteration of a loop has an operation of many instructions."""
+    return any([n.op in COSTLY and loop in loops for n, loops in free.items()])
 
 
 def _copies(

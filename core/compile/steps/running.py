@@ -4,7 +4,9 @@ Owns: what is asked of numbers and roles in every nest. Does not own: which role
 
 Loops are told apart by their numbers. What threads or work items share out is one output loop: of two each would
 take the part of one worker, and of a reduction's its part of the results; a store without it would be every worker's. A register has lanes of one loop, two or more. What is
-kept is filled by a loop that runs in each item, and is the same for all lanes.
+kept is filled by a loop that runs in each item, and is the same for all lanes. Or the items of a group share that loop out: then it
+is the group's memory, filled once, and all items of the group come to where they wait for each other: no loop is around
+but that of groups. A reduction's loop is not shared out by a group, whose items would each have a part of the result.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
-SHARED_OUT = (AxisRole.THREAD, AxisRole.GLOBAL)
+SHARED_OUT = (AxisRole.THREAD, AxisRole.GLOBAL, AxisRole.BLOCK)
 
 
 def what_is_wrong(graph: UOp) -> tuple[str, Iterable[UOp]] | None:
@@ -41,7 +43,31 @@ def what_is_wrong(graph: UOp) -> tuple[str, Iterable[UOp]] | None:
         if not all([shared[0] in toposort((store,)) for store in graph.src]):
             return "a loop that is shared out, which not every store has", shared
     keeps = any([n.op is Ops.KEEP for n in nodes])
+    if AxisRole.LANE in roles and (found := _wrong_in_groups(graph, roles)) is not None:
+        return found
     return _wrong_with_lanes(graph, roles.count(AxisRole.VECTOR), keeps)
+
+
+def _wrong_in_groups(graph: UOp, roles: list[AxisRole]) -> tuple[str, Iterable[UOp]] | None:
+    """The same of loops that the items of a group share out."""
+    if AxisRole.THREAD in roles or AxisRole.GLOBAL in roles:
+        return "items of groups, and others", ()
+    for node, free in loops_below(graph).items():
+        own = frozenset(
+            node.src[1:] if node.op in BINDERS else node.src[2:] if node.op is Ops.STORE else ()
+        )
+        items = [x for x in free | own if x.op is Ops.RANGE and x.arg[1] is AxisRole.LANE]
+        if len(items) > 1:
+            return "two loops of the items of a group at once", sorted(
+                items, key=lambda x: x.arg[0]
+            )
+        if node.op is not Ops.KEEP and not own.isdisjoint(items):
+            return "a loop of a reduction that the items of a group share", items
+        if node.op is Ops.KEEP and not own.isdisjoint(items):
+            around = [x for x in free if x.arg[1] is not AxisRole.BLOCK]
+            if around:
+                return "a loop around what a group keeps", around
+    return None
 
 
 def _wrong_with_lanes(graph: UOp, vectors: int, keeps: bool) -> tuple[str, Iterable[UOp]] | None:

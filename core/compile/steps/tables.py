@@ -6,7 +6,7 @@ Owns: its parameter, reading it, filling it with what a reduction starts from, h
 
 from __future__ import annotations
 
-from proofgrad.core.compile.nests.loops import elements_of
+from proofgrad.core.compile.nests.loops import elements_of, is_of_group
 from proofgrad.core.compile.steps.cuts import largest_slot
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -30,14 +30,20 @@ def require_value(value: UOp) -> None:
 
 
 def require_room(nest: LoopNest, made: UOp) -> None:
-    """Raises: StepRefused for more bytes of KEEP than an item has to itself, unless there were as many."""
-    kept, room = _bytes_kept(made), nest.target.scratch_bytes
-    has_room = kept <= room or kept <= _bytes_kept(nest.graph)
-    require(has_room, "more bytes than an item has to itself", kept, room)
+    """Raises: StepRefused for more bytes of KEEP than an item, or a group of them, has to itself, unless there were as many."""
+    target = nest.target
+    for who, of_group, room in (
+        ("an item", False, target.scratch_bytes),
+        ("a group", True, target.local_bytes),
+    ):
+        kept = _bytes_kept(made, of_group)
+        has_room = kept <= room or kept <= _bytes_kept(nest.graph, of_group)
+        require(has_room, f"more bytes than {who} has to itself", kept, room)
 
 
-def _bytes_kept(graph: UOp) -> int:
-    memories = [n for n in toposort((graph,)) if n.op is Ops.KEEP]
+def _bytes_kept(graph: UOp, of_group: bool) -> int:
+    nodes = toposort((graph,))
+    memories = [n for n in nodes if n.op is Ops.KEEP and is_of_group(n.src[1:]) is of_group]
     return sum([elements_of(memory) * memory.dtype.itemsize for memory in memories])
 
 

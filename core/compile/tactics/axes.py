@@ -27,6 +27,7 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import split, split_reading_inside
+from proofgrad.core.compile.tactics.groups import in_groups
 from proofgrad.core.compile.tactics.pack_columns import pack_columns
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -38,11 +39,13 @@ THREAD_TURNS = 4
 def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     """Split and mark the loops that run as vectors, threads and unrolled copies, as the schedule says."""
     target = context.target
-    if target.work_items:
+    if target.has_scalar_items:
         return nest
     nest = nest.scheduled(schedule := schedule_of(nest, context))
     if schedule.tiled and (found := find_contraction(nest.graph, target, schedule)) is not None:
         return _tiled(nest, *found, target, schedule)
+    if schedule.group:
+        return _short_reductions_at_once(in_groups(nest, schedule.group, target), schedule)
     numbers: dict[int, int] = {}  # of loops that threads have shared, of the part that each has
     if schedule.threads and runs_in_order(nest.graph):
         nest = _shared_within_order(nest, target, numbers)
@@ -160,7 +163,7 @@ def _tiled(
     if contraction.shares_large_columns(target.cache_bytes):
         order = [columns, *order[:-1]]  # a thread goes on with columns that are in its cache
     items = [x for x in (around.get(loop, loop) for loop in order) if x.op is Ops.RANGE]
-    nest = _as_items(nest, items, item, AxisRole.THREAD if override.threads else AxisRole.LOOP)
+    nest = _as_items(nest, items, item, _role_of_items(target, override))
     if packs_columns(contraction, tile, target, override):
         nest = pack_columns(nest, _loop(tile.vectors, vector), _loop(tile.lanes, lane))
     (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
@@ -210,6 +213,13 @@ def _in_turns_of_tiles(
     return found
 
 
+def _role_of_items(target: Target, schedule: Schedule) -> AxisRole:
+    """How what is shared out runs: as work items, by threads, or one after the other."""
+    if target.work_items:
+        return AxisRole.GLOBAL
+    return AxisRole.THREAD if schedule.threads else AxisRole.LOOP
+
+
 def _as_items(nest: LoopNest, loops: list[UOp], number: int, role: AxisRole) -> LoopNest:
     """The loops, outermost first, as one, whose iterations are shared out."""
     if not loops:
@@ -229,11 +239,29 @@ def _loop(size: int, made: NewLoop) -> UOp:
 
 
 def share_out_work_items(nest: LoopNest, context: Context) -> LoopNest:
-    """On machines with work items all output loops become one loop of them."""
-    loops = output_loops(nest.graph)
-    if not context.target.work_items or not loops:
+    """On machines with work items all output loops that nothing else was said of become one loop of them.
+
+    Where an item takes vectors as a core does, those stay inside of it that a reduction is the same for: softmax of a row.
+    """
+    outputs, target = output_loops(nest.graph), context.target
+    roles = [n.arg[1] for n in toposort((nest.graph,)) if n.op is Ops.RANGE]
+    is_shared = any([role in (AxisRole.GLOBAL, AxisRole.LANE) for role in roles])
+    if not target.work_items or is_shared:
+        return nest
+    inside = (
+        _same_for_a_reduction(nest.graph) if target.vector_bytes and target.lockstep == 1 else ()
+    )
+    loops = [x for x in outputs if x.arg[1] is AxisRole.LOOP and x not in inside]
+    if not loops:
         return nest
     return _as_items(nest, loops, fresh_number(nest.graph), AxisRole.GLOBAL)
+
+
+def _same_for_a_reduction(kernel: UOp) -> set[UOp]:
+    """The output loops that some reduction does not change with."""
+    free, outputs = loops_below(kernel), set(output_loops(kernel))
+    reductions = [n for n in free if n.op is Ops.REDUCE]
+    return set().union(*[outputs.difference(free[n]) for n in reductions])
 
 
 def _choose_thread(nest: LoopNest, target: Target) -> LoopNest:

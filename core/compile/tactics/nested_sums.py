@@ -13,7 +13,7 @@ from proofgrad.core.ir.uop import toposort
 
 def join_nested_sums(nest: LoopNest, context: Context) -> LoopNest:
     """Join nested sums that end in a product, on machines that run such sums in tiles."""
-    if context.target.work_items:
+    if context.target.has_scalar_items:
         return nest
     total = next((n for n in reversed(toposort((nest.graph,))) if is_nested(n)), None)
     return nest if total is None else join_sums(nest, total)

@@ -39,7 +39,7 @@ STEPS_AT_ONCE = 16
 def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
     """Copy operands of a contraction into tables laid out for its tile; the kernels, in order."""
     target = context.target
-    if target.work_items:
+    if target.has_scalar_items:
         return nest
     nest = nest.scheduled(schedule := schedule_of(nest, context))
     found = find_contraction(nest.graph, target, schedule) if schedule.tiled else None

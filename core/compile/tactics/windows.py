@@ -22,7 +22,7 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest
 
 def deinterleave_windows(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
     """Copy what vectors would read in steps, and often enough; the kernels, in order."""
-    if context.target.work_items:
+    if context.target.has_scalar_items:
         return nest
     nest = nest.scheduled(schedule := schedule_of(nest, context))
     filling: list[LoopNest] = []

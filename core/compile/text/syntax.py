@@ -174,7 +174,7 @@ def free_loops(node: UOp, known: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
 
 def nest_of(loops: frozenset[UOp]) -> list[UOp]:
     """Loops as they stand around each other, outermost first."""
-    first = (AxisRole.THREAD, AxisRole.GLOBAL)
+    first = (AxisRole.THREAD, AxisRole.GLOBAL, AxisRole.BLOCK)
     return sorted(loops, key=lambda x: (x.arg[1] not in first, x.arg[0], loop_order(x)))
 
 

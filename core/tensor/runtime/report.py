@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # How a loop runs, by colour: the legend is printed by `python -m proofgrad env`.
 COLOURS: dict[AxisRole, str] = {
     AxisRole.GLOBAL: "34",  # blue
+    AxisRole.BLOCK: "34",
+    AxisRole.LANE: "36",
     AxisRole.THREAD: "36",  # cyan
     AxisRole.REDUCE: "31",  # red
     AxisRole.UPCAST: "33",  # yellow

@@ -1,0 +1,120 @@
+"""OpenCL C for loads and stores of vectors: contiguous, gathered and scattered, masked as a whole or lane by lane.
+
+Owns: how lanes move between memory and registers. Does not own: where an index is computed (emit.py), the operations
+(vectors.py). Elements of bools are bytes in memory. A vector in memory is the only member of a packed structure, which may begin
+at any element: that is as standard as vload, which PoCL calls as a function each time. Where the lanes of a mask all hold, which is everywhere but at an end, the
+access is one; else each lane is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proofgrad.backends.opencl.functions import Functions, constant, memory_type
+from proofgrad.backends.opencl.vectors import lane, vector_type
+from proofgrad.core.ir.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a vector lies: the texts of the memory, of the index and of the mask."""
+
+    memory: str
+    space: str  # the address space of the memory, as it is written
+    index: str
+    is_gathered: bool  # the index is one a lane
+    mask: str = ""
+    has_mask_a_lane: bool = False
+
+
+def load(place: Place, dtype: DType, functions: Functions) -> str:
+    """The expression of a loaded vector."""
+    if place.is_gathered:
+        loaded = _gathered(place, dtype)
+    elif place.has_mask_a_lane:
+        name = functions.define(*_masked_load(place, dtype, functions))
+        loaded = f"{name}({place.memory} + {place.index}, {place.mask})"
+    else:
+        element = f"({place.memory} + {place.index})"
+        loaded = f"(({place.space} const {_packed(dtype, functions)} *){element})->v"
+        if place.mask:
+            loaded = f"({place.mask} ? {loaded} : {_zeros(dtype)})"
+    return f"convert_char{dtype.lanes}({loaded} != {_zeros(dtype)})" if dtype.is_bool else loaded
+
+
+def store(place: Place, dtype: DType, value: str, functions: Functions) -> list[str]:
+    """The statements that store a vector, which has a name."""
+    lanes = dtype.lanes
+    if place.is_gathered:
+        return [_lane_store(place, dtype, value, number) for number in range(lanes)]
+    value = f"as_uchar{lanes}({value} & (char{lanes})(1))" if dtype.is_bool else value
+    if place.has_mask_a_lane:
+        name = functions.define(*_masked_store(place, dtype, functions))
+        return [f"{name}({value}, {place.memory} + {place.index}, {place.mask});"]
+    only = f"if ({place.mask}) " if place.mask else ""
+    element = f"({place.memory} + {place.index})"
+    return [f"{only}(({place.space} {_packed(dtype, functions)} *){element})->v = {value};"]
+
+
+def _packed(dtype: DType, functions: Functions) -> str:
+    """A vector that begins at any element."""
+    vector = _memory_vector(dtype)
+    attributes = f"__attribute__((packed, aligned({dtype.scalar.itemsize})))"
+    text = f"typedef struct {attributes} {{ {vector} v; }} packed_{vector};"
+    return functions.declare(f"packed_{vector}", text)
+
+
+def _lane_store(place: Place, dtype: DType, value: str, number: int) -> str:
+    only = _lane_mask(place, number)
+    target = f"{place.memory}[{lane(place.index, number)}]"
+    return f"{f'if ({only}) ' if only else ''}{target} = {lane(value, number)}{' & 1' if dtype.is_bool else ''};"
+
+
+def _lane_mask(place: Place, number: int) -> str:
+    return lane(place.mask, number) if place.has_mask_a_lane else place.mask
+
+
+def _gathered(place: Place, dtype: DType) -> str:
+    lanes = []
+    for number in range(dtype.lanes):
+        element, only = f"{place.memory}[{lane(place.index, number)}]", _lane_mask(place, number)
+        lanes.append(f"({only} ? {element} : {_zero(dtype)})" if only else element)
+    return f"(({_memory_vector(dtype)})({', '.join(lanes)}))"
+
+
+def _memory_vector(dtype: DType) -> str:
+    return f"uchar{dtype.lanes}" if dtype.is_bool else vector_type(dtype)
+
+
+def _zero(dtype: DType) -> str:
+    return "0" if dtype.is_bool else constant(0, dtype.scalar)
+
+
+def _zeros(dtype: DType) -> str:
+    return f"(({_memory_vector(dtype)})({_zero(dtype)}))"
+
+
+def _masked_load(place: Place, dtype: DType, functions: Functions) -> tuple[str, str]:
+    vector, element = _memory_vector(dtype), memory_type(dtype.scalar)
+    lanes = [f"m.s{k:x} ? p[{k}] : {_zero(dtype)}" for k in range(dtype.lanes)]
+    name = f"load_{place.space}_{vector}"
+    return (
+        name,
+        f"""{vector} {name}({place.space} const {element} *p, char{dtype.lanes} m) {{
+  if (all(m)) return (({place.space} const {_packed(dtype, functions)} *)p)->v;
+  return ({vector})({", ".join(lanes)});
+}}""",
+    )
+
+
+def _masked_store(place: Place, dtype: DType, functions: Functions) -> tuple[str, str]:
+    vector, element = _memory_vector(dtype), memory_type(dtype.scalar)
+    lanes = "".join([f"\n  if (m.s{k:x}) p[{k}] = x.s{k:x};" for k in range(dtype.lanes)])
+    name = f"store_{place.space}_{vector}"
+    head = f"void {name}({vector} x, {place.space} {element} *p, char{dtype.lanes} m)"
+    return (
+        name,
+        f"""{head} {{
+  if (all(m)) {{ (({place.space} {_packed(dtype, functions)} *)p)->v = x; return; }}{lanes}
+}}""",
+    )

@@ -1,0 +1,125 @@
+"""Tactic: the items of a group compute a row together: each a part, then the parts of parts, in memory of the group.
+
+Owns: the order of the steps. Does not own: whether, and by how many items (schedule/groups.py), the laws (steps/split.py,
+steps/reduce_inside.py, steps/keep.py), waiting for each other (backends).
+
+    out[r] = sum[i < n](v(r, i))
+
+is first sum[t < 64](sum[s](v(r, 64 * s + t))). What is inside is kept along t, each element by another item; then t is 16 * a + b in
+the same way, so that 16 items add 4 of what is kept, side by side, and each adds these sums again.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
+from proofgrad.core.compile.nests.strides import coefficient, loops_below
+from proofgrad.core.compile.schedule.groups import rows_to_share
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
+from proofgrad.core.compile.steps.keep import keep
+from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.reduce_inside import reduce_inside
+from proofgrad.core.compile.steps.split import split
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+
+# So many sums of a group an item adds up by itself.
+AT_ONCE = 16
+
+
+def in_groups(nest: LoopNest, group: int, target: Target) -> LoopNest:
+    """A group of so many items for each place of the loops that all rows change with."""
+    rows = rows_to_share(nest.graph)
+    free, outputs = loops_below(nest.graph), output_loops(nest.graph)
+    around = [x for x in outputs if all([x in free[row] for row in rows])]
+    inside = [x for x in outputs if x not in around]
+    numbers = list(dict.fromkeys([row.src[1].arg[0] for row in rows]))
+    nest = _together(nest, around, AxisRole.BLOCK)
+    nest = _together(*_in_vectors(nest, inside, target), AxisRole.LANE)
+    for number in numbers:
+        nest = _row_in_parts(nest, number, group, target)
+    return nest
+
+
+def _together(nest: LoopNest, loops: list[UOp], role: AxisRole) -> LoopNest:
+    """The loops, outermost first, as one of this role."""
+    while len(loops) > MOST_LOOPS:
+        inner, number = loops[-MOST_LOOPS:], fresh_number(nest.graph)
+        nest = collapse(nest, tuple(inner), NewLoop(number))
+        made = UOp.range(prod([size_of(x) for x in inner]), number)
+        loops = [*loops[:-MOST_LOOPS], made]
+    if not loops:
+        return nest
+    return collapse(nest, tuple(loops), NewLoop(fresh_number(nest.graph), role))
+
+
+def _in_vectors(nest: LoopNest, loops: list[UOp], target: Target) -> tuple[LoopNest, list[UOp]]:
+    """The innermost of some output loops in vectors, where these divide it and lie side by side; the loops then."""
+    lanes = _lanes(nest.graph, loops[-1], target) if loops else 1
+    if lanes == 1:
+        return nest, loops
+    number = fresh_number(nest.graph)
+    vector = NewLoop(number, AxisRole.VECTOR)
+    nest = split(nest, loops[-1], (lanes,), (NewLoop(*loops[-1].arg), vector))
+    count = size_of(loops[-1]) // lanes
+    rest = [UOp.range(count, *loops[-1].arg)] if count > 1 else []
+    return nest, [*loops[:-1], *rest]
+
+
+def _lanes(kernel: UOp, loop: UOp, target: Target) -> int:
+    """How many elements along a loop are read and written at once; 1: one."""
+    accesses = [n for n in toposort((kernel,)) if n.op in (Ops.LOAD, Ops.STORE)]
+    places = [(n.src[0].src[1], n.src[0].dtype) for n in accesses]
+    steps = [coefficient(index, loop) for index, _ in places]
+    if 1 not in steps or not all([step in (0, 1) for step in steps]):
+        return 1
+    lanes = min([target.lanes(dtype) for _, dtype in places])
+    return lanes if size_of(loop) % lanes == 0 else 1
+
+
+def _row_in_parts(nest: LoopNest, number: int, group: int, target: Target) -> LoopNest:
+    """The reductions over the loop of this number: items take its elements in turns, then their sums are combined."""
+    loop = _loop(nest.graph, number)
+    lanes = _lanes(nest.graph, loop, target)
+    lanes = lanes if size_of(loop) >= lanes * group else 1
+    item, vector = fresh_number(nest.graph), fresh_number(nest.graph) + 1
+    sizes, made = (group,), (NewLoop(*loop.arg), NewLoop(item, AxisRole.REDUCE))
+    if lanes > 1:
+        sizes, made = (group, lanes), (*made, NewLoop(vector, AxisRole.VECTOR))
+    nest = _kept_along(split(nest, loop, sizes, made), item)
+    while group > AT_ONCE:
+        group, last = max(AT_ONCE, group // AT_ONCE), fresh_number(nest.graph)
+        loop = _loop(nest.graph, item)
+        made = (NewLoop(item, AxisRole.REDUCE), NewLoop(last, AxisRole.REDUCE))
+        nest = _kept_along(split(nest, loop, (group,), made), last)
+        item = last
+    return nest
+
+
+def _kept_along(nest: LoopNest, item: int) -> LoopNest:
+    """What the reductions over a loop take in for each of its iterations, kept by the items of a group."""
+    count = len(_reductions(nest.graph, item))
+    for k in range(count):
+        reduction = _reductions(nest.graph, item)[k]
+        loop = _loop(nest.graph, item)
+        inner = tuple([x for x in reduction.src[1:] if x is not loop])
+        if inner:
+            nest = reduce_inside(nest, reduction, inner)
+            reduction = _reductions(nest.graph, item)[k]
+        made = NewLoop(fresh_number(nest.graph), AxisRole.LANE)
+        nest = keep(nest, reduction.src[0], (loop,), (made,))
+    return nest
+
+
+def _reductions(kernel: UOp, number: int) -> list[UOp]:
+    """The reductions over a loop, those that others take in first."""
+    nodes = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
+    return [n for n in nodes if any([x.arg[0] == number for x in n.src[1:]])]
+
+
+def _loop(kernel: UOp, number: int) -> UOp:
+    (loop,) = [n for n in toposort((kernel,)) if n.op is Ops.RANGE and n.arg[0] == number]
+    return loop
