@@ -18,7 +18,8 @@ class PTXDialect(Dialect):
     pointer = "ptr addrspace(1)"
     pointer_code = "p1"
     constant_space = "addrspace(1)"
-    has_wide_shifts = False  # 32 bits: of a longer amount LLVM drops the rest, whatever it was compared with
+    has_wide_shifts = (
+        False  # 32 bits: of a longer amount LLVM drops the rest, whatever it was compared with
     )
     group_pointer, group_pointer_code = "ptr addrspace(3)", "p3"
     memory_bytes = 16  # the driver's own memory is aligned to 256
