@@ -248,6 +248,22 @@ def _extract_field(f: Function, ins: Instruction) -> None:
     f.write(ins.operands[0], f.let(f"select i1 {gone}, i{width} 0, i{width} {field}"), kind)
 
 
+def _insert_field(f: Function, ins: Instruction) -> None:
+    """The second operand with bits of the first in the place of its own, from a position on."""
+    width = WIDTH[_type(ins)]
+    wide = 2 * width
+    word = f"i{wide}"
+    value, around = [f.resized(f.read(one, width), width, wide) for one in ins.operands[1:3]]
+    bounds = [f.let(f"and i32 {f.read(operand, 32)}, 255") for operand in ins.operands[3:5]]
+    start, count = [f.resized(_least(f, bound, width), 32, wide) for bound in bounds]
+    ones = f.let(f"sub {word} {f.let(f'shl {word} 1, {count}')}, 1")
+    field = f.let(f"shl {word} {ones}, {start}")
+    inside = f.let(f"and {word} {f.let(f'shl {word} {value}, {start}')}, {field}")
+    outside = f.let(f"and {word} {around}, {f.let(f'xor {word} {field}, -1')}")
+    both = f.let(f"or {word} {inside}, {outside}")
+    f.write(ins.operands[0], f.resized(both, wide, width), f"b{width}")
+
+
 def _least(f: Function, value: str, most: int) -> str:
     return f.call("i32", "llvm.umin.i32", ("i32", value), ("i32", str(most)))
 
@@ -379,6 +395,7 @@ SCALAR = {
     "shr": Operation(_shift),
     "shf": Operation(_funnel, frozenset({"l", "r", "wrap", "clamp"})),
     "bfe": Operation(_extract_field),
+    "bfi": Operation(_insert_field),
     "prmt": Operation(_permute),
     "popc": Operation(_count("ctpop")),
     "clz": Operation(_count("ctlz")),
