@@ -153,7 +153,7 @@ def test_equal_sizes_are_one_object() -> None:
     assert quotient(product((n, 6)), 3) is normal(n * 2)
     assert quotient(normal(n + 1), 2) is None
     assert (normal(n * m + 1).vmin, normal(n * m + 1).vmax) == (3, 51)
-    assert show_size(normal(n.bind(4) * 2 + 1)) == "2*n=4+1"
+    assert show_size(normal(n.bind(4) * 2 + 1)) == "2*(n=4)+1"
 
 
 @pytest.mark.parametrize(

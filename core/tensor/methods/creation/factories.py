@@ -112,7 +112,7 @@ class Factories(Movement):
 
     def _node_of_lists(self, data: Any, dtype: DType | None) -> UOp:
         shape, elements = flatten_nested(data)
-        if any(isinstance(element, TensorBase) for element in elements):
+        if any(isinstance(element, (TensorBase, UOp)) for element in elements):
             return self._node_of_tensors(shape, elements, dtype)
         if elements and all(hasattr(element, "__array__") for element in elements):
             import numpy
@@ -164,6 +164,9 @@ class Factories(Movement):
     ) -> Self:
         """Every element is `fill_value`. `buffer` has no effect: a constant needs none until written."""
         sizes = checked_shape((shape,) if isinstance(shape, int) else tuple(shape))
+        if isinstance(fill_value, UOp):
+            line = broadcast_node(cls(fill_value, device, dtype)._uop, sizes)
+            return cls._constant(line, device, requires_grad)
         kind = scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
         return cls._constant(constant_node(fill_value, kind, sizes), device, requires_grad)
 
@@ -341,15 +344,18 @@ class Factories(Movement):
         requires_grad: Flag | None = None,
     ) -> Self:
         """`steps` numbers at equal distances from start to stop, both included."""
-        if steps < 0:
+        if not at_least(steps, 0):
             raise ValueError(f"linspace needs 0 steps or more, not {steps}")
         kind = as_dtype(dtypes.default_float if dtype is None else dtype)
         if kind.is_bool:
             raise DtypeError("linspace gives numbers, not bools")
         wide = dtypes.float64 if kind.bits > 32 else dtypes.default_float
         line = cls.arange(steps, dtype=wide, device=device)
-        distance = (stop - start) / (steps - 1) if steps > 1 else 0.0
-        result = (line * distance + float(start)).cast(kind)
+        if isinstance(steps, int):
+            places = line * ((stop - start) / (steps - 1) if steps > 1 else 0.0)
+        else:
+            places = line * (stop - start) / cls(steps - 1, device, wide).maximum(1)
+        result = (places + float(start)).cast(kind)
         return cls._constant(result._uop, device, requires_grad)
 
     @classmethod
@@ -364,7 +370,7 @@ class Factories(Movement):
         """Ones on the diagonal of n rows and m columns."""
         kind = dtypes.default_float if dtype is None else as_dtype(dtype)
         columns = n if m is None else m
-        if n < 0 or columns < 0:
+        if not (at_least(n, 0) and at_least(columns, 0)):
             raise ShapeError(f"eye of {n} rows and {columns} columns")
         rows = cls.arange(n, device=device).reshape((n, 1))
         hits = rows == cls.arange(columns, device=device).reshape((1, columns))
@@ -390,7 +396,7 @@ class Factories(Movement):
         """A last axis of `num_classes` ints: 1 at the place this Tensor names, else 0."""
         if not self.dtype.is_int:
             raise DtypeError(f"one_hot takes integers, not {self.dtype}")
-        if num_classes < 0:
+        if not at_least(num_classes, 0):
             raise ValueError(f"one_hot needs 0 classes or more, not {num_classes}")
         return is_place(self.unsqueeze(-1), -1, num_classes).cast(dtypes.int32)
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError, elements, is_plain, show
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, elements, is_plain, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Real, Whole, as_sizes, checked_shape
 from proofgrad.core.tensor.data.errors import DtypeError
@@ -271,12 +271,12 @@ class Creation(Factories, Indexing):
 
         Without replacement by the order of exponential clocks (Efraimidis and Spirakis, 2006).
         """
-        if not 1 <= self.ndim <= 2 or num_samples < 1:
+        if not 1 <= self.ndim <= 2 or not at_least(num_samples, 1):
             raise ShapeError(
                 f"multinomial draws 1 or more of a line or of rows, not {num_samples} of"
                 f" {show(self.shape)}"
             )
-        if not replacement and num_samples > self.shape[-1]:
+        if not replacement and not at_least(self.shape[-1], num_samples):
             raise ShapeError(
                 f"multinomial cannot draw {num_samples} of {self.shape[-1]} without replacement"
             )

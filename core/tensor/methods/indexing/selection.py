@@ -10,7 +10,15 @@ from math import prod
 from typing import Any, NamedTuple, Self
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, row_major_strides, show
+from proofgrad.core.ir.shapes import (
+    Shape,
+    ShapeError,
+    at_least,
+    is_plain,
+    row_major_strides,
+    show,
+    sizes,
+)
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Whole, normal_size, resolve_axis
 from proofgrad.core.tensor.data.errors import DtypeError
@@ -124,8 +132,9 @@ class Selection(Reduction):
                 f" {show(self.shape)}; the sizes must be equal"
             )
         flat = self._with(mask._uop)._true_places()
-        steps = row_major_strides(mask.shape)
-        lines = [[place // step % size for place in flat] for step, size in zip(steps, mask.shape)]
+        numbers = sizes().value_of_shape(mask.shape)
+        steps = row_major_strides(numbers)
+        lines = [[place // step % size for place in flat] for step, size in zip(steps, numbers)]
         return [self._as_tensor(line) if line else self._iota(0) for line in lines]
 
     def _true_places(self) -> list[int]:
@@ -285,12 +294,10 @@ class _Numbers(NamedTuple):
 def _check_positions(values: Any, axis: int, shape: Shape) -> None:
     """Raises: IndexError for the first number that is no place of an axis."""
     size = shape[axis]
-    if not is_plain((size,)):
-        return
     if hasattr(values, "min"):
         found = [int(values.min()), int(values.max())] if values.size else []
     else:
-        found = [int(value) for value in flatten_nested(values)[1]]
-    outside = [value for value in found if not -size <= value < size]
+        found = flatten_nested(values)[1]
+    outside = [n for n in found if not (at_least(n, -size) and at_least(size - 1, n))]
     if outside:
         raise IndexError(f"index {outside[0]} is out of range for axis {axis} of {show(shape)}")

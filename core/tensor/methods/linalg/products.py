@@ -117,7 +117,7 @@ def _sizes(formula: str, parts: Sequence[Any], letters: Sequence[str]) -> dict[s
                 raise ShapeError(
                     f"einsum {formula!r}: axis {letter!r} has sizes {known} and {size}"
                 )
-            sizes[letter] = max(known, size) if size and known else min(known, size)
+            sizes[letter] = size if known == 1 else known
     return sizes
 
 

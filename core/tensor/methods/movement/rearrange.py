@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import prod
 from typing import TypeAlias
 
 from proofgrad.core.ir.shapes import ShapeError
+from proofgrad.core.tensor.data.arguments import shape_with_rest
 
 # One side of a `rearrange` formula: names, each alone or in a group that is one axis.
 _Side: TypeAlias = list[tuple[str, ...]]
@@ -87,11 +87,9 @@ def group_sizes(
         raise ValueError(
             f"rearrange {formula!r}: give the sizes of all but one of {', '.join(missing)}"
         )
-    rest = prod(known.values())
-    if missing and rest and total % rest == 0:
-        known[missing[0]] = total // rest
-    if len(known) != len(group) or prod(known.values()) != total:
+    parts = shape_with_rest([*known.values(), *[-1 for _ in missing]], total)
+    if parts is None:
         raise ShapeError(
             f"rearrange {formula!r}: an axis of {total} elements is no product of {known}"
         )
-    return known
+    return dict(zip([*known, *missing], parts))

@@ -13,8 +13,9 @@ from typing import Any, Self, TypeAlias
 
 from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.shapes import Shape, ShapeError, show
-from proofgrad.core.tensor.data.arguments import Flag, Whole, checked_shape
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, show
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.arguments import Flag, Whole, checked_shape, whole_quotient
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import (
     accumulation_dtype,
@@ -59,13 +60,13 @@ class _Pool:
     ) -> _Pool:
         """As the arguments of a pool say; `axes`, if not 2 or as many as there are kernel sizes."""
         if axes is None:
-            axes = 2 if isinstance(kernel_size, int) else len(kernel_size)
+            axes = 2 if isinstance(kernel_size, (int, UOp)) else len(kernel_size)
         if len(shape) < axes:
             raise ShapeError(f"cannot pool over {axes} axes of a Tensor that has {len(shape)}")
         kernels = each(kernel_size, axes, "kernel_size")
         steps = kernels if stride is None else each(stride, axes, "stride")
         holes = each(dilation, axes, "dilation")
-        if min((*kernels, *steps, *holes), default=1) < 1:
+        if not all(at_least(number, 1) for number in (*kernels, *steps, *holes)):
             raise ShapeError(
                 f"kernel_size {kernels}, stride {steps} and dilation {holes} must be 1 or more"
             )
@@ -306,9 +307,15 @@ class Windows(LinearAlgebra):
 
     def _tiles(self, axis: Whole, kernel: Whole, stride: Whole, dilation: Whole) -> Self:
         """As _windows; windows that do not overlap are only a reshape."""
-        if kernel != stride or dilation != 1 or self.shape[axis] < kernel:
+        size = self.shape[axis]
+        if kernel != stride or dilation != 1 or not at_least(size, kernel):
             return self._windows(axis, kernel, stride, dilation)
-        count = self.shape[axis] // kernel
+        count = size // kernel if isinstance(kernel, int) else whole_quotient(size, kernel)
+        if count is None:
+            raise ShapeError(
+                f"windows of {kernel} elements on axis {axis} of {show(self.shape)} are not the same number for"
+                f" all values of the variables"
+            )
         x = self._cut(axis, 0, count * kernel)
         return x.reshape(x.shape[:axis] + (count, kernel) + x.shape[axis + 1 :])
 
@@ -357,7 +364,7 @@ class Windows(LinearAlgebra):
 
 def each(value: Sizes, axes: Whole, name: str) -> tuple[int, ...]:
     """One number for each axis."""
-    values = (value,) * axes if isinstance(value, int) else tuple(value)
+    values = (value,) * axes if isinstance(value, (int, UOp)) else tuple(value)
     if len(values) != axes:
         raise ShapeError(f"{name} {values} needs one entry, or one for each of {axes} axes")
     return values
