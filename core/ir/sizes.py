@@ -169,8 +169,8 @@ def truth(comparison: UOp) -> bool:
 
 
 def is_size_or_number(node: UOp) -> bool:
-    """Is this a size, or an index that is a number?"""
-    return node.op is Ops.CONST or is_size(node)
+    """Is this index node made of variables and numbers alone?"""
+    return all(part.op in _PARTS for part in node.toposort())
 
 
 def show_size(size: Any) -> str:
