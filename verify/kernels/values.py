@@ -20,7 +20,6 @@ from proofgrad.core.ir.uop import UOp, toposort
 MOST_VALUES = 12
 
 
-
 def variables_of(roots: Sequence[UOp]) -> dict[str, tuple[int, int]]:
     """The name of each variable, with its least and its greatest value."""
     found: dict[str, tuple[int, int]] = {}

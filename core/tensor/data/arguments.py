@@ -54,7 +54,11 @@ def shape_with_rest(given: Sequence[Any], total: Any) -> tuple[Any, ...] | None:
     is_rest = [isinstance(size, int) and size == -1 for size in given]
     known = sizes().product([size for size, rest in zip(given, is_rest) if not rest])
     missing = whole_quotient(total, known) if any(is_rest) else 1
-    if missing is None or sum(is_rest) > 1 or sizes().product((known, missing)) != normal_size(total):
+    if (
+        missing is None
+        or sum(is_rest) > 1
+        or sizes().product((known, missing)) != normal_size(total)
+    ):
         return None
     return tuple([missing if rest else normal_size(n) for n, rest in zip(given, is_rest)])
 

@@ -217,8 +217,12 @@ class TensorBase:
 
     @property
     def is_param(self) -> bool:
-        """Has this Tensor been asked to take a gradient?"""
-        return self._requires_grad is True
+        """Is a gradient of this Tensor not refused? So of all Tensors, but those that `is_param_(False)` has marked."""
+        return self._requires_grad is not False
+
+    @is_param.setter
+    def is_param(self, value: bool) -> None:
+        self.is_param_(value)
 
     def is_param_(self, is_param: bool = True) -> Self:
         """As requires_grad_."""

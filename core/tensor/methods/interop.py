@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError, show
+from proofgrad.core.ir.shapes import Shape, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data import dlpack
 from proofgrad.core.tensor.data.arguments import Flag, Real, Whole, as_sizes, checked_shape
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import DtypeError, ElementError
 from proofgrad.core.tensor.data.nodes import reshape_node
 from proofgrad.core.tensor.data.promotion import as_dtype
 from proofgrad.core.tensor.data.storage import nest, unpack
@@ -76,7 +76,7 @@ class Interop(Factories):
     def item(self) -> Any:
         """The one element. Raises: ShapeError if there are more or fewer."""
         if self.numel() != 1:
-            raise ShapeError(
+            raise ElementError(
                 f"item() of {self.numel()} elements, shape {show(self.shape)}; use tolist()"
             )
         return unpack(bytes(self._bytes()), self.dtype)[0]
@@ -94,7 +94,7 @@ class Interop(Factories):
 
     def __bool__(self) -> Flag:
         if self.numel() != 1:
-            raise ShapeError(
+            raise ElementError(
                 f"the truth of {self.numel()} elements, shape {show(self.shape)}, is not one: use"
                 f" any() or all()"
             )

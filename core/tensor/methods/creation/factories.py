@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, show, sizes
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import (
     Flag,
@@ -23,11 +23,11 @@ from proofgrad.core.tensor.data.arguments import (
     checked_shape,
     normal_size,
 )
-from proofgrad.core.tensor.data.errors import DeviceError, DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DeviceError, DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import as_dtype, scalar_dtype
 from proofgrad.core.tensor.data.storage import flatten_nested, infer_dtype, pack
-from proofgrad.core.tensor.methods.base import TensorBase
+from proofgrad.core.tensor.methods.base import TensorBase, own_value
 from proofgrad.core.tensor.methods.disk import (
     make_file,
     moved_node,
@@ -167,6 +167,8 @@ class Factories(Movement):
         if isinstance(fill_value, UOp):
             line = broadcast_node(cls(fill_value, device, dtype)._uop, sizes)
             return cls._constant(line, device, requires_grad)
+        if not isinstance(fill_value, (bool, int, float)) and not hasattr(fill_value, "__float__"):
+            raise DtypeError(f"elements are numbers, not {fill_value!r}")
         kind = scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
         return cls._constant(constant_node(fill_value, kind, sizes), device, requires_grad)
 
@@ -282,7 +284,7 @@ class Factories(Movement):
         """
         begin, end = (0, start) if stop is None else (start, stop)
         if step == 0:
-            raise ValueError("the step of arange cannot be 0")
+            raise ArgumentError("the step of arange cannot be 0")
         if isinstance(begin, UOp) or isinstance(end, UOp):
             return cls._arange_of_sizes(begin, end, step, dtype, device, requires_grad)
         whole = not any(isinstance(v, float) for v in (begin, end, step))
@@ -345,7 +347,7 @@ class Factories(Movement):
     ) -> Self:
         """`steps` numbers at equal distances from start to stop, both included."""
         if not at_least(steps, 0):
-            raise ValueError(f"linspace needs 0 steps or more, not {steps}")
+            raise ArgumentError(f"linspace needs 0 steps or more, not {steps}")
         kind = as_dtype(dtypes.default_float if dtype is None else dtype)
         if kind.is_bool:
             raise DtypeError("linspace gives numbers, not bools")
@@ -374,7 +376,10 @@ class Factories(Movement):
             raise ShapeError(f"eye of {n} rows and {columns} columns")
         rows = cls.arange(n, device=device).reshape((n, 1))
         hits = rows == cls.arange(columns, device=device).reshape((1, columns))
-        return cls._constant(hits.cast(kind)._uop, device, requires_grad)
+        node = hits.cast(kind)._uop
+        # Equal constants are one node. A gradient is asked for this one: it is unlike every other.
+        named = own_value(node) if kind.is_float and is_plain(node.shape) else node
+        return cls._constant(named, device, requires_grad)
 
     def tril(self, diagonal: Whole = 0) -> Self:
         """Zero above the given diagonal of the last two axes."""
@@ -397,7 +402,7 @@ class Factories(Movement):
         if not self.dtype.is_int:
             raise DtypeError(f"one_hot takes integers, not {self.dtype}")
         if not at_least(num_classes, 0):
-            raise ValueError(f"one_hot needs 0 classes or more, not {num_classes}")
+            raise ArgumentError(f"one_hot needs 0 classes or more, not {num_classes}")
         return is_place(self.unsqueeze(-1), -1, num_classes).cast(dtypes.int32)
 
 

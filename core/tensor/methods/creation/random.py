@@ -18,7 +18,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, elements, is_plain, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Real, Whole, as_sizes, checked_shape
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import as_dtype
 from proofgrad.core.tensor.methods.base import describe
@@ -178,7 +178,7 @@ class Creation(Factories, Indexing):
     ) -> Self:
         """Normal with the given mean and deviation."""
         if std < 0:
-            raise ValueError(f"normal needs a deviation of 0 or more, not {std}")
+            raise ArgumentError(f"normal needs a deviation of 0 or more, not {std}")
         return cls._drawn(cls.randn(*shape, **kwargs) * std + mean, requires_grad)
 
     @classmethod
@@ -193,7 +193,7 @@ class Creation(Factories, Indexing):
     ) -> Self:
         """Uniform in [low, high)."""
         if low >= high:
-            raise ValueError(f"uniform needs low < high, not {low} and {high}")
+            raise ArgumentError(f"uniform needs low < high, not {low} and {high}")
         kind = as_dtype(dtypes.default_float if dtype is None else dtype)
         if not dtypes.is_float(kind):
             return cls.randint(*shape, low=int(low), high=int(high), dtype=kind, **kwargs)
@@ -217,7 +217,7 @@ class Creation(Factories, Indexing):
         if not all(isinstance(bound, int) for bound in (low, high)):
             raise TypeError(f"randint takes integers as bounds, not {low!r} and {high!r}")
         if not 0 < high - low <= 2**32:
-            raise ValueError(f"randint needs low < high and at most 2**32 values: {low}, {high}")
+            raise ArgumentError(f"randint needs low < high and at most 2**32 values: {low}, {high}")
         sizes, where = _sizes_of(shape), canonical_device(device)
         first, second = cls._random_words(math.prod(sizes), where)
         wide = first.cast(dtypes.uint64) << 32 | second.cast(dtypes.uint64)

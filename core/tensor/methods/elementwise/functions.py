@@ -19,7 +19,7 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, promote_scalar
 from proofgrad.core.tensor.methods.elementwise import series
@@ -81,7 +81,7 @@ class Elementwise(Operators):
     def _whole_power(self, exponent: Whole) -> Self:
         if exponent < 0:
             if not self.dtype.is_float:
-                raise ValueError(
+                raise ArgumentError(
                     f"integers to a negative power ({exponent}) are no integers; use x.float()"
                 )
             return self.reciprocal()._whole_power(-exponent)

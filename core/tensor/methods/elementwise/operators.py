@@ -14,7 +14,7 @@ from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Operand, Real
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, constant_node
 from proofgrad.core.tensor.data.promotion import least_float, promote, promote_scalar, scalar_dtype
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
@@ -61,7 +61,7 @@ class Operators(Operands):
             case "trunc":
                 return self._truncated(x, reverse)
             case _:
-                raise ValueError(
+                raise ArgumentError(
                     f"rounding_mode is None, 'trunc' or 'floor', not {rounding_mode!r}"
                 )
 
@@ -349,7 +349,7 @@ class Operators(Operands):
             Tensor([1]).alu(Ops.ADD, Tensor([2]))  # [3]
         """
         if op not in ALU:
-            raise ValueError(f"alu takes an op of elements, not {op}; there are {sorted(ALU)}")
+            raise ArgumentError(f"alu takes an op of elements, not {op}; there are {sorted(ALU)}")
         nodes = [self._uop, *[part._uop for part in src]]
         for part in src:
             check_same_device("alu", self, part)
@@ -387,7 +387,7 @@ class Operators(Operands):
     def clamp(self, min_: Operand | None = None, max_: Operand | None = None) -> Self:
         """Not below `min_`, not above `max_`."""
         if min_ is None and max_ is None:
-            raise ValueError("clip needs a lower or an upper bound")
+            raise ArgumentError("clip needs a lower or an upper bound")
         raised = self if min_ is None else self.maximum(min_)
         return raised if max_ is None else raised.minimum(max_)
 

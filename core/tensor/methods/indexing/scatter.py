@@ -15,7 +15,7 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.shapes import ShapeError, at_least, row_major_strides, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Scalar, Whole, resolve_axis
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
@@ -52,7 +52,7 @@ class Scatter(Selection):
             case "multiply":
                 return self.scatter_reduce(dim, index, values, "prod")
             case _:
-                raise ValueError(f"reduce is None, 'add' or 'multiply', not {reduce!r}")
+                raise ArgumentError(f"reduce is None, 'add' or 'multiply', not {reduce!r}")
 
     def _scatter_last(self, dim: Whole, index: Self, src: Self) -> Self:
         axis = resolve_axis(dim, self.ndim)
@@ -96,7 +96,7 @@ class Scatter(Selection):
         `reduce`: "sum", "prod", "mean", "amax" or "amin". `include_self`: with what is there.
         """
         if reduce not in _REDUCTIONS:
-            raise ValueError(f"reduce is one of {_REDUCTIONS}, not {reduce!r}")
+            raise ArgumentError(f"reduce is one of {_REDUCTIONS}, not {reduce!r}")
         axis = resolve_axis(dim, self.ndim)
         self._check_scatter(axis, index, src)
 

@@ -10,18 +10,10 @@ from math import prod
 from typing import Any, NamedTuple, Self
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import (
-    Shape,
-    ShapeError,
-    at_least,
-    is_plain,
-    row_major_strides,
-    show,
-    sizes,
-)
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, row_major_strides, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Whole, normal_size, resolve_axis
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import BroadcastError, DtypeError, IndexTypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes
 from proofgrad.core.tensor.data.storage import flatten_nested
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe
@@ -110,12 +102,12 @@ class Selection(Reduction):
         if not isinstance(part, TensorBase):
             if hasattr(part, "__index__"):
                 return [part.__index__()]
-            raise IndexError(f"cannot index with {describe(part)}")
+            raise IndexTypeError(f"cannot index with {describe(part)}")
         check_same_device("[]", self, part)
         if part.dtype.is_bool:
             return self._positions_of_mask(part, axis)
         if not part.dtype.is_int:
-            raise DtypeError(f"indices are integers or bools, not {part.dtype}")
+            raise IndexTypeError(f"indices are integers or bools, not {part.dtype}")
         return [part if numbers is None else _Numbers(numbers, part)]
 
     def _as_index(self, values: Any) -> TensorBase:
@@ -127,7 +119,7 @@ class Selection(Reduction):
         """Where the mask is true: computed now, as the size of the result depends on it."""
         covered = self.shape[axis : axis + mask.ndim]
         if mask.shape != covered or not mask.ndim:
-            raise ShapeError(
+            raise BroadcastError(
                 f"a mask of shape {show(mask.shape)} for axes of {show(covered)} in"
                 f" {show(self.shape)}; the sizes must be equal"
             )
@@ -157,9 +149,9 @@ class Selection(Reduction):
             return self._slice_of_variables(axis, part)
         for bound in (part.start, part.stop, part.step):
             if bound is not None and not hasattr(bound, "__index__"):
-                raise IndexError(f"the bounds of a slice are ints, not {describe(bound)}")
+                raise IndexTypeError(f"the bounds of a slice are ints, not {describe(bound)}")
         if part.step == 0:
-            raise IndexError("the step of a slice cannot be 0")
+            raise IndexTypeError("the step of a slice cannot be 0")
         places = range(self.shape[axis])[part]
         if not places:
             return self._cut(axis, 0, 0)
@@ -173,7 +165,9 @@ class Selection(Reduction):
         """begin:end:step where a variable is a bound or the size: bounds are not clipped to the axis."""
         size, step = self.shape[axis], 1 if part.step is None else part.step
         if not isinstance(step, int) or not step:
-            raise IndexError(f"the step of a slice is an int that is not 0, not {describe(step)}")
+            raise IndexTypeError(
+                f"the step of a slice is an int that is not 0, not {describe(step)}"
+            )
         last = size - 1
         first = (0 if step > 0 else last) if part.start is None else _from_begin(part.start, size)
         if part.stop is None:
@@ -272,7 +266,7 @@ def _from_begin(bound: Any, size: Any) -> Any:
     """A bound of a slice, from the first element. Raises: IndexError if its sign is open."""
     if not isinstance(bound, UOp):
         if not hasattr(bound, "__index__"):
-            raise IndexError(f"the bounds of a slice are ints, not {describe(bound)}")
+            raise IndexTypeError(f"the bounds of a slice are ints, not {describe(bound)}")
         return bound.__index__() if bound.__index__() >= 0 else size + bound.__index__()
     if at_least(bound, 0):
         return bound

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.shapes import ShapeError, show
+from proofgrad.core.tensor.data.errors import ArgumentError
 from proofgrad.core.tensor.data.nodes import broadcast_shapes
 from proofgrad.core.tensor.data.promotion import (
     accumulation_dtype,
@@ -64,7 +65,7 @@ def _letters(formula: str, operands: Sequence[Any]) -> tuple[list[str], str]:
     left, arrow, right = formula.replace(" ", "").partition("->")
     names = left.split(",")
     if len(names) != len(operands):
-        raise ValueError(f"einsum {formula!r} is for {len(names)} operands, not {len(operands)}")
+        raise ArgumentError(f"einsum {formula!r} is for {len(names)} operands, not {len(operands)}")
     free = [letter for letter in ascii_letters if letter not in formula]
     counts = [
         operand.ndim - len(named.replace("...", "")) if "..." in named else 0
@@ -83,7 +84,7 @@ def _letters(formula: str, operands: Sequence[Any]) -> tuple[list[str], str]:
         wanted = spare + "".join(sorted(c for c in set(whole) if whole.count(c) == 1))
     strange = set("".join(spelt) + wanted) - set(ascii_letters)
     if strange or not set(wanted) <= set("".join(spelt)) or len(set(wanted)) != len(wanted):
-        raise ValueError(
+        raise ArgumentError(
             f"einsum {formula!r}: axes are letters, and each letter on the right stands there once"
             f" and on the left as well"
         )

@@ -22,6 +22,7 @@ from proofgrad.core.tensor.data.arguments import (
     resolve_axis,
     split_amount,
 )
+from proofgrad.core.tensor.data.errors import ArgumentError, ModeError
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.methods.base import check_same_device, describe
@@ -115,11 +116,11 @@ class Movement(Views, Operators):
         by = (shifts,) if isinstance(shifts, (int, UOp)) else tuple(shifts)
         if dims is None:
             if len(by) != 1:
-                raise ValueError(f"roll by {shifts} needs dims, one for each shift")
+                raise ArgumentError(f"roll by {shifts} needs dims, one for each shift")
             return self.flatten().roll(by, 0).reshape(self.shape)._value()
         axes = (dims,) if isinstance(dims, int) else tuple(dims)
         if len(by) != len(axes):
-            raise ValueError(f"roll needs one shift for each of dims: {by} for {axes}")
+            raise ArgumentError(f"roll needs one shift for each of dims: {by} for {axes}")
         result = self
         for shift, dim in zip(by, axes):
             result = result._rolled(resolve_axis(dim, self.ndim), shift)
@@ -172,7 +173,7 @@ class Movement(Views, Operators):
                     result = result._pad_by_places(axis, before, after, mode)
                 return result._value()
             case _:
-                raise ValueError(
+                raise ModeError(
                     f"mode is 'constant', 'reflect', 'replicate' or 'circular', not {mode!r}"
                 )
 
@@ -220,7 +221,9 @@ class Movement(Views, Operators):
         limit = {"reflect": size - 1, "circular": size}.get(mode)
         wanted = [amount for amount in (front, back) if not is_plain((amount,)) or amount]
         if mode == "circular" and (cut_front, cut_back) != (0, 0):
-            return self._cut(axis, cut_front, size - cut_back)._pad_by_places(axis, front, back, mode)
+            return self._cut(axis, cut_front, size - cut_back)._pad_by_places(
+                axis, front, back, mode
+            )
         if limit is not None and not all(at_least(limit, amount) for amount in wanted):
             raise ShapeError(
                 f"pad {mode!r} of ({before}, {after}) is more than axis {axis} of"

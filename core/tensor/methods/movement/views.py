@@ -23,6 +23,7 @@ from proofgrad.core.tensor.data.arguments import (
     split_amount,
     whole_quotient,
 )
+from proofgrad.core.tensor.data.errors import ArgumentError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, reshape_node
 from proofgrad.core.tensor.methods.base import TensorBase
 from proofgrad.core.tensor.methods.movement.rearrange import group_sizes, sides, without_ellipsis
@@ -335,7 +336,7 @@ class Views(TensorBase):
             rows, columns = Tensor([0, 1]).meshgrid(Tensor([0, 1, 2]))  # both of shape (2, 3)
         """
         if indexing not in ("ij", "xy"):
-            raise ValueError(f"indexing is 'ij' or 'xy', not {indexing!r}")
+            raise ArgumentError(f"indexing is 'ij' or 'xy', not {indexing!r}")
         lines: tuple[Self, ...] = (self, *args)
         if any(line.ndim > 1 for line in lines):
             raise ShapeError(f"meshgrid takes lines, not {[line.shape for line in lines]}")
@@ -367,7 +368,7 @@ class Views(TensorBase):
             )
         unknown = set(sizes) - set(names)
         if unknown:
-            raise ValueError(f"rearrange {formula!r} has no axis {', '.join(sorted(unknown))}")
+            raise ArgumentError(f"rearrange {formula!r} has no axis {', '.join(sorted(unknown))}")
         if len(left) != self.ndim:
             raise ShapeError(
                 f"rearrange {formula!r} describes {len(left)} axes, and there are {self.ndim}:"

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, is_plain, show
 from proofgrad.core.tensor.data.arguments import Flag, Real, Whole
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, least_float, promote
 from proofgrad.core.tensor.methods.indexing.take import is_place
 from proofgrad.core.tensor.methods.nn.layers import Layers
@@ -181,7 +181,7 @@ class Losses(Layers):
         Shapes that are not equal are broadcast, with a warning. Raises: ValueError for a delta that is not above 0.
         """
         if not delta > 0:
-            raise ValueError(f"delta of huber_loss is above 0, not {delta}")
+            raise ArgumentError(f"delta of huber_loss is above 0, not {delta}")
         kind, difference = self._difference("huber_loss", target)
         distance = difference.abs()
         near, far = difference.square() * 0.5, (distance - delta / 2) * delta
@@ -193,7 +193,7 @@ class Losses(Layers):
         Shapes that are not equal are broadcast, with a warning. Raises: ValueError for a beta below 0.
         """
         if not beta >= 0:
-            raise ValueError(f"beta of smooth_l1_loss is 0 or more, not {beta}")
+            raise ArgumentError(f"beta of smooth_l1_loss is 0 or more, not {beta}")
         kind, difference = self._difference("smooth_l1_loss", target)
         distance = difference.abs()
         if beta == 0:
@@ -235,7 +235,7 @@ class Losses(Layers):
         groups of query heads (axis -3) share a head of key and value.
         """
         if is_causal and attn_mask is not None:
-            raise ValueError("is_causal makes a mask, so attn_mask cannot be given as well")
+            raise ArgumentError("is_causal makes a mask, so attn_mask cannot be given as well")
         if enable_gqa:
             groups = _head_groups(self, key, value)
             key = key.repeat_interleave(groups, -3)
@@ -307,9 +307,9 @@ def _reduced(losses: _T, reduction: str) -> _T:
         case "none":
             return losses
         case _:
-            raise ValueError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+            raise ArgumentError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
 
 
 def _check_smoothing(value: Real) -> None:
     if not 0 <= value <= 1:
-        raise ValueError(f"label_smoothing is 0 to 1, not {value}")
+        raise ArgumentError(f"label_smoothing is 0 to 1, not {value}")

@@ -16,6 +16,7 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Whole, checked_shape, whole_quotient
+from proofgrad.core.tensor.data.errors import ArgumentError, ModeError
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import (
     accumulation_dtype,
@@ -329,9 +330,9 @@ class Windows(LinearAlgebra):
         element, the element is taken as it is: a NaN beside it does not show.
         """
         if mode not in ("linear", "nearest", "nearest-exact"):
-            raise ValueError(f"mode is 'linear', 'nearest' or 'nearest-exact', not {mode!r}")
+            raise ModeError(f"mode is 'linear', 'nearest' or 'nearest-exact', not {mode!r}")
         if align_corners and mode != "linear":
-            raise ValueError(f"align_corners is for mode 'linear', not {mode!r}")
+            raise ArgumentError(f"align_corners is for mode 'linear', not {mode!r}")
         if isinstance(size, int):
             raise TypeError(f"interpolate takes a size for each of the last axes, not {size}")
         sizes = checked_shape(tuple(size))
