@@ -229,7 +229,10 @@ class Interop(Factories):
         device: str | None = None,
         dtype: DType | str | None = None,
     ) -> Self:
-        """The elements at an address, which are not copied and must stay there while they are used."""
+        """The elements at an address, which are not copied and must stay there while they are used.
+
+        What is written to the Tensor goes to memory of its own.
+        """
         if canonical_device(device) != "CPU":
             raise ValueError(f"from_blob takes memory of the CPU, not of {device}")
         sizes = checked_shape(as_sizes((shape,)))

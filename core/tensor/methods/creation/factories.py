@@ -212,9 +212,14 @@ class Factories(Movement):
         return cls.empty(*shape, device=device, dtype=dtype)
 
     @classmethod
-    def const(cls, b: Scalar, dtype: DType | str | None = None, device: str | None = None) -> Self:
-        """A number as a 0-d Tensor."""
-        return cls.full((), b, dtype, device)
+    def const(
+        cls,
+        b: Scalar | tuple[Scalar, ...],
+        dtype: DType | str | None = None,
+        device: str | None = None,
+    ) -> Self:
+        """A number as a 0-d Tensor; several as a line."""
+        return cls(b, device, dtype) if isinstance(b, tuple) else cls.full((), b, dtype, device)
 
     def _alike(self, options: dict[str, Any]) -> dict[str, Any]:
         """The options with the type and the device of this Tensor where none are given."""

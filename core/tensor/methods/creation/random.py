@@ -25,7 +25,7 @@ from proofgrad.core.tensor.methods.base import describe
 from proofgrad.core.tensor.methods.creation.factories import Factories
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.runtime.device import canonical_device
-from proofgrad.core.tensor.runtime.realize import draw_once, host_buffer, read
+from proofgrad.core.tensor.runtime.realize import at_hand, draw_once, host_buffer, read
 from proofgrad.core.tensor.runtime.recording import note_random
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -33,6 +33,7 @@ _PARITY = 0x1BD11BDA
 
 # So many numbers get memory where they are first read; fewer are drawn again in each kernel that reads them.
 DRAWN_ONCE = 64
+MOST_CHECKED = 1 << 16  # weights that are looked at before places are drawn by them
 
 
 class _Seed:
@@ -218,6 +219,10 @@ class Creation(Factories, Indexing):
             raise TypeError(f"randint takes integers as bounds, not {low!r} and {high!r}")
         if not 0 < high - low <= 2**32:
             raise ArgumentError(f"randint needs low < high and at most 2**32 values: {low}, {high}")
+        if len(shape) > 1 and any(isinstance(part, (tuple, list)) for part in shape):
+            raise ShapeError(
+                f"randint takes the sizes alone, not {shape}: Tensor.randint(2, 3, low=0, high=10)"
+            )
         sizes, where = _sizes_of(shape), canonical_device(device)
         first, second = cls._random_words(math.prod(sizes), where)
         wide = first.cast(dtypes.uint64) << 32 | second.cast(dtypes.uint64)
@@ -280,6 +285,7 @@ class Creation(Factories, Indexing):
             raise ShapeError(
                 f"multinomial cannot draw {num_samples} of {self.shape[-1]} without replacement"
             )
+        _check_weights(self)
         weights = self.detach().cast(dtypes.float32)
         if replacement or num_samples == 1:
             ends = weights.cumsum(-1)
@@ -353,3 +359,16 @@ def threefry(first: UOp, second: UOp, key_low: UOp, key_high: UOp) -> tuple[UOp,
         x = x + keys[(group + 1) % 3]
         y = (y + keys[(group + 2) % 3]) + number(group + 1)
     return x, y
+
+
+def _check_weights(weights: Any) -> None:
+    """Raises: ArgumentError if there is a weight below 0, or none above, among numbers that are at hand."""
+    few = weights.dtype is dtypes.float32 and weights.max_numel() <= MOST_CHECKED
+    data = at_hand(weights._uop) if few else None
+    if data is None:
+        return
+    values = data.cast("f").tolist()
+    if min(values) < 0 or max(values) <= 0:
+        raise ArgumentError(
+            f"multinomial takes weights of 0 or more, not all of them 0: there are {min(values):g} to {max(values):g}"
+        )

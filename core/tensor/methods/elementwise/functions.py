@@ -76,7 +76,7 @@ class Elementwise(Operators):
             return left._int_power(right)
         wide = accumulation_dtype(a.dtype)  # for the slope, whose factors overflow in float16
         power = UOp(Ops.POW, wide, (first.cast(wide), second.cast(wide)))
-        return self._with(power.cast(a.dtype))
+        return self._rounded(power.cast(a.dtype), x)
 
     def _whole_power(self, exponent: Whole) -> Self:
         if exponent < 0:
@@ -166,7 +166,8 @@ class Elementwise(Operators):
         a, b = self._pair("logaddexp", other)
         x, y = self._with(a)._as_float(), self._with(b)._as_float()
         apart = x.eq(y).where(0, x - y)
-        return x.maximum(y) + (apart < 0).where(apart, -apart).exp().log1p()
+        found = x.maximum(y) + (apart < 0).where(apart, -apart).exp().log1p()
+        return self._rounded(found._uop, other)
 
     # -- angles -----------------------------------------------------------------------------------
 

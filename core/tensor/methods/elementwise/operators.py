@@ -49,7 +49,7 @@ class Operators(Operands):
             a, b = b, a
         if a.dtype.is_bool:
             raise DtypeError("cannot subtract bools; use ^ for the exclusive or")
-        return self._with(UOp(Ops.ADD, a.dtype, (a, UOp(Ops.NEG, b.dtype, (b,)))))
+        return self._rounded(UOp(Ops.ADD, a.dtype, (a, UOp(Ops.NEG, b.dtype, (b,)))), x)
 
     def div(self, x: Operand, reverse: Flag = False, rounding_mode: str | None = None) -> Self:
         """Division; integers give floats unless rounding_mode is "trunc" or "floor"."""
@@ -69,7 +69,7 @@ class Operators(Operands):
         a, b = self._pair("/", x)
         dtype = least_float(a.dtype)
         a, b = a.cast(dtype), b.cast(dtype)
-        return self._with(UOp(Ops.FDIV, dtype, (b, a) if reverse else (a, b)))
+        return self._rounded(UOp(Ops.FDIV, dtype, (b, a) if reverse else (a, b)), x)
 
     def _truncated(self, x: Operand, reverse: Flag) -> Self:
         a, _ = self._pair("div", x)
@@ -82,7 +82,8 @@ class Operators(Operands):
         a, b = self._pair("//", x)
         if a.dtype.is_float:
             first, second = (b, a) if reverse else (a, b)
-            return self._with(first)._float_division(self._with(second))[0]
+            found = self._with(first)._float_division(self._with(second))[0]
+            return self._rounded(found._uop, x)
         return self._binary(Ops.FLOORDIV, "//", x, swap=reverse)
 
     def mod(self, x: Operand, reverse: Flag = False) -> Self:
@@ -91,7 +92,7 @@ class Operators(Operands):
         if not a.dtype.is_float:
             return self._binary(Ops.MOD, "%", x, swap=reverse)
         first, second = (b, a) if reverse else (a, b)
-        return self._with(first)._float_division(self._with(second))[1]
+        return self._rounded(self._with(first)._float_division(self._with(second))[1]._uop, x)
 
     def fmod(self, x: Operand) -> Self:
         """The remainder with the sign of the dividend, as in C: exact. Integers by 0 give 0."""
@@ -303,7 +304,7 @@ class Operators(Operands):
         beside = x if isinstance(x, Operands) else self
         other = y if isinstance(y, Operands) else beside._as_tensor(y)
         check_same_device("where", self, other)
-        dtype = promote(tensor.dtype, other.dtype)
+        dtype = tensor._common_type(other)
         return tensor._uop.cast(dtype), other._uop.cast(dtype)
 
     def masked_fill(self, mask: Self, value: Operand) -> Self:
@@ -320,14 +321,15 @@ class Operators(Operands):
         x, z = self._with(x)._pair("fma", term)
         shape = broadcast_shapes("fma", x.shape, y.shape)
         src = tuple([broadcast_node(node.cast(z.dtype), shape) for node in (x, y, z)])
-        return self._with(UOp(Ops.FMA, z.dtype, src))
+        return self._rounded(UOp(Ops.FMA, z.dtype, src), term)
 
     def copysign(self, other: Operand) -> Self:
         """The size of this with the sign of the other, that of -0.0 and of NaN included."""
         a, b = self._pair("copysign", other)
         dtype = least_float(a.dtype)
         size = self._with(a).cast(dtype).abs()
-        return self._with(b).cast(dtype)._is_negative().where(-size, size)
+        found = self._with(b).cast(dtype)._is_negative().where(-size, size)
+        return self._rounded(found._uop, other)
 
     def isclose(
         self, other: Operand, rtol: Real = 1e-5, atol: Real = 1e-8, equal_nan: Flag = False

@@ -46,7 +46,7 @@ class Selection(Reduction):
 
     def _view_and_positions(self, index: Any) -> tuple[Self, list[tuple[int, Self]]]:
         """What the ints, slices and None of an index show, and the Tensors for axes of that."""
-        parts = self._full_index(index if isinstance(index, tuple) else (index,))
+        parts = self._full_index(index_parts(index))
         result, axis = self, 0
         pending: list[tuple[int, Self]] = []
         for part in parts:
@@ -94,7 +94,7 @@ class Selection(Reduction):
             raise IndexError("a bool is no index; use where, or an int")
         if isinstance(part, int) or (isinstance(part, UOp) and part.dtype is dtypes.index):
             return [part]
-        if isinstance(part, (list, tuple)) or (
+        if isinstance(part, (list, tuple, range)) or (
             hasattr(part, "__array__") and hasattr(part, "dtype")
         ):
             part = part if isinstance(part, TensorBase) else self._as_index(part)
@@ -111,9 +111,9 @@ class Selection(Reduction):
         return [part if numbers is None else _Numbers(numbers, part)]
 
     def _as_index(self, values: Any) -> TensorBase:
-        if isinstance(values, (list, tuple)) and not values:
+        if isinstance(values, (list, tuple, range)) and not values:
             return self._iota(0)
-        return self._as_tensor(list(values) if isinstance(values, tuple) else values)
+        return self._as_tensor(list(values) if isinstance(values, (tuple, range)) else values)
 
     def _positions_of_mask(self, mask: TensorBase, axis: Whole) -> list[Any]:
         """Where the mask is true: computed now, as the size of the result depends on it."""
@@ -250,6 +250,16 @@ class Selection(Reduction):
                 f"{name} along axis {axis} of {show(self.shape)} with indices {show(index.shape)}:"
                 f" as many axes are needed, and sizes that are not larger on the other ones"
             )
+
+
+def index_parts(index: Any) -> tuple[Any, ...]:
+    """The parts of an index. As in torch a list of lists, slices, None, `...` or Tensors stands for a tuple."""
+    if isinstance(index, list) and any(
+        part is None or part is Ellipsis or isinstance(part, (list, tuple, slice, TensorBase))
+        for part in index
+    ):
+        return tuple(index)
+    return index if isinstance(index, tuple) else (index,)
 
 
 def broadcast_positions(pending: Sequence[tuple[int, TensorBase]]) -> Shape:

@@ -14,12 +14,7 @@ from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.shapes import ShapeError, show
 from proofgrad.core.tensor.data.errors import ArgumentError
 from proofgrad.core.tensor.data.nodes import broadcast_shapes
-from proofgrad.core.tensor.data.promotion import (
-    accumulation_dtype,
-    as_dtype,
-    computed_dtype,
-    promote,
-)
+from proofgrad.core.tensor.data.promotion import accumulation_dtype, as_dtype, promote
 from proofgrad.core.tensor.methods.base import check_same_device
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 
@@ -39,7 +34,7 @@ def sum_by_letters(formula: str, operands: Sequence[Any], dtype: DType | str | N
     for operand in operands:
         check_same_device("einsum", operands[0], operand)
         result = promote(result, operand.dtype)
-    result = computed_dtype(result) if dtype is None else as_dtype(dtype)
+    result = result if dtype is None else as_dtype(dtype)
     wide = accumulation_dtype(result)
     parts, letters = [], []
     for operand, named in zip(operands, names):

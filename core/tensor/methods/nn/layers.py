@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.tensor.data.arguments import Real
 from proofgrad.core.tensor.data.errors import ArgumentError
-from proofgrad.core.tensor.data.promotion import accumulation_dtype, computed_dtype, promote
+from proofgrad.core.tensor.data.promotion import accumulation_dtype, promote
 from proofgrad.core.tensor.methods.creation.random import Creation
 from proofgrad.core.tensor.methods.elementwise.functions import Elementwise, in_float32_or_wider
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
@@ -157,7 +157,7 @@ class Layers(LinearAlgebra, Creation):
         if dtype is not None:
             added = None if bias is None else bias.cast(dtype)
             return self.cast(dtype).linear(weight.cast(dtype), added)
-        result = computed_dtype(promote(self.dtype, weight.dtype))
+        result = promote(self.dtype, weight.dtype)
         wide = accumulation_dtype(result)
         is_scale = weight.ndim == 1
         y = self.cast(wide) * weight.cast(wide) if is_scale else self.dot(weight, wide)

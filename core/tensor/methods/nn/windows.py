@@ -18,13 +18,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Whole, checked_shape, whole_quotient
 from proofgrad.core.tensor.data.errors import ArgumentError, ModeError
 from proofgrad.core.tensor.data.nodes import constant_node
-from proofgrad.core.tensor.data.promotion import (
-    accumulation_dtype,
-    as_dtype,
-    computed_dtype,
-    least_float,
-    promote,
-)
+from proofgrad.core.tensor.data.promotion import accumulation_dtype, as_dtype, least_float, promote
 from proofgrad.core.tensor.methods.base import check_same_device
 from proofgrad.core.tensor.methods.indexing.take import take
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
@@ -122,9 +116,7 @@ class Windows(LinearAlgebra):
         """
         self._check_convolution(weight, bias, groups)
         axes = self.ndim - 2
-        result = (
-            computed_dtype(promote(self.dtype, weight.dtype)) if dtype is None else as_dtype(dtype)
-        )
+        result = promote(self.dtype, weight.dtype) if dtype is None else as_dtype(dtype)
         wide = accumulation_dtype(result)
         x = self.cast(wide)._pad_zeros([(0, 0), (0, 0), *padding_pairs(padding, axes)])
         w = weight.cast(wide)
