@@ -7,7 +7,7 @@ There is no op for subtraction: `x - y` is `x + -y`. Does not own: operands and 
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import ALU, Ops
@@ -296,7 +296,7 @@ class Operators(Operands):
             b, a = self._choices(y, x)
             return a, b
         beside = y if isinstance(y, Operands) else self
-        tensor = x if isinstance(x, Operands) else beside._as_tensor(x)
+        tensor: Any = x if isinstance(x, Operands) else beside._as_tensor(x)
         check_same_device("where", self, tensor)
         if isinstance(y, scalars):
             dtype = tensor.dtype if tensor.dtype.is_code else promote_scalar(tensor.dtype, y)
