@@ -250,7 +250,9 @@ def test_missing_places_and_elements_keep_the_type_and_its_digits() -> None:
     assert large.dtype is dtypes.int32 and large.tolist() == [16777217, 1]
 
 
-@pytest.mark.parametrize("numbers", [[5], [0, -4], np.array([[0, 1], [3, 0]]), np.array([1, 3]), (5,)])
+@pytest.mark.parametrize(
+    "numbers", [[5], [0, -4], np.array([[0, 1], [3, 0]]), np.array([1, 3]), (5,)]
+)
 def test_numbers_that_are_no_places_are_refused(numbers: Any) -> None:
     t = Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     with pytest.raises(IndexError, match="out of range for axis 0"):

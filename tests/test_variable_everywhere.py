@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -430,3 +432,22 @@ def test_bound_variables_tell_what_they_are() -> None:
         n.unbind()
     with pytest.raises(ValueError, match="has no value"):
         _ = n.val
+
+
+def test_values_of_variable_size_leave_as_numbers(tmp_path: Path) -> None:
+    n = Variable("n", 1, 9)
+    x = Tensor(X)[: n.bind(4)]
+    assert pickle.loads(pickle.dumps(x)).tolist() == X[:4].tolist()
+    np.testing.assert_array_equal(np.from_dlpack(x.contiguous()), X[:4])
+    nn.state.safe_save({"x": x, "none": x[:, :0]}, str(tmp_path / "x.safetensors"))
+    again = nn.state.safe_load(str(tmp_path / "x.safetensors"))
+    assert again["x"].shape == (4, 4) and again["x"].tolist() == X[:4].tolist()
+    assert np.asarray(x).shape == x.data().shape == (4, 4)
+
+
+def test_a_number_of_parts_that_varies_is_refused_with_the_way_to_the_value() -> None:
+    x = Tensor(X)[: Variable("n", 1, 9).bind(4)]
+    for counted in (len, list, lambda x: [*x]):
+        with pytest.raises(TypeError, match=r"x\.shape\[0\]\.val is its size now"):
+            counted(x)
+    assert len(x.T) == 4 and x.shape[0].val == 4

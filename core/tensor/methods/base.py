@@ -256,6 +256,10 @@ class TensorBase:
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of a 0-d Tensor: it has one element and no axes")
+        if not is_plain(self.shape[:1]):
+            raise TypeError(
+                f"the first axis of {show(self.shape)} is of variable size; x.shape[0].val is its size now"
+            )
         return self.shape[0]
 
 

@@ -157,11 +157,17 @@ class Interop(Factories):
         versioned = max_version is not None and max_version[0] >= 1
         if shared is not None:
             return dlpack.export(
-                shared.address, self.shape, self.dtype, shared, versioned, copied=False
+                shared.address,
+                machine.value_of_shape(self.shape),
+                self.dtype,
+                shared,
+                versioned,
+                copied=False,
             )
         memory = bytearray(self._bytes()) or bytearray(1)
         place, owner = dlpack.owned(memory)
-        return dlpack.export(place, self.shape, self.dtype, owner, versioned, copied=True)
+        shape = machine.value_of_shape(self.shape)
+        return dlpack.export(place, shape, self.dtype, owner, versioned, copied=True)
 
     def _memory_to_share(self) -> Any:
         """The memory of this Tensor's own buffer on the CPU, computed if need be, or None."""
