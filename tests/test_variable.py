@@ -110,7 +110,8 @@ def test_prove_takes_every_value_of_a_variable_that_has_few(
     n, m = Variable("n", 1, 900), Variable("m", 1, 3)
     y = Tensor.ones(900, 3).contiguous().realize()
     assert y[: n.bind(5), : m.bind(2)].sum().item() == 10
-    assert "of 2,700 values of m from 1 to 3, n from 1 to 900" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "of 2,700 values of m from 1 to 3, n from 1 to 900" in said and "NOT COVERED" not in said
 
 
 def test_prove_covers_an_index_that_is_a_variable(
@@ -138,6 +139,26 @@ def test_a_kernel_of_variable_size_that_is_not_its_graph_is_refused(
     KernelProver()(name, body, trace)
     with pytest.raises(ProofError, match="parameter 1"):
         KernelProver()(name, other, trace)
+
+
+def test_a_loop_that_is_cut_too_short_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from proofgrad.core.ir.ops import Ops
+    from proofgrad.verify.kernels.proof import KernelProver, ProofError
+
+    monkeypatch.setenv("PROVE", "1")
+    x, n = Tensor([1.0, 2.0, 3.0, 4.5, 7.0] * 200).contiguous().realize(), Variable("cut", 1, 900)
+    seen: list[Any] = []
+    monkeypatch.setattr(compiler(), "kernel_check", lambda *kernel: seen.append(kernel))
+    (x[: n.bind(3)] * x[: n.bind(3)]).sum().realize()
+    ((name, body, trace),) = seen[-1:]
+    place = next(k for k, (stage, _) in enumerate(trace) if stage.name == "shorten loops")
+    stage, graph = trace[place]
+    loops = [node for node in graph.toposort() if node.op is Ops.RANGE]
+    (cut,) = [node for node in loops if node.src[0].op is not Ops.CONST]
+    wrong = graph.substitute({cut: cut.replace(src=(cut.src[0] - 1,))})
+    KernelProver()(name, body, trace[: place + 1])
+    with pytest.raises(ProofError, match="shorten loops"):
+        KernelProver()(name, body, [*trace[:place], (stage, wrong)])
 
 
 def test_a_graph_at_a_value_has_numbers_where_the_variable_was() -> None:
