@@ -199,15 +199,81 @@ def test_machines_round_other_types_once(dtype: DType, source: DType, device: st
 # -- Tensors ----------------------------------------------------------------------------------------
 
 
-def test_arithmetic_is_in_float32_or_the_other_float_type() -> None:
+def test_a_result_has_the_type_of_the_operands() -> None:
     x, y = Tensor([1.5, 448.0], dtype="fp8e4m3"), Tensor([2.0, 2.0], dtype="fp8e5m2")
-    assert (x * y).dtype is dtypes.float32 and (x * y).tolist() == [3.0, 896.0]
-    assert (x + x).dtype is (x + 1).dtype is (-x).dtype is x.exp().dtype is dtypes.float32
+    for same in (
+        x + x,
+        x + 1,
+        2.5 - x,
+        -x,
+        x.exp(),
+        x.sum(),
+        x.max(),
+        x.mean(),
+        x @ x,
+        x.softmax(),
+        x**2,
+    ):
+        assert same.dtype is dtypes.fp8e4m3
+    for same in (
+        x.relu(),
+        x.gelu(),
+        x.maximum(x),
+        x // 2,
+        x % 2,
+        x.cumsum(),
+        x / 3,
+        Tensor(2.0) * x,
+        x.var(),
+    ):
+        assert same.dtype is dtypes.fp8e4m3
+    assert (x * y).dtype is (x @ y).dtype is dtypes.float32 and (x * y).tolist() == [3.0, 896.0]
     assert (x + Tensor([1.0], dtype="float16")).dtype is dtypes.float16
-    assert x.sum().dtype is (x @ y).dtype is x.max().dtype is dtypes.float32
-    assert x.sum().item() == 449.5 and (x @ y).item() == 899.0
-    assert (x == x.float()).tolist() == [True, True] and (x < 2).tolist() == [True, False]
-    assert x.sum(dtype="fp8e4m3").item() == 448.0
+    assert (x == x.float()).dtype is dtypes.bool and (x < 1000).tolist() == [True, True]
+    assert x.sum(dtype="float32").item() == 449.5 and (x @ y).item() == 899.0
+
+
+@FP8
+@pytest.mark.parametrize("name", ("add", "sub", "mul", "div", "maximum", "minimum", "pow"))
+def test_every_pair_of_codes_is_computed_in_float32_and_rounded_once(
+    name: str, dtype: DType
+) -> None:
+    a, b = np.meshgrid(CODES[::3], CODES)
+    x, y = [Tensor(part.copy()).bitcast(dtype) for part in (a, b)]
+    found = getattr(x, name)(y)
+    assert found.dtype is dtype
+    assert same(found.numpy(), getattr(x.float(), name)(y.float()).cast(dtype).numpy())
+    if name in ("add", "sub", "mul", "div"):
+        with np.errstate(all="ignore"):
+            operation = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
+            exact = operation[name](x.float().numpy(), y.float().numpy())
+        assert same(found.numpy(), np.reshape(rounded(exact.ravel(), dtype), exact.shape))
+
+
+@FP8
+@pytest.mark.parametrize("name", ("exp", "log", "sqrt", "sin", "tanh", "sigmoid", "gelu", "silu", "neg", "reciprocal",
+                                  "erf", "log1p", "floor", "abs", "square", "softplus", "rsqrt"))  # fmt: skip
+def test_functions_of_every_code_are_rounded_once(name: str, dtype: DType) -> None:
+    x = Tensor(CODES).bitcast(dtype)
+    found, wide = getattr(x, name)(), getattr(x.float(), name)().cast(dtype)
+    assert found.dtype is dtype and same(found.numpy(), wide.numpy())
+
+
+@FP8
+def test_reductions_of_codes_run_in_float32(dtype: DType) -> None:
+    values = np.random.default_rng(2).standard_normal((6, 40)).astype(np.float32)
+    x = Tensor(values).cast(dtype)
+    exact = x.numpy().astype(np.float64)
+    assert same(x.sum(1).numpy(), np.array(rounded(exact.sum(1), dtype)))
+    for name in ("mean", "var", "std", "max", "min", "logsumexp"):
+        assert same(getattr(x, name)(1).numpy(), getattr(x.float(), name)(1).cast(dtype).numpy())
+    for name in ("softmax", "log_softmax", "layernorm", "cumsum", "cummax"):
+        wide, found = [
+            getattr(part, name)(1 if name != "layernorm" else -1) for part in (x.float(), x)
+        ]
+        wide, found = [part[0] if isinstance(part, tuple) else part for part in (wide, found)]
+        assert found.dtype is dtype and same(found.numpy(), wide.cast(dtype).numpy())
+    assert same((x @ x.T).numpy(), (x.float() @ x.float().T).cast(dtype).numpy())
 
 
 def test_elements_move_and_are_chosen_as_they_are() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from typing import Any
 
 import pytest
 
@@ -119,3 +120,35 @@ def test_adagrad_is_that_of_torch(options: dict[str, float], fused: bool) -> Non
         mine.step()
         other.step()
     assert ours.tolist() == pytest.approx(theirs.tolist(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    (
+        (lambda x: x.sum(dim=0), TypeError, r"sum\(\) takes axis=, not dim="),
+        (lambda x: x.max(dim=0), TypeError, "it gives the values alone, see argmax"),
+        (lambda x: x.mean(axis=0, keepdims=True), TypeError, "takes keepdim=, not keepdims="),
+        (lambda x: x.softmax(dim=-1), TypeError, r"softmax\(\) takes axis="),
+        (lambda x: Tensor.randint(0, 10, (3,)), ValueError, "takes the sizes alone"),
+        (lambda x: Tensor([-1.0, 2.0]).multinomial(), RuntimeError, "there are -1 to 2"),
+        (lambda x: Tensor([0.0, 0.0]).multinomial(), ValueError, "not all of them 0"),
+        (lambda x: nn.Embedding(3, 2)([1]), TypeError, "a Tensor of integers, not list"),
+        (lambda x: nn.optim.SGD([x], lr="0.1"), TypeError, "the learning rate is a number"),
+        (lambda x: nn.Linear(2, 2).parameters(), AttributeError, r"nn.state.get_parameters"),
+        (lambda x: nn.Linear(2, 2).train(), AttributeError, "with Tensor.train"),
+        (lambda x: nn.LSTMCell(2, 2).state_dict(), AttributeError, "get_state_dict"),
+        (lambda x: nn.Linear(2, 2).forward(x), AttributeError, r"a call: layer\(x\)"),
+    ),
+)
+def test_a_name_of_torch_says_the_name_here(wrong: Any, error: type, words: str) -> None:
+    with pytest.raises(error, match=words):
+        wrong(Tensor([[1.0, 2.0]]))
+
+
+@pytest.mark.parametrize(
+    "loss", ("binary_crossentropy", "binary_crossentropy_logits", "mse_loss", "l1_loss")
+)
+def test_a_loss_of_shapes_that_differ_warns_from_where_it_is_asked_for(loss: str) -> None:
+    with pytest.warns(UserWarning, match=rf"{loss} of \(8, 1\) and \(8,\)") as warned:
+        getattr(Tensor.full((8, 1), 0.5), loss)(Tensor.ones(8))
+    assert warned[0].filename == __file__

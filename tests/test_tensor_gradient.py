@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tensors import machine, numbers
 
-from proofgrad import DtypeError, Ops, ShapeError, Tensor, gradcheck
+from proofgrad import DtypeError, Ops, ShapeError, Tensor, gradcheck, nn
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.testing.gradients import GradientError
 
@@ -375,3 +375,23 @@ def test_a_cotangent_is_broadcast() -> None:
     assert y.gradient(x, gradient=Tensor([1.0]))[0].tolist() == [2.0, 4.0, 6.0]
     with pytest.raises(ShapeError, match=r"gradient \(2,\) of a Tensor of \(3,\)"):
         y.backward(Tensor([1.0, 1.0]))
+
+
+def test_a_diagonal_of_ones_has_a_gradient_of_its_own() -> None:
+    x, y = Tensor.eye(3), Tensor([[2.0, 0.0, -2.0]])
+    dx, dy = y.matmul(x).sum().gradient(x, y)
+    assert dx.tolist() == [[2.0] * 3, [0.0] * 3, [-2.0] * 3] and dy.tolist() == [[1.0, 1.0, 1.0]]
+    other = Tensor.eye(3)
+    (first,) = (x * other * 3).sum().gradient(x)
+    assert first.tolist() == (np.eye(3) * 3).tolist()
+
+
+def test_every_tensor_is_a_parameter_until_it_is_said_not_to_be() -> None:
+    x = Tensor([1.0])
+    assert x.is_param and (x * 2).is_param and nn.Linear(2, 2).weight.is_param
+    norm = nn.BatchNorm(2)
+    assert norm.weight.is_param and not norm.running_mean.is_param
+    x.is_param = False
+    assert x.requires_grad is False and not x.is_param
+    (x * Tensor([2.0])).sum().backward()
+    assert x.grad is None

@@ -250,7 +250,9 @@ def test_missing_places_and_elements_keep_the_type_and_its_digits() -> None:
     assert large.dtype is dtypes.int32 and large.tolist() == [16777217, 1]
 
 
-@pytest.mark.parametrize("numbers", [[5], [0, -4], [[0, 1], [3, 0]], np.array([1, 3]), (5,)])
+@pytest.mark.parametrize(
+    "numbers", [[5], [0, -4], np.array([[0, 1], [3, 0]]), np.array([1, 3]), (5,)]
+)
 def test_numbers_that_are_no_places_are_refused(numbers: Any) -> None:
     t = Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     with pytest.raises(IndexError, match="out of range for axis 0"):
@@ -285,3 +287,27 @@ def test_gradients_of_chosen_elements_and_their_gradients() -> None:
     assert first.tolist() == [3.0, 0.0, 0.0, 96.0]
     (second,) = first.sum().gradient(x)
     assert second.tolist() == [6.0, 0.0, 0.0, 48.0]
+
+
+ROWS = np.arange(12, dtype=np.int32).reshape(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    (
+        ([0, 2], ROWS[[0, 2]]),
+        ([[0, 2]], ROWS[[0, 2]]),
+        ([[0, 1], [1, 2]], ROWS[[0, 1], [1, 2]]),
+        ([[[0, 1], [1, 2]], [[0, 1], [1, 2]]], ROWS[[[0, 1], [1, 2]], [[0, 1], [1, 2]]]),
+        ([slice(0, 2)], ROWS[0:2]),
+        ([[0, 1], slice(None)], ROWS[[0, 1]]),
+        ([Ellipsis, 1], ROWS[..., 1]),
+        ([None, 0], ROWS[None, 0]),
+        ([[True, False, True]], ROWS[[0, 2]]),
+        ([Tensor([0, 2]), Tensor([1, 3])], ROWS[[0, 2], [1, 3]]),
+        (range(1, 3), ROWS[1:3]),
+        ((slice(None), range(0, 4, 3)), ROWS[:, [0, 3]]),
+    ),
+)
+def test_a_list_of_lists_or_slices_is_a_tuple_as_in_torch(index: object, expected: object) -> None:
+    np.testing.assert_array_equal(Tensor(ROWS)[index].numpy(), expected)

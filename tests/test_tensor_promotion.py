@@ -90,3 +90,13 @@ def test_bitwise_on_floats_is_refused() -> None:
         Tensor([1.0]) & 1
     with pytest.raises(DtypeError, match="cannot negate bools"):
         -Tensor([True])
+
+
+def test_a_number_in_where_takes_the_type_of_the_other() -> None:
+    chosen = Tensor([True, False]).where(Tensor(1), Tensor([5, 6], dtype="int8"))
+    assert chosen.dtype is dtypes.int8 and chosen.tolist() == [1, 6]
+
+
+def test_const_of_several_numbers_is_a_line() -> None:
+    assert Tensor.const((1, 2)).tolist() == [1, 2] and Tensor.const(3.5).shape == ()
+    assert Tensor.const((1, 2), dtype="half").dtype is dtypes.half

@@ -100,15 +100,79 @@ def test_plain_loops_and_checked_forms_too(monkeypatch: pytest.MonkeyPatch) -> N
             np.testing.assert_allclose(found.numpy(), CACHE[:, :size].sum((0, 1)), atol=1e-5)
 
 
-def test_prove_says_that_it_does_not_cover_variables(
+def test_prove_takes_every_value_of_a_variable_that_has_few(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PROVE", "1")
-    x = Tensor([1.0, 2.0, 3.0, 4.5]).realize()
-    assert x[: Variable("n", 1, 4).bind(3)].sum().item() == 6
-    assert "not proved: PROVE=1 does not cover kernels whose sizes are variables" in (
-        capsys.readouterr().err
-    )
+    x = Tensor([1.0, 2.0, 3.0, 4.5, 7.25]).realize()
+    assert x[: Variable("n", 0, 5).bind(3)].sum().item() == 6
+    assert "all of 6 values of n from 0 to 5" in capsys.readouterr().err
+    n, m = Variable("n", 1, 900), Variable("m", 1, 3)
+    y = Tensor.ones(900, 3).contiguous().realize()
+    assert y[: n.bind(5), : m.bind(2)].sum().item() == 10
+    said = capsys.readouterr().err
+    assert "of 2,700 values of m from 1 to 3, n from 1 to 900" in said and "NOT COVERED" not in said
+
+
+def test_prove_covers_an_index_that_is_a_variable(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROVE", "1")
+    x = Tensor([[1.0, 2.5], [3.0, 4.5], [5.0, 7.25]]).realize()
+    n = Variable("place", 0, 2)
+    assert x[n.bind(1)].tolist() == [3.0, 4.5] and x.roll(n.bind(2), 0).tolist()[0] == [3.0, 4.5]
+    said = capsys.readouterr().err
+    assert said.count("all of 3 values of place from 0 to 2") >= 2 and "NOT COVERED" not in said
+
+
+def test_a_kernel_of_variable_size_that_is_not_its_graph_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from proofgrad.verify.kernels.proof import KernelProver, ProofError
+
+    monkeypatch.setenv("PROVE", "1")
+    x, n = Tensor([1.0, 2.0, 3.0, 4.5, 7.0]).contiguous().realize(), Variable("wrong", 1, 4)
+    seen: list[Any] = []
+    monkeypatch.setattr(compiler(), "kernel_check", lambda *kernel: seen.append(kernel))
+    (x[: n.bind(3)] * 3).realize(), (x[1 : n.bind(3) + 1] * 3).realize()
+    (name, body, trace), (_, other, _) = seen
+    KernelProver()(name, body, trace)
+    with pytest.raises(ProofError, match="parameter 1"):
+        KernelProver()(name, other, trace)
+
+
+def test_a_loop_that_is_cut_too_short_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from proofgrad.core.ir.ops import Ops
+    from proofgrad.verify.kernels.proof import KernelProver, ProofError
+
+    monkeypatch.setenv("PROVE", "1")
+    x, n = Tensor([1.0, 2.0, 3.0, 4.5, 7.0] * 200).contiguous().realize(), Variable("cut", 1, 900)
+    seen: list[Any] = []
+    monkeypatch.setattr(compiler(), "kernel_check", lambda *kernel: seen.append(kernel))
+    (x[: n.bind(3)] * x[: n.bind(3)]).sum().realize()
+    ((name, body, trace),) = seen[-1:]
+    place = next(k for k, (stage, _) in enumerate(trace) if stage.name == "shorten loops")
+    stage, graph = trace[place]
+    loops = [node for node in graph.toposort() if node.op is Ops.RANGE]
+    (cut,) = [node for node in loops if node.src[0].op is not Ops.CONST]
+    wrong = graph.substitute({cut: cut.replace(src=(cut.src[0] - 1,))})
+    KernelProver()(name, body, trace[: place + 1])
+    with pytest.raises(ProofError, match="shorten loops"):
+        KernelProver()(name, body, [*trace[:place], (stage, wrong)])
+
+
+def test_a_graph_at_a_value_has_numbers_where_the_variable_was() -> None:
+    from proofgrad.core.ir.uop import UOp
+    from proofgrad.verify.kernels.values import assignments, at_values, variables_of
+
+    n = Variable("n", 0, 9)
+    graph = UOp.sink(UOp.range(n * 2 + 1, 0) * (n // 3))
+    assert variables_of([graph]) == {"n": (0, 9)}
+    assert assignments({"n": (0, 9)}) == [{"n": k} for k in range(10)]
+    loop = UOp.range(15, 0)
+    assert at_values(graph, {"n": 7}) is UOp.sink(loop * 2)
+    ends = [values["n"] for values in assignments({"n": (0, 1000)})]
+    assert {0, 1000} <= set(ends) and len(ends) == 5
 
 
 def test_jit_replays_for_other_values_of_a_variable() -> None:
@@ -153,7 +217,7 @@ def test_equal_sizes_are_one_object() -> None:
     assert quotient(product((n, 6)), 3) is normal(n * 2)
     assert quotient(normal(n + 1), 2) is None
     assert (normal(n * m + 1).vmin, normal(n * m + 1).vmax) == (3, 51)
-    assert show_size(normal(n.bind(4) * 2 + 1)) == "2*n=4+1"
+    assert show_size(normal(n.bind(4) * 2 + 1)) == "2*(n=4)+1"
 
 
 @pytest.mark.parametrize(

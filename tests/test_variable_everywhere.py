@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -155,9 +157,83 @@ PROGRAMS: dict[str, Program] = {
     "write a row of values": lambda x, n: _written(x, n, Tensor([1.0, 2, 3, 4])),
     "write rows": _written_rows,
     "assign to a view": _assigned,
+    "roll": lambda x, n: x[:n].roll(1, 0),
+    "roll by the variable": lambda x, n: x.roll(n, 0),
+    "roll back by the variable": lambda x, n: x.roll(-n, 0),
+    "roll by more than there are": lambda x, n: x[:n].roll(7, 0),
+    "roll back by more than there are": lambda x, n: x[:n].roll((-3, 1), (0, 1)),
+    "roll as one line": lambda x, n: x[:n].roll(1),
+    "one_hot of variable classes": lambda x, n: Tensor([0, 1, 2]).one_hot(n),
+    "repeat_interleave": lambda x, n: x[:2].repeat_interleave(n, 0),
+    "split in two": lambda x, n: x.split([n, 10 - n], 0)[1],
+    "split in parts of a variable": lambda x, n: x[: 2 * n].split(n, 0)[1],
+    "chunk": lambda x, n: x[: 2 * n].chunk(2, 0)[1],
+    "the first of an order": lambda x, n: x.topk(n, 0)[0],
+    "scatter": lambda x, n: x[:n].scatter(1, Tensor([[1], [0], [2], [3]])[:n], 5.0),
+    "scatter_reduce": lambda x, n: x.scatter_reduce(0, Tensor([[1], [0], [2], [3]])[:n], x[:n], "sum"),
+    "masked_select": lambda x, n: x[:n].masked_select(x[:n] > -1),
+    "nonzero": lambda x, n: x[:n].nonzero(),
+    "pool with a ceiling": lambda x, n: x[: 2 * n].reshape(1, 1, 2 * n, 4).max_pool2d(2, ceil_mode=True),
+    "pool of everything": lambda x, n: x[:n].reshape(1, 1, n, 4).avg_pool2d((n, 4)),
+    "bits of a line": lambda x, n: x.flatten().bitcast(dtypes.uint8)[: 4 * n].bitcast(dtypes.int32),
+    "an index list": lambda x, n: x[[0, n]],
+    "a list of numbers": lambda x, n: Tensor([[n, 1], [2, n]]),
+    "linspace": lambda x, n: Tensor.linspace(0, 1, n),
+    "eye": lambda x, n: x[:n].T @ Tensor.eye(n),
+    "unflatten": lambda x, n: x[: 2 * n].unflatten(0, (n, 2)).unflatten(2, (-1, 2)),
+    "rearrange": lambda x, n: x[:n].rearrange("n (a b) -> (a n) b", a=2),
+    "pad by reflection": lambda x, n: x[: n + 2].T.reshape(1, 4, n + 2).pad((1, 2), mode="reflect"),
+    "pad in a circle": lambda x, n: x[:n].T.reshape(1, 4, n).pad((1, 0), mode="circular"),
+    "pad in a circle by the variable": lambda x, n: x.T.reshape(1, 4, 10).pad((n, 0), mode="circular"),
+    "full of the variable": lambda x, n: Tensor.full((2, n), n),
+    "diagonal": lambda x, n: Tensor.einsum("ii->i", x[:n, :n]) + x[:n, :n].diagonal(),
+    "trace of a product": lambda x, n: Tensor.einsum("ij,ji->", x[:n, :n], x[:n, :n]),
+    "interpolate": lambda x, n: x[: n + 1].reshape(1, 1, n + 1, 4).interpolate((3, n + 1)),
+    "replicated": lambda x, n: x[:n].T.reshape(1, 4, n).pad((1, 1), mode="replicate"),
+    "causal attention": lambda x, n: x[:n].scaled_dot_product_attention(x[:n], x[:n], is_causal=True),
+    "attention with a mask": lambda x, n: (
+        x[:n].scaled_dot_product_attention(x[:n], x[:n], attn_mask=Tensor.ones(n, n).tril().bool())
+    ),
+    "transposed convolution": lambda x, n: (
+        x[:n].reshape(1, 1, n, 4).conv_transpose2d(x[:2, :2].reshape(1, 1, 2, 2), stride=2)
+    ),
+    "float16": lambda x, n: x[: n + 1].half().var(0) + x[:n].half().softmax(0).sum(0),
+    "where the variable decides": lambda x, n: x if n >= 1 else x * 0,
+    "gradient of a roll": lambda x, n: (x[:n].roll(1, 0) * x[:n] + x.roll(n, 0)[:n]).sum().gradient(x)[0],
+    "gradient of a pool": lambda x, n: (
+        x[:n].reshape(1, 1, n, 4).avg_pool2d((n, 2)).square().sum().gradient(x)[0]
+    ),
+    "gradient of attention": lambda x, n: (
+        x[:n].scaled_dot_product_attention(x[:n], x[:n], is_causal=True).square().sum().gradient(x)[0]
+    ),
+    "gradient of picked rows": lambda x, n: x[Tensor([3, 1, 3, 0])[:n]].square().sum().gradient(x)[0],
     "cast": lambda x, n: x[:n].cast(dtypes.int8),
     "contiguous": lambda x, n: x[:n].contiguous() + x[n],
     "gradient": _gradient,
+}  # fmt: skip
+
+
+# n is 0 .. 4.
+NONE_AT_ALL: dict[str, Program] = {
+    "sum": lambda x, n: x[:n].sum(0),
+    "mean": lambda x, n: x[:n].sum(0) / (n + 1),
+    "product": lambda x, n: x[:, :n] @ x[:n],
+    "softmax": lambda x, n: x[:n].softmax(0),
+    "sort": lambda x, n: x[:n].sort(0)[0],
+    "cat": lambda x, n: x[:n].cat(x[:1]),
+    "roll by the variable": lambda x, n: x.roll(n, 0),
+    "write rows": _written_rows,
+    "row of the place": lambda x, n: x[n],
+    "one_hot": lambda x, n: Tensor([0, 1]).one_hot(n),
+    "roll by more than there may be": lambda x, n: x[:n].roll(2, 0),
+    "roll back": lambda x, n: x[:n].roll(-1, 0),
+    "topk": lambda x, n: x.topk(n, 0)[0],
+    "scatter": lambda x, n: x.scatter(0, Tensor([[1], [0], [2], [3]])[:n], 5.0),
+    "eye": lambda x, n: Tensor.eye(n),
+    "cumsum": lambda x, n: x[:n].cumsum(0),
+    "attention": lambda x, n: x[:n].scaled_dot_product_attention(x[:n], x[:n]),
+    "gradient": lambda x, n: x[:n].square().sum().gradient(x)[0],
+    "gradient of a product": lambda x, n: (x[:n] @ x[:4]).square().sum().gradient(x)[0],
 }  # fmt: skip
 
 
@@ -180,6 +256,31 @@ def _on(device: str, program: Program, n: Any) -> np.ndarray[Any, Any]:
         x = Tensor(X)
         x.requires_grad = True
         return program(x, n).numpy()
+
+
+@pytest.mark.parametrize("name", NONE_AT_ALL)
+def test_a_variable_may_be_0(name: str) -> None:
+    n = Variable("none", 0, 4)
+    for number in (0, 3):
+        expected = _on("CPU", NONE_AT_ALL[name], number)
+        found = _on("CPU", NONE_AT_ALL[name], n.bind(number))
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6)
+
+
+def test_shapes_and_sizes_are_printed_as_people_write_them() -> None:
+    n, x = Variable("n", 1, 4), Tensor(X)
+    assert str(x[: n.bind(3)].shape) == "(n=3, 4)" and repr(n) == "n"
+    assert str(x[: 2 * n.bind(3) + 1].shape) == "(2*(n=3)+1, 4)" and str(8 - n) == "8-n"
+    assert f"{n.bind(3) // 2}" == "(n=3)//2" and "(n=3, 4)" in repr(x[: n.bind(3)])
+
+
+def test_a_comparison_of_sizes_holds_for_all_values_or_is_refused() -> None:
+    n = Variable("n", 2, 5)
+    assert n > 1 and n >= 2 and n <= 5 and not n > 5 and 2 * n < 11 and not n.eq(6)
+    for undecided in (lambda: n > 2, lambda: n.bind(3) <= 3, lambda: n.eq(2)):
+        with pytest.raises(TypeError, match=r"depends on the value of a variable.*\.val"):
+            assert undecided()
 
 
 def test_one_compile_serves_all_values() -> None:
@@ -294,12 +395,12 @@ def test_random_numbers_and_dropout_of_variable_size() -> None:
 @pytest.mark.parametrize(
     ("wrong", "error", "words"),
     (
-        (lambda x, n: x[n + 7], IndexError, "index n=3\\+7 is out of range"),
+        (lambda x, n: x[n + 7], IndexError, "index \\(n=3\\)\\+7 is out of range"),
         (lambda x, n: x[: n + 7], ShapeError, "0 <= begin <= end <= size"),
         (lambda x, n: x[n - 3 :], IndexError, "counts from the end or from the begin"),
         (lambda x, n: x[:n:n], IndexError, "step of a slice is an int"),
         (lambda x, n: x.pad(((n - 3, 0), None)), ShapeError, "may add to it or cut it"),
-        (lambda x, n: x[:n] + x[: n + 1], ShapeError, "n=3 and n=3\\+1"),
+        (lambda x, n: x[:n] + x[: n + 1], ShapeError, "\\(n=3\\)\\+1 and n=3"),
         (lambda x, n: x[:n].reshape(3, -1), ShapeError, "not the same product"),
         (lambda x, n: Tensor.arange(n, 3), ShapeError, "less than no elements"),
         (lambda x, n: Tensor.ones(n, 2).reshape(n // (n + 1), 2), TypeError, "divided by a number"),
@@ -331,3 +432,22 @@ def test_bound_variables_tell_what_they_are() -> None:
         n.unbind()
     with pytest.raises(ValueError, match="has no value"):
         _ = n.val
+
+
+def test_values_of_variable_size_leave_as_numbers(tmp_path: Path) -> None:
+    n = Variable("n", 1, 9)
+    x = Tensor(X)[: n.bind(4)]
+    assert pickle.loads(pickle.dumps(x)).tolist() == X[:4].tolist()
+    np.testing.assert_array_equal(np.from_dlpack(x.contiguous()), X[:4])
+    nn.state.safe_save({"x": x, "none": x[:, :0]}, str(tmp_path / "x.safetensors"))
+    again = nn.state.safe_load(str(tmp_path / "x.safetensors"))
+    assert again["x"].shape == (4, 4) and again["x"].tolist() == X[:4].tolist()
+    assert np.asarray(x).shape == x.data().shape == (4, 4)
+
+
+def test_a_number_of_parts_that_varies_is_refused_with_the_way_to_the_value() -> None:
+    x = Tensor(X)[: Variable("n", 1, 9).bind(4)]
+    for counted in (len, list, lambda x: [*x]):
+        with pytest.raises(TypeError, match=r"x\.shape\[0\]\.val is its size now"):
+            counted(x)
+    assert len(x.T) == 4 and x.shape[0].val == 4

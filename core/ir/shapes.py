@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 
-class ShapeError(ValueError):
-    """Shapes that do not go together: says which, and what was expected."""
+class ShapeError(ValueError, RuntimeError):
+    """Shapes that do not go together: says which, and what was expected. (torch raises RuntimeError.)"""
 
 
 def show(shape: Sequence[Any]) -> str:

@@ -20,6 +20,8 @@ from proofgrad.core.ir.uop import UOp
 Size: TypeAlias = "int | UOp"
 # Products of atoms, and how often; an atom is a variable, bound or not, or a quotient by a number.
 MOST_TRIED = 4096
+_NAMED = (Ops.VARIABLE, Ops.BIND)
+_PARTS = (*_NAMED, Ops.CONST, Ops.NEG, Ops.ADD, Ops.MUL, Ops.FLOORDIV, Ops.MOD)
 _Monomials: TypeAlias = "dict[tuple[UOp, ...], int]"
 
 
@@ -135,15 +137,65 @@ def _value_of_atom(part: UOp) -> int:
     raise ValueError(f"variable {part.arg[0]} has no value here; use {part.arg[0]}.bind(n)")
 
 
+def is_size(node: UOp) -> bool:
+    """Is this index node made of variables, and of nothing but what sizes are made of?"""
+    below = node.toposort()
+    return all(part.op in _PARTS for part in below) and any(part.op in _NAMED for part in below)
+
+
+def truth(comparison: UOp) -> bool:
+    """Whether a comparison of sizes holds for all values of the variables. Raises: TypeError if for some only.
+
+    Of what is no comparison of sizes: True, as for any node.
+    """
+    if not all(map(is_size_or_number, comparison.src)):
+        return True
+    low, high = _bounds(difference(*comparison.src))
+    match comparison.op:
+        case Ops.CMPLT:
+            always, never = high < 0, low >= 0
+        case Ops.CMPEQ:
+            always, never = low == high == 0, low > 0 or high < 0
+        case _:
+            always, never = low > 0 or high < 0, low == high == 0
+    if always is never:
+        a, b = map(show_size, comparison.src)
+        sign = {Ops.CMPLT: "<", Ops.CMPEQ: "=="}.get(comparison.op, "!=")
+        raise TypeError(
+            f"whether {a} {sign} {b} depends on the value of a variable, and what runs is made for all of"
+            f" them; ask .val for the value that is bound now, or use where"
+        )
+    return always
+
+
+def is_size_or_number(node: UOp) -> bool:
+    """Is this index node made of variables and numbers alone?"""
+    return all(part.op in _PARTS for part in node.toposort())
+
+
 def show_size(size: Any) -> str:
-    """A size for people: 3, n, 2*n+1, (n+1)//2; a bound variable with its value, n=4."""
+    """A size for people: 3, n, 2*n+1, (n+1)//2; a bound variable with its value, n=4, 2*(n=4)+1."""
     if not isinstance(size, UOp):
         return repr(size)
+    try:
+        monomials = _monomials(size)
+    except TypeError:  # a size over a size is no size, but it has a name
+        a, b = [f"({show_size(part)})" for part in size.src]
+        return f"{a}{'//' if size.op is Ops.FLOORDIV else '%'}{b}"
+    return _shown_sum(monomials) or "0"
+
+
+def _shown_sum(monomials: _Monomials) -> str:
     parts = []
-    for key, count in _monomials(size).items():
+    for key, count in monomials.items():
         names = [_name(part) for part in key]
-        parts.append("*".join([*([str(count)] if count != 1 or not key else []), *names]))
-    return "+".join(parts).replace("+-", "-") or "0"
+        alone = len(monomials) == 1 and len(key) == 1 and count == 1
+        if not alone:
+            names = [f"({name})" if "=" in name and name[0] != "(" else name for name in names]
+        signed = ["-"] if count == -1 and key else []
+        number = [str(count)] if count not in (1, -1) or not key else []
+        parts.append("".join(signed) + "*".join([*number, *names]))
+    return "+".join(parts).replace("+-", "-")
 
 
 def _name(part: UOp) -> str:
@@ -346,15 +398,16 @@ def are_bound_to(arg: Any, variables: Any, values: dict[str, int]) -> bool:
     """Is `variables`, an argument of a node, `arg` with variables in place of these values? So is what `unbound` makes."""
     if type(arg) is tuple and type(variables) is tuple and len(arg) == len(variables):
         return all([are_bound_to(a, v, values) for a, v in zip(arg, variables)])
-    if not isinstance(arg, UOp) or not isinstance(variables, UOp):
+    if not isinstance(arg, UOp) and not isinstance(variables, UOp):
         return bool(arg == variables)
     changes = {}
-    for node in variables.toposort():
+    below = variables.toposort() if isinstance(variables, UOp) else ()
+    for node in below:
         if node.op is Ops.VARIABLE and node.arg[0] in values:
             name, least, most = node.arg
             own = UOp(Ops.VARIABLE, dtypes.index, (), (name.split("@")[0], least, most))
             changes[node] = bind(own, values[name])
-    return normal(arg) is normal(variables.substitute(changes))
+    return bool(normal(arg) == normal(variables.substitute(changes) if below else variables))
 
 
 def has_other_value(name: str) -> bool:

@@ -76,9 +76,26 @@ class UOp(_Parts):
         return (UOp, (self.op, self.dtype, self.src, self.arg))
 
     def __repr__(self) -> str:
+        """The graph as text that reads as Python; of a size as people write it: n, n=3, 2*n+1."""
+        if self.dtype is dtypes.index and self.op is not CONST:
+            from proofgrad.core.ir.sizes import is_size, show_size
+
+            if is_size(self):
+                return show_size(self)
         from proofgrad.core.ir.text import show_uop
 
         return show_uop(self)
+
+    def __bool__(self) -> bool:
+        """True, but of a comparison of sizes, as in `if n > 2:`, what holds for all values of the variables.
+
+        Raises: TypeError if it depends on the value; `n.val > 2` asks for the one that n is bound to.
+        """
+        if self.op in COMPARE and self.src[0].dtype is dtypes.index:
+            from proofgrad.core.ir.sizes import truth
+
+            return truth(self)
+        return True
 
     # -- construction ---------------------------------------------------------------------------
 
@@ -194,6 +211,12 @@ class UOp(_Parts):
             self.alu(Ops.FLOORDIV, self._operand(other)) if _is_operand(other) else NotImplemented
         )
 
+    def __rfloordiv__(self, other: Any) -> UOp:
+        return self._operand(other).alu(Ops.FLOORDIV, self)
+
+    def __rmod__(self, other: Any) -> UOp:
+        return self._operand(other).alu(Ops.MOD, self)
+
     def __mod__(self, other: Any) -> UOp:
         return self.alu(Ops.MOD, self._operand(other)) if _is_operand(other) else NotImplemented
 
@@ -217,6 +240,14 @@ class UOp(_Parts):
 
     def __gt__(self, other: Any) -> UOp:
         return self._operand(other).alu(Ops.CMPLT, self) if _is_operand(other) else NotImplemented
+
+    def __ge__(self, other: Any) -> UOp:
+        """Of sizes and other whole numbers."""
+        return self._operand(other) < self + 1 if _is_operand(other) else NotImplemented
+
+    def __le__(self, other: Any) -> UOp:
+        """Of sizes and other whole numbers."""
+        return self < self._operand(other) + 1 if _is_operand(other) else NotImplemented
 
     def eq(self, other: Any) -> UOp:
         """self == other, as a node (`==` itself asks whether two nodes are the same object)."""

@@ -144,7 +144,7 @@ class Tensor(
     def __iter__(self) -> Iterator[Self]:
         if not self.shape:
             raise TypeError("cannot iterate over a 0-d Tensor")
-        return (self[k] for k in range(self.shape[0]))
+        return (self[k] for k in range(len(self)))
 
     def __repr__(self) -> str:
         """Shape, type, device, op: what there is to compute. It computes nothing."""
@@ -155,7 +155,8 @@ class Tensor(
         """Pickles and deep copies hold the values, the device and requires_grad; from disk the values alone."""
         data = bytes(self._bytes())
         device = None if is_on_disk(self.device) else self.device
-        return (_restored, (data, self.dtype, self.shape, device, self._requires_grad))
+        shape = machine.value_of_shape(self.shape)
+        return (_restored, (data, self.dtype, shape, device, self._requires_grad))
 
     def view_info(self) -> ViewInfo:
         """How the movement operations at the top of this graph see the memory below them.

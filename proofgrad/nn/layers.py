@@ -159,6 +159,10 @@ class Embedding(Shown):
         self.weight = Tensor.glorot_uniform(vocab_size, embed_size)
 
     def __call__(self, idx: Tensor) -> Tensor:
+        if not isinstance(idx, Tensor):
+            raise TypeError(
+                f"an Embedding is asked with a Tensor of integers, not {type(idx).__name__}"
+            )
         if not idx.dtype.is_int:
             raise DtypeError(f"an Embedding is asked with integers, not {idx.dtype}")
         return self.weight[idx]

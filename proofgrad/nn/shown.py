@@ -6,9 +6,25 @@ Owns: the text, made of what an object has as attributes: shapes of Tensors, num
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proofgrad import Tensor
+
+INSTEAD = {
+    "parameters": "nn.state.get_parameters(layer)",
+    "named_parameters": "nn.state.get_state_dict(layer).items()",
+    "state_dict": "nn.state.get_state_dict(layer)",
+    "load_state_dict": "nn.state.load_state_dict(layer, state)",
+    "forward": "a call: layer(x)",
+    "train": "`with Tensor.train():` around the steps",
+    "eval": "nothing: outside of `with Tensor.train():` layers evaluate",
+    "to": "`tensor.to_(device)` of each of nn.state.get_parameters(layer)",
+    "cuda": "`tensor.to_('CUDA')` of each of nn.state.get_parameters(layer)",
+    "zero_grad": "optimizer.zero_grad()",
+    "requires_grad_": "`tensor.requires_grad_(False)` of each of nn.state.get_parameters(layer)",
+    "modules": "vars(layer): layers are attributes",
+    "children": "vars(layer): layers are attributes",
+}  # fmt: skip
 
 
 class Shown:
@@ -16,6 +32,13 @@ class Shown:
 
     def __repr__(self) -> str:
         return shown(self)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Asked for what is not there. Raises: AttributeError, with what does the same."""
+            told = f"; use {INSTEAD[name]}" if name in INSTEAD else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{told}")
 
 
 def shown(thing: Any) -> str:

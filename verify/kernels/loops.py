@@ -244,6 +244,10 @@ def _guesses(same: dict[UOp, UOp], old: list[UOp], new: list[UOp]) -> Iterator[L
                 there = dict(zip(inner, digits(row_major(order).term(), _strides(inner))))
                 back = dict(zip(order, digits(row_major(inner).term(), _strides(order))))
                 yield LoopMap({**same, **there}, back)
+    elif len(old) == len(new) > 1:  # each loop by itself goes on beyond its end
+        for order in permutations(new):
+            if all(loop_size(x) <= loop_size(y) for x, y in zip(old, order)):
+                yield LoopMap({**same, **dict(zip(old, order))}, dict(zip(order, old)), True)
     elif len(old) == 1 and sizes[1] > sizes[0]:
         for order in permutations(new):
             back = dict(zip(order, digits(old[0], _strides(order))))

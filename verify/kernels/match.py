@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
+from math import prod
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
@@ -331,7 +332,18 @@ class Matcher:
             if difference is None:
                 return None
             first = first or difference
+        if self._has_fewer(before, after, given):
+            return None
         return first or Difference("the loops of a reduction", before, after)
+
+    def _has_fewer(self, before: UOp, after: UOp, given: Given) -> bool:
+        """Whether the reduction after leaves out iterations of the one before, which change nothing."""
+        if prod(map(loop_size, before.src[1:])) <= prod(map(loop_size, after.src[1:])):
+            return False
+        return any(
+            guess.partial and self._reduction(after, before, given, guess) is None
+            for guess in guesses(after.src[1:], before.src[1:])
+        )
 
     def _reduction(
         self, before: UOp, after: UOp, given: Given, guess: LoopMap

@@ -23,6 +23,7 @@ import numpy
 from proofgrad.core.compile.passes.stages import Procedure, Stage, Tactic, parts_of
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernels.loops import (
     digits_of_places,
@@ -46,6 +47,7 @@ from proofgrad.verify.kernels.tables import read_through, without_kept
 from proofgrad.verify.kernels.tensor import FromTensor
 from proofgrad.verify.kernels.terms import loop_name, loop_size, loops_of, width_limits
 from proofgrad.verify.kernels.text import show_term
+from proofgrad.verify.kernels.values import assignments, shown_values, traces, variables_of
 from proofgrad.verify.sampled.nesting import NotCovered, NotReadable
 
 Trace = Sequence[tuple[Stage, UOp]]
@@ -99,11 +101,21 @@ class KernelProver:
         self._most_steps = most_steps
 
     def __call__(self, name: str, body: UOp, trace: Trace) -> None:
-        """Prove a kernel and print a line. Raises: ProofError."""
-        evidence = prove_kernel(name, body, trace, self._most_steps)
+        """Prove a kernel, of variable size at values of its variables, and print a line. Raises: ProofError."""
+        variables = variables_of([body, *[root for _, root in trace]])
+        evidence, which = Evidence(), ""
+        if variables:
+            chosen = assignments(variables)
+            which = f" {shown_values(variables, len(chosen))};"
+            room = elements(body.src[0].shape)
+            for own_body, own_trace in traces(body, trace, chosen):
+                evidence.add(prove_kernel(name, own_body, own_trace, self._most_steps, room))
+            evidence.kernels = 1
+        else:
+            evidence = prove_kernel(name, body, trace, self._most_steps)
         self.total.add(evidence)
-        print(f"proved {name:<24} {evidence}", file=sys.stderr)
-        for reason in evidence.not_covered:
+        print(f"proved {name:<24}{which} {evidence}", file=sys.stderr)
+        for reason in dict.fromkeys(evidence.not_covered):
             print(f"  not covered: {reason}", file=sys.stderr)
 
     def summary(self) -> str:
@@ -111,10 +123,15 @@ class KernelProver:
         return f"{self.total.kernels:,} kernels, {self.total}"
 
 
-def prove_kernel(name: str, body: UOp, trace: Trace, most_steps: int = MOST_STEPS) -> Evidence:
-    """Every obligation of one kernel, its graph after each stage given. Raises: ProofError."""
+def prove_kernel(
+    name: str, body: UOp, trace: Trace, most_steps: int = MOST_STEPS, room: int | None = None
+) -> Evidence:
+    """Every obligation of one kernel, its graph after each stage given. Raises: ProofError.
+
+    `room`: elements of memory that the result has, if they may be more than its own.
+    """
     start = time.perf_counter()
-    proof = _KernelProof(name, Questions(most_steps))
+    proof = _KernelProof(name, Questions(most_steps), room)
     proof.run(body, trace)
     seconds = time.perf_counter() - start
     return Evidence(proof.questions.count, proof.rewritten, seconds, 1, proof.not_covered)
@@ -123,11 +140,12 @@ def prove_kernel(name: str, body: UOp, trace: Trace, most_steps: int = MOST_STEP
 class _KernelProof:
     """The obligations of one kernel, in the order of its stages."""
 
-    def __init__(self, name: str, questions: Questions) -> None:
-        self.name = name
+    def __init__(self, name: str, questions: Questions, room: int | None = None) -> None:
+        self.name, self.room = name, room
         self.questions = questions
         self.rewritten = 0
         self.not_covered: list[str] = []
+        self.written: dict[int, int] = {}  # elements of a buffer, where memory is made for more
 
     def run(self, body: UOp, trace: Trace) -> None:
         try:
@@ -138,7 +156,9 @@ class _KernelProof:
     def _from_body(self, body: UOp, trace: Trace) -> None:
         stage, graph = trace[0]
         stores = self._read(stage, graph)
-        self._raise(stage, FromTensor(self.questions).body(body, stores), body, stores)
+        if self.room is not None:
+            self.written[0] = prod(body.src[0].shape)
+        self._raise(stage, FromTensor(self.questions).body(body, stores, self.room), body, stores)
         self._follow(graph, stores, trace[1:], len({stage for stage, _ in trace}) - 1)
 
     def _follow(self, graph: UOp, stores: list[Written], trace: Trace, stages: int) -> Trace:
@@ -279,7 +299,8 @@ class _KernelProof:
         slots = {w.store.src[0].src[0].arg for w in stores}
         if len(slots) != 1:
             raise ProofError(self.name, stage.name, "the stores do not fill one buffer")
-        ((_, size),) = slots
+        ((slot, size),) = slots
+        size = self.written.get(slot, size)
         if any(w.changes_place for w in stores):
             return  # what combines is compared iteration by iteration
         stores = [w.once() for w in stores]

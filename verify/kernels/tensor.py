@@ -27,11 +27,15 @@ class FromTensor:
         self.questions = questions
         self._known: dict[tuple[UOp, tuple[UOp, ...], UOp, Given], Difference | None] = {}
 
-    def body(self, body: UOp, kernel: list[Written]) -> Difference | None:
-        """Each element of the body, in row-major order, against the element that is stored."""
+    def body(self, body: UOp, kernel: list[Written], room: int | None = None) -> Difference | None:
+        """Each element of the body, in row-major order, against the element that is stored.
+
+        `room`: elements of memory that the result has, if they may be more than its own.
+        """
         (value,), store = body.src, kernel[0].store
         place, term = store.src
-        if len(kernel) != 1 or place.src[0].arg[1] != prod(value.shape):
+        wanted = prod(value.shape) if room is None else room
+        if len(kernel) != 1 or place.src[0].arg[1] != wanted or wanted < prod(value.shape):
             return Difference("the stored element", body, store)
         index = _unflattened(place.src[1], value.shape)
         wrong = self._digits(place.src[1], index, value.shape, ())

@@ -6,9 +6,10 @@ Owns: the names of their types, Python's rules for axes. Does not own: Tensors, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, TypeAlias
 
-from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, sizes
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.errors import AxisError
 
@@ -25,6 +26,48 @@ def as_sizes(values: tuple[Any, ...]) -> tuple[int, ...]:
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         return tuple(values[0])
     return values
+
+
+def whole_quotient(size: Any, by: Any) -> Any:
+    """size / by, if that is a whole number for all values of the variables, and one form; else None."""
+    if isinstance(size, int) and isinstance(by, int):
+        return None if not by or size % by else size // by
+    return sizes().quotient(size, by)
+
+
+def smaller(a: Any, b: Any) -> Any:
+    """The one that is never the larger. Raises: ShapeError if that depends on the values of variables."""
+    if at_least(b, a):
+        return normal_size(a)
+    if at_least(a, b):
+        return normal_size(b)
+    shown = [sizes().show_size(size) for size in (a, b)]
+    raise ShapeError(
+        f"which of {shown[0]} and {shown[1]} is smaller depends on the values of the variables; cut to one size first"
+    )
+
+
+def shape_with_rest(given: Sequence[Any], total: Any) -> tuple[Any, ...] | None:
+    """Sizes whose product is `total`, with what is missing in place of a -1; None if there are no such."""
+    if is_plain((*given, total)):
+        return _numbers_with_rest(list(given), total)
+    is_rest = [isinstance(size, int) and size == -1 for size in given]
+    known = sizes().product([size for size, rest in zip(given, is_rest) if not rest])
+    missing = whole_quotient(total, known) if any(is_rest) else 1
+    if (
+        missing is None
+        or sum(is_rest) > 1
+        or sizes().product((known, missing)) != normal_size(total)
+    ):
+        return None
+    return tuple([missing if rest else normal_size(n) for n, rest in zip(given, is_rest)])
+
+
+def _numbers_with_rest(given: list[int], total: int) -> tuple[int, ...] | None:
+    if -1 in given:
+        known = -prod(given)
+        given[given.index(-1)] = total // known if known else 0
+    return tuple(given) if prod(given) == total and -1 not in given else None
 
 
 def checked_shape(sizes: tuple[Any, ...]) -> Shape:

@@ -1,4 +1,7 @@
-"""Mistakes a user can make with Tensors. Each is also a ValueError or TypeError.
+"""Mistakes a user can make with Tensors. Each is also the builtin that users of numpy, torch and tinygrad catch for it.
+
+They do not agree: for a shape numpy raises ValueError, torch RuntimeError, tinygrad one or the other. So an error here is
+both, and IndexError or TypeError beside where one of them raises that.
 
 Shapes that do not go together are core/ir/shapes.py's ShapeError; a constant that does not fit its
 type is Python's OverflowError.
@@ -14,8 +17,28 @@ class AxisError(ShapeError, IndexError):
     """An axis that a Tensor does not have."""
 
 
-class DtypeError(TypeError, ValueError):
+class BroadcastError(ShapeError, IndexError):
+    """Shapes that do not broadcast, among them those of indices; a mask that does not fit."""
+
+
+class ElementError(ShapeError, TypeError):
+    """One number is asked of a Tensor that has none, or several."""
+
+
+class DtypeError(TypeError, ValueError, RuntimeError):
     """A type that an operation does not take, or that does not exist."""
+
+
+class IndexTypeError(DtypeError, IndexError):
+    """What is no index: a text, a float, a step of 0."""
+
+
+class ArgumentError(ValueError, RuntimeError):
+    """An argument of a value that an operation does not take."""
+
+
+class ModeError(ArgumentError, NotImplementedError):
+    """A name of a way of doing something that there is not."""
 
 
 class DeviceError(target.DeviceError, ValueError):

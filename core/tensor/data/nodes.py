@@ -10,9 +10,10 @@ from functools import lru_cache
 
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError, show
+from proofgrad.core.ir.shapes import Shape, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Scalar
+from proofgrad.core.tensor.data.errors import BroadcastError
 
 
 def reshape_node(node: UOp, shape: Shape) -> UOp:
@@ -29,7 +30,7 @@ def broadcast_node(node: UOp, shape: Shape) -> UOp:
 
 
 def broadcast_shapes(operation: str, *shapes: Shape) -> Shape:
-    """The common shape by numpy's rules. Raises: ShapeError with the shapes and the axis."""
+    """The common shape by numpy's rules. Raises: BroadcastError with the shapes and the axis."""
     rank = max(map(len, shapes))
     result: list[int] = []
     for back in range(rank, 0, -1):
@@ -37,7 +38,7 @@ def broadcast_shapes(operation: str, *shapes: Shape) -> Shape:
         wide = sizes - {1}
         if len(wide) > 1:
             listed = " and ".join(map(show, shapes))
-            raise ShapeError(
+            raise BroadcastError(
                 f"cannot broadcast {listed} in {operation}: axis {-back} has sizes"
                 f" {' and '.join(sorted([show((size,))[1:-2] for size in wide]))};"
                 f" sizes must be equal, or one of them 1"

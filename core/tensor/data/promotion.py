@@ -55,8 +55,7 @@ def _at_or_above(dtype: DType) -> frozenset[DType]:
 
 def promote_scalar(dtype: DType, value: bool | float) -> DType:
     """The type of a tensor of `dtype` combined with the Python scalar `value`."""
-    dtype = computed_dtype(dtype)
-    if dtype.is_float or isinstance(value, bool):
+    if dtype.is_float or dtype.is_code or isinstance(value, bool):
         return dtype
     if isinstance(value, float):
         return dtypes.default_float
@@ -71,18 +70,17 @@ def scalar_dtype(value: bool | float) -> DType:
 
 
 def computed_dtype(dtype: DType) -> DType:
-    """The type in which arithmetic sees a tensor of `dtype`: the 8-bit floats are only stored."""
-    return dtypes.default_float if dtype.is_code else dtype
+    """The type in which an operation on `dtype` is done: float32 for 8-bit floats, to which its result is rounded."""
+    return dtypes.float32 if dtype.is_code else dtype
 
 
 def least_float(dtype: DType) -> DType:
-    """The type in which functions such as exp see a tensor of `dtype`."""
-    return dtype if dtype.is_float else dtypes.default_float
+    """The type of the result of functions such as exp of a tensor of `dtype`."""
+    return dtype if dtype.is_float or dtype.is_code else dtypes.default_float
 
 
 def sum_dtype(dtype: DType) -> DType:
     """The type of a sum: integers of fewer than 32 bits widen to 32, as counts would overflow."""
-    dtype = computed_dtype(dtype)
     if dtype.is_bool:
         return dtypes.int32
     if dtype.is_int and dtype.bits < 32:

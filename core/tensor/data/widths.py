@@ -10,7 +10,7 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import ShapeError, show
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Whole
+from proofgrad.core.tensor.data.arguments import Whole, whole_quotient
 from proofgrad.core.tensor.data.errors import DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 
@@ -49,17 +49,18 @@ def _taken_apart(bits: UOp, dtype: DType) -> UOp:
 def _put_together(bits: UOp, dtype: DType) -> UOp:
     *rest, size = bits.shape
     parts = dtype.itemsize // bits.dtype.itemsize
-    if not isinstance(size, int) or size % parts:
+    count = whole_quotient(size, parts)
+    if count is None:
         raise DtypeError(
             f"the {show((size,))[1:-2]} elements of {bits.dtype.itemsize} bytes in the last axis of {show(bits.shape)}"
             f" are no whole number of {dtype}"
         )
-    shape, wide = (*rest, size // parts, parts), _UNSIGNED[dtype.itemsize]
+    shape, wide = (*rest, count, parts), _UNSIGNED[dtype.itemsize]
     each = reshape_node(bits, shape).cast(wide)
     placed = each.alu(Ops.SHL, _places(wide, bits.dtype, parts, shape))
     axis = len(shape) - 1
     whole = UOp(Ops.REDUCE_AXIS, wide, (placed,), (Ops.ADD, (axis,)))
-    return reshape_node(whole, (*rest, size // parts)).bitcast(dtype)
+    return reshape_node(whole, (*rest, count)).bitcast(dtype)
 
 
 def _places(wide: DType, narrow: DType, parts: Whole, shape: tuple[Whole, ...]) -> UOp:

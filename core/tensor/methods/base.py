@@ -217,8 +217,12 @@ class TensorBase:
 
     @property
     def is_param(self) -> bool:
-        """Has this Tensor been asked to take a gradient?"""
-        return self._requires_grad is True
+        """Is a gradient of this Tensor not refused? So of all Tensors, but those that `is_param_(False)` has marked."""
+        return self._requires_grad is not False
+
+    @is_param.setter
+    def is_param(self, value: bool) -> None:
+        self.is_param_(value)
 
     def is_param_(self, is_param: bool = True) -> Self:
         """As requires_grad_."""
@@ -252,6 +256,10 @@ class TensorBase:
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of a 0-d Tensor: it has one element and no axes")
+        if not is_plain(self.shape[:1]):
+            raise TypeError(
+                f"the first axis of {show(self.shape)} is of variable size; x.shape[0].val is its size now"
+            )
         return self.shape[0]
 
 

@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError, show
+from proofgrad.core.ir.shapes import Shape, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data import dlpack
 from proofgrad.core.tensor.data.arguments import Flag, Real, Whole, as_sizes, checked_shape
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import DtypeError, ElementError
 from proofgrad.core.tensor.data.nodes import reshape_node
 from proofgrad.core.tensor.data.promotion import as_dtype
 from proofgrad.core.tensor.data.storage import nest, unpack
@@ -76,7 +76,7 @@ class Interop(Factories):
     def item(self) -> Any:
         """The one element. Raises: ShapeError if there are more or fewer."""
         if self.numel() != 1:
-            raise ShapeError(
+            raise ElementError(
                 f"item() of {self.numel()} elements, shape {show(self.shape)}; use tolist()"
             )
         return unpack(bytes(self._bytes()), self.dtype)[0]
@@ -94,7 +94,7 @@ class Interop(Factories):
 
     def __bool__(self) -> Flag:
         if self.numel() != 1:
-            raise ShapeError(
+            raise ElementError(
                 f"the truth of {self.numel()} elements, shape {show(self.shape)}, is not one: use"
                 f" any() or all()"
             )
@@ -157,11 +157,17 @@ class Interop(Factories):
         versioned = max_version is not None and max_version[0] >= 1
         if shared is not None:
             return dlpack.export(
-                shared.address, self.shape, self.dtype, shared, versioned, copied=False
+                shared.address,
+                machine.value_of_shape(self.shape),
+                self.dtype,
+                shared,
+                versioned,
+                copied=False,
             )
         memory = bytearray(self._bytes()) or bytearray(1)
         place, owner = dlpack.owned(memory)
-        return dlpack.export(place, self.shape, self.dtype, owner, versioned, copied=True)
+        shape = machine.value_of_shape(self.shape)
+        return dlpack.export(place, shape, self.dtype, owner, versioned, copied=True)
 
     def _memory_to_share(self) -> Any:
         """The memory of this Tensor's own buffer on the CPU, computed if need be, or None."""
@@ -229,7 +235,10 @@ class Interop(Factories):
         device: str | None = None,
         dtype: DType | str | None = None,
     ) -> Self:
-        """The elements at an address, which are not copied and must stay there while they are used."""
+        """The elements at an address, which are not copied and must stay there while they are used.
+
+        What is written to the Tensor goes to memory of its own.
+        """
         if canonical_device(device) != "CPU":
             raise ValueError(f"from_blob takes memory of the CPU, not of {device}")
         sizes = checked_shape(as_sizes((shape,)))

@@ -50,6 +50,8 @@ class Optimizer(ABC):
         self.buffers = [param for param in unique if not param.requires_grad]
         if not self.params:
             raise ValueError("an optimizer needs a parameter that takes gradients")
+        if isinstance(lr, str) or not hasattr(lr, "__float__"):
+            raise TypeError(f"the learning rate is a number, not {lr!r}")
         if lr < 0:
             raise ValueError(f"the learning rate must be 0 or more, not {lr}")
         self.device = self.params[0].device if device is None else canonical_device(device)

@@ -83,7 +83,7 @@ def load_state_dict(
     `state_dict` lacks are an error if `strict`. `consume` takes each value out of the dict.
     `verbose` says on stderr what was loaded.
 
-    Raises: KeyError, ShapeError naming the Tensor; then nothing is loaded.
+    Raises: StateError (a KeyError and a RuntimeError), ShapeError naming the Tensor; then nothing is loaded.
     """
     own = get_state_dict(model)
     _check_names(own, state_dict, strict)
@@ -104,10 +104,17 @@ def load_state_dict(
     return loaded
 
 
+class StateError(KeyError, RuntimeError):
+    """A state that lacks Tensors of the model."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 def _check_names(own: Mapping[str, Tensor], given: Mapping[str, Tensor], strict: bool) -> None:
     missing, extra = sorted(set(own) - set(given)), sorted(set(given) - set(own))
     if strict and missing:
-        raise KeyError(
+        raise StateError(
             f"the state does not fit the model: missing {missing}, unknown {extra};"
             " strict=False loads what is there"
         )

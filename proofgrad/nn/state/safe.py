@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from proofgrad import DtypeError, Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.shapes import sizes
 from proofgrad.nn.state.files import (
     FormatError,
     Source,
@@ -109,11 +111,12 @@ def safe_save(
     for name, tensor in tensors.items():
         raw = numpy.frombuffer(raw_bytes(tensor) or b"\0", numpy.uint8)
         held.append(raw)
+        shape = sizes().value_of_shape(tensor.shape)
         specs[name] = safetensors.TensorSpec(
             dtype=_package_name(name, tensor.dtype),
-            shape=tensor.shape,
+            shape=shape,
             data_ptr=raw.ctypes.data,
-            data_len=tensor.nbytes(),
+            data_len=prod(shape) * tensor.dtype.itemsize,
         )
     with replacing(fn) as aside:
         safetensors.serialize_file(specs, aside, metadata=dict(metadata) if metadata else None)

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, show, sizes
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import (
     Flag,
@@ -23,11 +23,11 @@ from proofgrad.core.tensor.data.arguments import (
     checked_shape,
     normal_size,
 )
-from proofgrad.core.tensor.data.errors import DeviceError, DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DeviceError, DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import as_dtype, scalar_dtype
 from proofgrad.core.tensor.data.storage import flatten_nested, infer_dtype, pack
-from proofgrad.core.tensor.methods.base import TensorBase
+from proofgrad.core.tensor.methods.base import TensorBase, own_value
 from proofgrad.core.tensor.methods.disk import (
     make_file,
     moved_node,
@@ -112,7 +112,7 @@ class Factories(Movement):
 
     def _node_of_lists(self, data: Any, dtype: DType | None) -> UOp:
         shape, elements = flatten_nested(data)
-        if any(isinstance(element, TensorBase) for element in elements):
+        if any(isinstance(element, (TensorBase, UOp)) for element in elements):
             return self._node_of_tensors(shape, elements, dtype)
         if elements and all(hasattr(element, "__array__") for element in elements):
             import numpy
@@ -164,6 +164,11 @@ class Factories(Movement):
     ) -> Self:
         """Every element is `fill_value`. `buffer` has no effect: a constant needs none until written."""
         sizes = checked_shape((shape,) if isinstance(shape, int) else tuple(shape))
+        if isinstance(fill_value, UOp):
+            line = broadcast_node(cls(fill_value, device, dtype)._uop, sizes)
+            return cls._constant(line, device, requires_grad)
+        if not isinstance(fill_value, (bool, int, float)) and not hasattr(fill_value, "__float__"):
+            raise DtypeError(f"elements are numbers, not {fill_value!r}")
         kind = scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
         return cls._constant(constant_node(fill_value, kind, sizes), device, requires_grad)
 
@@ -207,9 +212,14 @@ class Factories(Movement):
         return cls.empty(*shape, device=device, dtype=dtype)
 
     @classmethod
-    def const(cls, b: Scalar, dtype: DType | str | None = None, device: str | None = None) -> Self:
-        """A number as a 0-d Tensor."""
-        return cls.full((), b, dtype, device)
+    def const(
+        cls,
+        b: Scalar | tuple[Scalar, ...],
+        dtype: DType | str | None = None,
+        device: str | None = None,
+    ) -> Self:
+        """A number as a 0-d Tensor; several as a line."""
+        return cls(b, device, dtype) if isinstance(b, tuple) else cls.full((), b, dtype, device)
 
     def _alike(self, options: dict[str, Any]) -> dict[str, Any]:
         """The options with the type and the device of this Tensor where none are given."""
@@ -279,7 +289,7 @@ class Factories(Movement):
         """
         begin, end = (0, start) if stop is None else (start, stop)
         if step == 0:
-            raise ValueError("the step of arange cannot be 0")
+            raise ArgumentError("the step of arange cannot be 0")
         if isinstance(begin, UOp) or isinstance(end, UOp):
             return cls._arange_of_sizes(begin, end, step, dtype, device, requires_grad)
         whole = not any(isinstance(v, float) for v in (begin, end, step))
@@ -341,15 +351,18 @@ class Factories(Movement):
         requires_grad: Flag | None = None,
     ) -> Self:
         """`steps` numbers at equal distances from start to stop, both included."""
-        if steps < 0:
-            raise ValueError(f"linspace needs 0 steps or more, not {steps}")
+        if not at_least(steps, 0):
+            raise ArgumentError(f"linspace needs 0 steps or more, not {steps}")
         kind = as_dtype(dtypes.default_float if dtype is None else dtype)
         if kind.is_bool:
             raise DtypeError("linspace gives numbers, not bools")
         wide = dtypes.float64 if kind.bits > 32 else dtypes.default_float
         line = cls.arange(steps, dtype=wide, device=device)
-        distance = (stop - start) / (steps - 1) if steps > 1 else 0.0
-        result = (line * distance + float(start)).cast(kind)
+        if isinstance(steps, int):
+            places = line * ((stop - start) / (steps - 1) if steps > 1 else 0.0)
+        else:
+            places = line * (stop - start) / cls(steps - 1, device, wide).maximum(1)
+        result = (places + float(start)).cast(kind)
         return cls._constant(result._uop, device, requires_grad)
 
     @classmethod
@@ -364,11 +377,14 @@ class Factories(Movement):
         """Ones on the diagonal of n rows and m columns."""
         kind = dtypes.default_float if dtype is None else as_dtype(dtype)
         columns = n if m is None else m
-        if n < 0 or columns < 0:
+        if not (at_least(n, 0) and at_least(columns, 0)):
             raise ShapeError(f"eye of {n} rows and {columns} columns")
         rows = cls.arange(n, device=device).reshape((n, 1))
         hits = rows == cls.arange(columns, device=device).reshape((1, columns))
-        return cls._constant(hits.cast(kind)._uop, device, requires_grad)
+        node = hits.cast(kind)._uop
+        # Equal constants are one node. A gradient is asked for this one: it is unlike every other.
+        named = own_value(node) if kind.is_float and is_plain(node.shape) else node
+        return cls._constant(named, device, requires_grad)
 
     def tril(self, diagonal: Whole = 0) -> Self:
         """Zero above the given diagonal of the last two axes."""
@@ -390,8 +406,8 @@ class Factories(Movement):
         """A last axis of `num_classes` ints: 1 at the place this Tensor names, else 0."""
         if not self.dtype.is_int:
             raise DtypeError(f"one_hot takes integers, not {self.dtype}")
-        if num_classes < 0:
-            raise ValueError(f"one_hot needs 0 classes or more, not {num_classes}")
+        if not at_least(num_classes, 0):
+            raise ArgumentError(f"one_hot needs 0 classes or more, not {num_classes}")
         return is_place(self.unsqueeze(-1), -1, num_classes).cast(dtypes.int32)
 
 

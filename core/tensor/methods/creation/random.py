@@ -15,17 +15,17 @@ from typing import Any, ClassVar, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError, elements, is_plain, show
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, elements, is_plain, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Real, Whole, as_sizes, checked_shape
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import as_dtype
 from proofgrad.core.tensor.methods.base import describe
 from proofgrad.core.tensor.methods.creation.factories import Factories
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.runtime.device import canonical_device
-from proofgrad.core.tensor.runtime.realize import draw_once, host_buffer, read
+from proofgrad.core.tensor.runtime.realize import at_hand, draw_once, host_buffer, read
 from proofgrad.core.tensor.runtime.recording import note_random
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -33,6 +33,7 @@ _PARITY = 0x1BD11BDA
 
 # So many numbers get memory where they are first read; fewer are drawn again in each kernel that reads them.
 DRAWN_ONCE = 64
+MOST_CHECKED = 1 << 16  # weights that are looked at before places are drawn by them
 
 
 class _Seed:
@@ -178,7 +179,7 @@ class Creation(Factories, Indexing):
     ) -> Self:
         """Normal with the given mean and deviation."""
         if std < 0:
-            raise ValueError(f"normal needs a deviation of 0 or more, not {std}")
+            raise ArgumentError(f"normal needs a deviation of 0 or more, not {std}")
         return cls._drawn(cls.randn(*shape, **kwargs) * std + mean, requires_grad)
 
     @classmethod
@@ -193,7 +194,7 @@ class Creation(Factories, Indexing):
     ) -> Self:
         """Uniform in [low, high)."""
         if low >= high:
-            raise ValueError(f"uniform needs low < high, not {low} and {high}")
+            raise ArgumentError(f"uniform needs low < high, not {low} and {high}")
         kind = as_dtype(dtypes.default_float if dtype is None else dtype)
         if not dtypes.is_float(kind):
             return cls.randint(*shape, low=int(low), high=int(high), dtype=kind, **kwargs)
@@ -217,7 +218,11 @@ class Creation(Factories, Indexing):
         if not all(isinstance(bound, int) for bound in (low, high)):
             raise TypeError(f"randint takes integers as bounds, not {low!r} and {high!r}")
         if not 0 < high - low <= 2**32:
-            raise ValueError(f"randint needs low < high and at most 2**32 values: {low}, {high}")
+            raise ArgumentError(f"randint needs low < high and at most 2**32 values: {low}, {high}")
+        if len(shape) > 1 and any(isinstance(part, (tuple, list)) for part in shape):
+            raise ShapeError(
+                f"randint takes the sizes alone, not {shape}: Tensor.randint(2, 3, low=0, high=10)"
+            )
         sizes, where = _sizes_of(shape), canonical_device(device)
         first, second = cls._random_words(math.prod(sizes), where)
         wide = first.cast(dtypes.uint64) << 32 | second.cast(dtypes.uint64)
@@ -271,15 +276,16 @@ class Creation(Factories, Indexing):
 
         Without replacement by the order of exponential clocks (Efraimidis and Spirakis, 2006).
         """
-        if not 1 <= self.ndim <= 2 or num_samples < 1:
+        if not 1 <= self.ndim <= 2 or not at_least(num_samples, 1):
             raise ShapeError(
                 f"multinomial draws 1 or more of a line or of rows, not {num_samples} of"
                 f" {show(self.shape)}"
             )
-        if not replacement and num_samples > self.shape[-1]:
+        if not replacement and not at_least(self.shape[-1], num_samples):
             raise ShapeError(
                 f"multinomial cannot draw {num_samples} of {self.shape[-1]} without replacement"
             )
+        _check_weights(self)
         weights = self.detach().cast(dtypes.float32)
         if replacement or num_samples == 1:
             ends = weights.cumsum(-1)
@@ -353,3 +359,16 @@ def threefry(first: UOp, second: UOp, key_low: UOp, key_high: UOp) -> tuple[UOp,
         x = x + keys[(group + 1) % 3]
         y = (y + keys[(group + 2) % 3]) + number(group + 1)
     return x, y
+
+
+def _check_weights(weights: Any) -> None:
+    """Raises: ArgumentError if there is a weight below 0, or none above, among numbers that are at hand."""
+    few = weights.dtype is dtypes.float32 and weights.max_numel() <= MOST_CHECKED
+    data = at_hand(weights._uop) if few else None
+    if data is None:
+        return
+    values = data.cast("f").tolist()
+    if min(values) < 0 or max(values) <= 0:
+        raise ArgumentError(
+            f"multinomial takes weights of 0 or more, not all of them 0: there are {min(values):g} to {max(values):g}"
+        )

@@ -19,7 +19,7 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, promote_scalar
 from proofgrad.core.tensor.methods.elementwise import series
@@ -76,12 +76,12 @@ class Elementwise(Operators):
             return left._int_power(right)
         wide = accumulation_dtype(a.dtype)  # for the slope, whose factors overflow in float16
         power = UOp(Ops.POW, wide, (first.cast(wide), second.cast(wide)))
-        return self._with(power.cast(a.dtype))
+        return self._rounded(power.cast(a.dtype), x)
 
     def _whole_power(self, exponent: Whole) -> Self:
         if exponent < 0:
             if not self.dtype.is_float:
-                raise ValueError(
+                raise ArgumentError(
                     f"integers to a negative power ({exponent}) are no integers; use x.float()"
                 )
             return self.reciprocal()._whole_power(-exponent)
@@ -166,7 +166,8 @@ class Elementwise(Operators):
         a, b = self._pair("logaddexp", other)
         x, y = self._with(a)._as_float(), self._with(b)._as_float()
         apart = x.eq(y).where(0, x - y)
-        return x.maximum(y) + (apart < 0).where(apart, -apart).exp().log1p()
+        found = x.maximum(y) + (apart < 0).where(apart, -apart).exp().log1p()
+        return self._rounded(found._uop, other)
 
     # -- angles -----------------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ class Operands(TensorBase):
         """The nodes of both operands with one type and one shape."""
         node = self._uop
         if isinstance(other, (bool, int, float)):
-            dtype = promote_scalar(node.dtype, other)
+            dtype = computed_dtype(promote_scalar(node.dtype, other))
             return node.cast(dtype), constant_node(other, dtype, node.shape)
         if not isinstance(other, TensorBase):
             other = self._as_tensor(other)
@@ -92,11 +92,22 @@ class Operands(TensorBase):
             op = _ON_BOOLS.get(op, op)
         _check_dtype(op, name, a.dtype)
         src = (b, a) if swap else (a, b)
-        return self._with(UOp(op, dtypes.bool if op in COMPARE else a.dtype, src))
+        if op in COMPARE:
+            return self._with(UOp(op, dtypes.bool, src))
+        return self._rounded(UOp(op, a.dtype, src), other)
+
+    def _rounded(self, node: UOp, other: Operand = 0) -> Self:
+        """A result that was computed in float32, in the 8-bit type that this and `other` have; any other as it is."""
+        if self.dtype.is_code or (isinstance(other, Operands) and other.dtype.is_code):
+            beside = other if isinstance(other, Operands) else self
+            number = isinstance(other, (bool, int, float))
+            dtype = self.dtype if number else self._common_type(beside)
+            node = node.cast(dtype) if dtype.is_code else node
+        return self._with(node)
 
     def _unary(self, op: Ops) -> Self:
         node = self._uop.cast(computed_dtype(self.dtype))
-        return self._with(UOp(op, node.dtype, (node,)))
+        return self._rounded(UOp(op, node.dtype, (node,)))
 
     def _computed(self) -> Self:
         """In a type that is computed with."""
@@ -118,7 +129,7 @@ class Operands(TensorBase):
     def cast(self, dtype: DType | str) -> Self:
         """The values in another type, rounded to nearest even; floats saturate in integers.
 
-        The 8-bit floats fp8e4m3 and fp8e5m2 are for storage: arithmetic makes float32 of them, and no
+        Arithmetic of the 8-bit floats fp8e4m3 and fp8e5m2 is done in float32 and rounded to them once; no
         gradient passes through. Beyond 448 fp8e4m3, which has no infinity, gives NaN, fp8e5m2 infinity.
         A cast of a leaf to the type it has is a leaf.
         """

@@ -7,14 +7,14 @@ There is no op for subtraction: `x - y` is `x + -y`. Does not own: operands and 
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Operand, Real
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, constant_node
 from proofgrad.core.tensor.data.promotion import least_float, promote, promote_scalar, scalar_dtype
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
@@ -49,7 +49,7 @@ class Operators(Operands):
             a, b = b, a
         if a.dtype.is_bool:
             raise DtypeError("cannot subtract bools; use ^ for the exclusive or")
-        return self._with(UOp(Ops.ADD, a.dtype, (a, UOp(Ops.NEG, b.dtype, (b,)))))
+        return self._rounded(UOp(Ops.ADD, a.dtype, (a, UOp(Ops.NEG, b.dtype, (b,)))), x)
 
     def div(self, x: Operand, reverse: Flag = False, rounding_mode: str | None = None) -> Self:
         """Division; integers give floats unless rounding_mode is "trunc" or "floor"."""
@@ -61,7 +61,7 @@ class Operators(Operands):
             case "trunc":
                 return self._truncated(x, reverse)
             case _:
-                raise ValueError(
+                raise ArgumentError(
                     f"rounding_mode is None, 'trunc' or 'floor', not {rounding_mode!r}"
                 )
 
@@ -69,7 +69,7 @@ class Operators(Operands):
         a, b = self._pair("/", x)
         dtype = least_float(a.dtype)
         a, b = a.cast(dtype), b.cast(dtype)
-        return self._with(UOp(Ops.FDIV, dtype, (b, a) if reverse else (a, b)))
+        return self._rounded(UOp(Ops.FDIV, dtype, (b, a) if reverse else (a, b)), x)
 
     def _truncated(self, x: Operand, reverse: Flag) -> Self:
         a, _ = self._pair("div", x)
@@ -82,7 +82,8 @@ class Operators(Operands):
         a, b = self._pair("//", x)
         if a.dtype.is_float:
             first, second = (b, a) if reverse else (a, b)
-            return self._with(first)._float_division(self._with(second))[0]
+            found = self._with(first)._float_division(self._with(second))[0]
+            return self._rounded(found._uop, x)
         return self._binary(Ops.FLOORDIV, "//", x, swap=reverse)
 
     def mod(self, x: Operand, reverse: Flag = False) -> Self:
@@ -91,7 +92,7 @@ class Operators(Operands):
         if not a.dtype.is_float:
             return self._binary(Ops.MOD, "%", x, swap=reverse)
         first, second = (b, a) if reverse else (a, b)
-        return self._with(first)._float_division(self._with(second))[1]
+        return self._rounded(self._with(first)._float_division(self._with(second))[1]._uop, x)
 
     def fmod(self, x: Operand) -> Self:
         """The remainder with the sign of the dividend, as in C: exact. Integers by 0 give 0."""
@@ -295,7 +296,7 @@ class Operators(Operands):
             b, a = self._choices(y, x)
             return a, b
         beside = y if isinstance(y, Operands) else self
-        tensor = x if isinstance(x, Operands) else beside._as_tensor(x)
+        tensor: Any = x if isinstance(x, Operands) else beside._as_tensor(x)
         check_same_device("where", self, tensor)
         if isinstance(y, scalars):
             dtype = tensor.dtype if tensor.dtype.is_code else promote_scalar(tensor.dtype, y)
@@ -303,7 +304,7 @@ class Operators(Operands):
         beside = x if isinstance(x, Operands) else self
         other = y if isinstance(y, Operands) else beside._as_tensor(y)
         check_same_device("where", self, other)
-        dtype = promote(tensor.dtype, other.dtype)
+        dtype = tensor._common_type(other)
         return tensor._uop.cast(dtype), other._uop.cast(dtype)
 
     def masked_fill(self, mask: Self, value: Operand) -> Self:
@@ -320,14 +321,15 @@ class Operators(Operands):
         x, z = self._with(x)._pair("fma", term)
         shape = broadcast_shapes("fma", x.shape, y.shape)
         src = tuple([broadcast_node(node.cast(z.dtype), shape) for node in (x, y, z)])
-        return self._with(UOp(Ops.FMA, z.dtype, src))
+        return self._rounded(UOp(Ops.FMA, z.dtype, src), term)
 
     def copysign(self, other: Operand) -> Self:
         """The size of this with the sign of the other, that of -0.0 and of NaN included."""
         a, b = self._pair("copysign", other)
         dtype = least_float(a.dtype)
         size = self._with(a).cast(dtype).abs()
-        return self._with(b).cast(dtype)._is_negative().where(-size, size)
+        found = self._with(b).cast(dtype)._is_negative().where(-size, size)
+        return self._rounded(found._uop, other)
 
     def isclose(
         self, other: Operand, rtol: Real = 1e-5, atol: Real = 1e-8, equal_nan: Flag = False
@@ -349,7 +351,7 @@ class Operators(Operands):
             Tensor([1]).alu(Ops.ADD, Tensor([2]))  # [3]
         """
         if op not in ALU:
-            raise ValueError(f"alu takes an op of elements, not {op}; there are {sorted(ALU)}")
+            raise ArgumentError(f"alu takes an op of elements, not {op}; there are {sorted(ALU)}")
         nodes = [self._uop, *[part._uop for part in src]]
         for part in src:
             check_same_device("alu", self, part)
@@ -387,7 +389,7 @@ class Operators(Operands):
     def clamp(self, min_: Operand | None = None, max_: Operand | None = None) -> Self:
         """Not below `min_`, not above `max_`."""
         if min_ is None and max_ is None:
-            raise ValueError("clip needs a lower or an upper bound")
+            raise ArgumentError("clip needs a lower or an upper bound")
         raised = self if min_ is None else self.maximum(min_)
         return raised if max_ is None else raised.minimum(max_)
 

@@ -21,7 +21,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Scalar, Whole
-from proofgrad.core.tensor.data.errors import DeviceError, DtypeError, GradientError
+from proofgrad.core.tensor.data.errors import ArgumentError, DeviceError, DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.data.widths import reinterpreted_node
@@ -428,7 +428,7 @@ def _placed(links: Sequence[Link], value: UOp) -> UOp:
                 cuts = tuple([(b, b + size) for (b, _), size in zip(arg, before)])
                 value = UOp(Ops.SHRINK, value.dtype, (value,), cuts)
             case _:
-                raise ValueError(
+                raise ArgumentError(
                     f"cannot write to this view: {_WHY_NOT.get(op, op.name)}; write to the Tensor"
                     f" that it is a view of"
                 )

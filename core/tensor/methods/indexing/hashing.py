@@ -13,7 +13,7 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import ShapeError
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import constant_node, reshape_node
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 
@@ -141,12 +141,12 @@ def _sponge(cfg: str | tuple[int, int]) -> _Sponge:
     if isinstance(cfg, tuple):
         rate, suffix = cfg
         if not 0 < rate < _STATE_BYTES or rate % 8 or not 0 < suffix < 256:
-            raise ValueError(
+            raise ArgumentError(
                 f"a rate is a multiple of 8 bytes between 8 and 192, and a suffix a byte, not {cfg}"
             )
         return _Sponge(rate, suffix, (_STATE_BYTES - rate) // 2)
     if cfg not in _KINDS:
-        raise ValueError(f"keccak has no {cfg!r}; there are {', '.join(_KINDS)}")
+        raise ArgumentError(f"keccak has no {cfg!r}; there are {', '.join(_KINDS)}")
     return _KINDS[cfg]
 
 

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import ShapeError, row_major_strides, show
+from proofgrad.core.ir.shapes import ShapeError, at_least, row_major_strides, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Scalar, Whole, resolve_axis
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
@@ -52,7 +52,7 @@ class Scatter(Selection):
             case "multiply":
                 return self.scatter_reduce(dim, index, values, "prod")
             case _:
-                raise ValueError(f"reduce is None, 'add' or 'multiply', not {reduce!r}")
+                raise ArgumentError(f"reduce is None, 'add' or 'multiply', not {reduce!r}")
 
     def _scatter_last(self, dim: Whole, index: Self, src: Self) -> Self:
         axis = resolve_axis(dim, self.ndim)
@@ -70,7 +70,7 @@ class Scatter(Selection):
         check_same_device("scatter", self, src)
         if src.dtype is not self.dtype:
             raise DtypeError(f"cannot scatter {src.dtype} into {self.dtype}; cast it first")
-        if src.ndim != index.ndim or any(n < m for n, m in zip(src.shape, index.shape)):
+        if src.ndim != index.ndim or not all(map(at_least, src.shape, index.shape)):
             raise ShapeError(
                 f"scatter of {show(src.shape)} by indices {show(index.shape)}: there must be a source"
                 f" for each index"
@@ -96,7 +96,7 @@ class Scatter(Selection):
         `reduce`: "sum", "prod", "mean", "amax" or "amin". `include_self`: with what is there.
         """
         if reduce not in _REDUCTIONS:
-            raise ValueError(f"reduce is one of {_REDUCTIONS}, not {reduce!r}")
+            raise ArgumentError(f"reduce is one of {_REDUCTIONS}, not {reduce!r}")
         axis = resolve_axis(dim, self.ndim)
         self._check_scatter(axis, index, src)
 
@@ -144,7 +144,7 @@ class Scatter(Selection):
             places = mask._true_places()
             if not self.ndim:
                 return self._iota(0).reshape((len(places), 0))
-            return self._line(places)._unravelled(self.shape)
+            return self._line(places)._unravelled(sizes().value_of_shape(self.shape))
         if not self.ndim:
             return self._iota(0).reshape((size, 0))
         flat = self._iota(self.numel())._selected(mask.flatten(), size, 0)

@@ -10,10 +10,10 @@ from math import prod
 from typing import Any, NamedTuple, Self
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, row_major_strides, show
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, row_major_strides, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Whole, normal_size, resolve_axis
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import BroadcastError, DtypeError, IndexTypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes
 from proofgrad.core.tensor.data.storage import flatten_nested
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe
@@ -46,7 +46,7 @@ class Selection(Reduction):
 
     def _view_and_positions(self, index: Any) -> tuple[Self, list[tuple[int, Self]]]:
         """What the ints, slices and None of an index show, and the Tensors for axes of that."""
-        parts = self._full_index(index if isinstance(index, tuple) else (index,))
+        parts = self._full_index(index_parts(index))
         result, axis = self, 0
         pending: list[tuple[int, Self]] = []
         for part in parts:
@@ -94,7 +94,7 @@ class Selection(Reduction):
             raise IndexError("a bool is no index; use where, or an int")
         if isinstance(part, int) or (isinstance(part, UOp) and part.dtype is dtypes.index):
             return [part]
-        if isinstance(part, (list, tuple)) or (
+        if isinstance(part, (list, tuple, range)) or (
             hasattr(part, "__array__") and hasattr(part, "dtype")
         ):
             part = part if isinstance(part, TensorBase) else self._as_index(part)
@@ -102,30 +102,31 @@ class Selection(Reduction):
         if not isinstance(part, TensorBase):
             if hasattr(part, "__index__"):
                 return [part.__index__()]
-            raise IndexError(f"cannot index with {describe(part)}")
+            raise IndexTypeError(f"cannot index with {describe(part)}")
         check_same_device("[]", self, part)
         if part.dtype.is_bool:
             return self._positions_of_mask(part, axis)
         if not part.dtype.is_int:
-            raise DtypeError(f"indices are integers or bools, not {part.dtype}")
+            raise IndexTypeError(f"indices are integers or bools, not {part.dtype}")
         return [part if numbers is None else _Numbers(numbers, part)]
 
     def _as_index(self, values: Any) -> TensorBase:
-        if isinstance(values, (list, tuple)) and not values:
+        if isinstance(values, (list, tuple, range)) and not values:
             return self._iota(0)
-        return self._as_tensor(list(values) if isinstance(values, tuple) else values)
+        return self._as_tensor(list(values) if isinstance(values, (tuple, range)) else values)
 
     def _positions_of_mask(self, mask: TensorBase, axis: Whole) -> list[Any]:
         """Where the mask is true: computed now, as the size of the result depends on it."""
         covered = self.shape[axis : axis + mask.ndim]
         if mask.shape != covered or not mask.ndim:
-            raise ShapeError(
+            raise BroadcastError(
                 f"a mask of shape {show(mask.shape)} for axes of {show(covered)} in"
                 f" {show(self.shape)}; the sizes must be equal"
             )
         flat = self._with(mask._uop)._true_places()
-        steps = row_major_strides(mask.shape)
-        lines = [[place // step % size for place in flat] for step, size in zip(steps, mask.shape)]
+        numbers = sizes().value_of_shape(mask.shape)
+        steps = row_major_strides(numbers)
+        lines = [[place // step % size for place in flat] for step, size in zip(steps, numbers)]
         return [self._as_tensor(line) if line else self._iota(0) for line in lines]
 
     def _true_places(self) -> list[int]:
@@ -148,9 +149,9 @@ class Selection(Reduction):
             return self._slice_of_variables(axis, part)
         for bound in (part.start, part.stop, part.step):
             if bound is not None and not hasattr(bound, "__index__"):
-                raise IndexError(f"the bounds of a slice are ints, not {describe(bound)}")
+                raise IndexTypeError(f"the bounds of a slice are ints, not {describe(bound)}")
         if part.step == 0:
-            raise IndexError("the step of a slice cannot be 0")
+            raise IndexTypeError("the step of a slice cannot be 0")
         places = range(self.shape[axis])[part]
         if not places:
             return self._cut(axis, 0, 0)
@@ -164,7 +165,9 @@ class Selection(Reduction):
         """begin:end:step where a variable is a bound or the size: bounds are not clipped to the axis."""
         size, step = self.shape[axis], 1 if part.step is None else part.step
         if not isinstance(step, int) or not step:
-            raise IndexError(f"the step of a slice is an int that is not 0, not {describe(step)}")
+            raise IndexTypeError(
+                f"the step of a slice is an int that is not 0, not {describe(step)}"
+            )
         last = size - 1
         first = (0 if step > 0 else last) if part.start is None else _from_begin(part.start, size)
         if part.stop is None:
@@ -249,6 +252,16 @@ class Selection(Reduction):
             )
 
 
+def index_parts(index: Any) -> tuple[Any, ...]:
+    """The parts of an index. As in torch a list of lists, slices, None, `...` or Tensors stands for a tuple."""
+    if isinstance(index, list) and any(
+        part is None or part is Ellipsis or isinstance(part, (list, tuple, slice, TensorBase))
+        for part in index
+    ):
+        return tuple(index)
+    return index if isinstance(index, tuple) else (index,)
+
+
 def broadcast_positions(pending: Sequence[tuple[int, TensorBase]]) -> Shape:
     """The common shape of the index Tensors of one `x[...]`. Raises: ShapeError."""
     return broadcast_shapes("[]", *[positions.shape for _, positions in pending])
@@ -263,7 +276,7 @@ def _from_begin(bound: Any, size: Any) -> Any:
     """A bound of a slice, from the first element. Raises: IndexError if its sign is open."""
     if not isinstance(bound, UOp):
         if not hasattr(bound, "__index__"):
-            raise IndexError(f"the bounds of a slice are ints, not {describe(bound)}")
+            raise IndexTypeError(f"the bounds of a slice are ints, not {describe(bound)}")
         return bound.__index__() if bound.__index__() >= 0 else size + bound.__index__()
     if at_least(bound, 0):
         return bound
@@ -285,12 +298,10 @@ class _Numbers(NamedTuple):
 def _check_positions(values: Any, axis: int, shape: Shape) -> None:
     """Raises: IndexError for the first number that is no place of an axis."""
     size = shape[axis]
-    if not is_plain((size,)):
-        return
     if hasattr(values, "min"):
         found = [int(values.min()), int(values.max())] if values.size else []
     else:
-        found = [int(value) for value in flatten_nested(values)[1]]
-    outside = [value for value in found if not -size <= value < size]
+        found = flatten_nested(values)[1]
+    outside = [n for n in found if not (at_least(n, -size) and at_least(size - 1, n))]
     if outside:
         raise IndexError(f"index {outside[0]} is out of range for axis {axis} of {show(shape)}")

@@ -65,9 +65,10 @@ class Sorting(Reduction):
         `sorted_`: they are in order in any case.
         """
         axis = resolve_axis(dim, self.ndim)
-        if not self.ndim or k < 0 or not at_least(self.shape[axis], k):
+        if not self.ndim or not at_least(k, 0) or not at_least(self.shape[axis], k):
             raise ShapeError(f"topk of {k} elements along axis {dim} of {show(self.shape)}")
-        is_few = 0 < k <= SELECTED_UP_TO and at_least(self.shape[axis], k * SELECTED_OF)
+        is_few = isinstance(k, int) and 0 < k <= SELECTED_UP_TO
+        is_few = is_few and at_least(self.shape[axis], k * SELECTED_OF)
         if is_few and self.dtype.bits <= 32:
             places = self._keys_along(axis, largest)._first_places(k)._axis_from_last(axis)
         else:

@@ -13,12 +13,7 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, show
 from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole
 from proofgrad.core.tensor.data.nodes import broadcast_shapes, constant_node
-from proofgrad.core.tensor.data.promotion import (
-    accumulation_dtype,
-    as_dtype,
-    computed_dtype,
-    promote,
-)
+from proofgrad.core.tensor.data.promotion import accumulation_dtype, as_dtype, promote
 from proofgrad.core.tensor.methods.base import check_same_device, describe
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.methods.indexing.take import take, take_along
@@ -57,7 +52,7 @@ class LinearAlgebra(Indexing):
                 f"cannot multiply {show(self.shape)} @ {show(w.shape)}: axis -1 of the first"
                 f" has {self.shape[-1]} elements, axis {inner} of the second {w.shape[inner]}"
             )
-        result = computed_dtype(promote(self.dtype, w.dtype)) if dtype is None else as_dtype(dtype)
+        result = promote(self.dtype, w.dtype) if dtype is None else as_dtype(dtype)
         wide = accumulation_dtype(result)
         x = self.cast(wide)
         y: Self = w.cast(wide)

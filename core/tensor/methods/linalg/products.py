@@ -12,13 +12,9 @@ from typing import Any, TypeVar
 
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.shapes import ShapeError, show
+from proofgrad.core.tensor.data.errors import ArgumentError
 from proofgrad.core.tensor.data.nodes import broadcast_shapes
-from proofgrad.core.tensor.data.promotion import (
-    accumulation_dtype,
-    as_dtype,
-    computed_dtype,
-    promote,
-)
+from proofgrad.core.tensor.data.promotion import accumulation_dtype, as_dtype, promote
 from proofgrad.core.tensor.methods.base import check_same_device
 from proofgrad.core.tensor.methods.linalg.contraction_order import contraction_order, letters_left
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
@@ -39,7 +35,7 @@ def sum_by_letters(formula: str, operands: Sequence[Any], dtype: DType | str | N
     for operand in operands:
         check_same_device("einsum", operands[0], operand)
         result = promote(result, operand.dtype)
-    result = computed_dtype(result) if dtype is None else as_dtype(dtype)
+    result = result if dtype is None else as_dtype(dtype)
     wide = accumulation_dtype(result)
     parts, letters = [], []
     for operand, named in zip(operands, names):
@@ -90,7 +86,7 @@ def _letters(formula: str, operands: Sequence[Any]) -> tuple[list[str], str]:
     left, arrow, right = formula.replace(" ", "").partition("->")
     names = left.split(",")
     if len(names) != len(operands):
-        raise ValueError(f"einsum {formula!r} is for {len(names)} operands, not {len(operands)}")
+        raise ArgumentError(f"einsum {formula!r} is for {len(names)} operands, not {len(operands)}")
     free = [letter for letter in ascii_letters if letter not in formula]
     counts = [
         operand.ndim - len(named.replace("...", "")) if "..." in named else 0
@@ -109,7 +105,7 @@ def _letters(formula: str, operands: Sequence[Any]) -> tuple[list[str], str]:
         wanted = spare + "".join(sorted(c for c in set(whole) if whole.count(c) == 1))
     strange = set("".join(spelt) + wanted) - set(ascii_letters)
     if strange or not set(wanted) <= set("".join(spelt)) or len(set(wanted)) != len(wanted):
-        raise ValueError(
+        raise ArgumentError(
             f"einsum {formula!r}: axes are letters, and each letter on the right stands there once"
             f" and on the left as well"
         )
@@ -143,7 +139,7 @@ def _sizes(formula: str, parts: Sequence[Any], letters: Sequence[str]) -> dict[s
                 raise ShapeError(
                     f"einsum {formula!r}: axis {letter!r} has sizes {known} and {size}"
                 )
-            sizes[letter] = max(known, size) if size and known else min(known, size)
+            sizes[letter] = size if known == 1 else known
     return sizes
 
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import ShapeError, at_least, is_plain, show
+from proofgrad.core.ir.shapes import ShapeError, at_least, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import (
     Scalar,
@@ -22,6 +22,7 @@ from proofgrad.core.tensor.data.arguments import (
     resolve_axis,
     split_amount,
 )
+from proofgrad.core.tensor.data.errors import ArgumentError, ModeError
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.methods.base import check_same_device, describe
@@ -112,23 +113,46 @@ class Movement(Views, Operators):
 
         Without `dims` the elements move as one line.
         """
+        by = (shifts,) if isinstance(shifts, (int, UOp)) else tuple(shifts)
         if dims is None:
-            if not isinstance(shifts, int):
-                raise ValueError(f"roll by {shifts} needs dims, one for each shift")
-            return self.flatten().roll(shifts, 0).reshape(self.shape)._value()
-        by = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+            if len(by) != 1:
+                raise ArgumentError(f"roll by {shifts} needs dims, one for each shift")
+            return self.flatten().roll(by, 0).reshape(self.shape)._value()
         axes = (dims,) if isinstance(dims, int) else tuple(dims)
         if len(by) != len(axes):
-            raise ValueError(f"roll needs one shift for each of dims: {by} for {axes}")
+            raise ArgumentError(f"roll needs one shift for each of dims: {by} for {axes}")
         result = self
         for shift, dim in zip(by, axes):
-            axis = resolve_axis(dim, self.ndim)
-            size = self.shape[axis]
-            place = shift % size if size else 0
-            if place:
-                parts = [result._cut(axis, size - place, size), result._cut(axis, 0, size - place)]
-                result = result._joined_along(parts, axis)
+            result = result._rolled(resolve_axis(dim, self.ndim), shift)
         return result._value()
+
+    def _rolled(self, axis: Whole, shift: Any) -> Self:
+        """One axis rolled: its end in front of the rest."""
+        size = self.shape[axis]
+        if is_plain((size, shift)):
+            shift = shift % size if size else 0
+        if not is_plain((shift,)) or shift:
+            ahead, back = split_amount(shift)
+            steps = size - back if is_plain((ahead,)) and not ahead else ahead
+            if not (at_least(size, steps) and at_least(steps, 0)):
+                return self._rolled_round(axis, ahead, back)
+            parts = [self._cut(axis, size - steps, size), self._cut(axis, 0, size - steps)]
+            return self._joined_along(parts, axis)
+        return self
+
+    def _rolled_round(self, axis: Whole, ahead: Any, back: Any) -> Self:
+        """As _rolled, where the shift may be more than the variable size: cut out of enough copies in a row.
+
+        Zeros stand for what lies beyond the copies; they are only seen where there are no elements.
+        """
+        size = self.shape[axis]
+        least = max(1, sizes().smallest(size))
+        copies = -(-sizes().largest(ahead + back) // least)
+        around = [(0, 0)] * self.ndim
+        around[axis] = (ahead, back)
+        row = self.repeat([copies + 1 if k == axis else 1 for k in range(self.ndim)])
+        begin = normal_size(size * copies if is_plain((back,)) and not back else back)
+        return row._pad_zeros(around)._cut(axis, begin, begin + size)
 
     # -- padding ----------------------------------------------------------------------------------
 
@@ -149,7 +173,7 @@ class Movement(Views, Operators):
                     result = result._pad_by_places(axis, before, after, mode)
                 return result._value()
             case _:
-                raise ValueError(
+                raise ModeError(
                     f"mode is 'constant', 'reflect', 'replicate' or 'circular', not {mode!r}"
                 )
 
@@ -192,28 +216,30 @@ class Movement(Views, Operators):
 
         But "circular" is of a circle that has been cut before it closes, as in torch.
         """
-        if mode == "circular" and min(before, after) < 0:
-            cut = self._pad_by_places(axis, min(0, before), min(0, after), "replicate")
-            return cut._pad_by_places(axis, max(0, before), max(0, after), mode)
         size = self.shape[axis]
+        (front, cut_front), (back, cut_back) = split_amount(before), split_amount(after)
         limit = {"reflect": size - 1, "circular": size}.get(mode)
-        if limit is not None and max(before, after) > limit:
+        wanted = [amount for amount in (front, back) if not is_plain((amount,)) or amount]
+        if mode == "circular" and (cut_front, cut_back) != (0, 0):
+            return self._cut(axis, cut_front, size - cut_back)._pad_by_places(
+                axis, front, back, mode
+            )
+        if limit is not None and not all(at_least(limit, amount) for amount in wanted):
             raise ShapeError(
                 f"pad {mode!r} of ({before}, {after}) is more than axis {axis} of"
                 f" {show(self.shape)} can give: at most {limit}"
             )
-        if not size and max(before, after) > 0:
+        if wanted and not at_least(size, 1):
             raise ShapeError(f"pad {mode!r} of {show(self.shape)}: axis {axis} has no elements")
-        front, back = max(0, before), max(0, after)
         parts = [self._frame(axis, mode, front, True), self, self._frame(axis, mode, back, False)]
-        kept = [part for part in parts if part.shape[axis] or part is self]
+        kept = [part for part in parts if part is self or part.shape[axis] != 0]
         whole = self._joined_along(kept, axis) if len(kept) > 1 else self
-        return whole._cut(axis, max(0, -before), whole.shape[axis] - max(0, -after))
+        return whole._cut(axis, cut_front, whole.shape[axis] - cut_back)
 
     def _frame(self, axis: Whole, mode: str, count: Whole, in_front: bool) -> Self:
         """`count` elements of one axis, as the mode lays them before or behind it."""
         size = self.shape[axis]
-        if not count:
+        if is_plain((count,)) and not count:
             return self._cut(axis, 0, 0)
         match mode:
             case "reflect":

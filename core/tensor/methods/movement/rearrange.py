@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import prod
 from typing import TypeAlias
 
 from proofgrad.core.ir.shapes import ShapeError
+from proofgrad.core.tensor.data.arguments import shape_with_rest
+from proofgrad.core.tensor.data.errors import ArgumentError
 
 # One side of a `rearrange` formula: names, each alone or in a group that is one axis.
 _Side: TypeAlias = list[tuple[str, ...]]
@@ -23,7 +24,7 @@ def sides(formula: str) -> tuple[_Side, _Side]:
     """What stands left and right of the arrow. Raises: ValueError."""
     parts = formula.split("->")
     if len(parts) != 2:
-        raise ValueError(f"rearrange needs one '->', as in 'a b -> b a': {formula!r}")
+        raise ArgumentError(f"rearrange needs one '->', as in 'a b -> b a': {formula!r}")
     return _parse(parts[0], formula), _parse(parts[1], formula)
 
 
@@ -34,12 +35,12 @@ def _parse(text: str, formula: str) -> _Side:
     while position < len(text):
         found = _TOKEN.match(text, position)
         if found is None:
-            raise ValueError(f"rearrange {formula!r}: cannot read {text[position:].strip()!r}")
+            raise ArgumentError(f"rearrange {formula!r}: cannot read {text[position:].strip()!r}")
         position = found.end()
         token = found[1].replace("…", _ELLIPSIS)
         if token in "()":
             if (token == "(") is not (inner is None):
-                raise ValueError(f"rearrange {formula!r}: parentheses do not match")
+                raise ArgumentError(f"rearrange {formula!r}: parentheses do not match")
             if inner is not None:
                 groups.append(tuple(inner))
             inner = [] if token == "(" else None
@@ -48,16 +49,16 @@ def _parse(text: str, formula: str) -> _Side:
         else:
             groups.append(() if token == "1" else (token,))
     if inner is not None:
-        raise ValueError(f"rearrange {formula!r}: parentheses do not match")
+        raise ArgumentError(f"rearrange {formula!r}: parentheses do not match")
     return groups
 
 
 def without_ellipsis(left: _Side, right: _Side, rank: int, formula: str) -> tuple[_Side, _Side]:
     """Both sides with "..." spelt out as names that no user can write."""
     if any(_JOINED in group for group in left):
-        raise ValueError(f"rearrange {formula!r}: '...' on the left cannot be part of a group")
+        raise ArgumentError(f"rearrange {formula!r}: '...' on the left cannot be part of a group")
     if left.count((_ELLIPSIS,)) > 1:
-        raise ValueError(f"rearrange {formula!r}: only one '...' a side")
+        raise ArgumentError(f"rearrange {formula!r}: only one '...' a side")
     count = rank - len(left) + 1 if (_ELLIPSIS,) in left else 0
     names = [f"{_ELLIPSIS}{k}" for k in range(max(0, count))]
 
@@ -84,14 +85,12 @@ def group_sizes(
     known = {name: given[name] for name in group if name in given}
     missing = [name for name in group if name not in given]
     if len(missing) > 1:
-        raise ValueError(
+        raise ArgumentError(
             f"rearrange {formula!r}: give the sizes of all but one of {', '.join(missing)}"
         )
-    rest = prod(known.values())
-    if missing and rest and total % rest == 0:
-        known[missing[0]] = total // rest
-    if len(known) != len(group) or prod(known.values()) != total:
+    parts = shape_with_rest([*known.values(), *[-1 for _ in missing]], total)
+    if parts is None:
         raise ShapeError(
             f"rearrange {formula!r}: an axis of {total} elements is no product of {known}"
         )
-    return known
+    return dict(zip([*known, *missing], parts))

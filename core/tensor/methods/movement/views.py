@@ -18,8 +18,12 @@ from proofgrad.core.tensor.data.arguments import (
     normal_size,
     resolve_axes,
     resolve_axis,
+    shape_with_rest,
+    smaller,
     split_amount,
+    whole_quotient,
 )
+from proofgrad.core.tensor.data.errors import ArgumentError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, reshape_node
 from proofgrad.core.tensor.methods.base import TensorBase
 from proofgrad.core.tensor.methods.movement.rearrange import group_sizes, sides, without_ellipsis
@@ -182,30 +186,24 @@ class Views(TensorBase):
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
         """Axis `dim` as several axes of the given sizes; one may be -1."""
         axis = resolve_axis(dim, self.ndim)
-        parts = list(sizes)
-        if -1 in parts:
-            parts[parts.index(-1)] = self.shape[axis] // -prod(parts)
-        if prod(parts) != self.shape[axis]:
+        parts = shape_with_rest(sizes, self.shape[axis])
+        if parts is None:
             raise ShapeError(f"cannot unflatten axis {dim} of {show(self.shape)} to {tuple(sizes)}")
-        return self.reshape(self.shape[:axis] + tuple(parts) + self.shape[axis + 1 :])
+        return self.reshape(self.shape[:axis] + parts + self.shape[axis + 1 :])
 
-    def split(self, sizes: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
+    def split(self, sizes: int | UOp | Sequence[Any], dim: int = 0) -> tuple[Self, ...]:
         """Parts of the given size (the last may be smaller) or sizes along `dim`."""
         axis = resolve_axis(dim, self.ndim)
         total = self.shape[axis]
-        if isinstance(sizes, int):
-            if sizes <= 0:
-                raise ShapeError(f"cannot split into parts of size {sizes}")
-            sizes = [min(sizes, total - begin) for begin in range(0, max(total, 1), sizes)]
-        if sum(sizes) != total:
+        if isinstance(sizes, (int, UOp)):
+            sizes = _equal_parts(total, sizes)
+        if normal_size(sum(sizes)) != total:
             raise ShapeError(
                 f"split sizes {tuple(sizes)} must add up to {total}, the size of axis {dim}"
             )
         parts, begin = [], 0
         for size in sizes:
-            cuts: list[tuple[int, int] | None] = [None] * self.ndim
-            cuts[axis] = (begin, begin + size)
-            parts.append(self.shrink(cuts))
+            parts.append(self._cut(axis, begin, begin + size))
             begin += size
         return tuple(parts)
 
@@ -214,7 +212,15 @@ class Views(TensorBase):
         if chunks <= 0:
             raise ShapeError(f"cannot make {chunks} chunks")
         size = self.shape[resolve_axis(dim, self.ndim)]
-        return list(self.split(max(1, -(-size // chunks)), dim))
+        if isinstance(size, int):
+            return list(self.split(max(1, -(-size // chunks)), dim))
+        each = whole_quotient(size, chunks)
+        if each is None:
+            raise ShapeError(
+                f"{chunks} chunks of {show((size,))[1:-2]} elements have other sizes for other values of the"
+                f" variables; give a multiple of {chunks}, or use split with the sizes"
+            )
+        return list(self.split([each] * chunks, dim))
 
     def repeat(self, repeats: Any, *args: Any) -> Self:
         """The whole Tensor laid side by side, repeats[k] times along axis k."""
@@ -231,7 +237,7 @@ class Views(TensorBase):
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
         """Each element `repeats` times, along `dim` (None: flattened)."""
-        if not isinstance(repeats, int) or repeats < 0:
+        if not isinstance(repeats, (int, UOp)) or not at_least(repeats, 0):
             raise ShapeError(f"repeat_interleave takes a number of 0 or more, not {repeats!r}")
         x, axis = (self.flatten(), 0) if dim is None else (self, resolve_axis(dim, self.ndim))
         before, size, after = x.shape[:axis], x.shape[axis], x.shape[axis + 1 :]
@@ -246,7 +252,7 @@ class Views(TensorBase):
         """Axis `axis` as two: the position of a window, and the place inside of it."""
         size = self.shape[axis]
         reach = dilation * (kernel - 1) + 1
-        if kernel < 1 or stride < 1 or dilation < 1:
+        if not all(at_least(number, 1) for number in (kernel, stride, dilation)):
             raise ShapeError(
                 f"kernel {kernel}, stride {stride} and dilation {dilation} must be 1 or more"
             )
@@ -303,9 +309,9 @@ class Views(TensorBase):
         x = self.permute([*others, first, second])
         rows, columns = x.shape[-2:]
         top, left = max(0, -offset), max(0, offset)
-        size = max(0, min(rows - top, columns - left))
+        size = smaller(rows - top, columns - left)
         outer: list[tuple[int, int] | None] = [None] * len(others)
-        if not size:
+        if is_plain((size,)) and size <= 0:
             return x.shrink([*outer, (0, 0), (0, 0)]).reshape((*x.shape[:-2], 0))
         square = x.shrink([*outer, (top, top + size), (left, left + size)])
         line = square.reshape((*x.shape[:-2], size * size))
@@ -330,7 +336,7 @@ class Views(TensorBase):
             rows, columns = Tensor([0, 1]).meshgrid(Tensor([0, 1, 2]))  # both of shape (2, 3)
         """
         if indexing not in ("ij", "xy"):
-            raise ValueError(f"indexing is 'ij' or 'xy', not {indexing!r}")
+            raise ArgumentError(f"indexing is 'ij' or 'xy', not {indexing!r}")
         lines: tuple[Self, ...] = (self, *args)
         if any(line.ndim > 1 for line in lines):
             raise ShapeError(f"meshgrid takes lines, not {[line.shape for line in lines]}")
@@ -362,7 +368,7 @@ class Views(TensorBase):
             )
         unknown = set(sizes) - set(names)
         if unknown:
-            raise ValueError(f"rearrange {formula!r} has no axis {', '.join(sorted(unknown))}")
+            raise ArgumentError(f"rearrange {formula!r} has no axis {', '.join(sorted(unknown))}")
         if len(left) != self.ndim:
             raise ShapeError(
                 f"rearrange {formula!r} describes {len(left)} axes, and there are {self.ndim}:"
@@ -374,3 +380,19 @@ class Views(TensorBase):
         split = self.reshape(tuple([size_of[name] for name in names]))
         moved = split.permute([names.index(name) for name in wanted])
         return moved.reshape(tuple([prod(size_of[name] for name in group) for group in right]))
+
+
+def _equal_parts(total: Any, size: Any) -> list[Any]:
+    """The sizes of parts of `size` elements, of which the last may have fewer. Raises: ShapeError."""
+    if not at_least(size, 1):
+        raise ShapeError(f"cannot split into parts of size {show((size,))[1:-2]}; give 1 or more")
+    if isinstance(total, int) and isinstance(size, int):
+        return [min(size, total - begin) for begin in range(0, max(total, 1), size)]
+    count = whole_quotient(total, size)
+    if not isinstance(count, int):
+        shown = [show((n,))[1:-2] for n in (total, size)]
+        raise ShapeError(
+            f"{shown[0]} elements in parts of {shown[1]} are not the same number of parts for all values of"
+            f" the variables; give the size of each part"
+        )
+    return [size] * count

@@ -12,7 +12,8 @@ from typing import Any, Self, TypeVar
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.tensor.data.arguments import Real
-from proofgrad.core.tensor.data.promotion import accumulation_dtype, computed_dtype, promote
+from proofgrad.core.tensor.data.errors import ArgumentError
+from proofgrad.core.tensor.data.promotion import accumulation_dtype, promote
 from proofgrad.core.tensor.methods.creation.random import Creation
 from proofgrad.core.tensor.methods.elementwise.functions import Elementwise, in_float32_or_wider
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
@@ -109,7 +110,7 @@ class Layers(LinearAlgebra, Creation):
             case "none":
                 return self * 0.5 * ((self * math.sqrt(0.5)).erf() + 1)
             case _:
-                raise ValueError(f"approximate is 'tanh' or 'none', not {approximate!r}")
+                raise ArgumentError(f"approximate is 'tanh' or 'none', not {approximate!r}")
 
     @in_float32_or_wider
     def quick_gelu(self) -> Self:
@@ -156,7 +157,7 @@ class Layers(LinearAlgebra, Creation):
         if dtype is not None:
             added = None if bias is None else bias.cast(dtype)
             return self.cast(dtype).linear(weight.cast(dtype), added)
-        result = computed_dtype(promote(self.dtype, weight.dtype))
+        result = promote(self.dtype, weight.dtype)
         wide = accumulation_dtype(result)
         is_scale = weight.ndim == 1
         y = self.cast(wide) * weight.cast(wide) if is_scale else self.dot(weight, wide)
@@ -172,7 +173,7 @@ class Layers(LinearAlgebra, Creation):
     def dropout(self, p: Real = 0.5) -> Self:
         """While `Tensor.training`: each element 0 with probability p, the others over 1 - p."""
         if not 0 <= p <= 1:
-            raise ValueError(f"dropout needs a probability, not {p}")
+            raise ArgumentError(f"dropout needs a probability, not {p}")
         if not type(self).training or p == 0:
             return self._value()
         if p == 1:

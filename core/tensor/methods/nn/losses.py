@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, is_plain, show
 from proofgrad.core.tensor.data.arguments import Flag, Real, Whole
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, least_float, promote
 from proofgrad.core.tensor.methods.indexing.take import is_place
 from proofgrad.core.tensor.methods.nn.layers import Layers
@@ -94,6 +94,7 @@ class Losses(Layers):
 
     def binary_crossentropy(self, Y: Self, reduction: str = "mean") -> Self:
         """Of probabilities with labels 0 .. 1. Logarithms are at least -100."""
+        _warn_if_broadcast("binary_crossentropy", self, Y)
         kind, (p, y) = self._together(Y)
         hit, miss = p.log().maximum(_LEAST_LOG), (1 - p).log().maximum(_LEAST_LOG)
         return _reduced(-(y * hit + (1 - y) * miss), reduction).cast(kind)
@@ -106,6 +107,7 @@ class Losses(Layers):
         The sum of what the sign of a score costs and of log(1 + exp(-|score|)), neither of which is
         negative: nothing cancels. `pos_weight` multiplies the losses of label 1.
         """
+        _warn_if_broadcast("binary_crossentropy_logits", self, Y)
         if pos_weight is not None:
             kind, (x, y, weight) = self._together(Y, pos_weight)
             hit, miss = (-x).softplus(), x.softplus()
@@ -150,23 +152,13 @@ class Losses(Layers):
 
     def mse_loss(self, target: Self, reduction: str = "mean") -> Self:
         """The mean of the squared differences. Shapes that are not equal are broadcast, with a warning."""
-        if target.shape != self.shape:
-            warnings.warn(
-                f"mse_loss of {show(self.shape)} and {show(target.shape)}: they are broadcast against"
-                f" each other, which is seldom meant",
-                stacklevel=2,
-            )
+        _warn_if_broadcast("mse_loss", self, target)
         kind, (x, y) = self._together(target)
         return _reduced((x - y).square(), reduction).cast(kind)
 
     def _difference(self, name: str, target: Self) -> tuple[DType, Self]:
         """How far apart two Tensors are; with a warning, from where the loss is asked for, if they are broadcast."""
-        if target.shape != self.shape:
-            warnings.warn(
-                f"{name} of {show(self.shape)} and {show(target.shape)}: they are broadcast against"
-                f" each other, which is seldom meant",
-                stacklevel=3,
-            )
+        _warn_if_broadcast(name, self, target, 3)
         kind, (x, y) = self._together(target)
         return kind, x - y
 
@@ -181,7 +173,7 @@ class Losses(Layers):
         Shapes that are not equal are broadcast, with a warning. Raises: ValueError for a delta that is not above 0.
         """
         if not delta > 0:
-            raise ValueError(f"delta of huber_loss is above 0, not {delta}")
+            raise ArgumentError(f"delta of huber_loss is above 0, not {delta}")
         kind, difference = self._difference("huber_loss", target)
         distance = difference.abs()
         near, far = difference.square() * 0.5, (distance - delta / 2) * delta
@@ -193,7 +185,7 @@ class Losses(Layers):
         Shapes that are not equal are broadcast, with a warning. Raises: ValueError for a beta below 0.
         """
         if not beta >= 0:
-            raise ValueError(f"beta of smooth_l1_loss is 0 or more, not {beta}")
+            raise ArgumentError(f"beta of smooth_l1_loss is 0 or more, not {beta}")
         kind, difference = self._difference("smooth_l1_loss", target)
         distance = difference.abs()
         if beta == 0:
@@ -235,7 +227,7 @@ class Losses(Layers):
         groups of query heads (axis -3) share a head of key and value.
         """
         if is_causal and attn_mask is not None:
-            raise ValueError("is_causal makes a mask, so attn_mask cannot be given as well")
+            raise ArgumentError("is_causal makes a mask, so attn_mask cannot be given as well")
         if enable_gqa:
             groups = _head_groups(self, key, value)
             key = key.repeat_interleave(groups, -3)
@@ -307,9 +299,19 @@ def _reduced(losses: _T, reduction: str) -> _T:
         case "none":
             return losses
         case _:
-            raise ValueError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+            raise ArgumentError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
 
 
 def _check_smoothing(value: Real) -> None:
     if not 0 <= value <= 1:
-        raise ValueError(f"label_smoothing is 0 to 1, not {value}")
+        raise ArgumentError(f"label_smoothing is 0 to 1, not {value}")
+
+
+def _warn_if_broadcast(name: str, x: Losses, target: Losses, level: int = 2) -> None:
+    """A warning, from where the loss is asked for, `level` calls above this one's caller."""
+    if target.shape != x.shape:
+        warnings.warn(
+            f"{name} of {show(x.shape)} and {show(target.shape)}: they are broadcast against"
+            f" each other, which is seldom meant",
+            stacklevel=level + 1,
+        )

@@ -13,16 +13,12 @@ from typing import Any, Self, TypeAlias
 
 from proofgrad.core import settings
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.shapes import Shape, ShapeError, is_plain, show
-from proofgrad.core.tensor.data.arguments import Flag, Whole, checked_shape
+from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, show
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.arguments import Flag, Whole, checked_shape, whole_quotient
+from proofgrad.core.tensor.data.errors import ArgumentError, ModeError
 from proofgrad.core.tensor.data.nodes import constant_node
-from proofgrad.core.tensor.data.promotion import (
-    accumulation_dtype,
-    as_dtype,
-    computed_dtype,
-    least_float,
-    promote,
-)
+from proofgrad.core.tensor.data.promotion import accumulation_dtype, as_dtype, least_float, promote
 from proofgrad.core.tensor.methods.base import check_same_device
 from proofgrad.core.tensor.methods.indexing.take import take
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
@@ -60,13 +56,13 @@ class _Pool:
     ) -> _Pool:
         """As the arguments of a pool say; `axes`, if not 2 or as many as there are kernel sizes."""
         if axes is None:
-            axes = 2 if isinstance(kernel_size, int) else len(kernel_size)
+            axes = 2 if isinstance(kernel_size, (int, UOp)) else len(kernel_size)
         if len(shape) < axes:
             raise ShapeError(f"cannot pool over {axes} axes of a Tensor that has {len(shape)}")
         kernels = each(kernel_size, axes, "kernel_size")
         steps = kernels if stride is None else each(stride, axes, "stride")
         holes = each(dilation, axes, "dilation")
-        if min((*kernels, *steps, *holes), default=1) < 1:
+        if not all(at_least(number, 1) for number in (*kernels, *steps, *holes)):
             raise ShapeError(
                 f"kernel_size {kernels}, stride {steps} and dilation {holes} must be 1 or more"
             )
@@ -121,9 +117,7 @@ class Windows(LinearAlgebra):
         """
         self._check_convolution(weight, bias, groups)
         axes = self.ndim - 2
-        result = (
-            computed_dtype(promote(self.dtype, weight.dtype)) if dtype is None else as_dtype(dtype)
-        )
+        result = promote(self.dtype, weight.dtype) if dtype is None else as_dtype(dtype)
         wide = accumulation_dtype(result)
         x = self.cast(wide)._pad_zeros([(0, 0), (0, 0), *padding_pairs(padding, axes)])
         w = weight.cast(wide)
@@ -225,7 +219,7 @@ class Windows(LinearAlgebra):
                 f"conv_transpose2d bias {show(bias.shape)} must be ({groups * weight.shape[1]},)"
             )
         axes = self.ndim - 2
-        result = computed_dtype(promote(self.dtype, weight.dtype))
+        result = promote(self.dtype, weight.dtype)
         wide = accumulation_dtype(result)
         y = transposed_by_phases(self.cast(wide), weight.cast(wide), groups, steps)
         around = []
@@ -340,9 +334,15 @@ class Windows(LinearAlgebra):
 
     def _tiles(self, axis: Whole, kernel: Whole, stride: Whole, dilation: Whole) -> Self:
         """As _windows; windows that do not overlap are only a reshape."""
-        if kernel != stride or dilation != 1 or self.shape[axis] < kernel:
+        size = self.shape[axis]
+        if kernel != stride or dilation != 1 or not at_least(size, kernel):
             return self._windows(axis, kernel, stride, dilation)
-        count = self.shape[axis] // kernel
+        count = size // kernel if isinstance(kernel, int) else whole_quotient(size, kernel)
+        if count is None:
+            raise ShapeError(
+                f"windows of {kernel} elements on axis {axis} of {show(self.shape)} are not the same number for"
+                f" all values of the variables"
+            )
         x = self._cut(axis, 0, count * kernel)
         return x.reshape(x.shape[:axis] + (count, kernel) + x.shape[axis + 1 :])
 
@@ -356,9 +356,9 @@ class Windows(LinearAlgebra):
         element, the element is taken as it is: a NaN beside it does not show.
         """
         if mode not in ("linear", "nearest", "nearest-exact"):
-            raise ValueError(f"mode is 'linear', 'nearest' or 'nearest-exact', not {mode!r}")
+            raise ModeError(f"mode is 'linear', 'nearest' or 'nearest-exact', not {mode!r}")
         if align_corners and mode != "linear":
-            raise ValueError(f"align_corners is for mode 'linear', not {mode!r}")
+            raise ArgumentError(f"align_corners is for mode 'linear', not {mode!r}")
         if isinstance(size, int):
             raise TypeError(f"interpolate takes a size for each of the last axes, not {size}")
         sizes = checked_shape(tuple(size))
@@ -391,7 +391,7 @@ class Windows(LinearAlgebra):
 
 def each(value: Sizes, axes: Whole, name: str) -> tuple[int, ...]:
     """One number for each axis."""
-    values = (value,) * axes if isinstance(value, int) else tuple(value)
+    values = (value,) * axes if isinstance(value, (int, UOp)) else tuple(value)
     if len(values) != axes:
         raise ShapeError(f"{name} {values} needs one entry, or one for each of {axes} axes")
     return values

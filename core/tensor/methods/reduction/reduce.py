@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -37,6 +37,21 @@ from proofgrad.core.tensor.methods.reduction.scan import (
 )
 
 Axes: TypeAlias = Whole | Sequence[int] | None
+_F = TypeVar("_F", bound=Callable[..., Any])
+_NAMES = {"dim": "axis", "dims": "axis", "axes": "axis", "keepdims": "keepdim"}
+
+
+def takes_axis(function: _F) -> _F:
+    """The method; who calls it with the names of another package is told the names here."""
+
+    @functools.wraps(function)
+    def method(*args: Any, **options: Any) -> Any:
+        for name in options.keys() & _NAMES.keys():
+            alone = "; it gives the values alone, see argmax" if function.__name__ == "max" else ""
+            raise TypeError(f"{function.__name__}() takes {_NAMES[name]}=, not {name}={alone}")
+        return function(*args, **options)
+
+    return method  # type: ignore[return-value]
 
 
 class Reduction(Movement, Elementwise):
@@ -48,11 +63,12 @@ class Reduction(Movement, Elementwise):
         axes = resolve_axes(axis, self.ndim)
         node = self._computed()._uop
         if axes:
-            node = UOp(Ops.REDUCE_AXIS, node.dtype, (node,), (op, axes))
+            node = UOp(Ops.REDUCE_AXIS, node.dtype, (node,), (op, axes)).cast(self.dtype)
         kept = tuple([n for k, n in enumerate(self.shape) if k not in axes])
         found = self._with(node if keepdim else reshape_node(node, kept))
         return found if axes else found._value()
 
+    @takes_axis
     def sum(
         self, axis: Axes = None, keepdim: Flag = False, dtype: DType | str | None = None
     ) -> Self:
@@ -61,6 +77,7 @@ class Reduction(Movement, Elementwise):
         wide = self.cast(accumulation_dtype(result) if dtype is None else computed_dtype(result))
         return wide._reduce(Ops.ADD, axis, keepdim).cast(result)
 
+    @takes_axis
     def prod(
         self, axis: Axes = None, keepdim: Flag = False, dtype: DType | str | None = None
     ) -> Self:
@@ -69,10 +86,12 @@ class Reduction(Movement, Elementwise):
         wide = self.cast(accumulation_dtype(result) if dtype is None else computed_dtype(result))
         return wide._reduce(Ops.MUL, axis, keepdim).cast(result)
 
+    @takes_axis
     def max(self, axis: Axes = None, keepdim: Flag = False) -> Self:
         """The largest; NaN if any is NaN. Raises: ShapeError over no elements."""
         return self._extreme(Ops.MAX, axis, keepdim)
 
+    @takes_axis
     def min(self, axis: Axes = None, keepdim: Flag = False) -> Self:
         """The smallest; NaN if any is NaN. Raises: ShapeError over no elements."""
         return self._extreme(Ops.MIN, axis, keepdim)
@@ -84,10 +103,12 @@ class Reduction(Movement, Elementwise):
             return self.cast(dtypes.uint8)._reduce(op, axis, keepdim).bool()
         return self._reduce(op, axis, keepdim)
 
+    @takes_axis
     def any(self, axis: Axes = None, keepdim: Flag = False) -> Self:
         """Is an element true (not zero)?"""
         return self.bool().cast(dtypes.uint8)._reduce(Ops.MAX, axis, keepdim).bool()
 
+    @takes_axis
     def all(self, axis: Axes = None, keepdim: Flag = False) -> Self:
         """Are all elements true (not zero)?"""
         return self.bool().cast(dtypes.uint8)._reduce(Ops.MIN, axis, keepdim).bool()
@@ -103,6 +124,7 @@ class Reduction(Movement, Elementwise):
         """
         return self.cast(accumulation_dtype(least_float(self.dtype)))
 
+    @takes_axis
     def mean(self, axis: Axes = None, keepdim: Flag = False) -> Self:
         """The sum over the count; integers give floats."""
         return self._wide_mean(axis, keepdim).cast(least_float(self.dtype))
@@ -110,6 +132,7 @@ class Reduction(Movement, Elementwise):
     def _wide_mean(self, axis: Axes, keepdim: Flag) -> Self:
         return self._wide()._reduce(Ops.ADD, axis, keepdim) / self._count(axis)
 
+    @takes_axis
     def var(self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1) -> Self:
         """The variance, with the sum of squares divided by n - correction."""
         return self._wide_variance(axis, keepdim, correction).cast(least_float(self.dtype))
@@ -122,6 +145,7 @@ class Reduction(Movement, Elementwise):
             return total / max(0, count)
         return total / type(self)(count, self.device).maximum(0)
 
+    @takes_axis
     def std(self, axis: Axes = None, keepdim: Flag = False, correction: Whole = 1) -> Self:
         """The standard deviation: see var. Elements that are all equal get the gradient 0."""
         variance = self._wide_variance(axis, keepdim, correction)
@@ -166,6 +190,7 @@ class Reduction(Movement, Elementwise):
         nothing = self.eq(0)
         return nothing.where(0, nothing.where(1, self).pow(exponent))
 
+    @takes_axis
     def argmax(self, axis: Whole | None = None, keepdim: Flag = False) -> Self:
         """Where the largest element (a NaN, if there is one) is first found."""
         if axis is None:
@@ -181,11 +206,13 @@ class Reduction(Movement, Elementwise):
         back = size - self._iota(size).reshape(line)
         return size - hits.where(back, 0).max(position, keepdim)
 
+    @takes_axis
     def argmin(self, axis: Whole | None = None, keepdim: Flag = False) -> Self:
         """Where the smallest element (a NaN, if there is one) is first found."""
         turned = -self if self.is_floating_point() else ~self
         return turned.argmax(axis, keepdim)
 
+    @takes_axis
     def softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
         """exp(x) / sum(exp(x)), shifted by the largest so that nothing overflows."""
         x = self._as_float() if dtype is None else self.cast(dtype)
@@ -199,6 +226,7 @@ class Reduction(Movement, Elementwise):
         """softmax of -x."""
         return (-self._as_float()).softmax(axis, dtype)
 
+    @takes_axis
     def log_softmax(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
         """log(softmax(x)), which keeps its digits where softmax underflows."""
         x = self._as_float() if dtype is None else self.cast(dtype)
@@ -211,6 +239,7 @@ class Reduction(Movement, Elementwise):
         shifted = x - x.max(axis, keepdim=True).detach()
         return shifted - shifted.exp().sum(axis, keepdim=True).log()
 
+    @takes_axis
     def logsumexp(self, axis: Axes = None, keepdim: Flag = False) -> Self:
         """log(sum(exp(x))), shifted by the largest so that nothing overflows."""
         x = self._wide()
