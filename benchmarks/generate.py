@@ -4,7 +4,7 @@
     python benchmarks/generate.py --gpt2     # the sizes of GPT-2 small
 
 The place in the text is a Variable, so one recording serves all places. Beside it the same model is recorded for some places as
-numbers: then every size is known, as for a text of that length. Both are timed by turns, in one process.
+numbers: then every size is known, as for a text of that length. Both are timed by turns, in one process; the fastest counts.
 """
 
 from __future__ import annotations
