@@ -81,6 +81,28 @@ def test_windows_that_do_not_fit_are_refused() -> None:
         nn.Upsample()
 
 
+INSTEAD: dict[str, Any] = {
+    "ZeroPad2d": ((1, 2, 0, 3),), "ReflectionPad2d": ((1, 2, 0, 3),), "ReplicationPad2d": ((1, 2, 0, 3),),
+    "CircularPad2d": ((1, 2, 0, 3),), "ConstantPad2d": ((1, 2, 0, 3), 1.5), "Softmin": (-1,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*INSTEAD, "PixelShuffle", "CosineSimilarity", "PairwiseDistance"])
+def test_what_is_told_instead_of_a_layer_of_torch_gives_the_same(name: str) -> None:
+    with pytest.raises(AttributeError) as error:
+        getattr(nn, name)
+    code = str(error.value).partition(": ")[2]
+    values = np.random.default_rng(0).standard_normal((2, 8, 5, 4)).astype(np.float32)
+    other = np.random.default_rng(1).standard_normal((2, 8, 5, 4)).astype(np.float32)
+    known = {"left": 1, "right": 2, "top": 0, "bottom": 3, "v": 1.5}
+    found = eval(code, {"x": Tensor(values), "y": Tensor(other), **known})
+    is_pair = name in ("CosineSimilarity", "PairwiseDistance")
+    given = INSTEAD.get(name, (2,) if name == "PixelShuffle" else ())
+    layer = getattr(torch.nn, name)(*given)
+    wanted = layer(*map(torch.tensor, (values, other) if is_pair else (values,)))
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_prelu_learns_its_weight() -> None:
     layer, other = nn.PReLU(3), torch.nn.PReLU(3)
     layer.weight.requires_grad_()

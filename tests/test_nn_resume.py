@@ -30,6 +30,7 @@ SCHEDULES: dict[str, Callable[[Any], Any]] = {
     "step": lambda o: nn.optim.StepLR(o, 2),
     "milestones": lambda o: nn.optim.MultiStepLR(o, [1, 5]),
     "exponential": lambda o: nn.optim.ExponentialLR(o, 0.9),
+    "lambda": lambda o: nn.optim.LambdaLR(o, lambda step: 1 / (1 + step)),
     "cosine": lambda o: nn.optim.CosineAnnealingLR(o, 6),
     "one cycle": lambda o: nn.optim.OneCycleLR(o, max_lr=0.3, total_steps=9),
     "warmup": lambda o: nn.optim.LinearWarmup(o, 4, then=nn.optim.ExponentialLR(o, 0.8)),
