@@ -1,4 +1,4 @@
-"""Modules that stood elsewhere: importing one by its old name says its new one.
+"""Modules that are not there: importing one that stood elsewhere says where it is, one of tinygrad's inside what to use.
 
 Owns: the names that documents named. Does not own: anything that is imported.
 """
@@ -29,6 +29,18 @@ MOVED = {
     f"{_TENSOR}.device": f"{_TENSOR}.runtime.device",
     f"{_TENSOR}.errors": f"{_TENSOR}.data.errors",
 }
+# Modules of tinygrad that programs import from, and what they were imported for.
+ABSENT = {
+    "proofgrad.engine.realize": "Tensor.realize runs a graph, Tensor.schedule shows its kernels, GlobalCounters counts them",
+    "proofgrad.gradient": "use Tensor.gradient or Tensor.backward",
+    "proofgrad.lazy": "use Tensor.uop",
+    "proofgrad.llm": "write the model in proofgrad.nn, and load its weights from safetensors or a torch checkpoint",
+    "proofgrad.mixin": "these are methods of proofgrad.Tensor",
+    "proofgrad.ops": "use proofgrad.uop.ops",
+    "proofgrad.schedule": "see docs/kernel.md for the stages, and `python -m proofgrad explain`",
+    "proofgrad.shape": "from proofgrad import Variable; Tensor.view_info tells strides, offset and mask",
+    "proofgrad.viz": "DEBUG=2, profile() and `python -m proofgrad explain` show what was compiled",
+}
 
 
 class _Finder:
@@ -37,9 +49,11 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> Never | None:
-        """Raises: ModuleNotFoundError with the new name of a module that was moved."""
+        """Raises: ModuleNotFoundError with the new name of a module that was moved, or what does the same."""
         if name in MOVED:
             raise ModuleNotFoundError(f"{name} is now {MOVED[name]}", name=name)
+        if name in ABSENT:
+            raise ModuleNotFoundError(f"there is no {name}: {ABSENT[name]}", name=name)
         return None
 
 

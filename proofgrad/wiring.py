@@ -6,7 +6,6 @@ Owns: the one Compiler of the process. Does not own: any of the parts.
 from __future__ import annotations
 
 import atexit
-import sys
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from proofgrad.backends import BUILT_IN, ELSEWHERE, NUMBERED
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import Backend
+from proofgrad.core.messages import say
 from proofgrad.core.tensor.runtime import realize
 from proofgrad.core.tensor.runtime.device import Device
 
@@ -92,4 +92,4 @@ def _value_check() -> ValueCheck:
 def _say_what_was_checked(check: ValueCheck) -> None:
     """One line at the end, with DEBUG=1."""
     if settings.debug_level() >= 1:
-        print(f"checked {check.summary()}", file=sys.stderr)
+        say(f"checked {check.summary()}")

@@ -155,10 +155,10 @@ VALUES: dict[str, list[Call]] = {
 COMPUTED = """
 acos acosh all allclose alu any argmax argmin argsort asin asinh atan atanh batchnorm
 binary_crossentropy binary_crossentropy_logits bitwise_not celu cholesky conv2d conv_transpose2d copysign cos
-cosh cross_entropy det dot elu eq erf exp exp2 expm1 fma fmod ge gelu gt hardsigmoid hardswish hardtanh hash
-huber_loss inverse invalids isclose isfinite isinf isnan keccak kl_div l1_loss layernorm le leaky_relu linear log log10 log1p log2 log_softmax
+cosh cross_entropy det dot eigh elu eq erf exp exp2 expm1 fft fma fmod ge gelu gt hardsigmoid hardswish hardtanh hash
+huber_loss ifft inverse invalids irfft isclose isfinite isinf isnan keccak kl_div l1_loss layernorm le leaky_relu linear log log10 log1p log2 log_softmax
 logaddexp logical_not logsigmoid logsumexp lstsq lt matmul max_unpool2d mish mod mse_loss multinomial ne neg
-newton_schulz nll_loss nonzero normalize one_hot qr quick_gelu reciprocal relu relu6 rsqrt
+newton_schulz nll_loss nonzero norm normalize one_hot pinv qr quick_gelu reciprocal relu relu6 rfft rsqrt
 scaled_dot_product_attention selu sigmoid silu sin sinh slogdet smooth_l1_loss softmax softmin softplus softsign solve
 sparse_categorical_crossentropy sqrt std std_mean svd swish tan tanh threefry var var_mean
 """

@@ -17,6 +17,7 @@ SMALL = {
     "check_cost.py": ("--rounds 1 softmax", "CHECK=1"),
     "compile_time.py": ("--rounds 1 --largest 2000", "kernels built and scheduled"),
     "first_call.py": ("--rounds 1 product", "product    warm"),
+    "generate.py": ("--blocks 1 --tokens 6 --rounds 2", "0 by the 4 after"),
     "index_corpus.py": ("--terms 3", "3 terms, 0 of them not equal to brute force"),
     "launch.py": ("--rounds 1", "jitted chain of ten"),
     "layers.py": ("--only flip", "flip                    gradients"),
@@ -26,6 +27,7 @@ SMALL = {
     "measure_core.py": ("", "the compiler takes"),
     "peak_memory.py": ("--steps 1", "proofgrad, jitted"),
     "peers.py": ("--only embedding --peers numpy --rounds 1 --no-first --table", "| embedding"),
+    "programs.py": ("vae generate --rounds 1 --steps 1", "27 / 27"),
     "random_shapes.py": ("--count 1 --kinds rows --beam 1 --seconds 1 --rounds 1", "best/default"),
     "resnet_rewrite.py": ("--rounds 1", "us per node"),
     "sizes.py": ("", "lines of code"),
@@ -37,6 +39,7 @@ PARTS = (
     *("index_terms.py", "tinygrad_terms.py", "workloads.py"),  # of others
     *("side_by_side.py", "peer_workloads.py", "peer_jax.py", "peer_lazy.py"),  # of peers.py
     *("peer_numpy.py", "peer_torch.py"),
+    *("programs_data.py", "programs_proofgrad.py", "programs_torch.py"),  # of programs.py
 )
 
 
@@ -53,6 +56,8 @@ def printed(script: str, arguments: str) -> str:
 
 @pytest.mark.parametrize("script", SMALL)
 def test_it_runs(script: str) -> None:
+    if script == "programs.py":
+        pytest.importorskip("torch")
     arguments, expected = SMALL[script]
     assert expected in printed(script, arguments)
 

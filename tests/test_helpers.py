@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import gzip
 import http.server
 import os
@@ -38,6 +40,51 @@ def test_sequences() -> None:
     assert helpers.merge_dicts([{1: 2}, {}, {3: 4, 1: 2}]) == {1: 2, 3: 4}
     assert helpers.partition(range(5), lambda n: n % 2) == ([1, 3], [0, 2, 4])
     assert helpers.unwrap(0) == 0 and helpers.get_single_element([7]) == 7
+
+
+def test_numbers_and_text() -> None:
+    assert [helpers.floordiv(*p) for p in ((7, 2), (-7, 2), (7, -2), (3, 0))] == [3, -4, -4, 0]
+    assert [helpers.floormod(*p) for p in ((7, 2), (-7, 2), (7, -2), (3, 0))] == [1, 1, -1, 3]
+    assert (
+        helpers.to_tuple(3) == (3,)
+        and helpers.to_tuple((1, 2)) == (1, 2)
+        and helpers.to_tuple("ab") == ("ab",)
+    )
+    assert (
+        helpers.ansipad("\x1b[31mab\x1b[0m", 4) == "\x1b[31mab\x1b[0m  "
+        and helpers.ansipad("abc", 2) == "abc"
+    )
+
+
+def test_memory_and_its_address() -> None:
+    data = bytearray(b"\x01\x02\x03\x04")
+    view = memoryview(data)
+    helpers.to_mv(helpers.mv_address(view), 2)[1] = 9
+    assert data == b"\x01\x09\x03\x04"
+    assert helpers.from_mv(view, ctypes.c_uint16)[1] == 0x0403
+    assert helpers.flat_mv(memoryview(np.arange(6).reshape(2, 3))).shape == (48,)
+    with pytest.raises(TypeError):
+        helpers.mv_address(memoryview(b"read"))
+
+
+def test_commands_and_the_process() -> None:
+    assert helpers.system(f"{sys.executable} -c 'print(5)'") == "5"
+    with pytest.raises(RuntimeError, match="ended with 3: no"):
+        helpers.system(
+            f"{sys.executable} -c 'import sys; print(\"no\", file=sys.stderr); sys.exit(3)'"
+        )
+    first = helpers.perf_counter_us()
+    assert 0 <= helpers.perf_counter_us() - first < 10_000_000
+    assert gc.isenabled()
+    with helpers.disable_gc(), helpers.disable_gc():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+def test_default_float_is_what_a_context_says() -> None:
+    assert helpers.DEFAULT_FLOAT == "float32"
+    with Context(DEFAULT_FLOAT="half"):
+        assert helpers.DEFAULT_FLOAT == "float16"
 
 
 @pytest.mark.parametrize("n", range(-7, 8))

@@ -63,8 +63,9 @@ def test_a_singular_matrix_has_no_inverse_and_a_determinant_of_zero() -> None:
     assert Tensor([[1.0, 2.0], [2.0, 1.0]]).cholesky().isnan().any().item()
 
 
-def test_lstsq_is_nearest() -> None:
-    a, b = matrices(7, 3), matrices(7, 2, seed=1)
+@pytest.mark.parametrize("shape", [(7, 3), (3, 7), (4, 4), (1, 5)])
+def test_lstsq_is_nearest(shape: tuple[int, int]) -> None:
+    a, b = matrices(*shape), matrices(shape[0], 2, seed=1)
     wanted = np.linalg.lstsq(a, b, rcond=None)[0]
     np.testing.assert_allclose(Tensor(a).lstsq(Tensor(b)).numpy(), wanted, rtol=1e-8)
     line = Tensor(a).lstsq(Tensor(b[:, 0])).numpy()
@@ -96,6 +97,125 @@ def test_gradients_are_those_of_torch(case: str) -> None:
     np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-6, atol=1e-8)
 
 
+# -- eigenvalues, pseudo-inverses, norms ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2, 2), (5, 5)])
+def test_eigh_is_numpy_s(shape: tuple[int, ...]) -> None:
+    size = shape[-1]
+    a = matrices(*shape)
+    a = a + np.swapaxes(a, -1, -2)
+    values, vectors = Tensor(np.tril(a)).eigh()
+    np.testing.assert_allclose(values.numpy(), np.linalg.eigvalsh(a), atol=1e-12)
+    v = vectors.numpy()
+    np.testing.assert_allclose(a @ v, v * values.numpy()[..., None, :], atol=1e-11)
+    np.testing.assert_allclose(np.swapaxes(v, -1, -2) @ v, np.eye(size) + 0 * a, atol=1e-11)
+
+
+def test_equal_and_opposite_eigenvalues_are_found() -> None:
+    wanted = np.array([(0, 0, 0), (-1, 1, 1), (5, 5, 5), (-1e3, 0, 1e-3), (-2, 0, 2)])
+    q, _ = np.linalg.qr(matrices(3, 3))
+    a = (q * wanted[:, None, :]) @ q.T
+    values, vectors = Tensor(a).eigh()
+    np.testing.assert_allclose(values.numpy(), wanted, atol=1e-11)
+    v = vectors.numpy()
+    np.testing.assert_allclose((v * wanted[:, None, :]) @ np.swapaxes(v, -1, -2), a, atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 3), (2, 3), (1, 1), (0, 3)])
+def test_pinv_is_numpy_s(shape: tuple[int, ...]) -> None:
+    a = matrices(*shape)
+    np.testing.assert_allclose(Tensor(a).pinv().numpy(), np.linalg.pinv(a), atol=1e-11)
+
+
+def test_pinv_of_a_singular_matrix_leaves_small_singular_values_out() -> None:
+    a = np.outer([1.0, 2.0, 3.0], [1.0, -1.0, 0.5, 2.0])
+    np.testing.assert_allclose(Tensor(a).pinv().numpy(), np.linalg.pinv(a), atol=1e-12)
+    assert not Tensor.zeros(2, 3).pinv().numpy().any()
+    b = np.diag([1.0, 0.1])
+    np.testing.assert_allclose(Tensor(b).pinv(rtol=0.5).numpy(), np.diag([1.0, 0.0]), atol=1e-12)
+
+
+NORMS: list[tuple[Any, dict[str, Any]]] = [
+    (p, options)
+    for p in (2.0, "fro", 1, 0, 3, 0.5, -1, math.inf, -math.inf)
+    for options in ({}, {"dim": 1}, {"dim": (0, 2), "keepdim": True})
+    if not (p == "fro" and options.get("dim") == 1)
+]
+
+
+@pytest.mark.parametrize("case", range(len(NORMS)))
+def test_norms_are_torch_s(case: int) -> None:
+    torch = pytest.importorskip("torch")
+    p, options = NORMS[case]
+    a = matrices(3, 5, 2)
+    x, y = Tensor(a, requires_grad=True), torch.tensor(a, requires_grad=True)
+    found, wanted = x.norm(p, **options), y.norm(p, **{"dim": None, **options})
+    np.testing.assert_allclose(found.numpy(), wanted.detach().numpy(), rtol=1e-10)
+    if p != 0:  # torch has the gradient 0, and here there is none
+        found.square().sum().backward(), wanted.square().sum().backward()
+        np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-8, atol=1e-12)
+
+
+def test_norms_at_zero_and_in_narrow_types() -> None:
+    x = Tensor.zeros(3).contiguous().requires_grad_()
+    x.norm().backward()
+    assert x.grad is not None and x.grad.tolist() == [0.0, 0.0, 0.0]
+    assert Tensor([300.0, 400.0], dtype="float16").norm().item() == 500.0
+    assert Tensor([3, 4]).norm().item() == 5.0 and Tensor([1.0, 0.0]).norm(-1).item() == 0.0
+    with pytest.raises(ValueError, match="number or 'fro'"):
+        x.norm("nuc")
+
+
+def _symmetric(x: Any) -> Any:
+    return (x + x.transpose(-1, -2)) / 2
+
+
+SPECTRAL: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Any, Any], Any], tuple[int, ...]]] = {
+    "eigenvalues": (
+        lambda a: _symmetric(a).eigh()[0].sin(),
+        lambda torch, a: torch.linalg.eigh(_symmetric(a))[0].sin(), (3, 3),
+    ),
+    "eigenvectors": (
+        lambda a: _symmetric(a).eigh()[1].square(),
+        lambda torch, a: torch.linalg.eigh(_symmetric(a))[1].square(), (3, 3),
+    ),
+    "pinv, tall": (lambda a: a.pinv(), lambda torch, a: torch.linalg.pinv(a), (3, 2)),
+    "pinv, wide": (lambda a: a.pinv(), lambda torch, a: torch.linalg.pinv(a), (2, 2, 3)),
+    "svd": (lambda a: a.svd()[1].square(), lambda torch, a: torch.linalg.svd(a)[1].square(), (4, 3)),
+    "qr": (lambda a: a.qr()[1].square(), lambda torch, a: torch.linalg.qr(a)[1].square(), (3, 3)),
+    "lstsq": (
+        lambda a: a.lstsq(a[:, :2] * 2 + 1),
+        lambda torch, a: torch.linalg.pinv(a) @ (a[:, :2] * 2 + 1), (3, 5),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SPECTRAL)
+def test_gradients_of_factors_are_those_of_torch(case: str) -> None:
+    torch = pytest.importorskip("torch")
+    ours, theirs, shape = SPECTRAL[case]
+    a = matrices(*shape, seed=4)
+    x, y = Tensor(a, requires_grad=True), torch.tensor(a, requires_grad=True)
+    found, wanted = ours(x), theirs(torch, y)
+    np.testing.assert_allclose(found.numpy(), wanted.detach().numpy(), rtol=1e-8, atol=1e-10)
+    weights = matrices(*found.shape, seed=2)
+    (found * Tensor(weights)).sum().backward()
+    (wanted * torch.tensor(weights)).sum().backward()
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-6, atol=1e-8)
+
+
+def test_second_derivatives_of_eigenvalues_are_differences() -> None:
+    x = Tensor(matrices(2, 2))
+    assert gradcheck(
+        lambda a: (
+            _symmetric(a).eigh()[0].gradient(a, gradient=Tensor([1.0, -2.0], dtype="float64"))[0]
+        ),
+        x,
+    )
+
+
 def test_gradients_are_differences() -> None:
     x = Tensor(definite(3, 3))
     gradcheck(lambda a: a.inverse().sum(), x)
@@ -115,7 +235,10 @@ REFUSED: dict[str, Callable[[], object]] = {
     "no matrix": lambda: Tensor([1.0]).inverse(),
     "not square": lambda: Tensor.ones(2, 3).det(),
     "other rows": lambda: Tensor.ones(2, 2).solve(Tensor.ones(3, 1)),
-    "wide": lambda: Tensor.ones(2, 3).lstsq(Tensor.ones(2)),
+    "other rows of lstsq": lambda: Tensor.ones(2, 3).lstsq(Tensor.ones(3)),
+    "no matrix of eigh": lambda: Tensor.ones(3).eigh(),
+    "not square for eigh": lambda: Tensor.ones(3, 2).eigh(),
+    "no matrix of pinv": lambda: Tensor.ones(3).pinv(),
 }
 
 

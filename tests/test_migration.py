@@ -50,7 +50,7 @@ Answer = Callable[[str], Any]
 
 def check(page: str, answer: Answer) -> None:
     """All rows of a page; every difference is told, not only the first."""
-    ours = names(Tensor, Tensor=Tensor, dtypes=proofgrad.dtypes)
+    ours = names(Tensor, Tensor=Tensor, dtypes=proofgrad.dtypes, proofgrad=proofgrad)
     wrong = []
     pairs = rows(page)
     assert len(pairs) >= 20, page

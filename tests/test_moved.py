@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 
 import proofgrad  # noqa: F401  (its finder)
-from proofgrad.moved import MOVED
+from proofgrad.moved import ABSENT, MOVED
 
 
 @pytest.mark.parametrize("old", MOVED)
@@ -16,6 +16,12 @@ def test_an_old_name_raises_with_the_new_one(old: str) -> None:
     with pytest.raises(ModuleNotFoundError, match=MOVED[old].replace(".", r"\.")):
         import_module(old)
     assert find_spec(MOVED[old]) is not None
+
+
+@pytest.mark.parametrize("name", ABSENT)
+def test_a_module_of_tinygrad_s_inside_raises_with_what_does_the_same(name: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=f"there is no {name}: "):
+        import_module(f"{name}.anything")
 
 
 def test_other_modules_are_missing_as_ever() -> None:

@@ -8,6 +8,7 @@ import io
 import re
 import tarfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -273,3 +274,47 @@ def test_misuse_of_batches_says_what_is_wrong() -> None:
         Batches(np.arange(2), size=3)
     with pytest.raises(ValueError, match="a size of 1 or more, not 0"):
         Batches(np.arange(2), size=0)
+
+
+# -- batches made by threads ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", (0, 1, 3))
+def test_workers_give_the_batches_in_order(workers: int) -> None:
+    def halved(rows: np.ndarray, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        time.sleep(0.002 * (rows[0] % 3))
+        return rows.astype(np.float32) / 2, np.array([len(name) for name in names])
+
+    names = ["x" * (k % 5) for k in range(20)]
+    batches = Batches(np.arange(20), names, size=3, transform=halved, workers=workers, seed=4)
+    plain = Batches(np.arange(20), size=3, seed=4)
+    for _ in range(2):
+        found = [(x.tolist(), n.tolist()) for x, n in batches]
+        rows = [x.tolist() for (x,) in plain]
+        assert found == [([k / 2 for k in row], [k % 5 for k in row]) for row in rows]
+
+
+def test_workers_stay_few_batches_ahead_and_stop_with_the_loop() -> None:
+    seen: list[int] = []
+
+    def noted(rows: np.ndarray) -> np.ndarray:
+        seen.append(int(rows[0]))
+        return rows
+
+    before = threading.active_count()
+    for (x,) in Batches(np.arange(100), size=1, shuffle=False, transform=noted, workers=2):
+        if x.item() == 3:
+            break
+    assert len(seen) <= 10 and threading.active_count() == before
+
+
+def test_an_error_of_a_worker_reaches_the_loop() -> None:
+    def fails(rows: np.ndarray) -> np.ndarray:
+        if rows[0] == 2:
+            raise OSError("no such picture")
+        return rows
+
+    with pytest.raises(OSError, match="no such picture"):
+        list(Batches(np.arange(6), size=1, shuffle=False, transform=fails, workers=2))
+    with pytest.raises(ValueError, match="0 or more threads"):
+        Batches(np.arange(6), size=1, workers=-1)

@@ -17,22 +17,99 @@ EDGES = np.array([[-math.inf, -30.0, -1.5, -0.0], [0.0, 1e-3, 2.0, 30.0]], np.fl
 LAYERS: dict[str, tuple[Any, ...]] = {
     "ReLU": (), "LeakyReLU": (0.2,), "ELU": (0.7,), "GELU": (), "SiLU": (), "Sigmoid": (), "Tanh": (),
     "Softplus": (2.0,), "Softmax": (1,), "LogSoftmax": (-1,), "Identity": (), "Flatten": (1, 2),
-    "MaxPool2d": (2,), "AvgPool2d": ((3, 2), 1, 1),
+    "MaxPool2d": (2,), "AvgPool2d": ((3, 2), 1, 1), "ReLU6": (), "SELU": (), "CELU": (0.7,), "Mish": (), "Softsign": (),
+    "LogSigmoid": (), "Hardsigmoid": (), "Hardswish": (), "Hardtanh": (-0.5, 1.5), "PReLU": (3, 0.1), "Unflatten": (1, (3, 1)),
+    "AdaptiveAvgPool2d": ((3, None),), "AdaptiveMaxPool2d": (2,),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_give_what_torch_s_give(name: str) -> None:
     layer, other = getattr(nn, name)(*LAYERS[name]), getattr(torch.nn, name)(*LAYERS[name])
-    x, y = Tensor(X, requires_grad=True), torch.tensor(X, requires_grad=True)
+    assert_same(layer, other, X)
+    assert repr(layer).startswith(f"{name}(")
+
+
+def assert_same(layer: Any, other: Any, values: np.ndarray) -> None:
+    """Values and gradients of a layer beside torch's."""
+    x, y = Tensor(values, requires_grad=True), torch.tensor(values, requires_grad=True)
     found, wanted = layer(x), other(y)
+    assert found.shape == tuple(wanted.shape)
     np.testing.assert_allclose(found.numpy(), wanted.detach().numpy(), rtol=2e-5, atol=1e-6)
     weight = np.cos(np.arange(wanted.numel(), dtype=np.float32)).reshape(wanted.shape)
     (found * Tensor(weight)).sum().backward()
     (wanted * torch.tensor(weight)).sum().backward()
     assert x.grad is not None and y.grad is not None
     np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-4, atol=1e-5)
-    assert repr(layer).startswith(f"{name}(")
+
+
+POOLS: list[tuple[str, dict[str, Any], tuple[int, ...]]] = [
+    ("MaxPool1d", {"kernel_size": 3}, (2, 3, 11)),
+    ("MaxPool1d", {"kernel_size": 3, "stride": 2, "padding": 1, "dilation": 2, "ceil_mode": True}, (3, 11)),
+    ("MaxPool2d", {"kernel_size": (3, 2), "stride": (1, 3), "padding": (1, 0)}, (3, 7, 9)),
+    ("MaxPool3d", {"kernel_size": 2}, (2, 2, 4, 3, 5)),
+    ("AvgPool1d", {"kernel_size": 4, "stride": 3, "padding": 1}, (2, 3, 11)),
+    ("AvgPool1d", {"kernel_size": 4, "padding": 2, "count_include_pad": False}, (2, 3, 11)),
+    ("AvgPool2d", {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True, "count_include_pad": False}, (1, 2, 6, 7)),
+    ("AvgPool3d", {"kernel_size": (2, 1, 3)}, (2, 4, 3, 5)),
+    *[("AdaptiveAvgPool1d", {"output_size": m}, (2, 3, 11)) for m in (1, 3, 11, 13)],
+    *[("AdaptiveMaxPool1d", {"output_size": m}, (3, 7)) for m in (1, 4, 7)],
+    ("AdaptiveAvgPool2d", {"output_size": (2, 5)}, (3, 4, 7)),
+    ("AdaptiveAvgPool2d", {"output_size": 1}, (2, 3, 1, 7)),
+    ("AdaptiveMaxPool2d", {"output_size": (None, 3)}, (2, 3, 4, 7)),
+    ("Upsample", {"scale_factor": 2}, (2, 3, 4, 3)),
+    ("Upsample", {"size": (5, 7), "mode": "bilinear"}, (2, 1, 4, 3)),
+    ("Upsample", {"size": 9, "mode": "linear", "align_corners": True}, (1, 2, 4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", range(len(POOLS)))
+def test_windows_give_what_torch_s_give(case: int) -> None:
+    name, options, shape = POOLS[case]
+    values = np.random.default_rng(case).standard_normal(shape).astype(np.float32)
+    assert_same(getattr(nn, name)(**options), getattr(torch.nn, name)(**options), values)
+
+
+def test_windows_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="windows of 2 axes"):
+        nn.MaxPool2d((2, 2, 2))
+    with pytest.raises(ValueError, match="takes 2 sizes of 1 or more"):
+        nn.AdaptiveAvgPool2d((0, 2))
+    with pytest.raises(ValueError, match="channels, sizes"):
+        nn.AdaptiveAvgPool2d(1)(Tensor.ones(3, 4))
+    with pytest.raises(ValueError, match="size or scale_factor"):
+        nn.Upsample()
+
+
+INSTEAD: dict[str, Any] = {
+    "ZeroPad2d": ((1, 2, 0, 3),), "ReflectionPad2d": ((1, 2, 0, 3),), "ReplicationPad2d": ((1, 2, 0, 3),),
+    "CircularPad2d": ((1, 2, 0, 3),), "ConstantPad2d": ((1, 2, 0, 3), 1.5), "Softmin": (-1,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*INSTEAD, "PixelShuffle", "CosineSimilarity", "PairwiseDistance"])
+def test_what_is_told_instead_of_a_layer_of_torch_gives_the_same(name: str) -> None:
+    with pytest.raises(AttributeError) as error:
+        getattr(nn, name)
+    code = str(error.value).partition(": ")[2]
+    values = np.random.default_rng(0).standard_normal((2, 8, 5, 4)).astype(np.float32)
+    other = np.random.default_rng(1).standard_normal((2, 8, 5, 4)).astype(np.float32)
+    known = {"left": 1, "right": 2, "top": 0, "bottom": 3, "v": 1.5}
+    found = eval(code, {"x": Tensor(values), "y": Tensor(other), **known})
+    is_pair = name in ("CosineSimilarity", "PairwiseDistance")
+    given = INSTEAD.get(name, (2,) if name == "PixelShuffle" else ())
+    layer = getattr(torch.nn, name)(*given)
+    wanted = layer(*map(torch.tensor, (values, other) if is_pair else (values,)))
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_prelu_learns_its_weight() -> None:
+    layer, other = nn.PReLU(3), torch.nn.PReLU(3)
+    layer.weight.requires_grad_()
+    assert_same(layer, other, X)
+    np.testing.assert_allclose(layer.weight.grad.numpy(), other.weight.grad.numpy(), rtol=1e-4)
+    assert list(nn.state.get_state_dict(layer)) == ["weight"]
+    assert nn.PReLU()(Tensor([-2.0, 4.0])).tolist() == [-0.5, 4.0]
 
 
 @pytest.mark.parametrize("name", ("ReLU", "Sigmoid", "Tanh", "Softplus", "ELU", "GELU"))

@@ -355,6 +355,11 @@ SCHEDULES: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any], list
         lambda t, o: t.MultiStepLR(o, [2, 5], 0.1),
         [1, 1, 0.1, 0.1, 0.1, 0.01],
     ),
+    "LambdaLR": (
+        lambda o: optim.LambdaLR(o, lambda step: 0.9**step + step % 2),
+        lambda t, o: t.LambdaLR(o, lambda step: 0.9**step + step % 2),
+        [1, 1.9, 0.81, 1.729],
+    ),
     "ExponentialLR": (
         lambda o: optim.ExponentialLR(o, 0.5),
         lambda t, o: t.ExponentialLR(o, 0.5),

@@ -276,6 +276,8 @@ DIFFERENTIABLE: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "nll_loss": (lambda x: x.log_softmax().nll_loss(LABELS), [ROWS_OF]),
     "qr": (lambda x: x.qr()[0] @ x.qr()[1].square(), [SQUARE]),
     "svd": (lambda x: x.svd()[1], [SQUARE]),
+    "norm": (lambda x: x.norm(3, 1), [ROWS_OF]),
+    "rfft": (lambda x: x.rfft().square(), [ROWS_OF]),
     "newton_schulz": (lambda x: x.newton_schulz(2, (2, -1.5, 0.5)), [SQUARE]),
     "half": (lambda x: x.half().double() * 0 + x, [A]),
 }  # fmt: skip

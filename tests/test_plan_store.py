@@ -201,11 +201,52 @@ def test_rules_of_a_user_are_not_mixed_with_plans_of_others(cache: Path) -> None
     assert len(files(cache)) == 1
 
 
-def test_sizes_that_vary_and_other_machines_are_not_kept(cache: Path) -> None:
+def test_sizes_that_vary_are_kept_for_all_values_between_their_bounds(cache: Path) -> None:
     x = Tensor([1.0, 2.0, 3.0, 4.0]).realize()
-    short = x.shrink(((0, Variable("n", 1, 4).bind(3)),)) + 1
-    plan_of(short)
-    assert short.tolist() == [2, 3, 4]
+
+    def short(greatest: int, value: int) -> Tensor:
+        return x.shrink(((0, Variable("n", 1, greatest).bind(value)),)) + 1
+
+    _, made = plan_of(short(4, 3))
+    assert short(4, 3).tolist() == [2, 3, 4]
+    compiler, found = plan_of(short(4, 2))
+    assert compiler.kernels_compiled == 0 and found.variables == made.variables == (("n", "CPU"),)
+    assert [step.shape for step in found.steps] == [(4,)]
+    compiler, _ = plan_of(short(3, 2))
+    assert compiler.kernels_compiled == 1 and len(files(cache)) == 2
+
+
+def test_a_second_process_takes_kept_plans_with_variables(tmp_path: Path) -> None:
+    program = (
+        "from proofgrad import Tensor, Variable\n"
+        "from proofgrad.core.tensor.runtime.realize import compiler\n"
+        "cache = Tensor.zeros(5, 3).contiguous().realize()\n"
+        "for k in (1, 4, 2):\n"
+        "    at = Variable('at', 0, 4).bind(k)\n"
+        "    cache[at : at + 1].assign(Tensor.full((1, 3), float(k))).realize()\n"
+        "    print((cache[: at + 1] * 2).realize().sum(0).tolist())\n"
+        "print(compiler().kernels_compiled)\n"
+    )
+    environment = {**os.environ, "PROOFGRAD_CACHE": str(tmp_path), "PLANS": "1", "CHECK": "0"}
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        for _ in range(2)
+    ]
+    assert (
+        printed[0][:3]
+        == printed[1][:3]
+        == ["[2.0, 2.0, 2.0]", "[10.0, 10.0, 10.0]", "[6.0, 6.0, 6.0]"]
+    )
+    assert int(printed[0][3]) > 0 and printed[1][3] == "0"
+
+
+def test_plans_of_other_machines_are_not_kept(cache: Path) -> None:
     plan_of(Tensor([1.0, 2.0], device="REFERENCE").realize() + 1)
     assert files(cache) == []
 

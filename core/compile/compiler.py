@@ -7,7 +7,6 @@ Owns: plans (the launches that fill the roots of a graph) and their caches. Does
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -45,6 +44,7 @@ from proofgrad.core.ir.op_names import PARAM, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.messages import say
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import RuleSet
 
@@ -377,7 +377,7 @@ class Compiler:
         found, is_old = search.found()
         if settings.debug_level() >= 2:
             name = search.name or kernel_name(self.linears(body, device, forced)[-1])
-            _print(found.line(name, settings.beam_width(), is_old))
+            say(found.line(name, settings.beam_width(), is_old))
         return found.schedule
 
     def _compiled(self, linear: UOp, device: str, aside: Aside | None = None) -> Kernel:
@@ -402,12 +402,12 @@ def _around_choices(stages: Sequence[Stage]) -> tuple[Sequence[Stage], Sequence[
 def _show(kernel: Kernel, schedule: Schedule | None) -> None:
     """The schedule of a kernel with DEBUG=2, its text with DEBUG=3, its machine code with DEBUG=6."""
     if settings.debug_level() >= 2 and schedule is not None and schedule != AUTOMATIC:
-        _print(f"schedule {kernel.name}: {schedule}")
+        say(f"schedule {kernel.name}: {schedule}")
     if settings.debug_level() >= 3:
-        _print(kernel.source.text)
+        say(kernel.source.text)
     if settings.debug_level() >= 6:
         assembly = kernel.backend.assembly(kernel.source)
-        _print("no machine code to show" if assembly is None else assembly)
+        say("no machine code to show" if assembly is None else assembly)
 
 
 _READ_BY_STAGES = (
@@ -482,24 +482,20 @@ def _observer(what: str, library: Library) -> Observer | None:
     from proofgrad.core.compile.passes.changes import Changes, show_stage
 
     if level == 4:
-        return lambda stage, root, _: _print(
+        return lambda stage, root, _: say(
             f"--- {what}: {stage.name} -> {stage.makes.value}\n{show_stage(root)}"
         )
     before, changes = dict(library.journal.applied), Changes(what)
 
     def observe(stage: Stage, root: UOp, taken: Sequence[Taken]) -> None:
-        _print("\n".join([changes.after(stage, root), *[f"step: {one}" for one in taken]]))
+        say("\n".join([changes.after(stage, root), *[f"step: {one}" for one in taken]]))
         if isinstance(stage.step, RuleSets):
             now = dict(library.journal.applied)
             fired = {name: n - before.get(name, 0) for name, n in now.items()}
             shown = [f"{name} {n}" for name, n in sorted(fired.items()) if n]
             if shown:
-                _print(f"rules that fired: {', '.join(shown)}")
+                say(f"rules that fired: {', '.join(shown)}")
             before.clear()
             before.update(now)
 
     return observe
-
-
-def _print(text: Any) -> None:
-    print(text, file=sys.stderr)

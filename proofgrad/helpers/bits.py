@@ -37,6 +37,16 @@ def cmod(x: int, y: int) -> int:
     return x - cdiv(x, y) * y
 
 
+def floordiv(x: int, y: int) -> int:
+    """The quotient rounded down, as in Python; 0 for a divisor of 0."""
+    return x // y if y != 0 else 0
+
+
+def floormod(x: int, y: int) -> int:
+    """The remainder of `floordiv`, with the sign of `y`; `x` for a divisor of 0."""
+    return x - floordiv(x, y) * y
+
+
 def lo32(x: Any) -> Any:
     """The low 32 bits."""
     return x & _WORD

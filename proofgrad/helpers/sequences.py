@@ -55,6 +55,11 @@ def make_tuple(x: int | Sequence[int], cnt: int) -> tuple[int, ...]:
     return (x,) * cnt if isinstance(x, int) else tuple(x)
 
 
+def to_tuple(x: Any) -> tuple[Any, ...]:
+    """A tuple itself; of anything else a tuple of that alone."""
+    return x if isinstance(x, tuple) else (x,)
+
+
 def flatten(nested: Iterable[Iterable[_Item]]) -> list[_Item]:
     """The items of the items, one level deep."""
     return list(chain.from_iterable(nested))

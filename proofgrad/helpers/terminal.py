@@ -16,7 +16,7 @@ from tqdm.auto import tqdm, trange
 
 from proofgrad.core import settings
 
-__all__ = ["Profiling", "Timing", "ansilen", "ansistrip", "colored", "tqdm", "trange"]
+__all__ = ["Profiling", "Timing", "ansilen", "ansipad", "ansistrip", "colored", "tqdm", "trange"]
 
 _COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
@@ -42,6 +42,11 @@ def colored(st: Any, color: str | None, background: bool = False) -> str:
 def ansistrip(s: str) -> str:
     """Text without colours and other codes for terminals."""
     return _ESCAPES.sub("", s)
+
+
+def ansipad(s: str, w: int) -> str:
+    """With spaces behind, until a terminal shows `w` characters."""
+    return s + " " * (w - ansilen(s))
 
 
 def ansilen(s: str) -> int:

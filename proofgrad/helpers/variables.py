@@ -126,7 +126,21 @@ def _set_device(value: Any) -> None:
     Device.DEFAULT = str(value)
 
 
+def _float() -> str:
+    from proofgrad import dtypes
+
+    return dtypes.default_float.name
+
+
+def _set_float(value: Any) -> None:
+    from proofgrad import dtypes
+    from proofgrad.core.ir.dtypes import dtype_named
+
+    dtypes.default_float = dtype_named(str(value))
+
+
 DEBUG, BEAM, NOOPT, WINO = [ContextVar(name, 0) for name in ("DEBUG", "BEAM", "NOOPT", "WINO")]
 JIT = ContextVar("JIT", 1)
 TRAINING = _OfProgram("TRAINING", _training, _set_training)
 DEV = _OfProgram("DEV", _device, _set_device)
+DEFAULT_FLOAT = _OfProgram("DEFAULT_FLOAT", _float, _set_float)

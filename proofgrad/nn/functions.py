@@ -59,6 +59,76 @@ class Identity(Function):
         return x
 
 
+class ReLU6(Function):
+    """x, not below 0, not above 6."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.relu6()
+
+
+class SELU(Function):
+    """The scaled exponential linear unit of Klambauer and others (2017)."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.selu()
+
+
+class Mish(Function):
+    """x * tanh(softplus(x))."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.mish()
+
+
+class Softsign(Function):
+    """x / (1 + |x|)."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.softsign()
+
+
+class LogSigmoid(Function):
+    """The logarithm of Sigmoid."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.logsigmoid()
+
+
+class Hardsigmoid(Function):
+    """x / 6 + 1 / 2, not below 0, not above 1."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.hardsigmoid()
+
+
+class Hardswish(Function):
+    """x * Hardsigmoid(x)."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.hardswish()
+
+
+class Hardtanh(Function):
+    """x, not below min_val, not above max_val."""
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
+        self.min_val, self.max_val = min_val, max_val
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.hardtanh(self.min_val, self.max_val)
+
+
+class PReLU(Shown):
+    """x above 0, weight * x below; one learnt weight, or one for each of the second axis. Shapes: (n, num_parameters, ..)."""
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25) -> None:
+        self.weight = Tensor.full((num_parameters,), init).contiguous()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        shape = (1, -1, *(1,) * (x.ndim - 2)) if x.ndim > 1 else (-1,)
+        return (x > 0).where(x, x * self.weight.reshape(shape))
+
+
 class LeakyReLU(Function):
     """x above 0, negative_slope * x below."""
 
@@ -77,6 +147,16 @@ class ELU(Function):
 
     def __call__(self, x: Tensor) -> Tensor:
         return x.elu(self.alpha)
+
+
+class CELU(Function):
+    """x above 0, alpha * (exp(x / alpha) - 1) below."""
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        self.alpha = alpha
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.celu(self.alpha)
 
 
 class Softplus(Function):
@@ -98,10 +178,7 @@ class GELU(Function):
         self.approximate = approximate
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self.approximate == "tanh":
-            return x.gelu()
-        result: Tensor = x * 0.5 * (1 + (x * 0.5**0.5).erf())
-        return result
+        return x.gelu(self.approximate)
 
 
 class Softmax(Function):
@@ -134,49 +211,40 @@ class Flatten(Function):
         return x.flatten(self.start_dim, self.end_dim)
 
 
-class MaxPool2d(Function):
-    """The largest of each window of the last two axes. Shapes: (.., h, w) to (.., h', w').
+class Unflatten(Function):
+    """The axis `dim` as several of the sizes `unflattened_size`."""
 
-    `stride` None is the window's size.
-    """
+    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+        self.dim, self.unflattened_size = dim, tuple(unflattened_size)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x.unflatten(self.dim, self.unflattened_size)
+
+
+class Upsample(Function):
+    """The axes after the first two stretched to `size`, or by `scale_factor`; `mode` as `Tensor.interpolate` takes it, torch's names too."""
 
     def __init__(
         self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        ceil_mode: bool = False,
+        size: Sizes | None = None,
+        scale_factor: int | None = None,
+        mode: str = "nearest",
+        align_corners: bool = False,
     ) -> None:
-        both = (kernel_size,) * 2 if isinstance(kernel_size, int) else tuple(kernel_size)
-        self.kernel_size, self.stride = both, stride
-        self.padding, self.ceil_mode = padding, ceil_mode
+        if (size is None) == (scale_factor is None):
+            raise ValueError(
+                f"Upsample takes size or scale_factor, one of them, not {size} and {scale_factor}"
+            )
+        self.size, self.scale_factor = size, scale_factor
+        self.mode, self.align_corners = mode, align_corners
 
     def __call__(self, x: Tensor) -> Tensor:
-        result: Tensor = x.max_pool2d(
-            self.kernel_size, self.stride, padding=self.padding, ceil_mode=self.ceil_mode
-        )
-        return result
-
-
-class AvgPool2d(Function):
-    """The mean of each window of the last two axes, padding counted. Shapes: (.., h, w) to (.., h', w').
-
-    `stride` None is the window's size.
-    """
-
-    def __init__(
-        self,
-        kernel_size: Sizes,
-        stride: Sizes | None = None,
-        padding: Sizes = 0,
-        ceil_mode: bool = False,
-    ) -> None:
-        both = (kernel_size,) * 2 if isinstance(kernel_size, int) else tuple(kernel_size)
-        self.kernel_size, self.stride = both, stride
-        self.padding, self.ceil_mode = padding, ceil_mode
-
-    def __call__(self, x: Tensor) -> Tensor:
-        result: Tensor = x.avg_pool2d(
-            self.kernel_size, self.stride, padding=self.padding, ceil_mode=self.ceil_mode
-        )
-        return result
+        spatial = x.shape[2:]
+        if self.scale_factor is not None:
+            sizes = tuple([size * self.scale_factor for size in spatial])
+        elif isinstance(self.size, int):
+            sizes = (self.size,) * len(spatial)
+        else:
+            sizes = tuple(self.size or ())
+        mode = "linear" if self.mode in ("bilinear", "trilinear") else self.mode
+        return x.interpolate(sizes, mode, self.align_corners)

@@ -56,6 +56,10 @@ class Budget:
             raise OverBudgetError
 
 
+# Reductions in one another: each adds an axis to the arrays, and numpy has no more of them (32 before its version 2).
+MOST_NESTED = 64 if int(numpy.__version__.split(".")[0]) > 1 else 32
+
+
 @dataclass(slots=True)
 class TensorElements:
     """Elements of nodes. `read` gives those of memory, and of nodes where the graph is cut."""
@@ -143,6 +147,8 @@ class TensorElements:
         sizes = [source.shape[axis] for axis in axes]
         terms = prod(sizes)
         self.budget.spend(terms)
+        if depth >= MOST_NESTED:
+            raise OverBudgetError
         counter = numpy.arange(terms).reshape(terms, *[1] * depth)
         inner = list(index)
         for axis, part in zip(axes, _unflattened(counter, sizes)):

@@ -23,7 +23,7 @@ from proofgrad.core.compile.machine.target import Backend, CompileError, Source
 from proofgrad.core.compile.plan.plan import BufferInfo, Kernel, Plan, Step
 from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.dtypes import dtype_named
-from proofgrad.core.ir.shapes import is_plain
+from proofgrad.core.ir.shapes import Shape, elements
 from proofgrad.core.ir.uop import UOp
 
 
@@ -93,7 +93,7 @@ def _stable(value: object) -> str:
 def _may_be_kept(plan: Plan, backend: Backend) -> bool:
     kernels = [step.kernel for step in plan.steps if step.kernel is not None]
     return all(kernel.backend is backend for kernel in kernels) and all(
-        is_plain(step.shape) and not step.origin for step in plan.steps
+        not step.origin for step in plan.steps
     )
 
 
@@ -111,7 +111,7 @@ def _written(plan: Plan) -> dict[str, Any]:
         "steps": [
             [
                 None if step.kernel is None else kernels.index(id(step.kernel)),
-                step.slots, step.free_after, step.nbytes, step.shape, step.offsets,
+                step.slots, step.free_after, step.nbytes, _greatest(step.shape), step.offsets,
             ]
             for step in plan.steps
         ],
@@ -119,6 +119,11 @@ def _written(plan: Plan) -> dict[str, Any]:
         "peak_bytes": plan.peak_bytes,
         "variables": plan.variables,
     }  # fmt: skip
+
+
+def _greatest(shape: Shape) -> list[int]:
+    """A shape as it is shown, with the greatest value of each size that varies."""
+    return [elements((size,)) for size in shape]
 
 
 def _info(info: BufferInfo) -> list[Any]:

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core import settings
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.messages import say
 from proofgrad.core.tensor.data.errors import JitError
 from proofgrad.core.tensor.jit.aliasing import Outdated
 from proofgrad.core.tensor.jit.live_tensors import Holders, Source
@@ -38,7 +39,7 @@ from proofgrad.core.tensor.jit.replay import Replay, Target
 from proofgrad.core.tensor.methods.base import name_of
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.recording import recorder, recording, watch_writes
-from proofgrad.core.tensor.runtime.report import recording_line, say
+from proofgrad.core.tensor.runtime.report import recording_line
 from proofgrad.core.tensor.tensor import Tensor
 
 Result = TypeVar("Result")

@@ -11,7 +11,6 @@ from typing import NoReturn
 INSTEAD = {
     "cuda": "x.to('CUDA')",
     "cpu": "x.to('CPU')",
-    "norm": "x.square().sum().sqrt()",
     "mm": "x @ y",
     "bmm": "x @ y",
     "addmm": "x @ y + z",

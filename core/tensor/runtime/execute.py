@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from proofgrad.core import settings
 from proofgrad.core.ir.shapes import show
+from proofgrad.core.messages import say
 from proofgrad.core.tensor.data.storage import unpack
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.device import HOST, Device
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
-from proofgrad.core.tensor.runtime.report import kernel_line, run_line, say
+from proofgrad.core.tensor.runtime.report import kernel_line, run_line
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.plan.plan import BufferInfo, Plan, Step

@@ -5,12 +5,12 @@ Owns: those lines, one for each recording, their colours. Does not own: sources 
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from proofgrad.core import settings
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole
+from proofgrad.core.messages import is_terminal
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.plan.plan import Kernel, Plan, Step
@@ -30,14 +30,9 @@ COLOURS: dict[AxisRole, str] = {
 NAME_WIDTH = 36
 
 
-def say(line: str) -> None:
-    """Print for people who debug: to stderr, so that a program's own output stays clean."""
-    print(line, file=sys.stderr)
-
-
 def coloured(text: str, role: AxisRole) -> str:
     """`text` in the colour of a role, where colours are wanted."""
-    if not settings.wants_colours(sys.stderr.isatty()):
+    if not settings.wants_colours(is_terminal()):
         return text
     return f"\033[{COLOURS[role]}m{text}\033[0m"
 

@@ -13,6 +13,7 @@ from proofgrad.nn.optim.rmsprop import RMSprop
 from proofgrad.nn.optim.schedules import (
     CosineAnnealingLR,
     ExponentialLR,
+    LambdaLR,
     LinearWarmup,
     LRScheduler,
     MultiStepLR,
@@ -32,6 +33,7 @@ __all__ = [
     "CosineAnnealingLR",
     "ExponentialLR",
     "LRScheduler",
+    "LambdaLR",
     "LinearWarmup",
     "MultiStepLR",
     "Muon",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from proofgrad import Tensor, dtypes
 from proofgrad.nn.optim.optimizer import Optimizer, OptimizerGroup
@@ -90,6 +90,19 @@ class ExponentialLR(LRScheduler):
 
     def lr_at(self, step: int, base: float) -> float:
         return float(base * self.gamma**step)
+
+
+class LambdaLR(LRScheduler):
+    """Times what a function gives for the step. The function is no part of the state."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float]) -> None:
+        if not callable(lr_lambda):
+            raise TypeError(f"lr_lambda is a function of the step, not {lr_lambda!r}")
+        self.lr_lambda = lr_lambda
+        super().__init__(optimizer)
+
+    def lr_at(self, step: int, base: float) -> float:
+        return base * float(self.lr_lambda(step))
 
 
 class CosineAnnealingLR(LRScheduler):

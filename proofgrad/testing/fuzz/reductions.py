@@ -247,6 +247,12 @@ def normalize(x: Array, p: float = 2, dim: int = 1) -> Array:
     return result
 
 
+def norm(x: Array, p: float = 2, dim: int = 1) -> Array:
+    """`Tensor.norm` along one axis."""
+    result: Array = (np.abs(x) ** p).sum(dim) ** (1 / p)
+    return result
+
+
 def batchnorm(x: Array, weight: Array, bias: Array, mean: Array, invstd: Array) -> Array:
     """`Tensor.batchnorm` by given statistics: one number a channel, axis 1."""
     line = (1, -1) + (1,) * (x.ndim - 2)
@@ -337,6 +343,7 @@ OPERATIONS = [
     Operation("log_softmax", along("float", least=1), log_softmax, as_float, CLOSE, inner=1.0),
     Operation("layernorm", along("float", least=2), layernorm, as_float, CLOSE),
     Operation("normalize", _normalize, normalize, as_float, CLOSE),
+    Operation("norm", _normalize, norm, as_float, CLOSE),
     Operation("batchnorm", _batchnorm, batchnorm, same, CLOSE, data=5),
     Operation("cumsum", along(*ANY), lambda x, axis: x.cumsum(axis, dtype=x.dtype), summed, SUM),
     Operation(

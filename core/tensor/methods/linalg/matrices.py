@@ -1,7 +1,7 @@
-"""Products of matrices, factors over the last two axes, systems of equations, and Newton-Schulz iterations.
+"""Products of matrices, factors over the last two axes, systems of equations, Fourier transforms, Newton-Schulz iterations.
 
-Owns: which steps, all of them graphs, so that gradients pass where the results are smooth. Does not own:
-sums of products, the language of einsum (products.py), elimination (solving.py).
+Owns: what is asked of a Tensor, types of results. Does not own: the language of einsum (products.py), reflections and rotations
+(factors.py), elimination (solving.py), how a transform is made of small ones (fourier.py).
 """
 
 from __future__ import annotations
@@ -11,12 +11,24 @@ from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, show
-from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole
+from proofgrad.core.tensor.data.arguments import Flag, Operand, Real, Whole, resolve_axis
 from proofgrad.core.tensor.data.nodes import broadcast_shapes, constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, as_dtype, promote
 from proofgrad.core.tensor.methods.base import check_same_device, describe
 from proofgrad.core.tensor.methods.indexing import Indexing
-from proofgrad.core.tensor.methods.indexing.take import take, take_along
+from proofgrad.core.tensor.methods.linalg.factors import (
+    eigen,
+    identity,
+    pseudo_inverse,
+    reflected,
+    singular,
+)
+from proofgrad.core.tensor.methods.linalg.fourier import (
+    complex_transform,
+    from_half,
+    half_transform,
+    real_type,
+)
 from proofgrad.core.tensor.methods.linalg.products import sum_by_letters, sum_of_products
 from proofgrad.core.tensor.methods.linalg.solving import (
     FACTORED,
@@ -24,10 +36,6 @@ from proofgrad.core.tensor.methods.linalg.solving import (
     determinant,
     log_determinant,
 )
-
-# Jacobi's method converges quadratically once it is near: this many sweeps over all pairs of columns.
-_SWEEPS = {dtypes.float64: 10}
-_SWEEPS_OF_SINGLE = 7
 
 
 class LinearAlgebra(Indexing):
@@ -104,39 +112,50 @@ class LinearAlgebra(Indexing):
         x = self._as_float()
         return x.float() if x.dtype.bits < 32 else x
 
-    def _identity(self, size: Whole) -> Self:
-        line = self._iota(size)
-        return line.unsqueeze(-1).eq(line).cast(self.dtype)
-
     def qr(self) -> tuple[Self, Self]:
         """Q and R with Q @ R equal to this: Q orthogonal (m, m), R upper triangular (m, n).
 
         By Householder's reflections.
         """
-        x = self._matrix("qr")
-        rows, columns = x.shape[-2:]
-        line = x._iota(rows)
-        r = x
-        q = x._identity(rows).expand((*x.shape[:-2], rows, rows))
-        for k in range(min(rows - 1, columns)):
-            column = r._cut(r.ndim - 1, k, k + 1)
-            mirror, scale = column._reflection(line, k)
-            r = (r - (mirror * scale) @ (mirror.transpose(-2, -1) @ r)).contiguous()
-            q = (q - (q @ mirror) @ (mirror * scale).transpose(-2, -1)).contiguous()
-        below = line.unsqueeze(-1) > x._iota(columns)
-        return q.cast(self._as_float().dtype), below.where(0, r).cast(self._as_float().dtype)
+        q, r = reflected(self._matrix("qr"))
+        return q.cast(self._as_float().dtype), r.cast(self._as_float().dtype)
 
-    def _reflection(self, line: Self, k: Whole) -> tuple[Self, Self]:
-        """v and 2 / v.v of the mirror that brings this column to zero below place k."""
-        rows = line.unsqueeze(-1)
-        lower = (rows >= k).where(self, 0)
-        length = lower.square().sum(-2, keepdim=True).sqrt()
-        head = self._cut(self.ndim - 2, k, k + 1)
-        shift = (head < 0).where(-length, length)
-        mirror = rows.eq(k).where(lower + shift, lower)
-        square = mirror.square().sum(-2, keepdim=True)
-        nothing = square.eq(0)
-        return mirror, nothing.where(0, 2 / nothing.where(1, square))
+    def svd(self, full_matrices: Flag = True) -> tuple[Self, Self, Self]:
+        """U, S and V^T with U @ diag(S) @ V^T equal to this; S in falling order.
+
+        By Jacobi's rotations of pairs of columns, after qr. Without `full_matrices` U and V^T have
+        as many columns and rows as S. Columns of U that belong to a singular value 0 are 0.
+        """
+        u, s, v = singular(self._matrix("svd"), full_matrices)
+        kind = self._as_float().dtype
+        return u.cast(kind), s.cast(kind), v.cast(kind)
+
+    def eigh(self) -> tuple[Self, Self]:
+        """Eigenvalues in rising order, and eigenvectors as columns, of symmetric matrices. Shapes: (.., n, n) to (.., n), (.., n, n).
+
+        The upper part of the matrix is not read. A vector is one of two, v or -v; of equal values those that rotations find.
+        By Jacobi's rotations. Raises: ShapeError.
+
+        Example:
+            Tensor([[2.0, 0.0], [0.0, -1.0]]).eigh()[0].tolist()  # [-1.0, 2.0]
+        """
+        x = self._square("eigh")
+        rows, columns = x._iota(x.shape[-1]).unsqueeze(-1), x._iota(x.shape[-1])
+        values, vectors = eigen((rows >= columns).where(x, x.transpose(-2, -1)))
+        kind = self._as_float().dtype
+        return values.cast(kind), vectors.cast(kind)
+
+    def pinv(self, rtol: Real | None = None) -> Self:
+        """The pseudo-inverse of each matrix, by svd. Shapes: (.., m, n) to (.., n, m).
+
+        Singular values below `rtol` times the largest count as 0; None is max(m, n) times the step of the type at 1. Raises: ShapeError.
+        """
+        x = self._matrix("pinv")
+        if 0 in x.shape[-2:]:
+            return x.transpose(-2, -1).cast(self._as_float().dtype)
+        step = 2.0**-52 if x.dtype is dtypes.float64 else 2.0**-23
+        share = max(x.shape[-2:]) * step if rtol is None else rtol
+        return pseudo_inverse(x, share).cast(self._as_float().dtype)
 
     # -- systems of equations ------------------------------------------------------------------------
 
@@ -172,7 +191,7 @@ class LinearAlgebra(Indexing):
     def inverse(self) -> Self:
         """The inverse of each matrix (.., n, n); with infinities and NaN where there is none. Raises: ShapeError."""
         x = self._square("inverse")
-        found: Self = SOLVED(x, x._identity(x.shape[-1]).expand(x.shape))
+        found: Self = SOLVED(x, identity(x, x.shape[-1]).expand(x.shape))
         return found.cast(self._as_float().dtype)
 
     def det(self) -> Self:
@@ -195,86 +214,78 @@ class LinearAlgebra(Indexing):
         return (factor.transpose(-2, -1) if upper else factor).cast(self._as_float().dtype)
 
     def lstsq(self, b: Self) -> Self:
-        """x for which self @ x is nearest to b, by qr. Shapes: (.., m, n) of rank n, m at least n, and (.., m, k) or (.., m).
+        """x for which self @ x is nearest to b, by qr; the shortest where several are. Shapes: (.., m, n) and (.., m, k) or (.., m).
 
-        Raises: ShapeError.
+        The matrix has the rank min(m, n); of others see pinv. Raises: ShapeError.
         """
         x = self._matrix("lstsq")
         rows, columns = x.shape[-2:]
-        if rows < columns:
-            raise ShapeError(
-                f"lstsq takes at least as many rows as columns, not {show(self.shape)}"
-            )
-        q, r = x.qr()
         is_line = b.ndim == 1 or b.shape == x.shape[:-1]
-        right = q.transpose(-2, -1) @ (b.unsqueeze(-1) if is_line else b)
-        square = r._cut(r.ndim - 2, 0, columns)
-        found = square.solve(right._cut(right.ndim - 2, 0, columns))
+        right = b.unsqueeze(-1) if is_line else b
+        if right.ndim < 2 or right.shape[-2] != rows:
+            raise ShapeError(
+                f"lstsq of {show(self.shape)} takes (.., {rows}, k) or (.., {rows}), not {show(b.shape)}"
+            )
+        if rows < columns:
+            q, r = x.transpose(-2, -1).qr()
+            square = r._cut(r.ndim - 2, 0, rows).transpose(-2, -1)
+            found = q._cut(q.ndim - 1, 0, rows) @ square.solve(right)
+        else:
+            q, r = x.qr()
+            right = q.transpose(-2, -1) @ right
+            found = r._cut(r.ndim - 2, 0, columns).solve(right._cut(right.ndim - 2, 0, columns))
         found = found.squeeze(-1) if is_line else found
         return found.cast(promote(self._as_float().dtype, b._as_float().dtype))
 
-    def svd(self, full_matrices: Flag = True) -> tuple[Self, Self, Self]:
-        """U, S and V^T with U @ diag(S) @ V^T equal to this; S in falling order.
+    # -- Fourier transforms --------------------------------------------------------------------------
 
-        By Jacobi's rotations of pairs of columns, after qr. Without `full_matrices` U and V^T have
-        as many columns and rows as S. Columns of U that belong to a singular value 0 are 0.
+    def _pairs_along(self, axis: Whole, name: str) -> tuple[Self, int]:
+        """Complex numbers, as pairs, with `axis` of them last; and where that is."""
+        if self.ndim < 2 or self.shape[-1] != 2:
+            raise ShapeError(
+                f"{name} takes complex numbers as pairs, (.., n, 2), not {show(self.shape)}; of real numbers see rfft"
+            )
+        place = resolve_axis(axis, self.ndim - 1)
+        return real_type(self).transpose(place, -2), place
+
+    def fft(self, n: Whole | None = None, axis: Whole = -1, norm: str = "backward") -> Self:
+        """The Fourier transform of complex numbers, given and returned as pairs. Shapes: (.., n, 2).
+
+        `n`: how many numbers of the axis, cut off or with zeros behind. `axis` counts without that of the pairs. `norm` as in numpy
+        and torch: "backward", "ortho", "forward". In float32, or float64. Raises: ShapeError.
         """
-        x = self._matrix("svd")
-        if x.shape[-2] < x.shape[-1]:
-            u, s, v = x.transpose(-2, -1).svd(full_matrices)
-            return v.transpose(-2, -1), s, u.transpose(-2, -1)
-        rows, size = x.shape[-2:]
-        q, r = x.qr()
-        square = r._cut(r.ndim - 2, 0, size)
-        both = square.cat(x._identity(size).expand(square.shape), dim=-2)._rotated(size)
-        left, right = both.split([size, size], -2)
-        lengths = left.square().sum(-2).sqrt()
-        s, order = lengths.sort(-1, descending=True)
-        places = order.unsqueeze(-2).expand(left.shape)
-        left, right = (
-            take_along(left, left.ndim - 1, places),
-            take_along(right, right.ndim - 1, places),
-        )
-        scale = s.unsqueeze(-2)
-        left = scale.eq(0).where(0, left / scale.eq(0).where(1, scale))
-        u = q._cut(q.ndim - 1, 0, size) @ left
-        if full_matrices and rows > size:
-            u = u.cat(q._cut(q.ndim - 1, size, rows), dim=-1)
-        kind = self._as_float().dtype
-        return u.cast(kind), s.cast(kind), right.transpose(-2, -1).cast(kind)
+        z, place = self._pairs_along(axis, "fft")
+        result = complex_transform(z, _length("fft", z.shape[-2], n), norm, False)
+        return result.transpose(place, -2)
 
-    def _rotated(self, rows: Whole) -> Self:
-        """With columns rotated in pairs until they are orthogonal in the first `rows` rows."""
-        size = self.shape[-1]
-        result = self
-        axis = self.ndim - 1
-        for _ in range(_SWEEPS.get(self.dtype, _SWEEPS_OF_SINGLE)):
-            for first, second in _rounds(size):
-                rest = [k for k in range(size) if k not in first + second]
-                a, b = result._columns(first), result._columns(second)
-                a, b = a._rotate_pairs(b, rows)
-                order = [*first, *second, *rest]
-                joined = a.cat(b, *([result._columns(rest)] if rest else []), dim=axis)
-                result = joined._columns([order.index(k) for k in range(size)]).contiguous()
-        return result
+    def ifft(self, n: Whole | None = None, axis: Whole = -1, norm: str = "backward") -> Self:
+        """What fft makes this of; see there. Shapes: (.., n, 2). Raises: ShapeError."""
+        z, place = self._pairs_along(axis, "ifft")
+        result = complex_transform(z, _length("ifft", z.shape[-2], n), norm, True)
+        return result.transpose(place, -2)
 
-    def _columns(self, places: Sequence[int]) -> Self:
-        """The named columns; their numbers are data, so that every round is the same kernel."""
-        return take(self, self.ndim - 1, self._as_tensor(list(places)))
+    def rfft(self, n: Whole | None = None, axis: Whole = -1, norm: str = "backward") -> Self:
+        """The Fourier transform of real numbers: n // 2 + 1 complex ones, as pairs. Shapes: (.., n) to (.., n // 2 + 1, 2).
 
-    def _rotate_pairs(self, other: Self, rows: Whole) -> tuple[Self, Self]:
-        """Column k of both turned in their plane so that they become orthogonal."""
-        a, b = self._cut(self.ndim - 2, 0, rows), other._cut(self.ndim - 2, 0, rows)
-        mixed = (a * b).sum(-2, keepdim=True)
-        apart = b.square().sum(-2, keepdim=True) - a.square().sum(-2, keepdim=True)
-        none = mixed.eq(0)
-        ratio = apart / (none.where(1, mixed) * 2)
-        size = (ratio < 0).where(-ratio, ratio)
-        tangent = 1 / (size + (ratio.square() + 1).sqrt())
-        tangent = none.where(0, (ratio < 0).where(-tangent, tangent))
-        cosine = (tangent.square() + 1).rsqrt()
-        sine = cosine * tangent
-        return self * cosine - other * sine, self * sine + other * cosine
+        The others would be the mirror images of these. Arguments as of fft. Raises: ShapeError.
+
+        Example:
+            Tensor([1.0, 2.0, 3.0, 4.0]).rfft().tolist()  # [[10.0, 0.0], [-2.0, 2.0], [-2.0, 0.0]]
+        """
+        if not self.ndim:
+            raise ShapeError("rfft takes 1 axis or more")
+        place = resolve_axis(axis, self.ndim)
+        x = real_type(self).transpose(place, -1)
+        result = half_transform(x, _length("rfft", x.shape[-1], n), norm)
+        return result.transpose(place, -2)
+
+    def irfft(self, n: Whole | None = None, axis: Whole = -1, norm: str = "backward") -> Self:
+        """The real numbers of which rfft makes this. Shapes: (.., m, 2) to (.., n), by default n = 2 (m - 1). Raises: ShapeError."""
+        z, place = self._pairs_along(axis, "irfft")
+        size = _length("irfft", 2 * (z.shape[-2] - 1), n)
+        return from_half(z, size, norm).transpose(place, -1)
+
+    # -- iterations ----------------------------------------------------------------------------------
 
     def newton_schulz(self, steps: Whole, params: Sequence[Real], eps: Real = 1e-7) -> Self:
         """Matrices with their singular values brought near 1, by an odd polynomial, `steps` times.
@@ -299,14 +310,9 @@ class LinearAlgebra(Indexing):
         return x
 
 
-def _rounds(size: Whole) -> list[tuple[list[int], list[int]]]:
-    """Every pair of columns once, in rounds of pairs that share none (the circle method)."""
-    places = list(range(size)) + ([-1] if size % 2 else [])
-    half = len(places) // 2
-    rounds = []
-    for _ in range(len(places) - 1):
-        pairs = [(places[k], places[-1 - k]) for k in range(half)]
-        pairs = [pair for pair in pairs if -1 not in pair]
-        rounds.append(([a for a, _ in pairs], [b for _, b in pairs]))
-        places = [places[0], places[-1], *places[1:-1]]
-    return rounds
+def _length(name: str, size: Whole, wanted: Whole | None) -> int:
+    """How many numbers a transform is of."""
+    length = size if wanted is None else wanted
+    if length < 1:
+        raise ShapeError(f"{name} is of 1 number or more, not of {length}")
+    return length

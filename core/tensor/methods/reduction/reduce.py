@@ -171,19 +171,38 @@ class Reduction(Movement, Elementwise):
     def normalize(self, p: Real = 2.0, dim: Whole = 1, eps: Real = 1e-12) -> Self:
         """Divided by the p-norm along `dim`, which counts as `eps` at least."""
         x = self._wide()
+        return (x / x._norm(p, dim, True).maximum(eps)).cast(least_float(self.dtype))
+
+    def norm(self, p: Real | str = 2.0, dim: Axes = None, keepdim: Flag = False) -> Self:
+        """The p-norm over the axes, by default of all elements: (sum |x|^p)^(1/p), as torch.Tensor.norm.
+
+        `p`: 2 ("fro" is the same), 1, infinity for the largest size, -infinity for the smallest, 0 for the number of elements that are
+        not 0, or another number. Its gradient where the norm is 0 is 0.
+
+        Example:
+            Tensor([3.0, -4.0]).norm().item()  # 5.0
+        """
+        if isinstance(p, str) and p != "fro":
+            raise ValueError(f"p of norm is a number or 'fro', not {p!r}; for 'nuc' sum svd()[1]")
+        power = 2.0 if isinstance(p, str) else p
+        return self._wide()._norm(power, dim, keepdim).cast(least_float(self.dtype))
+
+    def _norm(self, p: Real, dim: Axes, keepdim: Flag) -> Self:
         match p:
             case 0:
-                norm = self.ne(0).sum(dim, keepdim=True).cast(x.dtype)
+                return self.ne(0).sum(dim, keepdim).cast(self.dtype)
             case 1:
-                norm = x.abs().sum(dim, keepdim=True)
+                return self.abs().sum(dim, keepdim)
             case 2:
-                norm = x.square().sum(dim, keepdim=True)._length()
+                return self.square().sum(dim, keepdim)._length()
             case math.inf:
-                norm = x.abs().max(dim, keepdim=True)
-            case _:
-                total = x.abs()._power_but_of_zero(p).sum(dim, keepdim=True)
-                norm = total._power_but_of_zero(1 / p)
-        return (x / norm.maximum(eps)).cast(least_float(self.dtype))
+                return self.abs().max(dim, keepdim)
+            case _ if p == -math.inf:
+                return self.abs().min(dim, keepdim)
+            case _ if p < 0:  # infinite where an element is 0, and so 0 in the end
+                return self.abs().pow(p).sum(dim, keepdim).pow(1 / p)
+        total = self.abs()._power_but_of_zero(p).sum(dim, keepdim)
+        return total._power_but_of_zero(1 / p)
 
     def _power_but_of_zero(self, exponent: Real) -> Self:
         """A power of what is not negative; 0 stays 0, with gradient 0."""
