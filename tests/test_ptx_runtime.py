@@ -27,6 +27,8 @@ from proofgrad.core.compile.machine.target import CompileError, DeviceError, Sou
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.tensor.runtime.profile import profile
+from proofgrad.testing import backend as conformance
+from proofgrad.testing.conformance.check import Options
 
 
 @pytest.fixture
@@ -490,6 +492,17 @@ def test_times_are_those_between_two_events(
     with profile() as report:
         (x + 1).realize()
     assert [row.seconds for row in report.rows] == [2.5]
+
+
+# -- conformance ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("cuda")
+def test_emulated_gpu_passes_every_check_of_a_machine() -> None:
+    """One in four of the results that are alike; `python -m proofgrad.testing.backend CUDA` has all."""
+    found = list(conformance.run("CUDA", Options(is_quick=True)))
+    assert [(report.name, report.failed) for report in found if report.failed] == []
+    assert all(report.passed for report in found)
 
 
 # -- opening ----------------------------------------------------------------------------------------------
