@@ -252,6 +252,22 @@ def test_memory_is_copied_both_ways_and_freed_with_its_handle(
     assert api.contexts[0].used_bytes == 0
 
 
+def test_large_data_is_given_to_the_driver_where_it_lies(
+    machine: PTXBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[object] = []
+    copy = EmulatedDriver.cuMemcpyHtoDAsync
+
+    def noting(self: EmulatedDriver, target: int, source: memoryview, *rest: object) -> None:
+        given.append(source.obj)
+        copy(self, target, source, *rest)
+
+    monkeypatch.setattr(EmulatedDriver, "cuMemcpyHtoDAsync", noting)
+    data = bytearray(STAGE_BYTES + 1)
+    machine.copyin(machine.alloc(len(data)), memoryview(data))
+    assert given[0] is data
+
+
 @pytest.mark.parametrize("nbytes", [1, STAGE_BYTES, STAGE_BYTES + 1, 5 * STAGE_BYTES + 3])
 def test_what_was_copied_may_be_changed_at_once(machine: PTXBackend, nbytes: int) -> None:
     data = bytearray(range(256)) * (nbytes // 256 + 1)

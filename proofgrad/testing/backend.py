@@ -115,10 +115,10 @@ def _counts(reports: Sequence[Report]) -> tuple[int, int, int, int]:
     )
 
 
-def _verdict(device: str, runs: bool, reports: Sequence[Report]) -> str:
+def _verdict(device: str, runs: bool, reports: Sequence[Report], seconds: float) -> str:
     passed, failed, skipped, compiled = _counts(reports)
     if runs:
-        return f"{device}: {passed} passed, {failed} failed, {skipped} skipped"
+        return f"{device}: {passed} passed, {failed} failed, {skipped} skipped in {seconds:.0f} s"
     return (
         f"nothing was run: {device} is not on this machine. The kernels of {compiled} results compile, those of"
         f" {failed} do not; whether their values are right is not known"
