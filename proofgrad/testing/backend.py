@@ -87,9 +87,8 @@ def _one(name: str, options: Options, only: Sequence[str]) -> tuple[str, int]:
         print(error, file=sys.stderr)
         return f"| {name} | nothing was run: {' '.join(str(error).split())[:80]} | | |", 2
     _tell_skipped(reports)
-    print(
-        f"{_verdict(device, backend.target.runs, reports)} in {time.perf_counter() - start:.0f} s"
-    )
+    seconds = time.perf_counter() - start
+    print(_verdict(device, backend.target.runs, reports, seconds))
     for member in left_out(backend):
         print(f"no {member}: {LOST_WITHOUT[member]}")
     failed = sum([len(report.failed) for report in reports])
