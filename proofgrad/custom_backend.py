@@ -120,7 +120,11 @@ class Compiled(Backend):
     def alloc(self, nbytes: int) -> Any:
         """A handle to fresh memory; it goes back to the Allocator with the handle."""
         options = (None,) if self._alloc_takes_options else ()
-        handle = _Handle(self.allocator._alloc(nbytes, *options))
+        try:
+            handle = _Handle(self.allocator._alloc(nbytes, *options))
+        except (MemoryError, OverflowError) as error:
+            told = f": {error}" if str(error) else ""
+            raise MemoryError(f"cannot allocate {nbytes} bytes on {self.name}{told}") from None
         also = (None,) if self._free_takes_options else ()
         weakref.finalize(handle, self.allocator._free, handle.memory, *also)
         return handle

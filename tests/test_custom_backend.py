@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proofgrad import Device, Tensor
+from proofgrad.backends.reference import ReferenceBackend
 from proofgrad.device import Allocator, Compiled, Compiler, Runner
 from proofgrad.renderer.cstyle import CStyleLanguage
 
@@ -78,3 +79,21 @@ def test_a_part_that_lacks_a_method_cannot_be_made() -> None:
 
     with pytest.raises(TypeError, match="copyin"):
         Half()  # type: ignore[abstract]
+
+
+def test_memory_that_an_allocator_does_not_have_is_an_error_with_the_size() -> None:
+    class Full(Counting):
+        def _alloc(self, size: int, options: Any = None) -> Any:
+            raise MemoryError
+
+    class FullDevice(Compiled):
+        def __init__(self, device: str) -> None:
+            super().__init__(device, Full(), CStyleLanguage(), Text(), Doubles)
+
+    with pytest.raises(MemoryError, match="cannot allocate 4096 bytes on FULL"):
+        FullDevice("FULL").alloc(4096)
+
+
+def test_reference_says_how_much_memory_it_does_not_have() -> None:
+    with pytest.raises(MemoryError, match=f"cannot allocate {1 << 55} bytes on REFERENCE"):
+        ReferenceBackend().alloc(1 << 55)

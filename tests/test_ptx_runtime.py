@@ -27,6 +27,8 @@ from proofgrad.core.compile.machine.target import CompileError, DeviceError, Sou
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.tensor.runtime.profile import profile
+from proofgrad.testing import backend as conformance
+from proofgrad.testing.conformance.check import Options
 
 
 @pytest.fixture
@@ -248,6 +250,22 @@ def test_memory_is_copied_both_ways_and_freed_with_its_handle(
     del handle
     machine.synchronize()
     assert api.contexts[0].used_bytes == 0
+
+
+def test_large_data_is_given_to_the_driver_where_it_lies(
+    machine: PTXBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[object] = []
+    copy = EmulatedDriver.cuMemcpyHtoDAsync
+
+    def noting(self: EmulatedDriver, target: int, source: memoryview, *rest: object) -> None:
+        given.append(source.obj)
+        copy(self, target, source, *rest)
+
+    monkeypatch.setattr(EmulatedDriver, "cuMemcpyHtoDAsync", noting)
+    data = bytearray(STAGE_BYTES + 1)
+    machine.copyin(machine.alloc(len(data)), memoryview(data))
+    assert given[0] is data
 
 
 @pytest.mark.parametrize("nbytes", [1, STAGE_BYTES, STAGE_BYTES + 1, 5 * STAGE_BYTES + 3])
@@ -490,6 +508,17 @@ def test_times_are_those_between_two_events(
     with profile() as report:
         (x + 1).realize()
     assert [row.seconds for row in report.rows] == [2.5]
+
+
+# -- conformance ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("cuda")
+def test_emulated_gpu_passes_every_check_of_a_machine() -> None:
+    """One in four of the results that are alike; `python -m proofgrad.testing.backend CUDA` has all."""
+    found = list(conformance.run("CUDA", Options(is_quick=True)))
+    assert [(report.name, report.failed) for report in found if report.failed] == []
+    assert all(report.passed for report in found)
 
 
 # -- opening ----------------------------------------------------------------------------------------------

@@ -48,9 +48,8 @@ def choose_device(cl: Any, number: int = 0) -> tuple[Any, list[str]]:
     found = "; ".join(refused) or "the drivers list no device"
     if usable:
         names = ", ".join(["CL", *[f"CL:{k}" for k in range(1, usable)]])
-        raise DeviceError(
-            f"there is no CL:{number}: the usable OpenCL devices are {names} ({found})"
-        )
+        others = f"; {found}" if refused else ""
+        raise DeviceError(f"there is no CL:{number}: the usable OpenCL devices are {names}{others}")
     raise DeviceError(
         f"no OpenCL device can be used: {found}; Intel's driver runs on every x86-64 processor:"
         " pip install intel-opencl-rt intel-cmplr-lib-rt"

@@ -87,9 +87,8 @@ def _one(name: str, options: Options, only: Sequence[str]) -> tuple[str, int]:
         print(error, file=sys.stderr)
         return f"| {name} | nothing was run: {' '.join(str(error).split())[:80]} | | |", 2
     _tell_skipped(reports)
-    print(
-        f"{_verdict(device, backend.target.runs, reports)} in {time.perf_counter() - start:.0f} s"
-    )
+    seconds = time.perf_counter() - start
+    print(_verdict(device, backend.target.runs, reports, seconds))
     for member in left_out(backend):
         print(f"no {member}: {LOST_WITHOUT[member]}")
     failed = sum([len(report.failed) for report in reports])
@@ -115,10 +114,10 @@ def _counts(reports: Sequence[Report]) -> tuple[int, int, int, int]:
     )
 
 
-def _verdict(device: str, runs: bool, reports: Sequence[Report]) -> str:
+def _verdict(device: str, runs: bool, reports: Sequence[Report], seconds: float) -> str:
     passed, failed, skipped, compiled = _counts(reports)
     if runs:
-        return f"{device}: {passed} passed, {failed} failed, {skipped} skipped"
+        return f"{device}: {passed} passed, {failed} failed, {skipped} skipped in {seconds:.0f} s"
     return (
         f"nothing was run: {device} is not on this machine. The kernels of {compiled} results compile, those of"
         f" {failed} do not; whether their values are right is not known"

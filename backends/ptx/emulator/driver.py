@@ -56,34 +56,43 @@ class EmulatedDriver(MemoryCalls, KernelCalls):
     # -- devices and contexts ------------------------------------------------------------------------
 
     def cuInit(self, flags: int) -> None:
+        """Open the driver for this process."""
         self._is_open = True
 
     def cuDriverGetVersion(self) -> int:
+        """1000 times the major and 10 times the minor version of CUDA."""
         return 12090
 
     def cuDeviceGetCount(self) -> int:
+        """How many GPUs there are."""
         self.require(self._is_open, CUresult.CUDA_ERROR_NOT_INITIALIZED)
         return len(self.contexts)
 
     def cuDeviceGet(self, ordinal: int) -> int:
+        """A GPU by its number."""
         self.require(0 <= ordinal < len(self.contexts), CUresult.CUDA_ERROR_INVALID_DEVICE)
         return ordinal
 
     def cuDeviceGetName(self, length: int, device: int) -> bytes:
+        """Its name, ended by a zero."""
         return f"emulated GPU {device}".encode().ljust(length, b"\0")[:length]
 
     def cuDeviceGetAttribute(self, attribute: int, device: int) -> int:
+        """A fact about a GPU."""
         known = {75: self.capability // 10, 76: self.capability % 10, 5: MAX_GRID, 115: 1}
         self.require(attribute in known)
         return known[attribute]
 
     def cuDevicePrimaryCtxRetain(self, device: int) -> Context:
+        """The context that all libraries of a process share."""
         return self.contexts[device]
 
     def cuCtxSetCurrent(self, context: Context) -> None:
+        """From now on the calling thread works in a context."""
         self._current.context = context
 
     def cuGetErrorString(self, code: int) -> bytes:
+        """The words for an error; of a fault of a kernel, what the emulator saw."""
         text = CUresult(code).name.removeprefix("CUDA_ERROR_").replace("_", " ").lower()
         is_of_a_kernel = any(context.fault == code for context in self.contexts)
         return f"{text}: {self.fault_text}".encode() if is_of_a_kernel else text.encode()
@@ -91,17 +100,21 @@ class EmulatedDriver(MemoryCalls, KernelCalls):
     # -- streams and events --------------------------------------------------------------------------
 
     def cuStreamCreate(self, flags: int) -> Stream:
+        """An order for work of its own."""
         stream = Stream(self.context())
         stream.context.streams.append(stream)
         return stream
 
     def cuStreamSynchronize(self, stream: Stream) -> None:
+        """Wait until all work of a stream is done: here, do it."""
         self.drain(self.own(stream), stream)
 
     def cuEventCreate(self, flags: int) -> Event:
+        """A place in a stream that has not been reached."""
         return Event(self.context())
 
     def cuEventRecord(self, event: Event, stream: Stream) -> None:
+        """Put an event behind the work that a stream has."""
         self.own(stream)
         event.stream, event.seconds = stream, None
 
@@ -111,15 +124,18 @@ class EmulatedDriver(MemoryCalls, KernelCalls):
         stream.waiting.append(reach)
 
     def cuEventSynchronize(self, event: Event) -> None:
+        """Wait until an event is reached."""
         context = self.own(event)
         if event.stream is not None and event.seconds is None:
             self.drain(context, event.stream)
 
     def cuEventElapsedTime(self, first: Event, last: Event) -> float:
+        """Milliseconds between two events that were reached."""
         self.own(first)
         if first.seconds is None or last.seconds is None:
             raise Failed(CUresult.CUDA_ERROR_NOT_READY)
         return (last.seconds - first.seconds) * 1000
 
     def cuEventDestroy(self, event: Event) -> None:
+        """Let go of an event."""
         self.own(event)

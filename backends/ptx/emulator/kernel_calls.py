@@ -46,6 +46,7 @@ class KernelCalls(Calls):
     def cuModuleLoadDataEx(
         self, image: bytes, count: int, options: Sequence[int], values: Sequence[Any]
     ) -> Module:
+        """Compile PTX text. What is wrong with it is written into the log that an option gives."""
         context = self.context()
         self.require(image.endswith(b"\0") and count == len(options) == len(values))
         try:
@@ -61,14 +62,17 @@ class KernelCalls(Calls):
         return module
 
     def cuModuleUnload(self, module: Module) -> None:
+        """Let go of a module."""
         self.own(module).modules.remove(module)
 
     def cuModuleGetFunction(self, module: Module, name: bytes) -> Function:
+        """A kernel by its name."""
         self.own(module)
         self.require(name.decode() in module.kernels, CUresult.CUDA_ERROR_NOT_FOUND)
         return Function(module, module.kernels[name.decode()])
 
     def cuFuncGetAttribute(self, attribute: int, function: Function) -> int:
+        """Registers or shared memory of a kernel."""
         kernel = function.kernel
         return {1: kernel.shared_bytes, 4: kernel.registers}[attribute]
 
@@ -76,6 +80,7 @@ class KernelCalls(Calls):
         self, function: Function, gx: int, gy: int, gz: int, bx: int, by: int, bz: int,
         dynamic_bytes: int, stream: Stream, parameters: int, extra: int,
     ) -> None:  # fmt: skip
+        """Put a launch behind the work that a stream has. Its parameters are read now."""
         self.own(stream)
         launch = self._launch(function, (gx, gy, gz), (bx, by, bz), dynamic_bytes, parameters)
         stream.waiting.append(lambda: self._run(function, launch))
@@ -115,11 +120,13 @@ class KernelCalls(Calls):
     # -- graphs --------------------------------------------------------------------------------------
 
     def cuGraphCreate(self, flags: int) -> Graph:
+        """A graph without nodes."""
         return Graph(self.context())
 
     def cuGraphAddKernelNode(
         self, graph: Graph, before: Sequence[Node], count: int, parameters: Any
     ) -> Node:
+        """A launch that runs after the one before it."""
         self.own(graph)
         self.require(count == len(before) and all(node in graph.nodes for node in before))
         self.require(not graph.nodes or bool(before))  # else they might run at the same time
@@ -133,15 +140,18 @@ class KernelCalls(Calls):
         return self._launch(p.func, blocks, threads, p.sharedMemBytes, p.kernelParams)
 
     def cuGraphInstantiate(self, graph: Graph, flags: int) -> GraphExec:
+        """A graph that can be launched."""
         context = self.own(graph)
         return GraphExec(context, {node: (node.launch, node.function) for node in graph.nodes})
 
     def cuGraphExecKernelNodeSetParams(self, program: GraphExec, node: Node, p: Any) -> None:
+        """Other parameters for a launch of a graph, from its next launch on."""
         self.own(program)
         self.require(node in program.launches and p.func is node.function)
         program.launches[node] = (self._of_node(p), p.func)
 
     def cuGraphLaunch(self, program: GraphExec, stream: Stream) -> None:
+        """Put all launches of a graph behind the work that a stream has."""
         self.own(stream)
         self.own(program)
         self.graph_launches += 1
@@ -149,7 +159,9 @@ class KernelCalls(Calls):
             stream.waiting.append(lambda f=function, one=launch: self._run(f, one))  # type: ignore[misc]
 
     def cuGraphExecDestroy(self, program: GraphExec) -> None:
+        """Let go of a graph that can be launched."""
         self.own(program)
 
     def cuGraphDestroy(self, graph: Graph) -> None:
+        """Let go of a graph."""
         self.own(graph)

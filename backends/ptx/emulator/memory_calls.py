@@ -28,20 +28,25 @@ class MemoryCalls(Calls):
         self.pinned: dict[int, tuple[int, object]] = {}
 
     def cuDeviceGetDefaultMemPool(self, device: int) -> Context:
+        """The pool of a GPU: its context stands for it."""
         return self.contexts[device]
 
     def cuMemPoolSetAttribute(self, pool: Context, attribute: int, value: int) -> None:
+        """How much of what is freed the pool keeps: here, all."""
         self.require(attribute == 4)
 
     def cuMemPoolTrimTo(self, pool: Context, least: int) -> None:
+        """Give back what the pool keeps."""
         pool.pool.clear()
         pool.pooled_bytes = 0
 
     def cuMemGetInfo(self) -> tuple[int, int]:
+        """Bytes that are free, and all that there are."""
         context = self.context()
         return self.memory_bytes - context.used_bytes - context.pooled_bytes, self.memory_bytes
 
     def cuMemAllocAsync(self, nbytes: int, stream: Stream) -> int:
+        """Fresh memory, or some of the same size that the pool keeps."""
         context = self.own(stream)
         self.require(nbytes > 0)
         spare = context.pool.get(nbytes)
@@ -58,6 +63,7 @@ class MemoryCalls(Calls):
         return block.address
 
     def cuMemFreeAsync(self, address: int, stream: Stream) -> None:
+        """Give memory to the pool when the work before has been done."""
         context = self.own(stream)
         self.require(address in context.blocks)
 
@@ -73,12 +79,14 @@ class MemoryCalls(Calls):
         stream.waiting.append(free)
 
     def cuMemAllocHost(self, nbytes: int) -> int:
+        """Pinned memory of the host."""
         self.context()
         address, _, holder = fresh_memory(nbytes)
         self.pinned[address] = (nbytes, holder)
         return address
 
     def cuMemcpyHtoDAsync(self, target: int, source: Any, nbytes: int, stream: Stream) -> None:
+        """Copy to a GPU. What is not pinned has been read when this returns."""
         context = self.own(stream)
         self._require_inside(context, target, nbytes)
         if isinstance(source, int) and self._is_pinned(source, nbytes):
@@ -89,6 +97,7 @@ class MemoryCalls(Calls):
         stream.waiting.append(lambda: _move(target, data, nbytes))
 
     def cuMemcpyDtoHAsync(self, target: int, source: int, nbytes: int, stream: Stream) -> None:
+        """Copy from a GPU. To what is not pinned this waits."""
         context = self.own(stream)
         self._require_inside(context, source, nbytes)
         stream.waiting.append(lambda: _move(target, source, nbytes))

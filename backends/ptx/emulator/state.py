@@ -148,6 +148,7 @@ class CUDA_KERNEL_NODE_PARAMS(SimpleNamespace):
 
 
 def names(*pairs: tuple[str, int]) -> Any:
+    """An object with these attributes, as an enumeration of the driver."""
     return SimpleNamespace(**dict(pairs))
 
 
@@ -186,6 +187,7 @@ class Calls:
         return found
 
     def require(self, truth: bool, code: CUresult = CUresult.CUDA_ERROR_INVALID_VALUE) -> None:
+        """Raises: Failed, unless it is so."""
         if not truth:
             raise Failed(code)
 
