@@ -110,10 +110,10 @@ class OpenCLBackend(Backend):
 
     def _group_size(self, items: int) -> int:
         """Items of a group: on a processor, whose cores take groups one by one, so few that each core has some."""
-        most = min(GROUP_SIZE, items, self.device.max_work_group_size)
+        most = min(GROUP_SIZE, items, int(self.device.max_work_group_size))
         if self.target.lockstep > 1:
             return most
-        return max(1, min(most, items // (GROUPS_A_CORE * self.device.max_compute_units)))
+        return max(1, min(most, items // (GROUPS_A_CORE * int(self.device.max_compute_units))))
 
     def alloc(self, nbytes: int) -> Any:
         self._check_process()

@@ -207,6 +207,8 @@ class Matcher:
         if before.op is after.op is Ops.REDUCE and before.arg is after.arg:
             if len(before.src) < len(after.src):
                 before = _with_inner_sums(before)
+            elif _is_nested(after) and not _is_nested(before):
+                after = _in_one(after)
             return self._reductions(before, after, given)
         difference = self._operands(before, after, given)
         if difference is None:
@@ -518,6 +520,21 @@ def _with_inner_sums(total: UOp) -> UOp:
     if masks:
         value = all_of(masks).where(value, UOp.const(value.dtype, 0))
     return total.replace(src=(value, *loops))
+
+
+def _is_nested(total: UOp) -> bool:
+    """Whether a reduction combines what another one by the same operation gives, over other loops."""
+    value = total.src[0]
+    is_inside = value.op is Ops.REDUCE and value.arg is total.arg
+    return is_inside and set(value.src[1:]).isdisjoint(total.src[1:])
+
+
+def _in_one(total: UOp) -> UOp:
+    """reduce[a](reduce[b](x)) as reduce[b, a](x): the order of a reduction is not specified."""
+    while _is_nested(total):
+        inner = total.src[0]
+        total = total.replace(src=(inner.src[0], *inner.src[1:], *total.src[1:]))
+    return total
 
 
 def _loads_below(node: UOp) -> list[UOp]:

@@ -29,7 +29,7 @@ def choose_group(kernel: UOp, target: Target, override: Schedule) -> int | None:
         return 0
     longest = max([size_of(row.src[1]) for row in rows])
     if override.group is not None:
-        return min(override.group, target.group_items, _power_of_two(longest))
+        return min(override.group, target.group_items)
     if target.lockstep == 1 or not any([_reads_along(row, kernel) for row in rows]):
         return 0
     group = min(target.group_items, _power_of_two(longest // LEAST_ELEMENTS))

@@ -86,7 +86,8 @@ def _row_in_parts(nest: LoopNest, number: int, group: int, target: Target) -> Lo
     lanes = _lanes(nest.graph, loop, target)
     lanes = lanes if size_of(loop) >= lanes * group else 1
     item, vector = fresh_number(nest.graph), fresh_number(nest.graph) + 1
-    sizes, made = (group,), (NewLoop(*loop.arg), NewLoop(item, AxisRole.REDUCE))
+    sizes: tuple[int, ...] = (group,)
+    made: tuple[NewLoop, ...] = (NewLoop(*loop.arg), NewLoop(item, AxisRole.REDUCE))
     if lanes > 1:
         sizes, made = (group, lanes), (*made, NewLoop(vector, AxisRole.VECTOR))
     nest = _kept_along(split(nest, loop, sizes, made), item)

@@ -80,7 +80,7 @@ class Found:
 def may_search(kernel: UOp, backend: Backend) -> bool:
     """Whether there is something to choose, and a machine to time it on."""
     target = backend.target
-    if not target.runs or target.work_items or target.vector_bytes == 0:
+    if not target.runs or target.vector_bytes == 0:
         return False
     return work(kernel) >= WORTH_OPERATIONS
 

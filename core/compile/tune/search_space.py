@@ -23,6 +23,7 @@ from proofgrad.core.compile.nests.kernel_schedule import (
 from proofgrad.core.compile.nests.loops import output_loops
 from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
 from proofgrad.core.compile.schedule.contraction import Contraction, contractions, tiles_along
+from proofgrad.core.compile.schedule.groups import rows_to_share
 from proofgrad.core.compile.schedule.reduction_blocks import find_rows
 from proofgrad.core.compile.schedule.threads import operations
 from proofgrad.core.compile.schedule.tiles import find_contraction
@@ -37,6 +38,7 @@ AT_ONCE = (1, 2, 4, 8)
 MOST_LOOPS = 3  # that may run as vectors instead of one
 # Multiply-adds of vectors in one iteration: more make code that takes long to compile.
 MOST_PRODUCTS = 128
+GROUPS = (0, 32, 64, 128, 256)
 SLABS, SLABS_OF_ROWS = (0, 32, 64), (0, 4, 8, 16)
 STAGINGS = tuple([Staged(rows, columns) for rows in (False, True) for columns in (False, True)])
 
@@ -54,6 +56,9 @@ def neighbours(kernel: UOp, target: Target, choices: Schedule, forced: Schedule)
         moves += _of_contraction(kernel, found[0], target, plain, choices)
     else:
         moves += _of_loops(kernel, target, plain, choices)
+    if target.group_items and found is None and rows_to_share(kernel):
+        sizes = [n for n in GROUPS if n <= target.group_items and n != (whole.group or 0)]
+        moves += [replace(choices, group=n) for n in sizes]
     if target.threads > 1:
         moves = [*moves, replace(choices, threads=not plain.threads)]
     held = {
@@ -111,7 +116,7 @@ def _resized(height: int, width: int) -> Iterator[tuple[int, int]]:
 def _of_loops(kernel: UOp, target: Target, whole: Schedule, choices: Schedule) -> list[Schedule]:
     """Another width, number at once, or loop of one of the vectors; another number of copies, or loop of them."""
     vectors, copies = whole.vectors or (), whole.copies or NO_COPIES
-    widths = [n for n in (4, 8, 16, 32) if n <= target.vector_bytes]
+    widths = [n for n in (4, 8, 16, 32) if n <= min(target.vector_bytes, target.most_lanes)]
     moves = [replace(choices, vectors=())]
     for place, one in enumerate(vectors):
         others = [replace(one, at_once=count) for count in AT_ONCE]

@@ -1,0 +1,151 @@
+"""Rows that the items of a group compute together: right on every machine, printed with what groups need, proved."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from proofgrad import Device, ScheduleError, Tensor, schedule
+from proofgrad.backends.opencl.emit import emit as emit_opencl
+from proofgrad.backends.ptx.emit import emit as emit_ptx
+from proofgrad.backends.reference import ReferenceBackend
+from proofgrad.core.compile.machine.target import DeviceError, Source, Target
+from proofgrad.core.compile.passes.forms import Form, FormError, check_form
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.tensor.runtime.realize import compile_only
+
+EMITTED: list[UOp] = []
+
+
+class Grouped(ReferenceBackend):
+    """Runs what is compiled for a GPU whose groups have 64 items, with every access checked."""
+
+    name = "GROUPED"
+    target = Target(
+        "GROUPED",
+        vector_bytes=16,
+        vector_registers=24,
+        work_items=True,
+        group_items=64,
+        local_bytes=4096,
+        lockstep=4,
+        index_dtype=dtypes.int32,
+    )
+
+    def emit(self, linear: UOp, name: str) -> Source:
+        EMITTED.append(linear)
+        return super().emit(linear, name)
+
+
+Device.register("GROUPED", Grouped)
+
+
+@pytest.fixture(autouse=True)
+def nothing_emitted() -> Iterator[None]:
+    EMITTED.clear()
+    yield
+
+
+@pytest.fixture(params=["GROUPED", "CL"])
+def device(request: pytest.FixtureRequest) -> str:
+    try:
+        Device[request.param]
+    except DeviceError as error:
+        pytest.skip(f"no {request.param} here: {error}")
+    return str(request.param)
+
+
+def rows(count: int, length: int, dtype: str = "int32") -> np.ndarray:
+    return np.random.default_rng(length).integers(-9, 9, (count, length)).astype(dtype)
+
+
+@functools.cache
+def row_sum() -> UOp:
+    """Linear of the sums of 5 rows of 300, by groups of 64 items."""
+    with schedule("group=64"), compile_only():
+        Tensor(rows(5, 300, "float32"), device="GROUPED").sum(1).realize()
+    return EMITTED[-1]
+
+
+@pytest.mark.parametrize("length", [2, 3, 17, 64, 65, 127, 300, 1031])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64", "uint8", "float16"])
+def test_rows_of_any_length_are_summed_exactly(length: int, dtype: str, device: str) -> None:
+    x = np.abs(rows(3, length, dtype)) if dtype == "uint8" else rows(3, length, dtype)
+    with schedule("group=16"):
+        got = Tensor(x, device=device).sum(1).numpy()
+    np.testing.assert_array_equal(got, x.sum(1, dtype=got.dtype))
+
+
+@pytest.mark.parametrize("group", [2, 4, 32, 64])
+def test_softmax_of_a_row_is_one_kernel_of_groups(group: int, device: str) -> None:
+    x = rows(7, 129, "float32")
+    with schedule(f"group={group}"):
+        y = Tensor(x, device=device).realize().softmax()
+        assert len(y.schedule()) == 1
+        got = y.numpy()
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(got, e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-7)
+
+
+def test_maximum_of_everything_is_one_group(device: str) -> None:
+    x = rows(1, 500, "float32")
+    with schedule("group=32"):
+        assert Tensor(x, device=device).max().item() == x.max()
+
+
+def test_rows_of_bools_are_any_of_them(device: str) -> None:
+    x = rows(4, 70) > 7
+    with schedule("group=8"):
+        np.testing.assert_array_equal(Tensor(x, device=device).any(1).numpy(), x.any(1))
+
+
+def test_a_row_without_elements_is_zero(device: str) -> None:
+    assert Tensor.zeros(3, 0, device=device).sum(1).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_opencl_waits_behind_each_memory_that_a_group_fills() -> None:
+    source = emit_opencl(row_sum(), "row_sum")
+    assert source.text.count("local float ") == source.text.count("barrier(") == 2
+    assert "if (get_local_id(0) == 0) data0[" in source.text
+    assert (source.global_size, source.group_size) == (5 * 64, 64)
+
+
+def test_ptx_waits_behind_each_memory_that_a_block_fills() -> None:
+    text = emit_ptx(row_sum(), "row_sum").text
+    assert text.count("bar.sync") == text.count(".shared .align") == 2
+
+
+def test_items_may_not_wait_inside_of_a_loop() -> None:
+    linear = row_sum()
+    (block,) = [n for n in linear.src if n.op is Ops.RANGE and n.arg[1] is AxisRole.BLOCK]
+    in_turns = block.replace(arg=(block.arg[0], AxisRole.LOOP))
+    check_form(Form.LINEAR, linear)
+    with pytest.raises(FormError, match="wait where not all may come"):
+        check_form(Form.LINEAR, linear.substitute({block: in_turns}))
+
+
+def test_a_group_on_a_machine_without_groups_is_refused() -> None:
+    with pytest.raises(ScheduleError, match="group=64"), schedule("group=64"):
+        Tensor(rows(3, 300), device="CPU").sum(1).realize()
+
+
+def test_the_solver_shows_all_of_a_kernel_of_groups() -> None:
+    program = (
+        "from proofgrad import Tensor, schedule; import test_groups\n"
+        "with schedule('group=16'): Tensor(test_groups.rows(3, 70, 'float32'), device='GROUPED').sum(1).realize()"
+    )
+    folder = os.path.dirname(__file__)
+    environment = {**os.environ, "PROVE": "1", "DEBUG": "1", "PLANS": "0", "PYTHONPATH": folder}
+    told = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    ).stderr
+    assert "none unknown" in told
+    assert "NOT COVERED" not in told
