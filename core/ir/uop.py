@@ -401,7 +401,7 @@ def _in_order(roots: Iterable[UOp], enter: Callable[[UOp], bool] | None) -> list
     return list(order)
 
 
-_set_below = _Parts.below.__set__  # type: ignore[attr-defined]  # of the slot: a UOp itself cannot be changed
+_set_below = _Parts.below.__set__  # type: ignore[attr-defined,misc]  # a UOp itself cannot be changed
 
 
 def known_below(

@@ -6,6 +6,7 @@ Owns: the choice, a heuristic, which can make a kernel slow and never wrong. Doe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -83,7 +84,11 @@ def choose_vectors(
 
 
 def _candidates(
-    kernel: UOp, target: Target, override: Schedule, free: dict[UOp, frozenset[UOp]], sizes: _Sizes
+    kernel: UOp,
+    target: Target,
+    override: Schedule,
+    free: Mapping[UOp, frozenset[UOp]],
+    sizes: _Sizes,
 ) -> list[_Candidate]:
     """The loops of the override, or all that pay, the best first."""
     nodes, loops = list(free), _contiguous_first(kernel)
@@ -141,7 +146,9 @@ def _fitting_lanes(size: int, lanes: int, takes_rests: bool) -> int | None:
     return fitting
 
 
-def _independent(candidates: list[_Candidate], free: dict[UOp, frozenset[UOp]]) -> list[_Candidate]:
+def _independent(
+    candidates: list[_Candidate], free: Mapping[UOp, frozenset[UOp]]
+) -> list[_Candidate]:
     """The first ones, no two of which any value or register depends on."""
     inside = [loops.union(n.src[1:]) if n.op in BINDERS else loops for n, loops in free.items()]
     chosen: list[_Candidate] = []
@@ -152,7 +159,7 @@ def _independent(candidates: list[_Candidate], free: dict[UOp, frozenset[UOp]]) 
     return chosen
 
 
-def loops_around_kept(free: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
+def loops_around_kept(free: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
     """The loops that change what is kept: one run of them at a time has the memory for it."""
     return frozenset().union(*[loops for n, loops in free.items() if n.op is Ops.KEEP])
 
@@ -163,7 +170,7 @@ def _at_once(
     size: int,
     target: Target,
     copies: Copies,
-    free: dict[UOp, frozenset[UOp]],
+    free: Mapping[UOp, frozenset[UOp]],
 ) -> int:
     """How many vectors one iteration takes: several where a reduction would wait for itself.
 
@@ -181,7 +188,7 @@ def _at_once(
     return next((n for n in wanted if size % (n * one.lanes) == 0), 1)
 
 
-def _is_costly_along(loop: UOp, free: dict[UOp, frozenset[UOp]]) -> bool:
+def _is_costly_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
     """Whether each iteration of a loop has an operation of many instructions."""
     return any([n.op in COSTLY and loop in loops for n, loops in free.items()])
 
@@ -190,7 +197,7 @@ def _copies(
     kernel: UOp,
     vectors: list[UOp],
     override: Schedule,
-    free: dict[UOp, frozenset[UOp]],
+    free: Mapping[UOp, frozenset[UOp]],
     sizes: _Sizes,
 ) -> Copies:
     """An output loop whose iterations share a load inside a reduction."""
@@ -228,14 +235,14 @@ def loads_in_steps(
     return found
 
 
-def _loops_that_share(reduction: UOp, free: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
+def _loops_that_share(reduction: UOp, free: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
     """The loops that change a reduction, but not everything that it loads."""
     loads = [free[n] for n in toposort((reduction.src[0],)) if n.op is Ops.LOAD]
     return free[reduction] - free[reduction].intersection(*loads)
 
 
 def looped_reductions(
-    kernel: UOp, free: dict[UOp, frozenset[UOp]], unroll: int | None
+    kernel: UOp, free: Mapping[UOp, frozenset[UOp]], unroll: int | None
 ) -> list[UOp]:
     """The reductions that are not written out."""
     short = short_reductions(kernel, SHORT_REDUCTION if unroll is None else unroll)

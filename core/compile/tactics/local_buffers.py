@@ -8,6 +8,7 @@ own puts exp2 into memory of one row, and both read it there: v(i) is element i 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from proofgrad.core.compile.nests.loops import fresh_number, is_fixed, output_loops, size_of
@@ -62,13 +63,13 @@ def _computed_alike(kernel: UOp) -> list[list[tuple[UOp, UOp]]]:
     return [group for group in alike if group[0][1] not in inside]
 
 
-def _loops_over_rows(free: dict[UOp, frozenset[UOp]], outer: list[UOp]) -> list[UOp]:
+def _loops_over_rows(free: Mapping[UOp, frozenset[UOp]], outer: list[UOp]) -> list[UOp]:
     """The loops of reductions that have one, and the loops of the output."""
     own = [n.src[1] for n in free if n.op is Ops.REDUCE and len(n.src) == 2]
     return [loop for loop in dict.fromkeys([*own, *outer]) if is_fixed(loop)]
 
 
-def _costly_along(loop: UOp, free: dict[UOp, frozenset[UOp]], outer: list[UOp]) -> list[UOp]:
+def _costly_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]], outer: list[UOp]) -> list[UOp]:
     """Values made by costly operations that change with `loop`, and beside it with outer loops only.
 
     Those are the first loops of the output, so that a row is kept in their body.

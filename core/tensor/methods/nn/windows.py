@@ -221,7 +221,7 @@ class Windows(LinearAlgebra):
         axes = self.ndim - 2
         result = promote(self.dtype, weight.dtype)
         wide = accumulation_dtype(result)
-        y = transposed_by_phases(self.cast(wide), weight.cast(wide), groups, steps)
+        y: Self = transposed_by_phases(self.cast(wide), weight.cast(wide), groups, steps)
         around = []
         for k, (before, after) in enumerate(padding_pairs(padding, axes)):
             whole = (self.shape[2 + k] - 1) * steps[k] + weight.shape[2 + k]
