@@ -48,10 +48,9 @@ def wide(dtype: DType, kind: type) -> np.ndarray:
     """The numbers, the ties, their neighbours, what is too large or too small, of both signs."""
     numbers = values(dtype)[:128]
     beyond = [numbers[-1] * 2, 65504.0, math.inf, math.nan, 1e-7, 0.0]
-    exact = np.concatenate([numbers, (numbers[1:] + numbers[:-1]) / 2, beyond]).astype(kind)
-    last = np.array([numbers[-1] + (numbers[-1] - numbers[-2]) / 2], kind)
-    exact = np.concatenate([exact, last])
+    last = numbers[-1] + (numbers[-1] - numbers[-2]) / 2
     with np.errstate(all="ignore"):
+        exact = np.array([*numbers, *(numbers[1:] + numbers[:-1]) / 2, *beyond, last]).astype(kind)
         near = [exact, np.nextafter(exact, kind(np.inf)), np.nextafter(exact, kind(0))]
     found = np.concatenate(near)
     return np.concatenate([found, -found])
