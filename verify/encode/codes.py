@@ -58,12 +58,12 @@ def sort_of_numbers(code: DType) -> Any:
 
 def code_of_float(x: Term, target: DType) -> Term:
     """The code of a float of any sort, rounded to nearest even, once."""
+    if target.name in _CODES and _CODES[target.name].is_fnuz and x.sort() == z3.Float16():
+        x = z3.fpFPToFP(z3.RNE(), x, z3.Float32())  # float16 has no 2**17
     rounded = z3.fpFPToFP(z3.RNE(), x, sort_of_numbers(target))
     if target.name == "fp8e5m2":
         return code_of_rounded(rounded, target)
     codes = _CODES[target.name]
-    if codes.is_fnuz and x.sort() == z3.Float16():  # which has no 2**17
-        x = z3.fpFPToFP(z3.RNE(), x, z3.Float32())
     # Below its least normal number, as 2**-6 of e4m3, it has multiples of the least number, as 2**-9.
     steps = z3.fpMul(z3.RNE(), x, z3.FPVal(2.0**-codes.step, x.sort()))
     count = z3.fpToUBV(z3.RTZ(), z3.fpAbs(z3.fpRoundToIntegral(z3.RNE(), steps)), z3.BitVecSort(7))

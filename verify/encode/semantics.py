@@ -406,7 +406,9 @@ def _to_code(x: Term, source: DType, target: DType) -> Term:
     if source.kind is Kind.FLOAT:
         return code_of_float(x, target)
     convert = z3.fpSignedToFP if source.kind is Kind.SIGNED else z3.fpUnsignedToFP
-    rounded = convert(z3.RNE(), x, sort_of_numbers(target))
+    extend = z3.SignExt if source.kind is Kind.SIGNED else z3.ZeroExt
+    wide = extend(8, x) if source.bits == 8 else x  # of 8 bits cvc5 gives other numbers than z3
+    rounded = convert(z3.RNE(), wide, sort_of_numbers(target))
     return z3.If(x == 0, z3.BitVecVal(0, 8), code_of_rounded(rounded, target))
 
 
