@@ -22,7 +22,10 @@ from proofgrad.verify.encode import semantics
 FP8 = pytest.mark.parametrize("dtype", dtypes.fp8s, ids=lambda d: d.name)
 CODES = np.arange(256, dtype=np.uint8)
 HALVES = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
-TORCH_NAMES = {dtypes.fp8e4m3: "float8_e4m3fn", dtypes.fp8e5m2: "float8_e5m2"}
+TORCH_NAMES = {
+    dtypes.fp8e4m3: "float8_e4m3fn", dtypes.fp8e5m2: "float8_e5m2",
+    dtypes.fp8e4m3fnuz: "float8_e4m3fnuz", dtypes.fp8e5m2fnuz: "float8_e5m2fnuz",
+}  # fmt: skip
 
 
 @pytest.fixture(params=("CPU", "CL", "REFERENCE"))
@@ -72,7 +75,8 @@ def test_every_code_has_the_value_that_torch_gives_it(dtype: DType) -> None:
 def test_the_bits_of_a_value_are_its_code(dtype: DType) -> None:
     for code in range(256):
         value = float(from_bits(code, dtype))
-        assert to_bits(value, dtype) == code or (math.isnan(value) and to_bits(value, dtype) == 127)
+        nan = 0x80 if dtype in dtypes.fp8_fnuz else 0x7F
+        assert to_bits(value, dtype) == code or (math.isnan(value) and to_bits(value, dtype) == nan)
 
 
 @FP8
@@ -87,7 +91,7 @@ def test_every_float16_is_rounded_as_ml_dtypes_rounds_it(dtype: DType) -> None:
 def test_every_float16_that_fits_is_rounded_as_torch_rounds_it(dtype: DType) -> None:
     """Beyond the largest number torch gives 448 for e4m3, even of an infinity; see docs/numerics.md."""
     torch = pytest.importorskip("torch")
-    fits = HALVES if dtype is dtypes.fp8e5m2 else HALVES[~(abs(HALVES) > 464)]
+    fits = HALVES if dtype is not dtypes.fp8e4m3 else HALVES[~(abs(HALVES) > 464)]
     expected = torch.from_numpy(fits).to(getattr(torch, TORCH_NAMES[dtype])).float().numpy()
     assert same(rounded(fits, dtype), expected)
 
@@ -98,12 +102,19 @@ def test_overflow_is_nan_where_there_is_no_infinity() -> None:
     edges = [57344.0, 61439.0, 61440.0, -1e9, math.inf]
     wide = [57344, 57344, math.inf, -math.inf, math.inf]
     assert Tensor(edges).cast("fp8e5m2").tolist() == wide
+    edges = [240.0, 247.99, -247.99, 248.0, 1e9, -math.inf, math.nan]
+    narrow = [240, 240, -240, math.nan, math.nan, math.nan, math.nan]
+    assert same(Tensor(edges).cast("fp8e4m3fnuz").tolist(), narrow)
+    edges = [57344.0, 61439.0, -61439.0, 61440.0, -1e9, math.inf, math.nan]
+    narrow = [57344, 57344, -57344, math.nan, math.nan, math.nan, math.nan]
+    assert same(Tensor(edges).cast("fp8e5m2fnuz").tolist(), narrow)
 
 
 @pytest.mark.parametrize(
     ("dtype", "expected"),
     [
-        (dtypes.fp8e4m3, (4, 3)), (dtypes.fp8e5m2, (5, 2)), (dtypes.float16, (5, 10)),
+        (dtypes.fp8e4m3, (4, 3)), (dtypes.fp8e5m2, (5, 2)), (dtypes.fp8e4m3fnuz, (4, 3)),
+        (dtypes.fp8e5m2fnuz, (5, 2)), (dtypes.float16, (5, 10)),
         (dtypes.bfloat16, (8, 7)), (dtypes.float32, (8, 23)), (dtypes.float64, (11, 52)),
     ],
 )  # fmt: skip
@@ -116,6 +127,8 @@ def test_finfo_is_exponent_and_fraction(dtype: DType, expected: tuple[int, int])
 def test_the_ends_of_a_type() -> None:
     assert (dtypes.min(dtypes.fp8e4m3), dtypes.max(dtypes.fp8e4m3)) == (-448.0, 448.0)
     assert (dtypes.min(dtypes.fp8e5m2), dtypes.max(dtypes.fp8e5m2)) == (-math.inf, math.inf)
+    assert (dtypes.min(dtypes.fp8e4m3fnuz), dtypes.max(dtypes.fp8e4m3fnuz)) == (-240.0, 240.0)
+    assert (dtypes.min(dtypes.fp8e5m2fnuz), dtypes.max(dtypes.fp8e5m2fnuz)) == (-57344.0, 57344.0)
     assert dtypes.is_float(dtypes.fp8e4m3) and Tensor.zeros(1, dtype="fp8e5m2").is_floating_point()
 
 

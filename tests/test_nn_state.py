@@ -33,7 +33,7 @@ def of_every_type() -> dict[str, Tensor]:
     """A Tensor of every type that there is, and shapes that are easily wrong."""
     made = {name: Tensor(np.array([[0, 1, 1], [1, 0, 100]]).astype(name)) for name in NUMPY_TYPES}
     made["bfloat16"] = Tensor([[1.5, -2.0], [3.0, 65536.0]], dtype=dtypes.bfloat16)
-    for name in ("fp8e4m3", "fp8e5m2"):
+    for name in ("fp8e4m3", "fp8e5m2", "fp8e4m3fnuz", "fp8e5m2fnuz"):
         made[name] = Tensor([1.0, -0.5, 2.0]).cast(name)
     made["no axes"] = Tensor(2.5)
     made["no elements"] = Tensor.zeros(0, 3)

@@ -262,7 +262,17 @@ def test_numbers_that_are_no_places_are_refused(numbers: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "dtype", ["fp8e4m3", "fp8e5m2", "float16", "bfloat16", "float32", "float64"]
+    "dtype",
+    [
+        "fp8e4m3",
+        "fp8e5m2",
+        "fp8e4m3fnuz",
+        "fp8e5m2fnuz",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    ],
 )
 def test_elements_keep_every_bit(dtype: str) -> None:
     """A choice is a sum over zeros, and 0.0 + -0.0 is 0.0."""

@@ -71,7 +71,7 @@ def _scalar_literal(value: Any, dtype: DType) -> str:
     match dtype.scalar:
         case dtypes.bool:
             return "true" if value else "false"
-        case dtypes.bfloat16 | dtypes.fp8e4m3 | dtypes.fp8e5m2:
+        case narrow if narrow is dtypes.bfloat16 or narrow.is_code:
             return str(to_bits(value, dtype.scalar))
         case dtypes.float16:
             return f"0xH{to_bits(value, dtypes.float16):04X}"

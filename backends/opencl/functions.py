@@ -33,8 +33,7 @@ _TYPES: dict[DType, str] = {
     dtypes.uint64: "ulong",
     dtypes.float16: "ushort",
     dtypes.bfloat16: "ushort",
-    dtypes.fp8e4m3: "uchar",
-    dtypes.fp8e5m2: "uchar",
+    **dict.fromkeys(dtypes.fp8s, "uchar"),
     dtypes.float32: "float",
     dtypes.float64: "double",
 }

@@ -216,12 +216,16 @@ class dtypes:  # noqa: N801  (the name users write)
     float64 = _scalar("float64", Kind.FLOAT, 64)
     fp8e4m3 = _scalar("fp8e4m3", Kind.CODE, 8)
     fp8e5m2 = _scalar("fp8e5m2", Kind.CODE, 8)
+    fp8e4m3fnuz = _scalar("fp8e4m3fnuz", Kind.CODE, 8)
+    fp8e5m2fnuz = _scalar("fp8e5m2fnuz", Kind.CODE, 8)
     char, uchar, short, ushort = int8, uint8, int16, uint16
     int, uint, long, ulong = int32, uint32, int64, uint64
     half, float, double = float16, float32, float64
     ints = (int8, uint8, int16, uint16, int32, uint32, int64, uint64)
+    sints, uints = (int8, int16, int32, int64), (uint8, uint16, uint32, uint64)
     floats = (float16, bfloat16, float32, float64)
-    fp8s = (fp8e4m3, fp8e5m2)
+    fp8_ocp, fp8_fnuz = (fp8e4m3, fp8e5m2), (fp8e4m3fnuz, fp8e5m2fnuz)
+    fp8s = fp8_ocp + fp8_fnuz
     all = (bool, *ints, *floats)  # those that are computed with
     default_int = int32
     default_float = float32
@@ -237,6 +241,25 @@ class dtypes:  # noqa: N801  (the name users write)
         return dtype.is_int
 
     @staticmethod
+    def is_bool(dtype: DType) -> Any:
+        """Whether it is the type of true and false."""
+        return dtype.is_bool
+
+    @staticmethod
+    def from_py(x: Any) -> DType:
+        """The type of a Tensor of this number, or of a list of them. Raises: ValueError for others.
+
+        Example:
+            dtypes.from_py([1, 2.5])  # dtypes.float
+        """
+        parts = list(x) if isinstance(x, (list, tuple)) else [x]
+        if not all(isinstance(part, (int, float)) for part in parts):
+            raise ValueError(f"only numbers have a type, not {x!r}")
+        if not parts or any(isinstance(part, float) for part in parts):
+            return dtypes.default_float
+        return dtypes.bool if all(isinstance(p, bool) for p in parts) else dtypes.default_int
+
+    @staticmethod
     def is_unsigned(dtype: DType) -> Any:
         """Whether it is an unsigned machine integer; not a bool."""
         return dtype.is_unsigned
@@ -249,9 +272,8 @@ class dtypes:  # noqa: N801  (the name users write)
     @staticmethod
     def max(dtype: DType) -> Any:
         """Largest value of the type; inf for floats that have it."""
-        if dtype is dtypes.fp8e4m3:
-            return LARGEST_E4M3
-        return math.inf if dtypes.is_float(dtype) else dtype.hi
+        largest = math.inf if dtypes.is_float(dtype) else dtype.hi
+        return LARGEST_CODES.get(dtype, largest)
 
     @staticmethod
     def finfo(dtype: DType) -> ExponentAndFraction:
@@ -266,9 +288,12 @@ class dtypes:  # noqa: N801  (the name users write)
 
 
 # Source: OCP 8-bit Floating Point Specification (OFP8), 1.0, 2023, tables 1 and 2.
-LARGEST_E4M3 = 448.0  # there are no infinities, and one NaN of each sign above it
+# The names in fnuz are finite, with one NaN and an unsigned zero: Noune et al., "8-bit Numerical Formats for
+# Deep Neural Networks", 2022.
+LARGEST_CODES = {dtypes.fp8e4m3: 448.0, dtypes.fp8e4m3fnuz: 240.0, dtypes.fp8e5m2fnuz: 57344.0}
 _EXPONENT_AND_FRACTION = {
     dtypes.fp8e4m3: (4, 3), dtypes.fp8e5m2: (5, 2), dtypes.float16: (5, 10),
+    dtypes.fp8e4m3fnuz: (4, 3), dtypes.fp8e5m2fnuz: (5, 2),
     dtypes.bfloat16: (8, 7), dtypes.float32: (8, 23), dtypes.float64: (11, 52),
 }  # fmt: skip
 
@@ -283,13 +308,13 @@ def dtype_named(name: str) -> DType:
     known = [d.name for d in (*dtypes.all, *dtypes.fp8s)]
     near = difflib.get_close_matches(name, known, n=2)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    raise ValueError(f"unknown dtype {name!r}{hint} known: {', '.join(known)}")
+    raise ValueError(f"unknown dtype {name!r}{hint}; known: {', '.join(known)}")
 
 
 def round_float(value: float, dtype: DType) -> float:
     """`value` (a double) rounded to nearest even in the float format `dtype`.
 
-    Beyond the largest number it is infinite; NaN in fp8e4m3, which has no infinity.
+    Beyond the largest number it is infinite; NaN where there is no infinity.
     """
     match dtype.name:
         case "float64":
@@ -304,9 +329,17 @@ def round_float(value: float, dtype: DType) -> float:
             return _round_to_precision(value, precision=3, exponent_min=-14, exponent_max=15)
         case "fp8e4m3":
             rounded = _round_to_precision(value, precision=4, exponent_min=-6, exponent_max=8)
-            return rounded if abs(rounded) <= LARGEST_E4M3 else math.nan
+            return rounded if abs(rounded) <= 448.0 else math.nan
+        case "fp8e4m3fnuz":
+            return _fnuz(_round_to_precision(value, precision=4, exponent_min=-7, exponent_max=7))
+        case "fp8e5m2fnuz":
+            return _fnuz(_round_to_precision(value, precision=3, exponent_min=-15, exponent_max=15))
         case _:
             raise ValueError(f"{dtype} is not a float type")
+
+
+def _fnuz(rounded: float) -> float:
+    return math.nan if math.isinf(rounded) else rounded + 0.0  # a zero has no sign
 
 
 def _through(code: str, value: float) -> float:

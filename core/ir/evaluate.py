@@ -129,7 +129,8 @@ def _saturate(value: float, dtype: DType) -> int:
     return min(max(math.trunc(value), dtype.lo), dtype.hi)
 
 
-_NAN_CODE = 0x7F  # of both 8-bit floats, which have others
+_NAN_CODE = 0x7F  # of the 8-bit floats of the OCP, which have others
+_NAN_FNUZ = 0x80  # where -0.0 is in other formats
 _FLOAT_CODES = {"float16": ("<e", "<H"), "float32": ("<f", "<I"), "float64": ("<d", "<Q")}
 
 
@@ -161,9 +162,11 @@ def _code(value: float, dtype: DType) -> int:
     """The 8 bits of a value of an 8-bit float: sign, exponent with its bias, fraction."""
     sign = 0x80 if math.copysign(1.0, value) < 0.0 else 0
     exponent_bits, fraction_bits = dtypes.finfo(dtype)
-    bias = (1 << (exponent_bits - 1)) - 1
+    bias = _bias(dtype)
     if math.isnan(value):
-        return _NAN_CODE
+        return _NAN_FNUZ if dtype in dtypes.fp8_fnuz else _NAN_CODE
+    if value == 0.0 and dtype in dtypes.fp8_fnuz:
+        return 0
     if math.isinf(value):
         return sign | ((1 << exponent_bits) - 1) << fraction_bits
     exponent = max(math.frexp(value)[1] - 1, 1 - bias) if value else 1 - bias
@@ -171,7 +174,15 @@ def _code(value: float, dtype: DType) -> int:
     return sign | (((exponent + bias - 1) << fraction_bits) + digits)
 
 
+def _bias(dtype: DType) -> int:
+    """What is added to the exponent of an 8-bit float; one more in the formats named fnuz."""
+    middle: int = 1 << (dtypes.finfo(dtype)[0] - 1)
+    return middle if dtype in dtypes.fp8_fnuz else middle - 1
+
+
 def _decoded(bits: int, dtype: DType) -> float:
+    if bits == _NAN_FNUZ and dtype in dtypes.fp8_fnuz:
+        return math.nan
     exponent_bits, fraction_bits = dtypes.finfo(dtype)
     size, ones = bits & 0x7F, (1 << fraction_bits) - 1
     exponent, fraction = size >> fraction_bits, size & ones
@@ -181,8 +192,8 @@ def _decoded(bits: int, dtype: DType) -> float:
     if dtype is dtypes.fp8e5m2 and exponent == (1 << exponent_bits) - 1:
         return math.nan if fraction else sign * math.inf
     digits = fraction + (ones + 1 if exponent else 0)
-    bias = (1 << (exponent_bits - 1)) - 1
-    return math.copysign(math.ldexp(digits, max(exponent, 1) - bias - fraction_bits), sign)
+    least = 1 - _bias(dtype) - fraction_bits
+    return math.copysign(math.ldexp(digits, max(exponent, 1) - 1 + least), sign)
 
 
 # -- floats -----------------------------------------------------------------------------------------

@@ -324,7 +324,8 @@ MEANING: dict[Ops, str] = {
         " to float and float to float: rounded to nearest even. Float to int: towards zero,"
         " saturating at the ends of the type, NaN gives 0. Bool to number: 0 or 1. To fp8e4m3, which"
         " has no infinity: NaN for what rounds to more than 448. To fp8e5m2: infinity for what rounds"
-        " to more than 57344."
+        " to more than 57344. To fp8e4m3fnuz and fp8e5m2fnuz, which have no infinity and no -0.0: NaN"
+        " for what rounds to more than 240, and 57344, and 0.0 for what rounds to zero."
     ),
     Ops.BITCAST: "The same bits read as another type of the same width.",
     Ops.RESHAPE: "The same elements in row-major order under the shape `arg`.",

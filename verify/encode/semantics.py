@@ -17,6 +17,13 @@ import z3
 
 from proofgrad.core.ir.dtypes import DType, Kind, round_float
 from proofgrad.core.ir.ops import Ops
+from proofgrad.verify.encode.codes import (
+    ONES,
+    code_of_float,
+    code_of_rounded,
+    number_of_code,
+    sort_of_numbers,
+)
 
 Term = Any  # z3.ExprRef; z3 ships no types
 
@@ -384,75 +391,34 @@ def _to_int(x: Term, target: DType) -> Term:
     return z3.If(z3.fpIsNaN(x), z3.BitVecVal(0, bits), saturated)
 
 
-# The 8-bit floats, whose values are codes. One of them is no format of IEEE 754: it has one NaN of each
-# sign, the codes 0x7F and 0xFF, and no infinity. A cast that gives NaN gives 0x7F in both.
+# Of the 8-bit floats see codes.py.
 
 
 def _to_code(x: Term, source: DType, target: DType) -> Term:
     """Rounded to nearest even, once."""
     if source.kind is Kind.BOOL:
-        one = 0x3C if target.name == "fp8e5m2" else 0x38
-        return z3.If(x, z3.BitVecVal(one, 8), z3.BitVecVal(0, 8))
+        return z3.If(x, z3.BitVecVal(ONES[target.name], 8), z3.BitVecVal(0, 8))
     if source.kind is Kind.INDEX:
         raise NoMeaning(f"no cast from {source.name} to {target.name}")
     if source.is_code:
-        number = _number_of_code(x, source)
-        return _code_of_float(z3.fpFPToFP(z3.RNE(), number, z3.Float32()), target)
+        number = number_of_code(x, source)
+        return code_of_float(z3.fpFPToFP(z3.RNE(), number, z3.Float32()), target)
     if source.kind is Kind.FLOAT:
-        return _code_of_float(x, target)
+        return code_of_float(x, target)
     convert = z3.fpSignedToFP if source.kind is Kind.SIGNED else z3.fpUnsignedToFP
-    rounded = convert(z3.RNE(), x, _sort_of_numbers(target))
-    return z3.If(x == 0, z3.BitVecVal(0, 8), _code_of_rounded(rounded, target))
-
-
-def _sort_of_numbers(code: DType) -> Any:
-    """e5m2, or a format with the precision of e4m3 and exponents that are larger, and smaller."""
-    return z3.FPSort(5, 3 if code.name == "fp8e5m2" else 4)
-
-
-def _code_of_float(x: Term, target: DType) -> Term:
-    rounded = z3.fpFPToFP(z3.RNE(), x, _sort_of_numbers(target))
-    if target.name == "fp8e5m2":
-        return _code_of_rounded(rounded, target)
-    # Below 2**-6 e4m3 has the multiples of 2**-9.
-    steps = z3.fpMul(z3.RNE(), x, z3.FPVal(2.0**9, x.sort()))
-    count = z3.fpToUBV(z3.RTZ(), z3.fpAbs(z3.fpRoundToIntegral(z3.RNE(), steps)), z3.BitVecSort(7))
-    sign = z3.If(z3.fpIsNegative(x), z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
-    is_small = z3.fpLT(z3.fpAbs(x), z3.FPVal(2.0**-6, x.sort()))
-    return z3.If(is_small, z3.Concat(sign, count), _code_of_rounded(rounded, target))
-
-
-def _code_of_rounded(rounded: Term, target: DType) -> Term:
-    """The code of a number that has the precision of `target`; for e4m3, of one from 2**-6 on."""
-    nan, bits = z3.BitVecVal(0x7F, 8), z3.fpToIEEEBV(rounded)
-    if target.name == "fp8e5m2":
-        return z3.If(z3.fpIsNaN(rounded), nan, bits)
-    # Exponents of FPSort(5, 4) are larger by 8.
-    sign, size = z3.Extract(8, 8, bits), z3.Extract(7, 0, bits) - z3.BitVecVal(8 << 3, 8)
-    is_inside = z3.fpLEQ(z3.fpAbs(rounded), z3.FPVal(448.0, rounded.sort()))
-    return z3.If(is_inside, z3.Concat(sign, z3.Extract(6, 0, size)), nan)
+    extend = z3.SignExt if source.kind is Kind.SIGNED else z3.ZeroExt
+    wide = extend(8, x) if source.bits == 8 else x  # of 8 bits cvc5 gives other numbers than z3
+    rounded = convert(z3.RNE(), wide, sort_of_numbers(target))
+    return z3.If(x == 0, z3.BitVecVal(0, 8), code_of_rounded(rounded, target))
 
 
 def _from_code(x: Term, source: DType, target: DType) -> Term:
-    value = _number_of_code(x, source)
+    value = number_of_code(x, source)
     if target.kind is Kind.BOOL:
         return z3.Not(z3.fpIsZero(value))
     if target.kind is Kind.FLOAT:
         return z3.fpFPToFP(z3.RNE(), value, sort_of(target))
     return _to_int(value, target)
-
-
-def _number_of_code(x: Term, source: DType) -> Term:
-    sort = _sort_of_numbers(source)
-    if source.name == "fp8e5m2":
-        return z3.fpBVToFP(x, sort)
-    sign, exponent, fraction = z3.Extract(7, 7, x), z3.Extract(6, 3, x), z3.Extract(2, 0, x)
-    normal = z3.fpFP(sign, z3.ZeroExt(1, exponent) + z3.BitVecVal(8, 5), fraction)
-    count = z3.fpUnsignedToFP(z3.RNE(), fraction, sort)
-    size = z3.fpMul(z3.RNE(), count, z3.FPVal(2.0**-9, sort))
-    denormal = z3.If(sign == 1, z3.fpNeg(size), size)
-    number = z3.If(exponent == 0, denormal, normal)
-    return z3.If(z3.Extract(6, 0, x) == 0x7F, z3.fpNaN(sort), number)
 
 
 def bitcast(x: Term, source: DType, target: DType) -> Term:

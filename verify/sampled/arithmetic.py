@@ -25,8 +25,7 @@ Values = Any  # numpy.ndarray
 _KEPT_AS: dict[DType, Any] = {
     dtypes.index: numpy.int64,
     dtypes.bfloat16: numpy.float32,
-    dtypes.fp8e4m3: numpy.float32,
-    dtypes.fp8e5m2: numpy.float32,
+    **dict.fromkeys(dtypes.fp8s, numpy.float32),
 }
 
 

@@ -20,6 +20,7 @@ TYPES: dict[str, DType] = {
     "i32": dtypes.int32, "u32": dtypes.uint32, "i64": dtypes.int64, "u64": dtypes.uint64,
     "f16": dtypes.float16, "bf16": dtypes.bfloat16, "f32": dtypes.float32, "f64": dtypes.float64,
     "e4m3": dtypes.fp8e4m3, "e5m2": dtypes.fp8e5m2,
+    "e4m3fnuz": dtypes.fp8e4m3fnuz, "e5m2fnuz": dtypes.fp8e5m2fnuz,
 }  # fmt: skip
 _TYPE_NAMES = {dtype: name for name, dtype in TYPES.items()}
 MOST_LANES = 1 << 12

@@ -20,7 +20,10 @@ CPU = 1  # kDLCPU
 VERSION = (1, 1)
 _IS_COPIED = 2  # a flag of versioned capsules
 _CODES = {Kind.SIGNED: 0, Kind.UNSIGNED: 1, Kind.FLOAT: 2, Kind.BOOL: 6}
-_CODES_OF_TYPES = {dtypes.bfloat16: 4, dtypes.fp8e4m3: 10, dtypes.fp8e5m2: 12}
+_CODES_OF_TYPES = {
+    dtypes.bfloat16: 4, dtypes.fp8e4m3: 10, dtypes.fp8e4m3fnuz: 11, dtypes.fp8e5m2: 12,
+    dtypes.fp8e5m2fnuz: 13,
+}  # fmt: skip
 _OLD, _NEW = b"dltensor", b"dltensor_versioned"
 _USED = {_OLD: b"used_dltensor", _NEW: b"used_dltensor_versioned"}  # a capsule keeps no copy of it
 

@@ -26,7 +26,8 @@ _STORAGES = {
 # torch's name of a type: ours. Those named alike have one name.
 _DTYPES = {
     "float64": "float64", "float32": "float32", "float16": "float16", "bfloat16": "bfloat16",
-    "float8_e4m3fn": "fp8e4m3", "float8_e5m2": "fp8e5m2", "int64": "int64", "int32": "int32",
+    "float8_e4m3fn": "fp8e4m3", "float8_e5m2": "fp8e5m2", "float8_e4m3fnuz": "fp8e4m3fnuz",
+    "float8_e5m2fnuz": "fp8e5m2fnuz", "int64": "int64", "int32": "int32",
     "int16": "int16", "int8": "int8", "uint64": "uint64", "uint32": "uint32", "uint16": "uint16",
     "uint8": "uint8", "bool": "bool",
 }  # fmt: skip

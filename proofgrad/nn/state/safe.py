@@ -40,6 +40,8 @@ _TYPES = (
     ("U64", "uint64", "uint64"),
     ("F8_E4M3", "fp8e4m3", "float8_e4m3fn"),
     ("F8_E5M2", "fp8e5m2", "float8_e5m2"),
+    ("F8_E4M3FNUZ", "fp8e4m3fnuz", "float8_e4m3fnuz"),
+    ("F8_E5M2FNUZ", "fp8e5m2fnuz", "float8_e5m2fnuz"),
     ("F16", "float16", "float16"),
     ("BF16", "bfloat16", "bfloat16"),
     ("F32", "float32", "float32"),

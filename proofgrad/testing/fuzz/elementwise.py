@@ -22,7 +22,7 @@ from proofgrad.testing.fuzz.operation import (
     pair_of_floats,
     same,
 )
-from proofgrad.testing.fuzz.values import FLOATS, INTS, Array, least_float
+from proofgrad.testing.fuzz.values import CODES, FLOATS, INTS, Array, least_float
 
 CLOSE = Rounding.CLOSE
 
@@ -255,7 +255,7 @@ def _clamp_types(types: list[Any], options: dict[str, Any]) -> tuple[str | None,
 
 def _cast(d: Drawing) -> Drawn:
     x = d.any("bool", "int", "float", "code")
-    return (x, d.random.choice(["bool", *INTS, *FLOATS, "fp8e4m3", "fp8e5m2"])), {}
+    return (x, d.random.choice(["bool", *INTS, *FLOATS, *CODES])), {}
 
 
 def _cast_types(types: list[Any], options: dict[str, Any]) -> tuple[str | None, str]:

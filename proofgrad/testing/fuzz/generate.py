@@ -17,6 +17,7 @@ from proofgrad.testing.fuzz.oracle import Machine, Meaningless
 from proofgrad.testing.fuzz.program import Data, Program, Realize, Ref, Statement, Step, references
 from proofgrad.testing.fuzz.table import TABLE, WEIGHTS
 from proofgrad.testing.fuzz.values import (
+    CODES,
     FLOATS,
     INTS,
     Undecided,
@@ -33,14 +34,7 @@ TOO_LARGE = 1e6
 TRIES = 30
 EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -2.5, float("inf"), -float("inf"), float("nan"), 3.0, -7.0, 100.25,
          127.5, 255.5, 65504.0, 2147483648.0, 1e10, -1e10, 1e-40, 6e-8, 3e38, 1e300, 5e-324)  # fmt: skip
-TYPES = (
-    ("float32",) * 8
-    + ("int32",) * 5
-    + ("bool",) * 2
-    + tuple(INTS)
-    + tuple(FLOATS) * 2
-    + ("fp8e4m3", "fp8e5m2")
-)
+TYPES = ("float32",) * 8 + ("int32",) * 5 + ("bool",) * 2 + tuple(INTS) + tuple(FLOATS) * 2 + CODES
 SETTINGS: tuple[dict[str, str], ...] = (
     {"NOOPT": "1"}, {"NOSCHED": "1"}, {"SPEC": "1"}, {"CHECK": "1"}, {"DEV": "REFERENCE"},
     {"CHOICES": "tiled=off vectors=none"}, {"CHOICES": "tiled=off"},

@@ -15,6 +15,7 @@ import numpy as np
 
 from proofgrad.testing.fuzz.program import Ref, Step, references
 from proofgrad.testing.fuzz.values import (
+    CODES,
     DIGITS,
     LEAST_INNER,
     NOISE,
@@ -140,7 +141,7 @@ def common_type(types: list[Any]) -> str:
     result: str = named[0]
     for other in named[1:]:
         result = promote(result, other)
-    if result in ("fp8e4m3", "fp8e5m2"):
+    if result in CODES:
         result = "float32"
     for number in types:
         if not isinstance(number, str):

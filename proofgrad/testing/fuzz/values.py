@@ -26,14 +26,20 @@ LEAST_INNER = (
 )
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-CODES = ("fp8e4m3", "fp8e5m2")
+FNUZ = ("fp8e4m3fnuz", "fp8e5m2fnuz")
+CODES = ("fp8e4m3", "fp8e5m2", *FNUZ)
+WITHOUT_INFINITY = ("fp8e4m3", *FNUZ)
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 INTS = SIGNED + UNSIGNED
 ALL = ("bool", *INTS, *FLOATS)
-DIGITS = {"fp8e4m3": 4, "fp8e5m2": 3, "bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
-_LEAST_EXPONENT = {"fp8e4m3": -6, "fp8e5m2": -14, "bfloat16": -126}
-_LARGEST = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0, "bfloat16": 3.3895313892515355e38}
+DIGITS = {"fp8e4m3": 4, "fp8e5m2": 3, "fp8e4m3fnuz": 4, "fp8e5m2fnuz": 3, "bfloat16": 8, "float16": 11,
+          "float32": 24, "float64": 53}  # fmt: skip
+_LEAST_EXPONENT = {
+    "fp8e4m3": -6, "fp8e5m2": -14, "fp8e4m3fnuz": -7, "fp8e5m2fnuz": -15, "bfloat16": -126,
+}  # fmt: skip
+_LARGEST = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0, "fp8e4m3fnuz": 240.0, "fp8e5m2fnuz": 57344.0,
+            "bfloat16": 3.3895313892515355e38}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +202,10 @@ def rounded(x: Array, dtype: str) -> Array:
     unit = np.maximum(exponent - 1, least) - (DIGITS[dtype] - 1)
     near = np.ldexp(np.rint(np.ldexp(exact, -unit)), unit)
     too_large = np.abs(near) > _LARGEST[dtype]
-    beyond = np.nan if dtype == "fp8e4m3" else np.copysign(np.inf, exact)
+    beyond = np.nan if dtype in WITHOUT_INFINITY else np.copysign(np.inf, exact)
     near = np.where(too_large, beyond, near)
-    kept = np.where(np.isfinite(exact), near, beyond if dtype == "fp8e4m3" else exact)
+    near = near + 0.0 if dtype in FNUZ else near  # which have no -0.0
+    kept = np.where(np.isfinite(exact), near, beyond if dtype in WITHOUT_INFINITY else exact)
     return np.where(np.isnan(exact), np.nan, kept).astype(np.float32)
 
 
