@@ -418,3 +418,11 @@ def test_what_a_killed_writer_left_goes_after_an_hour(tmp_path: Path) -> None:
     assert not old.exists()
     assert new.exists()
     assert cache.get(name(0)) == b"data"
+
+
+def test_a_plan_for_a_lesser_greatest_size_is_not_taken_for_a_greater_one(cache: Path) -> None:
+    x = Tensor([1.0, 2.0, 3.0, 4.0]).realize()
+    for greatest, value in ((2, 2), (4, 4), (3, 3)):
+        short = x.shrink(((0, Variable("n", 1, greatest).bind(value)),)) + 1
+        plan_of(short)
+        assert short.tolist() == [2.0, 3.0, 4.0, 5.0][:value]

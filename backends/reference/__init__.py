@@ -108,12 +108,10 @@ class _Run:
     def step(self, node: UOp) -> None:
         source = node.src
         match node.op:
-            case Ops.PARAM | Ops.CONST | Ops.INDEX | Ops.END | Ops.SINK:
+            case Ops.PARAM | Ops.CONST | Ops.INDEX | Ops.END | Ops.SINK | Ops.KEPT:
                 return
             case Ops.SCRATCH:
                 self.values[node] = bytearray(_UNWRITTEN * (node.arg[1] * node.dtype.itemsize))
-            case Ops.KEPT:
-                return
             case Ops.BROADCAST:
                 self.values[node] = (self.value(source[0]),) * node.dtype.lanes
             case Ops.LOAD:

@@ -81,8 +81,17 @@ def graph_text(root: UOp) -> str:
     for node in root.toposort():
         sources = [number[source] for source in node.src]
         number[node] = len(lines)
-        lines.append(f"{node.op.name} {node.dtype.name} {node.arg!r} {sources}")
+        lines.append(f"{node.op.name} {node.dtype.name} {_arg_text(node.arg)} {sources}")
     return "\n".join(lines)
+
+
+def _arg_text(arg: object) -> str:
+    """As text; sizes made of variables with all that they are made of, as people see only their names."""
+    if isinstance(arg, UOp):
+        return f"({graph_text(arg)})"
+    if type(arg) is tuple:
+        return f"({', '.join([_arg_text(part) for part in arg])})"
+    return repr(arg)
 
 
 def _stable(value: object) -> str:
