@@ -39,7 +39,12 @@ def process_as_before() -> Iterator[None]:
     """What a test asks of the whole process, the next one does not find: tests run in any order."""
     environment, folder = dict(os.environ), os.getcwd()
     default, training = Device._chosen, Tensor.training
+    devices, makers = dict(Device._devices), dict(Device._makers)
     yield
+    for name in Device._devices.keys() - devices.keys() - makers.keys():
+        del Device._devices[name]  # of a test; what the library opened in it stays open
+    Device._devices.update(devices)
+    Device._makers = makers
     if dict(os.environ) != environment:
         os.environ.clear()
         os.environ.update(environment)

@@ -107,8 +107,15 @@ FAULTS = [
         ("extension", "z3.SignExt if signed else z3.ZeroExt", "z3.ZeroExt if signed else z3.SignExt", "cast.less_of_casts@int8,int16"),
         ("true is one", "constant(target, 1), constant(target, 0)", "constant(target, 0), constant(target, 1)", "cast.bool_is_one"),
         ("index of a signed number", "z3.BV2Int(x, is_signed=signed)", "z3.BV2Int(x, is_signed=False)", "test_semantics_agree.py::test_casts_to_and_from_index_agree"),
-        ("code of true", "0x3C if target.name", "0x38 if target.name", "fp8.e5m2_from_bool"),
         ("two zeros", "z3.Or(same(left, right), z3.And(z3.fpIsZero(left), z3.fpIsZero(right)))", "same(left, right)", "fastmath_nsz.add_zero"),
+    ),
+    *_of(
+        "verify/encode/codes.py",
+        ("code of true", '"fp8e5m2": 0x3C', '"fp8e5m2": 0x38', "fp8.e5m2_from_bool"),
+        ("one of fnuz", '"fp8e4m3fnuz": 0x40', '"fp8e4m3fnuz": 0x38', "fp8.e4m3fnuz_from_bool"),
+        ("bias of fnuz", "above=7, step=-10", "above=8, step=-10", "fp8.from_e4m3fnuz@int8"),
+        ("zero of fnuz has a sign", "if codes.is_fnuz:\n        small", "if False:\n        small", "fp8.e5m2fnuz_from_float32"),
+        ("largest", "largest=448.0", "largest=480.0", "fp8.e4m3_from_float32"),
     ),
     *_of(
         "verify/encode/goal.py",
