@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from proofgrad.core.compile.machine.target import Backend
@@ -16,6 +17,8 @@ from proofgrad.core.ir.dtypes import DType, dtypes, round_float
 from proofgrad.core.ir.evaluate import evaluate, from_bits, to_bits
 from proofgrad.core.ir.ops import BINARY, CASTS, COMPARE, ELEMENTS, UNARY, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
+
+_LANES = 4
 
 
 def ops_of(dtype: DType) -> list[Ops]:
@@ -94,6 +97,32 @@ def map_kernel(results: Sequence[tuple[Ops, DType]], sources: Sequence[DType], c
         out = UOp(Ops.PARAM, dtype, (), (slot, count))
         value = UOp(op, dtype, tuple(loads))
         place = UOp(Ops.INDEX, dtype, (out, item))
+        nodes += [out, value, place, UOp(Ops.STORE, dtypes.void, (place, value))]
+    return linear([*nodes, UOp(Ops.END, dtypes.void, (item,))])
+
+
+def vector_map_kernel(
+    results: Sequence[tuple[Ops, DType]], sources: Sequence[DType], count: int
+) -> UOp:
+    """out_k[i] = op_k(in_1[i], ...) for every (op, dtype), some elements at once, the last of `count` under masks."""
+    size = UOp(Ops.CONST, dtypes.int32, (), -(-count // _LANES))
+    item = UOp(Ops.RANGE, dtypes.int32, (size,), (0, AxisRole.GLOBAL))
+    wide = UOp(Ops.CONST, dtypes.int32, (), _LANES)
+    first = item * wide
+    spread = UOp(Ops.BROADCAST, dtypes.int32.vec(_LANES), (first,))
+    steps = UOp(Ops.CONST, dtypes.int32.vec(_LANES), (), tuple(range(_LANES)))
+    end = UOp(Ops.BROADCAST, dtypes.int32.vec(_LANES), (UOp(Ops.CONST, dtypes.int32, (), count),))
+    at = spread + steps
+    mask = at < end
+    inputs = [UOp(Ops.PARAM, d, (), (len(results) + k, count)) for k, d in enumerate(sources)]
+    places = [UOp(Ops.INDEX, p.dtype, (p, first, mask)) for p in inputs]
+    loads = [UOp(Ops.LOAD, p.dtype.vec(_LANES), (p,)) for p in places]
+    nodes = [*inputs, size, item, wide, first, spread, steps, end.src[0], end, at, mask]
+    nodes += [*places, *loads]
+    for slot, (op, dtype) in enumerate(results):
+        out = UOp(Ops.PARAM, dtype, (), (slot, count))
+        value = UOp(op, dtype.vec(_LANES), tuple(loads))
+        place = UOp(Ops.INDEX, dtype, (out, first, mask))
         nodes += [out, value, place, UOp(Ops.STORE, dtypes.void, (place, value))]
     return linear([*nodes, UOp(Ops.END, dtypes.void, (item,))])
 
@@ -206,11 +235,12 @@ def differences(
     results: Sequence[tuple[Ops, DType]],
     sources: tuple[DType, ...],
     rows: Sequence[tuple[Any, ...]],
+    kernel: Callable[[Sequence[tuple[Ops, DType]], Sequence[DType], int], UOp] = map_kernel,
 ) -> list[str]:
     """Where a device and the reference interpreter disagree about ops on `rows`, as text."""
     inputs = [pack(column, d) for column, d in zip(zip(*rows), sources)]
     sizes = [len(rows) * dtype.itemsize for _, dtype in results]
-    outputs = run(backend, map_kernel(results, sources, len(rows)), inputs, sizes)
+    outputs = run(backend, kernel(results, sources, len(rows)), inputs, sizes)
     wrong = []
     for (op, dtype), output in zip(results, outputs):
         for row, value in zip(rows, unpack(output, dtype)):
@@ -218,6 +248,27 @@ def differences(
             if not same(value, want):
                 wrong.append(f"{op.name} {row} as {dtype.name}: {value!r}, not {want!r}")
     return wrong
+
+
+def negates_in_threads(backend: Backend) -> bool:
+    """Four threads launch one kernel, 50 times each: does each find its own results?"""
+    program = map_kernel([(Ops.NEG, dtypes.int32)], (dtypes.int32,), 4)
+    launch = backend.load(backend.compile(backend.emit(program, "negate")))
+
+    def work(seed: int) -> bool:
+        for k in range(50):
+            value = 1000 * seed + k
+            source, out = backend.alloc(16), backend.alloc(16)
+            backend.copyin(source, memoryview(pack([value] * 4, dtypes.int32)))
+            launch([out, source])
+            result = bytearray(16)
+            backend.copyout(memoryview(result), out)
+            if unpack(bytes(result), dtypes.int32) != [-value] * 4:
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        return all(pool.map(work, range(4)))
 
 
 def same(x: Any, y: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -27,18 +28,27 @@ FOLDERS = ("core", "rules", "backends", "proofgrad")
 STEPS_FOLDER = ROOT / "core/compile/steps"
 
 
-def uses(name: str) -> set[str]:
-    """The files outside of the steps that name something."""
-    found = set()
+@functools.cache
+def names_by_file() -> dict[str, set[str]]:
+    """What the files outside of the steps name."""
+    found: dict[str, set[str]] = {}
     for path in [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]:
         if path.parent == STEPS_FOLDER:
             continue
+        names = found[str(path.relative_to(ROOT))] = set()
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if name in (getattr(node, "id", None), getattr(node, "attr", None)):
-                found.add(str(path.relative_to(ROOT)))
-            if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]:
-                found.add(str(path.relative_to(ROOT)))
+            if isinstance(node, ast.Name):
+                names.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                names.add(node.attr)
+            elif isinstance(node, ast.ImportFrom):
+                names.update([alias.name for alias in node.names])
     return found
+
+
+def uses(name: str) -> set[str]:
+    """The files outside of the steps that name something."""
+    return {file for file, names in names_by_file().items() if name in names}
 
 
 def test_only_the_runner_of_stages_opens_nests() -> None:

@@ -6,8 +6,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +18,7 @@ from linear_kernels import (
     fibonacci_kernel,
     linear,
     map_kernel,
+    negates_in_threads,
     operand_rows,
     ops_by_operands,
     pack,
@@ -27,6 +27,7 @@ from linear_kernels import (
     run,
     same,
     unpack,
+    vector_map_kernel,
 )
 
 from proofgrad.backends.opencl import backend
@@ -43,7 +44,8 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 GOLDEN = Path(__file__).parent / "golden"
 SMALL_FLOATS = [dtypes.float16, dtypes.bfloat16]
 ARITHMETIC = [d for d in dtypes.all if d not in SMALL_FLOATS]
-
+Kernel = Callable[[Sequence[tuple[Ops, DType]], Sequence[DType], int], UOp]
+KERNELS = [map_kernel, vector_map_kernel]
 
 SIZE = UOp(Ops.CONST, dtypes.int32, (), 4)
 
@@ -67,19 +69,25 @@ def device() -> Backend:
         pytest.skip(f"no OpenCL here: {error}")
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("dtype", ARITHMETIC, ids=lambda d: d.name)
-def test_every_op_on_edge_values_is_bitwise_the_reference(device: Backend, dtype: DType) -> None:
+def test_every_op_on_edge_values_is_bitwise_the_reference(
+    device: Backend, dtype: DType, kernel: Kernel
+) -> None:
     wrong = []
     for sources, results in ops_by_operands(dtype).items():
-        wrong += differences(device, results, sources, operand_rows(sources))
+        wrong += differences(device, results, sources, operand_rows(sources), kernel)
     assert wrong[:5] == []
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("dtype", dtypes.all, ids=lambda d: d.name)
-def test_cast_of_edge_values_is_bitwise_the_reference(device: Backend, dtype: DType) -> None:
+def test_cast_of_edge_values_is_bitwise_the_reference(
+    device: Backend, dtype: DType, kernel: Kernel
+) -> None:
     rows = [(value,) for value in edge_values(dtype)]
     casts = [(Ops.CAST, target) for target in dtypes.all]
-    assert differences(device, casts, (dtype,), rows)[:5] == []
+    assert differences(device, casts, (dtype,), rows, kernel)[:5] == []
 
 
 @pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=lambda d: d.name)
@@ -96,10 +104,18 @@ def test_bitcast_keeps_the_bits(device: Backend, dtype: DType) -> None:
     assert differences(device, targets, (dtype,), rows) == []
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=lambda d: d.name)
-def test_where_of_small_floats_selects(device: Backend, dtype: DType) -> None:
+def test_where_of_small_floats_selects(device: Backend, dtype: DType, kernel: Kernel) -> None:
     sources = (dtypes.bool, dtype, dtype)
-    assert differences(device, [(Ops.WHERE, dtype)], sources, operand_rows(sources)) == []
+    rows = operand_rows(sources)
+    assert differences(device, [(Ops.WHERE, dtype)], sources, rows, kernel) == []
+
+
+def test_vector_of_a_width_that_there_is_not_is_refused() -> None:
+    value = UOp(Ops.CONST, dtypes.float32.vec(32), (), 1.0)
+    with pytest.raises(CompileError, match="2, 4, 8 or 16 elements"):
+        emit(linear([value]), "wide")
 
 
 @pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.uint8], ids=lambda d: d.name)
@@ -304,23 +320,7 @@ def test_quotients_by_float64_are_bitwise_those_of_float32(
 
 
 def test_threads_that_launch_one_kernel_do_not_share_its_arguments(device: Backend) -> None:
-    kernel = map_kernel([(Ops.NEG, dtypes.int32)], (dtypes.int32,), 4)
-    launch = device.load(device.compile(device.emit(kernel, "negate")))
-
-    def work(seed: int) -> bool:
-        for k in range(50):
-            value = 1000 * seed + k
-            source, out = device.alloc(16), device.alloc(16)
-            device.copyin(source, memoryview(pack([value] * 4, dtypes.int32)))
-            launch([out, source])
-            result = bytearray(16)
-            device.copyout(memoryview(result), out)
-            if unpack(bytes(result), dtypes.int32) != [-value] * 4:
-                return False
-        return True
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(work, range(4)))
+    assert negates_in_threads(device)
 
 
 def test_times_are_those_of_the_device(device: Backend) -> None:

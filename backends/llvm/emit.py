@@ -1,6 +1,6 @@
 """Linear -> LLVM IR text, so that no pass over the IR is needed afterwards.
 
-Owns: blocks, loops and their phi nodes, accumulators. Does not own: the
+Owns: blocks, where loops begin and end. Does not own: what a loop carries (loops.py), the
 instructions of arithmetic.py, conversions.py and memory.py, the order of the nodes (linearizer).
 
 A loop whose size is a constant above 0 tests its counter at the end; any other tests it at the
@@ -10,12 +10,13 @@ start. The phi nodes of a loop are reserved lines, filled in when the loop ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from proofgrad.backends.llvm.alignment import largest_power_of_two
 from proofgrad.backends.llvm.arithmetic import write_alu, write_op
 from proofgrad.backends.llvm.conversions import write_bitcast, write_cast
 from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators, phi
 from proofgrad.backends.llvm.memory import (
     NONTEMPORAL,
     Place,
@@ -48,7 +49,7 @@ from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.compile.machine.target import CompileError, Source
 from proofgrad.core.compile.nests.loops import is_of_group
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST, END, RANGE, UPDATE
+from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST, END
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -72,22 +73,6 @@ def emit(linear: UOp, name: str, dialect: Dialect) -> Source:
     )
 
 
-@dataclass(slots=True)
-class _Loop:
-    """A loop that is open. `tested_first`: it may run zero times."""
-
-    range: UOp
-    label: str
-    entered_from: str
-    start: str
-    bound: str
-    counter_line: int
-    tested_first: bool
-    step: int = 1
-    phis: dict[UOp, tuple[int, str, str]] = field(default_factory=dict)  # line, name, first value
-    before: dict[UOp, str] | None = None  # the registers outside of a loop that a mask turns off
-
-
 class _Printer:
     def __init__(self, linear: UOp, name: str, dialect: Dialect) -> None:
         self.linear, self.name, self.dialect = linear, name, dialect
@@ -95,8 +80,8 @@ class _Printer:
         self.registers: dict[UOp, str] = {}
         self.places: dict[UOp, Place] = {}
         self.current: dict[UOp, str] = {}  # the register that holds each accumulator now
-        self.loops: list[_Loop] = []
-        self.carried = _carried_accumulators(linear)
+        self.loops: list[OpenLoop] = []
+        self.carried = carried_accumulators(linear)
         self.ahead = prefetched(linear, dialect.target) if dialect.has_prefetch else {}
         self.nontemporal = nontemporal_stores(linear, dialect.nontemporal_bytes)
         self.skipped = skipped(linear)
@@ -173,7 +158,7 @@ class _Printer:
             if unmasked[accumulator] != value:
                 name = self.current[accumulator] = f"%{writer.fresh('sum')}"
                 kind = register_type(accumulator.dtype)
-                writer.do(_phi(name, kind, unmasked[accumulator], first, value, second))
+                writer.do(phi(name, kind, unmasked[accumulator], first, value, second))
 
     def _written_to(self, loop: Sequence[UOp], label: str) -> tuple[str, dict[UOp, str]]:
         """The block in which the loop ends, and the registers of the accumulators there."""
@@ -293,7 +278,7 @@ class _Printer:
         start, bound, tested_first = self._limits(node)
         label = writer.fresh("loop")
         step = self.group if role is AxisRole.LANE and self.group is not None else 1
-        loop = _Loop(node, label, writer.block, start, bound, 0, tested_first, step)
+        loop = OpenLoop(node, label, writer.block, start, bound, 0, tested_first, step)
         if node in self.skipped and not tested_first:
             runs = self._where_all(self.skipped[node])
             writer.do(f"br i1 {runs}, label %{label}, label %{label}.end")
@@ -349,17 +334,17 @@ class _Printer:
         else:
             again = writer.let(f"icmp ult {llvm_type} {stepped}, {loop.bound}")
             writer.do(f"br i1 {again}, label %{loop.label}, label %{loop.label}.end")
-        phi = _phi(counter, llvm_type, loop.start, loop.entered_from, stepped, latch)
-        writer.fill(loop.counter_line, phi)
+        head = phi(counter, llvm_type, loop.start, loop.entered_from, stepped, latch)
+        writer.fill(loop.counter_line, head)
         writer.begin_block(f"{loop.label}.end")
         for accumulator, (line, name, first) in loop.phis.items():
             acc_type, last = register_type(accumulator.dtype), self.current[accumulator]
-            writer.fill(line, _phi(name, acc_type, first, loop.entered_from, last, latch))
+            writer.fill(line, phi(name, acc_type, first, loop.entered_from, last, latch))
             if loop.tested_first:
                 self.current[accumulator] = name
             elif loop.before is not None:
                 name = self.current[accumulator] = f"%{writer.fresh('sum')}"
-                writer.do(_phi(name, acc_type, first, loop.entered_from, last, latch))
+                writer.do(phi(name, acc_type, first, loop.entered_from, last, latch))
         if loop.before is not None:
             self.registers = loop.before
 
@@ -481,32 +466,6 @@ class _Printer:
 def _allocator(used: list[str]) -> list[str]:
     """Scratch memory that is too large for the stack comes from the C library."""
     return ["", "declare ptr @malloc(i64)", "declare void @free(ptr)"] if used else []
-
-
-def _phi(name: str, llvm_type: str, first: str, before: str, last: str, latch: str) -> str:
-    return f"{name} = phi {llvm_type} [ {first}, %{before} ], [ {last}, %{latch} ]"
-
-
-def _carried_accumulators(linear: UOp) -> dict[UOp, list[UOp]]:
-    """For each loop the accumulators that it carries: made before it opens, updated inside of it."""
-    carried: dict[UOp, list[UOp]] = {}
-    depth: dict[UOp, int] = {}
-    open_ranges: list[UOp] = []
-    for node in linear.src:
-        op = node.op
-        if op is RANGE:
-            open_ranges.append(node)
-        elif op is END:
-            open_ranges.remove(node.src[0])
-        elif op is ACCUMULATOR:
-            depth[node] = len(open_ranges)
-        elif op is UPDATE:
-            accumulator = node.src[0]
-            for loop in open_ranges[depth[accumulator] :]:
-                known = carried.setdefault(loop, [])
-                if accumulator not in known:
-                    known.append(accumulator)
-    return carried
 
 
 _WRITERS: dict[Ops, Callable[[_Printer, UOp], None]] = {
