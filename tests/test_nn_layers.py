@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -261,3 +262,12 @@ def test_misuse_of_a_layer_says_what_is_wrong(
 ) -> None:
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_a_shared_window_has_what_lies_in_it_alone() -> None:
+    """Windows 0 to 1, 1 to 3 and 3 to 4 of five: an infinity is in one of them, and counts are integers' too."""
+    x = np.array([[[1.0, 2.0, math.inf, 4.0, 6.0]]], np.float32)
+    assert nn.AdaptiveAvgPool1d(3)(Tensor(x)).tolist() == [[[1.5, math.inf, 5.0]]]
+    assert nn.AdaptiveMaxPool1d(3)(Tensor(-x)).tolist() == [[[-1.0, -2.0, -4.0]]]
+    counts = nn.AdaptiveAvgPool1d(3)(Tensor([[[1, 2, 6, 4, 7]]]))
+    assert counts.tolist() == [[[1.5, 4.0, 5.5]]]

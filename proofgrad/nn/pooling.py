@@ -136,8 +136,8 @@ class _Adaptive(Function):
         return x
 
     def _shared(self, x: Tensor, size: int) -> Tensor:
-        """The last axis as `size` windows of it."""
-        raise NotImplementedError
+        """The last axis (.., n) as one number of each of `size` windows: (.., size)."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it makes of a window")
 
 
 class _AdaptiveAvgPool(_Adaptive):
@@ -146,8 +146,7 @@ class _AdaptiveAvgPool(_Adaptive):
         if length % size == 0:
             return x.reshape((*x.shape[:-1], size, length // size)).mean(-1)
         is_in = _is_in(x, size)
-        share = is_in.where(1 / is_in.sum(-1, keepdim=True).cast(dtypes.float32), 0)
-        return x @ share.transpose().cast(x.dtype)
+        return is_in.where(x.unsqueeze(-2), 0).sum(-1) / is_in.sum(-1).cast(x.dtype)
 
 
 class _AdaptiveMaxPool(_Adaptive):
