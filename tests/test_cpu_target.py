@@ -119,6 +119,13 @@ def texts(value: Tensor, machine: Any) -> list[str]:
     return found
 
 
+def test_native_is_the_machine_that_is_here() -> None:
+    usual = Device["CPU"]
+    with cpu("native") as here:
+        assert here.target == usual.target
+        assert (Tensor([1.5]) + 1).tolist() == [2.5]
+
+
 @pytest.mark.parametrize("name", [*X86, *ARM])
 def test_code_is_made_of_the_instructions_of_each_and_runs_where_they_are(name: str) -> None:
     own, other = (OF_X86, OF_ARM) if name in X86 else (OF_ARM, OF_X86)

@@ -12,7 +12,7 @@ from proofgrad.core import settings
 def backend() -> CpuBackend | AbsentCpu:
     """The CPU of this host, or the processor that CPU_TARGET names. Raises: DeviceError for a name that is none."""
     name = settings.text("CPU_TARGET")
-    if not name:
+    if name in ("", "native"):  # as compilers call it
         return CpuBackend()
     processor = processor_named(name)
     host = Host(processor=processor)
