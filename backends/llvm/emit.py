@@ -19,6 +19,7 @@ from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators, phi
 from proofgrad.backends.llvm.memory import (
     NONTEMPORAL,
+    UNPREDICTABLE,
     Place,
     write_address,
     write_load,
@@ -86,6 +87,7 @@ class _Printer:
         self.nontemporal = nontemporal_stores(linear, dialect.nontemporal_bytes)
         self.skipped = skipped(linear)
         self.unswitched = unswitched(linear)
+        self.by_data = _masks_by_data(linear)
         self.transposed = transposed_stores(linear)
         self.waiting = frozenset().union(*self.transposed.values()).difference(self.transposed)
         self.has_exit = False
@@ -111,6 +113,7 @@ class _Printer:
         body = self.dialect.open(self.name, slots, stored) + self.scratch + self.writer.lines
         body += [*self._settled(), *self.release, "  ret void"]
         ends = [*_allocator(self.release), *(["", NONTEMPORAL] if self.nontemporal else [])]
+        ends += ["", UNPREDICTABLE] if self.by_data else []
         return [*zeros, *self.of_module, *body, *self.dialect.close(self.name, slots), *ends]
 
     def _settled(self) -> list[str]:
@@ -398,6 +401,7 @@ class _Printer:
             mask=None if mask is None else self._register(mask),
             mask_lanes=1 if mask is None else mask.dtype.lanes,
             of_group=buffer in self.of_group,
+            is_by_data=mask in self.by_data,
         )
         if self.dialect.memory_bytes > 1 and buffer.op is Ops.PARAM and index.dtype.lanes == 1:
             place = replace(place, multiple_of=largest_power_of_two(index))
@@ -461,6 +465,19 @@ class _Printer:
         write_store(writer, self.places[place], value.dtype, self._register(value))
         writer.do(f"br label %{label}.end")
         writer.begin_block(f"{label}.end")
+
+
+def _masks_by_data(linear: UOp) -> set[UOp]:
+    """The masks, of one lane, of loads that depend on what is loaded before."""
+    indices = [n for n in linear.src if n.op is Ops.INDEX and len(n.src) > 2]
+    masks = {n.src[2] for n in indices if n.src[2].dtype.lanes == 1}
+    if not masks:
+        return masks
+    read: set[UOp] = set()
+    for node in linear.src:
+        if node.op is Ops.LOAD or not read.isdisjoint(node.src):
+            read.add(node)
+    return masks & read
 
 
 def _allocator(used: list[str]) -> list[str]:

@@ -20,6 +20,8 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 
 # What a module says that stores past the caches.
 NONTEMPORAL = "!0 = !{i32 1}"
+# And one in which a load's mask depends on data: a branch would be mispredicted. LLVM makes one of a choice without it.
+UNPREDICTABLE = "!1 = !{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Place:
     offsets: tuple[int, ...] | None = None
     multiple_of: int = 1  # a power of two that the index is a multiple of
     of_group: bool = False  # memory of a group of work items
+    is_by_data: bool = False  # whether the mask depends on what was loaded
 
     def pointer(self, dialect: Dialect) -> str:
         """The type of a pointer into the memory."""
@@ -90,7 +93,8 @@ def _address_or_zeros(writer: Writer, place: Place, dtype: DType) -> str:
         return place.address
     writer.zero_bytes = max(writer.zero_bytes, place.element.itemsize * dtype.lanes)
     pointer = place.pointer(writer.dialect)
-    return writer.let(f"select i1 {place.mask}, {pointer} {place.address}, {pointer} @zeros", "at")
+    choice = f"select i1 {place.mask}, {pointer} {place.address}, {pointer} @zeros"
+    return writer.let(f"{choice}, !unpredictable !1" if place.is_by_data else choice, "at")
 
 
 def _alignment(writer: Writer, place: Place, dtype: DType) -> int:

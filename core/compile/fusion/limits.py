@@ -26,6 +26,8 @@ MOST_BUFFERS = 96
 LONGEST_CHAIN = 2048
 # Operations that kernels beyond the first spend on computing a value again.
 MOST_REPEATED = 512
+# An element that is stored costs at least as much as one of so many bytes.
+WORD_BYTES = 4
 # Kernels that use a value are counted up to here.
 MANY_KERNELS = 32
 
@@ -116,11 +118,12 @@ def _is_repeated(node: UOp, ends: set[UOp], times: int) -> bool:
 def _reads_more(node: UOp, read: frozenset[UOp], times: int, consumers: Sequence[UOp]) -> bool:
     """Whether computing `node` again so many times moves more bytes than to store it once and read it each time.
 
-    Where a kernel takes a slice it computes that alone, and nothing is known.
+    A narrow element, as of a mask, counts as a whole word: what reads it widens it. Where a kernel takes a slice it
+    computes that alone, and nothing is known.
     """
     if not times or any([_is_slice(user) for user in consumers]):
         return False
-    own = elements(node.shape) * node.dtype.itemsize
+    own = elements(node.shape) * max(node.dtype.itemsize, WORD_BYTES)
     again = sum([elements(source.shape) * source.dtype.itemsize for source in read])
     return times * again > (times + 2) * own
 
