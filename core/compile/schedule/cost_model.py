@@ -103,6 +103,8 @@ def _cycles_of_lines(tile: Tile, contraction: Contraction, target: Target) -> fl
         lines /= min(elements, tile.rows)
     # From memory, where nothing foresees it; windows, which overlap, are read again, from the first cache.
     is_far = read * contraction.growth_of_rows < 2 and not contraction.rows_lie_along_depth
+    if contraction.rows_lie_along_depth and not lie_near(contraction, tile, cache, part=1):
+        return lines * cache.line_bytes / core.cache_bytes_a_cycle  # each step takes each line anew
     return lines * (core.memory_line_cycles if is_far else 1 / core.loads_a_cycle)
 
 
@@ -118,11 +120,14 @@ def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
     return tile.columns * (transposed * core.transposed_cycles + apart * core.scatter_cycles)
 
 
-def cycles_of_tables(contraction: Contraction, staged: Staged, target: Target) -> float:
+def cycles_of_tables(contraction: Contraction, staged: Staged, tile: Tile, target: Target) -> float:
     """Cycles that it takes to fill the tables of a contraction."""
     core, cycles = target.core, 0.0
-    if staged.rows:
-        in_order = contraction.rows_lie_side_by_side
+    if (
+        staged.rows
+    ):  # of a tile with fewer rows at the end each element is copied by itself, under a mask
+        is_even = size_of(contraction.rows) % tile.rows == 0
+        in_order = contraction.rows_lie_side_by_side and is_even
         each = core.copy_cycles if in_order else core.copy_apart_cycles
         cycles += table_elements(contraction.row_factor) * each
     if staged.columns:
@@ -139,12 +144,14 @@ def rows_worth_a_table(target: Target, itemsize: int) -> int:
     return round(table / a_row)
 
 
-def lie_near(contraction: Contraction, tile: Tile, cache: FirstCache) -> bool:
-    """Whether a tile reads its rows along lines, which find place in the sets of the first cache."""
+def lie_near(
+    contraction: Contraction, tile: Tile, cache: FirstCache, part: float = UNSTAGED_WAYS
+) -> bool:
+    """Whether a tile reads its rows along lines, which find place in that part of the ways of the first cache."""
     itemsize = contraction.reduction.dtype.itemsize
     steps = load_steps(contraction.row_factor, contraction.rows)
     sets = [1 if step is None else _sets(step * itemsize, cache) for step in steps]
-    most = int(UNSTAGED_WAYS * cache.ways) * min(sets, default=tile.rows)
+    most = int(part * cache.ways) * min(sets, default=tile.rows)
     return contraction.rows_lie_along_depth and tile.rows <= most
 
 

@@ -168,4 +168,4 @@ def filling(
     staged = planned_staging(contraction, tile, target, override)
     if staged.columns and choose_slab(contraction, target, override):
         staged = Staged(staged.rows, False)
-    return cycles_of_tables(contraction, staged, target)
+    return cycles_of_tables(contraction, staged, tile, target)

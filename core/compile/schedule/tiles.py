@@ -37,25 +37,33 @@ def find_contraction(
     """The one sum of products of a kernel with one store, and its best tile; None: nothing to tile."""
     if override.tiled is False:
         return None
-    ways = [(contraction, _best(tiles, contraction, target))
+    ways = [(contraction, _best(tiles, contraction, target, override))
             for contraction in contractions(kernel, override, target)
             if (tiles := _tiles(contraction, target, override))]  # fmt: skip
-    if len(ways) == 1:
-        return ways[0]
-    if not ways:
-        return None
-
-    def cost(way: tuple[Contraction, Tile]) -> float:
-        contraction, tile = way
-        return _cost(tile, contraction, target) + filling(contraction, tile, target, override)
-
-    return min(ways, key=cost)
+    if len(ways) <= 1:
+        return ways[0] if ways else None
+    return min(ways, key=lambda way: _cost_with_tables(way[1], way[0], target, override))
 
 
-def _best(tiles: list[Tile], contraction: Contraction, target: Target) -> Tile:
+def _best(tiles: list[Tile], contraction: Contraction, target: Target, override: Schedule) -> Tile:
+    """The fastest tile, or the fastest that divides the rows, where a table of them is filled so much sooner."""
     if len(tiles) == 1:
         return tiles[0]
-    return min(tiles, key=lambda tile: _cost(tile, contraction, target))
+    best = min(tiles, key=lambda tile: _cost(tile, contraction, target))
+    rows = size_of(contraction.rows)
+    even = [tile for tile in tiles if rows % tile.rows == 0]
+    if rows % best.rows == 0 or not even:
+        return best
+    other = min(even, key=lambda tile: _cost(tile, contraction, target))
+    return min(
+        (best, other), key=lambda tile: _cost_with_tables(tile, contraction, target, override)
+    )
+
+
+def _cost_with_tables(
+    tile: Tile, contraction: Contraction, target: Target, override: Schedule
+) -> float:
+    return _cost(tile, contraction, target) + filling(contraction, tile, target, override)
 
 
 def _tiles(contraction: Contraction, target: Target, override: Schedule) -> list[Tile]:
