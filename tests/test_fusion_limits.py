@@ -102,6 +102,17 @@ def test_value_that_two_kernels_use_is_computed_by_both_where_that_is_little() -
     assert MOST_REPEATED > 100  # as long as the mask of a dropout
 
 
+def test_a_mask_that_two_kernels_use_is_computed_by_both() -> None:
+    """As in the gradient of a pool: which elements are the largest, how many, and the share of each."""
+    images = Tensor(np.random.default_rng(0).random((2, 3, 8, 8), np.float32)).realize()
+    pooled = images.max_pool2d(2).realize()
+    is_largest = images.reshape(2, 3, 4, 2, 4, 2) == pooled.reshape(2, 3, 4, 1, 4, 1)
+    share = pooled / is_largest.sum((3, 5))
+    kernels = bodies(is_largest.where(share.reshape(2, 3, 4, 1, 4, 1), 0))
+    assert len(kernels) == 2
+    assert not any([n.op is Ops.PARAM and n.dtype.is_bool for k in kernels for n in k.toposort()])
+
+
 @pytest.mark.parametrize("steps", [1, 7, 700])
 @pytest.mark.parametrize(
     ("step", "by_numpy"),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
+from linear_kernels import linear
 from tactics import join_sums, nest_of
 from test_kernel_proof import prove
 from test_nested_sums import QUICK, bounds, input_gradient, reductions
@@ -119,6 +120,26 @@ def test_rows_that_are_read_inside_have_no_masks() -> None:
     """Masks turn multiplications off; no load waits for one."""
     text = emit(linear_of(gradient_of_images()), "kernel", Dialect()).text
     assert "select <16 x i1>" in text and "@zeros" not in text and "masked.load" not in text
+
+
+@pytest.mark.parametrize("is_data", [True, False])
+def test_a_mask_by_data_is_asked_without_a_branch(is_data: bool) -> None:
+    """LLVM makes a branch of a choice between addresses unless it is told that nobody can predict it."""
+    size, five = [UOp(Ops.CONST, dtypes.int32, (), n) for n in (8, 5)]
+    loop = UOp(Ops.RANGE, dtypes.int32, (size,), (0, AxisRole.LOOP))
+    out, source = [UOp(Ops.PARAM, dtypes.float32, (), (slot, 8)) for slot in (0, 1)]
+    truth = UOp(Ops.PARAM, dtypes.bool, (), (2, 8))
+    asked = UOp(Ops.INDEX, dtypes.bool, (truth, loop))
+    mask = UOp(Ops.LOAD, dtypes.bool, (asked,)) if is_data else loop < five
+    read, place = [
+        UOp(Ops.INDEX, dtypes.float32, src) for src in ((source, loop, mask), (out, loop))
+    ]
+    value = UOp(Ops.LOAD, dtypes.float32, (read,))
+    nodes = [out, source, truth, size, five, loop, asked, mask, read, value, place]
+    ends = [UOp(Ops.STORE, dtypes.void, (place, value)), UOp(Ops.END, dtypes.void, (loop,))]
+    text = emit(linear([*nodes, *ends]), "kernel", Dialect()).text
+    assert "ptr @zeros" in text
+    assert ("!unpredictable" in text) == is_data == ("!1 = !{}" in text)
 
 
 def test_a_loop_without_a_mask_is_not_skipped() -> None:

@@ -14,6 +14,7 @@ from tactics import choose_axes, merge_loops, stage_operands, sum_in_slabs, unro
 
 from proofgrad import Tensor
 from proofgrad.core.compile.lowering.lower import lower_movement
+from proofgrad.core.compile.machine.machine import FirstCache
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, Tile
 from proofgrad.core.compile.nests.loops import size_of
@@ -162,6 +163,13 @@ def test_images_of_a_batch_are_no_columns_of_windows() -> None:
 def test_few_columns_are_given_up_for_many_that_are_stored_apart() -> None:
     found = find_contraction(kernel_of(convolution(64, 64, 64, 8)), AVX512)
     assert found is not None and found[0].is_apart and size_of(found[0].columns) == 64
+
+
+def test_the_rows_of_a_tile_stay_in_the_first_cache() -> None:
+    """Rows that lie 8192 bytes apart share a set of 8 ways: of more each step would read every line anew."""
+    small = replace(AVX2, first_cache=FirstCache(32 << 10, 8))
+    found = find_contraction(kernel_of(matmul(2048, 2048, 8, dtype=dtypes.float32)), small)
+    assert found is not None and found[1].rows <= 8
 
 
 def test_blocks_give_every_thread_several_items() -> None:
