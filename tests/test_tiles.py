@@ -165,11 +165,15 @@ def test_few_columns_are_given_up_for_many_that_are_stored_apart() -> None:
     assert found is not None and found[0].is_apart and size_of(found[0].columns) == 64
 
 
-def test_the_rows_of_a_tile_stay_in_the_first_cache() -> None:
-    """Rows that lie 8192 bytes apart share a set of 8 ways: of more each step would read every line anew."""
+def test_rows_that_share_a_set_of_the_first_cache_are_read_anew() -> None:
+    """Rows that lie 8192 bytes apart have 8 ways: with 12 of them in a tile each step reads every line again."""
     small = replace(AVX2, first_cache=FirstCache(32 << 10, 8))
-    found = find_contraction(kernel_of(matmul(2048, 2048, 8, dtype=dtypes.float32)), small)
-    assert found is not None and found[1].rows <= 8
+    product = Tensor.empty(2048, 2048).realize() @ Tensor.empty(8, 2048).realize().transpose()
+    graph = compiler().kernel_graph(UOp.sink(product.uop).replace(arg="CPU"))
+    kernel = compiler().index_terms(graph.src[-1].src[0])
+    (way,) = [c for c in contractions(kernel, Schedule(), small) if size_of(c.rows) == 2048]
+    few, many = [cost_model.cycles_of_tiles(Tile(n, 1, 8), 4, way, small) for n in (8, 12)]
+    assert 1.2 * few < many
 
 
 def test_blocks_give_every_thread_several_items() -> None:
