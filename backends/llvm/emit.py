@@ -21,6 +21,7 @@ from proofgrad.backends.llvm.memory import (
     NONTEMPORAL,
     UNPREDICTABLE,
     Place,
+    masks_by_data,
     write_address,
     write_load,
     write_nontemporal_store,
@@ -87,7 +88,7 @@ class _Printer:
         self.nontemporal = nontemporal_stores(linear, dialect.nontemporal_bytes)
         self.skipped = skipped(linear)
         self.unswitched = unswitched(linear)
-        self.by_data = _masks_by_data(linear)
+        self.by_data = masks_by_data(linear)
         self.transposed = transposed_stores(linear)
         self.waiting = frozenset().union(*self.transposed.values()).difference(self.transposed)
         self.has_exit = False
@@ -465,19 +466,6 @@ class _Printer:
         write_store(writer, self.places[place], value.dtype, self._register(value))
         writer.do(f"br label %{label}.end")
         writer.begin_block(f"{label}.end")
-
-
-def _masks_by_data(linear: UOp) -> set[UOp]:
-    """The masks, of one lane, of loads that depend on what is loaded before."""
-    indices = [n for n in linear.src if n.op is Ops.INDEX and len(n.src) > 2]
-    masks = {n.src[2] for n in indices if n.src[2].dtype.lanes == 1}
-    if not masks:
-        return masks
-    read: set[UOp] = set()
-    for node in linear.src:
-        if node.op is Ops.LOAD or not read.isdisjoint(node.src):
-            read.add(node)
-    return masks & read
 
 
 def _allocator(used: list[str]) -> list[str]:

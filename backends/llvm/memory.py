@@ -17,6 +17,8 @@ from proofgrad.backends.llvm.text import memory_type, register_type, type_code
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
 
 # What a module says that stores past the caches.
 NONTEMPORAL = "!0 = !{i32 1}"
@@ -50,6 +52,19 @@ class Place:
     def pointer_code(self, dialect: Dialect) -> str:
         """The same in the names of intrinsics."""
         return dialect.group_pointer_code if self.of_group else dialect.pointer_code
+
+
+def masks_by_data(linear: UOp) -> set[UOp]:
+    """The masks, of one lane, of accesses that depend on what is loaded before."""
+    indices = [n for n in linear.src if n.op is Ops.INDEX and len(n.src) > 2]
+    masks = {n.src[2] for n in indices if n.src[2].dtype.lanes == 1}
+    if not masks:
+        return masks
+    read: set[UOp] = set()
+    for node in linear.src:
+        if node.op is Ops.LOAD or not read.isdisjoint(node.src):
+            read.add(node)
+    return masks & read
 
 
 def write_address(writer: Writer, place: Place, index: str, index_dtype: DType) -> str:

@@ -123,9 +123,8 @@ def _stores(tile: Tile, contraction: Contraction, target: Target) -> float:
 def cycles_of_tables(contraction: Contraction, staged: Staged, tile: Tile, target: Target) -> float:
     """Cycles that it takes to fill the tables of a contraction."""
     core, cycles = target.core, 0.0
-    if (
-        staged.rows
-    ):  # of a tile with fewer rows at the end each element is copied by itself, under a mask
+    if staged.rows:
+        # For a last tile with fewer rows each element is copied by itself, under a mask.
         is_even = size_of(contraction.rows) % tile.rows == 0
         in_order = contraction.rows_lie_side_by_side and is_even
         each = core.copy_cycles if in_order else core.copy_apart_cycles
