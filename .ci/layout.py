@@ -14,7 +14,7 @@ TOP = "proofgrad"
 
 
 def lay_out(target: Path) -> None:
-    """Links in the folder `target` from the names of modules to their places, by the table in pyproject.toml.
+    """Links in the folder `target` from the names of modules to their positions, by the table in pyproject.toml.
 
     Raises: OSError where links cannot be made, as on Windows without the right to.
     """

@@ -35,7 +35,7 @@ def _data(*shape: int) -> Tensor:
     return Tensor(numpy.random.default_rng(0).normal(size=shape).astype(numpy.float32))
 
 
-def _places(*shape: int, below: int) -> Tensor:
+def _positions(*shape: int, below: int) -> Tensor:
     drawn = numpy.random.default_rng(1).integers(0, below, shape)
     return Tensor(drawn.astype(numpy.int32))
 
@@ -58,12 +58,12 @@ def _gradient(function: Callable[..., Tensor], *shapes: tuple[int, ...]) -> Call
     return make
 
 
-def _with_places(
-    function: Callable[[Tensor, Tensor], Tensor], shape: tuple[int, ...], places: Tensor
+def _with_positions(
+    function: Callable[[Tensor, Tensor], Tensor], shape: tuple[int, ...], positions: Tensor
 ) -> Callable[[], Program]:
     def make() -> Program:
         data = _data(*shape).realize()
-        return lambda: function(data, places).realize()
+        return lambda: function(data, positions).realize()
 
     return make
 
@@ -72,8 +72,8 @@ def _product(size: int) -> Callable[[], Program]:
     return _of(lambda a, b: a @ b, (size, size), (size, size))
 
 
-def _row_gradient(table: Tensor, places: Tensor) -> Tensor:
-    return (table[places] * 2).sum().gradient(table)[0]
+def _row_gradient(table: Tensor, positions: Tensor) -> Tensor:
+    return (table[positions] * 2).sum().gradient(table)[0]
 
 
 PROGRAMS: dict[str, Callable[[], Program]] = {
@@ -106,11 +106,11 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "cumsum": _of(lambda x: x.cumsum(), (1000,)),
     "sort": _of(lambda x: x.sort()[0], (8, 50)),
     "topk": _of(lambda x: x.topk(5)[0], (5, 40)),
-    "gather": _with_places(lambda x, p: x.gather(1, p), (30, 40), _places(30, 7, below=40)),
-    "rows": _with_places(lambda x, p: x[p], (100, 32), _places(60, below=100)),
-    "gradient of rows": _with_places(_row_gradient, (100, 32), _places(60, below=100)),
-    "scatter": _with_places(
-        lambda x, p: x.scatter_reduce(1, p, x[:, :5], "sum"), (12, 33), _places(12, 5, below=33)
+    "gather": _with_positions(lambda x, p: x.gather(1, p), (30, 40), _positions(30, 7, below=40)),
+    "rows": _with_positions(lambda x, p: x[p], (100, 32), _positions(60, below=100)),
+    "gradient of rows": _with_positions(_row_gradient, (100, 32), _positions(60, below=100)),
+    "scatter": _with_positions(
+        lambda x, p: x.scatter_reduce(1, p, x[:, :5], "sum"), (12, 33), _positions(12, 5, below=33)
     ),
     "interpolate": _of(lambda x: x.interpolate((20, 20)), (2, 3, 11, 11)),
     "attention": _of(lambda q, k, v: q.scaled_dot_product_attention(k, v), *[(2, 4, 32, 16)] * 3),

@@ -56,8 +56,8 @@ def backward(nodes: int) -> list[Tensor]:
 def gpt2_forward() -> list[Tensor]:
     """12 blocks over 256 tokens, from embeddings to logits."""
     tokens = Tensor([[k % 50257 for k in range(256)]])
-    words, places = Tensor.rand(50257, 768), Tensor.rand(1, 256, 768)
-    x = words[tokens] + places
+    words, positions = Tensor.rand(50257, 768), Tensor.rand(1, 256, 768)
+    x = words[tokens] + positions
     for _ in range(12):
         x = Block()(x)
     return [x.layernorm() @ words.transpose(0, 1)]

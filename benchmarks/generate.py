@@ -3,7 +3,7 @@
     python benchmarks/generate.py            # 4 blocks of width 256
     python benchmarks/generate.py --gpt2     # the sizes of GPT-2 small
 
-The place in the text is a Variable, so one recording serves all places. Beside it the same model is recorded for some places as
+The position in the text is a Variable, so one recording serves all positions. Beside it the same model is recorded for some positions as
 numbers: then every size is known, as for a text of that length. Both are timed by turns, in one process; the fastest counts.
 """
 
@@ -45,12 +45,12 @@ class GPT:
     """Blocks between an embedding and the scores of the next token; the embedding's weight is both."""
 
     def __init__(self, letters: int, width: int, heads: int, blocks: int, length: int) -> None:
-        self.letters, self.places = nn.Embedding(letters, width), nn.Embedding(length, width)
+        self.letters, self.positions = nn.Embedding(letters, width), nn.Embedding(length, width)
         self.blocks = [Block(width, heads, length) for _ in range(blocks)]
         self.norm = nn.LayerNorm(width)
 
     def __call__(self, letter: Tensor, at: Any) -> Tensor:
-        x = self.letters(letter) + self.places.weight[at : at + 1]
+        x = self.letters(letter) + self.positions.weight[at : at + 1]
         for block in self.blocks:
             x = block(x, at)
         return (self.norm(x) @ self.letters.weight.transpose()).argmax(-1).realize()
@@ -72,8 +72,8 @@ def main() -> None:
     print(f"launches a token: {token.kernel_count}")
     again, _ = _generated(token, at, asked.tokens)
     print(f"the same text again: {again == letters}")
-    for place in sorted({1, asked.tokens // 2, asked.tokens - 1}):
-        _beside_fixed(model, token, at, place, asked.rounds)
+    for position in sorted({1, asked.tokens // 2, asked.tokens - 1}):
+        _beside_fixed(model, token, at, position, asked.rounds)
 
 
 def _arguments() -> argparse.Namespace:
@@ -89,20 +89,20 @@ def _generated(token: Token, at: Variable, count: int) -> tuple[list[int], list[
     """The text after letter 0, and how many kernels each of its tokens compiled."""
     letter = Tensor([[0]], dtype="int32").realize()
     letters, compiled = [], []
-    for place in range(count):
+    for position in range(count):
         before = compiler().kernels_compiled
-        letter = token(letter, at.bind(place))
+        letter = token(letter, at.bind(position))
         letters.append(int(letter.item()))
         compiled.append(compiler().kernels_compiled - before)
     return letters, compiled
 
 
-def _beside_fixed(model: GPT, token: Token, at: Variable, place: int, rounds: int) -> None:
-    """Print the time of a token at a place that varies, and at the same place as a number."""
+def _beside_fixed(model: GPT, token: Token, at: Variable, position: int, rounds: int) -> None:
+    """Print the time of a token at a position that varies, and at the same position as a number."""
     letter = Tensor([[0]], dtype="int32").realize()
-    fixed = TinyJit(lambda letter: model(letter, place))
+    fixed = TinyJit(lambda letter: model(letter, position))
     calls: dict[str, Callable[[], Tensor]] = {
-        "varying": lambda: token(letter, at.bind(place)),
+        "varying": lambda: token(letter, at.bind(position)),
         "fixed": lambda: fixed(letter),
     }
     found: dict[str, list[float]] = {name: [] for name in calls}
@@ -117,7 +117,7 @@ def _beside_fixed(model: GPT, token: Token, at: Variable, place: int, rounds: in
     assert calls["varying"]().item() == calls["fixed"]().item(), "both give the same letter"
     varying, same = [min(found[name]) * 1e3 for name in ("varying", "fixed")]
     print(
-        f"token {place:>3}: {varying:.3f} ms, with fixed shapes {same:.3f} ms, {varying / same:.2f} of it"
+        f"token {position:>3}: {varying:.3f} ms, with fixed shapes {same:.3f} ms, {varying / same:.2f} of it"
     )
 
 

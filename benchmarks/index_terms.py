@@ -3,8 +3,8 @@
 Owns: the generator, brute force over points, what counts as work in a term. Does not own:
 simplification, comparison, printing (index_corpus.py).
 
-A term is INDEX(PARAM, place[, mask]): the place in memory of one element of the chain's source, and
-where it is needed at all. Places matter only where the mask holds.
+A term is INDEX(PARAM, position[, mask]): the position in memory of one element of the chain's source, and
+where it is needed at all. Positions matter only where the mask holds.
 """
 
 from __future__ import annotations
@@ -141,23 +141,23 @@ def _repeat(rng: random.Random, x: UOp) -> UOp:
 
 
 def _windows(rng: random.Random, x: UOp) -> UOp:
-    """The windows of a convolution over one axis, within it: every place and every tap."""
+    """The windows of a convolution over one axis, within it: every position and every tap."""
     axis = rng.randrange(len(x.shape))
     size, taps, dilation = x.shape[axis], rng.randint(2, 3), rng.randint(1, 2)
-    places = size - (taps - 1) * dilation
-    if places < 1:
+    positions = size - (taps - 1) * dilation
+    if positions < 1:
         return x
     head, tail = x.shape[:axis], x.shape[axis + 1 :]
     spread = _moved(x, Ops.RESHAPE, (*head, size, 1, *tail))
     spread = _moved(spread, Ops.EXPAND, (*head, size, taps, *tail))
-    return _moved(spread, Ops.SKEW, (axis, axis + 1, dilation, places))
+    return _moved(spread, Ops.SKEW, (axis, axis + 1, dilation, positions))
 
 
 def _windows_by_repeat(rng: random.Random, x: UOp) -> UOp:
     """The same windows in the classic way: repeat, cut, and read with rows one longer."""
     size, taps = x.shape[-1], rng.randint(2, 3)
-    places = size - taps + 1
-    if places < 1:
+    positions = size - taps + 1
+    if positions < 1:
         return x
     head = x.shape[:-1]
     repeats = -(-taps * (size + 1) // size)
@@ -167,7 +167,7 @@ def _windows_by_repeat(rng: random.Random, x: UOp) -> UOp:
     whole = tuple([(0, n) for n in head])
     cut = _moved(flat, Ops.SHRINK, (*whole, (0, taps * (size + 1))))
     rows = _moved(cut, Ops.RESHAPE, (*head, taps, size + 1))
-    return _moved(rows, Ops.SHRINK, (*whole, (0, taps), (0, places)))
+    return _moved(rows, Ops.SHRINK, (*whole, (0, taps), (0, positions)))
 
 
 def _moved(x: UOp, op: Ops, arg: Any) -> UOp:
@@ -195,14 +195,14 @@ def points(term: UOp) -> dict[UOp, Any]:
     sizes = [int(loop.src[0].arg) for loop in loops]
     total = prod(sizes)
     if total <= MOST_POINTS:
-        places = np.arange(total)
+        positions = np.arange(total)
     else:
-        places = np.random.default_rng(0).integers(0, total, MOST_POINTS)
-    return dict(zip(loops, np.unravel_index(places, sizes))) if loops else {}
+        positions = np.random.default_rng(0).integers(0, total, MOST_POINTS)
+    return dict(zip(loops, np.unravel_index(positions, sizes))) if loops else {}
 
 
 def values(term: UOp, at: dict[UOp, Any]) -> tuple[Any, Any]:
-    """Places and masks of a term at each point."""
+    """Positions and masks of a term at each point."""
     known: dict[UOp, Any] = {}
     for node in term.toposort():
         if node.op is Ops.CONST:
@@ -231,11 +231,11 @@ MEANINGS: dict[Ops, Callable[..., Any]] = {
 
 
 def are_equal(first: UOp, second: UOp) -> bool:
-    """Whether two terms have the same mask at every point, and the same place wherever it holds."""
+    """Whether two terms have the same mask at every point, and the same position wherever it holds."""
     at = points(first)
-    (place, mask), (other_place, other_mask) = values(first, at), values(second, at)
-    same_place = np.logical_or(np.logical_not(mask), place == other_place)
-    return bool(np.all(mask == other_mask) and np.all(same_place))
+    (position, mask), (other_position, other_mask) = values(first, at), values(second, at)
+    same_position = np.logical_or(np.logical_not(mask), position == other_position)
+    return bool(np.all(mask == other_mask) and np.all(same_position))
 
 
 # -- printing --------------------------------------------------------------------------------------

@@ -51,9 +51,9 @@ def _function(workload: Workload) -> Callable[..., Any]:
         case "sum_axis0":
             return lambda x: x.sum(0)
         case "embedding":
-            return lambda x, places: x[places]
+            return lambda x, positions: x[positions]
         case "embedding_gradient":
-            return lambda x, places, slope: jax.vjp(lambda x: x[places], x)[1](slope)[0]
+            return lambda x, positions, slope: jax.vjp(lambda x: x[positions], x)[1](slope)[0]
         case "convolution":
             *_, window, stride = workload.sizes
             padding = [(window // 2, window // 2)] * 2

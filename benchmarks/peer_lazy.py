@@ -88,9 +88,9 @@ class _Framework:
             case "sum_axis0":
                 return lambda x: x.sum(axis=0)
             case "embedding":
-                return lambda x, places: x[places]
+                return lambda x, positions: x[positions]
             case "embedding_gradient":
-                return lambda x, places, slope: (x[places] * slope).sum().gradient(x)[0]
+                return lambda x, positions, slope: (x[positions] * slope).sum().gradient(x)[0]
             case "convolution":
                 *_, window, stride = workload.sizes
                 return lambda x, w: x.conv2d(w, stride=stride, padding=window // 2)

@@ -37,10 +37,10 @@ def run_of(workload: Workload) -> Run:
     raise NotImplementedError(f"{workload.name} is many calls in numpy")
 
 
-def _added(rows: Any, places: Any, values: Any) -> Any:
+def _added(rows: Any, positions: Any, values: Any) -> Any:
     import numpy
 
-    numpy.add.at(rows, places, values)
+    numpy.add.at(rows, positions, values)
     return rows
 
 

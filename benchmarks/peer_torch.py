@@ -42,12 +42,12 @@ def run_of(workload: Workload) -> Run:
         case "sum_axis0":
             return lambda: one.sum(0)
         case "embedding":
-            places = other.long()
-            return lambda: one[places]
+            positions = other.long()
+            return lambda: one[positions]
         case "embedding_gradient":
-            places = other.long()
+            positions = other.long()
             one.requires_grad_()
-            return lambda: torch.autograd.grad(F.embedding(places, one), one, given[2])
+            return lambda: torch.autograd.grad(F.embedding(positions, one), one, given[2])
         case "convolution":
             *_, window, stride = workload.sizes
             return lambda: F.conv2d(one, other, stride=stride, padding=window // 2)

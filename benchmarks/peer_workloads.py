@@ -54,10 +54,10 @@ class Workload:
         match self.kind, self.sizes:
             case "product", (rows, depth, columns):
                 return 4 * (rows * depth + depth * columns + rows * columns)
-            case "embedding", (_, width, places):
-                return 4 * 2 * width * places
-            case "embedding_gradient", (rows, width, places):
-                return 4 * (rows * width + 3 * width * places)
+            case "embedding", (_, width, positions):
+                return 4 * 2 * width * positions
+            case "embedding_gradient", (rows, width, positions):
+                return 4 * (rows * width + 3 * width * positions)
             case "sum" | "sum_axis0", (rows, columns):
                 return 4 * rows * columns
             case "elementwise" | "gelu" | "softmax" | "layernorm" | "transpose", (rows, columns):
@@ -127,7 +127,7 @@ WORKLOADS: tuple[Workload, ...] = (
 
 
 def arrays(workload: Workload) -> list[Any]:
-    """The inputs, the same for every framework: float32, and places as int32."""
+    """The inputs, the same for every framework: float32, and positions as int32."""
     import numpy
 
     rng = numpy.random.default_rng(0)
@@ -144,13 +144,13 @@ def arrays(workload: Workload) -> list[Any]:
             return [floats(batch, rows, depth), floats(batch, depth, columns)]
         case "convolution", (batch, inputs, outputs, pixels, window, _):
             return [floats(batch, inputs, pixels, pixels), floats(outputs, inputs, window, window)]
-        case "embedding", (rows, width, places):
+        case "embedding", (rows, width, positions):
             return [
                 floats(rows, width),
-                rng.integers(0, rows, (8, places // 8)).astype(numpy.int32),
+                rng.integers(0, rows, (8, positions // 8)).astype(numpy.int32),
             ]
-        case "embedding_gradient", (rows, width, places):
-            shape = (8, places // 8)
+        case "embedding_gradient", (rows, width, positions):
+            shape = (8, positions // 8)
             return [
                 floats(rows, width),
                 rng.integers(0, rows, shape).astype(numpy.int32),

@@ -64,12 +64,12 @@ class Block:
 
 class GPT:
     def __init__(self) -> None:
-        self.letters, self.places = nn.Embedding(LETTERS, WIDTH), nn.Embedding(LENGTH, WIDTH)
+        self.letters, self.positions = nn.Embedding(LETTERS, WIDTH), nn.Embedding(LENGTH, WIDTH)
         self.blocks = [Block() for _ in range(BLOCKS)]
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, LETTERS)
 
     def __call__(self, text: Tensor, caches: Any = (None,) * BLOCKS, at: Any = 0) -> Tensor:
-        x = self.letters(text) + self.places.weight[at : at + text.shape[1]]
+        x = self.letters(text) + self.positions.weight[at : at + text.shape[1]]
         for block, cache in zip(self.blocks, caches, strict=True):
             x = block(x, cache, at)
         return self.head(self.norm(x))

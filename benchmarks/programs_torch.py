@@ -30,7 +30,7 @@ Data = dict[str, Tensor]
 
 
 def tensors(arrays: dict[str, Any]) -> Data:
-    """Arrays as Tensors; places are int64, as torch wants them."""
+    """Arrays as Tensors; positions are int64, as torch wants them."""
     found = {name: torch.from_numpy(array) for name, array in arrays.items()}
     return {name: t.long() if t.dtype == torch.int32 else t for name, t in found.items()}
 
@@ -60,12 +60,12 @@ class Block(nn.Module):
 class GPT(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.letters, self.places = nn.Embedding(LETTERS, WIDTH), nn.Embedding(LENGTH, WIDTH)
+        self.letters, self.positions = nn.Embedding(LETTERS, WIDTH), nn.Embedding(LENGTH, WIDTH)
         self.blocks = nn.ModuleList([Block() for _ in range(BLOCKS)])
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, LETTERS)
 
     def forward(self, text: Tensor, caches: Any = (None,) * BLOCKS, at: int = 0) -> Tensor:
-        x = self.letters(text) + self.places(torch.arange(at, at + text.shape[1]))
+        x = self.letters(text) + self.positions(torch.arange(at, at + text.shape[1]))
         for block, cache in zip(self.blocks, caches, strict=True):
             x = block(x, cache, at)
         return self.head(self.norm(x))

@@ -25,8 +25,8 @@ def translated(term: UOp) -> Any:
     for node in term.toposort():
         if node.op not in (Ops.PARAM, Ops.INDEX):
             known[node] = _node(node, [known[source] for source in node.src])
-    place = known[term.src[1]]
-    return place.valid(known[term.src[2]]) if len(term.src) > 2 else place
+    position = known[term.src[1]]
+    return position.valid(known[term.src[2]]) if len(term.src) > 2 else position
 
 
 def _node(node: UOp, sources: list[Any]) -> Any:

@@ -127,9 +127,9 @@ class Worst:
     def add(self, x: Any, errors: Any, wrong: Any) -> None:
         self.count += len(x)
         self.wrong_specials += int(wrong.sum())
-        place = int(errors.argmax())
-        if errors[place] > self.ulps:
-            self.ulps, self.at = float(errors[place]), float(x[place])
+        position = int(errors.argmax())
+        if errors[position] > self.ulps:
+            self.ulps, self.at = float(errors[position]), float(x[position])
 
     def line(self, name: str, dtype: DType) -> str:
         return (

@@ -84,7 +84,7 @@ class DiskCache:
         return digest.digest()
 
     def _write(self, path: Path, data: bytes) -> None:
-        """Written aside and moved into place, so that readers see all of it or nothing."""
+        """Written aside and moved into position, so that readers see all of it or nothing."""
         descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=_ASIDE)
         try:
             with os.fdopen(descriptor, "wb") as file:

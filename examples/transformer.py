@@ -33,7 +33,7 @@ class Attention:
 
 
 class Block:
-    """Attention, then two layers for each place; each adds to what was there."""
+    """Attention, then two layers for each position; each adds to what was there."""
 
     def __init__(self, dim: int, heads: int) -> None:
         self.norm1, self.attention = nn.LayerNorm(dim), Attention(dim, heads)
@@ -49,12 +49,12 @@ class Transformer:
     """Letters (n, t) to scores of the next letter (n, t, letters) (Vaswani et al., 2017)."""
 
     def __init__(self, letters: int, dim: int = 32, heads: int = 4, blocks: int = 1) -> None:
-        self.letter, self.place = nn.Embedding(letters, dim), nn.Embedding(CONTEXT, dim)
+        self.letter, self.position = nn.Embedding(letters, dim), nn.Embedding(CONTEXT, dim)
         self.blocks = [Block(dim, heads) for _ in range(blocks)]
         self.norm, self.head = nn.LayerNorm(dim), nn.Linear(dim, letters)
 
     def __call__(self, x: Tensor) -> Tensor:
-        h = self.letter(x) + self.place(Tensor.arange(x.shape[1]))
+        h = self.letter(x) + self.position(Tensor.arange(x.shape[1]))
         return self.head(self.norm(h.sequential(self.blocks)))
 
 

@@ -104,10 +104,10 @@ def rule_code(ruleset: str | None) -> str:
 
 
 def _with_rules(code: str, rules: Sequence[Rule]) -> str:
-    """Code for people: where it says the place of a rule, its name and text."""
+    """Code for people: where it says the position of a rule, its name and text."""
 
-    def written(place: re.Match[str]) -> str:
-        rule = rules[int(place[1])]
+    def written(position: re.Match[str]) -> str:
+        rule = rules[int(position[1])]
         return f"# {rule.full_name}: {' '.join(rule.text.split())}"
 
     return re.sub(r"# rule (\d+)$", written, code, flags=re.MULTILINE)

@@ -3,7 +3,7 @@
 import functools
 
 from proofgrad.core.ir.dtypes import DType, PtrDType, dtypes
-from proofgrad.core.ir.places import AddrSpace
+from proofgrad.core.ir.positions import AddrSpace
 from proofgrad.core.tensor.data.promotion import as_dtype as to_dtype
 from proofgrad.core.tensor.data.promotion import promote
 

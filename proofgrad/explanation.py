@@ -70,13 +70,13 @@ class _Explanation:
         return "\n".join([f"{head}, {self._evidence()}", *self.lines, *self._rules()])
 
     def _kernel(self, number: int, body: UOp, device: str, library: Library) -> None:
-        place = len(self.lines)
+        position = len(self.lines)
         target = Device[device].target
         decided: dict[UOp, Schedule] = {}
         stages = compiler().kernel_stages
         made = run_stages(stages, body, library, target, self._stage, decided=decided)
         names = [kernel_name(linear) for linear in parts_of(made)]
-        self.lines.insert(place, f"kernel {number}: {', '.join(names)} on {device}")
+        self.lines.insert(position, f"kernel {number}: {', '.join(names)} on {device}")
         for name, linear in zip(names, parts_of(made)):
             schedule = decided.get(linear, AUTOMATIC)
             self.lines.append(f"  schedule of {name}: {str(schedule) or 'nothing is chosen'}")

@@ -28,8 +28,8 @@ class Proof:
 
     def __str__(self) -> str:
         types = ", ".join(self.types)
-        place = self.domain if types in ("", self.domain) else f"{self.domain} ({types})"
-        return f"proved over {place}, {self.method}, {self.steps:,} steps"
+        position = self.domain if types in ("", self.domain) else f"{self.domain} ({types})"
+        return f"proved over {position}, {self.method}, {self.steps:,} steps"
 
 
 def proof_from_json(data: Mapping[str, Any]) -> Proof:

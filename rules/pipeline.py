@@ -21,7 +21,7 @@ from proofgrad.core.compile.tactics.coalesce import merge_loops
 from proofgrad.core.compile.tactics.local_buffers import keep_rows
 from proofgrad.core.compile.tactics.nested_sums import join_nested_sums
 from proofgrad.core.compile.tactics.pack_operands import stage_operands
-from proofgrad.core.compile.tactics.scatter import reduce_by_place
+from proofgrad.core.compile.tactics.scatter import lower_scatters
 from proofgrad.core.compile.tactics.separate import separate_loops
 from proofgrad.core.compile.tactics.to_program import (
     choose_index_width,
@@ -56,7 +56,7 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("merge loops", Form.KERNEL, Tactic(merge_loops), optional=True),
     Stage("simplify merged", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("extend loops", Form.KERNEL, Tactic(extend_loops), optional=True),
-    Stage("combine by place", Form.KERNEL, Tactic(reduce_by_place), optional=True),
+    Stage("lower scatters", Form.KERNEL, Tactic(lower_scatters), optional=True),
     Stage("join sums", Form.KERNEL, Tactic(join_nested_sums), optional=True),
     Stage("keep rows", Form.KERNEL, Tactic(keep_rows), optional=True),
     # BEAM searches over what the next four tactics are asked (core/compile/nests/kernel_schedule.py).

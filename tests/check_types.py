@@ -36,8 +36,8 @@ def complaints() -> tuple[int, str]:
     ) + ran.stderr
 
 
-def _real_path(place: re.Match[str]) -> str:
-    path = (ROOT / place[0].rstrip(":")).resolve()
+def _real_path(position: re.Match[str]) -> str:
+    path = (ROOT / position[0].rstrip(":")).resolve()
     return f"{path.relative_to(ROOT)}:"
 
 
@@ -46,8 +46,8 @@ def main() -> int:
     lay_out(LAYOUT / TOP)
     status, text = complaints()
     print(text, end="")
-    places = re.findall(r"^(\S+)/[^/\s]+:\d+: error:", text, flags=re.M)
-    for folder, count in sorted(Counter(places).items()):
+    positions = re.findall(r"^(\S+)/[^/\s]+:\d+: error:", text, flags=re.M)
+    for folder, count in sorted(Counter(positions).items()):
         print(f"{count:>5}  {folder}")
     return status
 

@@ -3,7 +3,7 @@
 Usage: python tests/forced_choices.py [NAME ...] [-- arguments for pytest]
 
 Left out are those with the mark `heuristics`: they are about what is chosen if nothing is forced, or plant
-errors where only that choice has a place for them.
+errors where only that choice has a position for them.
 
 Owns: the choices by name, the tests that are run under each. Does not own: the option `--choices`
 (conftest.py), the choices (core/compile/nests/kernel_schedule.py). `pytest --choices NAME` runs any tests so.

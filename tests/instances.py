@@ -120,8 +120,8 @@ class Instance:
             self.nodes.setdefault(term.src[-1].name, loops)  # type: ignore[arg-type]
             src = (self.build(term.src[0]), *self.nodes[term.src[-1].name])  # type: ignore[misc]
         elif op is Ops.INDEX:
-            place = self._place(dtype)
-            self.nodes |= dict(zip([t.name for t in term.src[:2]], place))  # type: ignore[union-attr]
+            position = self._position(dtype)
+            self.nodes |= dict(zip([t.name for t in term.src[:2]], position))  # type: ignore[union-attr]
             src = tuple([self.build(source) for source in term.src])
         else:
             src = tuple([self.build(source) for source in term.src])
@@ -142,9 +142,9 @@ class Instance:
 
     def _mask(self) -> UOp:
         """A truth about the first loop, that a search can solve for its counter."""
-        place = self.loops[0] + self.random.choice([0, 2])
+        position = self.loops[0] + self.random.choice([0, 2])
         about = self._index(45) + self.random.choice([0, 1])
-        ends = self.random.choice([(place, about), (about, place)])
+        ends = self.random.choice([(position, about), (about, position)])
         mask = ends[0].eq(ends[1]) if "solve" in self.solved else ends[0] < ends[1]
         return self.random.choice([mask, mask & (self._index(46) < 3)])
 
@@ -157,10 +157,10 @@ class Instance:
         """A remainder that is none within some clauses."""
         return UOp.range(8, 47) % 4
 
-    def _place(self, dtype: DType) -> tuple[UOp, UOp]:
+    def _position(self, dtype: DType) -> tuple[UOp, UOp]:
         """A buffer and an index into it, which may lie outside."""
-        place = self._within() if self.is_narrowed else self._index(41)
-        return UOp(Ops.PARAM, dtype, (), (40, 9)), place
+        position = self._within() if self.is_narrowed else self._index(41)
+        return UOp(Ops.PARAM, dtype, (), (40, 9)), position
 
     def _arg(self, expr: Any, op: Ops, src: tuple[UOp, ...]) -> Any:
         match expr:

@@ -57,14 +57,14 @@ class _Run:
         assert memory.arg[0] == self.written, "a kernel writes one buffer"
         loops = sorted(self.free[store].union(own), key=lambda r: r.arg[0])
         holds = meanings.of(mask[0] if mask else None)
-        place, stored = meanings.of(index), meanings.of(value)
+        position, stored = meanings.of(index), meanings.of(value)
         for counters in meanings.iterations(loops, self.memory):
             env = dict(zip(loops, counters))
             what = stored(env, self.memory)  # loads do not wait for the mask of their store
             if mask and not holds(env, self.memory):
                 continue
             outer = tuple([n for loop, n in env.items() if loop not in own])
-            at = place(env, self.memory)
+            at = position(env, self.memory)
             buffer = self.memory[self.written]
             assert 0 <= at < len(buffer), f"index {at} is outside of {len(buffer)} elements"
             if self.combines:
@@ -156,13 +156,13 @@ class Meanings:
 
     def _load(self, node: UOp) -> Meaning:
         (where, index, *mask), dtype = node.src[0].src, node.dtype
-        holds, place = self.of(mask[0] if mask else None), self.of(index)
+        holds, position = self.of(mask[0] if mask else None), self.of(index)
         kept = self._kept(where) if where.op is Ops.KEEP else None
 
         def meaning(env: Loops, memory: Memory) -> Any:
             if not holds(env, memory):
                 return from_bits(0, dtype)
-            at = place(env, memory)
+            at = position(env, memory)
             if kept is not None:
                 return kept(at, env, memory)
             buffer = memory[key_of(where)]
@@ -173,7 +173,7 @@ class Meanings:
         return meaning
 
     def _kept(self, node: UOp) -> Callable[[int, Loops, Memory], Any]:
-        """What KEEP holds at an index. All of its places are filled, also those that nobody reads."""
+        """What KEEP holds at an index. All of its positions are filled, also those that nobody reads."""
         value, loops, around = self.of(node.src[0]), node.src[1:], tuple(free_loops(node))
         sizes = [loop.src[0].arg for loop in loops]
         rows: dict[tuple[int, ...], list[Any]] = {}
@@ -182,10 +182,10 @@ class Meanings:
             row, inner = [None] * prod(sizes), dict(env)
             for counters in self.iterations(loops, memory):
                 inner.update(zip(loops, counters))
-                place = 0
+                position = 0
                 for counter, size in zip(counters, sizes):
-                    place = place * size + counter
-                row[place] = value(inner, memory)
+                    position = position * size + counter
+                row[position] = value(inner, memory)
             return row
 
         def meaning(index: int, env: Loops, memory: Memory) -> Any:

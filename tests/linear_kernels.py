@@ -90,14 +90,14 @@ def map_kernel(results: Sequence[tuple[Ops, DType]], sources: Sequence[DType], c
     size, item = global_index(count)
     first_input = len(results)
     inputs = [UOp(Ops.PARAM, d, (), (first_input + k, count)) for k, d in enumerate(sources)]
-    places = [UOp(Ops.INDEX, p.dtype, (p, item)) for p in inputs]
-    loads = [UOp(Ops.LOAD, p.dtype, (p,)) for p in places]
-    nodes = [*inputs, size, item, *places, *loads]
+    positions = [UOp(Ops.INDEX, p.dtype, (p, item)) for p in inputs]
+    loads = [UOp(Ops.LOAD, p.dtype, (p,)) for p in positions]
+    nodes = [*inputs, size, item, *positions, *loads]
     for slot, (op, dtype) in enumerate(results):
         out = UOp(Ops.PARAM, dtype, (), (slot, count))
         value = UOp(op, dtype, tuple(loads))
-        place = UOp(Ops.INDEX, dtype, (out, item))
-        nodes += [out, value, place, UOp(Ops.STORE, dtypes.void, (place, value))]
+        position = UOp(Ops.INDEX, dtype, (out, item))
+        nodes += [out, value, position, UOp(Ops.STORE, dtypes.void, (position, value))]
     return linear([*nodes, UOp(Ops.END, dtypes.void, (item,))])
 
 
@@ -115,15 +115,15 @@ def vector_map_kernel(
     at = spread + steps
     mask = at < end
     inputs = [UOp(Ops.PARAM, d, (), (len(results) + k, count)) for k, d in enumerate(sources)]
-    places = [UOp(Ops.INDEX, p.dtype, (p, first, mask)) for p in inputs]
-    loads = [UOp(Ops.LOAD, p.dtype.vec(_LANES), (p,)) for p in places]
+    positions = [UOp(Ops.INDEX, p.dtype, (p, first, mask)) for p in inputs]
+    loads = [UOp(Ops.LOAD, p.dtype.vec(_LANES), (p,)) for p in positions]
     nodes = [*inputs, size, item, wide, first, spread, steps, end.src[0], end, at, mask]
-    nodes += [*places, *loads]
+    nodes += [*positions, *loads]
     for slot, (op, dtype) in enumerate(results):
         out = UOp(Ops.PARAM, dtype, (), (slot, count))
         value = UOp(op, dtype.vec(_LANES), tuple(loads))
-        place = UOp(Ops.INDEX, dtype, (out, first, mask))
-        nodes += [out, value, place, UOp(Ops.STORE, dtypes.void, (place, value))]
+        position = UOp(Ops.INDEX, dtype, (out, first, mask))
+        nodes += [out, value, position, UOp(Ops.STORE, dtypes.void, (position, value))]
     return linear([*nodes, UOp(Ops.END, dtypes.void, (item,))])
 
 
@@ -131,13 +131,13 @@ def product_and_sum_kernel(count: int) -> UOp:
     """out[i] = a[i] * b[i] + a[i], as a MUL and an ADD: two roundings."""
     size, item = global_index(count)
     out, a, b = [UOp(Ops.PARAM, dtypes.float32, (), (slot, count)) for slot in range(3)]
-    places = [UOp(Ops.INDEX, dtypes.float32, (param, item)) for param in (out, a, b)]
-    x, y = [UOp(Ops.LOAD, dtypes.float32, (place,)) for place in places[1:]]
+    positions = [UOp(Ops.INDEX, dtypes.float32, (param, item)) for param in (out, a, b)]
+    x, y = [UOp(Ops.LOAD, dtypes.float32, (position,)) for position in positions[1:]]
     product = x * y
     total = product + x
-    store = UOp(Ops.STORE, dtypes.void, (places[0], total))
+    store = UOp(Ops.STORE, dtypes.void, (positions[0], total))
     end = UOp(Ops.END, dtypes.void, (item,))
-    return linear([out, a, b, size, item, *places, x, y, product, total, store, end])
+    return linear([out, a, b, size, item, *positions, x, y, product, total, store, end])
 
 
 def row_sum_kernel(rows: int, columns: int) -> UOp:
@@ -150,10 +150,10 @@ def row_sum_kernel(rows: int, columns: int) -> UOp:
     zero = UOp.const(dtypes.float32, 0.0)
     total = UOp(Ops.ACCUMULATOR, dtypes.float32, (zero, k), 0)
     start = item * width
-    place = start + k
+    position = start + k
     five = UOp(Ops.CONST, dtypes.int32, (), 5)
     mask = k < five
-    element = UOp(Ops.INDEX, dtypes.float32, (source, place, mask))
+    element = UOp(Ops.INDEX, dtypes.float32, (source, position, mask))
     load = UOp(Ops.LOAD, dtypes.float32, (element,))
     added = UOp(Ops.MULACC, dtypes.float32, (load, load, total))
     update = UOp(Ops.UPDATE, dtypes.float32, (total, added))
@@ -163,7 +163,7 @@ def row_sum_kernel(rows: int, columns: int) -> UOp:
     store = UOp(Ops.STORE, dtypes.void, (target, result))
     end = UOp(Ops.END, dtypes.void, (item,))
     return linear(
-        [out, source, size, item, width, start, five, zero, total, k, place, mask, element, load]
+        [out, source, size, item, width, start, five, zero, total, k, position, mask, element, load]
         + [added, update, end_k, result, target, store, end]
     )
 
@@ -174,8 +174,8 @@ def constants_kernel(values: Sequence[Any], dtype: DType) -> UOp:
     nodes = [out]
     for k, value in enumerate(values):
         at, constant = UOp(Ops.CONST, dtypes.int32, (), k), UOp(Ops.CONST, dtype, (), value)
-        place = UOp(Ops.INDEX, dtype, (out, at))
-        nodes += [at, constant, place, UOp(Ops.STORE, dtypes.void, (place, constant))]
+        position = UOp(Ops.INDEX, dtype, (out, at))
+        nodes += [at, constant, position, UOp(Ops.STORE, dtypes.void, (position, constant))]
     return linear(nodes)
 
 
@@ -191,10 +191,25 @@ def fibonacci_kernel(steps: int) -> UOp:
     new_high = UOp(Ops.UPDATE, dtypes.int32, (high, total))
     end = UOp(Ops.END, dtypes.void, (loop,))
     result = UOp(Ops.RESULT, dtypes.int32, (new_low,))
-    place = UOp(Ops.INDEX, dtypes.int32, (out, zero))
-    store = UOp(Ops.STORE, dtypes.void, (place, result))
+    position = UOp(Ops.INDEX, dtypes.int32, (out, zero))
+    store = UOp(Ops.STORE, dtypes.void, (position, result))
     return linear(
-        [out, zero, one, size, low, high, loop, total, new_low, new_high, end, result, place, store]
+        [
+            out,
+            zero,
+            one,
+            size,
+            low,
+            high,
+            loop,
+            total,
+            new_low,
+            new_high,
+            end,
+            result,
+            position,
+            store,
+        ]
     )
 
 

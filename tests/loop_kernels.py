@@ -35,7 +35,7 @@ def end(opened: UOp) -> UOp:
     return UOp(Ops.END, VOID, (opened,))
 
 
-def place(buffer: UOp, index: UOp, *mask: UOp) -> UOp:
+def position(buffer: UOp, index: UOp, *mask: UOp) -> UOp:
     return UOp(Ops.INDEX, buffer.dtype, (buffer, index, *mask))
 
 
@@ -66,13 +66,13 @@ def map_loop(
     inputs = [param(len(results) + k, dtype, count) for k, dtype in enumerate(sources)]
     step = loop(count // lanes, role=role)
     first = step * number(lanes)
-    places = [place(buffer, first) for buffer in inputs]
-    loads = [load(p, lanes) for p in places]
-    nodes = [*inputs, step, first, *places, *loads]
+    positions = [position(buffer, first) for buffer in inputs]
+    loads = [load(p, lanes) for p in positions]
+    nodes = [*inputs, step, first, *positions, *loads]
     for slot, (op, dtype) in enumerate(results):
         out = param(slot, dtype, count)
         value = UOp(op, dtype.vec(lanes), tuple(loads))
-        nodes += [out, value, place(out, first), store(place(out, first), value)]
+        nodes += [out, value, position(out, first), store(position(out, first), value)]
     return linear([*nodes, end(step)])
 
 

@@ -124,9 +124,9 @@ def compare(op: Op, dtype: DType, found: Array, exact: Array) -> None:
             allowed = op.ulp * unit + op.absolute * info.eps + op.lost * info.smallest_subnormal
             same |= np.abs(found.astype(np.longdouble) - expected.astype(np.longdouble)) <= allowed
     if not np.all(same):
-        place = tuple(int(k) for k in np.argwhere(~np.asarray(same))[0])
+        position = tuple(int(k) for k in np.argwhere(~np.asarray(same))[0])
         raise AssertionError(
-            f"{op.name} of {dtype} at {place}: {found[place]!r}, expected {expected[place]!r}"
+            f"{op.name} of {dtype} at {position}: {found[position]!r}, expected {expected[position]!r}"
         )
 
 

@@ -94,8 +94,8 @@ def _skew(x: Array, axis: int, by: int, step: int, size: int) -> Array:
     shape = x.shape[:axis] + (size,) + x.shape[axis + 1 :]
     if 0 in shape or x.shape[axis] == 0:
         return np.zeros(shape, x.dtype)
-    place = np.indices(shape, sparse=True)
-    source = place[axis] + step * place[by]
+    position = np.indices(shape, sparse=True)
+    source = position[axis] + step * position[by]
     inside = (0 <= source) & (source < x.shape[axis])
     chosen = np.broadcast_to(np.where(inside, source, 0), shape)
     return np.where(inside, np.take_along_axis(x, chosen, axis), np.zeros((), x.dtype))

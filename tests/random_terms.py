@@ -130,9 +130,9 @@ def value_of(root: UOp, leaves: Values) -> Any:
 
 
 def _masked(load: UOp, values: Values) -> Any:
-    place = load.src[0]
-    plain = UOp(Ops.LOAD, load.dtype, (place.with_src(place.src[:2]),))
-    is_open = len(place.src) < 3 or values[place.src[2]]
+    position = load.src[0]
+    plain = UOp(Ops.LOAD, load.dtype, (position.with_src(position.src[:2]),))
+    is_open = len(position.src) < 3 or values[position.src[2]]
     return values[plain] if is_open else as_constant(0, load.dtype)
 
 

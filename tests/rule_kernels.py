@@ -79,7 +79,7 @@ class RowInstance(Instance):
             return loaded % self.random.choice([1, 2, 3, 5]) + self.random.choice([0, 0, 1])
         return loaded
 
-    def _place(self, dtype: DType) -> tuple[UOp, UOp]:
+    def _position(self, dtype: DType) -> tuple[UOp, UOp]:
         memory = UOp(Ops.PARAM, dtype, (), (40, 9))
         if self.is_narrowed:
             return memory, self._within()
@@ -88,8 +88,8 @@ class RowInstance(Instance):
     def _load(self, dtype: DType, number: int) -> UOp:
         memory = UOp(Ops.PARAM, dtype, (), (_FIRST_SLOT + number, ROWS))
         in_loop = self._reduces and self.random.random() < 0.5
-        place = self.row + self.loops[0] if in_loop else self.row
-        return UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, place)),))
+        position = self.row + self.loops[0] if in_loop else self.row
+        return UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, position)),))
 
 
 @dataclass(frozen=True)
@@ -123,11 +123,11 @@ def kernel_around(term: UOp, random: Random) -> RuleKernel:
         term = UOp(Ops.LOAD, term.dtype, (term,))
     if term.dtype is dtypes.index:
         term = term.cast(dtypes.int64)
-    place, size = UOp.index(0), 1
+    position, size = UOp.index(0), 1
     for loop in sorted(free_loops(term), key=lambda r: r.arg[0]):
-        place, size = place * loop.src[0].arg + loop, size * loop.src[0].arg
+        position, size = position * loop.src[0].arg + loop, size * loop.src[0].arg
     out = UOp(Ops.PARAM, term.dtype, (), (OUT, size))
-    store = UOp(Ops.STORE, dtypes.void, (UOp(Ops.INDEX, term.dtype, (out, place)), term))
+    store = UOp(Ops.STORE, dtypes.void, (UOp(Ops.INDEX, term.dtype, (out, position)), term))
     kernel = UOp.sink(store)
     inputs = [n for n in kernel.toposort() if n.op is Ops.PARAM and n.arg[0] != OUT]
     return RuleKernel(kernel, {n.arg[0]: _values(n, random) for n in inputs})

@@ -9,7 +9,7 @@ or the quotient or remainder by 2 of one without a negative factor. A loop of no
 it is of a second variable, thrice; and thrice at most. A mask is a < c, c < a, d < a & a < c for c, d below 4; a < b, b < a;
 a < 2 & b < 2, 0 < a & b < 2; a + b < 3, 1 < a + b. Reductions are sums, products, maxima and minima of int32, sums of float32 whose values are
 whole numbers, so that no order shows, maxima of uint8 (any of bools). Memory is as long as the kernel needs, and no two elements
-of it are alike, but in what is a place: so a wrong place is another value, or outside.
+of it are alike, but in what is a position: so a wrong position is another value, or outside.
 
 A kernel is legal if every access is inside of its memory and every element of the result is written once. The
 illegal ones are left out, by running them; of those that are the same graph one is left.
@@ -34,7 +34,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 N, M = variable("n", 0, 3), variable("m", 1, 3)  # sizes that no step knows
 VALUES = {N: 2, M: 3}
 SIZES, FEW, LEAST = range(5), range(4), range(3)
-OUT, X, Y, PLACES, INSIDE = range(5)  # slots; INSIDE: places that are inside of an axis
+OUT, X, Y, POSITIONS, INSIDE = range(5)  # slots; INSIDE: positions that are inside of an axis
 INT, FLOAT, BYTE, BOOL = dtypes.int32, dtypes.float32, dtypes.uint8, dtypes.bool
 REDUCTIONS = (
     *[(op, INT) for op in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN)],
@@ -80,8 +80,8 @@ def load(slot: int, index: UOp, mask: UOp | None = None, dtype: DType = INT) -> 
 def store(index: UOp, value: UOp, *own: UOp, mask: UOp | None = None, op: Ops | None = None) -> UOp:
     memory = UOp(Ops.PARAM, value.dtype, (), (OUT, 0))
     where = (memory, index) if mask is None else (memory, index, mask)
-    place = UOp(Ops.INDEX, value.dtype, where)
-    return UOp(Ops.STORE, dtypes.void, (place, value, *own), op)
+    position = UOp(Ops.INDEX, value.dtype, where)
+    return UOp(Ops.STORE, dtypes.void, (position, value, *own), op)
 
 
 def reduce(op: Ops, value: UOp, *own: UOp) -> UOp:
@@ -92,17 +92,17 @@ def keep(value: UOp, *own: UOp) -> UOp:
     return UOp(Ops.KEEP, value.dtype, (value, *own))
 
 
-def kept(memory: UOp, *place: UOp) -> UOp:
+def kept(memory: UOp, *position: UOp) -> UOp:
     """What is kept at an index, under a mask if there is one."""
-    return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, *place)),))
+    return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, *position)),))
 
 
 def neutral(op: Ops, dtype: DType = INT) -> UOp:
     return UOp.const(dtype, identity(op, dtype))
 
 
-def place_of(slot: int, index: UOp) -> UOp:
-    """An integer in memory as a place."""
+def position_of(slot: int, index: UOp) -> UOp:
+    """An integer in memory as a position."""
     return load(slot, index).cast(dtypes.index)
 
 
@@ -137,10 +137,10 @@ def masks(*terms: UOp) -> Iterator[UOp]:
 
 
 def row_major(*own: UOp) -> UOp:
-    place: UOp = UOp.index(0)
+    position: UOp = UOp.index(0)
     for k, loop in enumerate(own):
-        place = loop if k == 0 else place * size(loop) + loop
-    return place
+        position = loop if k == 0 else position * size(loop) + loop
+    return position
 
 
 # -- families -------------------------------------------------------------------------------------
@@ -151,8 +151,8 @@ def copies_of_a_row() -> Iterator[UOp]:
     for n in SIZES:
         (a,) = loops(n)
         for form in forms(a):
-            for place in (a, (n - 1) - a):
-                yield store(place, load(X, form))
+            for position in (a, (n - 1) - a):
+                yield store(position, load(X, form))
             yield store(a, load(X, form, dtype=FLOAT) * 2.0 + load(Y, a, dtype=FLOAT))
             for mask in masks(a):
                 yield store(a, load(X, form, mask))
@@ -163,14 +163,14 @@ def copies_of_a_row() -> Iterator[UOp]:
 
 
 def copies_of_a_matrix() -> Iterator[UOp]:
-    """out[place(a, b)] = x[form(a, b)], with places in all four orders of rows and columns."""
+    """out[position(a, b)] = x[form(a, b)], with positions in all four orders of rows and columns."""
     for n, m in product(SIZES, SIZES):
         a, b = loops(n, m)
         for form in forms(a, b) if n < 4 and m < 4 else (row_major(a, b), row_major(b, a)):
             yield store(row_major(a, b), load(X, form))
-        for place in (row_major(b, a), (n - 1 - a) * m + b, a * m + (m - 1 - b)):
-            yield store(place, load(X, row_major(a, b)))
-            yield store(place, load(X, a + b) * load(Y, b))
+        for position in (row_major(b, a), (n - 1 - a) * m + b, a * m + (m - 1 - b)):
+            yield store(position, load(X, row_major(a, b)))
+            yield store(position, load(X, a + b) * load(Y, b))
 
 
 def masked_copies() -> Iterator[UOp]:
@@ -194,11 +194,11 @@ def masked_stores() -> Iterator[UOp]:
             yield store(UOp.index(0), load(Y, UOp.index(0)), mask=mask)
     for n, m in product(range(1, 5), range(1, 5)):
         a, b = loops(n, m)
-        place = row_major(a, b)
+        position = row_major(a, b)
         for end in range(n * m + 1):
-            yield store(place, load(X, place, place < end), mask=place < end)
-            yield store(place, load(X, a) * load(Y, b), mask=place < end)
-        yield store(place, load(X, place), mask=(a < n) & (b < m))
+            yield store(position, load(X, position, position < end), mask=position < end)
+            yield store(position, load(X, a) * load(Y, b), mask=position < end)
+        yield store(position, load(X, position), mask=(a < n) & (b < m))
 
 
 def sums_of_rows() -> Iterator[UOp]:
@@ -236,12 +236,12 @@ def masked_sums() -> Iterator[UOp]:
 
 
 def convolutions() -> Iterator[UOp]:
-    """Sums whose mask brings their places inside: windows of a padded row, from both ends."""
+    """Sums whose mask brings their positions inside: windows of a padded row, from both ends."""
     for n, k, width, pad in product(range(1, 4), FEW, range(1, 4), LEAST):
         (a,), (r,) = loops(n), inner_loops(k)
-        for place in (a + r - pad, a - r + pad, a * 2 + r - pad):
-            inside = (UOp.index(-1) < place) & (place < width)
-            terms = load(X, place, inside) * load(Y, r)
+        for position in (a + r - pad, a - r + pad, a * 2 + r - pad):
+            inside = (UOp.index(-1) < position) & (position < width)
+            terms = load(X, position, inside) * load(Y, r)
             yield store(a, reduce(Ops.ADD, inside.where(terms, neutral(Ops.ADD)), r))
         inside = (UOp.index(-1) < a - r) & (a - r < width)
         value = inside.where(
@@ -319,24 +319,24 @@ def gathers() -> Iterator[UOp]:
     for n, m in product(FEW, FEW):
         a, b = loops(n, m)
         (r,) = inner_loops(m)
-        yield store(row_major(a, b), load(X, place_of(INSIDE, a) * m + b))
-        yield store(row_major(a, b), load(X, place_of(INSIDE, a + b)))
-        yield store(a, reduce(Ops.ADD, load(X, place_of(INSIDE, a) + r), r))
-        yield store(a, reduce(Ops.ADD, load(X, place_of(INSIDE, r) + a) * load(Y, a), r))
-        place = place_of(PLACES, a * m + r)
-        inside = (UOp.index(-1) < place) & (place < 3)
-        yield store(a, reduce(Ops.MAX, load(X, place, inside), r))
-        near = place.maximum(UOp.index(0)).minimum(UOp.index(2))
+        yield store(row_major(a, b), load(X, position_of(INSIDE, a) * m + b))
+        yield store(row_major(a, b), load(X, position_of(INSIDE, a + b)))
+        yield store(a, reduce(Ops.ADD, load(X, position_of(INSIDE, a) + r), r))
+        yield store(a, reduce(Ops.ADD, load(X, position_of(INSIDE, r) + a) * load(Y, a), r))
+        position = position_of(POSITIONS, a * m + r)
+        inside = (UOp.index(-1) < position) & (position < 3)
+        yield store(a, reduce(Ops.MAX, load(X, position, inside), r))
+        near = position.maximum(UOp.index(0)).minimum(UOp.index(2))
         yield store(
             a, reduce(Ops.ADD, inside.where(load(X, near) * load(Y, r), neutral(Ops.ADD)), r)
         )
 
 
-def masks_that_place() -> Iterator[UOp]:
-    """out[a] = sum[j](where(place[j] == a, v[j], neutral)), alone, beside other masks, with more results."""
+def masks_that_position() -> Iterator[UOp]:
+    """out[a] = sum[j](where(position[j] == a, v[j], neutral)), alone, beside other masks, with more results."""
     for n, k in product(FEW, FEW):
         (a,), (j,) = loops(n), inner_loops(k)
-        hit = place_of(PLACES, j).eq(a)
+        hit = position_of(POSITIONS, j).eq(a)
         for op, dtype in REDUCTIONS:
             value = load(X, j, dtype=dtype)
             yield store(a, reduce(op, hit.where(value, neutral(op, dtype)), j))
@@ -349,7 +349,7 @@ def masks_that_place() -> Iterator[UOp]:
         yield store(a, reduce(Ops.ADD, load(X, j, hit), j))
         yield store(a, reduce(Ops.ADD, load(X, j, hit), j) + load(Y, a))
         yield store(a, reduce(Ops.MAX, load(X, j + a, hit & (j < 2)), j))
-        for other in (place_of(PLACES, j) + 1, place_of(PLACES, j) * -1 + 2):
+        for other in (position_of(POSITIONS, j) + 1, position_of(POSITIONS, j) * -1 + 2):
             yield store(a, reduce(Ops.ADD, a.eq(other).where(load(X, j), neutral(Ops.ADD)), j))
         for mask in (j < 2, UOp.index(0) < a, a < j):
             value = (mask & hit).where(load(X, j * n + a), neutral(Ops.ADD))
@@ -357,12 +357,12 @@ def masks_that_place() -> Iterator[UOp]:
     for n, m, k in product(LEAST, LEAST, LEAST):
         (a, b), (j,) = loops(n, m), inner_loops(k)
         for index, here in product((j, j * m + b), (row_major(a, b), row_major(b, a))):
-            hit = place_of(PLACES, index).eq(a)
+            hit = position_of(POSITIONS, index).eq(a)
             value = hit.where(load(X, j * m + b), neutral(Ops.ADD))
             yield store(here, reduce(Ops.ADD, value, j))
-            more = hit & place_of(PLACES, j).eq(b)
+            more = hit & position_of(POSITIONS, j).eq(b)
             yield store(here, reduce(Ops.MUL, more.where(load(X, j), neutral(Ops.MUL)), j))
-        back = place_of(INSIDE, (m - 1) - b).eq(a) & place_of(PLACES, j).eq(b)
+        back = position_of(INSIDE, (m - 1) - b).eq(a) & position_of(POSITIONS, j).eq(b)
         value = back.where(load(X, j), neutral(Ops.MAX))
         yield store(row_major(a, b), reduce(Ops.MAX, value, j))
 
@@ -386,21 +386,21 @@ def kept_rows() -> Iterator[UOp]:
         yield store(row_major(a, b), kept(masked, b) * load(Y, a))
         doubled = keep(load(X, s) * 2, s)
         for inside in (r < n, (UOp.index(-1) < a - r) & (a - r < n)):
-            place = r if inside.op is Ops.CMPLT else a - r
-            terms = kept(doubled, place, inside) * load(Y, r)
+            position = r if inside.op is Ops.CMPLT else a - r
+            terms = kept(doubled, position, inside) * load(Y, r)
             yield store(a, reduce(Ops.ADD, inside.where(terms, neutral(Ops.ADD)), r))
 
 
 def stores_that_combine() -> Iterator[UOp]:
-    """out[a] op= v(a, r) for r in order, at places that loops or memory name, masked or not."""
+    """out[a] op= v(a, r) for r in order, at positions that loops or memory name, masked or not."""
     for n, k in product(FEW, FEW):
         (a,), (r,) = loops(n), inner_loops(k)
         for op in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN):
             yield store(a, load(X, row_major(a, r)), r, op=op)
-            place = place_of(PLACES, r)
-            inside = (UOp.index(-1) < place) & (place < 4)
-            yield store(place, load(X, r), r, mask=inside, op=op)
-            yield store(place * n + a, load(X, row_major(a, r)), r, mask=inside, op=op)
+            position = position_of(POSITIONS, r)
+            inside = (UOp.index(-1) < position) & (position < 4)
+            yield store(position, load(X, r), r, mask=inside, op=op)
+            yield store(position * n + a, load(X, row_major(a, r)), r, mask=inside, op=op)
         for mask in masks(a, r):
             yield store(a, load(X, a + r, mask), r, op=Ops.ADD)
         s = inner_loops(3, first=8)[0]
@@ -456,9 +456,9 @@ def masks_within_masks() -> Iterator[UOp]:
             yield store(a, (a < 2).where(nested, neutral(Ops.ADD)), mask=a < 3)
         for own in (UOp.index(0) < a, a < 1, (a < 2) & (UOp.index(0) < a)):
             yield store(a, load(X, a, own) * 2, mask=a < 2)
-            place = load(INSIDE, a, own).cast(dtypes.index)
-            yield store(a, load(X, place + 1))
-            yield store(a, reduce(Ops.ADD, load(X, place + r, r < 2), r))
+            position = load(INSIDE, a, own).cast(dtypes.index)
+            yield store(a, load(X, position + 1))
+            yield store(a, reduce(Ops.ADD, load(X, position + r, r < 2), r))
 
 
 def stores_side_by_side() -> Iterator[UOp]:
@@ -489,9 +489,9 @@ def variable_sizes() -> Iterator[UOp]:
     yield store(UOp.index(0), reduce(Ops.ADD, load(X, r), r))
     for k in FEW:
         (b,), (s,) = loops(k, first=4), inner_loops(k, first=8)
-        for place in (a * k + b, b * N + a):
-            yield store(place, load(X, place))
-            yield store(place, load(X, b) * load(Y, a))
+        for position in (a * k + b, b * N + a):
+            yield store(position, load(X, position))
+            yield store(position, load(X, b) * load(Y, a))
         for op, dtype in REDUCTIONS:
             yield store(b, reduce(op, load(X, b * 3 + r, dtype=dtype), r))
             yield store(a, reduce(op, load(X, a + s, dtype=dtype), s))
@@ -500,16 +500,16 @@ def variable_sizes() -> Iterator[UOp]:
         nested = reduce(Ops.ADD, terms, s)
         yield store(b, reduce(Ops.ADD, (r < 1).where(nested, neutral(Ops.ADD)), r))
         for loop, own in ((b, r), (a, s), (a, r)):
-            hit = place_of(PLACES, own).eq(loop)
+            hit = position_of(POSITIONS, own).eq(loop)
             yield store(loop, reduce(Ops.ADD, hit.where(load(X, own), neutral(Ops.ADD)), own))
         yield store(b, load(X, b + r), r, op=Ops.ADD)
         yield store(a, load(X, a + s), s, op=Ops.ADD)
         row = keep(load(X, s) * 2, s)
         yield store(a * k + b, kept(row, b) * load(Y, a))
     c, t = UOp.range(M, 4), UOp.range(M, 8, AxisRole.REDUCE)
-    for place in (a * M + c, c * N + a):
-        yield store(place, load(X, place))
-        yield store(place, load(X, a) * load(Y, c + N))
+    for position in (a * M + c, c * N + a):
+        yield store(position, load(X, position))
+        yield store(position, load(X, a) * load(Y, c + N))
     yield store(a, reduce(Ops.ADD, load(X, a * M + t), t))
     yield store(c, reduce(Ops.ADD, load(X, c + r) * load(Y, r * M + t), r, t))
 
@@ -546,15 +546,15 @@ def masks_by_variables() -> Iterator[UOp]:
         row = keep((s < N).where(load(X, s), neutral(Ops.ADD)), s)
         yield store(row_major(a, b), kept(row, b), mask=b < N)
         for masks in ((a < N, b < M), (b < N, a < N), (a < N, a + b < M), (a < N, None)):
-            places = [row_major(a, b) + n * k * c for c in (0, 1)]
-            both = zip(places, masks)
+            positions = [row_major(a, b) + n * k * c for c in (0, 1)]
+            both = zip(positions, masks)
             yield UOp.sink(*[store(at, load(X, a + b), mask=mask) for at, mask in both])
 
 
 FAMILIES: tuple[Callable[[], Iterator[UOp]], ...] = (
     copies_of_a_row, copies_of_a_matrix, masked_copies, masked_stores, sums_of_rows, masked_sums, convolutions,
     products_of_matrices, sums_of_two_loops, sums_of_several_products, sums_that_share_loops, gathers,
-    masks_that_place, kept_rows, stores_that_combine, several_stores, values_alike, masks_within_masks, stores_side_by_side, variable_sizes, masks_by_variables,
+    masks_that_position, kept_rows, stores_that_combine, several_stores, values_alike, masks_within_masks, stores_side_by_side, variable_sizes, masks_by_variables,
 )  # fmt: skip
 
 
@@ -596,7 +596,7 @@ def legal(family: str, graph: UOp) -> SmallKernel | None:
 
 
 def _memory(graph: UOp) -> tuple[Memory | None, dict[int, int]]:
-    """What each buffer holds, as long as its greatest place needs; None if a place is below 0."""
+    """What each buffer holds, as long as its greatest position needs; None if a position is below 0."""
     nodes, meanings = graph.toposort(), Meanings()
     buffers: Memory = {size.arg[0]: [value] for size, value in VALUES.items() if size in nodes}
     lengths: dict[int, int] = {}
@@ -609,10 +609,10 @@ def _memory(graph: UOp) -> tuple[Memory | None, dict[int, int]]:
             env = dict(zip(around, counters))
             if mask and not meanings.of(mask[0])(env, buffers):
                 continue
-            place = meanings.of(index)(env, buffers)
-            if place < 0:
+            position = meanings.of(index)(env, buffers)
+            if position < 0:
                 return None, {}
-            lengths[slot] = max(lengths.get(slot, 0), place + 1)
+            lengths[slot] = max(lengths.get(slot, 0), position + 1)
             buffers[slot] = contents(slot, memory.dtype, lengths[slot])
         buffers.setdefault(slot, [])
         lengths.setdefault(slot, 0)
@@ -620,8 +620,8 @@ def _memory(graph: UOp) -> tuple[Memory | None, dict[int, int]]:
 
 
 def contents(slot: int, dtype: DType, length: int) -> list[Any]:
-    """Values that tell places apart; in PLACES some that are outside of any axis, some several times."""
-    if slot == PLACES:
+    """Values that tell positions apart; in POSITIONS some that are outside of any axis, some several times."""
+    if slot == POSITIONS:
         return [(k * 3 + 2) % 7 - 1 for k in range(length)]
     if slot == INSIDE:
         return [(k * 3 + 1) % 4 for k in range(length)]

@@ -167,8 +167,8 @@ def _is_value(node: UOp) -> bool:
     return node.dtype not in (dtypes.index, dtypes.void) and node.op is not Ops.INDEX
 
 
-def _digit(loop: UOp, size: int, place: int, stride: int = 1) -> Digit:
-    return Digit(loop, size, NewLoop(61 + place), stride)
+def _digit(loop: UOp, size: int, position: int, stride: int = 1) -> Digit:
+    return Digit(loop, size, NewLoop(61 + position), stride)
 
 
 def _layouts(loops: list[UOp]) -> Iterator[tuple[Digit, ...]]:

@@ -156,10 +156,10 @@ def check_graph(graph: UOp) -> None:
     assert len({loop.arg[0] for loop in loops}) == len(loops), "two loops of one number"
     for node in nodes:
         if node.op is Ops.INDEX:
-            assert node.src[0].op in (Ops.PARAM, Ops.KEEP), "a place in no memory"
+            assert node.src[0].op in (Ops.PARAM, Ops.KEEP), "a position in no memory"
             assert node.src[1].dtype is dtypes.index
         if node.op is Ops.LOAD:
-            assert node.src[0].op is Ops.INDEX, "a load from no place"
+            assert node.src[0].op is Ops.INDEX, "a load from no position"
     if [loop.arg[1] for loop in loops].count(AxisRole.VECTOR) > 1:
         for node, free in loops_below(graph).items():
             around = free.union(node.src[1:]) if node.op in BINDERS else free
@@ -221,11 +221,11 @@ def try_pairs(checked: Checked, draw: random.Random, pairs: int) -> int:
         first = _drawn(checked, checked.nest, draw)
         if first is None:
             continue
-        (one, done), place = first, draw.randrange(len(first[0]))
-        second = _drawn(checked, one[place], draw)
+        (one, done), position = first, draw.randrange(len(first[0]))
+        second = _drawn(checked, one[position], draw)
         if second is None:
             continue
-        whole = (*one[:place], *second[0], *one[place + 1 :])
+        whole = (*one[:position], *second[0], *one[position + 1 :])
         try:
             check_whole(checked.nest, whole)
         except StepRefused:  # their tables are one: `other_slots` says what others have

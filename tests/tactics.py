@@ -18,7 +18,7 @@ from proofgrad.core.compile.tactics import block_reductions as slabs
 from proofgrad.core.compile.tactics import coalesce as merging
 from proofgrad.core.compile.tactics import local_buffers as kept_rows
 from proofgrad.core.compile.tactics import pack_operands as staging
-from proofgrad.core.compile.tactics import scatter as by_place
+from proofgrad.core.compile.tactics import scatter as by_position
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.facts import Facts
 from proofgrad.core.tensor.runtime.realize import compiler
@@ -71,13 +71,13 @@ def nest_of(kernel: UOp, target: Target = NO_MACHINE, facts: Facts | None = None
 def forged(nest: LoopNest, graph: UOp) -> LoopNest:
     """A nest that no step made of another one, in its place: a fault to be found."""
     made = lowered(graph, nest.facts, nest.target)
-    made.place = nest.place
+    made.position = nest.position
     return made
 
 
 choose_axes = on_graphs(axes.choose_axes)
 share_out_work_items = on_graphs(axes.share_out_work_items)
-reduce_by_place = on_graphs(by_place.reduce_by_place)
+lower_scatters = on_graphs(by_position.lower_scatters)
 keep_rows = on_graphs(kept_rows.keep_rows)
 merge_loops = on_graphs(merging.merge_loops)
 join_sums = on_graphs(nested_sums.join_nested_sums)

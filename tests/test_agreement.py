@@ -122,10 +122,10 @@ def test_each_part_of_a_left_side_is_exchanged_for_another() -> None:
     case, about = used_cases(rule)[0], About(rule)
     whole = Instance(case, about, Random(1))
     built = whole.build(rule.left)
-    assert whole.places == 7  # four operations, c and x that came before, 2
-    others = [Instance(case, about, Random(1), k).build(rule.left) for k in range(whole.places)]
+    assert whole.positions == 7  # four operations, c and x that came before, 2
+    others = [Instance(case, about, Random(1), k).build(rule.left) for k in range(whole.positions)]
     assert built not in others
-    assert len(set(others)) == whole.places
+    assert len(set(others)) == whole.positions
 
 
 def test_a_false_fact_of_a_part_of_an_instance_is_found() -> None:

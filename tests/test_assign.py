@@ -100,7 +100,7 @@ def test_a_view_of_a_view_writes_to_the_tensor_below() -> None:
     assert row.tolist() == [4, 5, 50, 60]
 
 
-def test_an_old_view_names_a_place_of_the_new_value() -> None:
+def test_an_old_view_names_a_position_of_the_new_value() -> None:
     x = Tensor([1, 2, 3, 4])
     view = x[:2]
     x.assign(Tensor([5, 6, 7, 8]))
@@ -118,7 +118,7 @@ def test_writing_to_a_view_of_a_tensor_with_another_shape_now_is_refused() -> No
 
 
 @pytest.mark.parametrize("kind", ["expand", "pad", "windows"])
-def test_writing_to_a_view_that_is_no_place_in_memory_is_refused(kind: str) -> None:
+def test_writing_to_a_view_that_is_no_position_in_memory_is_refused(kind: str) -> None:
     x = Tensor([[1.0], [2.0]])
     view = {
         "expand": lambda: x.expand(2, 3),
@@ -198,9 +198,9 @@ def test_value_that_does_not_go_in_is_refused() -> None:
 def test_tensor_index_writes_as_numpy_does_and_the_last_one_counts(machine: str) -> None:
     want = np.zeros((3, 2), np.float32)
     x = Tensor(want)
-    places, values = [2, 0, 2], [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
-    want[places] = values
-    x[Tensor(places)] = Tensor(values)
+    positions, values = [2, 0, 2], [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+    want[positions] = values
+    x[Tensor(positions)] = Tensor(values)
     assert x.tolist() == want.tolist()
     want[1:, 1] = 9
     want[[0, 1], 0] = [7, 8]
@@ -215,7 +215,7 @@ def test_index_outside_of_the_tensor_writes_nothing() -> None:
     assert x.tolist() == [1, 80, 3]
 
 
-def test_mask_writes_a_number_a_row_or_one_value_for_each_true_place(machine: str) -> None:
+def test_mask_writes_a_number_a_row_or_one_value_for_each_true_position(machine: str) -> None:
     want = np.arange(6, dtype=np.float32).reshape(3, 2)
     x = Tensor(want)
     rows = np.array([True, False, True])
@@ -227,7 +227,7 @@ def test_mask_writes_a_number_a_row_or_one_value_for_each_true_place(machine: st
     assert x.tolist() == want.tolist()
     x[x > 2] = 0
     assert x.tolist() == [[1, 2], [2, 0], [0, 0]]
-    with pytest.raises(ShapeError, match="to the 2 places where the mask is true"):
+    with pytest.raises(ShapeError, match="to the 2 positions where the mask is true"):
         x[x == 2] = Tensor([1.0, 2.0, 3.0])
 
 
@@ -351,7 +351,7 @@ def test_write_takes_new_memory_when_somebody_reads_the_old_value() -> None:
     assert (reader.tolist(), x.tolist()) == ([10, 20, 30], [2, 4, 6])
 
 
-def test_write_that_reads_other_places_takes_new_memory() -> None:
+def test_write_that_reads_other_positions_takes_new_memory() -> None:
     x = Tensor([1.0, 2.0, 3.0]).realize()
     before = address(x)
     x[1:] = x[:-1]
@@ -460,9 +460,9 @@ def test_memory_that_an_array_shares_is_not_written_over() -> None:
 
 @pytest.mark.parametrize("bound", [False, True])
 def test_computing_a_view_that_was_written_to_does_the_write(bound: bool) -> None:
-    cache, place = Tensor.zeros(8, 2).contiguous().realize(), Variable("place", 0, 7)
+    cache, position = Tensor.zeros(8, 2).contiguous().realize(), Variable("position", 0, 7)
     for k in range(1, 7):
-        part = cache[place.bind(k) : place.bind(k) + 1] if bound else cache[k : k + 1]
+        part = cache[position.bind(k) : position.bind(k) + 1] if bound else cache[k : k + 1]
         part.assign(Tensor.full((1, 2), float(k))).realize()
         assert len(cache._uop.toposort()) < 6
         assert part.tolist() == [[k, k]]

@@ -13,10 +13,10 @@ from proofgrad.core.compile.machine.machine import FirstCache
 def written(folder: Path, *caches: tuple[str, str, str, str]) -> Path:
     """Files as under /sys/devices/system/cpu/cpu0/cache."""
     for number, texts in enumerate(caches):
-        place = folder / f"index{number}"
-        place.mkdir()
+        position = folder / f"index{number}"
+        position.mkdir()
         for name, text in zip(("level", "type", "size", "shared_cpu_list"), texts):
-            (place / name).write_text(f"{text}\n")
+            (position / name).write_text(f"{text}\n")
     return folder
 
 

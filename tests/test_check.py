@@ -173,7 +173,7 @@ def test_right_kernels_pass(check: ValueChecker, name: str) -> None:
     assert not [why for why in check.total.not_checked if "graph" not in why]
 
 
-# Places that move with loops by strides; in tiles that are wider than what is left; by a quotient and a remainder of one
+# Positions that move with loops by strides; in tiles that are wider than what is left; by a quotient and a remainder of one
 # loop; under masks; in lanes that are apart; through tables.
 WRITTEN: dict[str, tuple[Callable[[], Tensor], str]] = {
     "elementwise": (lambda: data(7, 13) + 1, ""),
@@ -281,11 +281,11 @@ def _one_higher(op: Ops) -> Callable[[UOp], UOp]:
     """The index of the first access of a kind is one too high."""
 
     def fault(linear: UOp) -> UOp:
-        place = next(n for n in linear.src if n.op is op).src[0]
-        index = place.src[1]
+        position = next(n for n in linear.src if n.op is op).src[0]
+        index = position.src[1]
         moved = UOp(Ops.ADD, index.dtype, (index, UOp.const(index.dtype, 1)))
-        changed = place.replace(src=(place.src[0], moved, *place.src[2:]))
-        return _again(linear, {place: changed})
+        changed = position.replace(src=(position.src[0], moved, *position.src[2:]))
+        return _again(linear, {position: changed})
 
     return fault
 

@@ -36,7 +36,7 @@ from loop_kernels import (
     map_loop,
     number,
     param,
-    place,
+    position,
     store,
 )
 
@@ -177,12 +177,12 @@ def test_op_with_a_constant_operand_is_bitwise_the_reference(cpu: CpuBackend, dt
     values = [v for v in edge_values(dtype) if abs(v) < 2**31]
     divisors = [UOp.const(dtype, v) for v in [0, 1, 2, 3, 7, 31, dtype.hi, dtype.lo]]
     source, step = param(0, dtype, len(values)), loop(len(values))
-    element = load(place(source, step))
+    element = load(position(source, step))
     results = [UOp(op, dtype, (element, d)) for op in ops for d in divisors]
     outs = [param(1 + k, dtype, len(values)) for k in range(len(results))]
     nodes = [source, step, element.src[0], element]
     for out, value in zip(outs, results):
-        nodes += [out, value.src[1], value, place(out, step), store(place(out, step), value)]
+        nodes += [out, value.src[1], value, position(out, step), store(position(out, step), value)]
     program = linear([*nodes, end(step)])
     outputs = [_run_into(m, program, values, dtype) for m in (cpu, reference.backend())]
     assert outputs[0] == outputs[1]
@@ -213,9 +213,9 @@ def test_every_constant_keeps_its_value(cpu: CpuBackend, dtype: DType) -> None:
 def test_multiply_and_add_outside_of_mulacc_rounds_twice(cpu: CpuBackend) -> None:
     x = 1.0 + 2.0**-12
     source, out = param(1, FLOAT, 1), param(0, FLOAT, 1)
-    element = load(place(source, number(0)))
+    element = load(position(source, number(0)))
     value = element * element + UOp.const(FLOAT, -1.0)
-    (output,) = run(cpu, in_order(store(place(out, number(0)), value)), [pack([x], FLOAT)], [4])
+    (output,) = run(cpu, in_order(store(position(out, number(0)), value)), [pack([x], FLOAT)], [4])
     assert unpack(output, FLOAT) == [2.0**-11]  # an FMA gives 2**-11 + 2**-24
 
 
@@ -249,7 +249,7 @@ def sum_of_squares(rows: int, columns: int, lanes: int, role: AxisRole) -> UOp:
     first = zero if lanes == 1 else UOp(Ops.BROADCAST, FLOAT.vec(lanes), (zero,))
     total = UOp(Ops.ACCUMULATOR, FLOAT.vec(lanes), (first, column), 0)
     start, step = row * number(columns), column * number(lanes)
-    element = load(place(source, start + step), lanes)
+    element = load(position(source, start + step), lanes)
     update = UOp(
         Ops.UPDATE, total.dtype, (total, UOp(Ops.MULACC, total.dtype, (element, element, total)))
     )
@@ -258,7 +258,7 @@ def sum_of_squares(rows: int, columns: int, lanes: int, role: AxisRole) -> UOp:
     return linear(
         [out, source, row, start, total, column, step, start + step, element.src[0], element]
         + [update.src[1], update, end(column), result, whole]
-        + [place(out, row), store(place(out, row), whole), end(row)]
+        + [position(out, row), store(position(out, row), whole), end(row)]
     )
 
 
@@ -291,7 +291,7 @@ def test_accumulator_over_two_loops_goes_through_both(machine: Backend) -> None:
     product = (outer * number(10) + inner).cast(INT)
     update = UOp(Ops.UPDATE, INT, (total, total + product))
     result = UOp(Ops.RESULT, INT, (update,))
-    where = place(out, number(0))
+    where = position(out, number(0))
     program = linear(
         [out, total, outer, outer * number(10), inner, product.src[0], product, update.src[1]]
         + [update, end(inner), end(outer), result, where, store(where, result)]
@@ -306,7 +306,7 @@ def test_inner_loop_of_a_row_starts_from_the_accumulator_of_the_row(machine: Bac
     row, first, second = loop(2, 0), loop(3, 1, AxisRole.REDUCE), loop(3, 2, AxisRole.REDUCE)
     start = row * number(3)
     highest = UOp(Ops.ACCUMULATOR, INT, (UOp.const(INT, INT.lo), first), 0)
-    one, two = [load(place(source, start + k)) for k in (first, second)]
+    one, two = [load(position(source, start + k)) for k in (first, second)]
     top = UOp(Ops.UPDATE, INT, (highest, highest.maximum(one)))
     peak = UOp(Ops.RESULT, INT, (top,))
     total = UOp(Ops.ACCUMULATOR, INT, (UOp.const(INT, 0), second), 1)
@@ -315,8 +315,8 @@ def test_inner_loop_of_a_row_starts_from_the_accumulator_of_the_row(machine: Bac
     program = linear(
         [out, source, row, start, highest, first, start + first, one.src[0], one, top.src[1], top]
         + [end(first), peak, total, second, start + second, two.src[0], two, two.alu(Ops.NEG)]
-        + [peak - two, add.src[1], add, end(second), result, place(out, row)]
-        + [store(place(out, row), result), end(row)]
+        + [peak - two, add.src[1], add, end(second), result, position(out, row)]
+        + [store(position(out, row), result), end(row)]
     )
     (output,) = run(machine, program, [pack([3, 9, 4, -5, -7, -6], INT)], [8])
     assert unpack(output, INT) == [11, 3]
@@ -327,7 +327,7 @@ def test_loop_of_no_steps_leaves_the_first_value(machine: Backend) -> None:
     total = UOp(Ops.ACCUMULATOR, INT, (UOp.const(INT, 7), step), 0)
     update = UOp(Ops.UPDATE, INT, (total, total + UOp.const(INT, 1)))
     result = UOp(Ops.RESULT, INT, (update,))
-    where = place(out, number(0))
+    where = position(out, number(0))
     program = linear(
         [out, total, step, update.src[1], update, end(step), result, where, store(where, result)]
     )
@@ -337,9 +337,9 @@ def test_loop_of_no_steps_leaves_the_first_value(machine: Backend) -> None:
 def test_horizontal_maximum_of_vectors_sees_every_lane(machine: Backend) -> None:
     for lanes in (2, 3, 7, 8):
         source, out = param(1, INT, lanes), param(0, INT, 1)
-        vector = load(place(source, number(0)), lanes)
+        vector = load(position(source, number(0)), lanes)
         highest = UOp(Ops.HREDUCE, INT, (vector,), Ops.MAX)
-        program = in_order(store(place(out, number(0)), highest))
+        program = in_order(store(position(out, number(0)), highest))
         for peak in range(lanes):
             values = [9 if k == peak else k - 4 for k in range(lanes)]
             (output,) = run(machine, program, [pack(values, INT)], [4])
@@ -348,7 +348,7 @@ def test_horizontal_maximum_of_vectors_sees_every_lane(machine: Backend) -> None
 
 def test_loop_that_is_not_closed_is_refused(cpu: CpuBackend) -> None:
     out, step = param(0, INT, 1), loop(3)
-    where = place(out, number(0))
+    where = position(out, number(0))
     with pytest.raises(CompileError, match="ends inside of 1 loops"):
         cpu.emit(linear([out, step, where, store(where, UOp.const(INT, 0))]), "bad")
 
@@ -366,8 +366,8 @@ def test_copy_with_a_false_mask_reads_zero_and_touches_nothing(
     out, source, step = param(0, dtype, count), param(1, dtype, count), loop(3)
     mask = step < number(2)
     far = mask.where(step * number(lanes), number(2**40))
-    element = load(place(source, far, mask), lanes)
-    target = place(out, step * number(lanes))
+    element = load(position(source, far, mask), lanes)
+    target = position(out, step * number(lanes))
     program = linear(
         [out, source, step, mask, step * number(lanes), far, element.src[0], element]
         + [target, store(target, element), end(step)]
@@ -386,8 +386,8 @@ def test_masked_load_and_store_leave_the_other_lanes(machine: Backend, dtype: DT
     lane = UOp(Ops.CONST, INT.vec(lanes), (), (0, 1, 2, 3))
     two = UOp(Ops.BROADCAST, INT.vec(lanes), (UOp.const(INT, 2),))
     mask = lane.alu(Ops.CMPLT, two)
-    element = load(place(source, number(4), mask), lanes)
-    program = in_order(store(place(out, number(4), mask), element))
+    element = load(position(source, number(4), mask), lanes)
+    program = in_order(store(position(out, number(4), mask), element))
     values = (edge_values(dtype) * count)[1 : count + 1]
     data = pack(values, dtype)
     before = bytes([1]) * len(data)
@@ -408,14 +408,14 @@ def test_gather_and_scatter_go_lane_by_lane(machine: Backend, dtype: DType, mask
     lanes = 4
     out, source = param(0, dtype, 8), param(1, dtype, 8)
     wide = dtypes.int64.vec(lanes)
-    from_places = UOp(Ops.CONST, wide, (), (5, 0, 7, 2))
-    to_places = UOp(Ops.CONST, wide, (), (1, 3, 0, 6))
+    from_positions = UOp(Ops.CONST, wide, (), (5, 0, 7, 2))
+    to_positions = UOp(Ops.CONST, wide, (), (1, 3, 0, 6))
     mask = UOp(Ops.CONST, dtypes.bool.vec(lanes), (), (True, True, False, True))
     given = (mask,) if masked else ()
-    element = load(place(source, from_places, *given), lanes)
+    element = load(position(source, from_positions, *given), lanes)
     zero = UOp.const(dtype, 0)
-    fill = store(place(out, number(0)), UOp(Ops.BROADCAST, dtype.vec(8), (zero,)))
-    program = in_order(fill, store(place(out, to_places, *given), element))
+    fill = store(position(out, number(0)), UOp(Ops.BROADCAST, dtype.vec(8), (zero,)))
+    program = in_order(fill, store(position(out, to_positions, *given), element))
     values = [bool(k % 2) if dtype.is_bool else type(dtypes.min(dtype))(k + 1) for k in range(8)]
     (output,) = run(machine, program, [pack(values, dtype)], [8 * dtype.itemsize])
     expected = [type(values[0])(0)] * 8
@@ -428,7 +428,7 @@ def test_gather_and_scatter_go_lane_by_lane(machine: Backend, dtype: DType, mask
 def test_scalar_mask_of_a_store_writes_only_behind_it(machine: Backend) -> None:
     out, step = param(0, INT, 6), loop(6)
     mask = (step % number(2)).eq(number(1))
-    where = place(out, step, mask)
+    where = position(out, step, mask)
     program = linear(
         [out, step, step % number(2), mask, where, step.cast(INT), store(where, step.cast(INT))]
         + [end(step)]
@@ -444,7 +444,7 @@ def test_scalar_mask_of_a_store_writes_only_behind_it(machine: Backend) -> None:
 
 def test_reference_refuses_an_element_outside_of_the_buffer() -> None:
     out = param(0, INT, 2)
-    program = in_order(store(place(out, number(2)), UOp.const(INT, 1)))
+    program = in_order(store(position(out, number(2)), UOp.const(INT, 1)))
     with pytest.raises(IndexError, match="element 2 of slot 0, which has 2 elements"):
         run(reference.backend(), program, [], [8])
 
@@ -530,7 +530,7 @@ def test_thread_range_of_32_bits_runs_over_all_items(machine: Backend) -> None:
     out = param(0, INT, 9)
     step = UOp(Ops.RANGE, INT, (UOp.const(INT, 9),), (0, AxisRole.THREAD))
     square = step * step
-    where = place(out, step)
+    where = position(out, step)
     program = linear([out, step, square, where, store(where, square), end(step)])
     assert unpack(run(machine, program, [], [36])[0], INT) == [k * k for k in range(9)]
 

@@ -64,14 +64,14 @@ def softmax(x: Any) -> Any:
 
 
 def embedding_gradient() -> Tensor:
-    places = Tensor((np.arange(301) * 7 % 53).astype(np.int32))
+    positions = Tensor((np.arange(301) * 7 % 53).astype(np.int32))
     weights = Tensor(np.zeros((53, 17), np.float32)).requires_grad_()
-    (weights[places] * Tensor(array(301, 17))).sum().backward()
+    (weights[positions] * Tensor(array(301, 17))).sum().backward()
     assert weights.grad is not None
     return weights.grad
 
 
-def summed_by_place() -> Any:
+def summed_by_position() -> Any:
     total = np.zeros((53, 17), np.float32)
     np.add.at(total, np.arange(301) * 7 % 53, array(301, 17))
     return total
@@ -95,7 +95,7 @@ PROGRAMS: dict[str, tuple[Callable[[], Tensor], Callable[[], Any], float]] = {
     "product of half": (lambda: (Tensor(A).half() @ Tensor(B).half()).float(),
                         lambda: (A.astype(np.float16).astype(np.float32) @ B.astype(np.float16).astype(np.float32)), 0.05),
     "bfloat16": (lambda: (Tensor(INTS % 128).cast(dtypes.bfloat16) + 1).cast(dtypes.int32), lambda: INTS % 128 + 1, 0.0),
-    "embedding gradient": (embedding_gradient, summed_by_place, 1e-4),
+    "embedding gradient": (embedding_gradient, summed_by_position, 1e-4),
     "integer division": (lambda: Tensor(INTS) // Tensor(DIVISORS + 1), lambda: INTS // (DIVISORS + 1), 0.0),
     "remainder": (lambda: Tensor(INTS) % -7, lambda: INTS % -7, 0.0),
     "largest": (lambda: Tensor(ROW).max(1), lambda: ROW.max(1), 0.0),

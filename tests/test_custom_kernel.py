@@ -83,20 +83,20 @@ def test_product_is_that_of_tensors(sizes: tuple[int, int, int], device: str) ->
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int32, dtypes.int8, dtypes.float16])
-def test_sum_has_the_type_of_the_place(dtype: Any) -> None:
+def test_sum_has_the_type_of_the_position(dtype: Any) -> None:
     a = Tensor([1, 2, 3, 4, 5], dtype=dtype)
     out = Tensor.custom_kernel(Tensor.empty(1, dtype=dtype), a, fxn=total)[0]
     assert (out.dtype, out.tolist()) == (dtype, [15])
 
 
-def test_sum_in_int8_wraps_as_the_place_does() -> None:
+def test_sum_in_int8_wraps_as_the_position_does() -> None:
     out = Tensor.empty(1, dtype="int8").custom_kernel(Tensor([100, 100], dtype="int8"), fxn=total)[
         0
     ]
     assert out.tolist() == [-56]
 
 
-def test_place_of_its_own_and_a_part_of_an_argument() -> None:
+def test_position_of_its_own_and_a_part_of_an_argument() -> None:
     a = drawn(5, 9)
     out = Tensor.empty(5).custom_kernel(Tensor(a), fxn=greatest_of_rows)[0]
     assert out.tolist() == a.max(1).tolist()
@@ -263,7 +263,7 @@ def of_two_types(out: Any, a: Any) -> Any:
         (beyond, "neither a number nor a loop within it"),
         (by_a_sum_of_counters, "neither a number nor a loop within it"),
         (difference, "accumulated by"),
-        (squared_sum, "accumulated by|reads the place"),
+        (squared_sum, "accumulated by|reads the position"),
         (unwritten, "before it was written"),
         (of_two_types, "cast one of them"),
         (lambda out, a: None, "must give what .sink"),
@@ -274,7 +274,7 @@ def test_kernel_that_is_more_is_refused(kernel: Any, why: str) -> None:
         Tensor.empty(2).custom_kernel(Tensor(drawn(2, 3)), fxn=kernel)
 
 
-def test_places_and_devices_are_checked() -> None:
+def test_positions_and_devices_are_checked() -> None:
     with pytest.raises(ShapeError, match="indexed by"):
         Tensor.empty(2).custom_kernel(fxn=lambda out: out[0, 1])
     with pytest.raises(ShapeError, match="cannot become"):

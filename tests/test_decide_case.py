@@ -107,7 +107,7 @@ def test_each_text_has_the_whole_limit_to_itself() -> None:
         proved = ask_each(("(assert false)", PRODUCT), 20_000)
     assert first.verdict == again.verdict == proved.verdict == OPEN
     assert again.steps > first.steps / 2
-    assert (first.place, proved.place) == (0, 1)
+    assert (first.position, proved.position) == (0, 1)
 
 
 # -- texts ------------------------------------------------------------------------------------------

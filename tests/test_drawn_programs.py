@@ -159,7 +159,7 @@ PADDINGS = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 @QUICK
 @given(st.data())
 def test_gradient_of_a_convolution_of_padded_images(data: st.DataObject) -> None:
-    """The gradient of the padding is a sum over the gradient of the convolution at several places."""
+    """The gradient of the padding is a sum over the gradient of the convolution at several positions."""
     random = np.random.default_rng(data.draw(SEEDS))
     mode, stride = data.draw(st.sampled_from(sorted(PADDINGS))), data.draw(st.integers(1, 3))
     height, width = data.draw(st.integers(4, 9)), data.draw(st.integers(4, 9))
@@ -183,7 +183,7 @@ def test_gradient_of_a_convolution_of_padded_images(data: st.DataObject) -> None
 @QUICK
 @given(st.data())
 def test_gradient_of_a_convolution_of_an_outer_product(data: st.DataObject) -> None:
-    """One sum is asked for at two places, by the two factors of the product."""
+    """One sum is asked for at two positions, by the two factors of the product."""
     random = np.random.default_rng(data.draw(SEEDS))
     size, dilation = data.draw(st.integers(4, 9)), data.draw(st.integers(1, 2))
     kernel = [data.draw(st.integers(1, 2)) for _ in range(2)]

@@ -189,13 +189,13 @@ def test_keywords_may_be_names_of_rules() -> None:
 
 
 @pytest.mark.parametrize("path", WRONG_FILES, ids=[p.stem for p in WRONG_FILES])
-def test_wrong_file_is_refused_with_place_and_reason(path: Path) -> None:
+def test_wrong_file_is_refused_with_position_and_reason(path: Path) -> None:
     with pytest.raises(RuleError) as caught:
         parse_rules(path.read_text(), path.name)
     assert f"{caught.value}\n" == path.with_suffix(".txt").read_text()
 
 
-def test_error_is_a_value_error_with_its_place() -> None:
+def test_error_is_a_value_error_with_its_position() -> None:
     with pytest.raises(ValueError, match="'y' is not bound") as caught:
         parse_rules(HEADER + "rule a: x + 0 => x\nrule b: x * 1 => y", "f.rules")
     assert isinstance(caught.value, RuleError)
@@ -235,7 +235,7 @@ def test_control_characters_are_refused_and_not_printed(text: str) -> None:
     assert all(c.isprintable() or c == "\n" for c in str(caught.value))
 
 
-def test_tabs_keep_the_caret_under_its_place() -> None:
+def test_tabs_keep_the_caret_under_its_position() -> None:
     with pytest.raises(RuleError) as caught:
         parse_rules(HEADER + "\trule a:\tx + 0 =>\tyy")
     _, line, caret = str(caught.value).splitlines()

@@ -25,17 +25,19 @@ def load(name: str) -> Any:
 PATTERNS: list[dict[str, Any]] = load("syntaxes/rules.tmLanguage.json")["patterns"]
 
 
-def scope_at(line: str, place: int) -> str:
-    """The scope that the grammar gives to the character at `place`, as an editor would."""
+def scope_at(line: str, position: int) -> str:
+    """The scope that the grammar gives to the character at `position`, as an editor would."""
     start = 0
     while start < len(line):
         found = [(p, m) for p in PATTERNS if (m := re.compile(p["match"]).search(line, start))]
         if not found:
             return ""
         pattern, match = min(found, key=lambda pair: pair[1].start())
-        if match.start() <= place < match.end():
+        if match.start() <= position < match.end():
             groups = {int(k): v["name"] for k, v in pattern.get("captures", {}).items()}
-            inside = [name for k, name in groups.items() if match.start(k) <= place < match.end(k)]
+            inside = [
+                name for k, name in groups.items() if match.start(k) <= position < match.end(k)
+            ]
             return str(inside[0] if inside else pattern.get("name", ""))
         start = match.end() if match.end() > match.start() else match.end() + 1
     return ""

@@ -161,7 +161,7 @@ def test_a_wrapped_comparison_of_bools_is_a_bool() -> None:
     assert rewrite(false < true, rules) is true
 
 
-# -- lanes and places ---------------------------------------------------------------------------
+# -- lanes and positions ---------------------------------------------------------------------------
 
 
 def test_a_scalar_rule_holds_lane_by_lane() -> None:
@@ -179,7 +179,7 @@ def test_lanes_that_differ_are_no_constant() -> None:
     assert rewrite(term, "ruleset t over int rule t: x * 1 => x") is term
 
 
-def test_a_scalar_rule_holds_place_by_place_of_a_tensor() -> None:
+def test_a_scalar_rule_holds_position_by_position_of_a_tensor() -> None:
     numbers = UOp(Ops.IOTA, dtypes.int32, (), 6)
     one = UOp(Ops.RESHAPE, dtypes.int32, (UOp.const(dtypes.int32, 1),), (1,))
     ones = UOp(Ops.EXPAND, dtypes.int32, (one,), (6,))

@@ -63,7 +63,7 @@ def test_the_proof_shown_is_that_of_the_type() -> None:
         ("x + * y", "unexpected '*'"),
     ],
 )
-def test_a_text_that_is_no_term_is_refused_with_its_place(term: str, reason: str) -> None:
+def test_a_text_that_is_no_term_is_refused_with_its_position(term: str, reason: str) -> None:
     with pytest.raises(ValueError, match=r"<term>:1:\d+: ") as refused:
         explain_term(term)
     assert reason in str(refused.value)

@@ -99,8 +99,8 @@ def _worst(
             else 3.3e38
         )
         usual &= (np.abs(exact) < ends / 8) & has_value & ~((x == 0) & np.signbit(x))
-    place = int(np.where(usual, errors, 0).argmax())
-    return float(errors[place]), np.concatenate([x[place : place + 1], x[wrong & usual]])
+    position = int(np.where(usual, errors, 0).argmax())
+    return float(errors[position]), np.concatenate([x[position : position + 1], x[wrong & usual]])
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda d: d.name)

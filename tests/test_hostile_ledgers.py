@@ -66,8 +66,8 @@ def deep(part: Any) -> list[Any]:
     return list(part)
 
 
-def places(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Every place within JSON, and what stands there."""
+def positions(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Every position within JSON, and what stands there."""
     yield path, part
     inner = (
         part.items()
@@ -77,11 +77,11 @@ def places(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, .
         else ()
     )
     for key, value in inner:
-        yield from places(value, (*path, key))
+        yield from positions(value, (*path, key))
 
 
 def with_part(whole: Any, path: tuple[Any, ...], part: Any) -> Any:
-    """A copy of JSON with another part at a place."""
+    """A copy of JSON with another part at a position."""
     if not path:
         return part
     made = copy.copy(whole)
@@ -90,7 +90,7 @@ def with_part(whole: Any, path: tuple[Any, ...], part: Any) -> Any:
 
 
 def hostile_entries(entry: dict[str, Any], canary: Path) -> Iterator[dict[str, Any]]:
-    for path, part in places(entry):
+    for path, part in positions(entry):
         match part:
             case str():
                 others = injections(canary)
@@ -103,7 +103,7 @@ def hostile_entries(entry: dict[str, Any], canary: Path) -> Iterator[dict[str, A
         for other in others:
             if path:
                 yield with_part(entry, path, other)
-    for path, part in places(entry):
+    for path, part in positions(entry):
         if isinstance(part, dict) and path:
             for name in part:
                 renamed = {injections(canary)[0] if n == name else n: v for n, v in part.items()}

@@ -22,15 +22,15 @@ def test_simplified_terms_equal_brute_force() -> None:
     assert sum(left.divisions for left in ours.left) < raw / 3
 
 
-def test_brute_force_sees_a_wrong_place_and_a_wrong_mask() -> None:
+def test_brute_force_sees_a_wrong_position_and_a_wrong_mask() -> None:
     loop = UOp.range(12, 0)
-    buffer = UOp.range(1, 9)  # stands for memory; places are what is compared
+    buffer = UOp.range(1, 9)  # stands for memory; positions are what is compared
     term = UOp(Ops.INDEX, loop.dtype, (buffer, loop % 4, loop < 8))
     assert are_equal(term, UOp(Ops.INDEX, loop.dtype, (buffer, loop % 4, ~~(loop < 8))))
     assert not are_equal(term, UOp(Ops.INDEX, loop.dtype, (buffer, loop % 5, loop < 8)))
     assert not are_equal(term, UOp(Ops.INDEX, loop.dtype, (buffer, loop % 4, loop < 9)))
-    place, mask = values(term, {loop: 9, buffer: 0})
-    assert (place, mask) == (1, False)
+    position, mask = values(term, {loop: 9, buffer: 0})
+    assert (position, mask) == (1, False)
 
 
 def test_corpus_is_the_same_every_time() -> None:

@@ -86,7 +86,7 @@ def is_interrupted(program: Callable[[], object], at: int, opcodes: bool = False
 
 
 class Program:
-    places = 150  # at which it is interrupted: of more lines, each so many of them is one
+    positions = 150  # at which it is interrupted: of more lines, each so many of them is one
 
 
 class Computing(Program):
@@ -131,7 +131,7 @@ class WritingThroughAView(Program):
 
 
 class Training(Program):
-    places = 60
+    positions = 60
 
     def __init__(self) -> None:
         self.weight = Tensor([1.0, 2.0], requires_grad=True).realize()
@@ -148,7 +148,7 @@ class Training(Program):
 class Recording(Program):
     """The call that records; state is written to, and an argument."""
 
-    calls, places = 1, 40
+    calls, positions = 1, 40
 
     def __init__(self) -> None:
         state = line(10, 20)
@@ -214,7 +214,7 @@ def interrupted_everywhere(kind: Any, opcodes: bool = False) -> int:
     warm, counted = kind(), Interrupted(-1, opcodes)
     with counted:
         warm.run()
-    step = -(-counted.seen // kind.places)
+    step = -(-counted.seen // kind.positions)
     assert all(
         close(tensor.tolist(), v) for tensor, v in zip(warm.tensors, kind.after, strict=True)
     )

@@ -94,14 +94,14 @@ def test_result_by_name_is_no_argument_that_it_once_was() -> None:
 numbers = st.integers(0, 15)
 kinds = st.sampled_from(["make", "view", "assign", "copy", "add", "part", "number", "through"])
 lines = st.lists(st.builds(Statement, kinds, numbers, numbers, numbers), min_size=1, max_size=6)
-places = st.integers(0, 12)
+positions = st.integers(0, 12)
 
 
 @st.composite
 def programs(draw: st.DrawFn) -> tuple[Any, ...]:
     count = draw(st.integers(1, 3))
     names = draw(st.lists(st.integers(0, 10), max_size=3))
-    calls = draw(st.lists(st.tuples(*[places] * count), min_size=5, max_size=5))
+    calls = draw(st.lists(st.tuples(*[positions] * count), min_size=5, max_size=5))
     if draw(st.booleans()):
         calls = [calls[0], calls[0], *calls[2:]]
     between = draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 10)), max_size=2))
@@ -135,8 +135,8 @@ def test_replays_of_functions_of_related_tensors_give_what_the_functions_give(pr
             values = [result.tolist() for result in results]
             if writes_to_results:
                 results[0] += 100
-            for _, place in [one for one in between if one[0] == number]:
-                world.pool[place].assign(world.pool[place] * -1)
+            for _, position in [one for one in between if one[0] == number]:
+                world.pool[position].assign(world.pool[position] * -1)
             seen.append([values, [one.tolist() for one in arguments], world.values()])
         assert seen[0] == seen[1], f"call {number} of {call}"
 

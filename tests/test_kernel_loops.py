@@ -13,7 +13,7 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.kernels.loops import (
     Linear,
     digits,
-    digits_of_places,
+    digits_of_positions,
     limits_of,
     linear_form,
     row_major,
@@ -30,11 +30,13 @@ def values(term: UOp, loops: list[UOp]) -> list[int]:
 
 
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 9)), max_size=4), st.integers(0, 60))
-def test_digits_of_places_count_every_element_once(parts: list[tuple[int, int]], size: int) -> None:
-    place = UOp.index(0)
+def test_digits_of_positions_count_every_element_once(
+    parts: list[tuple[int, int]], size: int
+) -> None:
+    position = UOp.index(0)
     for number, (loop, stride) in enumerate(parts):
-        place = place + UOp.range(loop, number) * stride
-    loops = digits_of_places([place], max(size, 1))
+        position = position + UOp.range(loop, number) * stride
+    loops = digits_of_positions([position], max(size, 1))
     assert prod(map(loop_size, loops)) == max(size, 1)
     assert values(row_major(loops).term(), loops) == list(range(max(size, 1)))
 

@@ -129,8 +129,10 @@ def planted(
 
 
 def test_a_number_is_never_equal_to_a_truth() -> None:
-    place = UOp(Ops.INDEX, dtypes.int32, (UOp(Ops.PARAM, dtypes.int32, (), (1, 4)), UOp.index(0)))
-    number = UOp(Ops.LOAD, dtypes.int32, (place,))
+    position = UOp(
+        Ops.INDEX, dtypes.int32, (UOp(Ops.PARAM, dtypes.int32, (), (1, 4)), UOp.index(0))
+    )
+    number = UOp(Ops.LOAD, dtypes.int32, (position,))
     assert Matcher(Questions()).value(number, number < 3) is not None
 
 
@@ -167,8 +169,10 @@ def test_the_demo_ends_with_the_proofs_of_its_kernels() -> None:
 
 def _moved(kernel: UOp, op: Ops) -> UOp:
     """`kernel` with the index of its last access of a kind (LOAD or STORE) one too high."""
-    place = [n for n in toposort((kernel,)) if n.op is op][-1].src[0]
-    return kernel.substitute({place: place.replace(src=(place.src[0], place.src[1] + 1))})
+    position = [n for n in toposort((kernel,)) if n.op is op][-1].src[0]
+    return kernel.substitute(
+        {position: position.replace(src=(position.src[0], position.src[1] + 1))}
+    )
 
 
 @pytest.mark.parametrize("op", [Ops.LOAD, Ops.STORE])
@@ -313,8 +317,8 @@ def test_element_that_the_wrong_lanes_take_is_found(monkeypatch: pytest.MonkeyPa
     compile_with(recorder, data(2, 32).cumsum(1), monkeypatch)
     assert all(prove(body, CPU).count.unknown == 0 for body in recorder.bodies)
 
-    def wrong(load: UOp, place: UOp) -> UOp:
-        chosen = right(load, place)
+    def wrong(load: UOp, position: UOp) -> UOp:
+        chosen = right(load, position)
         mask, element, zero = chosen.src
         return chosen.with_src((mask, zero, element))
 
@@ -343,9 +347,9 @@ def test_register_read_inside_of_its_loops_is_found(bodies: list[UOp]) -> None:
         linear = linearize(program)
         nodes = list(linear.src)
         for end in [n for n in nodes if n.op is Ops.END]:
-            place = nodes.index(end)
-            if nodes[place - 1].op is Ops.UPDATE and nodes[place + 1].op is Ops.RESULT:
-                nodes[place], nodes[place + 1] = nodes[place + 1], end
+            position = nodes.index(end)
+            if nodes[position - 1].op is Ops.UPDATE and nodes[position + 1].op is Ops.RESULT:
+                nodes[position], nodes[position + 1] = nodes[position + 1], end
         return UOp(Ops.LINEAR, dtypes.void, tuple(nodes))
 
     assert "before its loops have ended" in planted(bodies, PLAIN, "linearize", wrong)
@@ -386,10 +390,10 @@ def test_scratch_memory_filled_twice_is_found(bodies: list[UOp]) -> None:
 def test_scratch_memory_out_of_order_is_found(bodies: list[UOp]) -> None:
     def wrong(kernel: UOp) -> UOp:
         program = reductions_to_accumulators(kernel)
-        places = [
+        positions = [
             n for n in toposort((program,)) if n.op is Ops.INDEX and n.src[0].op is Ops.SCRATCH
         ]
-        return program.substitute({n: n.with_src((n.src[0], n.src[1] * 0)) for n in places})
+        return program.substitute({n: n.with_src((n.src[0], n.src[1] * 0)) for n in positions})
 
     assert "order of its loops" in planted(bodies, ROOM, "accumulators", wrong)
 

@@ -50,11 +50,11 @@ def test_element_that_a_mask_turns_off_is_zero() -> None:
 
 
 def test_conditions_over_memory_rule_samples_out() -> None:
-    place = load(OTHER, dtypes.int32)
-    inside = ~(place < 0) & (place < 4)
-    assert fails(place < 4)
-    assert not fails(place < 4, inside)
-    assert fails(equal(place, OTHER.cast(dtypes.int32)), inside)
+    position = load(OTHER, dtypes.int32)
+    inside = ~(position < 0) & (position < 4)
+    assert fails(position < 4)
+    assert not fails(position < 4, inside)
+    assert fails(equal(position, OTHER.cast(dtypes.int32)), inside)
 
 
 @st.composite

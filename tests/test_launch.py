@@ -183,7 +183,7 @@ def test_arguments_by_name_may_come_in_another_order() -> None:
     assert f(b=line(1), a=line(9)).item() == 8
 
 
-def test_arguments_in_other_lists_are_refused_with_both_places() -> None:
+def test_arguments_in_other_lists_are_refused_with_both_positions() -> None:
     f = recorded(lambda pair, n: pair[0] + pair[1] * n, [line(1), line(2)], 3)
     with pytest.raises(JitError, match=r"argument 0\[0\].*now gets argument 0\[0\]\[0\]"):
         f([[line(1)], line(2)], 3)

@@ -42,7 +42,7 @@ def test_a_wrong_rule_is_refused_with_a_counterexample(tmp_path: Path) -> None:
     assert compiler().library._added == {}
 
 
-def test_a_malformed_file_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_a_malformed_file_is_refused_with_its_position(tmp_path: Path) -> None:
     file = tmp_path / "mine.rules"
     file.write_text("ruleset mine over uint8\nrule broken: x + => x\n")
     with pytest.raises(ValueError, match=r"mine\.rules:2:\d+"):

@@ -1,4 +1,4 @@
-"""Rows of a tile that a mask turns off: they read a place inside, are multiplied with nothing, and steps without any are skipped."""
+"""Rows of a tile that a mask turns off: they read a position inside, are multiplied with nothing, and steps without any are skipped."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_such_a_tile_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("fault", [(1, 0), (0, -1)], ids=["first", "last"])
-def test_a_place_that_is_moved_is_found(
+def test_a_position_that_is_moved_is_found(
     monkeypatch: pytest.MonkeyPatch, fault: tuple[int, int]
 ) -> None:
     def wrong(mask: UOp) -> dict[UOp, tuple[int | None, int | None]]:
@@ -131,12 +131,12 @@ def test_a_mask_by_data_is_asked_without_a_branch(is_data: bool) -> None:
     truth = UOp(Ops.PARAM, dtypes.bool, (), (2, 8))
     asked = UOp(Ops.INDEX, dtypes.bool, (truth, loop))
     mask = UOp(Ops.LOAD, dtypes.bool, (asked,)) if is_data else loop < five
-    read, place = [
+    read, position = [
         UOp(Ops.INDEX, dtypes.float32, src) for src in ((source, loop, mask), (out, loop))
     ]
     value = UOp(Ops.LOAD, dtypes.float32, (read,))
-    nodes = [out, source, truth, size, five, loop, asked, mask, read, value, place]
-    ends = [UOp(Ops.STORE, dtypes.void, (place, value)), UOp(Ops.END, dtypes.void, (loop,))]
+    nodes = [out, source, truth, size, five, loop, asked, mask, read, value, position]
+    ends = [UOp(Ops.STORE, dtypes.void, (position, value)), UOp(Ops.END, dtypes.void, (loop,))]
     text = emit(linear([*nodes, *ends]), "kernel", Dialect()).text
     assert "ptr @zeros" in text
     assert ("!unpredictable" in text) == is_data == ("!1 = !{}" in text)

@@ -73,8 +73,8 @@ def test_lists_of_tensors_are_joined_as_in_torch() -> None:
 
 
 def test_one_element_has_the_axes_of_a_line() -> None:
-    values, places = ONE.sort()
-    assert (values.item(), places.item(), ONE.argsort(descending=True).item()) == (3.0, 0, 0)
+    values, positions = ONE.sort()
+    assert (values.item(), positions.item(), ONE.argsort(descending=True).item()) == (3.0, 0, 0)
     assert ONE.softmax(-1).item() == 1.0 and ONE.cumsum(-1).item() == 3.0 == ONE.max(-1).item()
     assert ONE.argmax(-1).item() == 0 and ONE.flip(-1).item() == 3.0
     assert ONE.squeeze(-1).shape == () and ONE.unsqueeze(-1).shape == (1,)

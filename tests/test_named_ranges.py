@@ -34,8 +34,8 @@ def buffer(slot: int, size: int, dtype: DType = dtypes.int32) -> UOp:
     return UOp(Ops.PARAM, dtype, (), (slot, size))
 
 
-def load(memory: UOp, place: UOp) -> UOp:
-    return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, place)),))
+def load(memory: UOp, position: UOp) -> UOp:
+    return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, position)),))
 
 
 def reduced(op: Ops, body: UOp, *loops: UOp) -> UOp:
@@ -44,8 +44,8 @@ def reduced(op: Ops, body: UOp, *loops: UOp) -> UOp:
 
 def kernel(value: UOp) -> UOp:
     """Stores `value` for each of OUT."""
-    place = UOp(Ops.INDEX, value.dtype, (buffer(0, 5, value.dtype), OUT))
-    return UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value)))
+    position = UOp(Ops.INDEX, value.dtype, (buffer(0, 5, value.dtype), OUT))
+    return UOp.sink(UOp(Ops.STORE, dtypes.void, (position, value)))
 
 
 INDEX = load(buffer(1, 5), OUT)

@@ -28,7 +28,7 @@ LARGEST = {dtypes.float16: 65504.0, dtypes.bfloat16: 255 * 2.0**120}
 SMALLEST = {dtypes.float16: 2.0**-25, dtypes.bfloat16: 2.0**-134}
 LABELS = Tensor([0, 3, 9, 1, 1, 2])
 CHANCES = Tensor(RANDOM.uniform(0, 1, (6, 10)))
-PLACES = Tensor(np.array([[0] * 10, [1] * 10] + [[0] * 10] * 4, dtype=np.int32))
+POSITIONS = Tensor(np.array([[0] * 10, [1] * 10] + [[0] * 10] * 4, dtype=np.int32))
 
 
 def halved(layer: object, kind: DType) -> object:
@@ -59,8 +59,8 @@ METHODS: dict[str, Callable[[Tensor], Tensor]] = {
     "newton_schulz": lambda x: x.newton_schulz(0, (1.0,)),
     "mse_loss": lambda x: x.mse_loss(-x),
     "binary_crossentropy_logits": lambda x: x.binary_crossentropy_logits(CHANCES.cast(x.dtype)),
-    "scatter_reduce": lambda x: x.scatter_reduce(0, PLACES, x, "sum"),
-    "mean of scatter_reduce": lambda x: x.scatter_reduce(0, PLACES, x, "mean"),
+    "scatter_reduce": lambda x: x.scatter_reduce(0, POSITIONS, x, "sum"),
+    "mean of scatter_reduce": lambda x: x.scatter_reduce(0, POSITIONS, x, "mean"),
     "LayerNorm": lambda x: halved(nn.LayerNorm(10), x.dtype)(x),
     "GroupNorm": lambda x: halved(nn.GroupNorm(2, 10), x.dtype)(x),
     "RMSNorm": lambda x: halved(nn.RMSNorm(10), x.dtype)(x),
@@ -99,10 +99,10 @@ def test_count_beyond_the_type_divides_as_it_is(count: int) -> None:
 
 @pytest.mark.parametrize("name, total", [("half", 3000.0), ("bfloat16", 3008.0)])
 def test_scatter_adds_thousands_of_ones_without_losing_any(name: str, total: float) -> None:
-    ones, places = Tensor.ones(3000, 2).cast(name), Tensor.zeros(3000, 2, dtype=dtypes.int32)
-    found = Tensor.zeros(4, 2).cast(name).scatter_reduce(0, places, ones, "sum")
+    ones, positions = Tensor.ones(3000, 2).cast(name), Tensor.zeros(3000, 2, dtype=dtypes.int32)
+    found = Tensor.zeros(4, 2).cast(name).scatter_reduce(0, positions, ones, "sum")
     assert found.tolist() == [[total] * 2] + [[0.0] * 2] * 3
-    product = Tensor.ones(4, 2).cast(name).scatter_reduce(0, places[:5], ones[:5] * 3, "prod")
+    product = Tensor.ones(4, 2).cast(name).scatter_reduce(0, positions[:5], ones[:5] * 3, "prod")
     assert product.tolist()[0] == [243.0] * 2
 
 

@@ -25,18 +25,20 @@ R0, R1, R2 = UOp.range(12, 0), UOp.range(5, 1), UOp.range(8, 2)
 BUFFER = UOp(Ops.PARAM, dtypes.float32, (), (1, 64))
 
 
-def access(place: UOp, mask: UOp) -> UOp:
-    return UOp(Ops.INDEX, dtypes.float32, (BUFFER, place, mask))
+def access(position: UOp, mask: UOp) -> UOp:
+    return UOp(Ops.INDEX, dtypes.float32, (BUFFER, position, mask))
 
 
-def place_within(place: UOp, mask: UOp, sets: list[RuleSet] | None = None) -> UOp:
-    """The place of an access, simplified under its mask."""
-    found = Rewriter(SETS if sets is None else sets, unproven_facts()).rewrite(access(place, mask))
+def position_within(position: UOp, mask: UOp, sets: list[RuleSet] | None = None) -> UOp:
+    """The position of an access, simplified under its mask."""
+    found = Rewriter(SETS if sets is None else sets, unproven_facts()).rewrite(
+        access(position, mask)
+    )
     return found.src[1]
 
 
 @pytest.mark.parametrize(
-    ("place", "mask", "expected"),
+    ("position", "mask", "expected"),
     [
         (R0 % 4, R0 < 4, R0),
         (R0 % 4, (3 < R0) & (R0 < 8), R0 + -4),
@@ -46,9 +48,9 @@ def place_within(place: UOp, mask: UOp, sets: list[RuleSet] | None = None) -> UO
         ((R2 % 4 + R0) % 5, (R2 % 4 < 2) & (R0 < 4), R0 + R2 % 4),
     ],
 )
-def test_clauses_settle_divisions(place: UOp, mask: UOp, expected: UOp) -> None:
+def test_clauses_settle_divisions(position: UOp, mask: UOp, expected: UOp) -> None:
     plain = Rewriter(SETS, unproven_facts()).rewrite(expected)
-    assert place_within(place, mask) is plain
+    assert position_within(position, mask) is plain
 
 
 def test_a_term_outside_of_the_mask_stays() -> None:
@@ -61,7 +63,7 @@ def test_without_a_law_of_clauses_nothing_is_narrowed() -> None:
     where = unproven_library()["where"]
     fewer = RuleSet("where", [rule for rule in where.rules if rule.name != law])
     sets = [fewer if known.name == "where" else known for known in SETS]
-    assert place_within(R0 % 4, R0 < 4, sets) is R0 % 4
+    assert position_within(R0 % 4, R0 < 4, sets) is R0 % 4
     assert narrowing.states_laws(where.rules)
     assert not narrowing.states_laws(fewer.rules)
 
@@ -73,9 +75,9 @@ def test_what_cannot_be_taken_out_again_is_not_used(monkeypatch: pytest.MonkeyPa
         terms, constant = put_in(self, x, clauses)  # type: ignore[arg-type]
         return terms, constant + 1
 
-    assert place_within(R0 % 4, R0 < 4) is R0
+    assert position_within(R0 % 4, R0 < 4) is R0
     monkeypatch.setattr(narrowing.Narrowing, "_put_in", wrong)
-    assert place_within(R0 % 4, R0 < 4) is R0 % 4
+    assert position_within(R0 % 4, R0 < 4) is R0 % 4
 
 
 def random_index(rng: random.Random) -> UOp:
@@ -115,19 +117,19 @@ def value(term: UOp, at: dict[UOp, int]) -> object:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_place_is_the_same_wherever_its_mask_holds(seed: int) -> None:
+def test_a_position_is_the_same_wherever_its_mask_holds(seed: int) -> None:
     rng = random.Random(seed)
     narrowed = 0
     for _ in range(60):
-        place, mask = random_index(rng), random_mask(rng, rng.randint(1, 4))
-        found = Rewriter(SETS, unproven_facts()).rewrite(access(place, mask))
-        alone = Rewriter(SETS, unproven_facts()).rewrite(place)
+        position, mask = random_index(rng), random_mask(rng, rng.randint(1, 4))
+        found = Rewriter(SETS, unproven_facts()).rewrite(access(position, mask))
+        alone = Rewriter(SETS, unproven_facts()).rewrite(position)
         narrowed += found.src[1] is not alone
         for values in itertools.product(range(12), range(5), range(8)):
             at = dict(zip((R0, R1, R2), values))
             is_open = value(mask, at)
             assert is_open == (value(found.src[2], at) if len(found.src) > 2 else True)
-            assert not is_open or value(place, at) == value(found.src[1], at)
+            assert not is_open or value(position, at) == value(found.src[1], at)
     assert narrowed > 5
 
 
@@ -144,11 +146,11 @@ def test_what_is_found_keeps_the_promises_of_its_extractor(seed: int) -> None:
     for _ in range(300):
         mask = at_work.rewrite(random_mask(rng, rng.randint(1, 3)))
         truth = at_work.rewrite(random_mask(rng, rng.randint(1, 3)))
-        place = at_work.rewrite(random_index(rng))
-        found = known.narrowing.find("narrow", place, mask)
+        position = at_work.rewrite(random_index(rng))
+        found = known.narrowing.find("narrow", position, mask)
         if found is not None:
             tried.add("narrow")
-            assert load_of(known.forms.read(found)) < load_of(known.forms.read(place))
+            assert load_of(known.forms.read(found)) < load_of(known.forms.read(position))
         found = known.narrowing.find("narrow_truth", truth, mask)
         if found is not None:
             tried.add("narrow_truth")
@@ -182,8 +184,8 @@ def test_bounds_that_the_mask_does_not_claim_are_not_used(
         core, low, high = found
         return core, None if low is None else low + off, None if high is None else high + off
 
-    place, mask = R0 % 4, (3 < R0) & (R0 < 8)
-    assert place_within(place, mask) is not place
+    position, mask = R0 % 4, (3 < R0) & (R0 < 8)
+    assert position_within(position, mask) is not position
     monkeypatch.setattr(narrowing.Narrowing, "_bounds", wrong)
-    assert place_within(place, mask) is place
-    assert place_within(place, R0.eq(6)) is place
+    assert position_within(position, mask) is position
+    assert position_within(position, R0.eq(6)) is position

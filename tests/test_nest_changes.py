@@ -72,7 +72,7 @@ kernel
 """
 
 
-def test_terms_that_stay_keep_their_names_and_others_take_the_place_of_what_was() -> None:
+def test_terms_that_stay_keep_their_names_and_others_take_the_position_of_what_was() -> None:
     changes, stage = Changes("kernel"), KERNEL_STAGES[1]
     first = changes.after(stage, read_nest(BEFORE))
     assert first == "--- kernel: simplify index terms -> Kernel\n" + "\n".join(

@@ -71,8 +71,8 @@ kernel
 def row_sum() -> UOp:
     out, a = [UOp(Ops.PARAM, dtypes.float32, (), p) for p in ((0, 3), (1, 12))]
     row, step = UOp.range(3, 0), UOp.range(4, 1, AxisRole.REDUCE)
-    place = UOp(Ops.INDEX, dtypes.float32, (a, row * 4 + step))
-    load = UOp(Ops.LOAD, dtypes.float32, (place,))
+    position = UOp(Ops.INDEX, dtypes.float32, (a, row * 4 + step))
+    load = UOp(Ops.LOAD, dtypes.float32, (position,))
     total = UOp(Ops.REDUCE, dtypes.float32, (load, step), Ops.ADD)
     there = UOp(Ops.INDEX, dtypes.float32, (out, row))
     return UOp.sink(UOp(Ops.STORE, dtypes.void, (there, total)))
@@ -211,8 +211,11 @@ def any_graph(random: Random, size: int) -> UOp:
                 src, dtype = (src[0], random.choice(loops)), src[0].dtype
                 arg = random.choice([Ops.ADD, Ops.MAX, Ops.XOR]) if op is Ops.REDUCE else None
             case Ops.STORE:
-                places = [n for n in pool if n.op is Ops.INDEX] or [out]
-                src, dtype = (random.choice(places), src[-1], *random.sample(loops, 1)), dtypes.void
+                positions = [n for n in pool if n.op is Ops.INDEX] or [out]
+                src, dtype = (
+                    (random.choice(positions), src[-1], *random.sample(loops, 1)),
+                    dtypes.void,
+                )
                 src = src if random.random() < 0.5 else src[:2]
                 arg = random.choice([None, Ops.ADD, Ops.MIN])
             case Ops.IOTA:
@@ -315,8 +318,8 @@ def test_a_graph_of_100000_nodes_is_printed_and_read_in_seconds() -> None:
     memory = UOp(Ops.PARAM, dtypes.float32, (), (1, 1 << 20))
     loop, term = UOp.range(9, 0), UOp.const(dtypes.float32, 1)
     for k in range(20_000):
-        place = UOp(Ops.INDEX, dtypes.float32, (memory, loop + (k % 1000)))
-        term = term * UOp(Ops.LOAD, dtypes.float32, (place,)) + term
+        position = UOp(Ops.INDEX, dtypes.float32, (memory, loop + (k % 1000)))
+        term = term * UOp(Ops.LOAD, dtypes.float32, (position,)) + term
     chain = loop
     for k in range(40_000):
         chain = chain + (k % 7)
@@ -379,7 +382,7 @@ def _long_kernel(last: int) -> UOp:
         (ROW_SUM.replace("f32[12]", "f32[-12"), "line 3, column 14: expected `]`"),
     ],
 )  # fmt: skip
-def test_other_text_is_refused_with_its_place(text: str, message: str) -> None:
+def test_other_text_is_refused_with_its_position(text: str, message: str) -> None:
     with pytest.raises(GraphTextError) as error:
         read_nest(text)
     assert message in str(error.value)

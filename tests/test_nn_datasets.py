@@ -88,8 +88,8 @@ def test_file_is_fetched_once_and_then_found(mirrors: Mirrors) -> None:
 
 def test_second_mirror_is_asked_when_the_first_forbids_or_lies(mirrors: Mirrors) -> None:
     mirrors.files |= {"/b/file.bin": b"x" + CONTENT[1:], "/c/file.bin": CONTENT}
-    places = [mirrors.url + f"/{name}/" for name in "abc"]
-    assert fetch(FILE, places, "set").read_bytes() == CONTENT
+    positions = [mirrors.url + f"/{name}/" for name in "abc"]
+    assert fetch(FILE, positions, "set").read_bytes() == CONTENT
     assert [path for path, _ in mirrors.asked] == ["/a/file.bin", "/b/file.bin", "/c/file.bin"]
 
 
@@ -130,20 +130,20 @@ def test_download_that_does_not_end_is_cut(mirrors: Mirrors) -> None:
 def test_without_a_network_the_error_says_where_to_put_the_file(
     mirrors: Mirrors, tmp_path: Path
 ) -> None:
-    place = tmp_path / "data" / "set" / "file.bin"
-    place.parent.mkdir(parents=True)
-    place.write_bytes(b"something else")
+    position = tmp_path / "data" / "set" / "file.bin"
+    position.parent.mkdir(parents=True)
+    position.write_bytes(b"something else")
     with pytest.raises(DownloadError) as caught:
         fetch(FILE, [mirrors.url + "/a/", "http://127.0.0.1:1/", "file:///etc/"], "set")
     text = str(caught.value)
-    assert f"{place} is there, but is another file" in text
+    assert f"{position} is there, but is another file" in text
     assert "/a/file.bin: HTTP Error 403: Forbidden" in text
     assert re.search(r"http://127.0.0.1:1/file.bin: .*refused", text)
     assert "file:///etc/file.bin: only http and https are fetched" in text
-    assert f"put the file with SHA-256 {FILE.sha256} at {place} (PROOFGRAD_DATA" in text
+    assert f"put the file with SHA-256 {FILE.sha256} at {position} (PROOFGRAD_DATA" in text
     assert isinstance(caught.value, OSError) and isinstance(caught.value, ValueError)
-    place.write_bytes(CONTENT)
-    assert fetch(FILE, [], "set") == place
+    position.write_bytes(CONTENT)
+    assert fetch(FILE, [], "set") == position
 
 
 # -- formats --------------------------------------------------------------------------------------

@@ -91,11 +91,11 @@ def _first(result: Any) -> Any:
 def _twin(torch: Any, layer: Any, twin: Any) -> None:
     """Weights that are random in both, so that ones and zeros hide nothing."""
     twin.double()
-    for place, (name, tensor) in enumerate(get_state_dict(layer).items()):
+    for position, (name, tensor) in enumerate(get_state_dict(layer).items()):
         if name.endswith("num_batches_tracked"):
             continue
         positive = name == "running_var"
-        values = numbers(*tensor.shape, low=0.5 if positive else -1.0, high=1.5, seed=place)
+        values = numbers(*tensor.shape, low=0.5 if positive else -1.0, high=1.5, seed=position)
         tensor.assign(Tensor(values)).realize()
         if name in dict(twin.named_parameters()) | dict(twin.named_buffers()):
             with torch.no_grad():

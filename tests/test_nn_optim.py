@@ -255,7 +255,7 @@ def test_state_lives_on_another_device_if_asked() -> None:
     assert (param.device, param.tolist()) == ("CPU", [0.0, 0.0])
 
 
-def test_group_steps_all_and_gives_them_by_place() -> None:
+def test_group_steps_all_and_gives_them_by_position() -> None:
     a, b = Tensor([1.0]), Tensor([1.0])
     group = optim.OptimizerGroup(optim.SGD([a], 0.5), optim.SGD([b], 0.25))
     (a + b).sum().backward()

@@ -201,7 +201,7 @@ HOSTILE = {
     "no object": file_of(b"[]"),
     "no text": file_of(b'{"\xff": 1}'),
     "overlap": file_of({"a": entry("U8", [4], 0, 4), "b": entry("U8", [4], 2, 6)}, b"123456"),
-    "same place": file_of({"a": entry("U8", [4], 0, 4), "b": entry("U8", [4], 0, 4)}, b"1234"),
+    "same position": file_of({"a": entry("U8", [4], 0, 4), "b": entry("U8", [4], 0, 4)}, b"1234"),
     "hole": file_of({"a": entry("U8", [2], 0, 2), "b": entry("U8", [2], 4, 6)}, b"123456"),
     "beyond the end": file_of({"a": entry("U8", [9], 0, 9)}, b"1234"),
     "end before begin": file_of({"a": entry("U8", [4], 4, 0)}, b"1234"),
@@ -214,7 +214,7 @@ HOSTILE = {
     "no offsets": file_of({"a": {"dtype": "U8", "shape": [4]}}, b"1234"),
     "metadata of numbers": file_of({"__metadata__": {"a": 1}}),
     "a name twice": file_of(b'{"a":%s,"a":%s}' % ((as_text(entry("U8", [4], 0, 4)),) * 2), b"1234"),
-    "a name twice with two places": file_of(
+    "a name twice with two positions": file_of(
         b'{"a":%s,"a":%s}' % (as_text(entry("U8", [4], 0, 4)), as_text(entry("U8", [4], 4, 8))),
         b"12345678",
     ),
@@ -239,20 +239,20 @@ def test_types_that_are_not_ours_are_refused_by_name(tmp_path: Path) -> None:
         state.safe_load(path)
 
 
-def mutants(data: bytes, count: int, places: int) -> list[bytes]:
+def mutants(data: bytes, count: int, positions: int) -> list[bytes]:
     """Copies with some of the first bytes changed, left out or doubled."""
     rng, made = np.random.default_rng(5), []
     for _ in range(count):
         copy = bytearray(data)
         for _ in range(int(rng.integers(1, 4))):
-            place, byte = int(rng.integers(min(places, len(copy)))), int(rng.integers(256))
+            position, byte = int(rng.integers(min(positions, len(copy)))), int(rng.integers(256))
             match int(rng.integers(4)):
                 case 0 | 1:
-                    copy[place] = byte
+                    copy[position] = byte
                 case 2:
-                    del copy[place : place + byte % 9]
+                    del copy[position : position + byte % 9]
                 case _:
-                    copy[place:place] = copy[place : place + byte % 9]
+                    copy[position:position] = copy[position : position + byte % 9]
         made.append(bytes(copy))
     return made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from linear_kernels import pack, run
-from loop_kernels import end, in_order, load, loop, map_loop, number, param, place, store
+from loop_kernels import end, in_order, load, loop, map_loop, number, param, position, store
 
 from proofgrad import Device, Tensor
 from proofgrad.backends.cpu import backend
@@ -40,8 +40,8 @@ def doubled(lanes: int = 16, offset: int = 0, dtype: DType = FLOAT, mask: UOp | 
     """out[16 i + offset ...] = in[16 i ...] + in[16 i ...], one vector an iteration."""
     step = loop(COUNT // lanes)
     first = step * number(lanes)
-    value = load(place(param(1, dtype, COUNT), first), lanes)
-    target = place(param(0, dtype, COUNT), first + number(offset) if offset else first)
+    value = load(position(param(1, dtype, COUNT), first), lanes)
+    target = position(param(0, dtype, COUNT), first + number(offset) if offset else first)
     if mask is not None:
         target = UOp(Ops.INDEX, target.dtype, (*target.src, mask))
     result = value.alu(Ops.OR if dtype.is_bool else Ops.ADD, value)
@@ -74,7 +74,7 @@ def test_other_stores_go_to_the_cache(program: UOp, least_bytes: int | None) -> 
 
 def test_what_the_kernel_reads_goes_to_the_cache() -> None:
     step = loop(COUNT // 16)
-    here = place(param(0, FLOAT, COUNT), step * number(16))
+    here = position(param(0, FLOAT, COUNT), step * number(16))
     value = load(here, 16)
     assert "nontemporal" not in text_of(in_order(store(here, value + value), end(step)))
 

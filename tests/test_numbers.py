@@ -184,13 +184,13 @@ def test_an_expression_has_its_arguments_in_their_order(function: str) -> None:
 @pytest.mark.parametrize("function", [*ON_NUMBERS, *TRUTHS])
 def test_of_what_is_not_known_nothing_is_known(function: str) -> None:
     count = count_of(function)
-    for place in range(count):
+    for position in range(count):
         values = [5] * count if function not in TRUTHS else [function == "and"] * count
-        values[place] = None
+        values[position] = None
         names = [Name(name) for name in "abc"[:count]]
         forms = [names]
         if function not in TRUTHS:
-            forms.append([n if k == place else Num(5) for k, n in enumerate(names)])
+            forms.append([n if k == position else Num(5) for k, n in enumerate(names)])
         for form in forms:
             assert compiled(Apply(function, tuple(form)), values) is None
 

@@ -104,10 +104,11 @@ TORCH_MEANS_SOMETHING_ELSE = {
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
 def test_operations_that_torch_has_by_the_same_name_agree(dtype: DType) -> None:
     torch = pytest.importorskip("torch")
-    places = (torch, torch.nn.functional)
+    positions = (torch, torch.nn.functional)
     for op in (op for op in OPS if dtype in op.types and op.name not in TORCH_MEANS_SOMETHING_ELSE):
         theirs = next(
-            (getattr(place, op.name) for place in places if hasattr(place, op.name)), None
+            (getattr(position, op.name) for position in positions if hasattr(position, op.name)),
+            None,
         )
         if theirs is None:
             continue
@@ -169,7 +170,7 @@ KERNEL = Tensor([[[[0.5, -1.0], [0.25, 2.0]]]])
 ROWS_OF = Tensor([[0.1, 1.2, -0.4], [0.9, -1.5, 0.3]])
 ZEROS = Tensor([[1.0, 0.0, 2.0], [0.0, 1.0, 0.0]], dtype="float64")
 LABELS = Tensor([2, 0])
-PLACES = Tensor([[0, 2], [1, 1]])
+POSITIONS = Tensor([[0, 2], [1, 1]])
 
 SMOOTH = names_in(
     """
@@ -245,11 +246,11 @@ DIFFERENTIABLE: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "diagonal": (lambda x: x.diagonal(1), [ROWS_OF]),
     "roll": (lambda x: x.roll(1, 1), [ROWS_OF]),
     "unfold": (lambda x: x.unfold(1, 2, 1), [ROWS_OF]),
-    "gather": (lambda x: x.gather(1, PLACES), [ROWS_OF]),
+    "gather": (lambda x: x.gather(1, POSITIONS), [ROWS_OF]),
     "getitem": (lambda x: x[:, [2, 0, 2]], [ROWS_OF]),
-    "scatter": (lambda x, y: x.scatter(1, PLACES, y.unsqueeze(0).expand(2, 3)), [ROWS_OF, B]),
-    "scatter_reduce": (lambda x: x.scatter_reduce(1, PLACES, x, "mean"), [ROWS_OF]),
-    "masked_select": (lambda x: x.masked_select(PLACES.eq(1).pad((0, 1))), [ROWS_OF]),
+    "scatter": (lambda x, y: x.scatter(1, POSITIONS, y.unsqueeze(0).expand(2, 3)), [ROWS_OF, B]),
+    "scatter_reduce": (lambda x: x.scatter_reduce(1, POSITIONS, x, "mean"), [ROWS_OF]),
+    "masked_select": (lambda x: x.masked_select(POSITIONS.eq(1).pad((0, 1))), [ROWS_OF]),
     "triu": (lambda x: x.triu(), [ROWS_OF]),
     "tril": (lambda x: x.tril(), [ROWS_OF]),
     "dot": (lambda x, y: x.dot(y), [ROWS_OF, B]),

@@ -54,11 +54,11 @@ def store_kernel(value: UOp, loops: Sequence[UOp]) -> UOp:
     """out[0] = value, in the loops `loops`."""
     out = UOp(Ops.PARAM, value.dtype, (), (0, 1))
     zero = UOp(Ops.CONST, dtypes.int32, (), 0)
-    place = UOp(Ops.INDEX, value.dtype, (out, zero))
+    position = UOp(Ops.INDEX, value.dtype, (out, zero))
     nodes = [node for node in value.toposort() if node not in (SIZE, *loops)]
     ends = [UOp(Ops.END, dtypes.void, (loop,)) for loop in reversed(loops)]
-    store = UOp(Ops.STORE, dtypes.void, (place, value))
-    return linear([out, zero, SIZE, *loops, *nodes, place, store, *ends])
+    store = UOp(Ops.STORE, dtypes.void, (position, value))
+    return linear([out, zero, SIZE, *loops, *nodes, position, store, *ends])
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def test_text_that_the_driver_refuses_is_shown_with_its_line(device: Backend) ->
         device.compile(source)
 
 
-def test_log_without_a_place_is_shown_whole() -> None:
+def test_log_without_a_position_is_shown_whole() -> None:
     assert (
         explain_log("out of memory", "x")
         == "the OpenCL compiler refused the kernel:\nout of memory"

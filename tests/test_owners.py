@@ -50,6 +50,6 @@ def test_a_result_is_free_when_no_node_array_or_tensor_has_it() -> None:
         assert found == [True, False, False, False, False, True]
 
 
-def test_references_are_counted_in_one_place() -> None:
+def test_references_are_counted_in_one_position() -> None:
     found = [f.name for f in sorted(CORE.rglob("*.py")) if "getrefcount" in f.read_text()]
     assert found == ["owners.py"]

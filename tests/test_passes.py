@@ -72,7 +72,7 @@ def test_the_graph_after_computes_what_the_graph_before_does(stem: str, case: Ca
     assert before is not None and after is not None
     random = Random(f"{stem} {case.heading}")
     memory = {n.arg[0]: n for n in before.toposort() if n.op is Ops.PARAM}
-    # Whole numbers, so that sums are exact in any order; places lie outside now and then, but where they may not.
+    # Whole numbers, so that sums are exact in any order; positions lie outside now and then, but where they may not.
     low, high = (
         (0, memory[0].arg[1] - 1) if "scatter" not in case.subject else (-3, memory[0].arg[1] + 3)
     )

@@ -79,7 +79,7 @@ MISSED: dict[str, tuple[Fault, str]] = {
             "            done[node] = node.with_src(tuple([done.get(s, s) for s in node.src]))\n",
         ), "window in the padding",
     ),
-    "columns kept at another place": (
+    "columns kept at another position": (
         Fault(
             "pack", "core/compile/steps/keep.py",
             "collapse_law(len(own)).new(*own, *sizes)", "collapse_law(len(own)).new(*own, *sizes[::-1])",
@@ -88,15 +88,15 @@ MISSED: dict[str, tuple[Fault, str]] = {
     "scratch memory that is too small": (
         Fault(
             "fill", "core/compile/steps/accumulate.py",
-            "place, size = UOp.const(loops[0].dtype, 0), 1", "place, size = UOp.const(loops[0].dtype, 1), 1",
+            "position, size = UOp.const(loops[0].dtype, 0), 1", "position, size = UOp.const(loops[0].dtype, 1), 1",
         ), "packed",
     ),
-    "places that no small number names": (
+    "positions that no small number names": (
         Fault(
             "expand", "core/compile/lowering/lower.py",
             "UOp.index(0) if n == 1 else i for i, n in zip(index, node.src[0].shape)",
             "UOp.index(1) if n == 1 else i for i, n in zip(index, node.src[0].shape)",
-        ), "gradient by place",
+        ), "gradient by position",
     ),
     "first elements that nobody writes": (
         Fault("merge", "core/compile/steps/merge.py", "counted_by(UOp.index(0), both)", "counted_by(UOp.index(1), both)"),
@@ -125,7 +125,7 @@ MISSED: dict[str, tuple[Fault, str]] = {
     "what a replay reads": (
         Fault(
             "reads", "core/tensor/jit/replay.py",
-            "elif buffer in numbers and buffer not in places:", "elif buffer in numbers and buffer in places:",
+            "elif buffer in numbers and buffer not in positions:", "elif buffer in numbers and buffer in positions:",
         ), "replayed in place",
     ),
 }  # fmt: skip
@@ -186,7 +186,7 @@ def test_every_procedure_has_a_line_that_a_program_runs() -> None:
 SHORT = (
     "packed",
     "slabs of a product",
-    "gradient by place",
+    "gradient by position",
     "half",
     "softmax",
     "short sum",

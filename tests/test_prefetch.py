@@ -79,11 +79,11 @@ def lines_asked_for(hints: Sequence[tuple[UOp, Hint]], loops: Sequence[UOp]) -> 
         at = dict(zip(loops, values, strict=True))
         for load, hint in hints:
             parts = [load.src[0].src[1]] if hint.buffer is None else hint.parts
-            place = hint.elements + sum(at_start(part, dict(at)) for part in parts)
+            position = hint.elements + sum(at_start(part, dict(at)) for part in parts)
             for term in hint.along:
                 number = at.get(term.loop, 0) // term.divisor
-                place += term.elements * (number % term.modulus if term.modulus else number)
-            asked.add(place // 16)
+                position += term.elements * (number % term.modulus if term.modulus else number)
+            asked.add(position // 16)
     return asked
 
 
@@ -170,7 +170,7 @@ def test_rows_that_stay_in_the_cache_or_do_not_fit_have_no_hints(shape: tuple[in
 
 
 def test_hints_change_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may name places behind the end of a buffer."""
+    """They may name positions behind the end of a buffer."""
     rng = np.random.default_rng(0)
     one, other = rng.random((40, 2000), np.float32), rng.random((2000, 700), np.float32)
     found = []
@@ -189,7 +189,7 @@ def test_hints_change_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_hints_name_only_what_is_known_where_they_stand(
     sizes: tuple[int, int, int], threads: int
 ) -> None:
-    """As in a step of gradient descent: what is updated is read after the sum, its place made late."""
+    """As in a step of gradient descent: what is updated is read after the sum, its position made late."""
     rows, _, columns = sizes
     product_ = matmul(*sizes, turned=(True, False), dtype=dtypes.float32).src[0]
     weights = UOp(Ops.PARAM, dtypes.float32, (), (3, rows * columns))

@@ -124,17 +124,17 @@ def test_a_short_sum_is_written_out_once_beside_a_loop_over_vectors() -> None:
     assert len(kernel.src) == 1
 
 
-def test_loops_merge_over_places_that_are_loaded() -> None:
-    """out[i, j, k] = rows[places[i, j], k]: i and j are one loop; over places[j, i] they are two."""
+def test_loops_merge_over_positions_that_are_loaded() -> None:
+    """out[i, j, k] = rows[positions[i, j], k]: i and j are one loop; over positions[j, i] they are two."""
     i, j, k = UOp.range(3, 0), UOp.range(4, 1), UOp.range(5, 2)
     data = {1: list(range(100, 135)), 2: [6, 0, 3, 3, 1, 2, 5, 4, 6, 0, 0, 2]}
 
-    def load(slot: int, size: int, place: UOp) -> UOp:
+    def load(slot: int, size: int, position: UOp) -> UOp:
         memory = UOp(Ops.PARAM, dtypes.int32, (), (slot, size))
-        return UOp(Ops.LOAD, dtypes.int32, (UOp(Ops.INDEX, dtypes.int32, (memory, place)),))
+        return UOp(Ops.LOAD, dtypes.int32, (UOp(Ops.INDEX, dtypes.int32, (memory, position)),))
 
-    for place, loops in ((i * 4 + j, [12, 5]), (j * 3 + i, [3, 4, 5])):
-        row = load(2, 12, place).cast(dtypes.index)
+    for position, loops in ((i * 4 + j, [12, 5]), (j * 3 + i, [3, 4, 5])):
+        row = load(2, 12, position).cast(dtypes.index)
         out = UOp(Ops.PARAM, dtypes.int32, (), (0, 60))
         there = UOp(Ops.INDEX, dtypes.int32, (out, i * 20 + j * 5 + k))
         value = load(1, 35, row * 5 + k)

@@ -324,7 +324,7 @@ def test_signs_leave_float_products_and_quotients(operation: object) -> None:
         "rule of_bound over int: x // y => 0  where 0 <= x, lo(x) < y",
         "rule of_bound over int: x // lo_x => 0  where 0 <= x, lo(x) < lo_x",
         "rule of_size over tensor: shrink(pad(size_x, a), b) => size_x",
-        "rule of_place over tensor: expand(expand(x, j), i) => expand(x, j)",
+        "rule of_position over tensor: expand(expand(x, j), i) => expand(x, j)",
         "rule of_part over tensor: pad(pad(x, a), a_first) => pad(x, a)",
         "rule of_quotient over index: x // c => quotient0  where x < quotient0  when x < x",
     ],

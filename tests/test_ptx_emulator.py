@@ -309,8 +309,8 @@ LAYOUTS: dict[str, tuple[tuple[int, Layout], tuple[int, Layout], tuple[int, Layo
 
 def fragments_in_order(matrix: np.ndarray, count: int, layout: Layout) -> np.ndarray:
     """The elements of a matrix as lanes hold them, one lane after the other."""
-    places = [layout(lane // 4, lane % 4, i) for lane in range(32) for i in range(count)]
-    return np.ascontiguousarray([matrix[row, column] for row, column in places])
+    positions = [layout(lane // 4, lane % 4, i) for lane in range(32) for i in range(count)]
+    return np.ascontiguousarray([matrix[row, column] for row, column in positions])
 
 
 def product_kernel(name: str, kind: str, counts: tuple[int, int, int], bytes_a: int) -> str:

@@ -1,7 +1,7 @@
 """One reading of a rule: what the parser elaborates is what is proved, sampled, run and shown.
 
 Wrong rules that two parts of the system would read differently are refuted (proofs/refuted/readings.rules,
-checked in test_prover.py) or refused with their place; what is right of them is proved; and rules with
+checked in test_prover.py) or refused with their position; what is right of them is proved; and rules with
 computed constants do in the engine what the interpreter says.
 """
 
@@ -64,7 +64,7 @@ def proved(text: str) -> Result:
     return result
 
 
-# -- what does not fit together is refused, with its place ------------------------------------------------
+# -- what does not fit together is refused, with its position ------------------------------------------------
 
 ILL_SORTED = [
     # rule, what the caret points at, a part of the reason
@@ -93,15 +93,15 @@ ILL_SORTED = [
 
 
 @pytest.mark.parametrize(("rule", "at", "reason"), ILL_SORTED)
-def test_parts_that_do_not_fit_are_refused_with_their_place(
+def test_parts_that_do_not_fit_are_refused_with_their_position(
     rule: str, at: str, reason: str
 ) -> None:
     with pytest.raises(RuleError, match=reason) as refused:
         parsed(rule)
     *_, line, caret = str(refused.value).splitlines()
-    place = re.search(r"\^+", caret)
-    assert refused.value.line == 2 and place is not None
-    assert line[place.start() : place.end()] == at
+    position = re.search(r"\^+", caret)
+    assert refused.value.line == 2 and position is not None
+    assert line[position.start() : position.end()] == at
 
 
 def test_every_function_of_conditions_has_a_signature() -> None:
@@ -123,7 +123,7 @@ BROKEN = {
     "a constant of another type": Calc(Lit(1, "int8"), "T", "wrap"),
     "a constant made of a variable": Calc(_plus, "T", "wrap"),
     "a truth as a number": Calc(Apply("<", (Name("c"), Name("c"))), "T"),
-    "a place in what is no counter": Instance("x", "T", "x", Lit(0, "index")),
+    "a position in what is no counter": Instance("x", "T", "x", Lit(0, "index")),
     "a truth for a number": Instance("x", "T", "c", Lit(True, "bool")),
     "a name of the left side at another type": Var("x", "int8"),
     "an unbound name": Var("y", "T"),
@@ -141,7 +141,7 @@ def test_data_that_no_parser_made_is_checked_too(right: Node) -> None:
     assert result.verdict == "unknown" and "not well formed" in result.reason
 
 
-def test_a_truth_is_no_place_of_a_loop() -> None:
+def test_a_truth_is_no_position_of_a_loop() -> None:
     result = proved(
         "rule a (T in int) over loop: product[r, R](where(g, v * cast(q: bool, T), 1)) =>"
         " product[R](where(p & (i < {count(r)}), v[q := false] * cast(q, T), 1))"
@@ -195,7 +195,7 @@ COMPUTED = [
 
 
 @pytest.mark.parametrize("rule", COMPUTED)
-def test_a_number_in_a_computed_constant_has_the_type_of_its_place(rule: str) -> None:
+def test_a_number_in_a_computed_constant_has_the_type_of_its_position(rule: str) -> None:
     assert proved(rule).verdict == PROVED, explain(proved(rule))
 
 

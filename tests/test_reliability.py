@@ -419,7 +419,7 @@ def test_rule_files_that_ask_for_time_or_memory_are_refused(name: str) -> None:
     assert time.process_time() - start < SECONDS
 
 
-def test_damaged_rule_files_are_refused_with_their_place_or_read() -> None:
+def test_damaged_rule_files_are_refused_with_their_position_or_read() -> None:
     source, counts = random.Random(5), {"refused": 0, "read": 0}
     good = (
         b"ruleset a over int, index\nrule one: x*1 => x\n"

@@ -138,17 +138,17 @@ class _SmoothInstance(Instance):
 
     def difference(self, node: UOp, weights: UOp, parts: tuple[UOp | None, ...]) -> str:
         """Where a cotangent is not the slope of the weighted sum, as text."""
-        for place, (source, part) in enumerate(zip(node.src, parts)):
+        for position, (source, part) in enumerate(zip(node.src, parts)):
             if source.op is not Ops.RESHAPE or not source.dtype.is_float:
                 continue
             slope = self._slope(node, weights, source.src[0]).reshape(source.shape)
             if part is None:
                 if node.op is not Ops.DETACH and np.any(slope):
-                    return f"source {place} has the slope {slope} and no cotangent"
+                    return f"source {position} has the slope {slope} and no cotangent"
                 continue
             got = oracle.evaluate_tensor(part, self.elements)
             if not np.allclose(got, slope, rtol=SLOPE_TOLERANCE, atol=SLOPE_TOLERANCE):
-                return f"source {place}: {got}, but the slope is {slope}"
+                return f"source {position}: {got}, but the slope is {slope}"
         return ""
 
     def _slope(self, node: UOp, weights: UOp, buffer: UOp) -> np.ndarray[Any, Any]:
@@ -206,5 +206,5 @@ def _values(node: UOp, random: Random) -> Iterator[Any]:
     made = kernel_around(node, random)
     store = made.kernel.src[0]
     loops = [n for n in store.toposort() if n.op is Ops.RANGE]
-    for place in np.ndindex(*[loop.src[0].arg for loop in loops]):
-        yield element(node, dict(zip(loops, map(int, place))), dict(made.data))
+    for position in np.ndindex(*[loop.src[0].arg for loop in loops]):
+        yield element(node, dict(zip(loops, map(int, position))), dict(made.data))

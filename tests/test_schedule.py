@@ -123,7 +123,7 @@ def test_chain_of_matmuls_is_a_kernel_each(x: Tensor) -> None:
 
 
 def test_product_that_is_padded_is_computed_without_masks(x: Tensor, y: Tensor) -> None:
-    product = (x @ y.T).relu()  # (3, 3): its kernel must not run over places outside of it
+    product = (x @ y.T).relu()  # (3, 3): its kernel must not run over positions outside of it
     assert [item.shape for item in product.pad(((1, 1), (0, 2))).schedule()] == [(3, 3), (5, 5)]
     assert [item.shape for item in product.cat(x, dim=1).schedule()] == [(3, 3), (3, 7)]
     image, weight = Tensor.rand(1, 2, 6, 6).realize(), Tensor.rand(2, 2, 3, 3).realize()

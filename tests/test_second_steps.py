@@ -110,16 +110,16 @@ def test_products_hold_wherever_the_signs_do(signs: Signs, with_variables: bool)
     x, y = z3.Ints("x y")
     names = "(declare-fun x () Int)(declare-fun y () Int)"
     facts = z3.And(*z3.parse_smt2_string(names + "".join(found)))
-    places = 0
+    positions = 0
     for at in product(range(-5, 6), repeat=2):
         values = dict(zip("xy", at))
         if all(value(p, values) == 0 for p in signs.zero) and all(
             value(p, values) >= 0 for p in signs.above
         ):
-            places += 1
+            positions += 1
             here = z3.substitute(facts, (x, z3.IntVal(at[0])), (y, z3.IntVal(at[1])))
             assert z3.is_true(z3.simplify(here)), values
-    assert places >= 3
+    assert positions >= 3
     assert facts.num_args() >= 1
 
 

@@ -1,4 +1,4 @@
-"""Elements chosen by integers in memory: loads at their places, and no loop over the axis."""
+"""Elements chosen by integers in memory: loads at their positions, and no loop over the axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.tensor.runtime.realize import compiler, graph_to_run
 
 TABLE = np.random.default_rng(0).normal(size=(50, 7)).astype(np.float32)
-PLACES = np.array([[3, -50, 49], [0, 0, -1]], np.int32)
+POSITIONS = np.array([[3, -50, 49], [0, 0, -1]], np.int32)
 SEVEN = np.random.default_rng(1).integers(0, 50, (4, 7)).astype(np.int32)
 ROWS = np.array([3, 49, 0, 21], np.int32)
 COLUMNS = np.array([6, 0, -7, 2], np.int32)
@@ -29,7 +29,7 @@ def held(values: np.ndarray) -> Tensor:
 def embedded() -> Tensor:
     layer = nn.Embedding(50, 7)
     layer.weight = table()
-    return layer(held(PLACES % 50))
+    return layer(held(POSITIONS % 50))
 
 
 def hits(rows: np.ndarray) -> Tensor:
@@ -38,14 +38,14 @@ def hits(rows: np.ndarray) -> Tensor:
 
 CHOSEN: dict[str, tuple[Callable[[], Tensor], np.ndarray, int, int]] = {
     # what, the values, loops, loads
-    "rows": (lambda: table()[held(PLACES)], TABLE[PLACES], 3, 2),
+    "rows": (lambda: table()[held(POSITIONS)], TABLE[POSITIONS], 3, 2),
     "columns": (lambda: table()[:, held(COLUMNS)], TABLE[:, COLUMNS], 2, 2),
     "single elements": (lambda: table()[held(ROWS), held(COLUMNS)], TABLE[ROWS, COLUMNS], 1, 3),
     "small integers": (lambda: table()[held(ROWS.astype(np.int8))], TABLE[ROWS], 2, 2),
     "long integers": (lambda: table()[held(ROWS.astype(np.int64))], TABLE[ROWS], 2, 2),
     "bools": (lambda: (held(TABLE > 0))[held(ROWS)], (TABLE > 0)[ROWS], 2, 2),
     "gather": (lambda: table().gather(0, held(SEVEN)), np.take_along_axis(TABLE, SEVEN, 0), 2, 2),
-    "embedding": (embedded, TABLE[PLACES % 50], 3, 2),
+    "embedding": (embedded, TABLE[POSITIONS % 50], 3, 2),
     "with an epilogue": (lambda: table()[held(ROWS)] * 2 + 1, TABLE[ROWS] * 2 + 1, 2, 2),
     "count of hits": (lambda: hits(ROWS).cast("int32").sum(1), np.ones(4, np.int32), 1, 1),
     "one-hot times a table of ints": (
@@ -78,7 +78,7 @@ def test_one_kernel_reads_what_it_needs_and_no_more(name: str) -> None:
     np.testing.assert_array_equal(tensor.numpy(), values)
 
 
-def test_places_outside_of_the_axis_give_zero_and_read_nothing() -> None:
+def test_positions_outside_of_the_axis_give_zero_and_read_nothing() -> None:
     found = table()[held(np.array([50, -51, 2**31 - 1, -(2**31), 7], np.int32))].numpy()
     assert not found[:4].any()
     np.testing.assert_array_equal(found[4], TABLE[7])
@@ -91,8 +91,8 @@ def test_minus_zero_keeps_its_sign() -> None:
 
 def test_gradients_of_chosen_elements_add_up() -> None:
     x = Tensor(TABLE, requires_grad=True)
-    (x[held(PLACES)] * 3).sum().backward()
+    (x[held(POSITIONS)] * 3).sum().backward()
     expected = np.zeros_like(TABLE)
-    np.add.at(expected, PLACES, 3)
+    np.add.at(expected, POSITIONS, 3)
     assert x.grad is not None
     np.testing.assert_array_equal(x.grad.numpy(), expected)

@@ -1,6 +1,6 @@
 """Reductions that share loops, inside of one another and side by side, from Kernel to Linear.
 
-Rules and procedures may leave several reductions with the same loops: each place gets loops of its own.
+Rules and procedures may leave several reductions with the same loops: each position gets loops of its own.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Drawn:
         rows, columns = self.outputs
         inner = columns.src[0].arg
         target = UOp(Ops.PARAM, dtypes.int32, (), (0, rows.src[0].arg * inner))
-        place = UOp(Ops.INDEX, dtypes.int32, (target, rows * inner + columns))
+        position = UOp(Ops.INDEX, dtypes.int32, (target, rows * inner + columns))
         value = self.term(frozenset(self.outputs), 3) + self.term(frozenset(self.outputs), 3)
-        return UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value)))
+        return UOp.sink(UOp(Ops.STORE, dtypes.void, (position, value)))
 
     def term(self, loops: frozenset[UOp], depth: int) -> UOp:
         """A term in which these loops may stand; often one that stands elsewhere in them too."""

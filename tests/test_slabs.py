@@ -124,13 +124,13 @@ def one_slab_less(store: UOp) -> UOp:
 
 def overlapping(store: UOp) -> UOp:
     (slab,) = store.src[2:]
-    place, value, _ = store.src
-    return store.with_src((place, value.substitute({slab * 3: slab * 2}), slab))
+    position, value, _ = store.src
+    return store.with_src((position, value.substitute({slab * 3: slab * 2}), slab))
 
 
 def beside(store: UOp) -> UOp:
-    place, value, slab = store.src
-    again = place.replace(src=(place.src[0], place.src[1] // 2 * 2))
+    position, value, slab = store.src
+    again = position.replace(src=(position.src[0], position.src[1] // 2 * 2))
     return store.with_src((again, value, slab))
 
 
@@ -144,8 +144,8 @@ def test_a_wrong_slab_is_found(change: Callable[[UOp], UOp]) -> None:
 def test_memory_that_starts_from_another_number_is_found() -> None:
     def wrong(kernel: UOp, target: Target, override: Schedule) -> UOp:
         fill, add = parts_of(sum_in_slabs(kernel, target, override=override))
-        place, zero = fill.src[0].src
-        return UOp.sink(UOp.sink(fill.src[0].with_src((place, UOp.const(zero.dtype, 1)))), add)
+        position, zero = fill.src[0].src
+        return UOp.sink(UOp.sink(fill.src[0].with_src((position, UOp.const(zero.dtype, 1)))), add)
 
     assert planted([matmul(4, 12, 40, dtype=dtypes.float32)], WIDE, STAGE, wrong)
 
@@ -159,11 +159,11 @@ def test_a_tile_that_is_added_twice_in_a_slab_is_found() -> None:
         store = made.src[0]
         if len(store.src) < 3:
             return made
-        place = store.src[0]
+        position = store.src[0]
         moved = {
-            n: n % 3 for n in place.toposort() if n.op is Ops.RANGE and n.arg[1].name == "VECTOR"
+            n: n % 3 for n in position.toposort() if n.op is Ops.RANGE and n.arg[1].name == "VECTOR"
         }
-        return UOp.sink(store.with_src((place.substitute(moved), *store.src[1:])))
+        return UOp.sink(store.with_src((position.substitute(moved), *store.src[1:])))
 
     assert planted([matmul(4, 12, 40, dtype=dtypes.float32)], WIDE, "choose axes", wrong)
 

@@ -21,7 +21,7 @@ from small_kernels import (
     inner_loops,
     load,
     loops,
-    place_of,
+    position_of,
     reduce,
     row_major,
     small_kernels,
@@ -269,10 +269,10 @@ def test_a_sum_that_is_not_in_the_nest_is_refused(step: Step[[UOp]]) -> None:
 
 @pytest.mark.parametrize(("step", "masks"), [(join_sums, [0, 0, 1]), (read_inside, [0, 0, 0])],
                          ids=["join_sums", "read_inside"])  # fmt: skip
-def test_what_is_kept_is_read_without_a_mask_where_its_place_is_inside(
+def test_what_is_kept_is_read_without_a_mask_where_its_position_is_inside(
     step: Step[[UOp]], masks: list[int]
 ) -> None:
-    """By loops of 2, 3 and 4 iterations, of 3 elements; some places can be brought inside."""
+    """By loops of 2, 3 and 4 iterations, of 3 elements; some positions can be brought inside."""
     found = []
     for count in (2, 3, 4):
         (a,), (r, s) = loops(2), inner_loops(count, 3)
@@ -287,10 +287,15 @@ def test_what_is_kept_is_read_without_a_mask_where_its_place_is_inside(
 def test_a_product_of_loops_is_not_read_as_one_loop() -> None:
     """Neither is a sum of them where one is multiplied with what memory holds."""
     a, b = loops(2, 3)
-    for index in (a * b, (a * 3 + b) * b, place_of(INSIDE, a * 3 + b) * b + a * 3, a * 3 + b // 2):
+    for index in (
+        a * b,
+        (a * 3 + b) * b,
+        position_of(INSIDE, a * 3 + b) * b + a * 3,
+        a * 3 + b // 2,
+    ):
         nest = nest_of_stores(store(row_major(a, b), load(X, index)))
         refused(lambda: merge(nest, a, b), "tells the loops apart")
-    once = nest_of_stores(store(row_major(a, b), load(X, place_of(INSIDE, row_major(a, b)) * 2)))
+    once = nest_of_stores(store(row_major(a, b), load(X, position_of(INSIDE, row_major(a, b)) * 2)))
     assert len(nodes(merge(once, a, b), Ops.RANGE)) == 1
 
 
@@ -538,7 +543,7 @@ def test_a_nest_of_another_kernel_is_none_of_this_one() -> None:
     refused(lambda: check_whole(rows(2, 4), (rows(2, 4),)), "fission")
 
 
-def test_fissions_of_what_fissions_made_stand_in_their_places() -> None:
+def test_fissions_of_what_fissions_made_stand_in_their_positions() -> None:
     """The table of the second is another memory, by what both nests had when they parted."""
     nest = rows(3, 4)
     (value,) = nodes(nest, Ops.LOAD)
@@ -570,10 +575,10 @@ def test_a_table_of_one_nest_is_no_memory_that_another_has() -> None:
 
 
 def test_values_are_placed_among_some_results_only() -> None:
-    """Of no results the nearest place would be one before the first."""
+    """Of no results the nearest position would be one before the first."""
     for n, expected in ((2, True), (0, False)):
         (a,), (j,) = loops(n), inner_loops(1)
-        hit = place_of(INSIDE, j).eq(a)
+        hit = position_of(INSIDE, j).eq(a)
         value = hit.where(load(X, j), UOp.const(dtypes.int32, 0))
         (kernel,) = small_kernels([("placed", UOp.sink(store(a, reduce(Ops.ADD, value, j))))])
         nest = nest_of(kernel.graph, MACHINE)

@@ -85,8 +85,8 @@ def test_a_loop_that_two_workers_share_wrongly_is_found() -> None:
     from proofgrad.core.ir.uop import AxisRole
 
     rows, columns = UOp.range(2, 2, AxisRole.THREAD), UOp.range(2, 4, AxisRole.THREAD)
-    place = rows * 2 + columns
-    (kernel,) = small_kernels([("shared", UOp.sink(store(place, load(1, place))))])
+    position = rows * 2 + columns
+    (kernel,) = small_kernels([("shared", UOp.sink(store(position, load(1, position))))])
     assert None in run_kernel(kernel.graph, kernel.buffers, 2)[OUT]
 
 

@@ -35,13 +35,13 @@ HOSTILE: dict[str, tuple[Fault, str, str]] = {
         Fault("no table", "core/compile/tactics/pack_operands.py", "        filling.append(fill)\n", "        pass\n"),
         "odd tiles", "refused",
     ),
-    "what is kept at its places comes first": (
+    "what is kept at its positions comes first": (
         Fault("late scatter", "core/compile/tactics/scatter.py", "return (*parts, *scatter(nest))", "return (*parts, *scatter(nest)[::-1])"),
-        "gradient by place", "refused",
+        "gradient by position", "refused",
     ),
     "one half of a scatter, one of another": (
         Fault("mixed", "core/compile/tactics/scatter.py", "return (*parts, *scatter(nest))", "return (*parts, scatter(nest)[0], scatter(nest)[1])"),
-        "gradient by place", "refused",
+        "gradient by position", "refused",
     ),
     "a loop of a reduction is shared out": (
         Fault("threads", "core/compile/tactics/axes.py", "AxisRole.UPCAST for loop in plain}", "AxisRole.THREAD for loop in plain}"),

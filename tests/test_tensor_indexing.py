@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensors import assert_close, assert_same, machine, numbers
-from ways_of_places import set_way
+from ways_of_positions import set_way
 
 from proofgrad import DtypeError, GlobalCounters, ShapeError, Tensor, dtypes
 
@@ -83,22 +83,22 @@ def test_gradient_of_a_repeated_index_adds_up() -> None:
 
 
 def test_reading_by_integers_does_not_look_at_the_whole_axis() -> None:
-    x, places = Tensor(np.arange(100_000)).realize(), Tensor(np.arange(100) * 7).realize()
+    x, positions = Tensor(np.arange(100_000)).realize(), Tensor(np.arange(100) * 7).realize()
     GlobalCounters.reset()
-    assert x[places].tolist() == [7 * k for k in range(100)]
-    assert x.gather(0, places).tolist() == [7 * k for k in range(100)]
+    assert x[positions].tolist() == [7 * k for k in range(100)]
+    assert x.gather(0, positions).tolist() == [7 * k for k in range(100)]
     assert GlobalCounters.global_ops < 10_000
 
 
 # -- scatter --------------------------------------------------------------------------------------
 
-PLACES = np.array([[0, 2, 1, 1], [1, 1, 0, 2], [3, 3, 3, 0]])
+POSITIONS = np.array([[0, 2, 1, 1], [1, 1, 0, 2], [3, 3, 3, 0]])
 SOURCE, TARGET = numbers(3, 4), numbers(4, 5, seed=1)
 
 
 @pytest.fixture(params=["looking", "going"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each place looks at all sources, or each source goes to its place: only sizes choose."""
+    """Each position looks at all sources, or each source goes to its position: only sizes choose."""
     set_way(monkeypatch, goes=request.param == "going")
     return str(request.param)
 
@@ -108,10 +108,10 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_scatter_reduce_agrees_with_torch(reduce: str, include_self: bool, way: str) -> None:
     torch = pytest.importorskip("torch")
     expected = torch.tensor(TARGET).scatter_reduce(
-        0, torch.tensor(PLACES), torch.tensor(SOURCE), reduce, include_self=include_self
+        0, torch.tensor(POSITIONS), torch.tensor(SOURCE), reduce, include_self=include_self
     )
     found = Tensor(TARGET).scatter_reduce(
-        0, Tensor(PLACES), Tensor(SOURCE), reduce, include_self=include_self
+        0, Tensor(POSITIONS), Tensor(SOURCE), reduce, include_self=include_self
     )
     assert_close(found, expected.numpy())
 
@@ -121,72 +121,74 @@ def test_gradients_of_scatter_are_those_of_torch(reduce: str | None, way: str) -
     torch = pytest.importorskip("torch")
     own, src = Tensor(TARGET), Tensor(SOURCE)
     theirs = [torch.tensor(a, requires_grad=True) for a in (TARGET, SOURCE)]
-    places = np.array([[0, 2, 1, 1], [1, 1, 0, 2], [3, 3, 3, 0]])  # no place of a column twice
+    positions = np.array(
+        [[0, 2, 1, 1], [1, 1, 0, 2], [3, 3, 3, 0]]
+    )  # no position of a column twice
     weights = numbers(4, 5, seed=2)
     if reduce is None:
-        mine = own.scatter(0, Tensor(places), src)
-        other = theirs[0].scatter(0, torch.tensor(places), theirs[1])
+        mine = own.scatter(0, Tensor(positions), src)
+        other = theirs[0].scatter(0, torch.tensor(positions), theirs[1])
     else:
-        mine = own.scatter_reduce(0, Tensor(places), src, reduce)
-        other = theirs[0].scatter_reduce(0, torch.tensor(places), theirs[1], reduce)
+        mine = own.scatter_reduce(0, Tensor(positions), src, reduce)
+        other = theirs[0].scatter_reduce(0, torch.tensor(positions), theirs[1], reduce)
     (other * torch.tensor(weights)).sum().backward()
     for found, expected in zip((mine * Tensor(weights)).sum().gradient(own, src), theirs):
         assert_close(found, expected.grad.numpy())
 
 
-def test_places_beyond_int64_are_no_places() -> None:
-    places = Tensor([1, 2**64 - 1, 2**63, 2**32 + 1, 0], dtype="uint64")
-    assert Tensor([5, 6, 7]).gather(0, places).tolist() == [6, 0, 0, 0, 5]
+def test_positions_beyond_int64_are_no_positions() -> None:
+    positions = Tensor([1, 2**64 - 1, 2**63, 2**32 + 1, 0], dtype="uint64")
+    assert Tensor([5, 6, 7]).gather(0, positions).tolist() == [6, 0, 0, 0, 5]
     found = Tensor.zeros(3, dtype="int32").scatter_reduce(
-        0, places, Tensor([1, 2, 4, 8, 16]), "sum"
+        0, positions, Tensor([1, 2, 4, 8, 16]), "sum"
     )
     assert found.tolist() == [16, 1, 0]
 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "uint32", "int64", "uint64"])
-def test_scatter_ignores_places_that_are_not_there(dtype: str, way: str) -> None:
-    places = Tensor([[1, 200, 0, 1]], dtype=dtype)
+def test_scatter_ignores_positions_that_are_not_there(dtype: str, way: str) -> None:
+    positions = Tensor([[1, 200, 0, 1]], dtype=dtype)
     ones = Tensor([[1, 1, 1, 1]])
-    assert Tensor.zeros(2, 3, dtype="int32").scatter_reduce(1, places, ones, "sum").tolist() == [
+    assert Tensor.zeros(2, 3, dtype="int32").scatter_reduce(1, positions, ones, "sum").tolist() == [
         [1, 2, 0],
         [0, 0, 0],
     ]
-    assert Tensor([[5, 6, 7]]).scatter(1, places, Tensor([[1, 2, 3, 4]])).tolist() == [[3, 4, 7]]
+    assert Tensor([[5, 6, 7]]).scatter(1, positions, Tensor([[1, 2, 3, 4]])).tolist() == [[3, 4, 7]]
     none = Tensor.zeros(1, 0, dtype=dtype)
     assert Tensor([[5, 6]]).scatter(1, none, Tensor.zeros(1, 0, dtype="int32")).tolist() == [[5, 6]]
 
 
 @pytest.mark.heuristics
 @pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin", None])
-def test_scatter_does_not_let_all_places_look_at_all_sources(reduce: str | None) -> None:
-    places = Tensor(np.arange(16_384, dtype=np.int32) * 7 % 20_000)
+def test_scatter_does_not_let_all_positions_look_at_all_sources(reduce: str | None) -> None:
+    positions = Tensor(np.arange(16_384, dtype=np.int32) * 7 % 20_000)
     own, values = Tensor.zeros(20_000).contiguous(), Tensor(numbers(16_384))
-    Tensor.realize(places, own, values)
+    Tensor.realize(positions, own, values)
     GlobalCounters.reset()
     if reduce is None:
-        own.scatter(0, places, values).realize()
+        own.scatter(0, positions, values).realize()
     else:
-        own.scatter_reduce(0, places, values, reduce).realize()
+        own.scatter_reduce(0, positions, values, reduce).realize()
     assert GlobalCounters.global_ops < 1_000_000
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
-def test_places_of_a_type_that_cannot_count_the_axis_name_one_element(dtype: str) -> None:
-    places, line = Tensor([1, 2], dtype=dtype), Tensor(np.arange(300))
-    assert line.gather(0, places).tolist() == [1, 2]
-    hit = Tensor.zeros(300, dtype="int32").scatter_reduce(0, places, Tensor([5, 6]), "sum")
+def test_positions_of_a_type_that_cannot_count_the_axis_name_one_element(dtype: str) -> None:
+    positions, line = Tensor([1, 2], dtype=dtype), Tensor(np.arange(300))
+    assert line.gather(0, positions).tolist() == [1, 2]
+    hit = Tensor.zeros(300, dtype="int32").scatter_reduce(0, positions, Tensor([5, 6]), "sum")
     assert [k for k, value in enumerate(hit.tolist()) if value] == [1, 2]
-    assert places.one_hot(300).sum().item() == 2
-    assert Tensor.zeros(2, 300).sparse_categorical_crossentropy(places).item() == pytest.approx(
+    assert positions.one_hot(300).sum().item() == 2
+    assert Tensor.zeros(2, 300).sparse_categorical_crossentropy(positions).item() == pytest.approx(
         np.log(300)
     )
 
 
 def test_scatter_writes_the_last_source_and_leaves_the_rest(machine: str, way: str) -> None:
     expected = TARGET.copy()
-    for row, column in np.ndindex(PLACES.shape):
-        expected[PLACES[row, column], column] = SOURCE[row, column]
-    assert_same(Tensor(TARGET).scatter(0, Tensor(PLACES), Tensor(SOURCE)), expected)
+    for row, column in np.ndindex(POSITIONS.shape):
+        expected[POSITIONS[row, column], column] = SOURCE[row, column]
+    assert_same(Tensor(TARGET).scatter(0, Tensor(POSITIONS), Tensor(SOURCE)), expected)
     rows = np.zeros((2, 4), np.int32)
     found = Tensor(rows).scatter(1, Tensor([[1, 1], [9, 0]]), 1, reduce="add")
     assert found.tolist() == [[0, 2, 0, 0], [1, 0, 0, 0]]
@@ -243,7 +245,7 @@ def test_selection_by_what_is_no_mask_is_refused() -> None:
         Tensor([1, 2]).masked_select(Tensor([1, 0]))
 
 
-def test_missing_places_and_elements_keep_the_type_and_its_digits() -> None:
+def test_missing_positions_and_elements_keep_the_type_and_its_digits() -> None:
     found = Tensor([1, 0]).nonzero(size=3, fill_value=-1.5)
     assert found.dtype is dtypes.int32 and found.tolist() == [[0], [-1], [-1]]
     large = Tensor([16777217, 3]).masked_select(Tensor([True, False]), size=2, fill_value=1.5)
@@ -253,7 +255,7 @@ def test_missing_places_and_elements_keep_the_type_and_its_digits() -> None:
 @pytest.mark.parametrize(
     "numbers", [[5], [0, -4], np.array([[0, 1], [3, 0]]), np.array([1, 3]), (5,)]
 )
-def test_numbers_that_are_no_places_are_refused(numbers: Any) -> None:
+def test_numbers_that_are_no_positions_are_refused(numbers: Any) -> None:
     t = Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     with pytest.raises(IndexError, match="out of range for axis 0"):
         t[numbers if not isinstance(numbers, tuple) else [*numbers]]
@@ -280,13 +282,18 @@ def test_elements_keep_every_bit(dtype: str) -> None:
     order = [1, 5, 3, 2, 0, 4, 1]
     bits = f"uint{8 * values.dtype.itemsize}"
     expected = [values.bitcast(bits).tolist()[k] for k in order]
-    places = Tensor(order)
+    positions = Tensor(order)
     for x in (
         values,
         values.reshape(6, 1).expand(6, 2)[:, 0],
         values.reshape(2, 3).contiguous().flatten(),
     ):
-        for chosen in (x[order], x[places], x.gather(0, places), x[places.reshape(7, 1)].flatten()):
+        for chosen in (
+            x[order],
+            x[positions],
+            x.gather(0, positions),
+            x[positions.reshape(7, 1)].flatten(),
+        ):
             assert chosen.bitcast(bits).tolist() == expected
 
 

@@ -49,14 +49,14 @@ def convolution(x: Array, w: Array, groups: int, stride: Any, dilation: Any, pad
     ]
     y = np.zeros((x.shape[0], w.shape[0], *size))
     per_group = w.shape[0] // groups
-    for channel, place in product(range(w.shape[0]), product(*map(range, size))):
+    for channel, position in product(range(w.shape[0]), product(*map(range, size))):
         first = channel // per_group * w.shape[1]
         window = tuple(
             slice(i * s, i * s + d * (k - 1) + 1, d)
-            for i, s, d, k in zip(place, stride, dilation, w.shape[2:])
+            for i, s, d, k in zip(position, stride, dilation, w.shape[2:])
         )
         part = x[(slice(None), slice(first, first + w.shape[1]), *window)]
-        y[(slice(None), channel, *place)] = (part * w[channel]).sum(tuple(range(1, part.ndim)))
+        y[(slice(None), channel, *position)] = (part * w[channel]).sum(tuple(range(1, part.ndim)))
     return y
 
 

@@ -79,7 +79,7 @@ def test_any_and_all_agree_with_numpy(machine: str) -> None:
 
 @pytest.mark.parametrize("axis", [None, 0, 1])
 @pytest.mark.parametrize("dtype", ["float32", "int32", "uint8", "bool"])
-def test_argmax_and_argmin_give_the_first_place(machine: str, axis: Any, dtype: str) -> None:
+def test_argmax_and_argmin_give_the_first_position(machine: str, axis: Any, dtype: str) -> None:
     x = np.array([[1, 3, 3, 0], [2, 2, 0, 0], [0, 0, 0, 9]]).astype(dtype)
     assert Tensor(x).argmax(axis).tolist() == x.argmax(axis).tolist()
     assert Tensor(x).argmin(axis).tolist() == x.argmin(axis).tolist()

@@ -33,19 +33,19 @@ def test_running_sums_products_and_extremes_agree_with_numpy(size: int) -> None:
 def test_running_functions_on_a_machine(machine: str) -> None:
     x = np.arange(40, dtype=np.int32).reshape(1, 40) % 7
     assert_same(Tensor(x).cumsum(1), x.cumsum(1, dtype=np.int32))
-    values, places = Tensor(x).cummax(1)
-    assert places.tolist() == [[*range(7), *[6] * 33]]
+    values, positions = Tensor(x).cummax(1)
+    assert positions.tolist() == [[*range(7), *[6] * 33]]
     assert values.tolist() == np.maximum.accumulate(x, 1).tolist()
     assert Tensor([-1000.0, 0.0, 1000.0, -1000.0]).logcumsumexp().tolist() == [-1000, 0, 1000, 1000]
 
 
-def test_running_extremes_keep_nan_and_its_place() -> None:
-    values, places = Tensor(ODD).cummax(0)
+def test_running_extremes_keep_nan_and_its_position() -> None:
+    values, positions = Tensor(ODD).cummax(0)
     assert_same(values, np.maximum.accumulate(ODD))
-    assert places.tolist() == [0] + [1] * 9
-    values, places = Tensor([3, 1, 1, 2, 0]).cummin()
+    assert positions.tolist() == [0] + [1] * 9
+    values, positions = Tensor([3, 1, 1, 2, 0]).cummin()
     assert values.tolist() == [3, 1, 1, 1, 0]
-    assert places.tolist() == [0, 1, 1, 1, 4]
+    assert positions.tolist() == [0, 1, 1, 1, 4]
 
 
 def test_running_types_are_those_of_sum() -> None:
@@ -75,7 +75,7 @@ def test_gradient_of_a_running_sum_is_the_count_of_what_follows() -> None:
 
 
 def ordered(x: Any, descending: bool) -> Any:
-    """Stable places: NaN is the largest."""
+    """Stable positions: NaN is the largest."""
     keys = np.where(np.isnan(x), np.inf, x).astype(np.float64)
     nan = np.isnan(x) if x.dtype.kind == "f" else np.zeros(x.shape, bool)
     return sorted(
@@ -89,9 +89,9 @@ def ordered(x: Any, descending: bool) -> Any:
 )
 def test_sort_is_stable_with_nan_last(machine: str, dtype: str, descending: bool) -> None:
     x = ODD.astype(dtype) if dtype.startswith("f") else (np.arange(20) * 7 % 5).astype(dtype)
-    values, places = Tensor(x).sort(descending=descending)
+    values, positions = Tensor(x).sort(descending=descending)
     expected = ordered(x if dtype != "bool" else x.astype(np.int8), descending)
-    assert places.tolist() == expected
+    assert positions.tolist() == expected
     np.testing.assert_array_equal(values.numpy(), x[expected])
 
 
@@ -117,9 +117,9 @@ def test_network_of_comparators_sorts_as_ranks_do(
 
 def test_topk_takes_the_largest_or_the_smallest(machine: str) -> None:
     x = Tensor([[3.0, 1.0, 2.0, 3.0], [0.0, 5.0, 4.0, 1.0]])
-    values, places = x.topk(2)
+    values, positions = x.topk(2)
     assert values.tolist() == [[3, 3], [5, 4]]
-    assert places.tolist() == [[0, 3], [1, 2]]
+    assert positions.tolist() == [[0, 3], [1, 2]]
     assert x.topk(1, dim=0, largest=False)[0].tolist() == [[0, 1, 2, 1]]
     with pytest.raises(ShapeError, match=r"topk of 5 elements along axis -1 of \(2, 4\)"):
         x.topk(5)
@@ -149,10 +149,10 @@ def test_topk_of_many_is_the_start_of_argsort(name: str, largest: bool, machine:
         x[0, :3] = x[1, 7:9] = limits.min
         x[0, 5:8] = x[2, 0:3] = limits.max
     for axis, given in ((1, x), (0, x.T)):
-        values, places = Tensor(given.copy()).topk(5, axis, largest)
+        values, positions = Tensor(given.copy()).topk(5, axis, largest)
         order = Tensor(given.copy()).argsort(axis, descending=largest).numpy()
         expected = np.take(order, range(5), axis)
-        assert (places.numpy() == expected).all()
+        assert (positions.numpy() == expected).all()
         np.testing.assert_array_equal(values.numpy(), np.take_along_axis(given, expected, axis))
 
 

@@ -24,10 +24,10 @@ POOLS: list[dict[str, Any]] = [
 def test_pools_agree_with_torch(options: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")
     functional = torch.nn.functional
-    values, places = Tensor(X).max_pool2d(**options, return_indices=True)
+    values, positions = Tensor(X).max_pool2d(**options, return_indices=True)
     expected = functional.max_pool2d(torch.tensor(X), **options, return_indices=True)
     assert_same(values, expected[0].numpy())
-    assert_same(places, expected[1].numpy().astype(np.int32))
+    assert_same(positions, expected[1].numpy().astype(np.int32))
     for counts in (True, False):
         found = Tensor(X).avg_pool2d(**options, count_include_pad=counts)
         mean = functional.avg_pool2d(torch.tensor(X), **options, count_include_pad=counts)
@@ -36,11 +36,11 @@ def test_pools_agree_with_torch(options: dict[str, Any]) -> None:
 
 def test_pool_up_to_the_ceiling_takes_the_last_elements(machine: str) -> None:
     line = Tensor([[[1.0, 5.0, 2.0, 4.0, 3.0]]])
-    values, places = line.max_pool2d((2,), ceil_mode=True, return_indices=True)
+    values, positions = line.max_pool2d((2,), ceil_mode=True, return_indices=True)
     assert values.tolist() == [[[5, 4, 3]]]
-    assert places.tolist() == [[[1, 3, 4]]]
+    assert positions.tolist() == [[[1, 3, 4]]]
     assert line.avg_pool2d((2,), ceil_mode=True).tolist() == [[[3, 3, 3]]]
-    unpooled = values.max_unpool2d(places, (2,), output_size=(5,))
+    unpooled = values.max_unpool2d(positions, (2,), output_size=(5,))
     assert unpooled.tolist() == [[[0, 5, 0, 4, 3]]]
 
 
@@ -239,7 +239,7 @@ def test_normalize_and_moments_agree_with_numpy(machine: str) -> None:
     assert_close(mean, x.mean(0))
 
 
-def test_an_element_at_its_own_place_is_taken_alone() -> None:
+def test_an_element_at_its_own_position_is_taken_alone() -> None:
     """Torch multiplies its neighbour by 0.0, which passes NaN and infinities on."""
     line = Tensor([0.0, math.nan, 2.0, 3.0])
     assert line.interpolate((4,)).isnan().tolist() == [False, True, False, False]
@@ -288,7 +288,7 @@ def test_bias_of_sixteen_bits_is_added_before_the_result_is_rounded(kind: str) -
 def test_operand_that_is_masked_in_a_table_may_hold_numbers_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Places of a table beyond its loop are masked, whatever the operand is made of."""
+    """Positions of a table beyond its loop are masked, whatever the operand is made of."""
     monkeypatch.setenv("CHOICES", "tiled=on tile=3x3x2 blocks=2x3 staged=rows+columns depth=4")
     w = Tensor([1.0] * 18, dtype="bfloat16").reshape(3, 2, 3)
     x = Tensor([1.0] * 6, dtype="bfloat16").reshape(1, 3, 2)

@@ -70,7 +70,7 @@ def test_other_values_are_refused_with_what_differs(name: str) -> None:
         check()
 
 
-def test_message_names_the_worst_place() -> None:
+def test_message_names_the_worst_position() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_close(Tensor([[1.0, 2.0], [3.5, 4.0]]), [[1.0, 2.1], [3.0, 4.0]], rtol=0, atol=0.05)
     assert str(caught.value) == (

@@ -82,7 +82,7 @@ def test_a_chain_of_20000_nodes_is_printed_and_read() -> None:
         ("", "expected one value"),
     ],
 )
-def test_other_text_is_refused_with_its_place(text: str, message: str) -> None:
+def test_other_text_is_refused_with_its_position(text: str, message: str) -> None:
     with pytest.raises(GraphTextError) as error:
         read_uop(text)
     assert message in str(error.value)

@@ -233,7 +233,7 @@ def test_tables_are_filled_by_kernels_of_their_own() -> None:
 
 
 @pytest.mark.heuristics
-@pytest.mark.parametrize("fault", ["place", "value", "short"])
+@pytest.mark.parametrize("fault", ["position", "value", "short"])
 def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     from test_kernel_proof import planted
 
@@ -243,18 +243,18 @@ def test_a_wrong_table_is_found(monkeypatch: pytest.MonkeyPatch, fault: str) -> 
             return made
         first, *rest = made.src
         (store,) = first.src
-        place, value = store.src
-        if fault == "place":
-            place = place.replace(src=(place.src[0], place.src[1] + 1))
+        position, value = store.src
+        if fault == "position":
+            position = position.replace(src=(position.src[0], position.src[1] + 1))
         elif fault == "value":
             load = next(n for n in value.toposort() if n.op is Ops.LOAD)
             at = load.src[0]
             value = value.substitute({at: at.replace(src=(at.src[0], at.src[1] + 1, *at.src[2:]))})
         else:
-            loop = max((n for n in place.toposort() if n.op is Ops.RANGE), key=axes.size_of)
+            loop = max((n for n in position.toposort() if n.op is Ops.RANGE), key=axes.size_of)
             short = loop.replace(src=(UOp.index(size_of(loop) - 1),))
-            place, value = (n.substitute({loop: short}) for n in (place, value))
-        return UOp.sink(UOp.sink(store.replace(src=(place, value))), *rest)
+            position, value = (n.substitute({loop: short}) for n in (position, value))
+        return UOp.sink(UOp.sink(store.replace(src=(position, value))), *rest)
 
     stage_everything(monkeypatch)
     body = matmul(16, 6, 40, dtype=dtypes.float32)
@@ -271,9 +271,9 @@ def test_a_mask_of_a_table_that_is_too_narrow_is_found(monkeypatch: pytest.Monke
         filled = {store.src[0].src[0] for table in tables for store in table.src}
         loads = [n for n in last.toposort() if n.op is Ops.LOAD and n.src[0].src[0] in filled]
         loop = next(n for n in loads[0].toposort() if n.op is Ops.RANGE)
-        place = loads[0].src[0]
-        masked = place.replace(src=(*place.src, loop < size_of(loop) - 1))
-        return UOp.sink(*tables, last.substitute({place: masked}))
+        position = loads[0].src[0]
+        masked = position.replace(src=(*position.src, loop < size_of(loop) - 1))
+        return UOp.sink(*tables, last.substitute({position: masked}))
 
     stage_everything(monkeypatch)
     body = matmul(16, 6, 40, dtype=dtypes.float32)

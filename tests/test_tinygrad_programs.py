@@ -33,8 +33,8 @@ class Attention:
                 .contiguous()
                 .realize()
             )
-        place = (None, None, (start_pos, start_pos + seqlen), None, None)
-        self.cache_kv.shrink(place).assign(Tensor.stack(xk, xv)).realize()
+        position = (None, None, (start_pos, start_pos + seqlen), None, None)
+        self.cache_kv.shrink(position).assign(Tensor.stack(xk, xv)).realize()
         if start_pos > 0:
             keys = self.cache_kv[0].shrink((None, (0, start_pos + seqlen), None, None))
             values = self.cache_kv[1].shrink((None, (0, start_pos + seqlen), None, None))
@@ -68,8 +68,8 @@ def test_a_prompt_and_the_tokens_after_it_share_a_cache(jit: bool) -> None:
     token = TinyJit(lambda t, pos: layer(t, pos, None).realize())
     step = token if jit else lambda t, pos: layer(t, pos, None)
     for k in range(4, CONTEXT):
-        place = Variable("start_pos", 1, CONTEXT - 1).bind(k)
-        found = step(Tensor(x[None, k : k + 1]).realize(), place).numpy()
+        position = Variable("start_pos", 1, CONTEXT - 1).bind(k)
+        found = step(Tensor(x[None, k : k + 1]).realize(), position).numpy()
         np.testing.assert_allclose(found[0, 0], wanted[k], rtol=1e-4, atol=1e-5)
 
 

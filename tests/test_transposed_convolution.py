@@ -21,7 +21,7 @@ def added_where_it_lands(x: Array, w: Array, steps: list[int], groups: int) -> A
     each_in, each_out = w.shape[0] // groups, w.shape[1]
     y = np.zeros((x.shape[0], groups * each_out, *sizes), x.dtype)
     for tap in product(*map(range, w.shape[2:])):
-        places = tuple(
+        positions = tuple(
             [slice(t, t + (n - 1) * s + 1, s) for t, n, s in zip(tap, x.shape[2:], steps)]
         )
         for g in range(groups):
@@ -31,7 +31,7 @@ def added_where_it_lands(x: Array, w: Array, steps: list[int], groups: int) -> A
                 own,
                 w[(slice(g * each_in, (g + 1) * each_in), slice(None), *tap)],
             )
-            y[(slice(None), slice(g * each_out, (g + 1) * each_out), *places)] += term
+            y[(slice(None), slice(g * each_out, (g + 1) * each_out), *positions)] += term
     return y
 
 
@@ -74,12 +74,12 @@ def test_drawn_gradients_are_those_of_the_definition(seed: int) -> None:
     y = left.conv_transpose2d(right, groups=groups, stride=tuple(steps))
     y.backward(Tensor(cotangent))
     # Linear in each: the gradient of x in a direction d is the cotangent times the result at d.
-    for place in np.ndindex(x.shape[1:]):
+    for position in np.ndindex(x.shape[1:]):
         one = np.zeros_like(x)
-        one[(0, *place)] = 1
+        one[(0, *position)] = 1
         want = (added_where_it_lands(one, w, steps, groups) * cotangent).sum()
-        assert left.grad is not None and left.grad[(0, *place)].item() == want
-        if place[1:] != (0,) * len(steps):
+        assert left.grad is not None and left.grad[(0, *position)].item() == want
+        if position[1:] != (0,) * len(steps):
             break
     one = np.zeros_like(w)
     one.flat[-1] = 1

@@ -119,10 +119,10 @@ def test_prove_covers_an_index_that_is_a_variable(
 ) -> None:
     monkeypatch.setenv("PROVE", "1")
     x = Tensor([[1.0, 2.5], [3.0, 4.5], [5.0, 7.25]]).realize()
-    n = Variable("place", 0, 2)
+    n = Variable("position", 0, 2)
     assert x[n.bind(1)].tolist() == [3.0, 4.5] and x.roll(n.bind(2), 0).tolist()[0] == [3.0, 4.5]
     said = capsys.readouterr().err
-    assert said.count("all of 3 values of place from 0 to 2") >= 2 and "NOT COVERED" not in said
+    assert said.count("all of 3 values of position from 0 to 2") >= 2 and "NOT COVERED" not in said
 
 
 def test_a_kernel_of_variable_size_that_is_not_its_graph_is_refused(
@@ -151,14 +151,14 @@ def test_a_loop_that_is_cut_too_short_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(compiler(), "kernel_check", lambda *kernel: seen.append(kernel))
     (x[: n.bind(3)] * x[: n.bind(3)]).sum().realize()
     ((name, body, trace),) = seen[-1:]
-    place = next(k for k, (stage, _) in enumerate(trace) if stage.name == "shorten loops")
-    stage, graph = trace[place]
+    position = next(k for k, (stage, _) in enumerate(trace) if stage.name == "shorten loops")
+    stage, graph = trace[position]
     loops = [node for node in graph.toposort() if node.op is Ops.RANGE]
     (cut,) = [node for node in loops if node.src[0].op is not Ops.CONST]
     wrong = graph.substitute({cut: cut.replace(src=(cut.src[0] - 1,))})
-    KernelProver()(name, body, trace[: place + 1])
+    KernelProver()(name, body, trace[: position + 1])
     with pytest.raises(ProofError, match="shorten loops"):
-        KernelProver()(name, body, [*trace[:place], (stage, wrong)])
+        KernelProver()(name, body, [*trace[:position], (stage, wrong)])
 
 
 def test_a_graph_at_a_value_has_numbers_where_the_variable_was() -> None:
@@ -238,8 +238,8 @@ def test_wrong_sizes_are_refused(wrong: Any, message: str) -> None:
     assert issubclass(ShapeError, ValueError)
 
 
-def test_cache_is_written_at_a_variable_place() -> None:
-    place = Variable("place", 0, 7)
+def test_cache_is_written_at_a_variable_position() -> None:
+    position = Variable("position", 0, 7)
     cache = Tensor.zeros(2, 8).contiguous().realize()
 
     @TinyJit
@@ -251,7 +251,7 @@ def test_cache_is_written_at_a_variable_place() -> None:
     for k in range(8):
         value = np.full((2, 1), k + 1, np.float32)
         want[:, k : k + 1] = value
-        found = step(Tensor(value), place.bind(k))
+        found = step(Tensor(value), position.bind(k))
         np.testing.assert_array_equal(found.numpy(), want[:, : k + 1].sum(1))
         np.testing.assert_array_equal(cache.numpy(), want)
 

@@ -61,12 +61,12 @@ PROGRAMS: dict[str, Program] = {
     "one of the rows": lambda x, n: x[n : n + 1],
     "the last rows": lambda x, n: x[-n:],
     "all but the last rows": lambda x, n: x[:-n],
-    "to a place from the end": lambda x, n: x[n:-1],
+    "to a position from the end": lambda x, n: x[n:-1],
     "columns": lambda x, n: x[:, :n],
     "every other row": lambda x, n: x[:n:2],
-    "every third from a place": lambda x, n: x[n::3],
+    "every third from a position": lambda x, n: x[n::3],
     "backwards": lambda x, n: x[:n][::-1],
-    "backwards from a place": lambda x, n: x[n::-1],
+    "backwards from a position": lambda x, n: x[n::-1],
     "backwards in steps": lambda x, n: x[: 2 * n][::-2],
     "a row of rows": lambda x, n: x[:n][0],
     "the last of rows": lambda x, n: x[:n][-1],
@@ -223,7 +223,7 @@ NONE_AT_ALL: dict[str, Program] = {
     "cat": lambda x, n: x[:n].cat(x[:1]),
     "roll by the variable": lambda x, n: x.roll(n, 0),
     "write rows": _written_rows,
-    "row of the place": lambda x, n: x[n],
+    "row of the position": lambda x, n: x[n],
     "one_hot": lambda x, n: Tensor([0, 1]).one_hot(n),
     "roll by more than there may be": lambda x, n: x[:n].roll(2, 0),
     "roll back": lambda x, n: x[:n].roll(-1, 0),
@@ -302,10 +302,10 @@ def test_one_variable_with_several_values_in_one_computation() -> None:
 
 
 def test_a_cache_grows_without_a_jit() -> None:
-    place = Variable("place", 0, 7)
+    position = Variable("position", 0, 7)
     cache = Tensor.zeros(8, 4).contiguous().realize()
     for k in range(8):
-        at = place.bind(k)
+        at = position.bind(k)
         cache[at : at + 1].assign(Tensor(X[k : k + 1]))
         seen = cache[: at + 1].sum(0)
         np.testing.assert_array_equal(seen.numpy(), X[: k + 1].sum(0))

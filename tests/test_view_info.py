@@ -47,7 +47,7 @@ def test_elements_are_found_through_strides_offset_and_mask(make: object) -> Non
     assert np.array_equal(through(view.view_info()), view.numpy())
 
 
-def test_a_place_that_is_not_linear_has_an_index_and_no_strides() -> None:
+def test_a_position_that_is_not_linear_has_an_index_and_no_strides() -> None:
     info = Tensor(MEMORY).realize().reshape(4, 6).T.reshape(24).view_info()
     assert (info.strides, info.offset) == (None, None)
     assert Ops.FLOORDIV in {node.op for node in info.index.toposort()}

@@ -91,7 +91,7 @@ def test_gradient_of_a_convolution_in_tiles_over_the_edge_is_proven(prover: Kern
 
 
 def test_convolution_in_steps_with_its_image_in_a_table_is_proven(prover: KernelProver) -> None:
-    """Every other column is read from a table, under a mask outside of which the place is none of its own."""
+    """Every other column is read from a table, under a mask outside of which the position is none of its own."""
     image, weight = values(2, 8, 7, 7), values(4, 8, 1, 1)
     with Context(PROVE=1, CHOICES="tiled=on tile=4x3x1 blocks=1x1 staged=rows+columns depth=2"):
         image.conv2d(weight, stride=2).realize()

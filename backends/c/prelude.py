@@ -38,19 +38,19 @@ _LIMITS = {
 }
 _CLZ = "static inline int clz(ulong x) { return x == 0 ? 64 : __builtin_clzll(x); }"
 # Source: the bits of IEEE 754 binary16. Times 2**112 moves a half's exponent to a float's, exactly.
-_VLOAD_HALF = """static inline float vload_half(int at, const half *place) {
-  uint bits = place[at], rest = bits & 0x7fffu;
+_VLOAD_HALF = """static inline float vload_half(int at, const half *position) {
+  uint bits = position[at], rest = bits & 0x7fffu;
   uint size = rest >= 0x7c00u ? 0x7f800000u | rest << 13 : as_uint(as_float(rest << 13) * 0x1p112f);
   return as_float((bits & 0x8000u) << 16 | size);
 }"""
 # Adding 0.5, whose last bit is the unit of a half's denormals, rounds to them.
-_VSTORE_HALF = """static inline void vstore_half_rte(float x, int at, half *place) {
+_VSTORE_HALF = """static inline void vstore_half_rte(float x, int at, half *position) {
   uint bits = as_uint(x), sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
   if (size > 0x7f800000u) size = 0x7e00u;
   else if (size >= 0x477ff000u) size = 0x7c00u;
   else if (size < 0x38800000u) size = as_uint(as_float(size) + 0.5f) - 0x3f000000u;
   else size = (size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13;
-  place[at] = (half)(sign | size);
+  position[at] = (half)(sign | size);
 }"""
 
 

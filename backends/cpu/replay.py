@@ -67,9 +67,9 @@ class Replay:
         flat = [slot for _, own, _ in launches for slot in own]
         self._offsets = [offset for _, _, offsets in launches for offset in offsets]
         self._addresses = (ctypes.c_uint64 * max(1, len(flat)))()
-        self._places: dict[int, list[int]] = {}
-        for place, slot in enumerate(flat):
-            self._places.setdefault(slot, []).append(place)
+        self._positions: dict[int, list[int]] = {}
+        for position, slot in enumerate(flat):
+            self._positions.setdefault(slot, []).append(position)
         self._records = (ctypes.c_int64 * max(1, _WORDS * len(launches)))()
         start, done = ctypes.addressof(self._addresses), 0
         for k, (launch, own, _) in enumerate(launches):
@@ -79,7 +79,7 @@ class Replay:
             ]
             done += len(own)
         for slot, block in enumerate(memory):
-            if block is not None and slot in self._places and hasattr(block, "address"):
+            if block is not None and slot in self._positions and hasattr(block, "address"):
                 self.point(slot, block)
         pointer, number = ctypes.c_void_p, ctypes.c_int64
         kind = ctypes.CFUNCTYPE(None, pointer, number, pointer, pointer)
@@ -88,8 +88,8 @@ class Replay:
 
     def point(self, slot: int, block: Any) -> None:
         """The buffer of a slot is another one."""
-        for place in self._places.get(slot, ()):
-            self._addresses[place] = block.address + self._offsets[place]
+        for position in self._positions.get(slot, ()):
+            self._addresses[position] = block.address + self._offsets[position]
 
     def listed(self) -> list[tuple[Any, list[int]]]:
         """Each launch, and the addresses of its buffers as they stand in the table now."""

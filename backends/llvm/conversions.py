@@ -99,7 +99,7 @@ def _widen(writer: Writer, value: str, source: DType) -> str:
 
 
 def _widen_half_by_bits(writer: Writer, value: str, source: DType) -> str:
-    """Exponent and fraction moved into place as a number 2**112 too small, then scaled exactly."""
+    """Exponent and fraction moved into position as a number 2**112 too small, then scaled exactly."""
     single, word = _with_lanes(dtypes.float32, source), _with_lanes(dtypes.uint32, source)
     word_type, short = register_type(word), _with_lanes(dtypes.uint16, source)
     halfword = _convert(writer, "bitcast", value, source, short)

@@ -49,8 +49,8 @@ class Dialect:
         lines = ["}", "", f"define void @{entry}(ptr %args, i64 %first, i64 %last) nounwind {{"]
         arguments = []
         for slot in slots:
-            lines.append(f"  %place{slot} = getelementptr ptr, ptr %args, i64 {slot}")
-            lines.append(f"  %buffer{slot} = load ptr, ptr %place{slot}, align 8")
+            lines.append(f"  %position{slot} = getelementptr ptr, ptr %args, i64 {slot}")
+            lines.append(f"  %buffer{slot} = load ptr, ptr %position{slot}, align 8")
             arguments.append(f"ptr %buffer{slot}")
         arguments += ["i64 %first", "i64 %last"]
         lines.append(f"  call void @{entry}.body({', '.join(arguments)})")

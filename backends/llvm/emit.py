@@ -20,7 +20,7 @@ from proofgrad.backends.llvm.loops import OpenLoop, carried_accumulators, phi
 from proofgrad.backends.llvm.memory import (
     NONTEMPORAL,
     UNPREDICTABLE,
-    Place,
+    Position,
     masks_by_data,
     write_address,
     write_load,
@@ -80,7 +80,7 @@ class _Printer:
         self.linear, self.name, self.dialect = linear, name, dialect
         self.writer = Writer(dialect)
         self.registers: dict[UOp, str] = {}
-        self.places: dict[UOp, Place] = {}
+        self.positions: dict[UOp, Position] = {}
         self.current: dict[UOp, str] = {}  # the register that holds each accumulator now
         self.loops: list[OpenLoop] = []
         self.carried = carried_accumulators(linear)
@@ -144,7 +144,11 @@ class _Printer:
         """A loop where all masks hold, which are not asked there, or the same loop with them."""
         writer, label = self.writer, self.writer.fresh("unmasked")
         runs = self._where_all(masks)
-        registers, places, current = dict(self.registers), dict(self.places), dict(self.current)
+        registers, positions, current = (
+            dict(self.registers),
+            dict(self.positions),
+            dict(self.current),
+        )
         writer.do(f"br i1 {runs}, label %{label}, label %{label}.else")
         writer.begin_block(label)
         for truth in settled(parts_of_truths(masks), self.linear.src):
@@ -152,10 +156,10 @@ class _Printer:
         skipped, self.skipped = self.skipped, {}  # nothing is left to ask
         ends = [self._written_to(loop, label)]
         self.skipped = skipped
-        self.registers, self.places, self.current = dict(registers), dict(places), current
+        self.registers, self.positions, self.current = dict(registers), dict(positions), current
         writer.begin_block(f"{label}.else")
         ends.append(self._written_to(loop, label))
-        self.registers, self.places = registers, places
+        self.registers, self.positions = registers, positions
         writer.begin_block(f"{label}.end")
         (first, unmasked), (second, masked) = ends
         for accumulator, value in masked.items():
@@ -394,7 +398,7 @@ class _Printer:
     def index(self, node: UOp) -> None:
         buffer, index = node.src[:2]
         mask = node.src[2] if len(node.src) > 2 else None
-        place = Place(
+        position = Position(
             buffer=self._register(buffer),
             element=buffer.dtype.scalar,
             index=self._register(index),
@@ -405,25 +409,25 @@ class _Printer:
             is_by_data=mask in self.by_data,
         )
         if self.dialect.memory_bytes > 1 and buffer.op is Ops.PARAM and index.dtype.lanes == 1:
-            place = replace(place, multiple_of=largest_power_of_two(index))
+            position = replace(position, multiple_of=largest_power_of_two(index))
         if index.dtype.lanes == 1:
-            address = write_address(self.writer, place, place.index, place.index_dtype)
-            place = replace(place, address=address)
+            address = write_address(self.writer, position, position.index, position.index_dtype)
+            position = replace(position, address=address)
         elif (apart := lanes_apart(index)) is not None:
             first, offsets = apart
-            address = write_address(self.writer, place, self._register(first), first.dtype)
-            place = replace(place, address=address, offsets=offsets)
-        self.places[node] = place
+            address = write_address(self.writer, position, self._register(first), first.dtype)
+            position = replace(position, address=address, offsets=offsets)
+        self.positions[node] = position
 
     def load(self, node: UOp) -> None:
-        place = self.places[node.src[0]]
-        self.registers[node] = write_load(self.writer, place, node.dtype)
+        position = self.positions[node.src[0]]
+        self.registers[node] = write_load(self.writer, position, node.dtype)
         for hint in self.ahead.get(node, ()):
-            self.prefetch(place, hint)
+            self.prefetch(position, hint)
 
-    def prefetch(self, place: Place, hint: Hint) -> None:
-        buffer, element = hint.buffer, place.element
-        line = place.address
+    def prefetch(self, position: Position, hint: Hint) -> None:
+        buffer, element = hint.buffer, position.element
+        line = position.address
         if buffer is not None:
             line, element = self._register(buffer), buffer.dtype.scalar
         assert line is not None
@@ -440,30 +444,30 @@ class _Printer:
         write_prefetch(self.writer, element, line, parts, hint.cache, hint.is_written)
 
     def store(self, node: UOp) -> None:
-        place, value = node.src[:2]
+        position, value = node.src[:2]
         if node in self.waiting:
             return
         if node in self.transposed:
             rows = [self._register(row.src[1]) for row in self.transposed[node]]
-            first = self.places[self.transposed[node][0].src[0]]
+            first = self.positions[self.transposed[node][0].src[0]]
             return write_transposed_stores(self.writer, first, value.dtype, rows)
         write = write_nontemporal_store if node in self.nontemporal else write_store
-        if self._is_every_items(place.src[0]):
-            return self._store_once(place, value)
-        write(self.writer, self.places[place], value.dtype, self._register(value))
+        if self._is_every_items(position.src[0]):
+            return self._store_once(position, value)
+        write(self.writer, self.positions[position], value.dtype, self._register(value))
 
     def _is_every_items(self, memory: UOp) -> bool:
         """Whether all items of a group come to a store of what one of them stores."""
         is_shared = any([loop.range.arg[1] is AxisRole.LANE for loop in self.loops])
         return self.group is not None and memory.op is Ops.PARAM and not is_shared
 
-    def _store_once(self, place: UOp, value: UOp) -> None:
+    def _store_once(self, position: UOp, value: UOp) -> None:
         writer = self.writer
         item, label = self.dialect.item_of_group(writer.let), writer.fresh("one")
         first = writer.let(f"icmp eq i32 {item}, 0")
         writer.do(f"br i1 {first}, label %{label}, label %{label}.end")
         writer.begin_block(label)
-        write_store(writer, self.places[place], value.dtype, self._register(value))
+        write_store(writer, self.positions[position], value.dtype, self._register(value))
         writer.do(f"br label %{label}.end")
         writer.begin_block(f"{label}.end")
 

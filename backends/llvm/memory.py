@@ -27,7 +27,7 @@ UNPREDICTABLE = "!1 = !{}"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """The registers of an INDEX. With a vector index, `address` is None until it is needed.
 
     With `offsets`, lane k is so many elements behind `address`.
@@ -67,23 +67,23 @@ def masks_by_data(linear: UOp) -> set[UOp]:
     return masks & read
 
 
-def write_address(writer: Writer, place: Place, index: str, index_dtype: DType) -> str:
+def write_address(writer: Writer, position: Position, index: str, index_dtype: DType) -> str:
     """The pointer (or vector of pointers) to the elements number `index`."""
-    base = f"{place.pointer(writer.dialect)} {place.buffer}, {register_type(index_dtype)} {index}"
-    return writer.let(f"getelementptr {memory_type(place.element)}, {base}", "at")
+    base = f"{position.pointer(writer.dialect)} {position.buffer}, {register_type(index_dtype)} {index}"
+    return writer.let(f"getelementptr {memory_type(position.element)}, {base}", "at")
 
 
-def write_load(writer: Writer, place: Place, dtype: DType) -> str:
+def write_load(writer: Writer, position: Position, dtype: DType) -> str:
     """The register with the loaded value of type `dtype`."""
-    if place.index_dtype.lanes > 1:
-        loaded = _gather(writer, place, dtype)
-    elif place.mask_lanes > 1:
+    if position.index_dtype.lanes > 1:
+        loaded = _gather(writer, position, dtype)
+    elif position.mask_lanes > 1:
         has_one = writer.dialect.has_masked_access
         load_lanes = _masked_load if has_one else _load_whole_or_by_lanes
-        loaded = load_lanes(writer, place, dtype)
+        loaded = load_lanes(writer, position, dtype)
     else:
-        address = _address_or_zeros(writer, place, dtype)
-        loaded = _load(writer, place, address, dtype, _alignment(writer, place, dtype))
+        address = _address_or_zeros(writer, position, dtype)
+        loaded = _load(writer, position, address, dtype, _alignment(writer, position, dtype))
     if not dtype.is_bool:
         return loaded
     zero = "0" if dtype.lanes == 1 else "zeroinitializer"
@@ -102,163 +102,171 @@ def write_prefetch(
     writer.do(f"call void @llvm.prefetch.{dialect.pointer_code}({dialect.pointer} {line}, {hints})")
 
 
-def _address_or_zeros(writer: Writer, place: Place, dtype: DType) -> str:
-    assert place.address is not None
-    if place.mask is None:
-        return place.address
-    writer.zero_bytes = max(writer.zero_bytes, place.element.itemsize * dtype.lanes)
-    pointer = place.pointer(writer.dialect)
-    choice = f"select i1 {place.mask}, {pointer} {place.address}, {pointer} @zeros"
-    return writer.let(f"{choice}, !unpredictable !1" if place.is_by_data else choice, "at")
+def _address_or_zeros(writer: Writer, position: Position, dtype: DType) -> str:
+    assert position.address is not None
+    if position.mask is None:
+        return position.address
+    writer.zero_bytes = max(writer.zero_bytes, position.element.itemsize * dtype.lanes)
+    pointer = position.pointer(writer.dialect)
+    choice = f"select i1 {position.mask}, {pointer} {position.address}, {pointer} @zeros"
+    return writer.let(f"{choice}, !unpredictable !1" if position.is_by_data else choice, "at")
 
 
-def _alignment(writer: Writer, place: Place, dtype: DType) -> int:
+def _alignment(writer: Writer, position: Position, dtype: DType) -> int:
     """Bytes that an address of a vector is known to be a multiple of."""
     if dtype.lanes == 1:
         return dtype.itemsize
-    return max(dtype.itemsize, min(writer.dialect.memory_bytes, place.multiple_of * dtype.itemsize))
+    return max(
+        dtype.itemsize, min(writer.dialect.memory_bytes, position.multiple_of * dtype.itemsize)
+    )
 
 
-def _load(writer: Writer, place: Place, address: str, dtype: DType, alignment: int = 0) -> str:
-    access = f"{memory_type(dtype)}, {place.pointer(writer.dialect)} {address}"
+def _load(
+    writer: Writer, position: Position, address: str, dtype: DType, alignment: int = 0
+) -> str:
+    access = f"{memory_type(dtype)}, {position.pointer(writer.dialect)} {address}"
     return writer.let(f"load {access}, align {alignment or dtype.itemsize}", "load")
 
 
-def _load_whole_or_by_lanes(writer: Writer, place: Place, dtype: DType) -> str:
+def _load_whole_or_by_lanes(writer: Writer, position: Position, dtype: DType) -> str:
     """One access where all lanes are read, which is everywhere but at an end."""
-    assert place.address is not None
-    end, vector = _ask_all_lanes(writer, place, "load"), memory_type(dtype)
-    whole = _load(writer, place, place.address, dtype, _alignment(writer, place, dtype))
+    assert position.address is not None
+    end, vector = _ask_all_lanes(writer, position, "load"), memory_type(dtype)
+    whole = _load(writer, position, position.address, dtype, _alignment(writer, position, dtype))
     writer.do(f"br label %{end}")
     writer.begin_block(f"{end}.lanes")
-    lanes = _masked_load(writer, place, dtype)
+    lanes = _masked_load(writer, position, dtype)
     writer.do(f"br label %{end}")
     writer.begin_block(end)
     return writer.let(f"phi {vector} [ {whole}, %{end}.whole ], [ {lanes}, %{end}.lanes ]", "load")
 
 
-def _ask_all_lanes(writer: Writer, place: Place, hint: str) -> str:
+def _ask_all_lanes(writer: Writer, position: Position, hint: str) -> str:
     """Branch to a block `.whole`, begun here, if all lanes of a mask hold, else to one `.lanes`; the name of the end."""
-    end, lanes = writer.fresh(hint), place.mask_lanes
-    reduce = f"@llvm.vector.reduce.and.v{lanes}i1(<{lanes} x i1> {place.mask})"
+    end, lanes = writer.fresh(hint), position.mask_lanes
+    reduce = f"@llvm.vector.reduce.and.v{lanes}i1(<{lanes} x i1> {position.mask})"
     every = writer.let(f"call i1 {reduce}")
     writer.do(f"br i1 {every}, label %{end}.whole, label %{end}.lanes")
     writer.begin_block(f"{end}.whole")
     return end
 
 
-def _masked_load(writer: Writer, place: Place, dtype: DType) -> str:
+def _masked_load(writer: Writer, position: Position, dtype: DType) -> str:
     vector, dialect = memory_type(dtype), writer.dialect
-    pointer = f"{place.pointer(dialect)} align {dtype.itemsize} {place.address}"
-    operands = f"{pointer}, {_mask(writer, place, dtype)}, {vector} zeroinitializer"
-    intrinsic = f"@llvm.masked.load.{type_code(vector)}.{place.pointer_code(dialect)}"
+    pointer = f"{position.pointer(dialect)} align {dtype.itemsize} {position.address}"
+    operands = f"{pointer}, {_mask(writer, position, dtype)}, {vector} zeroinitializer"
+    intrinsic = f"@llvm.masked.load.{type_code(vector)}.{position.pointer_code(dialect)}"
     return writer.let(f"call {vector} {intrinsic}({operands})", "load")
 
 
-def _mask(writer: Writer, place: Place, dtype: DType) -> str:
+def _mask(writer: Writer, position: Position, dtype: DType) -> str:
     """The mask as an operand `<n x i1> ...` with the lanes of `dtype`."""
-    assert place.mask is not None
+    assert position.mask is not None
     bools = dtypes.bool.vec(dtype.lanes)
-    mask = place.mask if place.mask_lanes > 1 else writer.splat(place.mask, bools)
+    mask = position.mask if position.mask_lanes > 1 else writer.splat(position.mask, bools)
     return f"{register_type(bools)} {mask}"
 
 
-def _gather(writer: Writer, place: Place, dtype: DType) -> str:
+def _gather(writer: Writer, position: Position, dtype: DType) -> str:
     vector = memory_type(dtype)
-    if place.mask is not None:
-        operands = f"{_pointers(writer, place, dtype)}, {_mask(writer, place, dtype)}"
+    if position.mask is not None:
+        operands = f"{_pointers(writer, position, dtype)}, {_mask(writer, position, dtype)}"
         intrinsic = f"@llvm.masked.gather.{_pointers_code(writer, dtype)}"
         zeros = f"{vector} zeroinitializer"
         return writer.let(f"call {vector} {intrinsic}({operands}, {zeros})", "load")
     gathered = "poison"
     for lane in range(dtype.lanes):
-        scalar = _load(writer, place, lane_address(writer, place, lane), dtype.scalar)
+        scalar = _load(writer, position, lane_address(writer, position, lane), dtype.scalar)
         element = f"{memory_type(dtype.scalar)} {scalar}"
         gathered = writer.let(f"insertelement {vector} {gathered}, {element}, i64 {lane}")
     return gathered
 
 
-def lane_address(writer: Writer, place: Place, lane: int) -> str:
-    """The pointer to the element of one lane of a place with a vector index."""
-    if place.offsets is not None:
-        first = f"{place.pointer(writer.dialect)} {place.address}, i64 {place.offsets[lane]}"
-        return writer.let(f"getelementptr {memory_type(place.element)}, {first}", "at")
-    index = writer.lane(place.index, place.index_dtype, lane)
-    return write_address(writer, place, index, place.index_dtype.scalar)
+def lane_address(writer: Writer, position: Position, lane: int) -> str:
+    """The pointer to the element of one lane of a position with a vector index."""
+    if position.offsets is not None:
+        first = (
+            f"{position.pointer(writer.dialect)} {position.address}, i64 {position.offsets[lane]}"
+        )
+        return writer.let(f"getelementptr {memory_type(position.element)}, {first}", "at")
+    index = writer.lane(position.index, position.index_dtype, lane)
+    return write_address(writer, position, index, position.index_dtype.scalar)
 
 
-def _pointers(writer: Writer, place: Place, dtype: DType) -> str:
+def _pointers(writer: Writer, position: Position, dtype: DType) -> str:
     """Operand: one pointer a lane."""
-    pointers = write_address(writer, place, place.index, place.index_dtype)
-    return f"<{dtype.lanes} x {place.pointer(writer.dialect)}> align {dtype.itemsize} {pointers}"
+    pointers = write_address(writer, position, position.index, position.index_dtype)
+    return f"<{dtype.lanes} x {position.pointer(writer.dialect)}> align {dtype.itemsize} {pointers}"
 
 
 def _pointers_code(writer: Writer, dtype: DType) -> str:
     return f"{type_code(memory_type(dtype))}.v{dtype.lanes}{writer.dialect.pointer_code}"
 
 
-def write_nontemporal_store(writer: Writer, place: Place, dtype: DType, value: str) -> None:
+def write_nontemporal_store(writer: Writer, position: Position, dtype: DType, value: str) -> None:
     """Store whole lines of memory past the caches; the module has `NONTEMPORAL`."""
-    target = f"{writer.dialect.pointer} {place.address}, align {LINE_BYTES}, !nontemporal !0"
+    target = f"{writer.dialect.pointer} {position.address}, align {LINE_BYTES}, !nontemporal !0"
     writer.do(f"store {memory_type(dtype)} {value}, {target}")
 
 
-def write_store(writer: Writer, place: Place, dtype: DType, value: str) -> None:
+def write_store(writer: Writer, position: Position, dtype: DType, value: str) -> None:
     """Store the register `value` of type `dtype`."""
     if dtype.is_bool:
         value = writer.let(f"zext {register_type(dtype)} {value} to {memory_type(dtype)}")
-    if place.mask is None or place.mask_lanes > 1:
-        return _store_lanes(writer, place, dtype, value)
+    if position.mask is None or position.mask_lanes > 1:
+        return _store_lanes(writer, position, dtype, value)
     label = writer.fresh("store")
-    writer.do(f"br i1 {place.mask}, label %{label}, label %{label}.end")
+    writer.do(f"br i1 {position.mask}, label %{label}, label %{label}.end")
     writer.begin_block(label)
-    _store_lanes(writer, replace(place, mask=None), dtype, value)
+    _store_lanes(writer, replace(position, mask=None), dtype, value)
     writer.do(f"br label %{label}.end")
     writer.begin_block(f"{label}.end")
 
 
-def _store_lanes(writer: Writer, place: Place, dtype: DType, value: str) -> None:
+def _store_lanes(writer: Writer, position: Position, dtype: DType, value: str) -> None:
     dialect = writer.dialect
-    if place.index_dtype.lanes > 1:
-        _scatter(writer, place, dtype, value)
-    elif place.mask is not None and dialect.has_masked_access:
-        _masked_store(writer, place, dtype, value)
-    elif place.mask is not None:
-        end = _ask_all_lanes(writer, place, "store")
-        _store_lanes(writer, replace(place, mask=None), dtype, value)
+    if position.index_dtype.lanes > 1:
+        _scatter(writer, position, dtype, value)
+    elif position.mask is not None and dialect.has_masked_access:
+        _masked_store(writer, position, dtype, value)
+    elif position.mask is not None:
+        end = _ask_all_lanes(writer, position, "store")
+        _store_lanes(writer, replace(position, mask=None), dtype, value)
         writer.do(f"br label %{end}")
         writer.begin_block(f"{end}.lanes")
-        _masked_store(writer, place, dtype, value)
+        _masked_store(writer, position, dtype, value)
         writer.do(f"br label %{end}")
         writer.begin_block(end)
     else:
-        assert place.address is not None
-        _store(writer, place, place.address, dtype, value, _alignment(writer, place, dtype))
+        assert position.address is not None
+        _store(
+            writer, position, position.address, dtype, value, _alignment(writer, position, dtype)
+        )
 
 
-def _masked_store(writer: Writer, place: Place, dtype: DType, value: str) -> None:
+def _masked_store(writer: Writer, position: Position, dtype: DType, value: str) -> None:
     vector, dialect = memory_type(dtype), writer.dialect
-    pointer = f"{place.pointer(dialect)} align {dtype.itemsize} {place.address}"
-    operands = f"{vector} {value}, {pointer}, {_mask(writer, place, dtype)}"
-    intrinsic = f"@llvm.masked.store.{type_code(vector)}.{place.pointer_code(dialect)}"
+    pointer = f"{position.pointer(dialect)} align {dtype.itemsize} {position.address}"
+    operands = f"{vector} {value}, {pointer}, {_mask(writer, position, dtype)}"
+    intrinsic = f"@llvm.masked.store.{type_code(vector)}.{position.pointer_code(dialect)}"
     writer.do(f"call void {intrinsic}({operands})")
 
 
 def _store(
-    writer: Writer, place: Place, address: str, dtype: DType, value: str, alignment: int = 0
+    writer: Writer, position: Position, address: str, dtype: DType, value: str, alignment: int = 0
 ) -> None:
-    target = f"{place.pointer(writer.dialect)} {address}, align {alignment or dtype.itemsize}"
+    target = f"{position.pointer(writer.dialect)} {address}, align {alignment or dtype.itemsize}"
     writer.do(f"store {memory_type(dtype)} {value}, {target}")
 
 
-def _scatter(writer: Writer, place: Place, dtype: DType, value: str) -> None:
+def _scatter(writer: Writer, position: Position, dtype: DType, value: str) -> None:
     vector = memory_type(dtype)
-    if place.mask is not None:
-        pointers, mask = _pointers(writer, place, dtype), _mask(writer, place, dtype)
+    if position.mask is not None:
+        pointers, mask = _pointers(writer, position, dtype), _mask(writer, position, dtype)
         intrinsic = f"@llvm.masked.scatter.{_pointers_code(writer, dtype)}"
         writer.do(f"call void {intrinsic}({vector} {value}, {pointers}, {mask})")
         return
     for lane in range(dtype.lanes):
-        address = lane_address(writer, place, lane)
+        address = lane_address(writer, position, lane)
         element = writer.let(f"extractelement {vector} {value}, i64 {lane}")
-        _store(writer, place, address, dtype.scalar, element)
+        _store(writer, position, address, dtype.scalar, element)

@@ -30,11 +30,11 @@ def _nbytes(buffer: UOp) -> int:
 
 
 def _is_whole_lines(store: UOp) -> bool:
-    place, value = store.src[:2]
-    if len(place.src) > 2 or place.src[1].dtype.lanes > 1 or value.dtype.is_bool:
+    position, value = store.src[:2]
+    if len(position.src) > 2 or position.src[1].dtype.lanes > 1 or value.dtype.is_bool:
         return False
     nbytes = value.dtype.lanes * value.dtype.itemsize
-    return nbytes % LINE_BYTES == 0 and _is_multiple(place.src[1], value.dtype.lanes)
+    return nbytes % LINE_BYTES == 0 and _is_multiple(position.src[1], value.dtype.lanes)
 
 
 def _is_multiple(term: UOp, size: int) -> bool:

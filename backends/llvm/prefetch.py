@@ -1,7 +1,7 @@
 """Loads that a loop asks the cache for before it needs them.
 
 Owns: which loads, and how far ahead. Does not own: the instruction (memory.py). A hint reads nothing, so
-it may name a place outside of its buffer.
+it may name a position outside of its buffer.
 
 The columns of a tile come through a loop in steps that a processor does not foresee well: a row of a tile from a
 table, or of a matrix, whose rows lie pages apart. What the tiles after these need is asked for too (prefetch_tiles.py).

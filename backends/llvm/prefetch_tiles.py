@@ -1,7 +1,7 @@
 """Prefetches of what a kernel of tiles will read and write next, into the second cache while it computes.
 
 Owns: which memory, and what part of it each iteration asks for. Does not own: the instruction (memory.py). A hint
-reads nothing, so it may name a place outside of its buffer.
+reads nothing, so it may name a position outside of its buffer.
 
 Many tiles share a piece of an operand: some columns of a table, a matrix of a batch. The first that reads it would
 wait for memory all the time, and the others, which find it in the second cache, never. So every step of all of them
@@ -24,7 +24,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 # Lines that one iteration asks for, at most: more would be no small part of its work.
 MOST_LINES = 4
 # Loads and stores of a piece that are looked at.
-MOST_PLACES = 1 << 12
+MOST_POSITIONS = 1 << 12
 
 Loops = tuple[UOp, ...]
 
@@ -67,16 +67,16 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """A place that is loaded from (by `load`) or stored to, how many lanes, and the loops around it."""
+    """A position that is loaded from (by `load`) or stored to, how many lanes, and the loops around it."""
 
-    place: UOp
+    position: UOp
     lanes: int
     loops: Loops
     load: UOp | None
 
     def step(self, loop: UOp) -> int:
         """Elements between the first two iterations of a loop."""
-        index = self.place.src[1]
+        index = self.position.src[1]
         step = coefficient(index, loop)
         return at_start(index, {loop: 1}) - at_start(index) if step is None else step
 
@@ -84,7 +84,7 @@ class _Access:
         """Elements between two iterations of each loop; None if they are not always as many."""
         found: list[int] = []
         for loop in loops:
-            move = coefficient(self.place.src[1], loop)
+            move = coefficient(self.position.src[1], loop)
             if move is None:
                 return None
             found.append(move)
@@ -110,7 +110,7 @@ class _Nest:
         None if not every part is known where the load is.
         """
         parts: list[UOp] = []
-        constant, waiting = 0, [access.place.src[1]]
+        constant, waiting = 0, [access.position.src[1]]
         while waiting:
             term = waiting.pop()
             if term.op is ADD:
@@ -150,10 +150,10 @@ def tile_prefetches(
         if outer < len(loops) and all(is_fixed(x) and size_of(x) for x in loops)
         else ()
     ):
-        by_buffer.setdefault(access.place.src[0], []).append(access)
+        by_buffer.setdefault(access.position.src[0], []).append(access)
     for buffer, accesses in by_buffer.items():
         is_near = buffer.op is not PARAM or bytes_of(buffer) <= target.cache_bytes
-        if is_near or any(access.place.src[1].dtype.lanes > 1 for access in accesses):
+        if is_near or any(access.position.src[1].dtype.lanes > 1 for access in accesses):
             continue
         is_read = all(access.load is not None for access in accesses)
         readers = (_whole, _in_rows) if is_read else (_whole,)  # rows of results: measured, no gain
@@ -192,7 +192,7 @@ def _hints(
     is_shared = 0 in (access.moves(inner) or ())
     step = access.step(pieces) if is_shared else 0
     piece = read(accesses, pieces, step) if step > 0 else None
-    buffer = access.place.src[0]
+    buffer = access.position.src[0]
     target = nest.target
     if piece is None or piece.rows * piece.width * buffer.dtype.itemsize > target.room_bytes:
         return []  # it would not stay in the second cache, beside the next one
@@ -203,11 +203,11 @@ def _hints(
     inside = [(one, one.load) for one in accesses if one.loops == loops and one.load is not None]
     if inside and (moves := inside[0][0].moves(inner) or []):
         one, owner = inside[0]
-        hint = Hint(piece.start + step - at_start(one.place.src[1]))
+        hint = Hint(piece.start + step - at_start(one.position.src[1]))
         along += [Term(loop, -move) for loop, move in zip(inner, moves, strict=True) if move]
     elif (outside := nest.outside(access, number)) is not None:
         parts, constant = outside
-        start = piece.start + step - at_start(access.place.src[1]) + constant
+        start = piece.start + step - at_start(access.position.src[1]) + constant
         owner, hint = nest.first, Hint(start, buffer=buffer, parts=parts)
     else:
         return []
@@ -250,7 +250,7 @@ def _whole(accesses: Sequence[_Access], pieces: UOp, step: int) -> _Piece | None
     for access in accesses:
         if (moves := _inner_moves(access, pieces, step)) is None:
             return None
-        start = at_start(access.place.src[1], known)
+        start = at_start(access.position.src[1], known)
         far = [move * (size - 1) for move, size in moves]
         lows.append(start + sum(x for x in far if x < 0))
         highs.append(start + sum(x for x in far if x > 0))
@@ -265,9 +265,9 @@ def _in_rows(accesses: Sequence[_Access], pieces: UOp, step: int) -> _Piece | No
     known: dict[UOp, int] = {}
     for access in accesses:
         moves = _inner_moves(access, pieces, step)
-        if moves is None or len(ends) + prod(size for move, size in moves if move) > MOST_PLACES:
+        if moves is None or len(ends) + prod(size for move, size in moves if move) > MOST_POSITIONS:
             return None
-        starts = [at_start(access.place.src[1], known)]
+        starts = [at_start(access.position.src[1], known)]
         for move, size in moves:
             starts = [start + move * n for start in starts for n in range(size if move else 1)]
         ends.update((start, start + access.lanes) for start in starts)
@@ -283,7 +283,7 @@ def _in_rows(accesses: Sequence[_Access], pieces: UOp, step: int) -> _Piece | No
 
 
 def _inner_moves(access: _Access, pieces: UOp, step: int) -> list[tuple[int, int]] | None:
-    """How a place moves with each loop inside of `pieces`, and its size; None if it does not go from piece to piece."""
+    """How a position moves with each loop inside of `pieces`, and its size; None if it does not go from piece to piece."""
     if pieces not in access.loops:
         return None
     inner = access.loops[access.loops.index(pieces) + 1 :]

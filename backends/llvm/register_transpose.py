@@ -8,7 +8,7 @@ are four vectors whose lanes of one column are neighbours: transposed, they are 
 
 from __future__ import annotations
 
-from proofgrad.backends.llvm.memory import Place, lane_address
+from proofgrad.backends.llvm.memory import Position, lane_address
 from proofgrad.backends.llvm.text import memory_type
 from proofgrad.backends.llvm.writer import Writer
 from proofgrad.core.compile.schedule.cost_model import TRANSPOSED_ROWS
@@ -36,27 +36,27 @@ def transposed_stores(linear: UOp) -> dict[UOp, tuple[UOp, ...]]:
     """For the last of four STOREs whose elements are neighbours, lane by lane, all of them in order."""
     groups: dict[object, dict[int, UOp]] = {}
     loops: list[UOp] = []
-    position: dict[UOp, int] = {}
+    number_in_order: dict[UOp, int] = {}
     for number, node in enumerate(linear.src):
         if node.op is RANGE:
             loops.append(node)
         elif node.op is END:
             loops.pop()
         elif node.op is STORE and (found := _apart(node)) is not None:
-            key, place = found
-            groups.setdefault((tuple(loops), key), {})[place] = node
-            position[node] = number
+            key, position = found
+            groups.setdefault((tuple(loops), key), {})[position] = node
+            number_in_order[node] = number
     made: dict[UOp, tuple[UOp, ...]] = {}
     for stores in groups.values():
         for rows in _runs(stores):
-            made[max(rows, key=lambda row: position[row])] = rows
+            made[max(rows, key=lambda row: number_in_order[row])] = rows
     return made
 
 
 def _apart(store: UOp) -> tuple[object, int] | None:
     """What is the same for stores whose lanes may be neighbours, and the number that tells them apart."""
-    place, value, *loops = store.src
-    buffer, index, *mask = place.src
+    position, value, *loops = store.src
+    buffer, index, *mask = position.src
     if loops or mask or buffer.op is not PARAM or value.dtype.itemsize != ITEMSIZE:
         return None
     if (
@@ -79,21 +79,23 @@ def _apart(store: UOp) -> tuple[object, int] | None:
 
 
 def _runs(stores: dict[int, UOp]) -> list[tuple[UOp, ...]]:
-    """Stores to four places one after the other, as many as there are."""
+    """Stores to four positions one after the other, as many as there are."""
     runs: list[tuple[UOp, ...]] = []
     free = sorted(stores)
     while free:
         run = free[:TRANSPOSED_ROWS]
         if run == list(range(run[0], run[0] + TRANSPOSED_ROWS)):
-            runs.append(tuple([stores[place] for place in run]))
+            runs.append(tuple([stores[position] for position in run]))
             free = free[TRANSPOSED_ROWS:]
         else:
             free = free[1:]
     return runs
 
 
-def write_transposed_stores(writer: Writer, place: Place, dtype: DType, rows: list[str]) -> None:
-    """Store four vectors; `place` is that of the first, and the lanes of the others follow one by one."""
+def write_transposed_stores(
+    writer: Writer, position: Position, dtype: DType, rows: list[str]
+) -> None:
+    """Store four vectors; `position` is that of the first, and the lanes of the others follow one by one."""
     one, two, three, four = rows
     low, high = [_shuffled(writer, dtype, one, two, lanes) for lanes in (LOW, HIGH)]
     low_too, high_too = [_shuffled(writer, dtype, three, four, lanes) for lanes in (LOW, HIGH)]
@@ -106,7 +108,7 @@ def write_transposed_stores(writer: Writer, place: Place, dtype: DType, rows: li
         order = ", ".join([f"i32 {start + k}" for k in range(TRANSPOSED_ROWS)])
         operands = f"{vector} {columns[lane % TRANSPOSED_ROWS]}, {vector} poison, <{TRANSPOSED_ROWS} x i32> <{order}>"
         piece = writer.let(f"shufflevector {operands}")
-        address = lane_address(writer, place, lane)
+        address = lane_address(writer, position, lane)
         writer.do(f"store {part} {piece}, {writer.dialect.pointer} {address}, align {ITEMSIZE}")
 
 

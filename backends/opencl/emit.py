@@ -159,8 +159,8 @@ class _Printer:
             case Ops.INDEX:
                 self._names[node] = f"{self._names[node.src[0]]}[{_bare(self._names[node.src[1]])}]"
             case Ops.LOAD if node.dtype.lanes > 1:
-                place = self._place(node.src[0])
-                text = vector_memory.load(place, node.dtype, self.functions)
+                position = self._position(node.src[0])
+                text = vector_memory.load(position, node.dtype, self.functions)
                 self._declare(node, self._next_value(), text)
             case Ops.STORE if node.src[1].dtype.lanes > 1:
                 self._store_vector(node)
@@ -214,19 +214,19 @@ class _Printer:
             self._line("}")
 
     def _load(self, node: UOp) -> None:
-        place = node.src[0]
-        text = self._names[place]
+        position = node.src[0]
+        text = self._names[position]
         if node.dtype is dtypes.bool:
             text = f"({text} != 0)"
-        if len(place.src) == 3:
-            text = f"({self._names[place.src[2]]} ? {text} : {constant(0, node.dtype)})"
+        if len(position.src) == 3:
+            text = f"({self._names[position.src[2]]} ? {text} : {constant(0, node.dtype)})"
         self._declare(node, self._next_value(), text)
 
     def _store(self, node: UOp) -> None:
-        place, value = node.src[:2]
-        mask = f"if ({_bare(self._names[place.src[2]])}) " if len(place.src) == 3 else ""
+        position, value = node.src[:2]
+        mask = f"if ({_bare(self._names[position.src[2]])}) " if len(position.src) == 3 else ""
         self._line(
-            f"{self._only_one(place.src[0])}{mask}{self._names[place]} = {_bare(self._names[value])};"
+            f"{self._only_one(position.src[0])}{mask}{self._names[position]} = {_bare(self._names[value])};"
         )
 
     def _scratch(self, node: UOp) -> None:
@@ -235,9 +235,9 @@ class _Printer:
         space = "local " if node in self._of_group else ""
         self._line(f"{space}{memory_type(node.dtype)} {name}[{size}];")
 
-    def _place(self, index: UOp) -> vector_memory.Place:
+    def _position(self, index: UOp) -> vector_memory.Position:
         memory, at, *mask = index.src
-        return vector_memory.Place(
+        return vector_memory.Position(
             memory=self._names[memory],
             space=self._space(memory),
             index=self._names[at],
@@ -258,8 +258,8 @@ class _Printer:
 
     def _store_vector(self, node: UOp) -> None:
         index, value = node.src[:2]
-        place, only = self._place(index), self._only_one(index.src[0])
-        for line in vector_memory.store(place, value.dtype, self._names[value], self.functions):
+        position, only = self._position(index), self._only_one(index.src[0])
+        for line in vector_memory.store(position, value.dtype, self._names[value], self.functions):
             self._line(f"{only}{line}")
 
     def _broadcast(self, node: UOp) -> None:

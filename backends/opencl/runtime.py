@@ -182,10 +182,10 @@ class OpenCLBackend(Backend):
 def explain_log(log: str, text: str) -> str:
     """The build log, with the line of the kernel that its first error speaks of."""
     lines = text.splitlines()
-    place = re.search(r":(\d+):(\d+): ", log)
-    if not place or not 0 < int(place.group(1)) <= len(lines):
+    position = re.search(r":(\d+):(\d+): ", log)
+    if not position or not 0 < int(position.group(1)) <= len(lines):
         return f"the OpenCL compiler refused the kernel:\n{log.strip()}"
-    line, column = int(place.group(1)), int(place.group(2))
+    line, column = int(position.group(1)), int(position.group(2))
     return (
         f"the OpenCL compiler refused line {line} of the kernel:\n"
         f"  {lines[line - 1]}\n  {'^':>{column}}\n{log.strip()}"

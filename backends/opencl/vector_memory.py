@@ -16,7 +16,7 @@ from proofgrad.core.ir.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """Where a vector lies: the texts of the memory, of the index and of the mask."""
 
     memory: str
@@ -27,33 +27,33 @@ class Place:
     has_mask_a_lane: bool = False
 
 
-def load(place: Place, dtype: DType, functions: Functions) -> str:
+def load(position: Position, dtype: DType, functions: Functions) -> str:
     """The expression of a loaded vector."""
-    if place.is_gathered:
-        loaded = _gathered(place, dtype)
-    elif place.has_mask_a_lane:
-        name = functions.define(*_masked_load(place, dtype, functions))
-        loaded = f"{name}({place.memory} + {place.index}, {place.mask})"
+    if position.is_gathered:
+        loaded = _gathered(position, dtype)
+    elif position.has_mask_a_lane:
+        name = functions.define(*_masked_load(position, dtype, functions))
+        loaded = f"{name}({position.memory} + {position.index}, {position.mask})"
     else:
-        element = f"({place.memory} + {place.index})"
-        loaded = f"(({place.space} const {_packed(dtype, functions)} *){element})->v"
-        if place.mask:
-            loaded = f"({place.mask} ? {loaded} : {_zeros(dtype)})"
+        element = f"({position.memory} + {position.index})"
+        loaded = f"(({position.space} const {_packed(dtype, functions)} *){element})->v"
+        if position.mask:
+            loaded = f"({position.mask} ? {loaded} : {_zeros(dtype)})"
     return f"convert_char{dtype.lanes}({loaded} != {_zeros(dtype)})" if dtype.is_bool else loaded
 
 
-def store(place: Place, dtype: DType, value: str, functions: Functions) -> list[str]:
+def store(position: Position, dtype: DType, value: str, functions: Functions) -> list[str]:
     """The statements that store a vector, which has a name."""
     lanes = dtype.lanes
-    if place.is_gathered:
-        return [_lane_store(place, dtype, value, number) for number in range(lanes)]
+    if position.is_gathered:
+        return [_lane_store(position, dtype, value, number) for number in range(lanes)]
     value = f"as_uchar{lanes}({value} & (char{lanes})(1))" if dtype.is_bool else value
-    if place.has_mask_a_lane:
-        name = functions.define(*_masked_store(place, dtype, functions))
-        return [f"{name}({value}, {place.memory} + {place.index}, {place.mask});"]
-    only = f"if ({place.mask}) " if place.mask else ""
-    element = f"({place.memory} + {place.index})"
-    return [f"{only}(({place.space} {_packed(dtype, functions)} *){element})->v = {value};"]
+    if position.has_mask_a_lane:
+        name = functions.define(*_masked_store(position, dtype, functions))
+        return [f"{name}({value}, {position.memory} + {position.index}, {position.mask});"]
+    only = f"if ({position.mask}) " if position.mask else ""
+    element = f"({position.memory} + {position.index})"
+    return [f"{only}(({position.space} {_packed(dtype, functions)} *){element})->v = {value};"]
 
 
 def _packed(dtype: DType, functions: Functions) -> str:
@@ -64,20 +64,23 @@ def _packed(dtype: DType, functions: Functions) -> str:
     return functions.declare(f"packed_{vector}", text)
 
 
-def _lane_store(place: Place, dtype: DType, value: str, number: int) -> str:
-    only = _lane_mask(place, number)
-    target = f"{place.memory}[{lane(place.index, number)}]"
+def _lane_store(position: Position, dtype: DType, value: str, number: int) -> str:
+    only = _lane_mask(position, number)
+    target = f"{position.memory}[{lane(position.index, number)}]"
     return f"{f'if ({only}) ' if only else ''}{target} = {lane(value, number)}{' & 1' if dtype.is_bool else ''};"
 
 
-def _lane_mask(place: Place, number: int) -> str:
-    return lane(place.mask, number) if place.has_mask_a_lane else place.mask
+def _lane_mask(position: Position, number: int) -> str:
+    return lane(position.mask, number) if position.has_mask_a_lane else position.mask
 
 
-def _gathered(place: Place, dtype: DType) -> str:
+def _gathered(position: Position, dtype: DType) -> str:
     lanes = []
     for number in range(dtype.lanes):
-        element, only = f"{place.memory}[{lane(place.index, number)}]", _lane_mask(place, number)
+        element, only = (
+            f"{position.memory}[{lane(position.index, number)}]",
+            _lane_mask(position, number),
+        )
         lanes.append(f"({only} ? {element} : {_zero(dtype)})" if only else element)
     return f"(({_memory_vector(dtype)})({', '.join(lanes)}))"
 
@@ -94,27 +97,27 @@ def _zeros(dtype: DType) -> str:
     return f"(({_memory_vector(dtype)})({_zero(dtype)}))"
 
 
-def _masked_load(place: Place, dtype: DType, functions: Functions) -> tuple[str, str]:
+def _masked_load(position: Position, dtype: DType, functions: Functions) -> tuple[str, str]:
     vector, element = _memory_vector(dtype), memory_type(dtype.scalar)
     lanes = [f"m.s{k:x} ? p[{k}] : {_zero(dtype)}" for k in range(dtype.lanes)]
-    name = f"load_{place.space}_{vector}"
+    name = f"load_{position.space}_{vector}"
     return (
         name,
-        f"""{vector} {name}({place.space} const {element} *p, char{dtype.lanes} m) {{
-  if (all(m)) return (({place.space} const {_packed(dtype, functions)} *)p)->v;
+        f"""{vector} {name}({position.space} const {element} *p, char{dtype.lanes} m) {{
+  if (all(m)) return (({position.space} const {_packed(dtype, functions)} *)p)->v;
   return ({vector})({", ".join(lanes)});
 }}""",
     )
 
 
-def _masked_store(place: Place, dtype: DType, functions: Functions) -> tuple[str, str]:
+def _masked_store(position: Position, dtype: DType, functions: Functions) -> tuple[str, str]:
     vector, element = _memory_vector(dtype), memory_type(dtype.scalar)
     lanes = "".join([f"\n  if (m.s{k:x}) p[{k}] = x.s{k:x};" for k in range(dtype.lanes)])
-    name = f"store_{place.space}_{vector}"
-    head = f"void {name}({vector} x, {place.space} {element} *p, char{dtype.lanes} m)"
+    name = f"store_{position.space}_{vector}"
+    head = f"void {name}({vector} x, {position.space} {element} *p, char{dtype.lanes} m)"
     return (
         name,
         f"""{head} {{
-  if (all(m)) {{ (({place.space} {_packed(dtype, functions)} *)p)->v = x; return; }}{lanes}
+  if (all(m)) {{ (({position.space} {_packed(dtype, functions)} *)p)->v = x; return; }}{lanes}
 }}""",
     )

@@ -30,21 +30,21 @@ class GraphSequence:
         self.driver = driver
         self._launches = list(launches)
         self._addresses = [[0] * len(slots) for _, slots, _ in launches]
-        self._places: dict[int, list[tuple[int, int]]] = {}
+        self._positions: dict[int, list[tuple[int, int]]] = {}
         for k, (_, slots, _) in enumerate(launches):
             for j, slot in enumerate(slots):
-                self._places.setdefault(slot, []).append((k, j))
+                self._positions.setdefault(slot, []).append((k, j))
         self._changed: set[int] = set()
         self._graph = self._program = None
         self._nodes: list[Any] = []
         self._lock = threading.Lock()
         for slot, handle in enumerate(memory):
-            if handle is not None and slot in self._places and hasattr(handle, "address"):
+            if handle is not None and slot in self._positions and hasattr(handle, "address"):
                 self.point(slot, handle)
 
     def point(self, slot: int, handle: Any) -> None:
         """The buffer of a slot is another one."""
-        for k, j in self._places.get(slot, ()):
+        for k, j in self._positions.get(slot, ()):
             address = handle.address + self._launches[k][2][j]
             if self._addresses[k][j] != address:
                 self._addresses[k][j] = address

@@ -140,7 +140,7 @@ class KernelLaunch:
         self.module = driver.load(binary.data)
         self.function = driver.function(self.module, binary.entry)
         count = max(1, len(self.slots))
-        self._values, self._places = ctypes.c_uint64 * count, ctypes.c_void_p * count
+        self._values, self._positions = ctypes.c_uint64 * count, ctypes.c_void_p * count
 
     def __del__(self) -> None:
         if hasattr(self, "module"):
@@ -149,14 +149,14 @@ class KernelLaunch:
     def __call__(self, buffers: Sequence[DeviceMemory]) -> None:
         if self.blocks:
             arguments = self.arguments([buffers[slot].address for slot in self.slots])
-            place = ctypes.addressof(arguments[1])
-            self.driver.launch(self.name, self.function, self.blocks, self.threads, place)
+            position = ctypes.addressof(arguments[1])
+            self.driver.launch(self.name, self.function, self.blocks, self.threads, position)
 
     def arguments(self, addresses: Sequence[int]) -> tuple[Any, Any]:
         """Arguments of one launch, its own: other threads may launch the same kernel."""
         values = self._values(*addresses)
         first = ctypes.addressof(values)
-        return values, self._places(*[first + 8 * k for k in range(len(addresses))])
+        return values, self._positions(*[first + 8 * k for k in range(len(addresses))])
 
 
 def open_backend(ordinal: int = 0) -> PTXBackend:

@@ -133,7 +133,7 @@ class _Run:
             case op:
                 raise CompileError(f"{op.name} is no part of Linear")
 
-    def places(self, index: UOp, lanes: int) -> list[int | None]:
+    def positions(self, index: UOp, lanes: int) -> list[int | None]:
         """The element of each lane; None under a false mask."""
         first = self.value(index.src[1])
         elements = first if isinstance(first, tuple) else range(first, first + lanes)
@@ -144,24 +144,24 @@ class _Run:
     def load(self, node: UOp) -> Any:
         buffer, dtype = node.src[0].src[0], node.dtype.scalar
         zero = from_bits(0, dtype)
-        places = self.places(node.src[0], node.dtype.lanes)
-        lanes = [zero if at is None else self.read(buffer, dtype, at) for at in places]
+        positions = self.positions(node.src[0], node.dtype.lanes)
+        lanes = [zero if at is None else self.read(buffer, dtype, at) for at in positions]
         return lanes[0] if node.dtype.lanes == 1 else tuple(lanes)
 
     def store(self, index: UOp, dtype: DType, value: Any) -> None:
         lanes = value if isinstance(value, tuple) else (value,)
-        for at, lane in zip(self.places(index, dtype.lanes), lanes):
+        for at, lane in zip(self.positions(index, dtype.lanes), lanes):
             if at is not None:
                 self.write(index.src[0], dtype.scalar, at, lane)
 
     def read(self, buffer: UOp, dtype: DType, element: int) -> Any:
-        (bits,) = struct.unpack_from(*self.place(buffer, dtype, element))
+        (bits,) = struct.unpack_from(*self.position(buffer, dtype, element))
         return from_bits(bits, dtype)
 
     def write(self, buffer: UOp, dtype: DType, element: int, value: Any) -> None:
-        struct.pack_into(*self.place(buffer, dtype, element), to_bits(value, dtype))
+        struct.pack_into(*self.position(buffer, dtype, element), to_bits(value, dtype))
 
-    def place(self, buffer: UOp, dtype: DType, element: int) -> tuple[str, bytearray, int]:
+    def position(self, buffer: UOp, dtype: DType, element: int) -> tuple[str, bytearray, int]:
         """Format, memory and offset of an element. Raises: IndexError outside of the buffer."""
         if buffer.op is Ops.KEPT:
             buffer = buffer.src[0].src[0].src[0]

@@ -106,19 +106,19 @@ class DType:
 
     def __lt__(self, other: DType) -> bool:
         """In the order of promotion: bool, integers by width, floats by width."""
-        return self._place < other._place if isinstance(other, DType) else NotImplemented
+        return self._position < other._position if isinstance(other, DType) else NotImplemented
 
     def __gt__(self, other: DType) -> bool:
-        return self._place > other._place if isinstance(other, DType) else NotImplemented
+        return self._position > other._position if isinstance(other, DType) else NotImplemented
 
     def __le__(self, other: DType) -> bool:
-        return self._place <= other._place if isinstance(other, DType) else NotImplemented
+        return self._position <= other._position if isinstance(other, DType) else NotImplemented
 
     def __ge__(self, other: DType) -> bool:
-        return self._place >= other._place if isinstance(other, DType) else NotImplemented
+        return self._position >= other._position if isinstance(other, DType) else NotImplemented
 
     @property
-    def _place(self) -> tuple[int, int, int, int]:
+    def _position(self) -> tuple[int, int, int, int]:
         group = 2 if self.is_float or self.is_code else int(self.is_int)
         return (group, self.bits, self.priority, self.lanes)
 

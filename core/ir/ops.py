@@ -345,7 +345,7 @@ MEANING: dict[Ops, str] = {
     Ops.CONTIGUOUS: "The same values, and they get a buffer.",
     Ops.DETACH: "The same values; no gradient passes.",
     Ops.COPY: "The same values on the device `arg`.",
-    Ops.INDEX: "The place of element src[1] of the buffer src[0]; src[2], a bool, is its mask.",
+    Ops.INDEX: "The position of element src[1] of the buffer src[0]; src[2], a bool, is its mask.",
     Ops.LOAD: (
         "The element at an INDEX; 0 (false) where the mask is false. With loops src[1:], which a STORE at"
         " that INDEX has as well: as it is in each of their iterations."
@@ -376,7 +376,7 @@ MEANING: dict[Ops, str] = {
     Ops.LINEAR: "The nodes of a program in the order in which they run.",
     Ops.ASSIGN: (
         "src[0] is a BUFFER seen through movement operations that repeat no element. The elements"
-        " of that buffer, with those of src[1] in the places seen, which may be written over it."
+        " of that buffer, with those of src[1] in the positions seen, which may be written over it."
         " src[1] may also be the CALL that does it."
     ),
     Ops.VARIABLE: "An index, the same everywhere in one run; arg = (name, smallest, largest).",

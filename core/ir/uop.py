@@ -129,16 +129,16 @@ class UOp(_Parts):
     @staticmethod
     def group(*writes: Any) -> Any:
         """Several writes of a kernel that a user writes, as one: see `Tensor.custom_kernel`."""
-        from proofgrad.core.ir.places import Program, writes_of
+        from proofgrad.core.ir.positions import Program, writes_of
 
         return Program(writes_of(writes))
 
     @staticmethod
     def placeholder(shape: Shape, dtype: DType, slot: int, addrspace: Any = None) -> Any:
         """A place of its own for a kernel that a user writes: see `Tensor.custom_kernel`."""
-        from proofgrad.core.ir.places import Place
+        from proofgrad.core.ir.positions import Position
 
-        return Place(("own", slot), dtype, tuple(shape))
+        return Position(("own", slot), dtype, tuple(shape))
 
     def alu(self, op: Ops, *others: UOp) -> UOp:
         """`op` applied to this node and `others`; comparisons give bools of the same lanes."""

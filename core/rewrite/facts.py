@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 Interval = tuple[Any, Any]  # ints, None where there is no end; of floats fractions and infinities
 Bits = tuple[int | None, int | None]  # bits that are set, bits that may be set
 
-# The same values in other places, and zeros: no new infinity, no new NaN.
+# The same values in other positions, and zeros: no new infinity, no new NaN.
 _CARRIES = MOVEMENT | {Ops.BROADCAST, Ops.CONTIGUOUS, Ops.DETACH, Ops.COPY}
 # Kinds of types whose nodes are worth to be asked for a fact.
 _HAVE_BITS = frozenset({Kind.SIGNED, Kind.UNSIGNED})
@@ -88,7 +88,7 @@ class Facts:
         self._intervals[node] = interval
 
     def interval(self, node: UOp) -> Interval:
-        """Bounds of the values of `node`, in every lane and place; a NaN is outside of all bounds."""
+        """Bounds of the values of `node`, in every lane and position; a NaN is outside of all bounds."""
         known = self._intervals.get(node)
         if known is not None:
             return known

@@ -196,7 +196,7 @@ ARG_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "is_no_flip": lambda a: not any(a),
     "pads_to_shrinks": lambda a, s: tuple([(b, b + n) for (b, _), n in zip(a, s)]),
     "shrinks_to_pads": lambda a, s: tuple([(b, n - e) for (b, e), n in zip(a, s)]),
-    # skew(g, skew_back(k, shape(x))) undoes the places of skew(x, k): back, to the old size
+    # skew(g, skew_back(k, shape(x))) undoes the positions of skew(x, k): back, to the old size
     "skew_back": lambda k, s: (k[0], k[1], -k[2], s[k[0]]),
     # sets of axes
     "expanded_axes": lambda a, b: tuple([k for k in range(len(a)) if a[k] != b[k]]),

@@ -2,7 +2,7 @@
 
 Owns: the text of `quotient(form, number)`, `remainder(form, number)` and `whole(form)`, made from
 the data of the rules. Nothing of a rule enters it but numbers: names are made here, or belong to the
-operations and contracts of this project, and a rule is called by its place. Each gives the normal form of a sum divided by a number, or of a sum. Rules
+operations and contracts of this project, and a rule is called by its position. Each gives the normal form of a sum divided by a number, or of a sum. Rules
 are tried in their order. Does not own: the lines of one rule (index_patterns.py, index_results.py),
 what runs the text (index_terms.py), sums (sums.py), rules that match terms (match.py).
 """

@@ -86,7 +86,7 @@ def solve(mask: UOp, counter: UOp, op: Ops, facts: Facts) -> Solution | None:
     It is v == w or v < w, with v - w = s * (counter - i), s being 1 or -1, and i without the range.
     """
     parts = parts_of(mask)
-    for place, part in enumerate(parts):
+    for position, part in enumerate(parts):
         if part.op is not op:
             continue
         v, w = part.src
@@ -100,7 +100,7 @@ def solve(mask: UOp, counter: UOp, op: Ops, facts: Facts) -> Solution | None:
             continue
         i = facts.forms.written(scale((terms, constant), -sign))
         if facts.independent(i, (counter,)):
-            return i, conjunction_of(parts[:place] + parts[place + 1 :]), v, w, sign
+            return i, conjunction_of(parts[:position] + parts[position + 1 :]), v, w, sign
     return None
 
 

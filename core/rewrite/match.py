@@ -4,8 +4,8 @@ Owns: `RuleSet`, the choice of rules by op and type of a node and the ops of its
 Does not own: binding of names (patterns.py), right sides (terms.py), what is done with a result
 (engine.py, facts.py).
 
-A rule of a scalar domain also holds lane by lane and place by place: all nodes it matches have the
-same lanes and the same shape, and a constant is then one that repeats in every lane and place.
+A rule of a scalar domain also holds lane by lane and position by position: all nodes it matches have the
+same lanes and the same shape, and a constant is then one that repeats in every lane and position.
 """
 
 from __future__ import annotations
@@ -202,17 +202,17 @@ class Matcher:
         """The names of the rule at `node`, if it matches and its conditions hold."""
         if self._choice is None:
             return self._bind(node, facts, cotangent, 0)
-        for place in range(1, len(node.src)):
-            env = self._bind(node, facts, cotangent, place)
+        for position in range(1, len(node.src)):
+            env = self._bind(node, facts, cotangent, position)
             if env is not None:
                 return env
         return None
 
-    def _bind(self, node: UOp, facts: Facts, cotangent: UOp | None, place: int) -> Env | None:
-        """`place`: the source of `node` that is the range which the rule names, if it names one."""
+    def _bind(self, node: UOp, facts: Facts, cotangent: UOp | None, position: int) -> Env | None:
+        """`position`: the source of `node` that is the range which the rule names, if it names one."""
         env: Env = [None] * self._size
         if self._choice is not None:
-            env[self._choice] = place
+            env[self._choice] = position
         env[FACTS] = facts
         env[ROOT] = node
         if cotangent is not None:

@@ -54,7 +54,7 @@ class PatternCompiler:
 
     def __init__(self, scope: Scope, strict: bool) -> None:
         self._scope = scope
-        self._strict = strict  # constants are CONST nodes only, nothing is spread over places
+        self._strict = strict  # constants are CONST nodes only, nothing is spread over positions
 
     def compile(self, term: Term) -> Test:
         """A closure that tests a node against `term` and binds its names. Raises: ValueError for a computed term."""
@@ -210,11 +210,11 @@ class PatternCompiler:
                 return False
             if arg_test is not None and not arg_test(node.arg, env):
                 return False
-            place, src = env[choice], node.src
-            if src[place].op is not Ops.RANGE:
+            position, src = env[choice], node.src
+            if src[position].op is not Ops.RANGE:
                 return False
-            env[slot] = src[place]
-            other = src[1:place] + src[place + 1 :]
+            env[slot] = src[position]
+            other = src[1:position] + src[position + 1 :]
             if rest is not None:
                 env[rest] = other
             elif other:

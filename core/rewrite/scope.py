@@ -95,7 +95,7 @@ def takes(rule: Rule, dtype: DType) -> bool:
 
 
 def scalar_of(node: UOp) -> UOp | None:
-    """The scalar CONST that `node` repeats in every lane and at every place; None if it is none."""
+    """The scalar CONST that `node` repeats in every lane and at every position; None if it is none."""
     while node.op in SPREAD:
         node = node.src[0]
     if node.op is not CONST:
@@ -107,7 +107,7 @@ def scalar_of(node: UOp) -> UOp | None:
 
 
 def constant(dtype: DType, value: Any, shape: Shape) -> UOp:
-    """`value` in every lane of `dtype`, at every place of `shape`. Raises: OverflowError."""
+    """`value` in every lane of `dtype`, at every position of `shape`. Raises: OverflowError."""
     node = UOp.const(dtype.scalar, value)
     if dtype.lanes > 1:
         node = UOp(BROADCAST, dtype, (node,))

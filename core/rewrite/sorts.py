@@ -1,7 +1,7 @@
-"""Sorts: what each name, number, function and arg of a rule is, checked in one place.
+"""Sorts: what each name, number, function and arg of a rule is, checked in one position.
 
 Owns: the sort of every expression, which operands, args and conditions fit together. A rule that does
-not pass has no meaning: the parser refuses it with its place, the prover asks nothing of it. So the
+not pass has no meaning: the parser refuses it with its position, the prover asks nothing of it. So the
 encoder, the sampler, the engine and the printer read each part of a rule as the same thing. Does not
 own: the inference of types (verify/dsl/types.py), values.
 """

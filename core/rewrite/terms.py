@@ -176,10 +176,10 @@ def _bound(side: str) -> Callable[[tuple[Expr, ...], Scope], Value]:
     return compile_bound
 
 
-def _bits(place: int) -> Callable[[tuple[Expr, ...], Scope], Value]:
+def _bits(position: int) -> Callable[[tuple[Expr, ...], Scope], Value]:
     def compile_bits(args: tuple[Expr, ...], scope: Scope) -> Value:
         node = _fact_node(args[0], scope)
-        return lambda env: env[FACTS].bits(node(env))[place]
+        return lambda env: env[FACTS].bits(node(env))[position]
 
     return compile_bits
 

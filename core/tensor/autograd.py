@@ -60,8 +60,8 @@ def _add(parts: list[UOp], part: UOp, is_expanded: bool) -> None:
     alone: a sum of their sums is tiles for each of them, a sum of both terms is none.
     """
     added = [] if is_expanded and is_product(part) else parts
-    place = next((k for k, p in enumerate(added) if not (is_expanded and is_product(p))), None)
-    before = [] if place is None else [parts.pop(place)]
+    position = next((k for k, p in enumerate(added) if not (is_expanded and is_product(p))), None)
+    before = [] if position is None else [parts.pop(position)]
     parts.append(functools.reduce(UOp.__add__, [*before, part]))
 
 

@@ -189,7 +189,7 @@ class Tensor(
     def _gradients(
         self, order: Sequence[UOp], targets: Sequence[Tensor], gradient: Tensor | None
     ) -> list[Tensor]:
-        nodes = _places(order, [target._uop for target in targets])
+        nodes = _positions(order, [target._uop for target in targets])
         found = node_gradients(order, self._seed_node(gradient), nodes)
         return [
             target._with(found[node]) if node in found else target.zeros_like()
@@ -247,9 +247,9 @@ class Tensor(
         if part.leaves.isdisjoint(nodes_reached(part.node.toposort())):
             return None
         order = part.root.toposort()
-        (place,) = _places(order, [part.node])
-        found = node_gradients(order, part.seed, [place])
-        return self._with(found[place])._value() if place in found else self.zeros_like()
+        (position,) = _positions(order, [part.node])
+        found = node_gradients(order, part.seed, [position])
+        return self._with(found[position])._value() if position in found else self.zeros_like()
 
     def backward(self, gradient: Tensor | None = None) -> Self:
         """Add the derivative of this one element to `.grad` of every leaf, and of every result on the way.
@@ -333,7 +333,7 @@ def _realize_together(tensors: list[Tensor], device: str) -> None:
     """Tensors of one device, computed; they let go of their graphs, whose memory may be reused."""
     TensorBase._traced = settings.traces_methods()
     free = [tensor for tensor in tensors if not tensor._leads_to_a_parameter()]
-    places = {tensor: k for k, tensor in enumerate(tensors)}
+    positions = {tensor: k for k, tensor in enumerate(tensors)}
 
     def release() -> None:
         for tensor in free:
@@ -345,10 +345,10 @@ def _realize_together(tensors: list[Tensor], device: str) -> None:
             results = machine.realize(roots, device, release, None, interrupts)
         except BaseException:
             for tensor in free:
-                tensor._uop = roots[places[tensor]]
+                tensor._uop = roots[positions[tensor]]
             raise
         for tensor in free:
-            tensor._uop = results[places[tensor]]
+            tensor._uop = results[positions[tensor]]
 
 
 def _restored(
@@ -358,7 +358,7 @@ def _restored(
     return Tensor(data, device, dtype).reshape(shape).requires_grad_(requires_grad)
 
 
-def _places(order: Sequence[UOp], targets: Sequence[UOp]) -> list[UOp]:
+def _positions(order: Sequence[UOp], targets: Sequence[UOp]) -> list[UOp]:
     """The nodes of a graph that stand for the targets, some of which were realised since."""
     present = set(order)
     if present.issuperset(targets):

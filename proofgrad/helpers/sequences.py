@@ -36,8 +36,8 @@ def argfix(*x: Any) -> tuple[Any, ...]:
 
 def argsort(x: Sequence[Any]) -> Any:
     """The positions of the items from the least to the greatest; those of equal items in order. A tuple of a tuple."""
-    places = sorted(range(len(x)), key=x.__getitem__)
-    return tuple(places) if isinstance(x, tuple) else places
+    positions = sorted(range(len(x)), key=x.__getitem__)
+    return tuple(positions) if isinstance(x, tuple) else positions
 
 
 def all_same(items: Sequence[Any]) -> bool:

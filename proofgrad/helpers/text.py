@@ -15,7 +15,7 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 
 def time_to_str(t: float, w: int = 8) -> str:
-    """Seconds in the unit that leaves two digits or more before the point: s, ms or us; `w` places wide."""
+    """Seconds in the unit that leaves two digits or more before the point: s, ms or us; `w` positions wide."""
     if t > 10:
         return f"{t:{w}.2f}s "
     if t > 0.01:

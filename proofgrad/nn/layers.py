@@ -189,16 +189,16 @@ class Sequential(Shown):
     """
 
     def __init__(self, *layers: Callable[[Tensor], Tensor]) -> None:
-        for place, layer in enumerate(layers):
+        for position, layer in enumerate(layers):
             if not callable(layer):
-                raise TypeError(f"layer {place} of Sequential, {layer!r}, cannot be called")
+                raise TypeError(f"layer {position} of Sequential, {layer!r}, cannot be called")
         self.layers = list(layers)
 
     def __call__(self, x: Tensor) -> Tensor:
         return x.sequential(self.layers)
 
-    def __getitem__(self, place: int) -> Callable[[Tensor], Tensor]:
-        return self.layers[place]
+    def __getitem__(self, position: int) -> Callable[[Tensor], Tensor]:
+        return self.layers[position]
 
     def __len__(self) -> int:
         return len(self.layers)

@@ -161,9 +161,9 @@ def _is_in(x: Tensor, size: int) -> Tensor:
     """Which elements (n) of the last axis are in which window (m): (m, n)."""
     length = x.shape[-1]
     window = Tensor.arange(size, device=x.device).unsqueeze(-1)
-    place = Tensor.arange(length, device=x.device)
+    position = Tensor.arange(length, device=x.device)
     start, end = window * length // size, ((window + 1) * length + size - 1) // size
-    return (place >= start) & (place < end)
+    return (position >= start) & (position < end)
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):

@@ -71,9 +71,9 @@ def _parts(thing: Any) -> Iterator[tuple[str, str, bool]]:
             yield key, repr(value), False
         elif isinstance(value, (list, tuple)):
             for number, item in enumerate(value):
-                place = str(number) if key == "layers" else f"{key}.{number}"
+                position = str(number) if key == "layers" else f"{key}.{number}"
                 if not isinstance(item, Tensor):
-                    yield place, _of_item(item), True
+                    yield position, _of_item(item), True
 
 
 def _is_plain(value: Any) -> bool:

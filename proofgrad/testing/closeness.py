@@ -66,8 +66,8 @@ def ulp_distance(actual: Any, expected: Any, dtype: DType | None = None) -> Any:
     first, first_type = _values(actual)
     second, _ = _values(expected)
     kind = first_type if dtype is None else dtype
-    places = [_places(values, kind) for values in (first, second)]
-    apart = places[0].astype(object) - places[1].astype(object)
+    positions = [_positions(values, kind) for values in (first, second)]
+    apart = positions[0].astype(object) - positions[1].astype(object)
     most = (1 << 63) - 1
     distance = numpy.minimum(abs(apart), most).astype(numpy.int64)
     nans = numpy.isnan(first), numpy.isnan(second)
@@ -141,8 +141,8 @@ def _report(
 ) -> str:
     import numpy
 
-    place = numpy.unravel_index(int(numpy.argmax(scores)), scores.shape)
-    where = tuple(int(k) for k in place)
+    position = numpy.unravel_index(int(numpy.argmax(scores)), scores.shape)
+    where = tuple(int(k) for k in position)
     apart = abs(wide[0][where] - wide[1][where])
     with numpy.errstate(all="ignore"):
         relative = float(apart) / abs(float(wide[1][where])) if wide[1][where] else float("inf")
@@ -168,8 +168,8 @@ def _widened(values: Any) -> Any:
     return values.astype(object) if kind in "iu" else values.astype(numpy.float64)
 
 
-def _places(values: Any, kind: DType | None) -> Any:
-    """The place of each float among all floats of its type, 0 at 0."""
+def _positions(values: Any, kind: DType | None) -> Any:
+    """The position of each float among all floats of its type, 0 at 0."""
     import numpy
 
     floats = {

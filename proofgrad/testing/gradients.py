@@ -30,7 +30,7 @@ def gradcheck(
     Inputs that are no floats (indices, masks, labels) stay as they are. A result of many elements
     is weighted, so that no error can cancel. Returns True.
 
-    Raises: GradientError naming input, place and both values; ValueError without a float input.
+    Raises: GradientError naming input, position and both values; ValueError without a float input.
 
     Example:
         gradcheck(lambda x: x.sin(), Tensor([0.5, 1.0]))
@@ -43,14 +43,14 @@ def gradcheck(
         tensor.cast(dtypes.float64).numpy() if number in floats else tensor
         for number, tensor in enumerate(tensors)
     ]
-    places = [
+    positions = [
         Tensor(point, requires_grad=True) if number in floats else point
         for number, point in enumerate(points)
     ]
-    result = function(*places)
+    result = function(*positions)
     weights = _weights(result.shape)
     total = (result * Tensor(weights)).sum()
-    gradients = total.gradient(*[places[number] for number in floats])
+    gradients = total.gradient(*[positions[number] for number in floats])
     for number, gradient in zip(floats, gradients, strict=True):
         _compare(function, points, weights, number, gradient.numpy(), step, tolerance)
     return True
@@ -67,19 +67,19 @@ def _compare(
 ) -> None:
     import numpy
 
-    for place in numpy.ndindex(points[number].shape):
+    for position in numpy.ndindex(points[number].shape):
         values = []
         for direction in (step, -step):
             moved = [*points]
             moved[number] = points[number].copy()
-            moved[number][place] += direction
+            moved[number][position] += direction
             result = function(*[m if isinstance(m, Tensor) else Tensor(m) for m in moved])
             values.append((result.numpy() * weights).sum())
         difference = (values[0] - values[1]) / (2 * step)
-        found = derivative[place]
+        found = derivative[position]
         if not abs(found - difference) <= tolerance * max(1.0, abs(difference)):
             raise GradientError(
-                f"input {number} at {place}: the derivative is {found:.9g}, the difference"
+                f"input {number} at {position}: the derivative is {found:.9g}, the difference"
                 f" {difference:.9g} (step {step:g}, tolerance {tolerance:g})"
             )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import COMMUTATIVE, COMPARE, Ops
-from proofgrad.core.ir.places import AddrSpace, AxisType, KernelInfo
+from proofgrad.core.ir.positions import AddrSpace, AxisType, KernelInfo
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.engine import RewriteError
 from proofgrad.core.rewrite.journal import Journal

@@ -56,7 +56,7 @@ class Drawn:
             for lines in lines_of(file)
         ]
         may_show = [k for k, names in enumerate(self._programs) if names]
-        self.places = len(may_show)
+        self.positions = len(may_show)
         self._waiting = draw.sample(may_show, len(may_show))
         self._known = known
 

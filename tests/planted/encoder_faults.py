@@ -6,7 +6,7 @@ prints a table: fault, what found it, seconds. Each fault is planted in a proces
 imported and the rules read; there the changed module, and all that import it, are imported again. No file is changed.
 Owns: planting, the search. Does not own: the table (encoder_table.py).
 
-For each rule that the table names (a file of tests, or one test, in a few places), the solver decides one case by the encoder
+For each rule that the table names (a file of tests, or one test, in a few positions), the solver decides one case by the encoder
 with the fault, without samples before, and the engine runs instances (verify/agreement). The fault is found if they
 disagree: a case is proved that is executed otherwise, or one that is executed rightly is not proved. Without a fault they
 agree on each of the rules, and the tests pass (`silent_rules`).

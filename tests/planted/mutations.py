@@ -1,4 +1,4 @@
-"""Faults that nobody thought of: every place of a module's text where an operator, a constant or a name could be another.
+"""Faults that nobody thought of: every position of a module's text where an operator, a constant or a name could be another.
 
 Owns: the kinds of change. Does not own: planting them (plant.py), which of them show (procedure_faults.py).
 """
@@ -21,7 +21,7 @@ _OPERATIONS = {"ADD": "MAX", "MAX": "MIN", "MIN": "MAX", "MUL": "ADD"}
 
 
 def mutations(file: str) -> int:
-    """How many changes of one place there are in the functions of a file."""
+    """How many changes of one position there are in the functions of a file."""
     return sum([1 for _ in _all_changes(_parsed(file))])
 
 

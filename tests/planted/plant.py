@@ -43,11 +43,11 @@ class Fault:
         return module_of(self.file)
 
     def text(self) -> str:
-        """The changed text. Raises: ValueError if the file has no such place, or several."""
+        """The changed text. Raises: ValueError if the file has no such position, or several."""
         text = (ROOT / self.file).read_text("utf-8")
         if text.count(self.before) != 1:
             raise ValueError(
-                f"{self.name}: {text.count(self.before)} places in {self.file}; one is needed"
+                f"{self.name}: {text.count(self.before)} positions in {self.file}; one is needed"
             )
         return text.replace(self.before, self.after)
 

@@ -52,17 +52,17 @@ def _softmax(x: Any) -> Any:
 
 
 def _rows_gradient() -> Program:
-    places = np.random.default_rng(2).integers(0, 700, 600)
+    positions = np.random.default_rng(2).integers(0, 700, 600)
     g, table = _data(0, 600, 8), _data(1, 700, 8)
 
     def gradient() -> Tensor:
         weights = Tensor(table)
-        rows = weights[Tensor(places.astype(np.int32))]
+        rows = weights[Tensor(positions.astype(np.int32))]
         return (rows * Tensor(g)).sum().gradient(weights)[0]
 
     def by_numpy() -> Any:
         found = np.zeros((700, 8), np.float32)
-        np.add.at(found, places, g)
+        np.add.at(found, positions, g)
         return found
 
     return gradient, by_numpy, ""
@@ -227,10 +227,10 @@ def _step() -> Program:
 _X, _Y, _Z = _data(0, 37, 13), _data(3, 24, 40), _data(4, 6, 40)
 _H = _data(5, 40).astype(np.float16)
 _I = np.random.default_rng(30).integers(-50, 50, (9, 11)).astype(np.int32)
-_PLACES = np.random.default_rng(31).integers(0, 50, (400, 6)).astype(np.int32)
+_POSITIONS = np.random.default_rng(31).integers(0, 50, (400, 6)).astype(np.int32)
 
 
-def _by_place(x: Any, i: Any) -> Any:
+def _by_position(x: Any, i: Any) -> Any:
     found = np.zeros((50, 6), np.float32)
     np.add.at(found, (i, np.arange(6)), x)
     return found
@@ -281,7 +281,7 @@ PROGRAMS: dict[str, Program] = {
         lambda x, y: (x @ y).exp().sum(0) - (x @ y).sum(1),
         lambda x, y: np.exp(x @ y).sum(0) - (x @ y).sum(1), _data(14, 16, 16) / 4, _data(15, 16, 16) / 4,
     ),
-    "gradient by place": _rows_gradient(),
+    "gradient by position": _rows_gradient(),
     "in place": _in_place(),
     "assigned": _assigned(),
     "running sum": _of(lambda x: x.cumsum(0), lambda x: np.cumsum(x), _data(16, 64)),
@@ -294,8 +294,8 @@ PROGRAMS: dict[str, Program] = {
         lambda x, y: (x // 3 + y % 5) * (x ^ y) - (x & 7).sum(1, keepdim=True),
         lambda x, y: (x // 3 + y % 5) * (x ^ y) - (x & 7).sum(1, keepdims=True), _I, _I[::-1].copy(),
     ),
-    "places": _of(
-        lambda x, i: Tensor.zeros(50, 6).scatter_reduce(0, i, x, "sum"), _by_place, _data(29, 400, 6), _PLACES,
+    "positions": _of(
+        lambda x, i: Tensor.zeros(50, 6).scatter_reduce(0, i, x, "sum"), _by_position, _data(29, 400, 6), _POSITIONS,
     ),
     "gradient of images": _gradient_of_images(),
     "gathered": _of(lambda x, i: x[i], lambda x, i: x[i], _Z, np.array([5, 0, 3, 3, 1], np.int32)),

@@ -135,7 +135,7 @@ class _Trial:
             whole = Instance(case, self.about, Random(seed))
             whole.build(self.rule.left)
             try:
-                for node, _ in self._built(case, [seed] * whole.places, range(whole.places)):
+                for node, _ in self._built(case, [seed] * whole.positions, range(whole.positions)):
                     self._compared(case, node, Random(seed))
             except Differs as error:
                 self.difference = f"{case}, a part of the left side exchanged:\n{error}"

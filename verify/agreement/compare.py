@@ -25,7 +25,7 @@ from proofgrad.verify.sample.rules import same_value
 REAL_TOLERANCE = {16: 5e-2, 32: 1e-4, 64: 1e-9}
 LEAST_REAL, LARGEST_REAL = 1e-2, 1e3  # numbers of which few digits are lost
 SHOWN_CHARACTERS = 1_500
-_ARE_PLACES = frozenset({Ops.PARAM, Ops.INDEX})
+_ARE_POSITIONS = frozenset({Ops.PARAM, Ops.INDEX})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _allowed(case: Case, node: UOp, values: Values) -> list[bool] | None:
     """At which points the class of the law claims something; None: at all."""
     if case.domain not in ("finite", "real"):
         return None
-    floats = [n for n in node.toposort() if n.dtype.is_float and n.op not in _ARE_PLACES]
+    floats = [n for n in node.toposort() if n.dtype.is_float and n.op not in _ARE_POSITIONS]
     columns = [values.of(n) for n in floats]
     is_allowed = math.isfinite if case.domain == "finite" else _is_moderate
     return [all(map(is_allowed, row)) for row in zip(*columns)]

@@ -69,21 +69,21 @@ def wrong_cotangent(rules: RuleSet, node: UOp, facts: Facts, random: Random) -> 
             if term is not None:
                 given = TensorValues(contents, as_reals=True).of(term)
             expected = _differences(node, source.src[0], contents, contents[memory])
-            for place, (a, b) in enumerate(zip(given, expected)):
+            for position, (a, b) in enumerate(zip(given, expected)):
                 count += 1
                 if isfinite(b) and not abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)):
-                    return Derived(count, _told(k, place, a, b, contents))
+                    return Derived(count, _told(k, position, a, b, contents))
     return Derived(count)
 
 
 def _differences(node: UOp, buffer: UOp, contents: dict[UOp, Column], cotangent: Column) -> Column:
     """The derivative of the sum of `cotangent` times `node` for each element of the buffer."""
     found = []
-    for place in range(len(contents[buffer])):
+    for position in range(len(contents[buffer])):
         ends = []
         for step in (STEP, -STEP):
             moved = list(contents[buffer])
-            moved[place] += step
+            moved[position] += step
             values = TensorValues({**contents, buffer: moved}, as_reals=True).of(node)
             ends.append(sum([g * v for g, v in zip(cotangent, values)]))
         found.append((ends[0] - ends[1]) / (2 * STEP))
@@ -104,6 +104,6 @@ def _number(dtype: DType, random: Random) -> Any:
     return random.random() < 0.5 if dtype.is_bool else random.choice([0, 1, 2, 3])
 
 
-def _told(k: int, place: int, a: float, b: float, contents: dict[UOp, Column]) -> str:
+def _told(k: int, position: int, a: float, b: float, contents: dict[UOp, Column]) -> str:
     told = ", ".join([str(values) for values in contents.values()])
-    return f"the cotangent of source {k} has {a} at element {place}, and should have {b}; memory: {told}"
+    return f"the cotangent of source {k} has {a} at element {position}, and should have {b}; memory: {told}"

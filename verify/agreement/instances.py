@@ -140,7 +140,7 @@ class Instance:
 
     def __init__(self, case: Case, about: About, random: Random, missed: int | None = None) -> None:
         self.random = random
-        self.places = 0  # parts so far that could be others
+        self.positions = 0  # parts so far that could be others
         self._missed = missed
         self._case = case
         self._about = about
@@ -173,8 +173,8 @@ class Instance:
 
     def _misses(self) -> bool:
         """Whether the part that comes next is to be another one than the rule has."""
-        self.places += 1
-        return self.places - 1 == self._missed
+        self.positions += 1
+        return self.positions - 1 == self._missed
 
     def _other_than(self, node: UOp) -> UOp:
         """Another constant or leaf of the same type and shape; what comes after stays the same."""
@@ -242,10 +242,10 @@ class Instance:
         return truth.where(first, second)
 
     def _read_under(self, mask: UOp, dtype: DType) -> UOp:
-        """A load whose place leaves the buffer where its mask is false."""
+        """A load whose position leaves the buffer where its mask is false."""
         memory = UOp(Ops.PARAM, dtype, (), (self._leaves.fresh(), 1))
-        place = UOp(Ops.INDEX, dtype, (memory, self._counters[mask], mask))
-        return UOp(Ops.LOAD, dtype, (place,))
+        position = UOp(Ops.INDEX, dtype, (memory, self._counters[mask], mask))
+        return UOp(Ops.LOAD, dtype, (position,))
 
     def _varying(self, dtype: DType) -> UOp:
         """A term that changes with the loops around it."""
@@ -260,13 +260,13 @@ class Instance:
         """A truth about the first loop, that a search can solve for its counter."""
         random, leaves = self.random, self._leaves
         loop = leaves.loops[0] if leaves.loops else UOp.range(3, 300)
-        place = loop + random.choice([0, 0, 2])
+        position = loop + random.choice([0, 0, 2])
         inner, leaves.loops = leaves.loops, leaves.loops[1:]
         about = random.choice([UOp.index(0), UOp.index(1), leaves.of(dtypes.index)])
         if random.random() < 0.4:
             about = leaves.loaded(dtypes.int8).cast(dtypes.index)
         leaves.loops = inner
-        ends = random.choice([(place, about), (about, place)])
+        ends = random.choice([(position, about), (about, position)])
         mask = ends[0].eq(ends[1]) if "solve" in self._about.solved else ends[0] < ends[1]
         other = leaves.loaded(dtypes.bool)
         return random.choice([mask, mask & other, other & mask])
@@ -315,17 +315,17 @@ class Instance:
         return UOp(op, dtype, src, self._arg(term.arg, op, src))
 
     def _of_one_shape(self, term: Node, src: tuple[UOp, ...]) -> tuple[UOp, ...]:
-        """Sources of one shape; constants repeat at every place, other leaves are made anew."""
+        """Sources of one shape; constants repeat at every position, other leaves are made anew."""
         shape = src[0].shape
-        for place, source in enumerate(src):
+        for position, source in enumerate(src):
             if source.shape != shape:
-                part = term.src[place]
+                part = term.src[position]
                 if isinstance(part, Var):
                     source = self._nodes[part.name] = self._in_memory(source.dtype, shape)
                 else:
                     ones = UOp(Ops.RESHAPE, source.dtype, (source,), (1,) * len(shape))
                     source = UOp(Ops.EXPAND, source.dtype, (ones,), shape)
-                src = (*src[:place], source, *src[place + 1 :])
+                src = (*src[:position], source, *src[position + 1 :])
         return src
 
     def _buffer(self, term: Term, dtype: DType) -> None:

@@ -92,11 +92,11 @@ class Values:
             return self._reduction(node)
         raise ValueError(f"{op.name} has no value in a kernel term")
 
-    def _load(self, place: UOp) -> Column:
-        """What is at a place; a false mask gives zero, and reads nothing."""
-        indices, contents = self.of(place.src[1]), self._memory[place.src[0]]
-        masks = self.of(place.src[2]) if len(place.src) > 2 else [True] * self.count
-        zero = from_bits(0, place.src[0].dtype)
+    def _load(self, position: UOp) -> Column:
+        """What is at a position; a false mask gives zero, and reads nothing."""
+        indices, contents = self.of(position.src[1]), self._memory[position.src[0]]
+        masks = self.of(position.src[2]) if len(position.src) > 2 else [True] * self.count
+        zero = from_bits(0, position.src[0].dtype)
         return [
             OUTSIDE
             if index is OUTSIDE or mask is OUTSIDE
@@ -119,8 +119,8 @@ class Values:
             return [start] * self.count
         times = len(turns)
         counters = {c: _repeated(column, times) for c, column in self._counters.items()}
-        for place, loop in enumerate(loops):
-            counters[loop] = [turn[place] for turn in turns] * self.count
+        for position, loop in enumerate(loops):
+            counters[loop] = [turn[position] for turn in turns] * self.count
         memory = {buffer: _repeated(held, times) for buffer, held in self._memory.items()}
         inner = Values(self.count * times, counters, memory, self._as_reals, self._by_parts)
         values = inner.of(body)
@@ -149,7 +149,7 @@ def _combined(op: Ops, dtype: DType, values: Column, sizes: Sequence[int]) -> Co
     """One value for all, in row-major order of loops of these sizes: the loops by themselves in turn."""
     for size in sizes:
         step = len(values) // size
-        lines = [values[place::step] for place in range(step)]
+        lines = [values[position::step] for position in range(step)]
         values = [_folded(op, dtype, line[0], line[1:]) for line in lines]
     return values
 

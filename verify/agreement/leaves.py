@@ -86,12 +86,12 @@ class Leaves:
         loops = self.loops if varies is None or varies else ()
         if varies is None and self.random.random() < 0.4:
             loops = ()
-        place, size = UOp.index(0), 1
+        position, size = UOp.index(0), 1
         for loop in loops:
-            place = loop if place.op is Ops.CONST else place * loop.src[0].arg + loop
+            position = loop if position.op is Ops.CONST else position * loop.src[0].arg + loop
             size *= loop.src[0].arg
         memory = UOp(Ops.PARAM, dtype, (), (self.fresh(), size))
-        return UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, place)),))
+        return UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, position)),))
 
     def _bounded_values(self, dtype: DType) -> list[Any]:
         """One to four corner values, all of a sign, or in a range with the ends of another type."""

@@ -108,9 +108,9 @@ def _rows(domains: Sequence[Sequence[Any]], random: Random, most: int) -> list[t
         return list(product(*domains))
     rows = [tuple([domain[0] for domain in domains])]
     for _ in range(most - 1):
-        if random.random() < 0.2:  # equal, or at the same place of their corners
-            place = random.randrange(64)
-            rows.append(tuple([domain[place % len(domain)] for domain in domains]))
+        if random.random() < 0.2:  # equal, or at the same position of their corners
+            position = random.randrange(64)
+            rows.append(tuple([domain[position % len(domain)] for domain in domains]))
         else:
             rows.append(tuple([domain[int(random.random() * len(domain))] for domain in domains]))
     return rows

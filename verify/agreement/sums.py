@@ -57,8 +57,8 @@ def sums_over_short_loops() -> Iterator[UOp]:
             for second in (None, 0, 1, 2):
                 sizes = [first] if second is None else [first, second]
                 loops = [UOp.range(size, 200 + k, AxisRole.REDUCE) for k, size in enumerate(sizes)]
-                place = loops[0] if second is None else loops[0] * 3 + loops[1]
+                position = loops[0] if second is None else loops[0] * 3 + loops[1]
                 memory = UOp(Ops.PARAM, dtype, (), (1, 12))
-                value = UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, place)),))
+                value = UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (memory, position)),))
                 for op in (Ops.ADD, Ops.MAX):
                     yield UOp(Ops.REDUCE, dtype, (value, *loops), op)

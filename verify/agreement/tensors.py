@@ -55,10 +55,10 @@ class TensorValues:
         strides, zero = row_major_strides(shape), from_bits(0, node.dtype)
         found = []
         for index in product(*[range(size) for size in node.shape]):
-            place = _place(node, index)
-            inside = all([0 <= i < size for i, size in zip(place, shape)])
+            position = _position(node, index)
+            inside = all([0 <= i < size for i, size in zip(position, shape)])
             found.append(
-                sources[0][sum([i * s for i, s in zip(place, strides)])] if inside else zero
+                sources[0][sum([i * s for i, s in zip(position, strides)])] if inside else zero
             )
         return found
 
@@ -67,22 +67,22 @@ class TensorValues:
         dtype = dtypes.float64 if self._as_reals and node.dtype.is_float else node.dtype
         start = identity(op, node.dtype)
         totals = dict.fromkeys(product(*[range(size) for size in node.shape]), start)
-        places = product(*[range(size) for size in node.src[0].shape])
-        for index, value in zip(places, elements):
+        positions = product(*[range(size) for size in node.src[0].shape])
+        for index, value in zip(positions, elements):
             kept = tuple([0 if axis in axes else i for axis, i in enumerate(index)])
             totals[kept] = evaluate(op, dtype, (totals[kept], value))
         return list(totals.values())
 
 
-def _place(node: UOp, index: Index) -> Index:
+def _position(node: UOp, index: Index) -> Index:
     """Where an element of a movement operation lies in its source, perhaps outside of it."""
     arg, shape = node.arg, node.src[0].shape
     match node.op:
         case Ops.PERMUTE:
-            place = [0] * len(index)
+            position = [0] * len(index)
             for k, axis in enumerate(arg):
-                place[axis] = index[k]
-            return tuple(place)
+                position[axis] = index[k]
+            return tuple(position)
         case Ops.EXPAND:
             return tuple([i if size == new else 0 for i, size, new in zip(index, shape, arg)])
         case Ops.PAD:

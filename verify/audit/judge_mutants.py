@@ -141,7 +141,7 @@ def _ask(claimed: Sequence[Case], steps: int) -> tuple[list[Case], str]:
     """The cases that are not proved, and why the first is not; REFUTED if one is wrong or no law."""
     left: list[Case] = []
     reasons: list[str] = []
-    for place, case in enumerate(claimed):
+    for position, case in enumerate(claimed):
         decision = decide(case, _hurried(case, steps))
         if decision.verdict == REFUTED or decision.is_ill_formed:
             return [case], REFUTED
@@ -149,7 +149,7 @@ def _ask(claimed: Sequence[Case], steps: int) -> tuple[list[Case], str]:
             left.append(case)
             reasons.append(f"{case}: {decision.reason}")
         if len(left) == MOST_OPEN:
-            return [*left, *claimed[place + 1 :]], reasons[0]
+            return [*left, *claimed[position + 1 :]], reasons[0]
     return left, "".join(reasons[:1])
 
 

@@ -107,12 +107,12 @@ def _changes(rule: Rule) -> Iterator[tuple[Rule, str]]:
     for left, change in [*_variants(rule.left), *_less_repetition(rule.left)]:
         if isinstance(left, Node):
             yield dataclasses.replace(rule, left=left), f"left: {change}"
-    for place, side in enumerate(rule.right):
+    for position, side in enumerate(rule.right):
         for right, change in _variants(side) if side is not None else ():
-            sides = (*rule.right[:place], right, *rule.right[place + 1 :])
+            sides = (*rule.right[:position], right, *rule.right[position + 1 :])
             yield dataclasses.replace(rule, right=sides), f"right: {change}"
-    for place, condition in enumerate(rule.where):
-        before, after = rule.where[:place], rule.where[place + 1 :]
+    for position, condition in enumerate(rule.where):
+        before, after = rule.where[:position], rule.where[position + 1 :]
         gone = f"where: without {show_expr(condition)}"
         yield dataclasses.replace(rule, where=(*before, *after)), gone
         for other, change in _variants(condition):
@@ -165,9 +165,9 @@ def _variants_of_node(node: Node) -> Iterator[Changed]:
         yield dataclasses.replace(node, src=src), f"operands of {node.op} swapped"
     if node.op in ("NEG", "NOT"):
         yield node.src[0], f"without {node.op}"
-    for place, source in enumerate(node.src):
+    for position, source in enumerate(node.src):
         for inner, change in _variants(source):
-            src = (*node.src[:place], inner, *node.src[place + 1 :])
+            src = (*node.src[:position], inner, *node.src[position + 1 :])
             yield dataclasses.replace(node, src=src), change
     if node.arg is not None:
         for arg, change in _variants(node.arg):
@@ -185,9 +185,9 @@ def _variants_of_application(applied: Apply) -> Iterator[Changed]:
         yield Apply(function, (args[1], args[0])), f"operands of {function} swapped"
     if function in ("neg", "not"):
         yield args[0], f"without {function}"
-    for place, arg in enumerate(args):
+    for position, arg in enumerate(args):
         for inner, change in _variants(arg):
-            yield Apply(function, (*args[:place], inner, *args[place + 1 :])), change
+            yield Apply(function, (*args[:position], inner, *args[position + 1 :])), change
 
 
 def _is_tuple(expr: Expr) -> bool:
@@ -201,9 +201,9 @@ def _is_tuple(expr: Expr) -> bool:
 def _less_repetition(left: Term) -> Iterator[Changed]:
     """The left side with one use of a variable, after its first, made a variable of its own."""
     names = [leaf.name for leaf in _leaves(left)]
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            yield _renamed(left, place, f"{name}_other")[0], f"{name} is not repeated"
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            yield _renamed(left, position, f"{name}_other")[0], f"{name} is not repeated"
 
 
 def _leaves(term: Term) -> list[Var | Const]:
@@ -214,14 +214,14 @@ def _leaves(term: Term) -> list[Var | Const]:
     return []
 
 
-def _renamed(term: Term, place: int, name: str) -> tuple[Term, int]:
-    """`term` with its leaf number `place` renamed, and the place counted from its end."""
+def _renamed(term: Term, position: int, name: str) -> tuple[Term, int]:
+    """`term` with its leaf number `position` renamed, and the position counted from its end."""
     if isinstance(term, Node):
         src: list[Term] = []
         for source in term.src:
-            changed, place = _renamed(source, place, name)
+            changed, position = _renamed(source, position, name)
             src.append(changed)
-        return dataclasses.replace(term, src=tuple(src)), place
+        return dataclasses.replace(term, src=tuple(src)), position
     if isinstance(term, Var | Const) and term.type not in ("range", "ranges"):
-        return (dataclasses.replace(term, name=name) if place == 0 else term), place - 1
-    return term, place
+        return (dataclasses.replace(term, name=name) if position == 0 else term), position - 1
+    return term, position

@@ -123,7 +123,7 @@ def library_entries(names: Sequence[str]) -> Entries:
 
 
 def _write(outcomes: Sequence[Outcome], before: dict[str, Any], solvers: dict[str, str]) -> None:
-    """New outcomes in the places of old ones; none of rules that are gone, none of old solvers."""
+    """New outcomes in the positions of old ones; none of rules that are gone, none of old solvers."""
     made = {outcome.name: outcome.to_json() for outcome in outcomes}
     old = before["rules"] if before["solvers"] == solvers else {}
     every = [name for name, _ in library_entries(library_names())]

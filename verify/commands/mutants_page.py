@@ -116,17 +116,19 @@ def _kinds(record: Mapping[str, Told]) -> str:
 
 def _kind(change: str) -> str:
     """A change without its details."""
-    place, _, what = change.partition(": ")
+    position, _, what = change.partition(": ")
     if what.endswith("is not repeated"):
-        return f"{place}: a variable not repeated"
+        return f"{position}: a variable not repeated"
     if what.startswith("operands of"):
-        return f"{place}: operands swapped"
+        return f"{position}: operands swapped"
     if what.startswith("without"):
-        return f"{place}: a condition gone" if place == "where" else f"{place}: a sign gone"
+        return (
+            f"{position}: a condition gone" if position == "where" else f"{position}: a sign gone"
+        )
     before = what.partition(" becomes ")[0]
     if before[-1:].isdigit() or before in ("inf", "-inf", "nan", "True", "False"):
-        return f"{place}: another number"
-    return f"{place}: another operation or comparison"
+        return f"{position}: another number"
+    return f"{position}: another operation or comparison"
 
 
 def _open(record: Mapping[str, Told], by_hand: Sequence[ByHand]) -> str:

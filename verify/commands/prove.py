@@ -150,7 +150,7 @@ def prove_files(paths: Sequence[Path], jobs: int | None) -> int:
 
 
 def prove_file(path: Path, jobs: int | None = None) -> list[Result]:
-    """The verdict on each rule of a file. Raises: OSError, and ValueError with the place."""
+    """The verdict on each rule of a file. Raises: OSError, and ValueError with the position."""
     return _prove(_parse(path.read_bytes(), str(path)), jobs)
 
 

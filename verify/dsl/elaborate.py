@@ -29,7 +29,7 @@ from proofgrad.core.rewrite.sorts import IllSorted, check_sorts
 from proofgrad.verify.dsl import names
 from proofgrad.verify.dsl.errors import RuleError, Source, near
 from proofgrad.verify.dsl.expressions import conjuncts
-from proofgrad.verify.dsl.places import place_of
+from proofgrad.verify.dsl.positions import position_of
 from proofgrad.verify.dsl.scope import Scope, Syntax, is_name
 from proofgrad.verify.dsl.terms import Terms
 
@@ -55,14 +55,14 @@ def _domains(tree: Syntax, source: Source) -> tuple[str, ...]:
         if token not in names.DOMAINS:
             raise RuleError(
                 source,
-                place_of(token),
+                position_of(token),
                 f"unknown domain {str(token)!r}; {near(str(token), names.DOMAINS)}",
             )
     found = tuple([str(token) for token in tree.children])
     structural = [d for d in found if d in names.STRUCTURAL_DOMAINS]
     if structural and len(found) > 1:
         raise RuleError(
-            source, place_of(tree), f"the domain {structural[0]!r} must stand alone in a rule"
+            source, position_of(tree), f"the domain {structural[0]!r} must stand alone in a rule"
         )
     return found
 
@@ -92,7 +92,7 @@ class Elaborator:
         right = self._right(kind, children, left)
         where = self._conditions(clauses, "where_clause")
         when = self._conditions(clauses, "when_clause")
-        types = self._scope.types.finish(left.type, place_of(tree))
+        types = self._scope.types.finish(left.type, position_of(tree))
         settled = self._scope.types.resolve((left, right, where, when, extractors))
         parts = dict(zip(("left", "right", "where", "when", "extractors"), settled))
         self._check_bound_types(types, parts["left"], children[0])
@@ -112,14 +112,14 @@ class Elaborator:
         return rule
 
     def _check_sorts(self, rule: Rule, tree: Syntax) -> None:
-        """Refuse a rule in which a part is of another sort than its place wants."""
+        """Refuse a rule in which a part is of another sort than its position wants."""
         try:
             check_sorts(rule)
         except IllSorted as error:
-            for part, place in reversed(self._scope.places):
+            for part, position in reversed(self._scope.positions):
                 if self._scope.types.resolve(part) == error.part:
-                    raise RuleError(self._source, place, error.reason) from None
-            raise RuleError(self._source, place_of(tree), error.reason) from None
+                    raise RuleError(self._source, position, error.reason) from None
+            raise RuleError(self._source, position_of(tree), error.reason) from None
 
     def _kind(self, tree: Syntax, children: list[Any]) -> RuleKind:
         """What is claimed; of a fact its name is taken from `children`, and its ends stand free."""
@@ -129,18 +129,18 @@ class Elaborator:
         if str(claimed) not in _CLAIMS:
             reason = f"{str(claimed)!r} is not a fact with transfer functions"
             raise RuleError(
-                self._source, place_of(claimed), f"{reason}; {near(str(claimed), _CLAIMS)}"
+                self._source, position_of(claimed), f"{reason}; {near(str(claimed), _CLAIMS)}"
             )
         kind = RuleKind(str(claimed))
         ends = [c for c in children if isinstance(c, Tree) and c.data == "ends"]
         wanted = NUMBER_KINDS.get(kind, 0)
         if sum([len(found.children) for found in ends]) != wanted:
             raise RuleError(
-                self._source, place_of(claimed), f"the fact {str(claimed)} {_SAID[wanted]}"
+                self._source, position_of(claimed), f"the fact {str(claimed)} {_SAID[wanted]}"
             )
         for found in ends:
-            place = children.index(found)
-            children[place : place + 1] = found.children
+            position = children.index(found)
+            children[position : position + 1] = found.children
         return kind
 
     def _declare(self, params: Syntax) -> None:
@@ -153,7 +153,7 @@ class Elaborator:
             else:
                 self._scope.sorts[str(token)] = "type"
                 self._scope.types.declare(
-                    str(token), str(param.children[1]), place_of(param.children[1])
+                    str(token), str(param.children[1]), position_of(param.children[1])
                 )
 
     def _left(self, tree: Syntax) -> Node | Var:
@@ -214,7 +214,7 @@ class Elaborator:
                 " write one for each, or none",
             )
         self._scope.bind("g", "var", cotangent)
-        self._scope.types.unify(self._scope.slots["g"], left.type, place_of(cotangent))
+        self._scope.types.unify(self._scope.slots["g"], left.type, position_of(cotangent))
         return tuple(
             [
                 None if is_name(tree, "none") else self._typed_like(tree, source.type)
@@ -227,7 +227,7 @@ class Elaborator:
         if self._scope.types.is_number_against_bool(term.type, slot):
             domains = ", ".join(self._scope.domains)
             raise self._scope.error(tree, f"the left side is bool, this is not: it is of {domains}")
-        self._scope.types.unify(term.type, slot, place_of(tree))
+        self._scope.types.unify(term.type, slot, position_of(tree))
         return term
 
     def _conditions(self, clauses: list[Syntax], kind: str) -> tuple[Expr, ...]:
@@ -255,7 +255,7 @@ class Elaborator:
                 self._terms.expressions.number(tree) if sort == NUMBER else self._terms.term(tree)
             )
             if sort == TRUTH:
-                self._scope.types.unify(given[-1].type, self._truth(tree), place_of(tree))  # type: ignore[union-attr]
+                self._scope.types.unify(given[-1].type, self._truth(tree), position_of(tree))  # type: ignore[union-attr]
             elif not slot:
                 slot = getattr(given[-1], "type", "")
         for token, sort in zip(outputs.children, gives):
@@ -267,7 +267,7 @@ class Elaborator:
         return Extractor(str(function), tuple(given), pairs)
 
     def _truth(self, syntax: Syntax) -> str:
-        return self._scope.types.named("bool", place_of(syntax))
+        return self._scope.types.named("bool", position_of(syntax))
 
 
 def _types_of(term: Term) -> set[str]:

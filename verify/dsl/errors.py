@@ -1,4 +1,4 @@
-"""Mistakes in rule files, shown with their place: file, line, column, the line and a caret.
+"""Mistakes in rule files, shown with their position: file, line, column, the line and a caret.
 
 Does not own: what is a mistake (parser.py, elaborate.py, termination.py).
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 SHOWN_WIDTH = 120  # characters of a longer line that are shown
-SHOWN_BEFORE = 60  # of them before the place
+SHOWN_BEFORE = 60  # of them before the position
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """Where something stands: line and column from 1, and its width in characters."""
 
     line: int
@@ -41,12 +41,12 @@ class RuleError(ValueError):
     Fields: filename, line and column (from 1), reason.
     """
 
-    def __init__(self, source: Source, place: Place, reason: str) -> None:
+    def __init__(self, source: Source, position: Position, reason: str) -> None:
         self.filename = source.filename
-        self.line = place.line
-        self.column = place.column
+        self.line = position.line
+        self.column = position.column
         self.reason = reason
-        super().__init__(_shown(source, place, reason))
+        super().__init__(_shown(source, position, reason))
 
 
 class RuleSyntaxError(RuleError):
@@ -62,11 +62,11 @@ def near(name: str, known: Iterable[str]) -> str:
     return f"known: {', '.join(choices)}"
 
 
-def _shown(source: Source, place: Place, reason: str) -> str:
-    line = "".join([c if c.isprintable() else " " for c in source.line(place.line)])
-    start = max(0, place.column - 1 - SHOWN_BEFORE) if len(line) > SHOWN_WIDTH else 0
+def _shown(source: Source, position: Position, reason: str) -> str:
+    line = "".join([c if c.isprintable() else " " for c in source.line(position.line)])
+    start = max(0, position.column - 1 - SHOWN_BEFORE) if len(line) > SHOWN_WIDTH else 0
     text = line[start : start + SHOWN_WIDTH]
-    column = place.column - 1 - start
-    width = max(1, min(place.width, len(text) - column))
-    where = f"{source.filename}:{place.line}:{place.column}"
+    column = position.column - 1 - start
+    width = max(1, min(position.width, len(text) - column))
+    where = f"{source.filename}:{position.line}:{position.column}"
     return f"{where}: {reason}\n    {text}\n    {' ' * column}{'^' * width}"

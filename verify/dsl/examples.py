@@ -12,7 +12,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.verify.dsl import names
 from proofgrad.verify.dsl.errors import RuleError, Source
-from proofgrad.verify.dsl.places import place_of
+from proofgrad.verify.dsl.positions import position_of
 from proofgrad.verify.dsl.scope import Syntax
 
 _PREFIX = {sign: Ops[op] for sign, op in names.PREFIX_OPS.items()}
@@ -34,7 +34,9 @@ def _loop(bound: Syntax, number: int, source: Source) -> UOp:
     low, high = [_number(end, source) for end in bound.children[1:]]
     if low != 0 or high < 1:
         raise RuleError(
-            source, place_of(bound), f"a loop of an example runs over [0, n], not [{low}, {high}]"
+            source,
+            position_of(bound),
+            f"a loop of an example runs over [0, n], not [{low}, {high}]",
         )
     return UOp.range(high + 1, number)
 
@@ -42,7 +44,7 @@ def _loop(bound: Syntax, number: int, source: Source) -> UOp:
 def _number(tree: Syntax, source: Source) -> int:
     token = tree.children[0] if isinstance(tree, Tree) and tree.data == "number" else None
     if not isinstance(token, Token) or not token.isdigit() or len(token) > len(str(MAX_NUMBER)):
-        raise RuleError(source, place_of(tree), "expected an integer")
+        raise RuleError(source, position_of(tree), "expected an integer")
     return int(token)
 
 
@@ -66,7 +68,9 @@ def _graph(tree: Syntax, variables: dict[str, UOp], source: Source) -> UOp:
             first, *others = [_graph(child, variables, source) for child in tree.children[1:]]
             return first.alu(Ops[names.CALL_OPS[str(tree.children[0])][0]], *others)
         case _:
-            raise RuleError(source, place_of(tree), "an example is of index terms and truth values")
+            raise RuleError(
+                source, position_of(tree), "an example is of index terms and truth values"
+            )
 
 
 def _variable(tree: Syntax, variables: dict[str, UOp], source: Source) -> UOp:
@@ -75,7 +79,7 @@ def _variable(tree: Syntax, variables: dict[str, UOp], source: Source) -> UOp:
     if found is None:
         raise RuleError(
             source,
-            place_of(token),
+            position_of(token),
             f"unknown name {str(token)!r}; say over what it runs: with {token} in [0, 9]",
         )
     return found

@@ -14,7 +14,7 @@ from lark import Token, Tree
 from proofgrad.core.rewrite.rule import Apply, Expr, Fact, Name, Num, Term, Var
 from proofgrad.verify.dsl import names
 from proofgrad.verify.dsl.errors import near
-from proofgrad.verify.dsl.places import place_of
+from proofgrad.verify.dsl.positions import position_of
 from proofgrad.verify.dsl.scope import Scope, Syntax
 
 
@@ -35,13 +35,13 @@ class Expressions:
             )
         token = tree.children[0]
         self._scope.bind(str(token), "arg", token)
-        self._scope.places.append((Name(str(token)), place_of(token)))
+        self._scope.positions.append((Name(str(token)), position_of(token)))
         return Name(str(token))
 
     def number(self, tree: Syntax) -> Expr:
         """A mathematical number, a tuple or a truth value: no bare terms."""
         expr = self._number(tree)
-        self._scope.places.append((expr, place_of(tree)))
+        self._scope.positions.append((expr, position_of(tree)))
         return expr
 
     def _number(self, tree: Syntax) -> Expr:
@@ -63,7 +63,7 @@ class Expressions:
         """A truth value."""
         if tree.data == "infix" and tree.children[1].type == "COMPARE":
             comparison = self._comparison(tree)
-            self._scope.places.append((comparison, place_of(tree)))
+            self._scope.positions.append((comparison, position_of(tree)))
             return comparison
         condition = self.number(tree)
         if not isinstance(condition, Apply) or condition.function not in names.TRUTHS:
@@ -78,7 +78,7 @@ class Expressions:
             return Num(names.LITERALS[name])
         sort = self._scope.sorts.get(name)
         if sort is None and (name == "T" or name in names.SINGLE_TYPES):
-            return Name(self._scope.types.named(name, place_of(token)))
+            return Name(self._scope.types.named(name, position_of(token)))
         if sort is None:
             raise self._scope.unbound(token)
         if sort in ("const", "number", "arg", "type"):
@@ -161,7 +161,7 @@ class Expressions:
         if not self._scope.is_term_name(tree):
             return self.number(tree)
         bound = Apply(fact, (Fact(self._term(tree)),))
-        self._scope.places.append((bound, place_of(tree)))
+        self._scope.positions.append((bound, position_of(tree)))
         return bound
 
 

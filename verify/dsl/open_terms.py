@@ -16,7 +16,7 @@ from proofgrad.core.rewrite.functions import DOMAIN_TYPES
 from proofgrad.core.rewrite.rule import Term
 from proofgrad.verify.dsl import names
 from proofgrad.verify.dsl.errors import RuleError, Source, near
-from proofgrad.verify.dsl.places import place_of
+from proofgrad.verify.dsl.positions import position_of
 from proofgrad.verify.dsl.scope import Scope, Syntax
 from proofgrad.verify.dsl.terms import Terms
 
@@ -53,7 +53,7 @@ def open_term(tree: Syntax, source: Source) -> OpenTerm:
     dtype = _dtype(token, source)
     scope = Scope((dtype.name,), source)
     term = Terms(scope).term(body)
-    scope.types.finish(term.type, place_of(tree))
+    scope.types.finish(term.type, position_of(tree))
     (settled,) = scope.types.resolve((term,))
     bounds: Bounds = {}
     for given in rest:
@@ -67,7 +67,7 @@ def _dtype(token: Token | None, source: Source) -> DType:
         return _USUAL_TYPES[domain]
     if token is not None and domain not in DOMAIN_TYPES:
         reason = f"no domain of single values is called {domain!r}; {near(domain, DOMAIN_TYPES)}"
-        raise RuleError(source, place_of(token), reason)
+        raise RuleError(source, position_of(token), reason)
     return DOMAIN_TYPES[domain][0]
 
 

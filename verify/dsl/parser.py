@@ -17,10 +17,10 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.rewrite.rule import Rule
 from proofgrad.verify.dsl.elaborate import Elaborator, FileHeader
-from proofgrad.verify.dsl.errors import Place, RuleError, RuleSyntaxError, Source
+from proofgrad.verify.dsl.errors import Position, RuleError, RuleSyntaxError, Source
 from proofgrad.verify.dsl.examples import example_graphs
 from proofgrad.verify.dsl.open_terms import OpenTerm, open_term
-from proofgrad.verify.dsl.places import place_of
+from proofgrad.verify.dsl.positions import position_of
 from proofgrad.verify.dsl.scope import Syntax
 from proofgrad.verify.dsl.termination import check_termination
 
@@ -45,7 +45,7 @@ def parse_rules(text: str, filename: str = "<text>", check_order: bool = True) -
     check_order: refuse a rule that does not go down in the order that makes rewriting end. Without
     it the rules may be looked at and proven, but must not be run.
 
-    Raises: RuleSyntaxError, RuleError (both ValueError), with the place; then nothing is returned.
+    Raises: RuleSyntaxError, RuleError (both ValueError), with the position; then nothing is returned.
     Example:
         >>> parse_rules("ruleset a over int rule add_zero: x + 0 => x").rules[0].full_name
         'a.add_zero'
@@ -58,8 +58,8 @@ def parse_rules(text: str, filename: str = "<text>", check_order: bool = True) -
     rules = tuple([rule for rule, _ in parsed])
     upward = check_termination(rules) if check_order else None
     if upward is not None:
-        place = next(place_of(token) for rule, token in parsed if rule is upward[0])
-        raise RuleError(source, place, upward[1])
+        position = next(position_of(token) for rule, token in parsed if rule is upward[0])
+        raise RuleError(source, position, upward[1])
     return ParsedFile(ruleset.name, ruleset.domains, rules)
 
 
@@ -68,7 +68,7 @@ def _check_names(parsed: Sequence[tuple[Rule, Token]], source: Source) -> None:
     for rule, token in parsed:
         if rule.name in lines:
             reason = f"the name {rule.name!r} is taken by the rule in line {lines[rule.name]}"
-            raise RuleError(source, place_of(token), f"{reason}; choose another")
+            raise RuleError(source, position_of(token), f"{reason}; choose another")
         lines[rule.name] = rule.line
 
 
@@ -103,7 +103,7 @@ def _parse(source: Source, start: str) -> Syntax:
     size_bytes = len(source.text.encode("utf-8", "replace"))
     if size_bytes > MAX_FILE_BYTES:
         reason = f"the file has {size_bytes} bytes; at most {MAX_FILE_BYTES} are read"
-        raise RuleSyntaxError(source, Place(1, 1), reason)
+        raise RuleSyntaxError(source, Position(1, 1), reason)
     try:
         tree = _grammar(start).parse(source.text)
     except UnexpectedInput as error:
@@ -122,14 +122,14 @@ def _syntax_error(error: UnexpectedInput, source: Source) -> RuleSyntaxError:
             return RuleSyntaxError(source, _end_of(source), f"the file ends too early{hint}")
         case UnexpectedToken():
             return RuleSyntaxError(
-                source, place_of(error.token), f"unexpected {str(error.token)!r}{hint}"
+                source, position_of(error.token), f"unexpected {str(error.token)!r}{hint}"
             )
         case UnexpectedCharacters():
-            place = Place(error.line, error.column)
+            position = Position(error.line, error.column)
             character = source.text[error.pos_in_stream or 0]
-            return RuleSyntaxError(source, place, f"unexpected character {character!r}{hint}")
+            return RuleSyntaxError(source, position, f"unexpected character {character!r}{hint}")
         case _:
-            return RuleSyntaxError(source, Place(1, 1), f"not a rule file{hint}")
+            return RuleSyntaxError(source, Position(1, 1), f"not a rule file{hint}")
 
 
 _WORDS = {
@@ -147,7 +147,7 @@ _AFTER_A_RULE = {
 
 
 def _expected_words(error: UnexpectedInput) -> str:
-    """What could stand at the place of an error, with groups of tokens under one word."""
+    """What could stand at the position of an error, with groups of tokens under one word."""
     names = set(getattr(error, "accepts", None) or getattr(error, "allowed", None) or ())
     names |= set(getattr(error, "expected", None) or ())
     words: list[str] = []
@@ -168,9 +168,9 @@ def _keyword(terminal: str) -> str:
     return "'=>'" if terminal.startswith("__") else f"'{terminal.lower()}'"
 
 
-def _end_of(source: Source) -> Place:
+def _end_of(source: Source) -> Position:
     lines = source.text.rstrip().splitlines() or [""]
-    return Place(len(lines), len(lines[-1]) + 1)
+    return Position(len(lines), len(lines[-1]) + 1)
 
 
 def _check_depth(tree: Syntax, source: Source) -> None:
@@ -180,7 +180,9 @@ def _check_depth(tree: Syntax, source: Source) -> None:
         depth[id(node)] = 1 + max(below, default=0)
         if depth[id(node)] == MAX_DEPTH:
             raise RuleSyntaxError(
-                source, place_of(node), f"nested more than {MAX_DEPTH} levels deep; split the rule"
+                source,
+                position_of(node),
+                f"nested more than {MAX_DEPTH} levels deep; split the rule",
             )
 
 
@@ -209,12 +211,12 @@ def _check_size(tree: Syntax, source: Source) -> None:
     for count, node in enumerate(tree.iter_subtrees(), 1):
         if count > MAX_PARTS:
             raise RuleSyntaxError(
-                source, place_of(node), f"a rule of more than {MAX_PARTS} parts; split the rule"
+                source, position_of(node), f"a rule of more than {MAX_PARTS} parts; split the rule"
             )
     for token in tree.scan_values(lambda value: value.type == "NAME"):
         if len(token) > MAX_NAME:
             raise RuleSyntaxError(
-                source, place_of(token), f"a name of more than {MAX_NAME} letters"
+                source, position_of(token), f"a name of more than {MAX_NAME} letters"
             )
 
 

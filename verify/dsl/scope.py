@@ -1,6 +1,6 @@
 """The names of one rule while it is elaborated: what each stands for, and its type slot.
 
-Owns: which names are bound, what a name may be, errors with their place. Does not own: terms and
+Owns: which names are bound, what a name may be, errors with their position. Does not own: terms and
 expressions (terms.py, expressions.py), unification of types (types.py).
 """
 
@@ -12,8 +12,8 @@ from lark import Token, Tree
 
 from proofgrad.core.rewrite.rule import Expr, Term
 from proofgrad.verify.dsl import names
-from proofgrad.verify.dsl.errors import Place, RuleError, Source
-from proofgrad.verify.dsl.places import place_of
+from proofgrad.verify.dsl.errors import Position, RuleError, Source
+from proofgrad.verify.dsl.positions import position_of
 from proofgrad.verify.dsl.types import Types
 
 Syntax = Any  # a Tree or Token of lark, whose own types do not tell what a child is
@@ -24,7 +24,7 @@ class Scope:
     """Fields: sorts (name -> var, const, arg, number, ranges or type), slots (name -> type slot).
 
     left_side: names may be bound. in_wrap: inside `{wrap: ...}`. in_loop: the counter of a loop has a
-    value, which it has on the left side and in the inputs of extractors. places: of each part, where it
+    value, which it has on the left side and in the inputs of extractors. positions: of each part, where it
     is written.
     """
 
@@ -37,7 +37,7 @@ class Scope:
         self.left_side = True
         self.in_loop = True
         self.in_wrap = False
-        self.places: list[tuple[Term | Expr, Place]] = []
+        self.positions: list[tuple[Term | Expr, Position]] = []
         self._source = source
 
     def bind(self, name: str, sort: str, token: Token) -> None:
@@ -50,7 +50,7 @@ class Scope:
         if sort in ("var", "const"):
             self.slots.setdefault(name, self.types.fresh(f"{name!r}"))
         if sort == "range":
-            self.slots.setdefault(name, self.types.named("index", place_of(token)))
+            self.slots.setdefault(name, self.types.named("index", position_of(token)))
 
     def is_const_name(self, name: str) -> bool:
         """Whether a name not bound yet is a constant."""
@@ -93,7 +93,7 @@ class Scope:
 
     def error(self, syntax: Syntax, reason: str) -> RuleError:
         """An error at a piece of syntax."""
-        return RuleError(self._source, place_of(syntax), reason)
+        return RuleError(self._source, position_of(syntax), reason)
 
 
 def is_name(tree: Syntax, name: str) -> bool:

@@ -72,7 +72,7 @@ def show_rule(rule: Rule) -> str:
 
 
 def show_file(name: str, domains: tuple[str, ...], rules: tuple[Rule, ...]) -> str:
-    """A rule file that parses to `rules`, whose places and doc strings apart."""
+    """A rule file that parses to `rules`, whose positions and doc strings apart."""
     lines = [show_rule(rule) for rule in rules]
     return "\n".join([f"ruleset {name} over {', '.join(domains)}", *lines, ""])
 

@@ -318,7 +318,7 @@ class _Weights:
             case Instance(name, _, _, value):
                 # as many loops as the variable has, if its value has none; else who knows
                 same = self._measure is LOOPS and not self._of(value)
-                return variable(name if same else f"{name} at any place", 0)
+                return variable(name if same else f"{name} at any position", 0)
             case Node(op, src, kind):
                 op = _cast_name(src[0].type, kind) if op == "CAST" else op
                 loops = [s for s in src if isinstance(s, Var) and s.type in ("range", "ranges")]

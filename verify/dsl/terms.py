@@ -26,7 +26,7 @@ from proofgrad.core.rewrite.rule import (
 from proofgrad.verify.dsl import names
 from proofgrad.verify.dsl.errors import near
 from proofgrad.verify.dsl.expressions import Expressions
-from proofgrad.verify.dsl.places import place_of
+from proofgrad.verify.dsl.positions import position_of
 from proofgrad.verify.dsl.scope import Scope, Syntax
 
 
@@ -40,7 +40,7 @@ class Terms:
     def term(self, tree: Syntax, slot: str = "") -> Term:
         """A node, name or constant; `slot` is the type that a computed constant takes."""
         term = self._said(tree, slot)
-        self._scope.places.append((term, place_of(tree)))
+        self._scope.positions.append((term, position_of(tree)))
         return term
 
     def _said(self, tree: Syntax, slot: str) -> Term:
@@ -67,7 +67,7 @@ class Terms:
                 raise self._scope.error(tree, "not a term")
 
     def _literal(self, value: int | float | bool, tree: Syntax) -> Lit:
-        return Lit(value, self._scope.types.literal(value, place_of(tree)))
+        return Lit(value, self._scope.types.literal(value, position_of(tree)))
 
     def _named_term(self, tree: Syntax, slot: str) -> Term:
         token = tree.children[0]
@@ -98,7 +98,7 @@ class Terms:
 
     def _annotated(self, tree: Syntax) -> Term:
         term = self.term(tree.children[0])
-        self._scope.types.unify(term.type, self._type(tree.children[1]), place_of(tree))
+        self._scope.types.unify(term.type, self._type(tree.children[1]), position_of(tree))
         return term
 
     def _prefix(self, tree: Syntax) -> Term:
@@ -126,7 +126,7 @@ class Terms:
                 return self._node("CMPLT", (right, left), tree)
             case "<=" | ">=":
                 ends = (right, left) if operator == "<=" else (left, right)
-                self._scope.types.forbid_floats(left.type, place_of(operator))
+                self._scope.types.forbid_floats(left.type, position_of(operator))
                 return self._node("NOT", (self._node("CMPLT", ends, tree),), tree)
             case symbol:
                 return self._node(names.INFIX_OPS[symbol], (left, right), tree)
@@ -134,7 +134,7 @@ class Terms:
     def _negated(self, term: Term, tree: Syntax) -> Term:
         # Not in {wrap: c - 1}: at an unsigned type the literal -1 would not fit.
         if isinstance(term, Lit) and not isinstance(term.value, bool) and not self._scope.in_wrap:
-            return Lit(-term.value, self._scope.types.literal(-term.value, place_of(tree)))
+            return Lit(-term.value, self._scope.types.literal(-term.value, position_of(tree)))
         return self._node("NEG", (term,), tree)
 
     def _call(self, tree: Syntax) -> Term:
@@ -217,11 +217,11 @@ class Terms:
             )
         if self._scope.sorts.get(str(variable)) != "var":
             raise self._scope.error(variable, f"{str(variable)!r} is no variable for terms")
-        place = place_of(tree)
-        kind = self._scope.types.named("index" if sort == "range" else "bool", place)
-        self._scope.types.unify(self._scope.slots[str(counter)], kind, place)
+        position = position_of(tree)
+        kind = self._scope.types.named("index" if sort == "range" else "bool", position)
+        self._scope.types.unify(self._scope.slots[str(counter)], kind, position)
         term = self.term(value, kind)
-        self._scope.types.unify(term.type, kind, place)
+        self._scope.types.unify(term.type, kind, position)
         return Instance(str(variable), self._scope.slots[str(variable)], str(counter), term)
 
     def _calc(self, tree: Syntax, slot: str) -> Term:
@@ -237,7 +237,9 @@ class Terms:
         return Calc(term, term.type, "wrap")
 
     def _node(self, op: str, src: tuple[Term, ...], tree: Syntax) -> Node:
-        return Node(op, src, self._scope.types.operation(op, [s.type for s in src], place_of(tree)))
+        return Node(
+            op, src, self._scope.types.operation(op, [s.type for s in src], position_of(tree))
+        )
 
     def _type(self, syntax: Syntax) -> str:
         token = syntax.children[0] if isinstance(syntax, Tree) else syntax
@@ -245,7 +247,7 @@ class Terms:
             raise self._scope.error(syntax, "expected the name of a type")
         if token == "T" and "T" not in self._scope.sorts:
             self._scope.sorts["T"] = "type"
-        return self._scope.types.named(str(token), place_of(token))
+        return self._scope.types.named(str(token), position_of(token))
 
     def _check_computable(self, term: Term, tree: Syntax) -> None:
         """Refuse what `{wrap: ...}` cannot compute, or would not compute as a kernel does."""

@@ -13,7 +13,7 @@ from typing import Any
 from proofgrad.core.ir.dtypes import DType, Kind, dtypes, round_float
 from proofgrad.core.ir.ops import COMPARE, ELEMENTS, FLOATS, INTS, NUMBERS, Ops
 from proofgrad.core.rewrite.functions import DOMAIN_TYPES, TYPE_CLASSES
-from proofgrad.verify.dsl.errors import Place, RuleError, Source, near
+from proofgrad.verify.dsl.errors import Position, RuleError, Source, near
 from proofgrad.verify.dsl.names import STRUCTURAL_DOMAINS
 
 # Comparisons and choices take every type.
@@ -31,22 +31,22 @@ class Types:
         self._classes: dict[str, str] = {}  # declared type variables
         self._parent: dict[str, str] = {}
         self._about: dict[str, str] = {}  # slot -> the variable that has it, for messages
-        self._checks: list[tuple[str, str, Place]] = []  # (slot, op, place)
-        self._literals: list[tuple[str, Any, Place]] = []
+        self._checks: list[tuple[str, str, Position]] = []  # (slot, op, position)
+        self._literals: list[tuple[str, Any, Position]] = []
         self._named: set[str] = set()
 
     # -- while elaborating -----------------------------------------------------------------------
 
-    def declare(self, name: str, class_name: str, place: Place) -> None:
+    def declare(self, name: str, class_name: str, position: Position) -> None:
         """Make `name` a type variable of a class such as `int`. Raises: RuleError for an unknown class or the name of a type."""
         if class_name not in TYPE_CLASSES:
             raise RuleError(
                 self._source,
-                place,
+                position,
                 f"unknown class of types {class_name!r}; {near(class_name, TYPE_CLASSES)}",
             )
         if name in TYPE_CLASSES:
-            raise RuleError(self._source, place, f"{name!r} is a type; choose another name")
+            raise RuleError(self._source, position, f"{name!r} is a type; choose another name")
         self._classes[name] = class_name
         self._parent[name] = name
 
@@ -57,7 +57,7 @@ class Types:
         self._about[slot] = about
         return slot
 
-    def named(self, name: str, place: Place) -> str:
+    def named(self, name: str, position: Position) -> str:
         """The type variable T, a declared one, or a type's own name."""
         if name == "T" and name not in self._classes:
             self._classes["T"] = self._default_class()
@@ -65,7 +65,7 @@ class Types:
             known = [*self._classes, *_single_types()]
             raise RuleError(
                 self._source,
-                place,
+                position,
                 f"unknown type {name!r}; {near(name, known)}"
                 + (f"; or declare it: ({name} in int)" if name[0].isupper() else ""),
             )
@@ -73,22 +73,24 @@ class Types:
         self._named.add(name)
         return name
 
-    def literal(self, value: int | float | bool, place: Place) -> str:
+    def literal(self, value: int | float | bool, position: Position) -> str:
         """The slot of a literal; whether `value` fits its type is checked by `finish`."""
         if isinstance(value, bool):
-            return self.named("bool", place)
+            return self.named("bool", position)
         slot = self.fresh(f"the literal {value}")
-        self._literals.append((slot, value, place))
+        self._literals.append((slot, value, position))
         return slot
 
-    def unify(self, a: str, b: str, place: Place) -> None:
+    def unify(self, a: str, b: str, position: Position) -> None:
         """Raises: RuleError if both are settled and differ."""
         first, second = self._root(a), self._root(b)
         if first == second:
             return
         if not first.startswith("?") and not second.startswith("?"):
             raise RuleError(
-                self._source, place, f"the types {first} and {second} meet here; they must be equal"
+                self._source,
+                position,
+                f"the types {first} and {second} meet here; they must be equal",
             )
         if first.startswith("?"):
             first, second = second, first
@@ -100,40 +102,40 @@ class Types:
         scalar = self._domains[0] not in (*STRUCTURAL_DOMAINS, "cast")
         return open_slot and scalar and dtypes.bool not in self._domain_types()
 
-    def forbid_floats(self, slot: str, place: Place) -> None:
+    def forbid_floats(self, slot: str, position: Position) -> None:
         """Let `finish` refuse the rule if `slot` may be a float: `x <= y` means `!(y < x)`, which is wrong for NaN."""
-        self._checks.append((slot, "<=", place))
+        self._checks.append((slot, "<=", position))
 
-    def operation(self, op: str, sources: list[str], place: Place) -> str:
+    def operation(self, op: str, sources: list[str], position: Position) -> str:
         """The type of the result; sources are unified as the operation wants."""
         match op:
             case "CMPLT" | "CMPEQ":
-                self.unify(sources[0], sources[1], place)
-                return self.named("bool", place)
+                self.unify(sources[0], sources[1], position)
+                return self.named("bool", position)
             case "WHERE":
-                self.unify(sources[0], self.named("bool", place), place)
-                self.unify(sources[1], sources[2], place)
+                self.unify(sources[0], self.named("bool", position), position)
+                self.unify(sources[1], sources[2], position)
                 return sources[1]
             case "INDEX":
-                self.unify(sources[1], self.named("index", place), place)
+                self.unify(sources[1], self.named("index", position), position)
                 for mask in sources[2:]:
-                    self.unify(mask, self.named("bool", place), place)
+                    self.unify(mask, self.named("bool", position), position)
                 return sources[0]
         for other in sources[1:]:
-            self.unify(sources[0], other, place)
-        self._checks.append((sources[0], op, place))
+            self.unify(sources[0], other, position)
+        self._checks.append((sources[0], op, position))
         return sources[0]
 
     # -- at the end ------------------------------------------------------------------------------
 
-    def finish(self, root: str, place: Place) -> tuple[tuple[str, str], ...]:
+    def finish(self, root: str, position: Position) -> tuple[tuple[str, str], ...]:
         """Settle what is open, check operations and literals; the type variables of the rule."""
-        self._settle(root, place)
+        self._settle(root, position)
         for slot, op, at in self._checks:
             self._check_operation(self._root(slot), op, at)
         for slot, value, at in self._literals:
             self._check_literal(self._root(slot), value, at)
-        self._check_used(place)
+        self._check_used(position)
         return tuple(sorted(self._classes.items(), key=lambda pair: (pair[0] != "T", pair[0])))
 
     def resolve(self, part: Any) -> Any:
@@ -147,24 +149,24 @@ class Types:
             return self._root(part)
         return part
 
-    def _settle(self, root: str, place: Place) -> None:
+    def _settle(self, root: str, position: Position) -> None:
         open_slots = {self._root(s): s for s in self._parent if self._root(s).startswith("?")}
         if not open_slots:
             return
         top = self._root(root)
         if top not in open_slots:
             top = min(open_slots, key=lambda slot: int(slot[1:]))
-        self._parent[top] = self.named("T", place)
+        self._parent[top] = self.named("T", position)
         for slot in [s for s in self._parent if self._root(s).startswith("?")]:
             about = self._about[slot] or "a part of this rule"
             raise RuleError(
                 self._source,
-                place,
+                position,
                 f"the type of {about} is not settled by the rest; write it, as in (x: T), or"
                 " declare another after the rule's name, as in (A in any)",
             )
 
-    def _check_operation(self, type_: str, op: str, place: Place) -> None:
+    def _check_operation(self, type_: str, op: str, position: Position) -> None:
         allowed = OP_KINDS.get(op) if op != "<=" else NUMBERS - FLOATS | {Kind.BOOL}
         if allowed is None:
             return
@@ -173,28 +175,28 @@ class Types:
             return
         what = "x <= y is !(y < x), which is wrong for" if op == "<=" else f"{op} does not take"
         raise RuleError(
-            self._source, place, f"{what} {', '.join(wrong)}; say `over` other domains or types"
+            self._source, position, f"{what} {', '.join(wrong)}; say `over` other domains or types"
         )
 
-    def _check_literal(self, type_: str, value: int | float, place: Place) -> None:
+    def _check_literal(self, type_: str, value: int | float, position: Position) -> None:
         for dtype in self.possible(type_):
             reason = _misfit(value, dtype, exact="derivative" not in self._domains)
             if reason:
-                raise RuleError(self._source, place, reason)
+                raise RuleError(self._source, position, reason)
 
-    def _check_used(self, place: Place) -> None:
+    def _check_used(self, position: Position) -> None:
         used = {self._root(slot) for slot in self._parent if slot not in self._classes}
         used |= self._named
         unused = sorted(set(self._classes) - used)
         if unused:
             raise RuleError(
-                self._source, place, f"no term of this rule has the declared type {unused[0]!r}"
+                self._source, position, f"no term of this rule has the declared type {unused[0]!r}"
             )
         structural = self._domains[0] in (*STRUCTURAL_DOMAINS, "cast")
         if not structural and self._domains != ("bool",) and not self._classes:
             raise RuleError(
                 self._source,
-                place,
+                position,
                 "every term of this rule comes out as bool, which is not in"
                 f" {', '.join(self._domains)}; say `over bool` if that is meant",
             )

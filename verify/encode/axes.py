@@ -180,7 +180,7 @@ class AxisPicture:
         return self.sources[name]
 
     def named(self) -> dict[str, tuple[Term, DType]]:
-        """What a counterexample tells: sizes, args, and the place."""
+        """What a counterexample tells: sizes, args, and the position."""
         parts = [axis.size for axis in self.sources.values()]
         for arg in self.args.values():
             parts += arg if isinstance(arg, tuple) else [arg]
@@ -236,12 +236,12 @@ class AxisPicture:
 
     def _expand(self, x: Axis, size: Term) -> Axis:
         self.legal += [size >= 0, z3.Or(x.size == size, x.size == 1)]
-        place: Callable[[Term], Term] = lambda i: z3.If(x.size == 1, z3.IntVal(0), i)
+        position: Callable[[Term], Term] = lambda i: z3.If(x.size == 1, z3.IntVal(0), i)
         if x.padded:
             raise NoMeaning("an expansion of padding")
         return Axis(
             size,
-            lambda i, j: x.made_of(place(i), j),
+            lambda i, j: x.made_of(position(i), j),
             lambda j: z3.And(size > 0, z3.If(x.size == 1, x.made_of(z3.IntVal(0), j), x.used(j))),
             x.reduced,
             repeated=True,
@@ -274,8 +274,8 @@ class AxisPicture:
         )
 
     def _flip(self, x: Axis, turned: Term) -> Axis:
-        place: Callable[[Term], Term] = lambda i: z3.If(turned, x.size - 1 - i, i)
-        made_of = lambda i, j: x.made_of(place(i), j)
+        position: Callable[[Term], Term] = lambda i: z3.If(turned, x.size - 1 - i, i)
+        made_of = lambda i, j: x.made_of(position(i), j)
         return Axis(x.size, made_of, x.used, x.reduced, x.padded, x.repeated)
 
     def _reduce(self, term: Node, x: Axis) -> Axis:
@@ -294,7 +294,7 @@ class AxisPicture:
 
 
 def of_itself(size: Term) -> Axis:
-    """An axis each of whose elements is made of the one at its own place."""
+    """An axis each of whose elements is made of the one at its own position."""
     inside: Callable[[Term], Term] = lambda j: z3.And(0 <= j, j < size)
     return Axis(size, lambda i, j: z3.And(i == j, inside(j)), inside)
 

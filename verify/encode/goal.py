@@ -180,19 +180,23 @@ class Encoder:
         return self.arithmetic.meaning(op, dtype, args, src_dtypes)
 
     def load(self, term: Node, dtype: DType) -> Term:
-        """Memory is any function of the place; a false mask gives zero."""
-        (place,) = term.src
-        if not isinstance(place, Node) or place.op != "INDEX" or not isinstance(place.src[0], Var):
+        """Memory is any function of the position; a false mask gives zero."""
+        (position,) = term.src
+        if (
+            not isinstance(position, Node)
+            or position.op != "INDEX"
+            or not isinstance(position.src[0], Var)
+        ):
             raise NoMeaning("LOAD of anything but an INDEX of a variable buffer")
-        at = self.term(place.src[1])
+        at = self.term(position.src[1])
         zero = self.arithmetic.constant(dtype, 0)
-        buffer = place.src[0].name
+        buffer = position.src[0].name
         memory = z3.Function(f"memory#{buffer}", at.sort(), zero.sort())
         held = self.arithmetic.loaded(memory(at), dtype)
-        if len(place.src) == 2:
+        if len(position.src) == 2:
             self.reads.append(Read(buffer, at, z3.BoolVal(True)))
             return held
-        mask = self.term(place.src[2])
+        mask = self.term(position.src[2])
         self.reads.append(Read(buffer, at, mask))
         return z3.If(mask, held, zero)
 
@@ -437,13 +441,13 @@ def equality(
     if right_side is None:
         raise NoMeaning("a rewrite needs a right side")
     if isinstance(case.rule.left, Node) and case.rule.left.op == "INDEX":
-        return _same_place(encoder, case.rule.left, right_side)
+        return _same_position(encoder, case.rule.left, right_side)
     left, right, conditions, reads = encoder.left_and_right(right_side)
     goal = encoder.goal(joined(same(left, right), reads), conditions)
     return replace(goal, claim=SAME_AND_READ) if reads else goal
 
 
-READS = "the right side reads only places that the left side reads"
+READS = "the right side reads only positions that the left side reads"
 SAME_AND_READ = f"both sides are the same, and {READS}"
 
 
@@ -466,7 +470,7 @@ def ring_equality(case: Case) -> Goal:
     return Goal([], joined(same, covered(encoder.reads, read)))
 
 
-def _same_place(encoder: Encoder, left: Node, right: RuleTerm) -> Goal:
+def _same_position(encoder: Encoder, left: Node, right: RuleTerm) -> Goal:
     """The goal of a rewrite of an INDEX: the same buffer and mask, the same element where it is true."""
     if not isinstance(right, Node) or right.op != "INDEX" or left.src[0] != right.src[0]:
         raise NoMeaning("an INDEX can only become an INDEX of the same buffer")

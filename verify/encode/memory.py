@@ -1,4 +1,4 @@
-"""Accesses to memory: a right side reads no place that its left side does not read.
+"""Accesses to memory: a right side reads no position that its left side does not read.
 
 Where a load leaves its buffer a program crashes, or reads what belongs to another: it has no value that
 a proof could speak of. So that a rule keeps the accesses of a program in their buffers, each read of
@@ -23,10 +23,10 @@ Term = Any
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An access to the element `place` of a buffer, where `mask` is true."""
+    """An access to the element `position` of a buffer, where `mask` is true."""
 
     buffer: str
-    place: Term
+    position: Term
     mask: Term
 
 
@@ -38,7 +38,7 @@ def covered(reads: Iterable[Read], others: Iterable[Read]) -> list[Term]:
 
 def _is_one_of(read: Read, others: list[Read]) -> Term:
     same = [
-        z3.And(other.mask, other.place == read.place)
+        z3.And(other.mask, other.position == read.position)
         for other in others
         if other.buffer == read.buffer
     ]

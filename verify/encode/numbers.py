@@ -244,12 +244,12 @@ def _wide_is_power_of_two(a: Wide) -> Term:
 
 
 def _wide_log2_exact(a: Wide) -> Wide:
-    """The place of the highest bit; 0 for numbers below 1."""
+    """The position of the highest bit; 0 for numbers below 1."""
     highest = max(a.hi, 1).bit_length() - 1
     width = _bits_for(0, highest)
     result = z3.BitVecVal(0, width)
-    for place in range(1, highest + 1):
-        result = z3.If(a.bits >= (1 << place), z3.BitVecVal(place, width), result)
+    for position in range(1, highest + 1):
+        result = z3.If(a.bits >= (1 << position), z3.BitVecVal(position, width), result)
     return Wide(result, 0, highest)
 
 

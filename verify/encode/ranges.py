@@ -131,23 +131,23 @@ def _reads(case: Case, count: int | None = None) -> list[Goal]:
     taken = encoder.taken
     if not reads and not taken:
         return []
-    claims = [is_counted(place, whole) for place in taken]
-    places = [*taken, z3.IntVal(0)] if count is None else [z3.IntVal(k) for k in range(count)]
+    claims = [is_counted(position, whole) for position in taken]
+    positions = [*taken, z3.IntVal(0)] if count is None else [z3.IntVal(k) for k in range(count)]
     others: list[Read] = []
-    for place in places if reads else []:
+    for position in positions if reads else []:
         encoder.reads = []
-        encoder.body(place)
+        encoder.body(position)
         others += [
-            Read(read.buffer, read.place, z3.And(read.mask, is_counted(place, whole)))
+            Read(read.buffer, read.position, z3.And(read.mask, is_counted(position, whole)))
             for read in encoder.reads
         ]
     claim = z3.And(*claims, *covered(reads, others))
     return [replace(encoder.goal(claim, [whole >= 0, *needed]), claim=READS)]
 
 
-def is_counted(place: Term, count: Term) -> Term:
+def is_counted(position: Term, count: Term) -> Term:
     """Whether a counter that takes `count` values takes this one."""
-    return z3.And(place >= 0, place < count)
+    return z3.And(position >= 0, position < count)
 
 
 class _RangeEncoder(Encoder):
@@ -164,7 +164,7 @@ class _RangeEncoder(Encoder):
         self._counter = next(s.name for s in left.src if isinstance(s, Var) and s.type == RANGE)
         self._right = self._reduced(right)
         self._fixed = _independent_of(self._counter, case.rule) | _constants(left)
-        self._place: Term | None = None  # the value of r, inside of its loop
+        self._position: Term | None = None  # the value of r, inside of its loop
         self._count: Term | None = None
         self._fits: list[Term] = []
         self.taken: list[Term] = []  # the values of the counter that are put into variables
@@ -192,13 +192,13 @@ class _RangeEncoder(Encoder):
             total = self.arithmetic.meaning(self._op, self.dtype, [total, value], [self.dtype] * 2)
         return total
 
-    def body(self, place: Term) -> Term:
-        """What is reduced, at r = `place`; contracts of extractors hold for every value of r."""
-        self._place = place
+    def body(self, position: Term) -> Term:
+        """What is reduced, at r = `position`; contracts of extractors hold for every value of r."""
+        self._position = position
         for extractor in self.case.rule.extractors:
             self.extractor(extractor)
         value = self.term(self._left.src[0])
-        self._place = None
+        self._position = None
         return value
 
     def right(self, count: Term) -> tuple[Term, list[Term]]:
@@ -238,9 +238,9 @@ class _RangeEncoder(Encoder):
         return super().term(term)
 
     def _at(self) -> Term:
-        if self._place is None:
+        if self._position is None:
             raise IllFormed(f"what depends on {self._counter} is used outside of its loop")
-        return self._place
+        return self._position
 
     def _function(self, name: str, dtype: DType) -> Any:
         sort = self.arithmetic.constant(dtype, 0).sort()

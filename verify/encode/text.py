@@ -5,7 +5,7 @@ Owns: writing terms out, names that do not depend on what was written before. Do
 The one operation of z3 that the standard lacks is the bits of a float. There `b` stands for the bits of
 `x`, with `to_fp(b) = x` asserted. Every float has such bits, and all floats but NaN have one choice
 of them. So where this text has no model, the one with the operation has none, whatever bits a NaN
-has, at each place where it is asked for them: the claim gets stronger, never weaker.
+has, at each position where it is asked for them: the claim gets stronger, never weaker.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NUMBERED = re.compile(r"(\?x|\$x|\bany!|reduction#\w+_)\d+")
 
 
 def stable(text: str) -> str:
-    """The same text with each name that z3 numbered, numbered by its first place in the text."""
+    """The same text with each name that z3 numbered, numbered by its first position in the text."""
     numbers: dict[str, str] = {}
     return _NUMBERED.sub(lambda name: numbers.setdefault(name[0], f"{name[1]}{len(numbers)}"), text)
 

@@ -187,11 +187,11 @@ def map_by_stride(before: UOp, after: UOp, loops: Sequence[UOp]) -> dict[UOp, UO
     return found
 
 
-def digits_of_places(places: Sequence[UOp], size: int) -> list[UOp]:
-    """Loops whose row-major positions are all numbers below `size`, as far as may be those of the places."""
+def digits_of_positions(positions: Sequence[UOp], size: int) -> list[UOp]:
+    """Loops whose row-major positions are all numbers below `size`, as far as may be those of the positions."""
     strides = {1, size}
-    for place in places:
-        form = linear_form(place) or Linear({}, 0)
+    for position in positions:
+        form = linear_form(position) or Linear({}, 0)
         strides |= {s for x, c in form.parts.items() for s in (c, c * (_reach(x) + 1))}
     chain = [1]
     for stride in sorted(strides):

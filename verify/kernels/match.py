@@ -91,31 +91,31 @@ class Matcher:
 
     def _store(self, candidates: list[Written], after: Written, strict: bool) -> Difference | None:
         first: Difference | None = None
-        place, value, *own = after.store.src
+        address, value, *own = after.store.src
         if own or any(before.own_loops for before in candidates):
-            if after.changes_place or any(before.changes_place for before in candidates):
+            if after.changes_address or any(before.changes_address for before in candidates):
                 return self._combining(candidates, after, strict)
             others = [before for before in candidates if not _same_order(before, after)]
             if others:
                 return _other_loops(others[0], after)
-        given = self._mask(place)
+        given = self._mask(address)
         for before in candidates:
             order = common_loops(before.own_loops, after.own_loops)
             for terms in self._output_maps(before.once(), after.once(), given):
                 old = before.store.substitute({**order, **terms})
                 difference = self._iterations(terms, given) or self._same_position(
-                    old.src[0], place, given
+                    old.src[0], address, given
                 )
                 if difference is None:
                     return self._value(old.src[1], value, given, strict)
                 first = first or difference
-        return first or Difference("the stored position", candidates[0].store.src[0], place)
+        return first or Difference("the stored position", candidates[0].store.src[0], address)
 
     def _combining(
         self, candidates: list[Written], after: Written, strict: bool
     ) -> Difference | None:
         """The same iterations combine the same values with the same elements, in the same order."""
-        (before, *others), place = candidates, after.store.src[0]
+        (before, *others), address = candidates, after.store.src[0]
         order = common_loops(before.own_loops, after.own_loops)
         first = Difference("the loops of a store", before.store, after.store)
         if others or not _same_order(before, after):
@@ -123,8 +123,8 @@ class Matcher:
         for guess in guesses(before.loops, after.loops):
             if any(guess.terms[x] is not y for x, y in order.items()):
                 continue
-            old, given = before.store.substitute(dict(guess.terms)), self._mask(place)
-            difference = self._same_position(old.src[0], place, given) or self._one_to_one(
+            old, given = before.store.substitute(dict(guess.terms)), self._mask(address)
+            difference = self._same_position(old.src[0], address, given) or self._one_to_one(
                 guess, given
             )
             difference = difference or self._nothing_left_out(before, after, guess)
@@ -145,8 +145,8 @@ class Matcher:
                 return Difference("the mask of a store", before.store, after.store, decision.point)
         return None
 
-    def _mask(self, place: UOp) -> Given:
-        return () if len(place.src) < 3 else (place.src[2],)
+    def _mask(self, address: UOp) -> Given:
+        return () if len(address.src) < 3 else (address.src[2],)
 
     def _output_maps(
         self, before: Written, after: Written, given: Given

@@ -26,7 +26,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import elements
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.kernels.loops import (
-    digits_of_places,
+    digits_of_positions,
     map_by_position,
     map_by_stride,
     row_major,
@@ -281,9 +281,9 @@ class _KernelProof:
 
     def _bounds(self, stage: Stage, stores: list[Written]) -> None:
         """Every access lies inside its buffer where its mask holds."""
-        places = {n for w in stores for n in toposort((w.store,)) if n.op is Ops.INDEX}
-        for place in places:
-            buffer, index, *mask = place.src
+        addresses = {n for w in stores for n in toposort((w.store,)) if n.op is Ops.INDEX}
+        for address in addresses:
+            buffer, index, *mask = address.src
             size = prod(map(loop_size, buffer.src[1:])) if buffer.op is Ops.KEEP else buffer.arg[1]
             decision = self.questions.holds(~(index < 0) & (index < size), mask)
             if decision.verdict is Verdict.REFUTED:
@@ -301,7 +301,7 @@ class _KernelProof:
             raise ProofError(self.name, stage.name, "the stores do not fill one buffer")
         ((slot, size),) = slots
         size = self.written.get(slot, size)
-        if any(w.changes_place for w in stores):
+        if any(w.changes_address for w in stores):
             return  # what combines is compared iteration by iteration
         stores = [w.once() for w in stores]
         if self._writes_each(stores, size):
@@ -320,18 +320,20 @@ class _KernelProof:
 
     def _writes_each(self, stores: list[Written], size: int) -> bool:
         """As many writes as elements, and one to every element: shown by the solver."""
-        element = row_major(digits_of_places([w.store.src[0].src[1] for w in stores], size)).term()
+        element = row_major(
+            digits_of_positions([w.store.src[0].src[1] for w in stores], size)
+        ).term()
         writes, claims = 0, []
         for written in stores:
-            place = written.store.src[0]
-            terms = map_by_stride(place.src[1], element, written.loops)
+            address = written.store.src[0]
+            terms = map_by_stride(address.src[1], element, written.loops)
             if terms is None:
-                terms = map_by_position(place.src[1], element, written.loops)
-            if terms is None or len(place.src) > 2:
+                terms = map_by_position(address.src[1], element, written.loops)
+            if terms is None or len(address.src) > 2:
                 return False
             writes += prod(map(loop_size, written.loops))
             inside = [c for x, t in terms.items() for c in (~(t < 0), t < loop_size(x))]
-            claims.append(all_of([place.src[1].substitute(terms).eq(element), *inside]))
+            claims.append(all_of([address.src[1].substitute(terms).eq(element), *inside]))
         anyone = claims[0]
         for claim in claims[1:]:
             anyone = anyone | claim

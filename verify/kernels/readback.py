@@ -36,7 +36,7 @@ class Written:
         return self.store.src[2:]
 
     @property
-    def changes_place(self) -> bool:
+    def changes_address(self) -> bool:
         """Whether an iteration of its own loops may write another element than the one before."""
         return not free_loops(self.store.src[0]).isdisjoint(self.own_loops)
 
@@ -104,20 +104,20 @@ class _Reader:
         self._scalar: dict[UOp, UOp] = {}
 
     def store(self, store: UOp) -> UOp:
-        place, value, *loops = store.src
-        wide = value.dtype.lanes > 1 or any(s.dtype.lanes > 1 for s in place.src)
+        address, value, *loops = store.src
+        wide = value.dtype.lanes > 1 or any(s.dtype.lanes > 1 for s in address.src)
         op = store.arg
         if loops and op is None:
             op, scalar = self._added(self._read_there(store), value)
         else:
             scalar = self.scalar(value)
-        return UOp(Ops.STORE, dtypes.void, (self._place(place, wide), scalar, *loops), op)
+        return UOp(Ops.STORE, dtypes.void, (self._address(address, wide), scalar, *loops), op)
 
     def _read_there(self, store: UOp) -> UOp:
         """The one LOAD of what a STORE with loops combines with."""
-        place, value, *loops = store.src
+        address, value, *loops = store.src
         again = [n for n in toposort((value,)) if n.op is Ops.LOAD and len(n.src) > 1]
-        if [load.src for load in again] != [(place, *loops)]:
+        if [load.src for load in again] != [(address, *loops)]:
             raise NotReadable("a STORE with loops does not read the element that it writes")
         return again[0]
 
@@ -138,8 +138,8 @@ class _Reader:
             case Ops.BROADCAST:
                 return src[0]
             case Ops.LOAD:
-                place = self._place(node.src[0], node.dtype.lanes > 1)
-                return UOp(Ops.LOAD, node.dtype.scalar, (place,))
+                address = self._address(node.src[0], node.dtype.lanes > 1)
+                return UOp(Ops.LOAD, node.dtype.scalar, (address,))
             case Ops.RESULT:
                 return self._reduction(node)
             case Ops.HREDUCE:
@@ -160,17 +160,17 @@ class _Reader:
             chosen = self.lane.eq(k).where(constant, chosen)
         return chosen
 
-    def _place(self, place: UOp, wide: bool) -> UOp:
+    def _address(self, address: UOp, wide: bool) -> UOp:
         """A scalar index of a vector access is that of its first lane; the others follow."""
-        buffer, index, *mask = place.src
+        buffer, index, *mask = address.src
         position = self.scalar(index)
         if wide and index.dtype.lanes == 1:
             position = UOp(Ops.ADD, position.dtype, (position, self.lane))
         memory = self._memory(buffer)
-        return UOp(Ops.INDEX, place.dtype, (memory, position, *[self.scalar(g) for g in mask]))
+        return UOp(Ops.INDEX, address.dtype, (memory, position, *[self.scalar(g) for g in mask]))
 
     def _memory(self, buffer: UOp) -> UOp:
-        """Scratch memory that was filled is KEEP of what the STORE puts at each place, in order."""
+        """Scratch memory that was filled is KEEP of what the STORE puts at each address, in order."""
         match buffer.op:
             case Ops.KEEP:
                 return buffer.with_src((self.scalar(buffer.src[0]), *buffer.src[1:]))
@@ -179,12 +179,12 @@ class _Reader:
             case _:
                 return buffer
         store, *loops = buffer.src
-        place, value = self.store(store).src
-        if self.lane in free_loops(UOp.sink(place, value)):
+        address, value = self.store(store).src
+        if self.lane in free_loops(UOp.sink(address, value)):
             loops.append(self.lane)
         size = prod(map(loop_size, loops))
-        in_order = linear_form(place.src[1]) == row_major(loops) and place.src[0].arg[1] == size
-        if len(place.src) > 2 or not in_order:
+        in_order = linear_form(address.src[1]) == row_major(loops) and address.src[0].arg[1] == size
+        if len(address.src) > 2 or not in_order:
             raise NotReadable("scratch memory is not filled in the order of its loops")
         return UOp(Ops.KEEP, buffer.dtype, (value, *loops))
 

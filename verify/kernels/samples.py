@@ -115,11 +115,11 @@ class _Values:
         return self.terms.value_of(node, src, self.points)
 
     def _load(self, node: UOp) -> Any:
-        place = node.src[0]
-        index, *mask = [self._done[s] for s in place.src[1:]]
+        position = node.src[0]
+        index, *mask = [self._done[s] for s in position.src[1:]]
         if index is None or any(g is None for g in mask):
             return None
-        value = self._unknown(node, f"buffer{place.src[0].arg[0]}", [index])
+        value = self._unknown(node, f"buffer{position.src[0].arg[0]}", [index])
         if value is None or not mask:
             return value
         zero = node.const_like(0)

@@ -1,7 +1,7 @@
 """Values that a kernel keeps, and kernels that were cut in several with tables between: both read through.
 
-Owns: replacing each load of such memory by the term that fills that place of it; what is combined in a
-table, value by value, as a reduction. Does not own: that every place of a table is written once and that
+Owns: replacing each load of such memory by the term that fills that position of it; what is combined in a
+table, value by value, as a reduction. Does not own: that every position of a table is written once and that
 accesses stay inside, which is asked of every kernel (kernels/proof.py), nor comparing the result with the
 kernel before the cut (kernels/match.py).
 """
@@ -21,12 +21,12 @@ from proofgrad.verify.kernels.readback import free_loops, free_loops_below
 from proofgrad.verify.kernels.terms import Interval, loop_size
 from proofgrad.verify.sampled.nesting import NotReadable
 
-# The numbers of loops that no kernel has: of what is combined, and of the places where it goes.
-COMBINED, PLACES = 1 << 28, 1 << 29
+# The numbers of loops that no kernel has: of what is combined, and of the positions where it goes.
+COMBINED, POSITIONS = 1 << 28, 1 << 29
 
 
 def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference:
-    """The last kernel with what the others wrote in place of its loads of their tables.
+    """The last kernel with what the others wrote in position of its loads of their tables.
 
     Each kernel but the last has one store. A load at index g stands for the value stored at the
     iteration that writes g; that iteration is guessed from g, and shown to be one that does. The last kernel
@@ -70,7 +70,7 @@ def _masked(value: UOp, mask: Sequence[UOp]) -> UOp:
 def without_kept(term: UOp) -> UOp:
     """`term` with every load of KEEP replaced by the value that is kept there, where its mask holds.
 
-    The place lies inside of what is kept: that is asked of every access (kernels/proof.py).
+    The position lies inside of what is kept: that is asked of every access (kernels/proof.py).
     """
     done: dict[UOp, UOp] = {}
     for node in toposort((term,)):
@@ -103,16 +103,16 @@ def _instance(value: UOp, terms: dict[UOp, UOp]) -> UOp:
 def _value_at(
     store: UOp, index: UOp, mask: Sequence[UOp], questions: Questions
 ) -> UOp | Difference:
-    place, value = store.src
-    loops = [n for n in toposort((place.src[1],)) if n.op is Ops.RANGE]
-    terms = map_by_position(place.src[1], index, loops, mask)
+    position, value = store.src
+    loops = [n for n in toposort((position.src[1],)) if n.op is Ops.RANGE]
+    terms = map_by_position(position.src[1], index, loops, mask)
     if terms is None:
-        return Difference("the place in a table", place.src[1], index)
+        return Difference("the position in a table", position.src[1], index)
     inside = [c for x, t in terms.items() for c in (~(t < 0), t < loop_size(x))]
-    claim = all_of([place.src[1].substitute(terms).eq(index), *inside])
+    claim = all_of([position.src[1].substitute(terms).eq(index), *inside])
     decision = questions.holds(claim, mask)
     if decision.verdict is Verdict.REFUTED:
-        return Difference("the place in a table", place.src[1], index, decision.point)
+        return Difference("the position in a table", position.src[1], index, decision.point)
     return value.substitute(terms)
 
 
@@ -125,8 +125,8 @@ def _as_reduction(
     bijection; so the iterations that go to an element are those where the loops are its own, and
     what is loaded is its own.
     """
-    place, value, *own = combine.src
-    memory, index, *masks = place.src
+    position, value, *own = combine.src
+    memory, index, *masks = position.src
     mask = all_of(masks)
     wrong = Difference("what is combined in memory", combine if fill is None else fill, combine)
     if fill is None or fill.src[0].src[1].op is not Ops.RANGE or len(fill.src[0].src) > 2:
@@ -135,7 +135,7 @@ def _as_reduction(
         return wrong
     element = fill.src[0].src[1]
     loaded = {  # each part as a number from 0, and its least value
-        node: (UOp.range(high - low + 1, PLACES + k), low)
+        node: (UOp.range(high - low + 1, POSITIONS + k), low)
         for k, (node, (low, high)) in enumerate(_loaded(index, questions).items())
     }
     apart = index.substitute({node: x + low for node, (x, low) in loaded.items()})
@@ -156,7 +156,7 @@ def _as_reduction(
         loop: UOp.range(loop_size(loop), COMBINED + (number << 8) + k, AxisRole.REDUCE)
         for k, loop in enumerate(own)
     }
-    others = {x: t for x, t in digits.items() if x.arg[0] < PLACES}
+    others = {x: t for x, t in digits.items() if x.arg[0] < POSITIONS}
     goes_here = all_of([mask, *[n.eq(digits[x] + low) for n, (x, low) in loaded.items()]])
     goes_here = goes_here.substitute({**others, **fresh})
     inner: tuple[UOp, ...] = ()

@@ -33,12 +33,12 @@ class FromTensor:
         `room`: elements of memory that the result has, if they may be more than its own.
         """
         (value,), store = body.src, kernel[0].store
-        place, term = store.src
+        position, term = store.src
         wanted = prod(value.shape) if room is None else room
-        if len(kernel) != 1 or place.src[0].arg[1] != wanted or wanted < prod(value.shape):
+        if len(kernel) != 1 or position.src[0].arg[1] != wanted or wanted < prod(value.shape):
             return Difference("the stored element", body, store)
-        index = _unflattened(place.src[1], value.shape)
-        wrong = self._digits(place.src[1], index, value.shape, ())
+        index = _unflattened(position.src[1], value.shape)
+        wrong = self._digits(position.src[1], index, value.shape, ())
         return wrong or self.element(value, index, term, ())
 
     def _digits(
@@ -104,10 +104,10 @@ class FromTensor:
         what = f"the load of parameter {node.arg[0]}"
         if term.op is not Ops.LOAD or term.src[0].src[0] is not node:
             return Difference(what, node, term)
-        place = term.src[0]
-        wrong = self._same(what, index[0], place.src[1], given)
-        if wrong is None and len(place.src) > 2:
-            wrong = self._same(f"the mask of {what}", TRUE, place.src[2], given)
+        position = term.src[0]
+        wrong = self._same(what, index[0], position.src[1], given)
+        if wrong is None and len(position.src) > 2:
+            wrong = self._same(f"the mask of {what}", TRUE, position.src[2], given)
         return wrong
 
     def _reduction(

@@ -187,12 +187,12 @@ class Terms:
         return function(*terms)
 
     def _load(self, node: UOp) -> Term:
-        place = node.src[0]
-        memory = z3.Function(f"buffer{place.src[0].arg[0]}", z3.IntSort(), _sort(node.dtype))
-        element = memory(self._terms[place.src[1]])
-        if len(place.src) < 3:
+        position = node.src[0]
+        memory = z3.Function(f"buffer{position.src[0].arg[0]}", z3.IntSort(), _sort(node.dtype))
+        element = memory(self._terms[position.src[1]])
+        if len(position.src) < 3:
             return element
-        return z3.If(self._terms[place.src[2]], element, _zero(node.dtype))
+        return z3.If(self._terms[position.src[2]], element, _zero(node.dtype))
 
     def _cast(self, node: UOp) -> Term:
         source, value = node.src[0].dtype, self._terms[node.src[0]]

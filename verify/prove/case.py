@@ -213,7 +213,7 @@ def _try(case: Case, attempt: Attempt) -> _Tried:
         if answers.verdict == OPEN:
             return _Tried(OPEN, f"no answer in {attempt.most_steps:,} steps")
         if answers.verdict == REFUTED and attempt.exact:
-            goal = goals[answers.place]
+            goal = goals[answers.position]
             model = values_of(answers, _shown(case, goal)) | functions_of(answers)
             return _confirm(case, goal, model)
         if answers.verdict == REFUTED:

@@ -46,10 +46,10 @@ class Needed:
         return Needed(str(data["condition"]), str(data["verdict"]), str(data["why"]))
 
 
-def is_needed(rule: Rule, place: int) -> Needed:
-    """Whether the condition number `place` of a proved rule is needed."""
-    condition = show_expr(rule.where[place])
-    claimed = _cases_without(rule, place)
+def is_needed(rule: Rule, position: int) -> Needed:
+    """Whether the condition number `position` of a proved rule is needed."""
+    condition = show_expr(rule.where[position])
+    claimed = _cases_without(rule, position)
     failing = _failing_sample(claimed, DRAWS)
     if failing is not None:
         return Needed(condition, NEEDED, f"without it, values refute {_told(failing)}")
@@ -78,10 +78,10 @@ def _refuting_first(case: Case) -> list[Attempt]:
     return sorted(hurried, key=lambda attempt: not attempt.exact)
 
 
-def _cases_without(rule: Rule, place: int) -> list[Case]:
+def _cases_without(rule: Rule, position: int) -> list[Case]:
     """The cases of which the proof of the rule says nothing once a condition is gone, small first."""
-    gone = rule.where[place]
-    weaker = replace(rule, where=(*rule.where[:place], *rule.where[place + 1 :]))
+    gone = rule.where[position]
+    weaker = replace(rule, where=(*rule.where[:position], *rule.where[position + 1 :]))
     proved = [(case.domain, case.types) for case in cases(rule) if type_condition(gone, case)]
     found = [
         case

@@ -113,15 +113,15 @@ def prove_rules(
     work = {rule: [] if rule in refused else list(cases(rule)) for rule in rules}
     chunks = [(rule, chunk) for rule in rules for chunk in _chunks(work[rule])]
     tasks = [
-        _Chunk(place, chunk, _old_cases(known.get(rule.full_name)), witness)
-        for place, (rule, chunk) in enumerate(chunks)
+        _Chunk(position, chunk, _old_cases(known.get(rule.full_name)), witness)
+        for position, (rule, chunk) in enumerate(chunks)
     ]
     found: dict[Case, Obligation] = {}
     total = sum(len(chunk) for _, chunk in chunks)
     read_facts()  # before the processes begin, so that they share them
     with Workers(processes or process_count()) as workers:
-        for place, decided in workers.each(_decide_all, tasks, _chunk_told):
-            for case, (decision, testimony) in zip(tasks[place].cases, decided):
+        for position, decided in workers.each(_decide_all, tasks, _chunk_told):
+            for case, (decision, testimony) in zip(tasks[position].cases, decided):
                 found[case] = Obligation(case, decision, testimony)
             if on_progress is not None:
                 on_progress(len(found), total)
@@ -161,9 +161,9 @@ def run_rules(rules: Sequence[Rule], processes: int | None = None) -> list[Resul
 
 def _agreements(workers: Workers, rules: Sequence[Rule]) -> list[Agreement]:
     """What the engine makes of instances of each rule, in the same order."""
-    tasks = [_Question(place, rule, AGREES) for place, rule in enumerate(rules)]
+    tasks = [_Question(position, rule, AGREES) for position, rule in enumerate(rules)]
     answers = dict(workers.each(_answer, tasks, _question_told))
-    return [answers[place] for place in range(len(rules))]
+    return [answers[position] for position in range(len(rules))]
 
 
 def _try_open(
@@ -208,12 +208,12 @@ def _old_cases(entry: Entry | None) -> _OldCases:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Cases of one rule to decide. Answers come with the place of their task.
+    """Cases of one rule to decide. Answers come with the position of their task.
 
     A rule that another process sends back would not do: with a NaN in it, it is not equal to ours.
     """
 
-    place: int
+    position: int
     cases: list[Case]
     before: _OldCases
     witness: Witness | None = None
@@ -235,7 +235,7 @@ def _decide_all(task: _Chunk) -> tuple[int, list[tuple[Decision, Any]]]:
         decided.append((replace(decision, texts=()), testimony))
         if decision.verdict != PROVED:
             break
-    return task.place, decided
+    return task.position, decided
 
 
 def _decided_before(case: Case, old_cases: _OldCases) -> Decision | None:
@@ -271,14 +271,14 @@ def _say_rest(
         if told[rule] is None:
             tasks.append(_Question(len(tasks), rule, FIRES))
             tasks += [_Question(len(tasks) + k, rule, k) for k in range(len(rule.where))]
-    places = {(task.rule, task.about): task.place for task in tasks}
+    positions = {(task.rule, task.about): task.position for task in tasks}
     answers = dict(workers.each(_answer, tasks, _question_told))
     rest: dict[Rule, _Rest] = {}
     for rule, needed in told.items():
-        fires = needed is not None or answers[places[rule, FIRES]]
+        fires = needed is not None or answers[positions[rule, FIRES]]
         if needed is None:
-            needed = tuple([answers[places[rule, k]] for k in range(len(rule.where))])
-        rest[rule] = _Rest(fires, needed, answers[places[rule, AGREES]])
+            needed = tuple([answers[positions[rule, k]] for k in range(len(rule.where))])
+        rest[rule] = _Rest(fires, needed, answers[positions[rule, AGREES]])
     return rest
 
 
@@ -289,7 +289,7 @@ AGREES, FIRES = "the engine does what was proved", "it can fire"
 class _Question:
     """About a rule: AGREES, FIRES, or whether it needs the condition of that number."""
 
-    place: int
+    position: int
     rule: Rule
     about: str | int
 
@@ -311,11 +311,11 @@ def _answer(task: _Question) -> tuple[int, Any]:
     rule, about = task.rule, task.about
     forget_answers()
     if about == AGREES:
-        return task.place, agreement(rule)
+        return task.position, agreement(rule)
     if isinstance(about, int):
-        return task.place, is_needed(rule, about)
+        return task.position, is_needed(rule, about)
     fires = not _has_conditions(rule) or any(can_fire(c, attempts(c)) for c in cases(rule))
-    return task.place, fires
+    return task.position, fires
 
 
 def _verdict(

@@ -44,7 +44,7 @@ class Answers:
 
     verdict: str
     steps: int
-    place: int = 0
+    position: int = 0
     solver: Any = None
 
 
@@ -100,7 +100,7 @@ def _brought(term: Any, context: Any) -> Any:
 
 def _decide(context: Any, texts: Sequence[str], most_steps: int, most_seconds: float) -> Answers:
     steps = 0
-    for place, text in enumerate(texts):
+    for position, text in enumerate(texts):
         solver = _solver(text, z3.Context() if context is None else context)
         before = _steps(solver)  # a context counts on
         solver.set(rlimit=most_steps, timeout=int(most_seconds * 1000))
@@ -108,7 +108,7 @@ def _decide(context: Any, texts: Sequence[str], most_steps: int, most_seconds: f
         verdict = str(solver.check())
         steps += _steps(solver) - before
         if verdict != PROVED:
-            return Answers(verdict, steps, place, solver if verdict == REFUTED else None)
+            return Answers(verdict, steps, position, solver if verdict == REFUTED else None)
     return Answers(PROVED, steps)
 
 

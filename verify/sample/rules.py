@@ -450,10 +450,10 @@ def smallest_first(case: Case, limit: int) -> Iterator[dict[str, Value]]:
     count = 0
     for depth in range(deepest):
         ranks = [range(min(depth + 1, len(values))) for values in lists]
-        for places in itertools.product(*ranks):
-            if max(places, default=0) != depth:
+        for positions in itertools.product(*ranks):
+            if max(positions, default=0) != depth:
                 continue
-            yield {name: values[k] for name, values, k in zip(names, lists, places)}
+            yield {name: values[k] for name, values, k in zip(names, lists, positions)}
             count += 1
             if count >= limit:
                 return

@@ -219,7 +219,9 @@ class _Comparison:
     draw: Draw
     kinds: int
     _same: dict[tuple[UOp, UOp], int | None] = field(default_factory=dict)
-    _places: dict[tuple[int, ...], Index] = field(default_factory=dict)  # of the elements, by shape
+    _positions: dict[tuple[int, ...], Index] = field(
+        default_factory=dict
+    )  # of the elements, by shape
     _known: dict[bool, TensorElements] = field(default_factory=dict)
 
     def in_places(self, old: UOp, new: UOp, budget: Budget) -> int | None:
@@ -260,10 +262,10 @@ class _Comparison:
         size = prod(old.shape)
         if not size:
             return 0
-        if old.shape not in self._places:
+        if old.shape not in self._positions:
             where = numpy.random.default_rng(size).integers(0, size, POINTS)
-            self._places[old.shape] = flat_elements(old.shape, where)
-        elements, index = self._elements(leaves), self._places[old.shape]
+            self._positions[old.shape] = flat_elements(old.shape, where)
+        elements, index = self._elements(leaves), self._positions[old.shape]
         elements.budget = budget
         one, other = elements.at(old, index), elements.at(new, index)
         one = one.less_sure(other)
@@ -271,7 +273,7 @@ class _Comparison:
         return int(numpy.broadcast_to(one.is_known(), POINTS).sum()) if agrees.all() else None
 
     def _elements(self, leaves: dict[UOp, int]) -> TensorElements:
-        """One for all nodes: both graphs hold most of them, and at the same places."""
+        """One for all nodes: both graphs hold most of them, and at the same positions."""
         is_cut = leaves is self.cut
         if is_cut not in self._known:
             kind, draw = numpy.arange(POINTS) % self.kinds, self.draw

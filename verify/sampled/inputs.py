@@ -61,8 +61,10 @@ def _row(dtype: DType, kind: int, draw: Any) -> Values:
         row = draw.integers(0, min(64, (dtype.hi or 64) + 1), _COUNT).astype(kept_as(dtype))
     elif kind == CORNERS:
         corners = _float_corners(dtype) if is_float else _integer_corners(dtype)
-        places = draw.choice(_COUNT, _COUNT // 8, replace=False)
-        row[places] = numpy.array(corners, row.dtype)[draw.integers(0, len(corners), len(places))]
+        positions = draw.choice(_COUNT, _COUNT // 8, replace=False)
+        row[positions] = numpy.array(corners, row.dtype)[
+            draw.integers(0, len(corners), len(positions))
+        ]
     elif kind in (BELOW, ABOVE):
         below = kind == BELOW and (is_float or bool(dtype.lo))
         row = numpy.where(row == 0, 1, abs(row)) * (-1 if below else 1) * (_NEAR if is_float else 1)

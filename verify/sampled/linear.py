@@ -149,7 +149,7 @@ class Frame:
         return _keys(node.src, lane), lambda value: value
 
     def _from_outside(self, node: UOp) -> Values:
-        """The value of what runs outside of the loops of scratch memory, once for all of its places."""
+        """The value of what runs outside of the loops of scratch memory, once for all of its addresses."""
         assert self.outer is not None
         found = self.outer.value(node)
         found = found.reshape(found.shape[max(0, found.ndim - len(self.shape)) :])
@@ -157,7 +157,7 @@ class Frame:
 
     # -- memory ---------------------------------------------------------------------------------
 
-    def place(self, index: UOp, lanes: int, lane: Values | None) -> tuple[Values, Values]:
+    def address(self, index: UOp, lanes: int, lane: Values | None) -> tuple[Values, Values]:
         """The position and mask of an access in each point."""
         position = self.value(index.src[1], lane)
         if lanes > 1 and index.src[1].dtype.lanes == 1:
@@ -168,7 +168,7 @@ class Frame:
     def writes_at(self, store: UOp, lane: Values | None, elements: Values | None = None) -> Values:
         """Whether each point writes its element; from now on the points are of this store."""
         count = len(self.kind)
-        position, mask = self.place(store.src[0], store.src[1].dtype.lanes, lane)
+        position, mask = self.address(store.src[0], store.src[1].dtype.lanes, lane)
         self.position = of_points(position, count)
         self.writes = None if mask is ALWAYS else of_points(mask, count)
         right = self.position == elements

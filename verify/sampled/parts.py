@@ -160,7 +160,7 @@ class Reader:
         return self.written(there, flat, kind).reshape(shape)
 
     def _scratch(self, part: Part, frame: Frame, kept: UOp, index: Values) -> Values:
-        """What the STORE of KEPT puts at an index: in the iteration that the place counts."""
+        """What the STORE of KEPT puts at an index: in the iteration that the address counts."""
         store, *loops = kept.src
         around = [x for x in frame.bound if x in part.depends[store] and x not in loops]
         given = [index, frame.kind, *[frame.bound[loop] for loop in around]]
@@ -256,7 +256,7 @@ class Reader:
         first: Values,
     ) -> Values:
         """`first` combined with what a store puts at each element in the loops that are not fixed."""
-        place, value = store.src[:2]
+        address, value = store.src[:2]
         frame = self.frame(part, kind, dict(fixed))
         loops = tuple([loop for loop in nest if loop not in fixed])
         lanes = value.dtype.lanes
@@ -269,7 +269,7 @@ class Reader:
         steps = prod([loop.src[0].arg for loop in counters])
         self.budget.spend(steps * len(elements))
         taken = _taken_by(store)
-        position, mask = frame.place(place, lanes, lane)
+        position, mask = frame.address(address, lanes, lane)
         hits = mask & (position == elements)
         needed = [t for term in taken.terms for t in (*term.factors, *term.masks)]
         values = [frame.value(t, lane) for t in needed]
@@ -395,11 +395,11 @@ class Reader:
 
 def _taken_by(store: UOp) -> Taken:
     """What a STORE combines with the element that is there."""
-    place, value = store.src[:2]
+    address, value = store.src[:2]
     if store.arg is not None:
         return Taken(store.arg, (Term((value,), ()),))
     there = [n for n in toposort((value,)) if n.op is Ops.LOAD and len(n.src) > 1]
-    if len(there) != 1 or there[0].src[0] is not place:
+    if len(there) != 1 or there[0].src[0] is not address:
         raise NotReadable("a STORE with loops does not read the element that it writes")
     return taken_in(there[0], value, nodes_above(there[0], value).__contains__)
 

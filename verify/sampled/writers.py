@@ -1,6 +1,6 @@
 """Which iterations of a Linear write given elements: guessed by strides, and looked for where no guess is right.
 
-Owns: the search. That an iteration does write an element is always seen from the place and the mask of its store, so
+Owns: the search. That an iteration does write an element is always seen from the address and the mask of its store, so
 that a wrong guess costs time and nothing else. Does not own: the values that are written (sampled/linear.py), which
 elements are asked for (sampled/parts.py).
 """
@@ -68,18 +68,18 @@ class Found:
 
 @dataclass(slots=True)
 class _Group:
-    """Stores whose places move alike with their loops and the lane."""
+    """Stores whose addresses move alike with their loops and the lane."""
 
     stores: list[tuple[UOp, int]]  # each with a value of the tabled loop
-    places: list[int]  # where each starts
+    addresses: list[int]  # where each starts
     strides: list[int]
     sizes: list[int]
-    tabled: int | None  # the loop that places do not move with by a stride
+    tabled: int | None  # the loop that addresses do not move with by a stride
 
     @property
     def starts(self) -> Values:
-        """The places, one below the other."""
-        return numpy.array(self.places).reshape(-1, 1)
+        """The addresses, one below the other."""
+        return numpy.array(self.addresses).reshape(-1, 1)
 
 
 class Search:
@@ -121,7 +121,7 @@ class Search:
     # -- guesses ----------------------------------------------------------------------------------
 
     def _guesses(self, elements: Values) -> list[Guess]:
-        """Stores and iterations that may write elements, if places move with loops by strides, but for one loop."""
+        """Stores and iterations that may write elements, if addresses move with loops by strides, but for one loop."""
         found: list[Guess] = []
         if self._groups is None:
             self._groups = self._moving_alike()
@@ -145,7 +145,7 @@ class Search:
         return found
 
     def _moving_alike(self) -> list[_Group]:
-        """Stores by how their places move."""
+        """Stores by how their addresses move."""
         in_loops: dict[tuple[Loops, int], list[UOp]] = {}
         for store, loops in self.stores:
             in_loops.setdefault((loops, store.src[1].dtype.lanes), []).append(store)
@@ -154,33 +154,33 @@ class Search:
         for (loops, lanes), stores in in_loops.items():
             first: tuple[_Group, int, list[int]] | None = None
             for store in stores:
-                place = store.src[0].src[1]
-                if place.dtype.lanes > 1 or first is None:
+                address = store.src[0].src[1]
+                if address.dtype.lanes > 1 or first is None:
                     if (group := self._moving(store, loops, lanes)) is None:
                         continue
                     groups.append(group)
-                    if place.dtype.lanes == 1:
-                        first = group, at_start(place, starts), list(group.places)
+                    if address.dtype.lanes == 1:
+                        first = group, at_start(address, starts), list(group.addresses)
                 else:  # as the first one does; whether it does is seen where it is used
-                    group, start, places = first
-                    off = at_start(place, starts) - start
-                    group.stores += [(store, value) for value in range(len(places))]
-                    group.places += [at + off for at in places]
+                    group, start, addresses = first
+                    off = at_start(address, starts) - start
+                    group.stores += [(store, value) for value in range(len(addresses))]
+                    group.addresses += [at + off for at in addresses]
         return groups
 
     def _moving(self, store: UOp, loops: Loops, lanes: int) -> _Group | None:
-        """How the place of a store moves; None if not by strides, but for one loop."""
-        place, sizes = store.src[0].src[1], [*[loop.src[0].arg for loop in loops], lanes]
-        if place.dtype.lanes == 1:
-            known = [coefficient(place, loop) for loop in loops]
+        """How the address of a store moves; None if not by strides, but for one loop."""
+        address, sizes = store.src[0].src[1], [*[loop.src[0].arg for loop in loops], lanes]
+        if address.dtype.lanes == 1:
+            known = [coefficient(address, loop) for loop in loops]
             moves = [move for move in known if move is not None]
             if len(moves) == len(loops):
                 moves.append(1 if lanes > 1 else 0)
-                return _Group([(store, 0)], [at_start(place)], moves, sizes, None)
+                return _Group([(store, 0)], [at_start(address)], moves, sizes, None)
         if not _moves_with(loops, store):
             return None
         probes, frame = self._probes(loops, lanes, {})
-        at = of_points(frame.place(store.src[0], lanes, probes[-1])[0], probes.shape[1]).tolist()
+        at = of_points(frame.address(store.src[0], lanes, probes[-1])[0], probes.shape[1]).tolist()
         start, near, far = at[0], at[1 : len(sizes) + 1], at[len(sizes) + 1 :]
         strides = [next_one - start for next_one in near]
         bent = [k for k, size in enumerate(sizes) if far[k] != start + strides[k] * (size - 1)]
@@ -193,9 +193,9 @@ class Search:
         bound = dict.fromkeys(loops, numpy.zeros(count, numpy.int64))
         bound[loops[tabled]] = numpy.arange(count)
         table = self.frame(numpy.zeros(count, numpy.int64), bound)
-        places = table.place(store.src[0], lanes, numpy.zeros(count, numpy.int64))[0]
+        addresses = table.address(store.src[0], lanes, numpy.zeros(count, numpy.int64))[0]
         stores = [(store, value) for value in range(count)]
-        return _Group(stores, of_points(places, count).tolist(), strides, sizes, tabled)
+        return _Group(stores, of_points(addresses, count).tolist(), strides, sizes, tabled)
 
     def _probes(self, loops: Loops, lanes: int, outer: Bound) -> tuple[Values, Frame]:
         """The first iteration; for each loop and the lane the next one; and the last one."""
@@ -249,7 +249,7 @@ class Search:
             yield Found(guess.store, guess.rows[points], frame, points, guess.lane)
 
     def _one_by_one(self, elements: Values, kind: Values, outer: Bound) -> Iterator[Found]:
-        """A guess for each store, from its place in each frame."""
+        """A guess for each store, from its address in each frame."""
         left = numpy.ones(len(elements), bool)
         for store, loops in self.stores:
             rows = numpy.flatnonzero(left)
@@ -260,7 +260,7 @@ class Search:
             around = {loop: values[rows] for loop, values in outer.items()}
             nothing = numpy.zeros(len(rows), numpy.int64)
             frame = self.frame(kind[rows], {**around, **dict.fromkeys(loops, nothing)})
-            start = frame.place(store.src[0], lanes, nothing)[0]
+            start = frame.address(store.src[0], lanes, nothing)[0]
             sizes = [*[loop.src[0].arg for loop in loops], lanes]
             digits, rest = _digits(elements[rows] - start, strides, sizes)
             if not (rest == 0).any():
@@ -273,7 +273,7 @@ class Search:
                 yield found
 
     def _strides(self, store: UOp, loops: Loops, lanes: int, outer: Bound) -> list[int] | None:
-        """How the place moves with each loop, and with the lane; None if it depends on memory.
+        """How the address moves with each loop, and with the lane; None if it depends on memory.
 
         It is said for the first element; whether it holds for others is seen where it is used.
         """
@@ -282,13 +282,13 @@ class Search:
             self._known_strides[key] = None
             if _moves_with((*loops, *outer), store):
                 probes, frame = self._probes(loops, lanes, outer)
-                place = frame.place(store.src[0], lanes, probes[-1])[0]
-                at = of_points(place, probes.shape[1])
+                address = frame.address(store.src[0], lanes, probes[-1])[0]
+                at = of_points(address, probes.shape[1])
                 self._known_strides[key] = (at[1 : len(loops) + 2] - at[0]).tolist()
         return self._known_strides[key]
 
     def look_at_ends(self, outer: Bound) -> None:
-        """Raises: NotReadable if a STORE writes outside of its memory where its place should be the least, or the largest."""
+        """Raises: NotReadable if a STORE writes outside of its memory where its address should be the least, or the largest."""
         if self._ends_are_seen:
             return
         self._ends_are_seen = True
@@ -306,7 +306,7 @@ class Search:
                 )
                 frames[key] = ends, self._probed(loops, ends, outer)
             ends, frame = frames[key]
-            position, mask = frame.place(store.src[0], lanes, ends[-1])
+            position, mask = frame.address(store.src[0], lanes, ends[-1])
             outside = mask & (position.astype(numpy.uint64) >= size)
             if outside.any():
                 position = numpy.broadcast_to(position, outside.shape)
@@ -327,11 +327,11 @@ class Search:
                 continue
             every = _every(loops)
             count = prod([loop.src[0].arg for loop in loops])
-            places = toposort([store.src[0].src[1] for store in group])
+            addresses = toposort([store.src[0].src[1] for store in group])
             kinds = numpy.unique(kind[left]).tolist()
-            if not any([n.op is LOAD for n in places]):
+            if not any([n.op is LOAD for n in addresses]):
                 kinds = kinds[:1]
-            for seen in kinds:  # where a place depends on what is loaded
+            for seen in kinds:  # where an address depends on what is loaded
                 frame = self.frame(numpy.full(count, seen), dict(zip(loops, every)))
                 for store in group:
                     rows = numpy.flatnonzero(left & (kind == seen) if len(kinds) > 1 else left)
@@ -352,14 +352,14 @@ class Search:
         """The iterations of one store, whose loops have every value in a frame, that write elements."""
         store, loops, every, frame = tried
         index, lanes = store.src[0].src[1], store.src[1].dtype.lanes
-        places = index.dtype.lanes  # of its lanes, else one after the other
+        addresses = index.dtype.lanes  # of its lanes, else one after the other
         count = len(frame.kind)
-        if count * places * len(rows) > MOST_PAIRS:
+        if count * addresses * len(rows) > MOST_PAIRS:
             raise OverBudgetError
-        every_lane = numpy.arange(places).reshape(-1, 1) if places > 1 else None
+        every_lane = numpy.arange(addresses).reshape(-1, 1) if addresses > 1 else None
         position = frame.value(index, every_lane)
-        off = elements.reshape(-1, 1, 1) - numpy.broadcast_to(position, (places, count))
-        which, lane, iteration = numpy.nonzero((off >= 0) & (off < lanes // places))
+        off = elements.reshape(-1, 1, 1) - numpy.broadcast_to(position, (addresses, count))
+        which, lane, iteration = numpy.nonzero((off >= 0) & (off < lanes // addresses))
         if len(which):
             counters = [values[iteration] for values in every]
             its_lane = lane + off[which, lane, iteration] if lanes > 1 else None
@@ -408,7 +408,7 @@ class Search:
 
 
 def _moves_with(loops: Loops, store: UOp) -> bool:
-    """Whether the place of a store depends on these loops and on nothing else."""
+    """Whether the address of a store depends on these loops and on nothing else."""
     for node in toposort((store.src[0].src[1],)):
         op = node.op
         if op is LOAD or op is RESULT or (op is RANGE and node not in loops):
@@ -435,7 +435,7 @@ def _every(loops: Sequence[UOp]) -> list[Values]:
 def _digits(
     rest: Values, strides: Sequence[int], sizes: Sequence[int]
 ) -> tuple[list[Values], Values]:
-    """Counters by the strides of a place, the largest first, and how far the place is then off."""
+    """Counters by the strides of an address, the largest first, and how far the address is then off."""
     digits: list[Values] = [numpy.zeros(rest.shape, numpy.int64) for _ in sizes]
     for k in sorted(range(len(sizes)), key=lambda k: -abs(strides[k])):
         stride, last = abs(strides[k]), sizes[k] - 1

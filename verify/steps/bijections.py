@@ -1,6 +1,6 @@
 """What it claims that loops are exchanged by a law, and what the laws that number digits claim beside it.
 
-Owns: claims about iterations and places. Does not own: claims about what reductions combine (folds.py), which step claims
+Owns: claims about iterations and positions. Does not own: claims about what reductions combine (folds.py), which step claims
 what (laws.py).
 """
 
@@ -15,7 +15,7 @@ from proofgrad.core.compile.steps.deinterleave import (
     element_at,
     length_of,
     phase_and_position,
-    place_of,
+    slot_of,
 )
 from proofgrad.core.compile.steps.extend import quotient_up
 from proofgrad.core.compile.steps.merge import counted_by, is_one_number
@@ -166,19 +166,19 @@ def one_reading(world: World) -> None:
     world.claim("the same term", u + outer * a + inner * b == u + first * a + second * b)
 
 
-# -- places ---------------------------------------------------------------------------------------
+# -- positions ---------------------------------------------------------------------------------------
 
 
-def one_place_each(digits: int) -> Claim:
-    """Where digits differ, so do their places, all of them below the product of the sizes."""
+def one_position_each(digits: int) -> Claim:
+    """Where digits differ, so do their positions, all of them below the product of the sizes."""
 
     def claim(world: World) -> None:
         sizes = [world.number(f"n{k + 1}", 1) for k in range(digits)]
         ones, others = [_counters(world, name, sizes) for name in ("a", "b")]
-        place, other = position_of(ones, sizes, 0), position_of(others, sizes, 0)
-        world.claim("not below 0", 0 <= place)
-        world.claim("below the product of the sizes", place < _product(sizes))
-        world.suppose(place == other)
+        position, other = position_of(ones, sizes, 0), position_of(others, sizes, 0)
+        world.claim("not below 0", 0 <= position)
+        world.claim("below the product of the sizes", position < _product(sizes))
+        world.suppose(position == other)
         for k in reversed(range(digits)):
             world.claim(f"digit {k + 1} is the same", ones[k] == others[k])
 
@@ -201,9 +201,9 @@ def digits_of_a_loop(parts: int) -> Claim:
         _same(world, law.old(*digits, None, *sizes), [counter])
         here = _counters(world, "a", [first, *sizes])
         (old,) = law.old(*here, None, *sizes)
-        world.claim("a place is no counter below 0", 0 <= old)
+        world.claim("a position is no counter below 0", 0 <= old)
         world.suppose(n == whole)
-        world.claim("where the digits end with the loop, all places are its", old < n)
+        world.claim("where the digits end with the loop, all positions are its", old < n)
 
     return claim
 
@@ -222,7 +222,7 @@ def copied_element(world: World) -> None:
 
 
 def copied_whole(world: World) -> None:
-    """Where the steps divide the memory, every place of the copy has an element."""
+    """Where the steps divide the memory, every position of the copy has an element."""
     step, elements = world.number("step", 1), world.number("elements", 1)
     world.suppose(elements % step == 0)
     length = length_of(elements, step)
@@ -233,13 +233,13 @@ def copied_whole(world: World) -> None:
 
 
 def copied_apart(world: World) -> None:
-    """No two elements are copied to one place, and each place is in the copy."""
+    """No two elements are copied to one position, and each position is in the copy."""
     step, length = world.number("step", 1), world.number("length", 1)
     phase, other = [world.number(name, 0, step) for name in ("phase", "phase'")]
     position, beside = [world.number(name, 0, length) for name in ("position", "position'")]
-    place = place_of(phase, position, length)
-    world.claim("not below 0", 0 <= place)
-    world.claim("in the copy", place < step * length)
-    world.suppose(place == place_of(other, beside, length))
+    position = slot_of(phase, position, length)
+    world.claim("not below 0", 0 <= position)
+    world.claim("in the copy", position < step * length)
+    world.suppose(position == slot_of(other, beside, length))
     world.claim("the phase is the same", phase == other)
     world.claim("the position is the same", position == beside)

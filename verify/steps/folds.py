@@ -47,21 +47,23 @@ def taken_once_inside(world: World) -> None:
 def neighbours(world: World) -> None:
     """Two iterations that follow each other may be exchanged: so every order, and none, gives the same.
 
-    Of output loops: each writes its place, which no other writes, and reads none. Of a reduction: each is a leaf.
+    Of output loops: each writes its position, which no other writes, and reads none. Of a reduction: each is a leaf.
     """
-    place, other, asked = [world.number(name) for name in ("place", "other place", "asked")]
+    position, other, asked = [
+        world.number(name) for name in ("position", "other position", "asked")
+    ]
     value, beside, old = [world.number(name) for name in ("value", "other value", "old")]
-    world.suppose(place != other)
-    one = written(written(old, asked, place, value), asked, other, beside)
-    two = written(written(old, asked, other, beside), asked, place, value)
-    world.claim("each place has the same", one == two)
+    world.suppose(position != other)
+    one = written(written(old, asked, position, value), asked, other, beside)
+    two = written(written(old, asked, other, beside), asked, position, value)
+    world.claim("each position has the same", one == two)
     taken, first, second = [world.number(name, 0) for name in ("taken", "first", "second")]
     world.claim("each leaf as often", taken + first + second == taken + second + first)
 
 
-def written(old: Any, asked: Any, place: Any, value: Any) -> Any:
-    """What is at the place that is asked for after a value was written."""
-    return value if asked == place else old
+def written(old: Any, asked: Any, position: Any, value: Any) -> Any:
+    """What is at the position that is asked for after a value was written."""
+    return value if asked == position else old
 
 
 # -- written out ----------------------------------------------------------------------------------
@@ -90,9 +92,9 @@ def product(loop: UOp) -> UOp:
     return _element(0, loop) * _element(1, loop)
 
 
-def _element(memory: int, place: UOp) -> UOp:
+def _element(memory: int, position: UOp) -> UOp:
     parameter = UOp(Ops.PARAM, dtypes.float32, (), (memory, 1 << 20))
-    return UOp(Ops.LOAD, dtypes.float32, (UOp(Ops.INDEX, dtypes.float32, (parameter, place)),))
+    return UOp(Ops.LOAD, dtypes.float32, (UOp(Ops.INDEX, dtypes.float32, (parameter, position)),))
 
 
 def tree(values: Sequence[UOp]) -> UOp:
@@ -111,9 +113,9 @@ def taken_in(whole: UOp, start: UOp, is_on: bool = True) -> tuple[dict[int, int]
     read: Counter[int] = Counter()
     for node in reversed(toposort((whole,), lambda node: node is not start)):
         if node.op is Ops.LOAD:
-            memory, place = node.src[0].src
+            memory, position = node.src[0].src
             if memory.arg[0] == 0:
-                read[place.arg] += ways[node]
+                read[position.arg] += ways[node]
         elif node is not start:
             for source in (node.src[1 if is_on else 2],) if node.op is Ops.WHERE else node.src:
                 ways[source] += ways[node]
@@ -160,23 +162,23 @@ def _where(mask: Any, value: Any) -> Any:
     return value if mask == 1 else 0
 
 
-# -- by place -------------------------------------------------------------------------------------
+# -- by position -------------------------------------------------------------------------------------
 
 
-def one_place_takes(world: World) -> None:
-    """The place r of what is scattered takes in, in order, each j whose place is r, as the masked reduction of r does."""
+def one_position_takes(world: World) -> None:
+    """The position r of what is scattered takes in, in order, each j whose position is r, as the masked reduction of r does."""
     n = world.number("results", 1)
     r = world.number("r", 0, n)
     j, x = world.number("j", 0), world.number("x", 0)
-    place, mask = world.number("p(j)"), world.number("mask(j)", 0, 2)
+    position, mask = world.number("p(j)"), world.number("mask(j)", 0, 2)
     offset = world.number("offset")
-    term = place - offset
+    term = position - offset
     first, last = -offset, n - 1 - offset
     there = nearest_between(term, first, last) + offset
     world.claim("it is a result, from the first", 0 <= there)
     world.claim("it is a result, to the last", there < n)
     before = world.number("taken before", 0)
-    reduction = before + _leaf((place == r) & (mask == 1) & (j == x), world)
+    reduction = before + _leaf((position == r) & (mask == 1) & (j == x), world)
     is_asked = (mask == 1) & (first <= term) & (term <= last)
     memory = before + _leaf(is_asked & (there == r) & (j == x), world)
     world.claim("one more", reduction == memory)

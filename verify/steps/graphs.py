@@ -31,7 +31,7 @@ def element_of_slab(world: World) -> None:
     shape = world.number("before", 1), slabs * k, world.number("behind", 1)
     after = in_slabs(shape, AXIS, k)
     world.claim("so many slabs", after[AXIS] == slabs)
-    at = _places(world, after)
+    at = _positions(world, after)
     (counter,) = split_law(1).old(at[AXIS], at[AXIS + 1], shape[AXIS], k)
     number = row_major((at[0], counter, at[-1]), shape)
     world.claim("the same element", row_major(at, after) == number)
@@ -54,7 +54,7 @@ def results_in_order(world: World) -> None:
 
 
 def _reduced(values: Sequence[Any], axis: int, start: int) -> list[Any]:
-    """Sizes, or places, after an axis was reduced."""
+    """Sizes, or positions, after an axis was reduced."""
     return [start if k == axis else value for k, value in enumerate(values)]
 
 
@@ -90,7 +90,7 @@ def both_ends(world: World) -> None:
     world.claim("each once", head + rest == world.one_if((0 <= x) & (x < whole)))
 
 
-def _places(world: World, sizes: Sequence[Any]) -> list[Any]:
+def _positions(world: World, sizes: Sequence[Any]) -> list[Any]:
     return [world.number(f"at{k}", 0, size) for k, size in enumerate(sizes)]
 
 

@@ -47,8 +47,9 @@ _ONCE = {
 _BOUNDS = {"a term without a bound is nowhere": programs.nothing_of_what_is_not_known}
 _INSIDE = _BOUNDS | {"an index that is inside is an element's": programs.in_memory}
 _ORDER = {"neighbours may be exchanged": folds.neighbours}
-_PLACES = {
-    f"{k} digits have one place": iterations.one_place_each(k) for k in range(1, MOST_DIGITS + 1)
+_POSITIONS = {
+    f"{k} digits have one position": iterations.one_position_each(k)
+    for k in range(1, MOST_DIGITS + 1)
 }
 
 LAWS: dict[str, Law] = {
@@ -67,7 +68,7 @@ LAWS: dict[str, Law] = {
         }
         | _INSIDE
         | _ORDER,
-        "an output loop; that a place is inside of its memory for the longer loop, by facts",
+        "an output loop; that a position is inside of its memory for the longer loop, by facts",
     ),
     "collapse": Law(
         _COLLAPSE | _ONCE | _ORDER,
@@ -97,7 +98,7 @@ LAWS: dict[str, Law] = {
     ),
     "run_as": Law(
         _ORDER | {"a loop takes in each iteration once": folds.taken_once},
-        "that no two iterations of output loops write one place is believed of lowering, and kept by every law;"
+        "that no two iterations of output loops write one position is believed of lowering, and kept by every law;"
         " loops that run in order are refused; a value changes with one loop of lanes",
     ),
     "unroll": Law(
@@ -113,13 +114,13 @@ LAWS: dict[str, Law] = {
     "keep": Law(
         _COLLAPSE
         | {
-            f"{k} loops have one place": _PLACES[f"{k} digits have one place"]
+            f"{k} loops have one position": _POSITIONS[f"{k} digits have one position"]
             for k in range(1, MOST_LOOPS + 1)
         },
         "the value changes with no loop of a reduction but those it is kept along; that others are alike, node by node",
     ),
     "stage": Law(
-        _PLACES
+        _POSITIONS
         | {
             f"{p} digits below the first name a loop": iterations.digits_of_a_loop(p)
             for p in _PARTS
@@ -129,8 +130,8 @@ LAWS: dict[str, Law] = {
     "deinterleave": Law(
         {
             "the element that was read": iterations.copied_element,
-            "every place is filled": iterations.copied_whole,
-            "each element has one place": iterations.copied_apart,
+            "every position is filled": iterations.copied_whole,
+            "each element has one position": iterations.copied_apart,
         },
         "the coefficient of the loop in the index, by linear forms",
     ),
@@ -142,7 +143,7 @@ LAWS: dict[str, Law] = {
         }
         | _ONCE
         | _ORDER,
-        "one store of one reduction; every place of its memory is written; the slabs divide the loop",
+        "one store of one reduction; every position of its memory is written; the slabs divide the loop",
     ),
     "reduce_in_parts": Law(
         iterations.claims_of("slabs", split_law(1))
@@ -182,13 +183,13 @@ LAWS: dict[str, Law] = {
     ),
     "scatter": Law(
         {
-            "each place takes in what the mask gave it": folds.one_place_takes,
+            "each position takes in what the mask gave it": folds.one_position_takes,
             "what fits is what the machine counts": programs.in_width,
         }
         | _BOUNDS
         | _ONCE
         | _ORDER,
-        "that the mask says p(j) = r, by its solution, which rules prove; every place of the memory is a result",
+        "that the mask says p(j) = r, by its solution, which rules prove; every position of the memory is a result",
     ),
     "reduce_inside": Law(
         {"loops one after the other are all of them": graphs.nested_axes} | _ONCE | _ORDER,
@@ -208,7 +209,7 @@ LAWS: dict[str, Law] = {
             )
         }
         | _INSIDE,
-        "the load's own mask is part of the sum's; the place it is brought to is inside of its memory, by facts",
+        "the load's own mask is part of the sum's; the position it is brought to is inside of its memory, by facts",
     ),
     "accumulate": Law(
         {
@@ -227,7 +228,7 @@ LAWS: dict[str, Law] = {
         | _INSIDE
         | _ONCE
         | _ORDER,
-        "the coefficient of the loop in each place, by linear forms; an operation of vectors is by its meaning that"
+        "the coefficient of the loop in each position, by linear forms; an operation of vectors is by its meaning that"
         " of each lane; which nodes become vectors is run",
     ),
     "narrow": Law(

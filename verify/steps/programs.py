@@ -124,13 +124,13 @@ def register_takes_once(world: World) -> None:
     loop = UOp.range(MOST_PRODUCTS, 0)
     register = UOp(Ops.ACCUMULATOR, dtypes.float32, (UOp.const(dtypes.float32, 0), loop), 0)
     for op in _OPERATIONS:
-        after = accumulate._combined(op, register, element(UOp.index(0)), accumulate._Places())
+        after = accumulate._combined(op, register, element(UOp.index(0)), accumulate._Positions())
         world.claim(f"{op.name}", taken_in(after, register) == ({0: 1}, 1))
         world.claim(f"{op.name} is what combines", after.op is op)
     for n in range(1, MOST_PRODUCTS):
         copies = [product(UOp.index(k)) for k in range(n)]
         total = unroll._one_by_one(copies)
-        after = accumulate._combined(Ops.ADD, register, total, accumulate._Places())
+        after = accumulate._combined(Ops.ADD, register, total, accumulate._Positions())
         each = {k: 1 for k in range(n)}
         world.claim(f"{n} products", taken_in(after, register) == (each, 1))
     mask = loop < 3
@@ -140,22 +140,22 @@ def register_takes_once(world: World) -> None:
 
 
 def kept_in_order(world: World) -> None:
-    """What is kept lies at the row-major place of its loops: every size up to 3 of up to 3 loops."""
+    """What is kept lies at the row-major position of its loops: every size up to 3 of up to 3 loops."""
     for count in (1, 2, 3):
         for sizes in choices((1, 2, 3), repeat=count):
             loops = tuple([UOp.range(size, k) for k, size in enumerate(sizes)])
             kept = UOp(Ops.KEEP, dtypes.float32, (element(loops[0]), *loops))
-            place, memory = _place_and_memory(accumulate._fill(kept, 0))
+            position, memory = _position_and_memory(accumulate._fill(kept, 0))
             wanted = 1
             for size in sizes:
                 wanted *= size
             world.claim("as many elements", memory.arg[1] == wanted)
             for at in choices(*map(range, sizes)):
-                found = at_start(place, dict(zip(loops, at)))
-                world.claim(f"the place of {at} in {sizes}", found == row_major(at, sizes))
+                found = at_start(position, dict(zip(loops, at)))
+                world.claim(f"the position of {at} in {sizes}", found == row_major(at, sizes))
 
 
-def _place_and_memory(kept: UOp) -> tuple[UOp, UOp]:
+def _position_and_memory(kept: UOp) -> tuple[UOp, UOp]:
     there = kept.src[0].src[0]
     return there.src[1], there.src[0]
 
@@ -177,11 +177,11 @@ def lane_reads_its_element(world: World) -> None:
 
 
 def _elements_of(term: UOp, loop: UOp, count: int) -> Any:
-    """The element of each lane, of what becomes of a place."""
+    """The element of each lane, of what becomes of a position."""
     memory = UOp(Ops.PARAM, dtypes.float32, (), (0, 1 << 10))
-    place = UOp(Ops.INDEX, dtypes.float32, (memory, term))
+    position = UOp(Ops.INDEX, dtypes.float32, (memory, term))
     first = {loop: UOp.index(0)}
-    made = lanes._index(place, (memory, term), loop, count, first).src[1]
+    made = lanes._index(position, (memory, term), loop, count, first).src[1]
 
     def read(values: dict[UOp, int]) -> list[int]:
         if made.op is Ops.ADD and made.src[0].op is Ops.BROADCAST:

@@ -4,14 +4,14 @@ Owns: this argument, and no code.
 
 **Bodies.** A step does not look into the body of a loop. It writes terms for counters, everywhere (`substitute`), and
 leaves all else as it was. So a body is a function of its counters of which nothing is known, and a law that holds for every such
-function holds for every body. What a step does ask of a body (a coefficient, a mask, where a place lies) is a side
+function holds for every body. What a step does ask of a body (a coefficient, a mask, where a position lies) is a side
 condition, decided at each use; the table in docs/steps.md names them.
 
-**Output loops.** A nest of output loops is the set of its writes: a place and a value for each iteration. No two iterations
-write one place; lowering makes kernels so. Then the order of iterations cannot be seen ("neighbours may be exchanged": any order
+**Output loops.** A nest of output loops is the set of its writes: a position and a value for each iteration. No two iterations
+write one position; lowering makes kernels so. Then the order of iterations cannot be seen ("neighbours may be exchanged": any order
 of finitely many comes of another by exchanging neighbours), and a law has to show that each iteration is made once.
 That is a bijection between the iterations before and those after that are inside: `new` and `old` undo each other, and both
-stay in range. As old iterations are in one-to-one correspondence to new ones, there is one writer of each place after, too:
+stay in range. As old iterations are in one-to-one correspondence to new ones, there is one writer of each position after, too:
 every law keeps what it needs.
 
 A store that has only some of the loops of a law would be made several times, with one value; so a step that puts loops together
@@ -32,8 +32,8 @@ A loop is the sum of its iterations' counts, and what is claimed of a sum over c
 a loop takes in each iteration once, and under a mask those of the mask, turns a bijection into a law of reductions:
 of the new iterations that are inside exactly one, new(x), is x.
 
-**Places.** A value that is written into memory and read back is itself if the place read is the place written, by no one
-else. That is: digits, in range, have one place each, inside of the memory.
+**Positions.** A value that is written into memory and read back is itself if the position read is the position written, by no one
+else. That is: digits, in range, have one position each, inside of the memory.
 
 **Sizes.** Goals are about any positive whole numbers. Where a loop never runs, one of the new loops does not either (a test asks
 each law), so both sides store nothing, and a reduction is its identity. The number of loops, digits or parts is not: each is

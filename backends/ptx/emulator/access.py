@@ -3,7 +3,7 @@
 Owns: those of global, shared, local, constant and parameter memory, each looked at before it is done: outside of what the
 launch was given, or not aligned, it ends the launch as a GPU does. Does not own: what address spaces there are (function.py).
 
-A copy by cp.async is done when it is waited for, and not before: until then its place holds no value.
+A copy by cp.async is done when it is waited for, and not before: until then its position holds no value.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def _load(f: Function, ins: Instruction) -> None:
     nbytes = width // 8
     pointer = _pointer(f, ins, ins.operands[1], space, nbytes * len(targets))
     for k, target in enumerate(targets):
-        place = f.let(f"getelementptr i8, ptr {pointer}, i64 {k * nbytes}")
-        value = f.let(f"load i{width}, ptr {place}, align {nbytes}")
+        position = f.let(f"getelementptr i8, ptr {pointer}, i64 {k * nbytes}")
+        value = f.let(f"load i{width}, ptr {position}, align {nbytes}")
         f.write(target, value, f"{'s' if kind[0] == 's' else 'b'}{width}")
 
 
@@ -100,8 +100,8 @@ def _store(f: Function, ins: Instruction) -> None:
     sources, nbytes = listed(ins.operands[1]), width // 8
     pointer = _pointer(f, ins, ins.operands[0], space, nbytes * len(sources))
     for k, source in enumerate(sources):
-        place = f.let(f"getelementptr i8, ptr {pointer}, i64 {k * nbytes}")
-        f.do(f"store i{width} {f.read(source, width)}, ptr {place}, align {nbytes}")
+        position = f.let(f"getelementptr i8, ptr {pointer}, i64 {k * nbytes}")
+        f.do(f"store i{width} {f.read(source, width)}, ptr {position}, align {nbytes}")
 
 
 # -- atomic operations ------------------------------------------------------------------------------
@@ -112,11 +112,11 @@ _ATOMIC = frozenset({*_PLAIN, "min", "max", "exch", "cas", "inc", "dec"})
 
 def _atomic(f: Function, ins: Instruction) -> None:
     has_result = ins.parts[0] == "atom"
-    target, place, *operands = ins.operands if has_result else ("_", *ins.operands)
+    target, position, *operands = ins.operands if has_result else ("_", *ins.operands)
     kind, space = ins.parts[-1], _space(ins)
     name = next(part for part in ins.parts[1:] if part in _ATOMIC)
     width = WIDTH[kind]
-    pointer = _pointer(f, ins, place, space, width // 8)
+    pointer = _pointer(f, ins, position, space, width // 8)
     old = f.let(f"load i{width}, ptr {pointer}, align {width // 8}")
     new = _combined(f, name, kind, old, [f.read(one, width) for one in operands])
     f.do(f"store i{width} {new}, ptr {pointer}, align {width // 8}")

@@ -110,7 +110,7 @@ class EmulatedDriver(MemoryCalls, KernelCalls):
         self.drain(self.own(stream), stream)
 
     def cuEventCreate(self, flags: int) -> Event:
-        """A place in a stream that has not been reached."""
+        """A position in a stream that has not been reached."""
         return Event(self.context())
 
     def cuEventRecord(self, event: Event, stream: Stream) -> None:

@@ -190,8 +190,8 @@ class Function:
 
     def launch_word(self, number: int) -> str:
         """A number of the launch, as i32."""
-        place = self.let(f"getelementptr i64, ptr %launch, i64 {number}")
-        return self.let(f"trunc i64 {self.let(f'load i64, ptr {place}')} to i32")
+        position = self.let(f"getelementptr i64, ptr %launch, i64 {number}")
+        return self.let(f"trunc i64 {self.let(f'load i64, ptr {position}')} to i32")
 
     def value(self, operand: str, kind: str) -> str:
         """An operand as a value of a PTX type: an iN, or a float of LLVM."""
@@ -219,10 +219,10 @@ class Function:
             return self.let(f"trunc i{bits} {value} to i{to}")
         return self.let(f"{'sext' if is_signed else 'zext'} i{bits} {value} to i{to}")
 
-    # -- places --------------------------------------------------------------------------------------
+    # -- positions --------------------------------------------------------------------------------------
 
     def _make_room(self, framed: set[str]) -> None:
-        """A place for each register and local variable: of the frame, if a meeting lies between its uses."""
+        """A position for each register and local variable: of the frame, if a meeting lies between its uses."""
         self._slots: dict[str, str] = {}
         self._locals: dict[str, str] = {}
         for k, (name, width) in enumerate(self.kernel.registers.items()):
@@ -258,8 +258,8 @@ class Function:
 
     def fault(self, kind: int, address: str, nbytes: int, line: int) -> None:
         """Write down what went wrong, and end the launch."""
-        place = self.let(f"getelementptr i64, ptr %launch, i64 {FAULT_WORD}")
-        record = self.let(f"inttoptr i64 {self.let(f'load i64, ptr {place}')} to ptr")
+        position = self.let(f"getelementptr i64, ptr %launch, i64 {FAULT_WORD}")
+        record = self.let(f"inttoptr i64 {self.let(f'load i64, ptr {position}')} to ptr")
         for k, word in enumerate((str(kind), address, str(nbytes), str(line))):
             self.do(
                 f"store i64 {word}, ptr {self.let(f'getelementptr i64, ptr {record}, i64 {k}')}"

@@ -106,8 +106,8 @@ class KernelCalls(Calls):
         self.require(shared <= MAX_SHARED)
         packed = bytearray(kernel.parameter_bytes)
         for k, (offset, nbytes) in enumerate(kernel.parameters):
-            place = ctypes.c_uint64.from_address(parameters + 8 * k).value
-            packed[offset : offset + nbytes] = ctypes.string_at(place, nbytes)
+            position = ctypes.c_uint64.from_address(parameters + 8 * k).value
+            packed[offset : offset + nbytes] = ctypes.string_at(position, nbytes)
         return Launch(kernel, blocks, threads, bytes(packed), dynamic_bytes)
 
     def _run(self, function: Function, launch: Launch) -> None:

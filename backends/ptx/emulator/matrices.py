@@ -3,7 +3,7 @@
 Owns: which lane holds which element. Does not own: how lanes exchange words (meeting.py).
 
 Source: PTX ISA, "Matrix multiply-accumulate operation using mma instruction", the figures of each shape: `group` is the lane
-by 4, `place` the lane modulo 4. A GPU adds the products of one instruction in an order, and with a rounding, that NVIDIA does
+by 4, `position` the lane modulo 4. A GPU adds the products of one instruction in an order, and with a rounding, that NVIDIA does
 not say; here they are added in float64 and rounded once.
 """
 
@@ -17,7 +17,7 @@ from proofgrad.backends.ptx.emulator.function import FRAME, WARP, Function, Oper
 from proofgrad.backends.ptx.emulator.meeting import lay_down, taken_up, word_of
 from proofgrad.backends.ptx.emulator.parse import Instruction, Refused, listed
 
-_Element = Callable[[int, int, int], tuple[int, int]]  # group, place, number -> row, column
+_Element = Callable[[int, int, int], tuple[int, int]]  # group, position, number -> row, column
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,38 +33,38 @@ class Fragments:
     of_c: tuple[int, _Element]
 
 
-def _result(group: int, place: int, k: int) -> tuple[int, int]:
-    return group + 8 * (k // 2), 2 * place + k % 2
+def _result(group: int, position: int, k: int) -> tuple[int, int]:
+    return group + 8 * (k // 2), 2 * position + k % 2
 
 
 HALVES_16 = Fragments(
     16, 8, 16, 2,
-    (8, lambda group, place, k: (group + 8 * (k // 2 % 2), 2 * place + k % 2 + 8 * (k // 4))),
-    (4, lambda group, place, k: (2 * place + k % 2 + 8 * (k // 2), group)),
+    (8, lambda group, position, k: (group + 8 * (k // 2 % 2), 2 * position + k % 2 + 8 * (k // 4))),
+    (4, lambda group, position, k: (2 * position + k % 2 + 8 * (k // 2), group)),
     (4, _result),
 )  # fmt: skip
 HALVES_8 = Fragments(
     16, 8, 8, 2,
-    (4, lambda group, place, k: (group + 8 * (k // 2), 2 * place + k % 2)),
-    (2, lambda group, place, k: (2 * place + k % 2, group)),
+    (4, lambda group, position, k: (group + 8 * (k // 2), 2 * position + k % 2)),
+    (2, lambda group, position, k: (2 * position + k % 2, group)),
     (4, _result),
 )  # fmt: skip
 WORDS_8 = Fragments(
     16, 8, 8, 4,
-    (4, lambda group, place, k: (group + 8 * (k % 2), place + 4 * (k // 2))),
-    (2, lambda group, place, k: (place + 4 * k, group)),
+    (4, lambda group, position, k: (group + 8 * (k % 2), position + 4 * (k // 2))),
+    (2, lambda group, position, k: (position + 4 * k, group)),
     (4, _result),
 )  # fmt: skip
 WORDS_4 = Fragments(
     16, 8, 4, 4,
-    (2, lambda group, place, k: (group + 8 * k, place)),
-    (1, lambda group, place, k: (place, group)),
+    (2, lambda group, position, k: (group + 8 * k, position)),
+    (1, lambda group, position, k: (position, group)),
     (4, _result),
 )  # fmt: skip
 DOUBLES_4 = Fragments(
     8, 8, 4, 8,
-    (1, lambda group, place, k: (group, place)),
-    (1, lambda group, place, k: (place, group)),
+    (1, lambda group, position, k: (group, position)),
+    (1, lambda group, position, k: (position, group)),
     (2, _result),
 )  # fmt: skip
 SHAPES: dict[tuple[str, str], Fragments] = {
@@ -95,8 +95,8 @@ def _multiply(f: Function, ins: Instruction) -> None:
     f.call("void", name, ("ptr", "%frames"), ("i64", FRAME), ("i32", "%tid"), ("i64", str(offset)))
     bits = 64 if total == "f64" else 32
     for k, register in enumerate(listed(ins.operands[0])):
-        place = f.let(f"getelementptr i8, ptr %frame, i64 {offset + 4 * c + k * bits // 8}")
-        f.write(register, f.let(f"load i{bits}, ptr {place}"), f"b{bits}")
+        position = f.let(f"getelementptr i8, ptr %frame, i64 {offset + 4 * c + k * bits // 8}")
+        f.write(register, f.let(f"load i{bits}, ptr {position}"), f"b{bits}")
     taken_up(f)
 
 
@@ -111,7 +111,7 @@ def _words(f: Function, operand: str, total: str) -> Iterator[str]:
             yield f.read(register, 32)
 
 
-def _places(fragments: Fragments, which: str) -> list[int]:
+def _positions(fragments: Fragments, which: str) -> list[int]:
     """For each element, row by row: the lane that holds it, times 65536, and its byte of what is laid down."""
     rows, columns = (
         (fragments.rows, fragments.depth) if which == "a" else (fragments.depth, fragments.columns)
@@ -136,7 +136,7 @@ def _results(fragments: Fragments) -> list[int]:
 def product_function(name: str, fragments: Fragments, kind: str, c: int) -> list[str]:
     """A function that writes the results of one lane over its own part of C, which begins at byte `c`."""
     tables = {
-        "a": _places(fragments, "a"), "b": _places(fragments, "b"), "c": _results(fragments),
+        "a": _positions(fragments, "a"), "b": _positions(fragments, "b"), "c": _results(fragments),
     }  # fmt: skip
     lines = []
     for table, numbers in tables.items():
@@ -163,8 +163,8 @@ result:
   %row = lshr i32 %pair, 16
   %column = and i32 %pair, 65535
   %own_at = call ptr @{name}.at(ptr %frames, i64 %bytes, i32 %warp, i32 %lane, i64 %offset, i32 {c})
-  %own_place = getelementptr {total}, ptr %own_at, i32 %r
-  %own = load {total}, ptr %own_place, align 4
+  %own_position = getelementptr {total}, ptr %own_at, i32 %r
+  %own = load {total}, ptr %own_position, align 4
 {to_double}  br label %step
 step:
   %k = phi i32 [ 0, %result ], [ %k1, %step ]
@@ -180,7 +180,7 @@ step:
   %more_k = icmp ult i32 %k1, {fragments.depth}
   br i1 %more_k, label %step, label %written
 written:
-{back}  store {total} {last}, ptr %own_place, align 4
+{back}  store {total} {last}, ptr %own_position, align 4
   %r1 = add i32 %r, 1
   %more = icmp ult i32 %r1, {count}
   br i1 %more, label %result, label %exit
@@ -194,31 +194,31 @@ define internal ptr @{name}.at(ptr %frames, i64 %bytes, i32 %warp, i32 %lane, i6
   %laid = add i64 %frame, %offset
   %more = zext i32 %byte to i64
   %all = add i64 %laid, %more
-  %place = getelementptr i8, ptr %frames, i64 %all
-  ret ptr %place
+  %position = getelementptr i8, ptr %frames, i64 %all
+  ret ptr %position
 }}
 define internal double @{name}.value(ptr %frames, i64 %bytes, i32 %warp, i64 %offset, ptr %table, i32 %index) nounwind {{
   %entry = getelementptr i32, ptr %table, i32 %index
   %pair = load i32, ptr %entry
   %lane = lshr i32 %pair, 16
   %byte = and i32 %pair, 65535
-  %place = call ptr @{name}.at(ptr %frames, i64 %bytes, i32 %warp, i32 %lane, i64 %offset, i32 %byte)
+  %position = call ptr @{name}.at(ptr %frames, i64 %bytes, i32 %warp, i32 %lane, i64 %offset, i32 %byte)
 {_AS_DOUBLE[kind]}  ret double %value
 }}""",
     ]
 
 
 _AS_DOUBLE = {
-    "f16": "  %half = load half, ptr %place\n  %value = fpext half %half to double\n",
+    "f16": "  %half = load half, ptr %position\n  %value = fpext half %half to double\n",
     "bf16": (
-        "  %half = load i16, ptr %place\n  %wide = zext i16 %half to i32\n  %bits = shl i32 %wide, 16\n"
+        "  %half = load i16, ptr %position\n  %wide = zext i16 %half to i32\n  %bits = shl i32 %wide, 16\n"
         "  %float = bitcast i32 %bits to float\n  %value = fpext float %float to double\n"
     ),
     "tf32": (  # PTX ISA: the lower 13 bits are not looked at
-        "  %word = load i32, ptr %place\n  %bits = and i32 %word, -8192\n"
+        "  %word = load i32, ptr %position\n  %bits = and i32 %word, -8192\n"
         "  %float = bitcast i32 %bits to float\n  %value = fpext float %float to double\n"
     ),
-    "f64": "  %value = load double, ptr %place, align 4\n",
+    "f64": "  %value = load double, ptr %position, align 4\n",
 }
 
 
@@ -228,19 +228,19 @@ def _load_matrices(f: Function, ins: Instruction) -> None:
     address = check_shared(f, ins, ins.operands[1], 16, 8 * count)
     offset = lay_down(f, [f.resized(address, 64, 32), f.resized(f.let(f"lshr i64 {address}, 32"), 64, 32)])  # fmt: skip
     lane = f.let(f"and i32 %tid, {WARP - 1}")
-    group, place = f.let(f"lshr i32 {lane}, 2"), f.let(f"and i32 {lane}, 3")
+    group, position = f.let(f"lshr i32 {lane}, 2"), f.let(f"and i32 {lane}, 3")
     for k, register in enumerate(listed(ins.operands[0])):
         if "trans" in ins.parts:
             halves = []
             for j in range(2):
-                row = f.let(f"add i32 {f.let(f'shl i32 {place}, 1')}, {8 * k + j}")
+                row = f.let(f"add i32 {f.let(f'shl i32 {position}, 1')}, {8 * k + j}")
                 at = _row(f, row, offset, f.let(f"shl i32 {group}, 1"))
                 halves.append(f.resized(f.let(f"load i16, ptr {at}"), 16, 32))
             high = f.let(f"shl i32 {halves[1]}, 16")
             word = f.let(f"or i32 {halves[0]}, {high}")
         else:
             row = f.let(f"add i32 {group}, {8 * k}")
-            word = f.let(f"load i32, ptr {_row(f, row, offset, f.let(f'shl i32 {place}, 2'))}")
+            word = f.let(f"load i32, ptr {_row(f, row, offset, f.let(f'shl i32 {position}, 2'))}")
         f.write(register, word, "b32")
     taken_up(f)
 

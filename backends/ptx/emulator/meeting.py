@@ -47,8 +47,8 @@ def word_of(f: Function, lane: str, offset: int) -> str:
     """What another lane of the warp has laid down."""
     thread = f.let(f"or i32 {f.let(f'and i32 %tid, {-WARP}')}, {lane}")
     start = f.let(f"mul i64 {f.resized(thread, 32, 64)}, {FRAME}")
-    place = f.let(f"add i64 {start}, {offset}")
-    return f.let(f"load i32, ptr {f.let(f'getelementptr i8, ptr %frames, i64 {place}')}")
+    position = f.let(f"add i64 {start}, {offset}")
+    return f.let(f"load i32, ptr {f.let(f'getelementptr i8, ptr %frames, i64 {position}')}")
 
 
 def taken_up(f: Function) -> None:

@@ -114,8 +114,8 @@ def _usable(module: Module, kernel: Kernel, function: Function, frame_bytes: int
             for k in range(len(kernel.parameters)):
                 for end in (0, 1):
                     at = RANGES + 2 * k + end
-                    lines.append(f"  %place{k}.{end} = getelementptr i64, ptr %launch, i64 {at}")
-                    lines.append(f"  %bound{k}.{end} = load i64, ptr %place{k}.{end}")
+                    lines.append(f"  %position{k}.{end} = getelementptr i64, ptr %launch, i64 {at}")
+                    lines.append(f"  %bound{k}.{end} = load i64, ptr %position{k}.{end}")
                 lines.append(f"  %size{k} = sub i64 %bound{k}.1, %bound{k}.0")
                 ranges.append((f"%bound{k}.0", f"%size{k}"))
             for variable in _in_memory(module, kernel):
@@ -327,9 +327,9 @@ room:
   store i32 %group, ptr %of_group
   %after = add i32 %last, 1
   store i32 %after, ptr %last_at
-  %place = inttoptr i64 %target to ptr
+  %position = inttoptr i64 %target to ptr
   %n = zext i32 %bytes to i64
-  call void @llvm.memset.p0.i64(ptr %place, i8 -91, i64 %n, i1 false)
+  call void @llvm.memset.p0.i64(ptr %position, i8 -91, i64 %n, i1 false)
   ret i1 true
 full:
   ret i1 false

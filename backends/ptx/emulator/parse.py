@@ -53,7 +53,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A place to branch to."""
+    """A position to branch to."""
 
     name: str
 

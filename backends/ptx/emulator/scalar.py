@@ -280,8 +280,8 @@ def _permute(f: Function, ins: Instruction) -> None:
         which = selection >> 4 * k & 15
         byte = f.resized(f.let(f"lshr i64 {both}, {8 * (which & 7)}"), 64, 8)
         byte = f.let(f"ashr i8 {byte}, 7") if which & 8 else byte
-        place = f.let(f"shl i32 {f.resized(byte, 8, 32)}, {8 * k}")
-        total = f.let(f"or i32 {total}, {place}")
+        position = f.let(f"shl i32 {f.resized(byte, 8, 32)}, {8 * k}")
+        total = f.let(f"or i32 {total}, {position}")
     f.write(ins.operands[0], total, "b32")
 
 

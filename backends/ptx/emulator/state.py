@@ -96,7 +96,7 @@ class Stream:
 
 @dataclass(eq=False, slots=True)
 class Event:
-    """A place in a stream. `seconds`: when it was reached; None: not yet."""
+    """A position in a stream. `seconds`: when it was reached; None: not yet."""
 
     context: Context
     stream: Stream | None = None

@@ -18,7 +18,7 @@ from proofgrad.core.compile.steps.read_parts import parts_of, read_parts
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
 from proofgrad.core.ir.ops import Ops
 
-# Of one memory in one kernel: each is a pointer more, where one with several places may be read by wider loads.
+# Of one memory in one kernel: each is a pointer more, where one with several positions may be read by wider loads.
 MOST_PARTS = 4
 
 

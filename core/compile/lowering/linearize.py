@@ -131,7 +131,7 @@ def _longest(paths: Iterable[Path]) -> Path:
 
 
 def _separate_loops(program: UOp, nodes: list[UOp], loops: dict[UOp, frozenset[UOp]]) -> UOp:
-    """Reductions that share a loop but run in different places get loops of their own.
+    """Reductions that share a loop but run in different positions get loops of their own.
 
     They stay together if their results stand in the same nest and as many reductions deep: so none needs
     another, and no two loops need each other.

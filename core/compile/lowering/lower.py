@@ -64,8 +64,8 @@ def lower_movement(body: UOp) -> UOp:
     element = _element(Demand(value, tuple(loops), None), lowering)
     size = elements(value.shape)
     target = UOp(Ops.PARAM, value.dtype, (), (0, size))
-    place = UOp(Ops.INDEX, value.dtype, (target, flat_index(loops, value.shape)))
-    return UOp.sink(UOp(Ops.STORE, dtypes.void, (place, element)))
+    position = UOp(Ops.INDEX, value.dtype, (target, flat_index(loops, value.shape)))
+    return UOp.sink(UOp(Ops.STORE, dtypes.void, (position, element)))
 
 
 def _element(demand: Demand, lowering: _Lowering) -> UOp:
@@ -118,8 +118,8 @@ def _combine(demand: Demand, values: list[UOp], lowering: _Lowering) -> UOp:
         case Ops.CONST:
             return node
         case Ops.PARAM:
-            place = (node, index[0]) if mask is None else (node, index[0], mask)
-            return UOp(Ops.LOAD, node.dtype, (UOp(Ops.INDEX, node.dtype, place),))
+            position = (node, index[0]) if mask is None else (node, index[0], mask)
+            return UOp(Ops.LOAD, node.dtype, (UOp(Ops.INDEX, node.dtype, position),))
         case Ops.IOTA:
             return index[0].cast(node.dtype)
         case Ops.REDUCE_AXIS if _combines_nothing(node):

@@ -51,7 +51,9 @@ class Core:
     )
     loads_a_cycle: int = 2  # of whole vectors, from the first cache [F: ports 2 and 3]
     mask_registers: int = 7  # of lanes to be left out; more are fetched each time [I: k1 to k7]
-    translated_pages: int = 64  # whose place the first buffer of translations holds [I: 4 KB pages]
+    translated_pages: int = (
+        64  # whose position the first buffer of translations holds [I: 4 KB pages]
+    )
     foreseen_pages: int = 32  # that are read at once, and each foreseen [I: 32 streams, one a page]
     cache_bytes_a_cycle: int = 64  # from the second cache to the first [I]
     memory_bytes_a_cycle: float = 6.0  # from memory, where its reading is foreseen [M]

@@ -200,7 +200,7 @@ class Backend(Protocol):
         """A handle to the same memory from `offset_bytes` on, with `whole`, the other handle, as an attribute. Asked where
         the target `has_parts`.
 
-        Without it, kernels are compiled for each place that a slice of memory begins at.
+        Without it, kernels are compiled for each position that a slice of memory begins at.
         """
         raise DeviceError(f"{self.name} has no handles to parts of memory")
 
@@ -248,7 +248,7 @@ LOST_WITHOUT = {
     "identity": "plans are not kept between processes: each process rewrites and prints every kernel again",
     "compiles_aside": "kernels are compiled one after the other while nothing else is done, so first calls take longer",
     "sequence": "a function under TinyJit launches its kernels one by one from Python, some microseconds each",
-    "part": "kernels are compiled for each place that a slice of memory begins at",
+    "part": "kernels are compiled for each position that a slice of memory begins at",
     "timed": "times of DEBUG=2 and profile() hold the launch and the wait as well",
     "assembly": "DEBUG=6 has no machine code to show",
     "adopt": "memory of other libraries cannot be used in place (from_blob, from_dlpack): it must be copied",

@@ -99,22 +99,22 @@ def _sine_or_cosine(angle: UOp, angle_low: UOp, is_cosine: UOp) -> UOp:
 def _turns(bits: UOp, exponent: UOp) -> tuple[UOp, UOp]:
     """The fraction of |x| / 2pi, in units of 2**-128, as two words.
 
-    |x| is a whole number m times 2**(exponent - 1075), so that the bits of 1 / 2pi before the place
+    |x| is a whole number m times 2**(exponent - 1075), so that the bits of 1 / 2pi before the position
     exponent - 1075 make whole turns, and 192 bits from there on are enough.
     """
     m = (bits & ((1 << 52) - 1)) | (1 << 52)
-    place = exponent + (_ZERO_BITS - 1075) % (1 << 64)
-    first, second, third = _window(place)
+    position = exponent + (_ZERO_BITS - 1075) % (1 << 64)
+    first, second, third = _window(position)
     low = m * second
     carry = low + _high_word(m, third)
     high = m * first + _high_word(m, second) + (carry < low).cast(bits.dtype)
     return high, carry
 
 
-def _window(place: UOp) -> list[UOp]:
-    """Three words of the bits of 1 / 2pi, from the bit `place` on, by a barrel shifter."""
-    words = [place.const_like(w) for w in turn_words()]
-    word_number = place >> 6
+def _window(position: UOp) -> list[UOp]:
+    """Three words of the bits of 1 / 2pi, from the bit `position` on, by a barrel shifter."""
+    words = [position.const_like(w) for w in turn_words()]
+    word_number = position >> 6
     for step in (16, 8, 4, 2, 1):
         is_set = (word_number & step).eq(step)
         moved = words[step:]
@@ -122,8 +122,8 @@ def _window(place: UOp) -> list[UOp]:
         words = [
             is_set.where(moved[k], word) if k < len(moved) else word for k, word in enumerate(kept)
         ]
-    inside = place & 63
-    back = place.const_like(64) - inside
+    inside = position & 63
+    back = position.const_like(64) - inside
     return [(a << inside) | (b >> back) for a, b in itertools.pairwise(words)]
 
 
@@ -186,7 +186,7 @@ def _atan_inverse(n: int, unit: int) -> int:
 
 _SIGN_BIT = 1 << 63
 _ZERO_BITS = 128
-_WORDS = 19  # the last place is 2046 - 1075 + 192 bits after the point
+_WORDS = 19  # the last position is 2046 - 1075 + 192 bits after the point
 
 _MAGIC_HALVES = 1.5 * 2.0**51  # doubles near it are half a unit apart
 

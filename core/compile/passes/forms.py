@@ -134,15 +134,15 @@ def _check_kernel(root: UOp) -> None:
 def _check_loops_of_stores(form: Form, nodes: tuple[UOp, ...]) -> None:
     """Loops of a STORE run in order; what it combines with is combined here, or loaded there."""
     for store in [node for node in nodes if node.op is Ops.STORE]:
-        place, value, *loops = store.src
+        position, value, *loops = store.src
         if any(loop.op is not Ops.RANGE or loop.arg[1] is not AxisRole.REDUCE for loop in loops):
             raise FormError(form, store, "the loops of a STORE must be RANGEs that run in order")
         if store.arg is not None and (form is not Form.KERNEL or not loops):
             raise FormError(form, store, "only a STORE of a Kernel, with loops, combines")
         for load in [n for n in toposort((value,)) if n.op is Ops.LOAD]:
-            if (load.src[0] is place and load.src[1:] == store.src[2:]) or not loops:
+            if (load.src[0] is position and load.src[1:] == store.src[2:]) or not loops:
                 continue
-            if len(load.src) > 1 or load.src[0].src[0] is place.src[0]:
+            if len(load.src) > 1 or load.src[0].src[0] is position.src[0]:
                 raise FormError(form, load, "reads elsewhere what a STORE with loops writes")
 
 

@@ -4,7 +4,7 @@ Owns: which result takes the memory of which input, and the order of calls that 
 not own: whether an input is needed after the run, which only its holder knows (realize.py).
 
 A call may write over a buffer that it reads only if it reads each element just to compute the one
-in the same place. Then it gets one parameter for both. All other readers have to run before it.
+in the same position. Then it gets one parameter for both. All other readers have to run before it.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _in_order(before: list[set[int]]) -> Iterable[int]:
 
 
 def _reads_in_place(call: UOp, number: int) -> bool:
-    """Does the body read parameter `number` only at the place that it writes?
+    """Does the body read parameter `number` only at the position that it writes?
 
     So it is if nothing but elementwise operations stand between the two: all have one shape.
     """

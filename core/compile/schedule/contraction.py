@@ -169,8 +169,8 @@ def contractions(
     reductions = [n for n in nodes if n.op is Ops.REDUCE]
     if len(kernel.src) != 1 or len(reductions) != 1:
         return []
-    (reduction,), (place, value, *slabs) = reductions, kernel.src[0].src
-    if slabs and (value is not reduction or not loops_of(place).isdisjoint(slabs)):
+    (reduction,), (position, value, *slabs) = reductions, kernel.src[0].src
+    if slabs and (value is not reduction or not loops_of(position).isdisjoint(slabs)):
         return []
     term = reduction.src[0].src[1] if is_masked(reduction.src[0]) else reduction.src[0]
     if reduction.arg is not Ops.ADD or term.op is not Ops.MUL:
@@ -185,8 +185,8 @@ def contractions(
             if not _is_allowed(row, override.rows) or not _is_allowed(column, override.columns):
                 continue
             others = tuple([x for x in outputs if x is not row and x is not column])
-            is_apart = coefficient(place.src[1], column) != 1
-            is_transposed = is_apart and coefficient(place.src[1], row) == 1
+            is_apart = coefficient(position.src[1], column) != 1
+            is_transposed = is_apart and coefficient(position.src[1], row) == 1
             across = (row, column, one, other, others, is_apart, is_transposed, tuple(slabs))
             found.append(Contraction(reduction, *across))
     least = 1 if override.tiled else WORTH_MULTIPLICATIONS

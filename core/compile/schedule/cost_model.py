@@ -146,7 +146,7 @@ def rows_worth_a_table(target: Target, itemsize: int) -> int:
 def lie_near(
     contraction: Contraction, tile: Tile, cache: FirstCache, part: float = UNSTAGED_WAYS
 ) -> bool:
-    """Whether a tile reads its rows along lines, which find place in that part of the ways of the first cache."""
+    """Whether a tile reads its rows along lines, which find position in that part of the ways of the first cache."""
     itemsize = contraction.reduction.dtype.itemsize
     steps = load_steps(contraction.row_factor, contraction.rows)
     sets = [1 if step is None else _sets(step * itemsize, cache) for step in steps]
@@ -162,14 +162,14 @@ def columns_collide(contraction: Contraction, cache: FirstCache) -> bool:
 
 
 def _sets(nbytes: int, cache: FirstCache) -> int:
-    """How many sets of the first cache places so many bytes apart lie in."""
+    """How many sets of the first cache positions so many bytes apart lie in."""
     return cache.way_bytes // gcd(nbytes, cache.way_bytes)
 
 
 def columns_are_large(contraction: Contraction, target: Target) -> bool:
     """Whether the columns, which a tile reads in steps of a whole row, lie in more pages than are at hand.
 
-    As many as they may take of those whose translations the core holds, for one place of the loops outside of a tile.
+    As many as they may take of those whose translations the core holds, for one position of the loops outside of a tile.
     """
     free = loops_of(contraction.column_factor)
     loops = [x for x in contraction.reduction.src[1:] if x in free]

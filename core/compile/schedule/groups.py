@@ -47,10 +47,12 @@ def rows_to_share(kernel: UOp) -> list[UOp]:
 def _reads_along(reduction: UOp, kernel: UOp) -> bool:
     """Whether what a reduction reads lies side by side along its own loop, and not along results."""
     loop, outputs = reduction.src[1], output_loops(kernel)
-    places = [n.src[0].src[1] for n in toposort((reduction.src[0],)) if n.op is Ops.LOAD]
-    moving = [place for place in places if loop in loops_of(place)]
-    along = [coefficient(place, loop) == 1 for place in moving]
-    across = [coefficient(place, x) == 1 for place in moving for x in outputs if size_of(x) > 1]
+    positions = [n.src[0].src[1] for n in toposort((reduction.src[0],)) if n.op is Ops.LOAD]
+    moving = [position for position in positions if loop in loops_of(position)]
+    along = [coefficient(position, loop) == 1 for position in moving]
+    across = [
+        coefficient(position, x) == 1 for position in moving for x in outputs if size_of(x) > 1
+    ]
     return bool(along) and all(along) and not any(across)
 
 

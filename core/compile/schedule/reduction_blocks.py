@@ -49,9 +49,9 @@ def find_rows(kernel: UOp, target: Target, override: Schedule = AUTOMATIC) -> Ro
     reductions = [n for n in toposort((kernel,)) if n.op is Ops.REDUCE]
     if len(reductions) != 1 or len(reductions[0].src) != 2 or not is_fixed(reductions[0].src[1]):
         return None
-    reduction, place = reductions[0], kernel.src[0].src[0].src[1]
+    reduction, position = reductions[0], kernel.src[0].src[0].src[1]
     outputs, size = output_loops(kernel), size_of(reduction.src[1])
-    along = next((x for x in outputs if coefficient(place, x) == 1), None)
+    along = next((x for x in outputs if coefficient(position, x) == 1), None)
     if along is None or size == 0 or reduction.dtype.itemsize < LEAST_ITEMSIZE:
         return None
     if loops_of(reduction) != set(outputs):  # the kernel runs over more than its results
@@ -68,8 +68,8 @@ def find_rows(kernel: UOp, target: Target, override: Schedule = AUTOMATIC) -> Ro
 def _lie_apart(reduction: UOp, along: UOp, target: Target) -> bool:
     """Whether each step of the reduction goes to another page of memory that is long."""
     value, loop = reduction.src
-    places = [n.src[0] for n in toposort((value,)) if n.op is Ops.LOAD]
-    rows = [p for p in places if {loop, along} <= loops_of(p.src[1])]
+    positions = [n.src[0] for n in toposort((value,)) if n.op is Ops.LOAD]
+    rows = [p for p in positions if {loop, along} <= loops_of(p.src[1])]
     in_rows = all(coefficient(p.src[1], along) == 1 for p in rows)
     steps = [(coefficient(p.src[1], loop) or 0) * p.dtype.itemsize for p in rows]
     is_apart = all(abs(step) >= target.page_bytes for step in steps)

@@ -177,7 +177,7 @@ def _at_once(
     One that is written out does not: copies of it would only be more code.
     """
     if any(n.op is Ops.KEEP and one.loop in n.src for n in free):
-        return 1  # each of its values has one place
+        return 1  # each of its values has one position
     # More than the core has at once wait for nothing.
     most = min(target.vector_registers // 2 // copies.count, target.core.sums_at_once)
     if target.work_items and _is_costly_along(one.loop, free):

@@ -29,11 +29,11 @@ def accumulate(nest: LoopNest) -> UOp:
     kernel = nest.graph
     require_widths(kernel)
     done: dict[UOp, UOp] = {}
-    number, places = 0, _Places()
+    number, positions = 0, _Positions()
     for node in toposort((kernel,)):
         op, new = node.op, node.with_src(tuple([done[s] for s in node.src]))
         if op is REDUCE or op is KEEP:
-            new = _accumulate(new, number, places) if op is REDUCE else _fill(new, number)
+            new = _accumulate(new, number, positions) if op is REDUCE else _fill(new, number)
             number += 1
         elif op is STORE and node.arg is not None:
             new = _read_first(new)
@@ -42,33 +42,35 @@ def accumulate(nest: LoopNest) -> UOp:
 
 
 def _fill(keep: UOp, number: int) -> UOp:
-    """The scratch memory of KEEP, each value stored at the place that its loops count."""
+    """The scratch memory of KEEP, each value stored at the position that its loops count."""
     value, *loops = keep.src
-    place, size = UOp.const(loops[0].dtype, 0), 1
+    position, size = UOp.const(loops[0].dtype, 0), 1
     for loop in loops:
-        place = place * loop.src[0].arg + loop
+        position = position * loop.src[0].arg + loop
         size *= loop.src[0].arg
     memory = UOp(Ops.SCRATCH, keep.dtype, (), (number, size))
-    store = UOp(Ops.STORE, dtypes.void, (UOp(Ops.INDEX, keep.dtype, (memory, place)), value))
+    store = UOp(Ops.STORE, dtypes.void, (UOp(Ops.INDEX, keep.dtype, (memory, position)), value))
     return UOp(Ops.KEPT, keep.dtype, (store, *loops))
 
 
-def _accumulate(reduction: UOp, number: int, places: _Places) -> UOp:
+def _accumulate(reduction: UOp, number: int, positions: _Positions) -> UOp:
     value, loops, dtype = reduction.src[0], reduction.src[1:], reduction.dtype
     start = UOp.const(dtype, identity(reduction.arg, dtype))
     register = UOp(Ops.ACCUMULATOR, dtype, (start, *loops), number)
-    combined = _combined(reduction.arg, register, value, places)
+    combined = _combined(reduction.arg, register, value, positions)
     return UOp(Ops.RESULT, dtype, (UOp(Ops.UPDATE, dtype, (register, combined)),))
 
 
 def _read_first(store: UOp) -> UOp:
     """What is there is loaded, combined with the value and stored, in each iteration of the loops."""
-    place, value, *loops = store.src
-    there = UOp(Ops.LOAD, value.dtype, (place, *loops))
-    return store.replace(src=(place, UOp(store.arg, value.dtype, (there, value)), *loops), arg=None)
+    position, value, *loops = store.src
+    there = UOp(Ops.LOAD, value.dtype, (position, *loops))
+    return store.replace(
+        src=(position, UOp(store.arg, value.dtype, (there, value)), *loops), arg=None
+    )
 
 
-def _combined(op: Ops, register: UOp, value: UOp, places: _Places) -> UOp:
+def _combined(op: Ops, register: UOp, value: UOp, positions: _Positions) -> UOp:
     """The register after one iteration; products that are added go into it one by one.
 
     Each register takes them in the order in which they lie in memory, so that one operand serves
@@ -77,20 +79,22 @@ def _combined(op: Ops, register: UOp, value: UOp, places: _Places) -> UOp:
     products = products_added(value) if op is ADD else None
     if products is None:
         return UOp(op, register.dtype, (register, value))
-    for product in sorted(products, key=places.of) if len(products) > 1 else products:
+    for product in sorted(products, key=positions.of) if len(products) > 1 else products:
         register = added(register, product)
     return register
 
 
-class _Places:
+class _Positions:
     """Where operands begin in memory. Many products of a kernel share them."""
 
     def __init__(self) -> None:
-        self._loads: dict[UOp, frozenset[UOp]] = {}  # a load, and those that its place depends on
+        self._loads: dict[
+            UOp, frozenset[UOp]
+        ] = {}  # a load, and those that its position depends on
         self._starts: dict[UOp, int] = {}
 
     def of(self, product: Product) -> int:
-        """The sum of the places of all that a product loads."""
+        """The sum of the positions of all that a product loads."""
         direct = [n for n in toposort(product.factors, _is_no_load) if n.op is LOAD]
         loads = frozenset().union(*[self._loads_of(load) for load in direct])
         return sum([at_start(load.src[0].src[1], self._starts) for load in loads])

@@ -6,7 +6,7 @@ Owns: what such a law is, and the one function that executes it. Does not own: t
     for old in before: body(old)   =   for new in after: if inside(new): body(old(new))
 
 holds if `old` maps the new iterations that are inside one to one onto the old ones: the order of output loops is free as
-no two of them write one place, and that of a reduction is not specified. The functions of a law take
+no two of them write one position, and that of a reduction is not specified. The functions of a law take
 numbers and terms: UOps when a step is taken, terms of the solver when the law is proved. So what is proved is what runs.
 """
 
@@ -109,7 +109,7 @@ def exchanged(
 ) -> UOp:
     """The graph with the loops that `values` names replaced; outside of `inside` nothing is read, written or added.
 
-    But what is loaded from a place that `stays` is not used there.
+    But what is loaded from a position that `stays` is not used there.
     """
     written = {store.src[0] for store in graph.src} if stays is not None else set()
     loops = frozenset(values)
@@ -124,7 +124,9 @@ def exchanged(
             continue
         new = node.with_src(tuple([done[s] for s in node.src]))
         if node.op in BINDERS and not loops.isdisjoint(node.src[1:]):
-            require(node.op is Ops.REDUCE or in_order, "the places of what is kept have an order")
+            require(
+                node.op is Ops.REDUCE or in_order, "the positions of what is kept have an order"
+            )
             new = _with_loops(node, new, tuple(values), ranges)
             if inside is not None:
                 new = _masked(node, new, loops, inside)
@@ -137,10 +139,10 @@ def exchanged(
     return done[graph]
 
 
-def masked(place: UOp, inside: UOp) -> UOp:
-    """The place where its mask and `inside` hold."""
-    mask = place.src[2] & inside if len(place.src) > 2 else inside
-    return place.replace(src=(place.src[0], place.src[1], mask))
+def masked(position: UOp, inside: UOp) -> UOp:
+    """The position where its mask and `inside` hold."""
+    mask = position.src[2] & inside if len(position.src) > 2 else inside
+    return position.replace(src=(position.src[0], position.src[1], mask))
 
 
 def _with_loops(node: UOp, new: UOp, loops: tuple[UOp, ...], ranges: tuple[UOp, ...]) -> UOp:
@@ -149,17 +151,17 @@ def _with_loops(node: UOp, new: UOp, loops: tuple[UOp, ...], ranges: tuple[UOp, 
     require(set(loops) <= set(own), "only some of the loops are those of a reduction")
     first = own.index(loops[0])
     side_by_side = own[first : first + len(loops)] == loops
-    require(node.op is Ops.REDUCE or side_by_side, "the places of what is kept have an order")
+    require(node.op is Ops.REDUCE or side_by_side, "the positions of what is kept have an order")
     rest = [x for x in own[first:] if x not in loops]
     before = [x for x in own[:first] if x not in loops]
     return new.replace(src=(new.src[0], *before, *ranges, *rest))
 
 
 def _masked(node: UOp, new: UOp, loops: frozenset[UOp], inside: UOp) -> UOp:
-    """What a REDUCE takes in outside is its identity; KEEP has places there that nobody reads."""
+    """What a REDUCE takes in outside is its identity; KEEP has positions there that nobody reads."""
     if node.op is Ops.KEEP:
         is_first = set(node.src[1 : 1 + len(loops)]) == loops
-        require(is_first, "places of what is kept lie further apart than they are counted")
+        require(is_first, "positions of what is kept lie further apart than they are counted")
         return new
     return new.replace(src=(inside.where(new.src[0], neutral(node)), *new.src[1:]))
 

@@ -1,6 +1,6 @@
 """What facts show of a term for all values of its loops: that it lies between two numbers.
 
-Owns: the one question that steps ask of bounds, so that a place is inside of its memory, and a value one of a type.
+Owns: the one question that steps ask of bounds, so that a position is inside of its memory, and a value one of a type.
 Does not own: the bounds themselves (core/rewrite/facts.py).
 
     least ... low ... term ... high ... most

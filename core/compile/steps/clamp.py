@@ -1,4 +1,4 @@
-"""Loads under a mask read the nearest place inside, without asking.
+"""Loads under a mask read the nearest position inside, without asking.
 
     where(g, f(x[p]), 0) = where(g, f(x[p']), 0)   if p' = p where g holds
 
@@ -8,7 +8,7 @@
     reads:    0  0  1  2  2
     counts:   -  +  +  +  -
 
-Where the mask holds both read the same; elsewhere the product is not used. The place on the right is inside of its memory
+Where the mask holds both read the same; elsewhere the product is not used. The position on the right is inside of its memory
 whatever the loops are, which the facts show, and is known before the loops that it does not depend on: a mask would
 be asked for each load in each step.
 """
@@ -32,7 +32,7 @@ from proofgrad.core.rewrite.masks import conjuncts, parts_of
     makes_loops=False,
 )
 def read_inside(nest: LoopNest, reduction: UOp) -> UOp:
-    """Loads of a masked sum without masks, where their places can be brought inside."""
+    """Loads of a masked sum without masks, where their positions can be brought inside."""
     graph, facts = nest.graph, nest.facts
     require_in(graph, reduction)
     require(reduction.op is Ops.REDUCE and is_masked(reduction.src[0]), "no masked sum", reduction)
@@ -43,9 +43,9 @@ def read_inside(nest: LoopNest, reduction: UOp) -> UOp:
         form = facts.forms.read(index.substitute(inside))
         if form is None or not conjuncts(own) <= conjuncts(mask):
             continue
-        place = facts.forms.written(form)
-        if is_inside(place, memory, facts):
-            changes[load] = load.with_src((load.src[0].with_src((memory, place)),))
+        position = facts.forms.written(form)
+        if is_inside(position, memory, facts):
+            changes[load] = load.with_src((load.src[0].with_src((memory, position)),))
     if not changes:
         return graph
     brought = product.substitute(changes)

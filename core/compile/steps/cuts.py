@@ -27,7 +27,7 @@ class Cut:
 
 
 # The number of a nest within each cut that led to it, the first one first.
-Place = tuple[tuple[Cut, int], ...]
+Position = tuple[tuple[Cut, int], ...]
 
 
 def cut_of(before: UOp, made: Iterable[UOp]) -> Cut:
@@ -45,21 +45,21 @@ def _slots(*graphs: UOp) -> set[int]:
     return {n.arg[0] for n in toposort(graphs) if n.op is Ops.PARAM}
 
 
-def what_is_missing(start: Place, places: Iterable[Place]) -> str | None:
-    """Why nests at these places, run in order, are not what became of the one at `start`; None if they are."""
-    expected: Place | None = start
+def what_is_missing(start: Position, positions: Iterable[Position]) -> str | None:
+    """Why nests at these positions, run in order, are not what became of the one at `start`; None if they are."""
+    expected: Position | None = start
     cuts: dict[Cut, None] = {}
-    for place in places:
+    for position in positions:
         if expected is None:
             return "a nest too many"
-        is_next = place[: len(expected)] == expected
-        if not is_next or any([number for _, number in place[len(expected) :]]):
+        is_next = position[: len(expected)] == expected
+        if not is_next or any([number for _, number in position[len(expected) :]]):
             return "nests of one fission are left out, or not in their order"
-        cuts.update(dict.fromkeys([cut for cut, _ in place[len(start) :]]))
-        while len(place) > len(start) and place[-1][1] + 1 == place[-1][0].parts:
-            place = place[:-1]
-        cut, number = place[-1] if len(place) > len(start) else (None, 0)
-        expected = None if cut is None else (*place[:-1], (cut, number + 1))
+        cuts.update(dict.fromkeys([cut for cut, _ in position[len(start) :]]))
+        while len(position) > len(start) and position[-1][1] + 1 == position[-1][0].parts:
+            position = position[:-1]
+        cut, number = position[-1] if len(position) > len(start) else (None, 0)
+        expected = None if cut is None else (*position[:-1], (cut, number + 1))
     if expected is not None:
         return "nests of one fission are left out"
     tables = [slot for cut in cuts for slot in cut.tables]

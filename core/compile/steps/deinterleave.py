@@ -4,7 +4,7 @@
 
     x: 0 1 2 3 4 5 6         s = 2         T: 0 2 4 6 1 3 5 -
 
-Element i of x goes to the place (i % s, i // s). Where i is r + s * c, the first is r % s, the second r // s + c.
+Element i of x goes to the position (i % s, i // s). Where i is r + s * c, the first is r % s, the second r // s + c.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def element_at(phase: Any, position: Any, step: Any) -> Any:
     return position * step + phase
 
 
-def place_of(phase: Any, position: Any, length: Any) -> Any:
+def slot_of(phase: Any, position: Any, length: Any) -> Any:
     """Where the copy has the element."""
     return phase * length + position
 
@@ -54,8 +54,8 @@ def deinterleave(nest: LoopNest, load: UOp, loop: UOp) -> tuple[UOp, UOp]:
     phase, position = UOp.range(step, 0), UOp.range(length, 1)
     source = element_at(phase, position, step)
     inside = (source < elements,) if elements % step else ()
-    copied = stored(table, place_of(phase, position, length), loaded(memory, source, *inside))
+    copied = stored(table, slot_of(phase, position, length), loaded(memory, source, *inside))
     rest = index.substitute({loop: UOp.index(0)})
     first, second = phase_and_position(rest, loop, step)
-    there = loaded(table, place_of(first, second, length), *mask)
+    there = loaded(table, slot_of(first, second, length), *mask)
     return copied, nest.graph.substitute({load: there})

@@ -1,4 +1,4 @@
-"""Operands of commutative operations change places, and so do the parameters of a kernel.
+"""Operands of commutative operations change positions, and so do the parameters of a kernel.
 
     f(a + b)   =   f(b + a)                     for every operation that commutes, at every node where it is wanted
 

@@ -58,7 +58,7 @@ def extend_law() -> Bijection:
 
 @step("for i < n: f(i) = for i < m where i < n: f(i), if n <= m")
 def extend(nest: LoopNest, loop: UOp) -> UOp:
-    """The loop, which a variable bounds, to the largest bound. A load is masked unless its place is in memory anyway."""
+    """The loop, which a variable bounds, to the largest bound. A load is masked unless its position is in memory anyway."""
     is_bounded = loop.op is Ops.RANGE and not is_fixed(loop) and size_of(loop) > 0
     require(is_bounded, "no loop that a variable bounds", loop)
     n, most = loop.src[0], size_of(loop)
@@ -67,8 +67,8 @@ def extend(nest: LoopNest, loop: UOp) -> UOp:
     assert law.inside is not None  # what it is for
     inside, longer = law.inside(*counters, n, most), {loop: counters[0]}
 
-    def stays(place: UOp) -> bool:
-        return stays_inside(place, longer, nest.facts)
+    def stays(position: UOp) -> bool:
+        return stays_inside(position, longer, nest.facts)
 
     return exchanged(nest.graph, longer, counters, inside, law.in_order, stays)
 

@@ -8,7 +8,7 @@
 
 Both add the same terms, and zeros; the order of a sum is not specified. The gradient of a convolution
 for its input is such a sum: of its windows, those that lie inside; all of them, if it was padded as widely as they reach.
-A load under a mask that is among the sum's needs it no longer if its place is inside of its memory whatever the loops are.
+A load under a mask that is among the sum's needs it no longer if its position is inside of its memory whatever the loops are.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ def keep(
     kept = UOp(Ops.KEEP, value.dtype, (value.substitute(dict(zip(loops, fresh))), *fresh))
 
     def element(own: tuple[UOp, ...]) -> UOp:
-        (place,) = collapse_law(len(own)).new(*own, *sizes)
-        return UOp(Ops.LOAD, value.dtype, (UOp(Ops.INDEX, value.dtype, (kept, place)),))
+        (position,) = collapse_law(len(own)).new(*own, *sizes)
+        return UOp(Ops.LOAD, value.dtype, (UOp(Ops.INDEX, value.dtype, (kept, position)),))
 
     changes = {value: element(loops)}
     known = set(toposort((nest.graph,)))

@@ -131,19 +131,19 @@ def _index(
     return node.replace(src=(src[0], src[1], *mask))
 
 
-def _is_one_inside(place: UOp, loop: UOp, facts: Facts) -> bool:
+def _is_one_inside(position: UOp, loop: UOp, facts: Facts) -> bool:
     """Whether lanes read the same element if their masks hold, and it is in its buffer if not."""
-    memory, index, *mask = place.src
+    memory, index, *mask = position.src
     if not mask or memory.op is not Ops.PARAM or coefficient(index, loop) != 0:
         return False
     return is_inside(index, memory, facts)
 
 
-def _chosen(load: UOp, place: UOp) -> UOp:
+def _chosen(load: UOp, position: UOp) -> UOp:
     """The element in the lanes whose mask holds, 0 in the others."""
-    memory, index, mask = place.src
+    memory, index, mask = position.src
     index = index.src[0] if index.op is Ops.BROADCAST else index
-    element = load.with_src((place.with_src((memory, index)),))
+    element = load.with_src((position.with_src((memory, index)),))
     wide = _spread(element, mask.dtype.lanes)
     return UOp(Ops.WHERE, wide.dtype, (mask, wide, wide.const_like(0)))
 

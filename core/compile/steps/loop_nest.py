@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule
 from proofgrad.core.compile.nests.loops import is_fixed
-from proofgrad.core.compile.steps.cuts import Cut, Place, cut_of, largest_slot, what_is_missing
+from proofgrad.core.compile.steps.cuts import Cut, Position, cut_of, largest_slot, what_is_missing
 from proofgrad.core.compile.steps.evidence import require_evidence
 from proofgrad.core.compile.steps.running import what_is_wrong
 from proofgrad.core.compile.text.show import brief
@@ -38,7 +38,7 @@ class StepRefused(Exception):
 class LoopNest:
     """A graph of the form Kernel, what is known of its values, and the machine that it is for."""
 
-    __slots__ = ("facts", "graph", "other_slots", "place", "schedule", "taken", "target")
+    __slots__ = ("facts", "graph", "other_slots", "position", "schedule", "taken", "target")
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class LoopNest:
         facts: Facts,
         target: Target,
         taken: tuple[Taken, ...],
-        place: Place,
+        position: Position,
         other_slots: int,
         seal: object,
     ) -> None:
@@ -56,7 +56,7 @@ class LoopNest:
         self.facts = facts
         self.target = target
         self.taken = taken  # the steps that led here, in order
-        self.place = place  # among the nests that fissions made
+        self.position = position  # among the nests that fissions made
         self.other_slots = (
             other_slots  # up to here, nests that run before and after have parameters
         )
@@ -64,15 +64,15 @@ class LoopNest:
 
     def scheduled(self, schedule: Schedule | None) -> LoopNest:
         """The same nest, for which this is decided."""
-        nest = self._sealed(self.graph, self.taken, self.place, self.other_slots)
+        nest = self._sealed(self.graph, self.taken, self.position, self.other_slots)
         nest.schedule = schedule
         return nest
 
     def _sealed(
-        self, graph: UOp, taken: tuple[Taken, ...], place: Place, other_slots: int
+        self, graph: UOp, taken: tuple[Taken, ...], position: Position, other_slots: int
     ) -> LoopNest:
         """Another graph, or the same one, with what is known of its values and for the same machine."""
-        return LoopNest(graph, self.facts, self.target, taken, place, other_slots, _SEAL)
+        return LoopNest(graph, self.facts, self.target, taken, position, other_slots, _SEAL)
 
 
 def lowered(graph: UOp, facts: Facts, target: Target, other_slots: int = 0) -> LoopNest:
@@ -80,15 +80,15 @@ def lowered(graph: UOp, facts: Facts, target: Target, other_slots: int = 0) -> L
 
     `other_slots`: the largest number of a parameter of nests that run before or after this one.
     """
-    place = ((Cut(1, frozenset()), 0),)
-    return LoopNest(graph, facts, target, (), place, other_slots, _SEAL)
+    position = ((Cut(1, frozenset()), 0),)
+    return LoopNest(graph, facts, target, (), position, other_slots, _SEAL)
 
 
 def check_whole(start: LoopNest, nests: tuple[LoopNest, ...]) -> None:
     """Raises: StepRefused unless the nests are all that steps made of one, in order; TypeError for what no step made."""
     if not all([type(nest) is LoopNest for nest in nests]):
         raise TypeError(f"what no step made: {nests}")
-    missing = what_is_missing(start.place, [nest.place for nest in nests])
+    missing = what_is_missing(start.position, [nest.position for nest in nests])
     require(missing is None, missing or "")
 
 
@@ -122,7 +122,7 @@ class Step(Generic[_Arguments]):
         taken = Taken(self.name, (*args, *kwargs.values()))
         if self.makes_loops:
             _check_loops(made, taken)
-        changed = nest._sealed(made, (*nest.taken, taken), nest.place, nest.other_slots)
+        changed = nest._sealed(made, (*nest.taken, taken), nest.position, nest.other_slots)
         changed.schedule = nest.schedule
         return changed
 
@@ -147,7 +147,7 @@ class Fission(Generic[_Arguments]):
         slots = max(nest.other_slots, largest_slot(graphs))
         return tuple(
             [
-                nest._sealed(graph, steps, (*nest.place, (cut, number)), slots)
+                nest._sealed(graph, steps, (*nest.position, (cut, number)), slots)
                 for number, graph in enumerate(graphs)
             ]
         )

@@ -66,6 +66,6 @@ def _loads_of_variables(nodes: list[UOp], width: DType) -> dict[UOp, UOp]:
     found: dict[UOp, UOp] = {}
     for k, node in enumerate(sorted(variables, key=lambda v: str(v.arg[0]))):
         memory = UOp(Ops.PARAM, dtypes.int64, (), (FIRST_VARIABLE + k, 1, node.arg[0]))
-        place = UOp(Ops.INDEX, dtypes.int64, (memory, UOp.const(width, 0)))
-        found[node] = UOp(Ops.LOAD, dtypes.int64, (place,)).cast(width)
+        position = UOp(Ops.INDEX, dtypes.int64, (memory, UOp.const(width, 0)))
+        found[node] = UOp(Ops.LOAD, dtypes.int64, (position,)).cast(width)
     return found

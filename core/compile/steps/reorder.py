@@ -6,7 +6,7 @@
     b: 0 1 2 0 1 2         a: 0 1 0 1 0 1
 
 Output loops and those of a reduction are in the order of their numbers; so a loop that gets another number runs elsewhere.
-No two iterations of output loops write one place, and the order of a reduction is not specified.
+No two iterations of output loops write one position, and the order of a reduction is not specified.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     i: 0 1 2 3             i: 0 2   (one worker)
                               1 3   (the other)
 
-No two iterations of an output loop write one place, and none reads what another writes; the order of a reduction is not
+No two iterations of an output loop write one position, and none reads what another writes; the order of a reduction is not
 specified. So the iterations may run in any order, and at once. Loops that run in order, whose STORE reads
 what an earlier iteration left, stay as they are. Which roles go together, running.py says.
 """

@@ -1,4 +1,4 @@
-"""What a mask of a reduction places among the results goes to its place, source by source.
+"""What a mask of a reduction addresses among the results goes to its address, source by source.
 
     for r: out[r] = sum[j](where(p(j) == r, v(j), 0))
         =   for r: out[r] = 0;   for j, in order: if 0 <= p(j) < n: out[p(j)] += v(j)
@@ -7,9 +7,9 @@
                            r = 1:  -  -   -        j = 1: out[0] += v1
                            r = 2:  v0 -   v2       j = 2: out[2] += v2
 
-Each place takes the values that are left in the same order, and a reduction starts from its identity, which combined with
+Each address takes the values that are left in the same order, and a reduction starts from its identity, which combined with
 anything leaves it as it is (a sum that started from 0.0 is never -0.0): the same bit by bit, for every operation that
-a reduction may have. Other loops of the results stay around, and the values of j go to one place of each.
+a reduction may have. Other loops of the results stay around, and the values of j go to one address of each.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from proofgrad.core.rewrite.masks import solution
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A reduction in which each value of its loops goes to one place of its results."""
+    """A reduction in which each value of its loops goes to one address of its results."""
 
     reduction: UOp
     loops: tuple[UOp, ...]  # that its results run over, in order of their numbers
-    places: dict[UOp, UOp]  # those of them that the mask determines, and as what: inside the loop
+    addresses: dict[
+        UOp, UOp
+    ]  # those of them that the mask determines, and as what: inside the loop
     mask: UOp  # where the value goes anywhere
     value: UOp
 
@@ -48,26 +50,26 @@ class Placed:
 def scatter(nest: LoopNest) -> tuple[UOp, UOp]:
     """The graph that fills the results with what the reduction starts from, and the one that combines the values."""
     require(len(nest.graph.src) == 1 and len(nest.graph.src[0].src) == 2, "more than one store")
-    place, reduction = nest.graph.src[0].src
+    address, reduction = nest.graph.src[0].src
     free = loops_below(nest.graph)
     found = placed(reduction, free[reduction], nest.facts) if reduction in free else None
-    require(found is not None, "no reduction whose mask places its values", reduction)
+    require(found is not None, "no reduction whose mask addresses its values", reduction)
     assert found is not None
     require(set(found.loops) == free[nest.graph], "results that not every loop tells apart")
-    require(len(place.src) == 2, "a store that is masked")
-    memory, position = place.src
+    require(len(address.src) == 2, "a store that is masked")
+    memory, position = address.src
     results = prod([size_of(loop) for loop in found.loops])
-    require(results > 0, "no results, and so no place to bring one inside")
+    require(results > 0, "no results, and so no address to bring one inside")
     require(results == memory.arg[1], "memory that is not all written", results, memory.arg[1])
     return filled(memory, reduction.arg), _combined(found, memory, position)
 
 
 def _combined(found: Placed, memory: UOp, position: UOp) -> UOp:
-    """The graph that combines each value with what is at its place."""
+    """The graph that combines each value with what is at its address."""
     op, inner = found.reduction.arg, found.reduction.src[1:]
-    order: list[UOp] = []  # the loops of the values stand where the first loop of places stood
+    order: list[UOp] = []  # the loops of the values stand where the first loop of addresses stood
     for loop in found.loops:
-        if loop not in found.places:
+        if loop not in found.addresses:
             order.append(loop)
         elif inner[0] not in order:
             order += inner
@@ -77,11 +79,11 @@ def _combined(found: Placed, memory: UOp, position: UOp) -> UOp:
     }
     at, mask, value = [
         term.substitute(fresh)
-        for term in (position.substitute(found.places), found.mask, found.value)
+        for term in (position.substitute(found.addresses), found.mask, found.value)
     ]
-    place = UOp(Ops.INDEX, memory.dtype, (memory, at, mask))
+    address = UOp(Ops.INDEX, memory.dtype, (memory, at, mask))
     loops = [fresh[loop] for loop in inner]
-    return UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value, *loops), op))
+    return UOp.sink(UOp(Ops.STORE, dtypes.void, (address, value, *loops), op))
 
 
 def placed(reduction: UOp, free: frozenset[UOp], facts: Facts) -> Placed | None:
@@ -95,21 +97,21 @@ def placed(reduction: UOp, free: frozenset[UOp], facts: Facts) -> Placed | None:
         return None
     mask, value = masked
     loops = tuple(sorted(free, key=lambda loop: loop.arg[0]))
-    places: dict[UOp, UOp] = {}
+    addresses: dict[UOp, UOp] = {}
     for loop in loops:
         solved = solution("solve", mask, loop, facts)
         if solved is None or loops_of(solved[0]).isdisjoint(inner):
             continue
-        place, rest = solved[:2]
-        term, offset = _without_offset(place)
+        address, rest = solved[:2]
+        term, offset = _without_offset(address)
         if not fits(term, dtypes.int64, facts):  # it is computed before it is brought inside
             continue
         first, last = UOp.index(-offset), UOp.index(size_of(loop) - 1 - offset)
         here = {loop: nearest_between(term, first, last) + offset}
-        places = {x: at.substitute(here) for x, at in places.items()} | here
+        addresses = {x: at.substitute(here) for x, at in addresses.items()} | here
         mask = rest.substitute(here) & ~(term < first) & ~(last < term)
         value = value.substitute(here)
-    return Placed(reduction, loops, places, mask, _behind(mask, value)) if places else None
+    return Placed(reduction, loops, addresses, mask, _behind(mask, value)) if addresses else None
 
 
 def _masked(term: UOp, neutral: Any) -> tuple[UOp, UOp] | None:
@@ -139,13 +141,13 @@ def _behind(mask: UOp, value: UOp) -> UOp:
     return value
 
 
-def _without_offset(place: UOp) -> tuple[UOp, int]:
-    """`place` as a term and a number: a term that fits an int64 may not fit it with the number added."""
-    if place.op is Ops.ADD:
-        for term, offset in (place.src, place.src[::-1]):
+def _without_offset(address: UOp) -> tuple[UOp, int]:
+    """`address` as a term and a number: a term that fits an int64 may not fit it with the number added."""
+    if address.op is Ops.ADD:
+        for term, offset in (address.src, address.src[::-1]):
             if offset.op is Ops.CONST:
                 return term, offset.arg
-    return place, 0
+    return address, 0
 
 
 def nearest_between(term: Any, first: Any, last: Any) -> Any:

@@ -6,7 +6,7 @@
                              j: 0 1 2 0 1 2 0 - -
 
 and the same with more parts: j itself in parts, and so on. Where the mask is off, nothing is stored and what a
-reduction takes in is its identity. So what is loaded there does not matter: a load stays as it is if its place is inside of
+reduction takes in is its identity. So what is loaded there does not matter: a load stays as it is if its position is inside of
 its memory there too, may be taken from the last whole vector instead (`nearest`), or is masked.
 """
 
@@ -83,9 +83,9 @@ def split(nest: LoopNest, loop: UOp, sizes: tuple[int, ...], made: tuple[NewLoop
 def split_reading_inside(
     nest: LoopNest, loop: UOp, sizes: tuple[int, ...], made: tuple[NewLoop, ...]
 ) -> UOp:
-    """As `split` of an output loop, where loads are not masked: their places are known before loops inside begin.
+    """As `split` of an output loop, where loads are not masked: their positions are known before loops inside begin.
 
-    A load stays as it is if its place is inside of its memory beyond the end of the loop too. Else it is taken
+    A load stays as it is if its position is inside of its memory beyond the end of the loop too. Else it is taken
     there from the last whole vector, the innermost of `sizes`, or the last iteration, of the loop; it is masked where that
     is no vector.
 
@@ -153,7 +153,7 @@ def _reading_inside(
     return done[nest.graph]
 
 
-def stays_inside(place: UOp, reach: dict[UOp, UOp], facts: Facts) -> bool:
-    """Whether a place is inside of its memory for all values of a longer loop."""
-    memory, index = place.src[:2]
+def stays_inside(position: UOp, reach: dict[UOp, UOp], facts: Facts) -> bool:
+    """Whether a position is inside of its memory for all values of a longer loop."""
+    memory, index = position.src[:2]
     return is_inside(index.substitute(reach), memory, facts)

@@ -3,7 +3,7 @@
     f(v(x, y))   =   for all a, b: T[g(a, b)] = v(a, b); f(T[g(x, y)])
 
 if g is one to one. Here g is row-major over digits of the loops, in any order: a loop x of n iterations is the digits x // s and
-x % s, or more, or x itself. Digits may reach beyond the end of their loop: the table has places there that nobody
+x % s, or more, or x itself. Digits may reach beyond the end of their loop: the table has positions there that nobody
 reads but where it does not matter, and what is loaded to fill them is masked.
 
     x: 0 1 2 3 4         y: 0 1          digits (x // 2, y, x % 2):
@@ -104,12 +104,12 @@ def _parts_of(loop: UOp, digits: Sequence[Digit]) -> list[Digit]:
 
 def position_of(digits: Sequence[Any], sizes: Sequence[Any], start: Any) -> Any:
     """The row-major position of digits, as many at once as there is a law of; `start`: that of no digits, 0."""
-    place = start
+    position = start
     for k in range(0, len(digits), MOST_LOOPS - 1):
         some = sizes[k : k + MOST_LOOPS - 1]
         values = digits[k : k + MOST_LOOPS - 1]
-        (place,) = collapse_law(1 + len(some)).new(place, *values, None, *some)
-    return place
+        (position,) = collapse_law(1 + len(some)).new(position, *values, None, *some)
+    return position
 
 
 def _masked(value: UOp, loop: UOp) -> UOp:

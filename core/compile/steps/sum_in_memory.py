@@ -28,7 +28,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 def sum_in_memory(nest: LoopNest, steps: int, slab_number: int) -> tuple[UOp, UOp]:
     """The graph that fills the results with what the reduction starts from, and the one that combines `steps` at a time."""
     require(len(nest.graph.src) == 1 and len(nest.graph.src[0].src) == 2, "more than one store")
-    place, reduction = nest.graph.src[0].src
+    position, reduction = nest.graph.src[0].src
     is_one = reduction.op is Ops.REDUCE and len(reduction.src) == 2 and is_fixed(reduction.src[1])
     require(is_one, "no reduction over one loop of known size")
     value, loop = reduction.src
@@ -36,8 +36,8 @@ def sum_in_memory(nest: LoopNest, steps: int, slab_number: int) -> tuple[UOp, UO
     own = [n for n in nodes if n.op is not Ops.REDUCE and loop in n.src[1:] and n.op is Ops.KEEP]
     shares = [n for n in nodes if n.op is Ops.REDUCE and n is not reduction and loop in n.src[1:]]
     require(not own and not shares, "a loop of another reduction", loop)
-    require(len(place.src) == 2, "a store that is masked")
-    memory = place.src[0]
+    require(len(position.src) == 2, "a store that is masked")
+    memory = position.src[0]
     iterations = prod([size_of(x) for x in output_loops(nest.graph)])
     require(
         iterations == memory.arg[1], "memory that is not all written", iterations, memory.arg[1]
@@ -50,5 +50,5 @@ def sum_in_memory(nest: LoopNest, steps: int, slab_number: int) -> tuple[UOp, UO
     step = UOp.range(steps, *loop.arg)
     (counter,) = split_law(1).old(slab, step, size, steps)
     part = reduction.replace(src=(value.substitute({loop: counter}), step))
-    add = UOp(Ops.STORE, dtypes.void, (place, part, slab), reduction.arg)
+    add = UOp(Ops.STORE, dtypes.void, (position, part, slab), reduction.arg)
     return filled(memory, reduction.arg), UOp.sink(add)

@@ -24,7 +24,7 @@ def new_table(nest: LoopNest, dtype: DType, length: int) -> UOp:
 
 
 def require_value(value: UOp) -> None:
-    """Raises: StepRefused for what memory cannot hold: places, memory itself, stores, index terms, which have no width."""
+    """Raises: StepRefused for what memory cannot hold: positions, memory itself, stores, index terms, which have no width."""
     is_value = value.op in ELEMENTWISE or value.op in _VALUES
     require(is_value and value.dtype is not dtypes.index, "no value that memory can hold", value)
 
@@ -47,9 +47,9 @@ def _bytes_kept(graph: UOp, of_group: bool) -> int:
     return sum([elements_of(memory) * memory.dtype.itemsize for memory in memories])
 
 
-def loaded(memory: UOp, *place: UOp) -> UOp:
+def loaded(memory: UOp, *position: UOp) -> UOp:
     """The element at an index, under a mask if there is one."""
-    return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, *place)),))
+    return UOp(Ops.LOAD, memory.dtype, (UOp(Ops.INDEX, memory.dtype, (memory, *position)),))
 
 
 def filled(memory: UOp, op: Ops) -> UOp:
@@ -59,7 +59,7 @@ def filled(memory: UOp, op: Ops) -> UOp:
     return UOp.sink(UOp(Ops.STORE, dtypes.void, (everywhere, start)))
 
 
-def stored(memory: UOp, place: UOp, value: UOp) -> UOp:
-    """The graph that stores one value at each place."""
-    there = UOp(Ops.INDEX, memory.dtype, (memory, place))
+def stored(memory: UOp, position: UOp, value: UOp) -> UOp:
+    """The graph that stores one value at each position."""
+    there = UOp(Ops.INDEX, memory.dtype, (memory, position))
     return UOp.sink(UOp(Ops.STORE, dtypes.void, (there, value)))

@@ -106,8 +106,8 @@ def _innermost(nest: LoopNest, number: int) -> LoopNest:
     So each of its lines is read or written once.
     """
     vector = loop_of_number(nest.graph, number)
-    places = [n.src[0].src[1] for n in toposort((nest.graph,)) if n.op in (Ops.LOAD, Ops.STORE)]
-    gathered = [index for index in places if coefficient(index, vector) not in (0, 1)]
+    positions = [n.src[0].src[1] for n in toposort((nest.graph,)) if n.op in (Ops.LOAD, Ops.STORE)]
+    gathered = [index for index in positions if coefficient(index, vector) not in (0, 1)]
     for loop in output_loops(nest.graph)[:-1] if gathered else ():
         if loop is not vector and all(coefficient(index, loop) == 1 for index in gathered):
             return reorder(nest, loop, fresh_number(nest.graph))

@@ -31,7 +31,7 @@ AT_ONCE = 16
 
 
 def in_groups(nest: LoopNest, group: int, target: Target) -> LoopNest:
-    """A group of so many items for each place of the loops that all rows change with."""
+    """A group of so many items for each position of the loops that all rows change with."""
     rows = rows_to_share(nest.graph)
     free, outputs = loops_below(nest.graph), output_loops(nest.graph)
     around = [x for x in outputs if all([x in free[row] for row in rows])]
@@ -72,11 +72,11 @@ def _in_vectors(nest: LoopNest, loops: list[UOp], target: Target) -> tuple[LoopN
 def _lanes(kernel: UOp, loop: UOp, target: Target) -> int:
     """How many elements along a loop are read and written at once; 1: one."""
     accesses = [n for n in toposort((kernel,)) if n.op in (Ops.LOAD, Ops.STORE)]
-    places = [(n.src[0].src[1], n.src[0].dtype) for n in accesses]
-    steps = [coefficient(index, loop) for index, _ in places]
+    positions = [(n.src[0].src[1], n.src[0].dtype) for n in accesses]
+    steps = [coefficient(index, loop) for index, _ in positions]
     if 1 not in steps or not all([step in (0, 1) for step in steps]):
         return 1
-    lanes = min([target.lanes(dtype) for _, dtype in places])
+    lanes = min([target.lanes(dtype) for _, dtype in positions])
     return lanes if size_of(loop) % lanes == 0 else 1
 
 

@@ -1,12 +1,12 @@
-"""Tactic: what is combined by place in memory goes to its places, source by source.
+"""Tactic: what is combined by position in memory goes to its positions, source by source.
 
 Owns: which reductions these are, whether it pays. Does not own: the law (steps/scatter.py), the memory of a table (the
 plan's, compiler.py), how loops in order run (accumulate.py, linearize.py).
 
-    out[r, d] = sum[j](where(place[j] == r, value[j, d], 0))
+    out[r, d] = sum[j](where(position[j] == r, value[j, d], 0))
 
 lets every r look at every j. The same in two kernels: `out` is filled with 0; then, for j in order,
-value[j, d] is added to out[place[j], d], where that is inside. The gradient of `x[place]` and of an embedding,
+value[j, d] is added to out[position[j], d], where that is inside. The gradient of `x[position]` and of an embedding,
 scatter_reduce and counts are of this form. A reduction that is only a part of its kernel fills a table, which the
 kernel reads.
 """
@@ -27,7 +27,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import toposort
 
 # Steps of the one loop nest from which more kernels pay, and how many times fewer they must be after: comparing runs in
-# vectors, of at most so many elements on every machine, a store to a computed place does not.
+# vectors, of at most so many elements on every machine, a store to a computed position does not.
 WORTH_STEPS = 1 << 18
 WORTH_GAIN = 16
 # On machines with work items the loop in order runs in one item for each of the other results, and waits for
@@ -35,8 +35,8 @@ WORTH_GAIN = 16
 WORTH_RESULTS_OF_ITEMS = 1 << 23
 
 
-def reduce_by_place(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
-    """Combine values one by one at their places, where each place would look at all; the kernels, in order."""
+def lower_scatters(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
+    """Combine values one by one at their positions, where each position would look at all; the kernels, in order."""
     parts: list[LoopNest] = []
     while (found := _first(nest, context.target)) is not None:
         store = nest.graph.src[0]
@@ -48,7 +48,7 @@ def reduce_by_place(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNe
 
 
 def _first(nest: LoopNest, target: Target) -> Placed | None:
-    """The first reduction of a kernel that is one by place, and pays."""
+    """The first reduction of a kernel that is one by position, and pays."""
     free = loops_below(nest.graph)
     for node in toposort((nest.graph,)):
         if node.op is Ops.REDUCE:
@@ -62,7 +62,7 @@ def _pays(found: Placed, target: Target) -> bool:
     """Whether filling and combining is much less than letting each result look at every value."""
     results = prod(size_of(loop) for loop in found.loops)
     values = prod(size_of(loop) for loop in found.reduction.src[1:])
-    others = prod(size_of(loop) for loop in found.loops if loop not in found.places)
+    others = prod(size_of(loop) for loop in found.loops if loop not in found.addresses)
     before, after = results * values, results + others * values
     if target.work_items and results < WORTH_RESULTS_OF_ITEMS:
         return False

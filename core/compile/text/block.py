@@ -49,8 +49,8 @@ class Block(Terms):
     def _head(self, title: str) -> None:
         indices = "" if self.index is dtypes.index else f", indices {type_name(self.index)}"
         has_device = self.is_sink and self.root.arg is not None
-        place = f" on {json.dumps(self.root.arg)}" if has_device else ""
-        self.out.append(f"{self._form()}{title}{place}{indices}")
+        position = f" on {json.dumps(self.root.arg)}" if has_device else ""
+        self.out.append(f"{self._form()}{title}{position}{indices}")
 
     def _form(self) -> str:
         ops = {node.op for node in self.nodes}
@@ -155,11 +155,11 @@ class Block(Terms):
         return plain and are_own and all(map(is_plain_loop, self.free[node]))
 
     def _store(self, store: UOp, depth: int) -> None:
-        place, value = store.src[:2]
+        position, value = store.src[:2]
         self._over(store, depth)
-        written = self._written(store, (place, value))
-        text = self._piece(value, around=place.dtype)
-        self._line(depth, f"{written[place][0][1:]} {STORES[store.arg]} {text}")
+        written = self._written(store, (position, value))
+        text = self._piece(value, around=position.dtype)
+        self._line(depth, f"{written[position][0][1:]} {STORES[store.arg]} {text}")
 
     def _over(self, root: UOp, depth: int) -> None:
         """A line that declares the loops which a term mentions, and no sum of it binds."""

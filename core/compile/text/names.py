@@ -93,10 +93,10 @@ def declaration(node: UOp) -> tuple[tuple[Any, ...], str, str] | None:
         case Ops.BUFFER, (unique, device), int() as size if size >= 0 and (
             _is_buffer(unique, device)
         ):
-            number, place = unique.arg, device.arg
+            number, position = unique.arg, device.arg
             name = f"x{number}" if number >= 0 else f"y{-number}"
-            text = f"{kind}[{size}] = buffer {number} on {json.dumps(place)}"
-            return (4, number, kind, size, place), name, text
+            text = f"{kind}[{size}] = buffer {number} on {json.dumps(position)}"
+            return (4, number, kind, size, position), name, text
     return None
 
 

@@ -89,23 +89,23 @@ class _Block(TermReader):
         self.has_lines = True  # whether the last `for` has a line inside
 
     def head(self, line: Line) -> tuple[int, int] | None:
-        """The form, its place among several, the type of indices."""
+        """The form, its position among several, the type of indices."""
         if not line.is_here(*_FORMS):
             raise line.expected(f"one of {', '.join(_FORMS)}")
         self.form = line.take().text
-        place = None
+        position = None
         if line.token.kind == "number":
             first = line.number_here("a number")
             if line.name("`of`").text != "of":
                 raise line.expected("`of`")
-            place = (first, line.number_here("how many graphs there are"))
+            position = (first, line.number_here("how many graphs there are"))
         if self.form not in ("term", "linear") and line.accept("on"):
             self.arg = line.string()
         if line.accept(","):
             line.expect("indices")
             self.index = self._type(line)
         line.end()
-        return place
+        return position
 
     def made(self, number: int) -> UOp:
         """The graph."""
@@ -247,7 +247,7 @@ class _Block(TermReader):
         at = line.token.at
         if line.token.kind != "name" or not line.tokens[1].text == "[":
             raise line.expected("for, over, let, return, a declaration or a store")
-        place = self._place(line, self._known(line, line.take()))
+        position = self._position(line, self._known(line, line.take()))
         sign = line.take().text
         if sign in ("max", "min") and line.is_here("="):
             sign += line.take().text
@@ -255,10 +255,10 @@ class _Block(TermReader):
             raise line.error(
                 f"expected one of {' '.join(_STORE_OF)}", line.tokens[line.next - 1].at
             )
-        value = self._typed(line, self._term(line), place.dtype)
+        value = self._typed(line, self._term(line), position.dtype)
         loops = [one.loop for one in self.open if one.in_order and self.form != "linear"]
         store = self._made(
-            line, at, Ops.STORE, dtypes.void, (place, value, *loops), _STORE_OF[sign]
+            line, at, Ops.STORE, dtypes.void, (position, value, *loops), _STORE_OF[sign]
         )
         if self.form == "linear":
             return self._run(line, store, at)

@@ -157,7 +157,7 @@ class TermReader:
             values = self._separated(line, "]", lambda: self._lane(line))
             return _Literal(tuple(values), token.at)
         if line.accept("&"):
-            return self._place(line, self._known(line, line.name("memory")), depth)
+            return self._position(line, self._known(line, line.name("memory")), depth)
         if token.kind != "name":
             raise line.expected("a term")
         line.take()
@@ -180,11 +180,11 @@ class TermReader:
 
     def _load(self, line: Line, memory: UOp, depth: int) -> UOp:
         at = line.token.at
-        place = self._place(line, memory, depth)
-        dtype = self._type(line) if line.accept(":") else place.dtype
-        return self._made(line, at, Ops.LOAD, dtype, (place,), None)
+        position = self._position(line, memory, depth)
+        dtype = self._type(line) if line.accept(":") else position.dtype
+        return self._made(line, at, Ops.LOAD, dtype, (position,), None)
 
-    def _place(self, line: Line, memory: UOp, depth: int = 0) -> UOp:
+    def _position(self, line: Line, memory: UOp, depth: int = 0) -> UOp:
         at = line.token.at
         line.expect("[")
         src = [memory, self._typed(line, self._term(line, depth + 1), None)]

@@ -62,8 +62,10 @@ class Terms:
 
     def _index_type(self) -> DType:
         loops = [n.dtype for n in self.nodes if n.op is Ops.RANGE]
-        places = [n.src[1].dtype.scalar for n in self.nodes if n.op is Ops.INDEX and len(n.src) > 1]
-        first = next(iter(loops or places), dtypes.index)
+        positions = [
+            n.src[1].dtype.scalar for n in self.nodes if n.op is Ops.INDEX and len(n.src) > 1
+        ]
+        first = next(iter(loops or positions), dtypes.index)
         return first if first.is_int and first.lanes == 1 else dtypes.index
 
     def _long_terms(self) -> set[UOp]:
@@ -109,7 +111,7 @@ class Terms:
         return toposort((root,), lambda n: n is root or not self._is_named(n))
 
     def _is_plain_place(self, node: UOp) -> bool:
-        """Whether a LOAD or STORE says itself what its place is."""
+        """Whether a LOAD or STORE says itself what its position is."""
         return _is_element(node) and node not in self.long
 
     # -- terms ----------------------------------------------------------------------------------
@@ -185,9 +187,9 @@ class Terms:
     def _called(self, node: UOp, is_plain: bool) -> str:
         op, src, arg, kind = node.op, node.src, node.arg, type_name(node.dtype)
         if op is Ops.LOAD and arg is None and len(src) == 1 and self._is_plain_place(src[0]):
-            return self._place(src[0]) + ("" if is_plain else f":{kind}")
+            return self._position(src[0]) + ("" if is_plain else f":{kind}")
         if op is Ops.INDEX and _is_element(node):
-            return f"&{self._place(node)}"
+            return f"&{self._position(node)}"
         if self._binds(node):
             head = "keep" if op is Ops.KEEP else REDUCTIONS[arg]
             return f"{head}[{self._loops(src[1:])}]({self._piece(src[0])})"
@@ -216,8 +218,8 @@ class Terms:
             return False
         return node.dtype is node.src[0].dtype and all(map(is_plain_loop, node.src[1:]))
 
-    def _place(self, place: UOp) -> str:
-        memory, index, *mask = place.src
+    def _position(self, position: UOp) -> str:
+        memory, index, *mask = position.src
         masked = f" if {self._piece(mask[0])}" if mask else ""
         return f"{self._texts[memory][0]}[{self._piece(index)}{masked}]"
 

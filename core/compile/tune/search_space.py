@@ -118,11 +118,11 @@ def _of_loops(kernel: UOp, target: Target, whole: Schedule, choices: Schedule) -
     vectors, copies = whole.vectors or (), whole.copies or NO_COPIES
     widths = [n for n in (4, 8, 16, 32) if n <= min(target.vector_bytes, target.most_lanes)]
     moves = [replace(choices, vectors=())]
-    for place, one in enumerate(vectors):
+    for position, one in enumerate(vectors):
         others = [replace(one, at_once=count) for count in AT_ONCE]
         others += [replace(one, lanes=count) for count in widths]
         others += [replace(one, loop=loop) for loop in _numbers(kernel, vectors)]
-        rest = [other for k, other in enumerate(vectors) if k != place]
+        rest = [other for k, other in enumerate(vectors) if k != position]
         moves += [replace(choices, vectors=(other, *rest)) for other in others]
     outputs = [loop.arg[0] for loop in output_loops(kernel)]
     counts = [replace(copies, count=count) for count in AT_ONCE]

@@ -144,5 +144,7 @@ def _as_numbers(data: bytes, dtype: DType) -> Any:
     """The values of a buffer of floats, as float64."""
     import numpy
 
-    codes, places = numpy.unique(numpy.frombuffer(data, f"u{dtype.itemsize}"), return_inverse=True)
-    return numpy.array([from_bits(code, dtype) for code in codes.tolist()], float)[places]
+    codes, positions = numpy.unique(
+        numpy.frombuffer(data, f"u{dtype.itemsize}"), return_inverse=True
+    )
+    return numpy.array([from_bits(code, dtype) for code in codes.tolist()], float)[positions]

@@ -121,9 +121,9 @@ def export(
         whole = _New(*VERSION, None, deleter, _IS_COPIED if copied else 0, array)
     else:
         whole = _Old(array, None, deleter)
-    place = ctypes.addressof(whole)
-    _SHARED[place] = (whole, sizes, strides, keep)
-    return _new_capsule(place, _NEW if versioned else _OLD, _DROP_CAPSULE)
+    position = ctypes.addressof(whole)
+    _SHARED[position] = (whole, sizes, strides, keep)
+    return _new_capsule(position, _NEW if versioned else _OLD, _DROP_CAPSULE)
 
 
 @dataclass(slots=True)
@@ -148,8 +148,8 @@ def consume(capsule: Any) -> Foreign:
     if name is None:
         raise BufferError("this is no DLPack capsule, or it was used before")
     kind = _New if name == _NEW else _Old
-    place = _pointer_in(capsule, name)
-    whole = kind.from_address(place)
+    position = _pointer_in(capsule, name)
+    whole = kind.from_address(position)
     array = whole.array
     if array.device.kind != CPU:
         raise BufferError(
@@ -169,7 +169,7 @@ def consume(capsule: Any) -> Foreign:
         shape,
         dtype,
         _is_row_major(shape, strides),
-        place,
+        position,
         whole.deleter or 0,
     )
 

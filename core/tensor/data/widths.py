@@ -42,7 +42,7 @@ def _taken_apart(bits: UOp, dtype: DType) -> UOp:
     parts = bits.dtype.itemsize // dtype.itemsize
     shape = (*rest, size, parts)
     each = broadcast_node(reshape_node(bits, (*rest, size, 1)), shape)
-    found = each.alu(Ops.SHR, _places(bits.dtype, dtype, parts, shape))
+    found = each.alu(Ops.SHR, _positions(bits.dtype, dtype, parts, shape))
     return reshape_node(found.cast(_UNSIGNED[dtype.itemsize]).bitcast(dtype), (*rest, size * parts))
 
 
@@ -57,13 +57,13 @@ def _put_together(bits: UOp, dtype: DType) -> UOp:
         )
     shape, wide = (*rest, count, parts), _UNSIGNED[dtype.itemsize]
     each = reshape_node(bits, shape).cast(wide)
-    placed = each.alu(Ops.SHL, _places(wide, bits.dtype, parts, shape))
+    placed = each.alu(Ops.SHL, _positions(wide, bits.dtype, parts, shape))
     axis = len(shape) - 1
     whole = UOp(Ops.REDUCE_AXIS, wide, (placed,), (Ops.ADD, (axis,)))
     return reshape_node(whole, (*rest, count)).bitcast(dtype)
 
 
-def _places(wide: DType, narrow: DType, parts: Whole, shape: tuple[Whole, ...]) -> UOp:
+def _positions(wide: DType, narrow: DType, parts: Whole, shape: tuple[Whole, ...]) -> UOp:
     """By how many bits each of the `parts` of a wide element is shifted, along the last axis of `shape`."""
     numbers = UOp(Ops.IOTA, wide, (), parts)
     apart = constant_node(8 * narrow.itemsize, wide, (parts,))

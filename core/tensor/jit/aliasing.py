@@ -40,10 +40,10 @@ class Step:
     ) -> Step:
         """`link`, with the Tensor below it given by its number among arguments and results, if it is one of them."""
         below = link.tensor()
-        return Step(_place(below, arguments), _place(below, results), link)
+        return Step(_position(below, arguments), _position(below, results), link)
 
     def is_like(self, link: Link, arguments: Sequence[TensorBase]) -> bool:
-        """Is this link the same, with the Tensor in the same place?"""
+        """Is this link the same, with the Tensor in the same position?"""
         below = self.link.tensor() if self.argument is None else arguments[self.argument]
         return link.tensor() is below and link[1:] == self.link[1:]
 
@@ -70,7 +70,7 @@ class Aliases:
     ) -> None:
         """`known`: what the function reads, writes or gives, arguments or not; `written` is part of it."""
         self._objects = [ref(one) for one in arguments]
-        self._first = _first_places(arguments)
+        self._first = _first_positions(arguments)
         sources = list(known)
         self._known = {id(s.tensor()) for s in sources if s.tensor is not None}
         self._gradients = [source for source in sources if source.gradient]
@@ -101,7 +101,7 @@ class Aliases:
         count = len(arguments)
         if not self._has_effects and self._first == tuple(range(count)):
             return True  # values alone matter
-        if _first_places(arguments) != self._first:
+        if _first_positions(arguments) != self._first:
             return False
         for one, other in zip(arguments, others):
             if one is not other and id(one) in self._known:
@@ -148,12 +148,12 @@ def _are_like(tensor: TensorBase, steps: Sequence[Step], arguments: Sequence[Ten
     )
 
 
-def _place(tensor: TensorBase | None, among: Sequence[TensorBase | None]) -> int | None:
+def _position(tensor: TensorBase | None, among: Sequence[TensorBase | None]) -> int | None:
     found = [k for k, one in enumerate(among) if one is tensor] if tensor is not None else []
     return found[0] if found else None
 
 
-def _first_places(arguments: Sequence[TensorBase]) -> tuple[int, ...]:
+def _first_positions(arguments: Sequence[TensorBase]) -> tuple[int, ...]:
     """For each argument the first that is the same object."""
     first: dict[int, int] = {}
     return tuple([first.setdefault(id(one), k) for k, one in enumerate(arguments)])

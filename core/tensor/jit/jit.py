@@ -204,7 +204,7 @@ class _Recording:
         self.name = name
         self.leaves = [leaf for leaf in given if isinstance(leaf.value, Tensor)]
         self.arguments: list[Tensor] = [leaf.value for leaf in self.leaves]
-        self.places: dict[int, UOp] = {}  # by the number of the argument
+        self.positions: dict[int, UOp] = {}  # by the number of the argument
         self.random: dict[UOp, Callable[[], bytes]] = {}
         self.holders: Holders
         self.numbers: dict[int, int] = {}
@@ -247,13 +247,13 @@ class _Recording:
         first = {id(tensor): k for k, tensor in reversed([*enumerate(self.arguments)])}
         self.before = [machine.flat_buffer(t._uop, t.device) for t in self.arguments]
         self._own = {k: self.arguments[k]._uop for k in first.values()}
-        self.places = {k: machine.twin(self.before[k]) for k in first.values()}
-        for k, place in self.places.items():
-            self.arguments[k]._uop = place
+        self.positions = {k: machine.twin(self.before[k]) for k in first.values()}
+        for k, position in self.positions.items():
+            self.arguments[k]._uop = position
 
     def _give_back(self) -> None:
-        for k, place in self.places.items():
-            if self.arguments[k]._uop is place:
+        for k, position in self.positions.items():
+            if self.arguments[k]._uop is position:
                 self.arguments[k]._uop = self._own[k]
 
     def finish(self, result: Any, may_be_empty: bool) -> Replay | None:

@@ -147,7 +147,7 @@ class _Inputs:
         check_values(self.recording.name, values)
         self.values = values
         recording, holders = self.recording, self.recording.holders
-        places = {machine.buffer_of(place): k for k, place in recording.places.items()}
+        positions = {machine.buffer_of(position): k for k, position in recording.positions.items()}
         numbers = {buffer: k for k, buffer in enumerate(inputs)}
         read: set[int] = set()
         for source, node in holders.readers(nodes):
@@ -157,13 +157,13 @@ class _Inputs:
                     self.unsettled.append(source)
                 else:
                     self.constant.append((source, node))
-            elif buffer in numbers and buffer not in places:
+            elif buffer in numbers and buffer not in positions:
                 k, is_whole = numbers[buffer], machine.is_flat(node)
                 self.reads.append((k, source, node.shape, node.dtype, ref(node), is_whole))
                 read.add(k)
         for buffer, k in numbers.items():
-            if buffer in places:
-                self.argument[k] = places[buffer]
+            if buffer in positions:
+                self.argument[k] = positions[buffer]
             elif buffer in recording.random:
                 self.random[k] = recording.random[buffer]
             elif k not in read:

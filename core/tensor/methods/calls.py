@@ -19,7 +19,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.data.arguments import Flag, Whole
 from proofgrad.core.tensor.data.nodes import reshape_node
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe, name_of
-from proofgrad.core.tensor.methods.custom_kernel import places_of, written_nodes
+from proofgrad.core.tensor.methods.custom_kernel import positions_of, written_nodes
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.runtime.device import HOST
 
@@ -68,7 +68,7 @@ class Calls(TensorBase):
     ) -> list[Self]:
         """Each argument, this Tensor first, as a kernel leaves it that `fxn` writes.
 
-        `fxn` gets a place for each argument and gives writes, `place[i, j].store(value)`, within loops, `UOp.range(size, number)`; see
+        `fxn` gets a position for each argument and gives writes, `position[i, j].store(value)`, within loops, `UOp.range(size, number)`; see
         docs/custom-kernels.md. It is taken as the Tensor program that it means, compiled by proven steps, and has its gradient unless `grad_fxn`
         says another: `grad_fxn(gradient, call)` gives that of each of `call.src[1:]`, the arguments.
         Raises: ValueError for a kernel that is more than that, ShapeError, DeviceError.
@@ -86,7 +86,7 @@ class Calls(TensorBase):
         for argument in lst:
             check_same_device("custom_kernel", self, argument)
         nodes = [argument._uop for argument in arguments]
-        results = written_nodes(fxn(*places_of(nodes)), nodes)
+        results = written_nodes(fxn(*positions_of(nodes)), nodes)
         name = name_of(fxn)
         found: list[Self] = []
         for argument, node, result in zip(arguments, nodes, results, strict=True):

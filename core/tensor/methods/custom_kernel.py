@@ -1,11 +1,11 @@
 """Kernels that users write, as Tensor programs: loops become axes, accumulations become reductions.
 
-Owns: that translation, and what it refuses. Does not own: places and writes (core/ir/places.py), the compiler, which takes the
+Owns: that translation, and what it refuses. Does not own: positions and writes (core/ir/positions.py), the compiler, which takes the
 program as any other: nothing that a user writes becomes a kernel unproven.
 
 A value within loops is a node with an axis for each loop of the kernel, of size 1 where the value does not depend on the loop. A write to
-an element for every turn of the loops that index it is a whole Tensor. `place = place[i].set(place.after(k)[i] + term, end=k)` is what
-the place held, plus the sum of `term` over the axis k; so for products and greatest values.
+an element for every turn of the loops that index it is a whole Tensor. `position = position[i].set(position.after(k)[i] + term, end=k)` is what
+the position held, plus the sum of `term` over the axis k; so for products and greatest values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Never
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, Ops
-from proofgrad.core.ir.places import Element, Place, Program, Write
+from proofgrad.core.ir.positions import Element, Position, Program, Write
 from proofgrad.core.ir.shapes import Shape
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, reshape_node
@@ -23,9 +23,9 @@ from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, r
 _REDUCTIONS = (Ops.ADD, Ops.MUL, Ops.MAX)
 
 
-def places_of(nodes: Sequence[UOp]) -> list[Place]:
+def positions_of(nodes: Sequence[UOp]) -> list[Position]:
     """What the function that writes a kernel is given for its arguments."""
-    return [Place(("argument", k), node.dtype, node.shape) for k, node in enumerate(nodes)]
+    return [Position(("argument", k), node.dtype, node.shape) for k, node in enumerate(nodes)]
 
 
 def written_nodes(program: Any, nodes: Sequence[UOp]) -> list[UOp]:
@@ -40,7 +40,7 @@ def written_nodes(program: Any, nodes: Sequence[UOp]) -> list[UOp]:
     results = list(nodes)
     written: dict[int, Write] = {}
     for write in program.writes:
-        kind, number = write.place.name
+        kind, number = write.position.name
         if kind == "argument" and written.setdefault(number, write) is not write:
             _refuse(f"argument {number} is written twice")
     for number, write in written.items():
@@ -68,9 +68,9 @@ class _Reading:
 
     def whole(self) -> UOp:
         """The argument with every element written."""
-        write, place = self.write, self.write.place
+        write, position = self.write, self.write.position
         order = []
-        for index, size in zip(write.index, place.whole, strict=True):
+        for index, size in zip(write.index, position.whole, strict=True):
             if index in self.axis and self.sizes[self.axis[index]] == size:
                 order.append(self.axis[index])
             elif not (index.op is Ops.CONST and index.arg == 0 and size == 1):
@@ -79,7 +79,7 @@ class _Reading:
                 )
         if len(set(order)) < len(order):
             _refuse("it writes to two axes by one loop, so that some elements are left out")
-        value = _cast(self.content(write), place)
+        value = _cast(self.content(write), position)
         for axis, size in enumerate(value.shape):
             if axis not in order and size != 1:
                 _refuse(
@@ -104,33 +104,33 @@ class _Reading:
         root = write.value
         if len(carried) > 1 or root.op not in _REDUCTIONS or carried[0] not in root.src:
             _refuse(
-                "a place is accumulated by +, * or maximum of itself and a term, over loops that end"
+                "a position is accumulated by +, * or maximum of itself and a term, over loops that end"
             )
         term = root.src[1 - root.src.index(carried[0])]
         if any(_is_carried(n, write) for n in term.toposort()):
-            _refuse("the term that is accumulated reads the place that it is accumulated in")
+            _refuse("the term that is accumulated reads the position that it is accumulated in")
         axes = tuple(sorted([self.axis[loop] for loop in folds]))
         shape = tuple([n if k in axes else 1 for k, n in enumerate(self.sizes)])
-        terms = _cast(self.value(term), write.place)
+        terms = _cast(self.value(term), write.position)
         before = self._start_of(write, folds, terms.shape)
         terms = broadcast_node(terms, broadcast_shapes("a custom kernel", terms.shape, shape))
         reduced = UOp(Ops.REDUCE_AXIS, terms.dtype, (terms,), (root.op, axes))
         kept = tuple([1 if k in axes else n for k, n in enumerate(terms.shape)])
-        start = _cast(self.content(before), write.place)
+        start = _cast(self.content(before), write.position)
         return _combined(root.op, [start, reshape_node(reduced, kept)])
 
     def _start_of(self, write: Write, folds: Sequence[UOp], terms: Shape) -> Write:
         """The write that an accumulation starts from: within every loop around it, and before those that it is over."""
-        before = write.place.last
+        before = write.position.last
         if before is None:
-            _refuse("a place is accumulated in that nothing was written to before")
-        if set(folds) & {*before.place.loops, *_loops_in(before)}:
-            _refuse("a place is set within the loop that it is accumulated over")
-        around = {*write.index, *before.place.loops}
+            _refuse("a position is accumulated in that nothing was written to before")
+        if set(folds) & {*before.position.loops, *_loops_in(before)}:
+            _refuse("a position is set within the loop that it is accumulated over")
+        around = {*write.index, *before.position.loops}
         for loop, size in zip(self.loops, terms, strict=True):
             if size != 1 and loop not in folds and loop not in around:
                 _refuse(
-                    "a place is accumulated within a loop that it was not set in: say place.after(loop)[...].set(...)"
+                    "a position is accumulated within a loop that it was not set in: say position.after(loop)[...].set(...)"
                 )
         return before
 
@@ -159,22 +159,25 @@ class _Reading:
         _refuse(f"it computes with {node.op.name}")
 
     def _read(self, element: Element) -> UOp:
-        place, last = element.place, element.place.last
+        position, last = element.position, element.position.last
         if last is not None:
             if last.index != element.index:
-                _refuse("it reads an element of a place in which another one was written")
+                _refuse("it reads an element of a position in which another one was written")
             return self.content(last)
-        if place.name[0] != "argument":
-            _refuse("it reads a place of its own before it was written")
-        write = self.written.get(place.name[1])
-        if write is not None and (write.index, write.place.whole) != (element.index, place.whole):
+        if position.name[0] != "argument":
+            _refuse("it reads a position of its own before it was written")
+        write = self.written.get(position.name[1])
+        if write is not None and (write.index, write.position.whole) != (
+            element.index,
+            position.whole,
+        ):
             _refuse(
                 "it reads other elements of an argument that it writes, which may be written by then"
             )
-        node = reshape_node(self.nodes[place.name[1]], place.whole)
+        node = reshape_node(self.nodes[position.name[1]], position.whole)
         used: list[int] = []
         cuts = []
-        for index, size in zip(element.index, place.whole, strict=True):
+        for index, size in zip(element.index, position.whole, strict=True):
             if index.op is Ops.CONST and 0 <= index.arg < size:
                 cuts.append((index.arg, index.arg + 1))
             elif index in self.axis and self.sizes[self.axis[index]] <= size:
@@ -186,7 +189,7 @@ class _Reading:
                 )
         if len(set(used)) < len(used):
             _refuse("it reads two axes by one loop")
-        if any(cut != (0, size) for cut, size in zip(cuts, place.whole, strict=True)):
+        if any(cut != (0, size) for cut, size in zip(cuts, position.whole, strict=True)):
             node = UOp(Ops.SHRINK, node.dtype, (node,), tuple(cuts))
         node = reshape_node(node, tuple([self.sizes[k] for k in used]))
         turned = sorted(range(len(used)), key=used.__getitem__)
@@ -206,12 +209,12 @@ def _loops_in(write: Write) -> list[UOp]:
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        pending.append(one.place.last)
+        pending.append(one.position.last)
         for node in toposort([one.value, *one.index, *one.ended]):
             if node.op is Ops.RANGE:
                 found[node] = None
             elif node.op is Ops.INDEX and isinstance(node.arg, Element):
-                pending.append(node.arg.place.last)
+                pending.append(node.arg.position.last)
     return sorted(found, key=lambda loop: loop.arg[0])
 
 
@@ -234,12 +237,12 @@ def _is_carried(node: UOp, write: Write) -> bool:
     if node.op is not Ops.INDEX or not isinstance(node.arg, Element):
         return False
     element = node.arg
-    same = element.place.name == write.place.name and element.index == write.index
-    return same and element.place.last is write.place.last
+    same = element.position.name == write.position.name and element.index == write.index
+    return same and element.position.last is write.position.last
 
 
-def _cast(node: UOp, place: Place) -> UOp:
-    return node.cast(place.dtype)
+def _cast(node: UOp, position: Position) -> UOp:
+    return node.cast(position.dtype)
 
 
 def _combined(op: Ops, parts: Sequence[UOp]) -> UOp:

@@ -35,7 +35,7 @@ class FilePart:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Position:
     """The elements of a view in a file: from which byte on, and how far from one to the next on each axis."""
 
     path: str
@@ -132,11 +132,13 @@ def _read_later(node: UOp, device: str) -> UOp:
     refuse_recording("read")
     if not prod(node.shape):
         return reshape_node(machine.host_buffer(b"", node.dtype, device), node.shape)
-    place = _place_of(node)
-    if place is None:
+    position = _position_of(node)
+    if position is None:
         buffer = _buffer_below(node)
         return node.substitute({buffer: _read_later(buffer, device)})
-    data: Any = memoryview(_bytes_between(place)) if place.is_row_major else _gathered(place)
+    data: Any = (
+        memoryview(_bytes_between(position)) if position.is_row_major else _gathered(position)
+    )
     return reshape_node(machine.host_buffer(data, node.dtype, device), node.shape)
 
 
@@ -155,13 +157,13 @@ def reinterpreted(node: UOp, dtype: DType) -> UOp:
     result = (*shape[:-1], size_bytes // dtype.itemsize) if node.shape else ()
     if not prod(node.shape):
         return node_in_file(_file_below(node).path, result, dtype)
-    place = _place_of(node)
-    if place is None or not place.is_row_major:
+    position = _position_of(node)
+    if position is None or not position.is_row_major:
         raise ShapeError(
             f"bitcast of elements of {_file_below(node).path} that do not follow each other; move them first,"
             f" with .to({Device.DEFAULT!r})"
         )
-    return node_in_file(place.path, result, dtype, place.offset_bytes)
+    return node_in_file(position.path, result, dtype, position.offset_bytes)
 
 
 # -- reading and writing --------------------------------------------------------------------------
@@ -175,10 +177,10 @@ def bytes_of_view(node: UOp) -> bytearray:
     if not prod(node.shape):
         return bytearray()
     refuse_recording("read")
-    place = _place_of(node)
-    if place is None:
+    position = _position_of(node)
+    if position is None:
         return machine.read(_read_later(node, Device.DEFAULT), Device.DEFAULT)
-    return _read(place) if place.is_row_major else _gathered(place)
+    return _read(position) if position.is_row_major else _gathered(position)
 
 
 def write_view(node: UOp, data: bytes | bytearray) -> None:
@@ -191,30 +193,31 @@ def write_view(node: UOp, data: bytes | bytearray) -> None:
     if not data:
         make_file(f"{DISK}:{path}", 0)
         return
-    place = _place_of(node)
-    if place is None:
+    position = _position_of(node)
+    if position is None:
         raise ValueError(
             f"cannot write to this view of {path}: it has padding, or its elements are not at equal"
             f" distances"
         )
     with open(path, "r+b" if os.path.exists(path) else "x+b") as file:
-        if place.is_row_major:
-            file.seek(place.offset_bytes)
+        if position.is_row_major:
+            file.seek(position.offset_bytes)
             file.write(data)
             return
         if any(
-            size > 1 and not s for size, s in zip(place.shape, place.strides_bytes, strict=True)
+            size > 1 and not s
+            for size, s in zip(position.shape, position.strides_bytes, strict=True)
         ):
             raise ValueError(
                 f"cannot write to a view of {path} that shows an element several times"
             )
-        if os.fstat(file.fileno()).st_size < place.end_byte:
-            file.truncate(place.end_byte)
+        if os.fstat(file.fileno()).st_size < position.end_byte:
+            file.truncate(position.end_byte)
     import numpy
 
-    mapped = _bytes_between(place, mode="r+")
-    elements = _elements(place, mapped)
-    elements[...] = numpy.frombuffer(data, elements.dtype).reshape(place.shape)
+    mapped = _bytes_between(position, mode="r+")
+    elements = _elements(position, mapped)
+    elements[...] = numpy.frombuffer(data, elements.dtype).reshape(position.shape)
     mapped.flush()
 
 
@@ -227,49 +230,53 @@ def refuse_recording(done: str) -> None:
         )
 
 
-def _read(place: _Place) -> bytearray:
-    size_bytes = prod(place.shape) * place.itemsize
-    _check_end(place)
+def _read(position: _Position) -> bytearray:
+    size_bytes = prod(position.shape) * position.itemsize
+    _check_end(position)
     data = bytearray(size_bytes)
-    with open(place.path, "rb", buffering=0) as file:
-        file.seek(place.offset_bytes)
+    with open(position.path, "rb", buffering=0) as file:
+        file.seek(position.offset_bytes)
         view, done = memoryview(data), 0
         while done < size_bytes and (count := file.readinto(view[done:])):
             done += count
     if done < size_bytes:
-        raise ValueError(f"{place.path} ended after {done} of {size_bytes} bytes while it was read")
+        raise ValueError(
+            f"{position.path} ended after {done} of {size_bytes} bytes while it was read"
+        )
     return data
 
 
-def _gathered(place: _Place) -> bytearray:
+def _gathered(position: _Position) -> bytearray:
     import numpy
 
-    return bytearray(numpy.ascontiguousarray(_elements(place, _bytes_between(place))).tobytes())
+    return bytearray(
+        numpy.ascontiguousarray(_elements(position, _bytes_between(position))).tobytes()
+    )
 
 
-def _bytes_between(place: _Place, mode: Any = "r") -> Any:
+def _bytes_between(position: _Position, mode: Any = "r") -> Any:
     """The bytes from the first to the last element, mapped: a page is read when it is looked at."""
     import numpy
 
-    _check_end(place)
-    span = place.end_byte - place.first_byte
-    return numpy.memmap(place.path, numpy.uint8, mode, place.first_byte, (span,))
+    _check_end(position)
+    span = position.end_byte - position.first_byte
+    return numpy.memmap(position.path, numpy.uint8, mode, position.first_byte, (span,))
 
 
-def _elements(place: _Place, mapped: Any) -> Any:
+def _elements(position: _Position, mapped: Any) -> Any:
     import numpy
 
-    begin = place.offset_bytes - place.first_byte
-    kind = numpy.dtype(f"u{place.itemsize}")
-    return numpy.ndarray(place.shape, kind, mapped.data, begin, place.strides_bytes)
+    begin = position.offset_bytes - position.first_byte
+    kind = numpy.dtype(f"u{position.itemsize}")
+    return numpy.ndarray(position.shape, kind, mapped.data, begin, position.strides_bytes)
 
 
-def _check_end(place: _Place) -> None:
-    size_bytes = os.path.getsize(place.path)
-    if place.end_byte > size_bytes:
+def _check_end(position: _Position) -> None:
+    size_bytes = os.path.getsize(position.path)
+    if position.end_byte > size_bytes:
         raise ValueError(
-            f"{place.path} has {size_bytes} bytes, and the elements of this Tensor end at byte"
-            f" {place.end_byte}"
+            f"{position.path} has {size_bytes} bytes, and the elements of this Tensor end at byte"
+            f" {position.end_byte}"
         )
 
 
@@ -291,7 +298,7 @@ def _file_below(node: UOp) -> FilePart:
     return memory
 
 
-def _place_of(node: UOp) -> _Place | None:
+def _position_of(node: UOp) -> _Position | None:
     """Where the elements of a view are; None if they are no grid in the file."""
     file = _file_below(node)
     itemsize = node.dtype.itemsize
@@ -299,6 +306,6 @@ def _place_of(node: UOp) -> _Place | None:
     if found.strides is None or found.offset is None or found.mask is not None or found.gate:
         return None
     strides = tuple([stride * itemsize for stride in found.strides])
-    return _Place(
+    return _Position(
         file.path, file.offset_bytes + found.offset * itemsize, strides, node.shape, itemsize
     )

@@ -16,7 +16,7 @@ INSTEAD = {
     "addmm": "x @ y + z",
     "outer": "x.unsqueeze(-1) * y",
     "inner": "(x * y).sum(-1)",
-    "index_select": "x[:, places]",
+    "index_select": "x[:, positions]",
     "unbind": "list(x), or x.split(1)",
     "swapaxes": "x.transpose(a, b)",
     "movedim": "x.permute(order), or x.transpose(a, b)",

@@ -165,9 +165,9 @@ class Interop(Factories):
                 copied=False,
             )
         memory = bytearray(self._bytes()) or bytearray(1)
-        place, owner = dlpack.owned(memory)
+        position, owner = dlpack.owned(memory)
         shape = machine.value_of_shape(self.shape)
-        return dlpack.export(place, shape, self.dtype, owner, versioned, copied=True)
+        return dlpack.export(position, shape, self.dtype, owner, versioned, copied=True)
 
     def _memory_to_share(self) -> Any:
         """The memory of this Tensor's own buffer on the CPU, computed if need be, or None."""

@@ -24,7 +24,7 @@ Mask = tuple[tuple[int, int], ...]
 class ViewInfo:
     """Element i, j, ... of a view is element `offset + i*strides[0] + j*strides[1] + ...` below it.
 
-    Where the place is not of that kind, as after reshaping a transposed matrix, `strides` and `offset`
+    Where the position is not of that kind, as after reshaping a transposed matrix, `strides` and `offset`
     are None and `index` says it. `mask`: (begin, end) on each axis; what lies outside is 0.
     None: there is nothing outside, or `gate` is no such box.
     """
@@ -46,10 +46,10 @@ def view_info(node: UOp) -> ViewInfo:
     shaped = UOp(Ops.RESHAPE, base.dtype, (memory,), base.shape)
     body = UOp.sink(node.substitute({base: shaped}))
     store = machine.compiler().index_terms(body).src[0]
-    places = [n for n in store.src[1].toposort() if n.op is Ops.INDEX]
-    if not places:
+    positions = [n for n in store.src[1].toposort() if n.op is Ops.INDEX]
+    if not positions:
         return _nothing_but_padding(node.shape)
-    index, gate = places[0].src[1], places[0].src[2] if len(places[0].src) == 3 else None
+    index, gate = positions[0].src[1], positions[0].src[2] if len(positions[0].src) == 3 else None
     return _info(node.shape, index, gate)
 
 

@@ -31,9 +31,9 @@ class Block:
 
     def takes(self, life: tuple[int, int]) -> bool:
         """Whether nobody uses it from the first to the last step of `life`."""
-        place = bisect(self.lives, life)
-        before = place == 0 or self.lives[place - 1][1] < life[0]
-        return before and (place == len(self.lives) or life[1] < self.lives[place][0])
+        position = bisect(self.lives, life)
+        before = position == 0 or self.lives[position - 1][1] < life[0]
+        return before and (position == len(self.lives) or life[1] < self.lives[position][0])
 
     def add(self, slot: int, life: tuple[int, int]) -> None:
         """Give this memory to the buffer `slot` from its first to its last step, both in `life`."""

@@ -163,12 +163,12 @@ def _look_for_nans(step: Step, handle: Any, device: str) -> None:
         return
     data = bytearray(step.kernel.size * dtype.itemsize)
     Device[device].copyout(memoryview(data), handle)
-    places = [k for k, value in enumerate(unpack(bytes(data), dtype)) if value != value]  # noqa: PLR0124  (a NaN)
-    if places:
+    positions = [k for k, value in enumerate(unpack(bytes(data), dtype)) if value != value]  # noqa: PLR0124  (a NaN)
+    if positions:
         origin = f", which comes from {', '.join(step.origin)}" if step.origin else ""
         raise FloatingPointError(
-            f"kernel {step.kernel.name}{origin} wrote {len(places)} NaN of {step.kernel.size} values,"
-            f" the first at element {places[0]} of {show(step.shape)} (DEBUG_NANS=1; with DEBUG=2 the"
+            f"kernel {step.kernel.name}{origin} wrote {len(positions)} NaN of {step.kernel.size} values,"
+            f" the first at element {positions[0]} of {show(step.shape)} (DEBUG_NANS=1; with DEBUG=2 the"
             f" methods of Tensor are known)"
         )
 

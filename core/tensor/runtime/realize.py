@@ -262,17 +262,17 @@ def realize(
     wanted = _to_compute(roots, device)
     if not wanted:
         return [computed(computed(root)) for root in roots]
-    places = {root: k for k, root in enumerate(wanted)}
-    place_of = [places.get(computed(root)) for root in roots]
-    views = [root if place is None else None for root, place in zip(roots, place_of)]
-    let_go = None if release is None else _letting_go(release, roots, places)
+    positions = {root: k for k, root in enumerate(wanted)}
+    position_of = [positions.get(computed(root)) for root in roots]
+    views = [root if position is None else None for root, position in zip(roots, position_of)]
+    let_go = None if release is None else _letting_go(release, roots, positions)
     found = _run(
         wanted, device, let_go, witness, Interrupts() if interrupts is None else interrupts
     )
     if isinstance(found, _Failure):
         roots[:] = [
-            found.roots[place] if place is not None else view  # type: ignore[misc]
-            for place, view in zip(place_of, views)
+            found.roots[position] if position is not None else view  # type: ignore[misc]
+            for position, view in zip(position_of, views)
         ]
         try:
             raise found.error
@@ -281,18 +281,18 @@ def realize(
                 found
             )  # else its traceback and this frame hold each other, and all memory of the run
     return [
-        found[place] if place is not None else computed(computed(view))  # type: ignore[arg-type]
-        for place, view in zip(place_of, views)
+        found[position] if position is not None else computed(computed(view))  # type: ignore[arg-type]
+        for position, view in zip(position_of, views)
     ]
 
 
 def _letting_go(
-    release: Callable[[], None], roots: list[UOp], places: dict[UOp, int]
+    release: Callable[[], None], roots: list[UOp], positions: dict[UOp, int]
 ) -> Callable[[], None]:
     def let_go() -> None:
         release()
         roots.clear()
-        places.clear()
+        positions.clear()
 
     return let_go
 

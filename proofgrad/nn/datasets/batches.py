@@ -71,10 +71,10 @@ class Batches:
     def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
         chosen = self._order()
         for rows in self._ahead(chosen) if self.workers else map(self._prepared, chosen):
-            yield tuple([self._batch(place, part) for place, part in enumerate(rows)])
+            yield tuple([self._batch(position, part) for position, part in enumerate(rows)])
 
     def _order(self) -> list[Any]:
-        """The places of the rows of each batch."""
+        """The positions of the rows of each batch."""
         import numpy
 
         order = numpy.arange(self.count)
@@ -88,8 +88,8 @@ class Batches:
         waiting: collections.deque[Future[Sequence[Any]]] = collections.deque()
         with ThreadPoolExecutor(self.workers, thread_name_prefix="batches") as pool:
             try:
-                for places in chosen:
-                    waiting.append(pool.submit(self._prepared, places))
+                for positions in chosen:
+                    waiting.append(pool.submit(self._prepared, positions))
                     if len(waiting) > 2 * self.workers:
                         yield waiting.popleft().result()
                 while waiting:
@@ -98,9 +98,11 @@ class Batches:
                 for rest in waiting:
                     rest.cancel()
 
-    def _prepared(self, places: Any) -> Sequence[Any]:
+    def _prepared(self, positions: Any) -> Sequence[Any]:
         rows = [
-            [part[int(k)] for k in places] if isinstance(part, (list, tuple)) else part[places]
+            [part[int(k)] for k in positions]
+            if isinstance(part, (list, tuple))
+            else part[positions]
             for part in self._rows
         ]
         if self.transform is None:
@@ -108,8 +110,8 @@ class Batches:
         found = self.transform(*rows)
         return found if isinstance(found, tuple) else (found,)
 
-    def _batch(self, place: int, rows: Any) -> Tensor:
-        kind = self._types[place] if self.transform is None else None
+    def _batch(self, position: int, rows: Any) -> Tensor:
+        kind = self._types[position] if self.transform is None else None
         if kind is None:
             return Tensor(rows, requires_grad=False)
         dtype, device = kind

@@ -41,12 +41,12 @@ def fetch(file: RemoteFile, mirrors: Sequence[str], folder: str | os.PathLike[st
 
     Raises: DownloadError.
     """
-    place = settings.data_folder() / folder
-    path = place / file.name
+    position = settings.data_folder() / folder
+    path = position / file.name
     if path.exists() and sha256_of(path) == file.sha256:
         return path
     failures = [f"{path} is there, but is another file"] if path.exists() else []
-    place.mkdir(parents=True, exist_ok=True)
+    position.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     for mirror in mirrors:
         problem = _from_mirror(mirror + file.name, part, file)

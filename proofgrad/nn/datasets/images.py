@@ -92,11 +92,11 @@ def mnist(device: str | None = None, fashion: bool = False) -> Split:
     files, mirrors = (FASHION_FILES, FASHION_MIRRORS) if fashion else (MNIST_FILES, MNIST_MIRRORS)
     folder = "fashion-mnist" if fashion else "mnist"
     parts = [read_idx(fetch(file, mirrors, folder), device) for file in files]
-    for place in (0, 2):
-        images, labels = parts[place], parts[place + 1]
+    for position in (0, 2):
+        images, labels = parts[position], parts[position + 1]
         if images.ndim != 3 or labels.shape != images.shape[:1]:
             raise FormatError(f"images of shape {images.shape} with labels of {labels.shape}")
-        parts[place] = images.unsqueeze(1)
+        parts[position] = images.unsqueeze(1)
     return parts[0], parts[1], parts[2], parts[3]
 
 

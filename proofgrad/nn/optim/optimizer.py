@@ -153,8 +153,8 @@ class OptimizerGroup(Optimizer):
         self.params = [param for part in optimizers for param in part.params]
         self.buffers = [buffer for part in optimizers for buffer in part.buffers]
 
-    def __getitem__(self, place: int) -> Optimizer:
-        return self.optimizers[place]
+    def __getitem__(self, position: int) -> Optimizer:
+        return self.optimizers[position]
 
     def schedule_step(self) -> list[Tensor]:
         """One step of each, not computed yet."""

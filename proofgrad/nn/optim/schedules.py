@@ -18,7 +18,7 @@ from proofgrad.nn.optim.optimizer import Optimizer, OptimizerGroup
 class LRScheduler(ABC):
     """A rate for each step of one optimiser, or of each in a group.
 
-    Made with the rate of step 0; each `step()` goes on by one. `get_state_dict` has its place, and
+    Made with the rate of step 0; each `step()` goes on by one. `get_state_dict` has its position, and
     the Tensors of the optimiser: make all as at first, then load.
     """
 

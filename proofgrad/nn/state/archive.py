@@ -93,8 +93,8 @@ class _Bounded(io.RawIOBase):
         _check_limit(self._fn, size, max(self._limit_bytes, tarfile.RECORDSIZE))
         return self._file.read(size)
 
-    def seek(self, place: int, whence: int = 0) -> int:
-        return self._file.seek(place, whence)
+    def seek(self, position: int, whence: int = 0) -> int:
+        return self._file.seek(position, whence)
 
     def tell(self) -> int:
         return self._file.tell()

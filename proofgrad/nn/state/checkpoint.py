@@ -135,7 +135,7 @@ def _names(device: str | None, copies: _Copies) -> dict[tuple[str, str], Any]:
         ("builtins", "set"): _set,
         ("_codecs", "encode"): _encoded,
     }
-    names: dict[tuple[str, str], Any] = {place: Call(call) for place, call in calls.items()}
+    names: dict[tuple[str, str], Any] = {position: Call(call) for position, call in calls.items()}
     for name, ours in _STORAGES.items():
         names["torch", name] = _StorageType(getattr(dtypes, ours))
     for module in ("torch", "torch.storage"):
@@ -166,13 +166,13 @@ def _ordered(items: Any = ()) -> OrderedDict[Any, Any]:
 
 
 def _tensor(
-    storage: Any, dtype: Any, place: tuple[Any, Any, Any], device: str | None, copies: _Copies
+    storage: Any, dtype: Any, position: tuple[Any, Any, Any], device: str | None, copies: _Copies
 ) -> Tensor:
     """A Tensor of some elements of a storage: `stride[k]` on for each step along axis k."""
-    offset, size, stride = place
+    offset, size, stride = position
     if not isinstance(storage, _Storage) or not isinstance(dtype, DType):
         raise FormatError("a checkpoint builds a Tensor of no storage, or of no type known here")
-    _check_place(offset, size, stride)
+    _check_position(offset, size, stride)
     shape = tuple(size)
     if not prod(shape):
         return Tensor.zeros(*shape, dtype=dtype, device=device)
@@ -190,7 +190,7 @@ def _tensor(
     return whole if kept == shape else whole.expand(shape)
 
 
-def _check_place(offset: Any, size: Any, stride: Any) -> None:
+def _check_position(offset: Any, size: Any, stride: Any) -> None:
     if type(size) not in _LISTS or type(stride) not in _LISTS or len(size) > MOST_AXES:
         raise FormatError(f"a Tensor needs sizes and strides of up to {MOST_AXES} axes")
     numbers = [offset, *size, *stride]

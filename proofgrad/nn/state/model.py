@@ -19,7 +19,7 @@ from proofgrad.core.ir.shapes import show
 def get_state_dict(
     obj: Any, prefix: str = "", tensor_type: type[Any] = Tensor
 ) -> dict[str, Tensor]:
-    """Every Tensor in the object by its path: attributes, list places and keys joined by dots.
+    """Every Tensor in the object by its path: attributes, list positions and keys joined by dots.
 
     What is there twice has two names.
 
@@ -48,7 +48,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, Mapping):
         yield from ((str(key), part) for key, part in value.items())
     elif isinstance(value, (list, tuple)):
-        yield from ((str(place), part) for place, part in enumerate(value))
+        yield from ((str(position), part) for position, part in enumerate(value))
     elif not isinstance(value, (type, ModuleType)):
         for name in _slots(type(value)):
             if hasattr(value, name):
@@ -123,7 +123,7 @@ def _check_names(own: Mapping[str, Tensor], given: Mapping[str, Tensor], strict:
 
 
 def _fitting(name: str, own: Tensor, given: Tensor) -> Tensor:
-    """The value in the shape of its place; one element may be () or (1,)."""
+    """The value in the shape of its position; one element may be () or (1,)."""
     if not isinstance(given, Tensor):
         raise TypeError(f"{name} is a {type(given).__name__}; a state is made of Tensors")
     if given.shape == own.shape:

@@ -1,4 +1,4 @@
-"""safetensors files: a header of names, types, shapes and places, then the bytes.
+"""safetensors files: a header of names, types, shapes and positions, then the bytes.
 
 Owns: the types of the format, loading by memory map, saving. Does not own: the check of headers,
 which the `safetensors` package does (offsets that overlap, leave holes or end, sizes that do not

@@ -51,18 +51,18 @@ class TensorIO(io.RawIOBase):
         raise io.UnsupportedOperation("this file is to be read; Tensors are written by assign")
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to a place counted from the start, the position or the end.
+        """Go to a position counted from the start, the position or the end.
 
-        Raises: ValueError for a place before the start.
+        Raises: ValueError for a position before the start.
         """
         starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: len(self._tensor)}
         if whence not in starts:
             raise ValueError(f"whence is 0, 1 or 2, not {whence}")
-        place = starts[whence] + offset
-        if place < 0:
-            raise ValueError(f"cannot seek to byte {place}")
-        self._position = place
-        return place
+        position = starts[whence] + offset
+        if position < 0:
+            raise ValueError(f"cannot seek to byte {position}")
+        self._position = position
+        return position
 
     def tell(self) -> int:
         """The position."""

@@ -1,4 +1,4 @@
-"""Two arrays compared, and every place where they differ.
+"""Two arrays compared, and every position where they differ.
 
 Owns: how exact a result must be, how differences are told. Does not own: which results there are (programs.py, ...).
 """
@@ -43,17 +43,17 @@ def differences(
     wrong = _apart(found, expected, dtype, exactness)
     if not wrong.any():
         return ""
-    places = numpy.argwhere(wrong)
+    positions = numpy.argwhere(wrong)
     lines = [
-        f"at {tuple(int(n) for n in place)} {_said(found, place)} instead of {_said(expected, place)}"
-        for place in places[:shown]
+        f"at {tuple(int(n) for n in position)} {_said(found, position)} instead of {_said(expected, position)}"
+        for position in positions[:shown]
     ]
-    more = f"; and {len(places) - shown} more" if len(places) > shown else ""
-    return f"{len(places)} of {found.size} elements differ: {'; '.join(lines)}{more}"
+    more = f"; and {len(positions) - shown} more" if len(positions) > shown else ""
+    return f"{len(positions)} of {found.size} elements differ: {'; '.join(lines)}{more}"
 
 
-def _said(array: Any, place: Any) -> str:
-    return repr(array[tuple(place)].item())
+def _said(array: Any, position: Any) -> str:
+    return repr(array[tuple(position)].item())
 
 
 def _apart(found: Any, expected: Any, dtype: DType, exactness: Exactness) -> Any:

@@ -137,12 +137,12 @@ def selection(device: str, target: Target, options: Options) -> Iterator[Item]:
     x = Tensor(a, device)
     rows = numpy.array([6, 0, 3, 3, -1])
     yield Result("rows by index", x[Tensor(rows, device)], a[rows])
-    place = (numpy.arange(7 * 4) * 5 % 9).reshape(7, 4)
-    index = Tensor(place, device)
-    yield Result("gather", x.gather(1, index), numpy.take_along_axis(a, place, 1))
+    position = (numpy.arange(7 * 4) * 5 % 9).reshape(7, 4)
+    index = Tensor(position, device)
+    yield Result("gather", x.gather(1, index), numpy.take_along_axis(a, position, 1))
     source = _wave(7 * 4, 7, 4) * 3
     added = a.copy()
-    numpy.add.at(added, (numpy.arange(7)[:, None], place), source)
+    numpy.add.at(added, (numpy.arange(7)[:, None], position), source)
     found = x.scatter_reduce(1, index, Tensor(source, device), reduce="sum")
     yield Result("scatter, added", found, added, SUMS)
     unique = numpy.array([[(k + j) % 9 for j in range(4)] for k in range(7)])
@@ -150,7 +150,7 @@ def selection(device: str, target: Target, options: Options) -> Iterator[Item]:
     numpy.put_along_axis(put, unique, source, 1)
     yield Result("scatter", x.scatter(1, Tensor(unique, device), Tensor(source, device)), put)
     most = a.copy()
-    numpy.maximum.at(most, (numpy.arange(7)[:, None], place), source)
+    numpy.maximum.at(most, (numpy.arange(7)[:, None], position), source)
     found = x.scatter_reduce(1, index, Tensor(source, device), reduce="amax")
     yield Result("scatter, largest", found, most)
     yield Result("masked", x.masked_fill(x > 0, -2.0), numpy.where(a > 0, numpy.float32(-2), a))
@@ -171,12 +171,12 @@ def order(device: str, target: Target, options: Options) -> Iterator[Item]:
     """Sorted values and where they were, the largest few, sums of what comes before."""
     import numpy
 
-    a = numpy.round(_wave(3 * 21, 3, 21) * 5) + 0  # + 0: zeros of one sign, which have one place
+    a = numpy.round(_wave(3 * 21, 3, 21) * 5) + 0  # + 0: zeros of one sign, which have one position
     for kind in (dtypes.float32, dtypes.int32, dtypes.int64):
         x = Tensor(a, device).cast(kind)
-        values, places = x.sort(1)
+        values, positions = x.sort(1)
         yield Result(f"sort {kind.name}", values, numpy.sort(a, 1))
-        yield Result(f"places {kind.name}", places, numpy.argsort(a, 1, kind="stable"))
+        yield Result(f"positions {kind.name}", positions, numpy.argsort(a, 1, kind="stable"))
     x = Tensor(a, device)
     yield Result("downwards", x.sort(1, descending=True)[0], -numpy.sort(-a, 1))
     yield Result("largest four", x.topk(4)[0], -numpy.sort(-a, 1)[:, :4])
@@ -225,7 +225,7 @@ def _attention(arrays: list[Any], is_causal: bool) -> Any:
 
 
 def many(device: str, target: Target, options: Options) -> Iterator[Item]:
-    """More elements than a machine has lanes, threads or places in a tile, in numbers that nothing divides."""
+    """More elements than a machine has lanes, threads or positions in a tile, in numbers that nothing divides."""
     import numpy
 
     count = 20011

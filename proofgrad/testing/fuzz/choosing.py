@@ -53,14 +53,14 @@ def basic_index(d: Drawing, shape: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-def places(d: Drawing, size: int, shape: tuple[int, ...], is_signed: bool = True) -> Ref:
-    """A new Tensor of places on an axis of `size` elements."""
+def positions(d: Drawing, size: int, shape: tuple[int, ...], is_signed: bool = True) -> Ref:
+    """A new Tensor of positions on an axis of `size` elements."""
     if not size:
         raise NothingFits
     return d.leaf(
         d.random.choice(["int32", "int32", "int64"]),
         shape,
-        f"places {size if is_signed else -size}",
+        f"positions {size if is_signed else -size}",
     )
 
 
@@ -75,9 +75,9 @@ def _index(d: Drawing) -> Drawn:
     axis = d.random.randrange(len(shape))
     before: list[Any] = [d.random.choice([slice(None), slice(0, n)]) for n in shape[:axis]]
     chosen = d.random.choice([(3,), (2, 2), (1,), (5,), ()])
-    parts: list[Any] = [*before, places(d, shape[axis], chosen)]
+    parts: list[Any] = [*before, positions(d, shape[axis], chosen)]
     if axis + 1 < len(shape) and d.random.random() < 0.4:
-        parts.append(places(d, shape[axis + 1], chosen))
+        parts.append(positions(d, shape[axis + 1], chosen))
     elif d.random.random() < 0.2 and shape[axis]:
         parts[-1] = [d.random.randrange(-shape[axis], shape[axis]) for _ in range(3)]
     return (x, tuple(parts)), {}
@@ -93,19 +93,19 @@ def _index_meaning(x: Array, index: tuple[Any, ...]) -> Array:
 # -- gather and scatter ---------------------------------------------------------------------------
 
 
-def _places_like(d: Drawing, shape: tuple[int, ...], axis: int) -> tuple[Ref, tuple[int, ...]]:
+def _positions_like(d: Drawing, shape: tuple[int, ...], axis: int) -> tuple[Ref, tuple[int, ...]]:
     count = d.random.randint(1, 4)
     wanted = tuple(
         [count if k == axis else d.random.randint(min(1, n), n) for k, n in enumerate(shape)]
     )
-    return places(d, shape[axis], wanted, is_signed=False), wanted
+    return positions(d, shape[axis], wanted, is_signed=False), wanted
 
 
 def _gather(d: Drawing) -> Drawn:
     x = d.any(*ANY, rank=1)
     shape = d.value(x).shape
     axis = d.random.randrange(len(shape))
-    index, _ = _places_like(d, shape, axis)
+    index, _ = _positions_like(d, shape, axis)
     return (x, axis, index), {}
 
 
@@ -113,7 +113,7 @@ def _scatter(d: Drawing) -> Drawn:
     x = d.any("int", "float", rank=1, most=120)
     value = d.value(x)
     axis = d.random.randrange(len(value.shape))
-    index, wanted = _places_like(d, value.shape, axis)
+    index, wanted = _positions_like(d, value.shape, axis)
     if d.random.random() < 0.4:
         options = d.random.choice([{}, {"reduce": "add"}, {"reduce": "multiply"}])
         return (x, axis, index, d.number(value.dtype)), options
@@ -124,7 +124,7 @@ def _scatter_reduce(d: Drawing) -> Drawn:
     x = d.any("int", "float", rank=1, most=120)
     value = d.value(x)
     axis = d.random.randrange(len(value.shape))
-    index, wanted = _places_like(d, value.shape, axis)
+    index, wanted = _positions_like(d, value.shape, axis)
     options: dict[str, Any] = {"reduce": d.random.choice(["sum", "prod", "amax", "amin", "sum"])}
     if d.random.random() < 0.4:
         options["include_self"] = False
@@ -144,9 +144,9 @@ def _scattered(
     result = x.copy()
     seen = np.full(x.shape, include_self)
     values = np.broadcast_to(np.asarray(src, x.dtype), index.shape) if np.ndim(src) == 0 else src
-    for place in np.ndindex(index.shape):
-        target = (*place[:dim], int(index[place]), *place[dim + 1 :])
-        new = values[place]
+    for position in np.ndindex(index.shape):
+        target = (*position[:dim], int(index[position]), *position[dim + 1 :])
+        new = values[position]
         is_joined = combine is not None and seen[target]
         result[target] = combine(result[target], new) if is_joined else new
         seen[target] = True
@@ -219,7 +219,7 @@ def nonzero(x: Array, size: int | None = None) -> Array:
 def _one_hot(d: Drawing) -> Drawn:
     shape = d.value(d.any(*ANY, most=40)).shape
     count = d.random.choice([1, 3, 5])
-    return (places(d, count, shape, is_signed=False), count), {}
+    return (positions(d, count, shape, is_signed=False), count), {}
 
 
 def one_hot(x: Array, count: int) -> Array:

@@ -23,13 +23,13 @@ class Difference:
     """The first of the values that are wrong."""
 
     name: str
-    place: tuple[int, ...]
+    position: tuple[int, ...]
     got: str
     expected: str
     count: int
 
     def __str__(self) -> str:
-        return f"{self.name} at {self.place}: got {self.got}, expected {self.expected} ({self.count} wrong)"
+        return f"{self.name} at {self.position}: got {self.got}, expected {self.expected} ({self.count} wrong)"
 
 
 def difference(program: Program, seen: Seen) -> Difference | None:
@@ -57,7 +57,7 @@ def _joined(values: list[Value]) -> Value:
 
 
 def _wrong(value: Value, dtype: str, got: Array, is_strict: bool) -> Any:
-    """Place, both values and the count, or None."""
+    """Position, both values and the count, or None."""
     if dtype != value.dtype:
         return (), f"type {dtype}", f"type {value.dtype}", 1
     if got.shape != value.shape:
@@ -66,8 +66,13 @@ def _wrong(value: Value, dtype: str, got: Array, is_strict: bool) -> Any:
         bad = wrong_elements(value, got, is_strict)
     if not bad.any():
         return None
-    place = tuple(int(k) for k in np.argwhere(bad)[0])
-    return place, repr(got[place].item()), repr(value.estimate[place].item()), int(bad.sum())
+    position = tuple(int(k) for k in np.argwhere(bad)[0])
+    return (
+        position,
+        repr(got[position].item()),
+        repr(value.estimate[position].item()),
+        int(bad.sum()),
+    )
 
 
 def wrong_elements(value: Value, got: Array, is_strict: bool) -> Array:

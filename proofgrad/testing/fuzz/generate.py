@@ -145,7 +145,7 @@ class Builder:
     def _elements(self, dtype: str, count: int, style: str) -> list[Any]:
         draw = self.random
         name, _, size = style.partition(" ")
-        if name == "places":
+        if name == "positions":
             low = -int(size) if int(size) > 0 else 0
             return [draw.randrange(low, abs(int(size))) for _ in range(count)]
         if name == "distinct":

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from proofgrad.testing.fuzz.choosing import basic_index, places
+from proofgrad.testing.fuzz.choosing import basic_index, positions
 from proofgrad.testing.fuzz.generate import Builder, finished, forced, grown, length, of, results_of
 from proofgrad.testing.fuzz.operation import NothingFits, Operation, Rounding
 from proofgrad.testing.fuzz.oracle import Meaningless, Symbol
@@ -210,7 +210,7 @@ def drawn_write(builder: Builder, targets: list[int]) -> Write:
     if random.random() < 0.4 and value.shape:
         index: Any = basic_index(builder, value.shape)
         if random.random() < 0.25:
-            index = (places(builder, value.shape[0], (random.randint(1, 3),)),)
+            index = (positions(builder, value.shape[0], (random.randint(1, 3),)),)
         return Write(target, "__setitem__", _given(builder, target), index)
     if random.random() < 0.5:
         return Write(target, "assign", _given(builder, target, is_whole=True))

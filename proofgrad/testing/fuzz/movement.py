@@ -284,7 +284,7 @@ OPERATIONS = [
     _plain("expand_as", _expand_as, lambda x, y: np.broadcast_to(x, y.shape), is_plain=False),
     _plain("unfold", _unfold, unfold, is_plain=False),
     _plain("meshgrid", _meshgrid, lambda *x, indexing: np.meshgrid(*x, indexing=indexing), is_plain=False,
-           results=2, places=(1,)),
+           results=2, positions=(1,)),
     _plain("diag", _diag, np.diag, is_plain=False),
     _plain("contiguous", one, lambda x: x, is_plain=False),
     _plain("contiguous_backward", one, lambda x: x, is_plain=False),

@@ -61,7 +61,7 @@ class Drawing(Protocol):
         """A value of the type of `ref`, of its shape or of `shape`."""
 
     def leaf(self, dtype: str, shape: tuple[int, ...], style: str = "plain") -> Ref:
-        """A new Tensor; `style` names a range of elements, such as "small" or "places 7"."""
+        """A new Tensor; `style` names a range of elements, such as "small" or "positions 7"."""
 
     def partner(self, ref: Ref, *kinds: str) -> Any:
         """A second operand for `ref`: a number, or a value that broadcasts with it."""
@@ -89,7 +89,7 @@ class Operation:
     `types` gives, of the types of the operands (numbers stand for themselves), the type in which the
     operands `first` up to `data` are taken, and that of the result. `meaning` gets arrays and the other
     arguments. `is_view`: the result shows elements of the first operand, so a write changes that.
-    `results`: how many it gives; those numbered in `places` are int32 whatever `types` says.
+    `results`: how many it gives; those numbered in `positions` are int32 whatever `types` says.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Operation:
     is_view: bool = False
     is_plain: bool = True  # its result is memory of its own: it can be written to
     results: int = 0
-    places: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()
     is_smooth: bool = True  # gradients are asked for
     takes_variables: bool = False
     is_elementwise: bool = False
@@ -183,7 +183,7 @@ def evaluate(
     options = dict(step.options)
     types = [values[o.number].dtype if isinstance(o, Ref) else o for o in step.operands]
     common, result = operation.types(types, options)
-    if step.pick in operation.places:
+    if step.pick in operation.positions:
         result = "int32"
     taken = common or next((t for t in types if isinstance(t, str)), result)
     with np.errstate(all="ignore"):
@@ -200,8 +200,8 @@ def evaluate(
 
 
 def _run(operation: Operation, step: Step, at: Callable[[Any, int], Any]) -> Array:
-    """The meaning of a step whose values are given by `at(operand, place)`."""
-    operands = [at(operand, place) for place, operand in enumerate(step.operands)]
+    """The meaning of a step whose values are given by `at(operand, position)`."""
+    operands = [at(operand, position) for position, operand in enumerate(step.operands)]
     options = {key: at(value, -1) for key, value in step.options if key != "dtype"}
     found = operation.meaning(*operands, **options)
     return np.asarray(found if step.pick is None else found[step.pick])
@@ -237,8 +237,8 @@ def _exact(
     count = 1 if all(value.is_exact for value in used.values()) else SAMPLES
 
     def sample(turn: int) -> Array:
-        def at(operand: Any, place: int) -> Any:
-            is_data = operation.first <= place < operation.data and common is not None
+        def at(operand: Any, position: int) -> Any:
+            is_data = operation.first <= position < operation.data and common is not None
             if isinstance(operand, Ref):
                 value = used[operand.number]
                 array = value.sample(turn)
@@ -265,8 +265,8 @@ def _real(
 ) -> Value:
     """In real numbers, as nearly as float64 has them."""
 
-    def at(operand: Any, place: int) -> Any:
-        is_data = operation.first <= place < operation.data and common is not None
+    def at(operand: Any, position: int) -> Any:
+        is_data = operation.first <= position < operation.data and common is not None
         if isinstance(operand, Ref):
             value = used[operand.number]
             if kind_of(value.dtype) in ("float", "code"):
@@ -290,8 +290,8 @@ def _wide(value: Value, to: str) -> Value:
 
 def _data_of(operation: Operation, step: Step, used: Mapping[int, Value], to: str) -> list[Any]:
     found: list[Any] = []
-    for place, operand in enumerate(step.operands[: operation.data]):
-        if place < operation.first:
+    for position, operand in enumerate(step.operands[: operation.data]):
+        if position < operation.first:
             found.append(None)
         elif isinstance(operand, Ref):
             found.append(_wide(used[operand.number], to))
@@ -317,9 +317,9 @@ def _exact_sum(
         return None
 
     def with_data(change: Callable[[Array], Array]) -> Array:
-        def at(operand: Any, place: int) -> Any:
-            if operation.first <= place < operation.data and isinstance(data[place], Value):
-                return change(data[place].estimate)
+        def at(operand: Any, position: int) -> Any:
+            if operation.first <= position < operation.data and isinstance(data[position], Value):
+                return change(data[position].estimate)
             return _resolved(operand, lambda number: used[number].estimate)
 
         return _run(operation, step, at)
@@ -343,15 +343,15 @@ def _close(
     if operation.rounding is Rounding.SUM:
         noise *= 1 + log2(1 + max([d.size for d in data if isinstance(d, Value)], default=1)) / 4
     sizes = [
-        moved(d, taken, noise, seed + 7919 * place) if isinstance(d, Value) else ()
-        for place, d in enumerate(data)
+        moved(d, taken, noise, seed + 7919 * position) if isinstance(d, Value) else ()
+        for position, d in enumerate(data)
     ]
     samples = []
     for turn in range(SAMPLES):
 
-        def at(operand: Any, place: int, turn: int = turn) -> Any:
-            if operation.first <= place < operation.data and sizes[place]:
-                return sizes[place][turn]
+        def at(operand: Any, position: int, turn: int = turn) -> Any:
+            if operation.first <= position < operation.data and sizes[position]:
+                return sizes[position][turn]
             return _resolved(operand, lambda number: used[number].sample(turn))
 
         samples.append(_run(operation, step, at))

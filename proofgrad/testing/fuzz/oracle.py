@@ -49,7 +49,7 @@ class Cell:
 
     value: Value
     parent: Cell | None = None
-    places: Array | None = None
+    positions: Array | None = None
     is_memory: bool = True
 
     @property
@@ -60,10 +60,10 @@ class Cell:
             cell = cell.parent
         return cell
 
-    def places_in_root(self) -> Array:
+    def positions_in_root(self) -> Array:
         """For each element, its number in the row-major order of the root."""
-        if self.places is not None:
-            return self.places
+        if self.positions is not None:
+            return self.positions
         return np.arange(self.value.size).reshape(self.value.shape)
 
 
@@ -120,40 +120,40 @@ class Machine:
             if "ufunc" not in str(error):
                 raise
             raise Meaningless(f"{step.name} has no meaning at these types: {error}") from error
-        if not operation.is_view or has_places(step):
+        if not operation.is_view or has_positions(step):
             return Cell(value, is_memory=operation.is_plain)
         below = self.names[plain.operands[0].number]
-        places = Value("int64", (below.places_in_root(),))
-        shown = evaluate(operation, plain, {**used, plain.operands[0].number: places}, 0)
+        positions = Value("int64", (below.positions_in_root(),))
+        shown = evaluate(operation, plain, {**used, plain.operands[0].number: positions}, 0)
         return Cell(value, below, shown.estimate, below.is_memory)
 
     # -- writes -----------------------------------------------------------------------------------
 
     def _write(self, write: Write) -> None:
         target = self.names[write.target.number]
-        places = target.places_in_root()
+        positions = target.positions_in_root()
         root = target.root
         if write.name == "__setitem__":
             index = _arrays_of(write.index, self)
-            places = places[index]
+            positions = positions[index]
         if (
             not target.is_memory
-            or len(np.unique(places)) != places.size
+            or len(np.unique(positions)) != positions.size
             and write.name != "__setitem__"
         ):
             raise Meaningless("a write to what is no memory of its own")
-        new = self._new_value(write, target, places)
-        _store(root, places, new)
+        new = self._new_value(write, target, positions)
+        _store(root, positions, new)
         cell: Cell | None = target
         while cell is not None:
             if cell is not root:
-                cell.value = _read(root, cell.places_in_root())
+                cell.value = _read(root, cell.positions_in_root())
             cell = cell.parent
 
-    def _new_value(self, write: Write, target: Cell, places: Array) -> Value:
+    def _new_value(self, write: Write, target: Cell, positions: Array) -> Value:
         dtype = target.value.dtype
         if write.name not in ("assign", "__setitem__"):
-            now = _read(target.root, target.places_in_root())
+            now = _read(target.root, target.positions_in_root())
             name = f"__{write.name[3:]}"
             assert name in OPERATORS
             operands = (Ref(-1), write.value)
@@ -175,12 +175,12 @@ class Machine:
             given = Value(kind, (np.asarray(write.value),))
         with np.errstate(all="ignore"):
             arrays = [
-                np.broadcast_to(cast(x, given.dtype, dtype), places.shape) for x in given.samples
+                np.broadcast_to(cast(x, given.dtype, dtype), positions.shape) for x in given.samples
             ]
         return merged(dtype, arrays)
 
 
-def has_places(step: Step) -> bool:
+def has_positions(step: Step) -> bool:
     """An index by Tensors, lists or masks, which is no view."""
     if step.name != "__getitem__":
         return False
@@ -195,25 +195,25 @@ def _arrays_of(index: Any, machine: Machine) -> Any:
         if isinstance(part, Ref):
             value = machine.names[part.number].value
             if not value.is_exact:
-                raise Meaningless("a write to a place that rounding decides")
+                raise Meaningless("a write to a position that rounding decides")
             return value.estimate
         return np.asarray(part) if isinstance(part, list) else part
 
     return tuple(map(array, index)) if isinstance(index, tuple) else array(index)
 
 
-def _store(root: Cell, places: Array, new: Value) -> None:
+def _store(root: Cell, positions: Array, new: Value) -> None:
     count = 1 if root.value.is_exact and new.is_exact else SAMPLES
     samples = []
     for turn in range(count):
         flat = root.value.sample(turn).flatten()
-        flat[places.reshape(-1)] = np.asarray(new.sample(turn)).reshape(-1)
+        flat[positions.reshape(-1)] = np.asarray(new.sample(turn)).reshape(-1)
         samples.append(flat.reshape(root.value.shape))
     root.value = Value(root.value.dtype, tuple(samples))
 
 
-def _read(root: Cell, places: Array) -> Value:
-    return Value(root.value.dtype, tuple([x.reshape(-1)[places] for x in root.value.samples]))
+def _read(root: Cell, positions: Array) -> Value:
+    return Value(root.value.dtype, tuple([x.reshape(-1)[positions] for x in root.value.samples]))
 
 
 def _sized(step: Step, size: int) -> Step:
@@ -271,8 +271,8 @@ def _calls(program: Program, machine: Machine) -> Iterator[tuple[str, Value]]:
             machine.names[number] = made[argument.number]
         for statement in program.body:
             machine.run(statement)
-        for place, ref in enumerate(program.results):
-            given.append((f"result {place} of call {turn}", machine.names[ref.number]))
+        for position, ref in enumerate(program.results):
+            given.append((f"result {position} of call {turn}", machine.names[ref.number]))
     for name, cell in given:
         yield name, cell.value
     for statement in program.statements:
@@ -283,7 +283,7 @@ def _calls(program: Program, machine: Machine) -> Iterator[tuple[str, Value]]:
 # -- gradients ------------------------------------------------------------------------------------
 
 STEP = 2.0**-17  # of a difference in float64: what truncation and rounding lose is alike
-PLACES = 20  # of one leaf, whose derivatives are looked at
+POSITIONS = 20  # of one leaf, whose derivatives are looked at
 KINK = 1e-3  # differences to both sides that are this far apart: there is no derivative
 
 
@@ -322,9 +322,13 @@ def gradients(program: Program) -> Iterator[tuple[str, Value]]:
     for ref in program.gradient_of:
         leaf = leaves[ref.number]
         slopes, errors = np.zeros(leaf.shape), np.full(leaf.shape, np.nan)
-        places = list(np.ndindex(leaf.shape))
-        for place in places if len(places) <= PLACES else Random(ref.number).sample(places, PLACES):
-            slopes[place], errors[place] = _slope(leaf, place, parts, middle)
+        positions = list(np.ndindex(leaf.shape))
+        for position in (
+            positions
+            if len(positions) <= POSITIONS
+            else Random(ref.number).sample(positions, POSITIONS)
+        ):
+            slopes[position], errors[position] = _slope(leaf, position, parts, middle)
         dtype = dtypes[ref.number]
         loose = 1e-5 if dtype == "float64" else 2e-3
         largest = float(np.nanmax(np.abs(slopes), initial=0.0))
@@ -333,17 +337,17 @@ def gradients(program: Program) -> Iterator[tuple[str, Value]]:
         yield f"g{ref.number}", Value(dtype, (*samples, *samples[1:]))
 
 
-def _slope(leaf: Array, place: Any, parts: Any, middle: Array) -> tuple[float, float]:
+def _slope(leaf: Array, position: Any, parts: Any, middle: Array) -> tuple[float, float]:
     """A derivative of the sum of the parts, and its error: NaN where differences do not agree.
 
     Those of each part are asked: kinks of several, as where one value is the largest of several windows, may cancel.
     """
-    here = float(leaf[place])
+    here = float(leaf[position])
 
     def at(offset: float) -> Array:
-        leaf[place] = here + offset
+        leaf[position] = here + offset
         found: Array = parts()
-        leaf[place] = here
+        leaf[position] = here
         return found
 
     up, down, up_half, down_half = at(STEP), at(-STEP), at(STEP / 2), at(-STEP / 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from proofgrad.testing.fuzz.choosing import places
+from proofgrad.testing.fuzz.choosing import positions
 from proofgrad.testing.fuzz.elementwise import softplus
 from proofgrad.testing.fuzz.operation import (
     Drawing,
@@ -110,14 +110,14 @@ REDUCTIONS = ("mean", "sum", "none")
 def _labels(d: Drawing) -> Drawn:
     x = d.any("float", rank=2, most=200)
     shape = d.value(x).shape
-    labels = places(d, shape[1], (*shape[:1], *shape[2:]), is_signed=False)
+    labels = positions(d, shape[1], (*shape[:1], *shape[2:]), is_signed=False)
     return (x, labels), {"reduction": d.random.choice(REDUCTIONS)}
 
 
 def _last_labels(d: Drawing) -> Drawn:
     x = d.any("float", rank=1, most=200)
     shape = d.value(x).shape
-    return (x, places(d, shape[-1], shape[:-1], is_signed=False)), {
+    return (x, positions(d, shape[-1], shape[:-1], is_signed=False)), {
         "reduction": d.random.choice(REDUCTIONS)
     }
 

@@ -253,8 +253,8 @@ def _recorded_lines(program: Program) -> list[str]:
         f"seen.append(step({', '.join(map(repr, call.arguments))}))" for call in program.calls
     ]
     lines.append("for turn, results in enumerate(seen):")
-    lines += _indented(["for place, result in enumerate(results):"])
-    lines += _indented(_indented(["see(f'result {place} of call {turn}', result)"]))
+    lines += _indented(["for position, result in enumerate(results):"])
+    lines += _indented(_indented(["see(f'result {position} of call {turn}', result)"]))
     made = [s.target for s in program.statements if isinstance(s, Step)]
     return lines + [f"see('v{number}', v{number})" for number in made]
 

@@ -91,7 +91,7 @@ def _variance(d: Drawing) -> Drawn:
     return operands, options
 
 
-def _extreme_place(d: Drawing) -> Drawn:
+def _extreme_position(d: Drawing) -> Drawn:
     operands, options = over_axes("int", "float", least=1)(d)
     if isinstance(options["axis"], tuple):
         options["axis"] = options["axis"][0]
@@ -265,19 +265,19 @@ def running_extreme(larger: bool) -> Callable[..., tuple[Array, Array]]:
 
     def meaning(x: Array, axis: int = 0) -> tuple[Array, Array]:
         lines = np.moveaxis(x, axis, 0)
-        best, places = lines.copy(), np.zeros(lines.shape, np.int32)
+        best, positions = lines.copy(), np.zeros(lines.shape, np.int32)
         for k in range(1, len(lines)):
             better = lines[k] > best[k - 1] if larger else lines[k] < best[k - 1]
             better |= (lines[k] != lines[k]) & (best[k - 1] == best[k - 1])  # the first NaN stays
             better &= best[k - 1] == best[k - 1]
             best[k] = np.where(better, lines[k], best[k - 1])
-            places[k] = np.where(better, k, places[k - 1])
-        return np.moveaxis(best, 0, axis), np.moveaxis(places, 0, axis)
+            positions[k] = np.where(better, k, positions[k - 1])
+        return np.moveaxis(best, 0, axis), np.moveaxis(positions, 0, axis)
 
     return meaning
 
 
-def place_of(larger: bool) -> Callable[..., Array]:
+def position_of(larger: bool) -> Callable[..., Array]:
     """`Tensor.argmax` or `Tensor.argmin`: the first of equal elements."""
 
     def meaning(x: Array, axis: Any = None, keepdim: bool = False) -> Array:
@@ -298,16 +298,18 @@ def order(x: Array, dim: int = -1, descending: bool = False) -> Array:
     return np.argsort(-ranks.reshape(x.shape), axis=dim, kind="stable").astype(np.int32)
 
 
-def ordered_with_places(x: Array, dim: int = -1, descending: bool = False) -> tuple[Array, Array]:
+def ordered_with_positions(
+    x: Array, dim: int = -1, descending: bool = False
+) -> tuple[Array, Array]:
     """`Tensor.sort`: values, and int32 positions."""
-    places = order(x, dim, descending)
-    return np.take_along_axis(x, places, dim), places
+    positions = order(x, dim, descending)
+    return np.take_along_axis(x, positions, dim), positions
 
 
 def first_of_order(x: Array, k: int, dim: int = -1, largest: bool = True) -> tuple[Array, Array]:
     """`Tensor.topk`: values, and int32 positions."""
-    places = np.take(order(x, dim, largest), range(k), dim)
-    return np.take_along_axis(x, places, dim), places
+    positions = np.take(order(x, dim, largest), range(k), dim)
+    return np.take_along_axis(x, positions, dim), positions
 
 
 ANY, NUMBERS = ("bool", "int", "float"), ("int", "float")
@@ -334,8 +336,8 @@ OPERATIONS = [
     _over("var_mean", with_mean(variance), (), as_float, CLOSE, draw=_variance, results=2),
     _over("std_mean", with_mean(deviation), (), as_float, CLOSE, draw=_variance, results=2),
     _over("logsumexp", logsumexp, ("float",), as_float, CLOSE, least=1, inner=4.0),
-    _over("argmax", place_of(True), (), as_int32, Rounding.EXACT, draw=_extreme_place),
-    _over("argmin", place_of(False), (), as_int32, Rounding.EXACT, draw=_extreme_place),
+    _over("argmax", position_of(True), (), as_int32, Rounding.EXACT, draw=_extreme_position),
+    _over("argmin", position_of(False), (), as_int32, Rounding.EXACT, draw=_extreme_position),
     Operation("softmax", along("float", least=1), softmax, as_float, CLOSE, takes_variables=True),
     Operation(
         "softmin", along("float", least=1), lambda x, axis: softmax(-x, axis), as_float, CLOSE
@@ -350,13 +352,13 @@ OPERATIONS = [
         "cumprod", along(*NUMBERS), lambda x, axis: x.cumprod(axis, dtype=x.dtype), summed, CLOSE
     ),
     Operation(
-        "cummax", along(*NUMBERS, least=1), running_extreme(True), same, results=2, places=(1,)
+        "cummax", along(*NUMBERS, least=1), running_extreme(True), same, results=2, positions=(1,)
     ),
     Operation(
-        "cummin", along(*NUMBERS, least=1), running_extreme(False), same, results=2, places=(1,)
+        "cummin", along(*NUMBERS, least=1), running_extreme(False), same, results=2, positions=(1,)
     ),
     Operation("logcumsumexp", along("float", least=1), logcumsumexp, as_float, CLOSE, inner=4.0),
-    Operation("sort", _sort, ordered_with_places, same, results=2, places=(1,)),
+    Operation("sort", _sort, ordered_with_positions, same, results=2, positions=(1,)),
     Operation("argsort", _sort, order, as_int32),
-    Operation("topk", _topk, first_of_order, same, results=2, places=(1,)),
+    Operation("topk", _topk, first_of_order, same, results=2, positions=(1,)),
 ]

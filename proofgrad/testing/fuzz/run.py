@@ -99,12 +99,12 @@ def _of_error(program: Program, error: Exception) -> Outcome:
             return Outcome("refused", str(error))
     frames = traceback.extract_tb(error.__traceback__)
     inside = [frame for frame in frames if frame.filename != "<program>"]
-    place = f"{Path(inside[-1].filename).name}:{inside[-1].name}" if inside else "<program>"
+    position = f"{Path(inside[-1].filename).name}:{inside[-1].name}" if inside else "<program>"
     first = str(error).strip().splitlines()[:1]
     return Outcome(
         "error",
         f"{type(error).__name__}: {str(error)[:600]}",
-        f"{type(error).__name__} in {place}: {''.join(first)[:60]}",
+        f"{type(error).__name__} in {position}: {''.join(first)[:60]}",
     )
 
 

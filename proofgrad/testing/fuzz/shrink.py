@@ -83,12 +83,12 @@ def without_settings(program: Program) -> Iterator[Program]:
 def one_result(program: Program) -> Iterator[Program]:
     """With one result fewer, with one alone, for one gradient alone; without what is not used."""
     if len(program.results) > 1:
-        for place, ref in enumerate(program.results):
+        for position, ref in enumerate(program.results):
             if program.is_together:
-                others = program.results[:place] + program.results[place + 1 :]
-                left = program.weights[:place] + program.weights[place + 1 :]
+                others = program.results[:position] + program.results[position + 1 :]
+                left = program.weights[:position] + program.weights[position + 1 :]
                 yield needed(program.with_(results=others, weights=left))
-            weights = program.weights[place : place + 1]
+            weights = program.weights[position : position + 1]
             yield needed(program.with_(results=(ref,), weights=weights))
     if len(program.gradient_of) > 1:
         for ref in program.gradient_of:
@@ -144,9 +144,9 @@ def _closed(program: Program) -> Program:
     """Without results that are no longer made."""
     made = {s.target for s in (*program.statements, *program.body) if isinstance(s, Step)}
     made |= set(program.parameters)
-    places = [k for k, ref in enumerate(program.results) if ref.number in made]
-    weights = tuple([program.weights[k] for k in places]) if program.weights else ()
-    return program.with_(results=tuple([program.results[k] for k in places]), weights=weights)
+    positions = [k for k, ref in enumerate(program.results) if ref.number in made]
+    weights = tuple([program.weights[k] for k in positions]) if program.weights else ()
+    return program.with_(results=tuple([program.results[k] for k in positions]), weights=weights)
 
 
 def operands_instead(program: Program) -> Iterator[Program]:
@@ -265,8 +265,8 @@ def _literals(statement: Statement, size: int, new: int) -> Statement:
     return replace(statement, operands=tuple([change(o) for o in statement.operands]))
 
 
-def _with_statement(program: Program, place: int, new: Statement) -> Program:
-    before, after = program.statements[:place], program.statements[place + 1 :]
+def _with_statement(program: Program, position: int, new: Statement) -> Program:
+    before, after = program.statements[:position], program.statements[position + 1 :]
     return program.with_(statements=(*before, new, *after))
 
 
@@ -275,15 +275,15 @@ def simpler_options(program: Program) -> Iterator[Program]:
     for k, statement in enumerate(program.statements):
         if not isinstance(statement, Step) or not statement.options:
             continue
-        for place, (name, value) in enumerate(statement.options):
-            rest = (*statement.options[:place], *statement.options[place + 1 :])
+        for position, (name, value) in enumerate(statement.options):
+            rest = (*statement.options[:position], *statement.options[position + 1 :])
             yield _with_statement(program, k, replace(statement, options=rest))
             if isinstance(value, tuple) and all(isinstance(v, int) for v in value):
                 for simple in (0, 1):
                     for axis in range(len(value)):
                         new = (*value[:axis], simple, *value[axis + 1 :])
                         if value[axis] > simple:
-                            options = (*statement.options[:place], (name, new), *statement.options[place + 1 :])  # fmt: skip
+                            options = (*statement.options[:position], (name, new), *statement.options[position + 1 :])  # fmt: skip
                             yield _with_statement(program, k, replace(statement, options=options))
 
 

@@ -140,17 +140,17 @@ def _placed(x: Array, padding: Any, value: Any) -> Array:
 
 
 def _windows(x: Array, kernel: Any, stride: Any, dilation: Any) -> Array:
-    """The last axes as places of windows, and behind them the places inside."""
+    """The last axes as positions of windows, and behind them the positions inside."""
     axes = len(kernel)
     sizes = x.shape[x.ndim - axes :]
     counts = [(n - h * (k - 1) - 1) // s + 1 for n, k, s, h in zip(sizes, kernel, stride, dilation)]
     taps = []
-    for place in product(*[range(k) for k in kernel]):
+    for position in product(*[range(k) for k in kernel]):
         part: Index = (
             ...,
             *[
                 slice(p * h, p * h + (c - 1) * s + 1, s)
-                for p, h, c, s in zip(place, dilation, counts, stride)
+                for p, h, c, s in zip(position, dilation, counts, stride)
             ],
         )
         taps.append(x[part])
@@ -182,12 +182,12 @@ def transposed(x: Array, weight: Array, stride: Any, padding: Any) -> Array:
     axes = x.ndim - 2
     sizes = [(n - 1) * s + k for n, s, k in zip(x.shape[2:], stride, weight.shape[2:])]
     result = np.zeros((x.shape[0], weight.shape[1], *sizes), x.dtype)
-    for place in product(*[range(k) for k in weight.shape[2:]]):
+    for position in product(*[range(k) for k in weight.shape[2:]]):
         part: Index = (
             ...,
-            *[slice(p, p + (n - 1) * s + 1, s) for p, n, s in zip(place, x.shape[2:], stride)],
+            *[slice(p, p + (n - 1) * s + 1, s) for p, n, s in zip(position, x.shape[2:], stride)],
         )
-        tap: Index = (slice(None), slice(None), *place)
+        tap: Index = (slice(None), slice(None), *position)
         result[part] += np.moveaxis(np.tensordot(x, weight[tap], (1, 0)), -1, 1)
     inner: Index = (..., *[slice(p, n - p) for p, n in zip(padding, sizes)])
     return result[inner] if axes else result
@@ -231,15 +231,15 @@ def interpolate(x: Array, sizes: Any, mode: str, align_corners: bool = False) ->
         if mode == "nearest-exact":
             x = np.take(x, (2 * line + 1) * size // (2 * wanted), axis)
             continue
-        place = (
+        position = (
             line * (size - 1) / max(1, wanted - 1)
             if align_corners
             else (line + 0.5) * size / wanted - 0.5
         )
-        place = np.clip(place, 0, size - 1)
-        place = np.where(abs(place - np.rint(place)) < 1e-9, np.rint(place), place)
-        low, high = np.floor(place).astype(int), np.ceil(place).astype(int)
-        share = (place - low).reshape((wanted,) + (1,) * (x.ndim - axis - 1))
+        position = np.clip(position, 0, size - 1)
+        position = np.where(abs(position - np.rint(position)) < 1e-9, np.rint(position), position)
+        low, high = np.floor(position).astype(int), np.ceil(position).astype(int)
+        share = (position - low).reshape((wanted,) + (1,) * (x.ndim - axis - 1))
         first, second = np.take(x, low, axis), np.take(x, high, axis)
         x = first + (second - first) * share
     return x

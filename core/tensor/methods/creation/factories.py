@@ -35,7 +35,7 @@ from proofgrad.core.tensor.methods.disk import (
     path_of,
     size_of_file,
 )
-from proofgrad.core.tensor.methods.indexing.take import is_place
+from proofgrad.core.tensor.methods.indexing.take import is_position
 from proofgrad.core.tensor.methods.live import register
 from proofgrad.core.tensor.methods.movement.joining import Movement
 from proofgrad.core.tensor.runtime.device import DISK, canonical_device, is_on_disk
@@ -359,10 +359,10 @@ class Factories(Movement):
         wide = dtypes.float64 if kind.bits > 32 else dtypes.default_float
         line = cls.arange(steps, dtype=wide, device=device)
         if isinstance(steps, int):
-            places = line * ((stop - start) / (steps - 1) if steps > 1 else 0.0)
+            positions = line * ((stop - start) / (steps - 1) if steps > 1 else 0.0)
         else:
-            places = line * (stop - start) / cls(steps - 1, device, wide).maximum(1)
-        result = (places + float(start)).cast(kind)
+            positions = line * (stop - start) / cls(steps - 1, device, wide).maximum(1)
+        result = (positions + float(start)).cast(kind)
         return cls._constant(result._uop, device, requires_grad)
 
     @classmethod
@@ -403,12 +403,12 @@ class Factories(Movement):
         return self._iota(self.shape[-1])
 
     def one_hot(self, num_classes: Whole) -> Self:
-        """A last axis of `num_classes` ints: 1 at the place this Tensor names, else 0."""
+        """A last axis of `num_classes` ints: 1 at the position this Tensor names, else 0."""
         if not self.dtype.is_int:
             raise DtypeError(f"one_hot takes integers, not {self.dtype}")
         if not at_least(num_classes, 0):
             raise ArgumentError(f"one_hot needs 0 classes or more, not {num_classes}")
-        return is_place(self.unsqueeze(-1), -1, num_classes).cast(dtypes.int32)
+        return is_position(self.unsqueeze(-1), -1, num_classes).cast(dtypes.int32)
 
 
 def _steps(begin: Real, end: Real, step: Real) -> Whole:

@@ -33,7 +33,7 @@ _PARITY = 0x1BD11BDA
 
 # So many numbers get memory where they are first read; fewer are drawn again in each kernel that reads them.
 DRAWN_ONCE = 64
-MOST_CHECKED = 1 << 16  # weights that are looked at before places are drawn by them
+MOST_CHECKED = 1 << 16  # weights that are looked at before positions are drawn by them
 
 
 class _Seed:
@@ -272,7 +272,7 @@ class Creation(Factories, Indexing):
         return cls._drawn(order.cast(dtype), kwargs.pop("requires_grad", None))
 
     def multinomial(self, num_samples: Whole = 1, replacement: Flag = False) -> Self:
-        """Places drawn with chances in proportion to these weights, a line for each row.
+        """Positions drawn with chances in proportion to these weights, a line for each row.
 
         Without replacement by the order of exponential clocks (Efraimidis and Spirakis, 2006).
         """
@@ -292,8 +292,8 @@ class Creation(Factories, Indexing):
             whole = ends._cut(ends.ndim - 1, ends.shape[-1] - 1, ends.shape[-1])
             drawn = type(self).rand((*self.shape[:-1], num_samples), device=self.device)
             passed = (drawn * whole).unsqueeze(-1) >= ends.unsqueeze(-2)
-            places = passed.sum(-1).minimum(self.shape[-1] - 1)
-            return self._drawn(places.cast(dtypes.int32), None)
+            positions = passed.sum(-1).minimum(self.shape[-1] - 1)
+            return self._drawn(positions.cast(dtypes.int32), None)
         clocks = weights.rand_like(dtype=dtypes.float32)
         late = (1 - clocks).log() / weights  # minus the time at which each is drawn
         late = weights.eq(0).where(-math.inf, late)
@@ -320,10 +320,10 @@ class Creation(Factories, Indexing):
             if pair.shape != (2,) or pair.dtype is not dtypes.uint32:
                 raise DtypeError(f"random_bits: the {name} is two uint32, not {describe(pair)}")
 
-        def word(pair: Self, place: Whole, count: Whole) -> UOp:
-            return broadcast_node(pair._cut(0, place, place + 1)._uop, (count,))
+        def word(pair: Self, position: Whole, count: Whole) -> UOp:
+            return broadcast_node(pair._cut(0, position, position + 1)._uop, (count,))
 
-        own = threefry(*[word(pair, place, 1) for pair in (counter, key) for place in (0, 1)])
+        own = threefry(*[word(pair, position, 1) for pair in (counter, key) for position in (0, 1)])
         half = -(-num // 2)
         line = UOp(Ops.IOTA, dtypes.uint32, (), half)
         shifted = line + constant_node(half, dtypes.uint32, (half,))

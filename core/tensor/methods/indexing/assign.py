@@ -89,10 +89,10 @@ class Assignment(Selection):
         if value is self:
             value = self._value()  # the one that it names, before it shows what was written since
         if is_on_disk(self.device):
-            place, positions = self._view_and_positions(index)
+            position, positions = self._view_and_positions(index)
             if positions:
                 raise DeviceError(f"{self.device} is written to by ints and slices, not by Tensors")
-            place.assign(value)
+            position.assign(value)
             return
         self._refresh()  # the elements that stay are those of now
         mask = self._mask_index(index)
@@ -202,12 +202,12 @@ class Assignment(Selection):
     def _shows_elements_of(self, owner: Any) -> bool:
         return any(link.tensor() is owner for link in self._base or ())
 
-    def _was_just_written_to(self, place: Any) -> bool:
+    def _was_just_written_to(self, position: Any) -> bool:
         """Is this the second half of `x[i] += v`, which has been done by the first?"""
         if Assignment._last_write is None or self._base is None:
             return False
         view, owner, node = Assignment._last_write
-        mine, its = self._alive_links(), place._alive_links()
+        mine, its = self._alive_links(), position._alive_links()
         return (
             view() is self
             and bool(its)
@@ -260,12 +260,12 @@ class Assignment(Selection):
         return chosen
 
     def _spread(self, mask: Any, given: Any, rest: Shape) -> Any:
-        """Rows of `given` at the places where the mask is true. Reads the mask, to count them."""
+        """Rows of `given` at the positions where the mask is true. Reads the mask, to count them."""
         flags = bytes(machine.read(mask._uop, mask.device))
         count = flags.count(1)
         if given.shape != (count, *rest):
             raise ShapeError(
-                f"cannot write {show(given.shape)} to the {count} places where the mask is true;"
+                f"cannot write {show(given.shape)} to the {count} positions where the mask is true;"
                 f" expected {show((count, *rest))}, or what broadcasts to {show(rest)}"
             )
         if not count:
@@ -274,9 +274,9 @@ class Assignment(Selection):
         return given[type(self)(rows, self.device)].reshape(self.shape)
 
     def _scattered(self, pending: Sequence[tuple[int, Any]], value: Any) -> UOp:
-        """This Tensor with `value` at the positions of some axes; of two for one place the last.
+        """This Tensor with `value` at the positions of some axes; of two for one position the last.
 
-        Who writes is settled for the places of these axes alone; all elements behind a place have
+        Who writes is settled for the positions of these axes alone; all elements behind a position have
         one writer.
         """
         axes = [axis for axis, _ in pending]
@@ -288,8 +288,8 @@ class Assignment(Selection):
         count, number = prod(sizes), prod(together)
         if not number:
             return self._uop
-        places = self._place_in_axes([part for _, part in pending], sizes, together)
-        written_by = self._writers(places.flatten(), count)
+        positions = self._position_in_axes([part for _, part in pending], sizes, together)
+        written_by = self._writers(positions.flatten(), count)
         inner = [first + k for k in range(len(together))]
         outer = [k for k in range(len(node.shape)) if k not in inner]
         given = self._with(node).permute([*inner, *outer]).reshape((number, *kept))
@@ -302,12 +302,12 @@ class Assignment(Selection):
         )
         return back._uop
 
-    def _writers(self, places: Any, count: Whole) -> Any:
-        """For each of `count` places the number, from 1, of the last element for it; 0: none."""
-        number = places.numel()
+    def _writers(self, positions: Any, count: Whole) -> Any:
+        """For each of `count` positions the number, from 1, of the last element for it; 0: none."""
+        number = positions.numel()
         own = self._iota(count, dtypes.int64)
         serial = self._iota(number, dtypes.int64) + 1
-        hits = own.reshape(count, 1) == places.reshape(1, number)
+        hits = own.reshape(count, 1) == positions.reshape(1, number)
         return hits.where(serial.reshape(1, number), 0).max(1)
 
     # -- in place ---------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def _broadcast(node: UOp, shape: Shape) -> UOp:
 
 
 def written(base: UOp, links: Sequence[Link], value: UOp) -> UOp:
-    """`base` with `value` in the places that a view shows; `links` lead from `base` to the view.
+    """`base` with `value` in the positions that a view shows; `links` lead from `base` to the view.
 
     Raises: ValueError if the view repeats elements or has some that are not of `base`.
     """
@@ -412,7 +412,7 @@ def _placed(links: Sequence[Link], value: UOp) -> UOp:
         match op:
             case Ops.DETACH:
                 continue
-            case Ops.BITCAST:  # a mask of places stays one
+            case Ops.BITCAST:  # a mask of positions stays one
                 value = value if value.dtype.is_bool else value.bitcast(arg[1])
             case Ops.RESHAPE:
                 value = reshape_node(value, before)

@@ -95,8 +95,8 @@ class Hashing(Reduction):
             for constant in rounds:  # the same graph each time, which takes long to say in methods
                 now = reshape_node(state._uop, (rows * _LANES,))
                 state = self._with(body.substitute({given: now, rounds[0]._uop: constant._uop}))
-        places = self._row_of([8 * k for k in range(8)], 8)
-        out = ((state.unsqueeze(-1) >> places) & 255).cast(dtypes.uint8)
+        positions = self._row_of([8 * k for k in range(8)], 8)
+        out = ((state.unsqueeze(-1) >> positions) & 255).cast(dtypes.uint8)
         hashes: Self = out.reshape((rows, _STATE_BYTES))[:, : sponge.out]
         return hashes.reshape((*self.shape[:-1], sponge.out))
 
@@ -124,8 +124,8 @@ class Hashing(Reduction):
         rows, size = self.shape
         count = size // sponge.rate + 1
         total = count * sponge.rate
-        place: Any = self._iota(total, dtypes.int64)
-        end = (place == size).where(sponge.suffix, 0) ^ (place == total - 1).where(0x80, 0)
+        position: Any = self._iota(total, dtypes.int64)
+        end = (position == size).where(sponge.suffix, 0) ^ (position == total - 1).where(0x80, 0)
         ended = self.pad((0, total - size)) ^ end.cast(dtypes.uint8)
         lanes = ended.reshape((rows, count, sponge.rate // 8, 8)).cast(dtypes.uint64)
         shifts = self._row_of([8 * k for k in range(8)], 8)
@@ -160,7 +160,7 @@ def _round(state: Any, turns: Any, constant: Any) -> Any:
     lanes = lanes ^ mixed.unsqueeze(1)
     flat = lanes.reshape((rows, _LANES))
     turned = ((flat << turns) | (flat >> (64 - turns))).reshape((rows, 5, 1, 5))
-    # Element [y][x] comes from [x][x + 3*y]: place 21*x + 3*y where each row of five stands four times.
+    # Element [y][x] comes from [x][x + 3*y]: position 21*x + 3*y where each row of five stands four times.
     repeated = turned.expand((rows, 5, 4, 5)).reshape((rows, 100)).pad((0, 5))
     moved = repeated.reshape((rows, 5, 7, 3))[:, :, :5, 0].transpose(1, 2)
     kept = moved ^ (~moved.roll(-1, -1) & moved.roll(-2, -1))

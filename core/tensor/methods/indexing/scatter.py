@@ -1,8 +1,8 @@
-"""Writing to places that integers in memory name, and selection by masks.
+"""Writing to positions that integers in memory name, and selection by masks.
 
-Owns: scatter, scatter_reduce, masked_select, nonzero. Each place of the result looks at all sources, so
+Owns: scatter, scatter_reduce, masked_select, nonzero. Each position of the result looks at all sources, so
 results never depend on an order of threads; the compiler sees from it that each source goes to one
-place (core/compile/tactics/scatter.py).
+position (core/compile/tactics/scatter.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device
 from proofgrad.core.tensor.methods.indexing.selection import Selection
-from proofgrad.core.tensor.methods.indexing.take import is_place, take, take_along
+from proofgrad.core.tensor.methods.indexing.take import is_position, take, take_along
 
 _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
@@ -33,7 +33,7 @@ class Scatter(Selection):
     def scatter(
         self, dim: Whole, index: Self, src: Self | Scalar, reduce: str | None = None
     ) -> Self:
-        """A copy with out[index[i][j]][j] = src[i][j] (dim 0); the last one to a place counts.
+        """A copy with out[index[i][j]][j] = src[i][j] (dim 0); the last one to a position counts.
 
         `reduce`: "add" or "multiply" combine a number `src` with what is there. An index that is out
         of range writes nothing.
@@ -57,7 +57,7 @@ class Scatter(Selection):
     def _scatter_last(self, dim: Whole, index: Self, src: Self) -> Self:
         axis = resolve_axis(dim, self.ndim)
         self._check_scatter(axis, index, src)
-        hits, values = self._hits_of_places(axis, index, src)
+        hits, values = self._hits_of_positions(axis, index, src)
         if not hits.shape[-1]:
             return self._value()
         sources = self._iota(hits.shape[-1])
@@ -76,22 +76,22 @@ class Scatter(Selection):
                 f" for each index"
             )
 
-    def _hits_of_places(self, axis: Whole, index: Self, src: Self) -> tuple[Self, Self]:
-        """Which source (last axis) goes to which place (last but one), and the sources.
+    def _hits_of_positions(self, axis: Whole, index: Self, src: Self) -> tuple[Self, Self]:
+        """Which source (last axis) goes to which position (last but one), and the sources.
 
         Both have the sizes of this Tensor on all other axes: sources beyond those of index go nowhere.
         """
         sizes = enumerate(zip(self.shape, index.shape))
         around = [(0, 0 if k == axis else n - m) for k, (n, m) in sizes]
-        places = index._axis_last(axis).unsqueeze(-2)
-        hits = is_place(places, -2, self.shape[axis])
+        positions = index._axis_last(axis).unsqueeze(-2)
+        hits = is_position(positions, -2, self.shape[axis])
         padded = [pair for k, pair in enumerate(around) if k != axis] + [(0, 0), (0, 0)]
         return hits._pad_zeros(padded), src.shrink_to(index.shape)._pad_zeros(around)
 
     def scatter_reduce(
         self, dim: Whole, index: Self, src: Self, reduce: str, include_self: Flag = True
     ) -> Self:
-        """As scatter, with all that go to one place combined.
+        """As scatter, with all that go to one position combined.
 
         `reduce`: "sum", "prod", "mean", "amax" or "amin". `include_self`: with what is there.
         """
@@ -100,7 +100,7 @@ class Scatter(Selection):
         axis = resolve_axis(dim, self.ndim)
         self._check_scatter(axis, index, src)
 
-        hits, sources = self._hits_of_places(axis, index, src)
+        hits, sources = self._hits_of_positions(axis, index, src)
         wide = accumulation_dtype(self.dtype)  # rounded to 16 bits once
         values = sources.cast(wide)._axis_last(axis).unsqueeze(-2)
         values = hits.where(values, _neutral(reduce, values))
@@ -126,11 +126,11 @@ class Scatter(Selection):
         return self._selected(whole.flatten(), size, fill_value)
 
     def _selected(self, mask: Self, size: Whole, fill_value: Scalar) -> Self:
-        """The elements of a flat mask, in `size` places: place k has the one with k before it."""
+        """The elements of a flat mask, in `size` positions: position k has the one with k before it."""
         count = mask.cumsum()
         wanted = self._iota(size)
-        place = (count <= wanted.unsqueeze(-1)).sum(-1)
-        found = take(self.flatten(), 0, place)
+        position = (count <= wanted.unsqueeze(-1)).sum(-1)
+        found = take(self.flatten(), 0, position)
         fill = self._with(UOp.const(self.dtype, fill_value))
         return (wanted < mask.sum()).where(found, fill)
 
@@ -141,10 +141,10 @@ class Scatter(Selection):
         """
         mask = self.ne(0)
         if size is None:
-            places = mask._true_places()
+            positions = mask._true_positions()
             if not self.ndim:
-                return self._iota(0).reshape((len(places), 0))
-            return self._line(places)._unravelled(sizes().value_of_shape(self.shape))
+                return self._iota(0).reshape((len(positions), 0))
+            return self._line(positions)._unravelled(sizes().value_of_shape(self.shape))
         if not self.ndim:
             return self._iota(0).reshape((size, 0))
         flat = self._iota(self.numel())._selected(mask.flatten(), size, 0)
@@ -152,11 +152,11 @@ class Scatter(Selection):
         rows = flat._unravelled(self.shape)
         return inside.unsqueeze(-1).where(rows, math.trunc(fill_value))
 
-    def _line(self, places: list[int]) -> Self:
-        return self._with(self._as_tensor(places)._uop) if places else self._iota(0)
+    def _line(self, positions: list[int]) -> Self:
+        return self._with(self._as_tensor(positions)._uop) if positions else self._iota(0)
 
     def _unravelled(self, shape: Sequence[int]) -> Self:
-        """Places in row-major order as rows of positions."""
+        """Positions in row-major order as rows of positions."""
         steps = [(step, max(1, size)) for step, size in zip(row_major_strides(shape), shape)]
         columns = [self // max(1, step) % size for step, size in steps]
         return columns[0].stack(*columns[1:], dim=-1).cast(dtypes.int32)
@@ -189,7 +189,7 @@ def _reduced(reduce: str, chosen: Any) -> Any:
 
 
 def _joined(reduce: str, own: Any, total: Any, count: Any, include_self: bool) -> Any:
-    """What is there with the `count` sources that go to each place, combined to `total`."""
+    """What is there with the `count` sources that go to each position, combined to `total`."""
     if not include_self:
         own = (count > 0).where(_neutral(reduce, own), own)
     match reduce:

@@ -74,12 +74,12 @@ class Selection(Reduction):
         used = self._axes_used(checked)
         if used > self.ndim:
             raise IndexError(f"{used} indices for {self.ndim} axes {show(self.shape)}")
-        places = [k for k, part in enumerate(checked) if part is Ellipsis]
-        if len(places) > 1:
+        positions = [k for k, part in enumerate(checked) if part is Ellipsis]
+        if len(positions) > 1:
             raise IndexError("an index can have only one '...'")
-        place = places[0] if places else len(checked)
+        position = positions[0] if positions else len(checked)
         fill = [slice(None)] * (self.ndim - used)
-        return checked[:place] + fill + checked[place + 1 :]
+        return checked[:position] + fill + checked[position + 1 :]
 
     @staticmethod
     def _axes_used(parts: Sequence[Any]) -> Whole:
@@ -123,18 +123,22 @@ class Selection(Reduction):
                 f"a mask of shape {show(mask.shape)} for axes of {show(covered)} in"
                 f" {show(self.shape)}; the sizes must be equal"
             )
-        flat = self._with(mask._uop)._true_places()
+        flat = self._with(mask._uop)._true_positions()
         numbers = sizes().value_of_shape(mask.shape)
         steps = row_major_strides(numbers)
-        lines = [[place // step % size for place in flat] for step, size in zip(steps, numbers)]
+        lines = [
+            [position // step % size for position in flat] for step, size in zip(steps, numbers)
+        ]
         return [self._as_tensor(line) if line else self._iota(0) for line in lines]
 
-    def _true_places(self) -> list[int]:
-        """The places of the true elements in row-major order. They are computed now."""
-        return [place for place, value in enumerate(machine.read(self._uop, self.device)) if value]
+    def _true_positions(self) -> list[int]:
+        """The positions of the true elements in row-major order. They are computed now."""
+        return [
+            position for position, value in enumerate(machine.read(self._uop, self.device)) if value
+        ]
 
     def _pick(self, axis: Whole, position: Any) -> Self:
-        """One place of an axis, without the axis. Raises: IndexError."""
+        """One position of an axis, without the axis. Raises: IndexError."""
         size = self.shape[axis]
         begin = position if at_least(position, 0) else position + size
         if not (at_least(begin, 0) and at_least(size, begin + 1)):
@@ -152,14 +156,14 @@ class Selection(Reduction):
                 raise IndexTypeError(f"the bounds of a slice are ints, not {describe(bound)}")
         if part.step == 0:
             raise IndexTypeError("the step of a slice cannot be 0")
-        places = range(self.shape[axis])[part]
-        if not places:
+        positions = range(self.shape[axis])[part]
+        if not positions:
             return self._cut(axis, 0, 0)
-        forward = places if places.step > 0 else places[::-1]
+        forward = positions if positions.step > 0 else positions[::-1]
         result = self._cut(axis, forward[0], forward[-1] + 1)
-        if places.step < 0:
+        if positions.step < 0:
             result = result.flip(axis)
-        return result._every(axis, abs(places.step)) if abs(places.step) > 1 else result
+        return result._every(axis, abs(positions.step)) if abs(positions.step) > 1 else result
 
     def _slice_of_variables(self, axis: Whole, part: slice) -> Self:
         """begin:end:step where a variable is a bound or the size: bounds are not clipped to the axis."""
@@ -201,17 +205,17 @@ class Selection(Reduction):
         if not are_adjacent(axes):
             source = self.permute(axes + [k for k in range(self.ndim) if k not in axes])
         sizes = [self.shape[axis] for axis in axes]
-        place = self._place_in_axes([part for _, part in pending], sizes, together)
+        position = self._position_in_axes([part for _, part in pending], sizes, together)
         behind = source.shape[first + len(axes) :]
         flat = source.reshape((*source.shape[:first], prod(sizes), *behind))
-        return take(flat, first, place)
+        return take(flat, first, position)
 
-    def _place_in_axes(
+    def _position_in_axes(
         self, parts: Sequence[TensorBase], sizes: Sequence[int], shape: Sequence[int]
     ) -> Self:
         """Positions in several axes as one number; -1 where one of them is out of range."""
         wide = "int64" if prod(sizes) > 2**31 - 1 else "int32"
-        place: Self | None = None
+        position: Self | None = None
         inside: Self | None = None
         for part, size in zip(parts, sizes):
             whole = self._with(broadcast_node(part._uop, tuple(shape)))
@@ -222,10 +226,10 @@ class Selection(Reduction):
                 step = (step < 0).where(step + size, step)
             holds = (step >= 0) & (step < size)
             step = step.cast(wide)
-            place = step if place is None else place * size + step
+            position = step if position is None else position * size + step
             inside = holds if inside is None else inside & holds
-        assert place is not None and inside is not None
-        return inside.where(place, -1)
+        assert position is not None and inside is not None
+        return inside.where(position, -1)
 
     def gather(self, dim: Whole, index: Self) -> Self:
         """out[i][j] = self[index[i][j]][j] for dim 0; index has as many axes as this Tensor.
@@ -296,7 +300,7 @@ class _Numbers(NamedTuple):
 
 
 def _check_positions(values: Any, axis: int, shape: Shape) -> None:
-    """Raises: IndexError for the first number that is no place of an axis."""
+    """Raises: IndexError for the first number that is no position of an axis."""
     size = shape[axis]
     if hasattr(values, "min"):
         found = [int(values.min()), int(values.max())] if values.size else []

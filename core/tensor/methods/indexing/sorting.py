@@ -4,9 +4,9 @@ Owns: what comes first. Equal elements keep their order, in both directions; NaN
 -0.0 as equal to 0.0.
 
 Few elements are ranked: the rank of one is the number of those before it, and the element of rank k
-goes to place k; n * n comparisons in two kernels. Many go through a network of comparators (Batcher,
+goes to position k; n * n comparisons in two kernels. Many go through a network of comparators (Batcher,
 Sorting networks and their applications, 1968, with all comparators in one direction): n log(n)**2
-comparisons in log(n) (log(n) + 1) / 2 kernels. Each carries its place along, which makes it stable. The
+comparisons in log(n) (log(n) + 1) / 2 kernels. Each carries its position along, which makes it stable. The
 first few of many are the least, the least of what lies beyond that, and so on.
 """
 
@@ -35,12 +35,12 @@ class Sorting(Reduction):
         """The sorted elements, and where each one was.
 
         Example:
-            values, places = Tensor([3, 1, 2]).sort()  # [1, 2, 3] and [1, 2, 0]
+            values, positions = Tensor([3, 1, 2]).sort()  # [1, 2, 3] and [1, 2, 0]
         """
-        places = self.argsort(dim, descending)
+        positions = self.argsort(dim, descending)
         if not self.ndim:
-            return self._value(), places
-        return take_along(self, resolve_axis(dim, self.ndim), places), places
+            return self._value(), positions
+        return take_along(self, resolve_axis(dim, self.ndim), positions), positions
 
     def argsort(self, dim: Whole = -1, descending: Flag = False) -> Self:
         """Where the elements of the sorted axis are, as int32."""
@@ -49,8 +49,8 @@ class Sorting(Reduction):
             return self._iota(1).reshape(())
         keys = self._keys_along(axis, descending)
         short = at_least(RANKED_UP_TO, keys.shape[-1])
-        places = keys._places_by_rank() if short else keys._places_by_network()
-        return places._axis_from_last(axis)
+        positions = keys._positions_by_rank() if short else keys._positions_by_network()
+        return positions._axis_from_last(axis)
 
     def _keys_along(self, axis: Whole, descending: Flag) -> Self:
         """Integers, on the last axis, whose order is the one asked for."""
@@ -70,10 +70,10 @@ class Sorting(Reduction):
         is_few = isinstance(k, int) and 0 < k <= SELECTED_UP_TO
         is_few = is_few and at_least(self.shape[axis], k * SELECTED_OF)
         if is_few and self.dtype.bits <= 32:
-            places = self._keys_along(axis, largest)._first_places(k)._axis_from_last(axis)
+            positions = self._keys_along(axis, largest)._first_positions(k)._axis_from_last(axis)
         else:
-            places = self.argsort(axis, descending=largest)._cut(axis, 0, k)
-        return take_along(self, axis, places), places
+            positions = self.argsort(axis, descending=largest)._cut(axis, 0, k)
+        return take_along(self, axis, positions), positions
 
     def _order_keys(self) -> Self:
         """Integers in the order of the elements: equal elements have equal keys."""
@@ -88,7 +88,7 @@ class Sorting(Reduction):
         keys = bits ^ (bits >> (self.dtype.bits - 1) & dtypes.max(dtype))
         return self.isnan().where(dtypes.max(dtype), keys)
 
-    def _places_by_rank(self) -> Self:
+    def _positions_by_rank(self) -> Self:
         """argsort of the last axis of integers: count who is before, then find each rank."""
         size = self.shape[-1]
         line = self._iota(size)
@@ -99,9 +99,9 @@ class Sorting(Reduction):
         hits = ranks.unsqueeze(-2).eq(line.reshape((size, 1)))
         return hits.where(line, 0).sum(-1)
 
-    def _first_places(self, k: Whole) -> Self:
+    def _first_positions(self, k: Whole) -> Self:
         """The first k of argsort of the last axis of integers of 32 bits or fewer."""
-        pairs = self._with_places(self._iota(self.shape[-1]) + 1)  # no pair is the least number
+        pairs = self._with_positions(self._iota(self.shape[-1]) + 1)  # no pair is the least number
         lowest, highest = dtypes.min(dtypes.int64), dtypes.max(dtypes.int64)
         found: Self = (pairs * 0 + lowest)._cut(-1, 0, k)
         for _ in range(k):  # the last one found is at the front; every round runs the same kernels
@@ -110,41 +110,41 @@ class Sorting(Reduction):
             found = least.cat(found._cut(-1, 0, k - 1), dim=-1).contiguous()
         return ((found & 0xFFFFFFFF) - 1).flip(-1).cast(dtypes.int32)
 
-    def _with_places(self, places: Self) -> Self:
-        """Key and place in one number: the larger of two pairs is one comparison."""
+    def _with_positions(self, positions: Self) -> Self:
+        """Key and position in one number: the larger of two pairs is one comparison."""
         offset = -(1 << 31) if self.dtype is dtypes.uint32 else 0
-        return (self.cast(dtypes.int64) + offset) << 32 | places.cast(dtypes.int64)
+        return (self.cast(dtypes.int64) + offset) << 32 | positions.cast(dtypes.int64)
 
-    def _places_by_network(self) -> Self:
+    def _positions_by_network(self) -> Self:
         """argsort of the last axis of integers by comparators."""
         size = self.shape[-1]
         levels = (size - 1).bit_length()
         around = [(0, 0)] * (self.ndim - 1) + [(0, (1 << levels) - size)]
         keys = self._pad_value(around, dtypes.max(self.dtype))
-        places = keys._iota(1 << levels).expand(keys.shape)
+        positions = keys._iota(1 << levels).expand(keys.shape)
         if self.dtype.bits > 32:
-            places = keys._network_of_pairs(places, levels)
+            positions = keys._network_of_pairs(positions, levels)
         else:
-            pairs = keys._with_places(places)
+            pairs = keys._with_positions(positions)
             for partner, lower in _comparators(pairs, levels):
                 mine = pairs.reshape(partner[0])
                 other = mine.flip(partner[1])
                 pairs = lower.where(mine.minimum(other), mine.maximum(other)).contiguous()
                 pairs = pairs.reshape(keys.shape)
-            places = pairs.cast(dtypes.int32)
-        return places._cut(places.ndim - 1, 0, size)
+            positions = pairs.cast(dtypes.int32)
+        return positions._cut(positions.ndim - 1, 0, size)
 
-    def _network_of_pairs(self, places: Self, levels: Whole) -> Self:
-        """The places in the order of these keys, both moved together."""
+    def _network_of_pairs(self, positions: Self, levels: Whole) -> Self:
+        """The positions in the order of these keys, both moved together."""
         keys, shape = self, self.shape
         for (view, axes), lower in _comparators(self, levels):
-            mine, place = keys.reshape(view), places.reshape(view)
-            other, rival = mine.flip(axes), place.flip(axes)
-            first = (mine < other) | (mine.eq(other) & (place < rival))
+            mine, position = keys.reshape(view), positions.reshape(view)
+            other, rival = mine.flip(axes), position.flip(axes)
+            first = (mine < other) | (mine.eq(other) & (position < rival))
             stays = first.eq(lower).contiguous()
             keys = stays.where(mine, other).contiguous().reshape(shape)
-            places = stays.where(place, rival).contiguous().reshape(shape)
-        return places
+            positions = stays.where(position, rival).contiguous().reshape(shape)
+        return positions
 
 
 def _comparators(line: Sorting, levels: Whole) -> Iterator[tuple[tuple[Shape, Sequence[int]], Any]]:

@@ -1,7 +1,7 @@
-"""Elements chosen by integers in memory: a sum over all places of which one is not zero.
+"""Elements chosen by integers in memory: a sum over all positions of which one is not zero.
 
 Owns: the one form in which the compiler sees such a choice: rules take the loop away where the
-place is compared with the counter of the axis, and a gradient goes to each place once (docs/architecture.md). Does not own: what an index
+position is compared with the counter of the axis, and a gradient goes to each position once (docs/architecture.md). Does not own: what an index
 means (selection.py).
 """
 
@@ -25,39 +25,41 @@ _P = TypeVar("_P", bound=Movement)
 _BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 
 
-def take(x: _T, axis: int, places: TensorBase) -> _T:
-    """The axis replaced by the axes of `places`: the elements there; 0 for a place outside of it."""
+def take(x: _T, axis: int, positions: TensorBase) -> _T:
+    """The axis replaced by the axes of `positions`: the elements there; 0 for a position outside of it."""
     size = x.shape[axis]
     before, after = x.shape[:axis], x.shape[axis + 1 :]
-    wanted = x._with(places._uop).reshape(
-        (1,) * len(before) + places.shape + (1,) * (len(after) + 1)
+    wanted = x._with(positions._uop).reshape(
+        (1,) * len(before) + positions.shape + (1,) * (len(after) + 1)
     )
-    chosen = is_place(wanted, len(before) + places.ndim, size)
-    source = x.reshape(before + (1,) * places.ndim + (size,) + after)
-    return _one_of(source, chosen, len(before) + places.ndim)
+    chosen = is_position(wanted, len(before) + positions.ndim, size)
+    source = x.reshape(before + (1,) * positions.ndim + (size,) + after)
+    return _one_of(source, chosen, len(before) + positions.ndim)
 
 
-def take_along(x: _T, axis: int, places: TensorBase) -> _T:
-    """Element [.., places[.., i, ..], ..]: both have the same axes beside `axis`."""
-    wanted = x._with(places._uop)._axis_last(axis).unsqueeze(-1)
-    chosen = is_place(wanted, -1, x.shape[axis])
+def take_along(x: _T, axis: int, positions: TensorBase) -> _T:
+    """Element [.., positions[.., i, ..], ..]: both have the same axes beside `axis`."""
+    wanted = x._with(positions._uop)._axis_last(axis).unsqueeze(-1)
+    chosen = is_position(wanted, -1, x.shape[axis])
     source = x._axis_last(axis).unsqueeze(-2)
     return _one_of(source, chosen, source.ndim - 1)._axis_from_last(axis)
 
 
-def is_place(places: _P, axis: int, size: int) -> _P:
-    """Where these integers, which have size 1 on `axis`, are the place on it: 0 .. size-1."""
+def is_position(positions: _P, axis: int, size: int) -> _P:
+    """Where these integers, which have size 1 on `axis`, are the position on it: 0 .. size-1."""
     largest = size if isinstance(size, int) else size.vmax
-    kind = dtypes.int64 if largest > 1 << 31 or places.dtype.bits > 32 else dtypes.int32
-    counts = largest - 1 <= dtypes.max(places.dtype) and places.dtype is not dtypes.uint64
-    named = places if counts else places.cast(kind)  # what int64 does not hold becomes no place
-    after = places.ndim - 1 - axis % places.ndim
-    line = places._iota(size, named.dtype)
+    kind = dtypes.int64 if largest > 1 << 31 or positions.dtype.bits > 32 else dtypes.int32
+    counts = largest - 1 <= dtypes.max(positions.dtype) and positions.dtype is not dtypes.uint64
+    named = (
+        positions if counts else positions.cast(kind)
+    )  # what int64 does not hold becomes no position
+    after = positions.ndim - 1 - axis % positions.ndim
+    line = positions._iota(size, named.dtype)
     return named.eq(line.reshape((size,) + (1,) * after))
 
 
 def _one_of(x: _T, chosen: _T, axis: int) -> _T:
-    """The element where `chosen`, which is true for at most one place of the axis, else 0.
+    """The element where `chosen`, which is true for at most one position of the axis, else 0.
 
     Of floats the bits are summed: 0.0 + -0.0 is 0.0, but the element is -0.0.
     """
@@ -77,11 +79,11 @@ def _one_of(x: _T, chosen: _T, axis: int) -> _T:
 
 @functools.lru_cache(maxsize=64)
 def _mark(kind: type[Reduction], device: str, axis: int) -> CustomGradient:
-    """How a gradient passes the bits: to the place that was chosen. One for all choices, so that equal graphs are one."""
+    """How a gradient passes the bits: to the position that was chosen. One for all choices, so that equal graphs are one."""
 
-    def to_its_place(
+    def to_its_position(
         gradient: Reduction, whole: Reduction, chosen: Reduction
     ) -> tuple[Reduction, None]:
         return chosen.where(gradient.unsqueeze(axis), 0), None
 
-    return CustomGradient(to_its_place, "an element by its place", kind, device)
+    return CustomGradient(to_its_position, "an element by its position", kind, device)

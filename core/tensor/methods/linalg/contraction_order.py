@@ -20,13 +20,13 @@ MOST_SEARCHED = 7
 def contraction_order(
     letters: Sequence[str], wanted: str, sizes: Mapping[str, int]
 ) -> list[tuple[int, int]]:
-    """Pairs of places in a list of operands: a pair is taken out, and its product put at the end.
+    """Pairs of positions in a list of operands: a pair is taken out, and its product put at the end.
 
     `letters`: the axes of each operand; `wanted`: those of the result; `sizes`: elements of each axis.
     """
     if len(letters) > MOST_SEARCHED:
         return _cheapest_pairs(letters, wanted, sizes)
-    return _as_places(_best_tree(letters, wanted, sizes), len(letters))
+    return _as_positions(_best_tree(letters, wanted, sizes), len(letters))
 
 
 def letters_left(used: Sequence[str], others: Sequence[str], wanted: str) -> str:
@@ -71,8 +71,8 @@ def _products(letters: str, sizes: Mapping[str, int]) -> int:
     return prod([sizes[letter] for letter in set(letters)])
 
 
-def _as_places(tree: _Tree, count: int) -> list[tuple[int, int]]:
-    """The pairs of a tree, inner ones first, as places in a list that products join at the end."""
+def _as_positions(tree: _Tree, count: int) -> list[tuple[int, int]]:
+    """The pairs of a tree, inner ones first, as positions in a list that products join at the end."""
     there: list[_Tree] = list(range(count))
     found: list[tuple[int, int]] = []
 
@@ -83,8 +83,8 @@ def _as_places(tree: _Tree, count: int) -> list[tuple[int, int]]:
             multiply(part)
         first, second = [there.index(part) for part in node]
         found.append((first, second))
-        for place in sorted((first, second), reverse=True):
-            there.pop(place)
+        for position in sorted((first, second), reverse=True):
+            there.pop(position)
         there.append(node)
 
     multiply(tree)

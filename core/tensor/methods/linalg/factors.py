@@ -56,7 +56,7 @@ def reflected(x: _T) -> tuple[_T, _T]:
 
 
 def _mirror(column: _T, line: _T, k: Whole) -> tuple[_T, _T]:
-    """v and 2 / v.v of the mirror that brings a column to zero below place k."""
+    """v and 2 / v.v of the mirror that brings a column to zero below position k."""
     rows = line.unsqueeze(-1)
     lower = (rows >= k).where(column, 0)
     length = lower.square().sum(-2, keepdim=True).sqrt()
@@ -117,9 +117,9 @@ def _rotated(x: _T, rows: Whole) -> _T:
     return result
 
 
-def _columns(x: _T, places: Sequence[int]) -> _T:
+def _columns(x: _T, positions: Sequence[int]) -> _T:
     """The named columns; their numbers are data, so that every round is the same kernel."""
-    return take(x, x.ndim - 1, x._as_tensor(list(places)))
+    return take(x, x.ndim - 1, x._as_tensor(list(positions)))
 
 
 def _pairs_turned(one: _T, other: _T, rows: Whole) -> tuple[_T, _T]:
@@ -139,14 +139,14 @@ def _pairs_turned(one: _T, other: _T, rows: Whole) -> tuple[_T, _T]:
 
 def _rounds(size: Whole) -> list[tuple[list[int], list[int]]]:
     """Every pair of columns once, in rounds of pairs that share none (the circle method)."""
-    places = list(range(size)) + ([-1] if size % 2 else [])
-    half = len(places) // 2
+    positions = list(range(size)) + ([-1] if size % 2 else [])
+    half = len(positions) // 2
     rounds = []
-    for _ in range(len(places) - 1):
-        pairs = [(places[k], places[-1 - k]) for k in range(half)]
+    for _ in range(len(positions) - 1):
+        pairs = [(positions[k], positions[-1 - k]) for k in range(half)]
         pairs = [pair for pair in pairs if -1 not in pair]
         rounds.append(([a for a, _ in pairs], [b for _, b in pairs]))
-        places = [places[0], places[-1], *places[1:-1]]
+        positions = [positions[0], positions[-1], *positions[1:-1]]
     return rounds
 
 

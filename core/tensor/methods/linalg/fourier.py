@@ -55,7 +55,7 @@ def _by_matrix(z: _T, sign: int) -> _T:
 
 
 def _by_factors(z: _T, sign: int, first: int) -> _T:
-    """Of n = a b: a transform of length a for each of b places, a turn, one of length b."""
+    """Of n = a b: a transform of length a for each of b positions, a turn, one of length b."""
     size = z.shape[-2]
     second = size // first
     parts = z.reshape((*z.shape[:-2], first, second, 2)).transpose(-3, -2)

@@ -245,8 +245,8 @@ class LinearAlgebra(Indexing):
             raise ShapeError(
                 f"{name} takes complex numbers as pairs, (.., n, 2), not {show(self.shape)}; of real numbers see rfft"
             )
-        place = resolve_axis(axis, self.ndim - 1)
-        return real_type(self).transpose(place, -2), place
+        position = resolve_axis(axis, self.ndim - 1)
+        return real_type(self).transpose(position, -2), position
 
     def fft(self, n: Whole | None = None, axis: Whole = -1, norm: str = "backward") -> Self:
         """The Fourier transform of complex numbers, given and returned as pairs. Shapes: (.., n, 2).
@@ -254,15 +254,15 @@ class LinearAlgebra(Indexing):
         `n`: how many numbers of the axis, cut off or with zeros behind. `axis` counts without that of the pairs. `norm` as in numpy
         and torch: "backward", "ortho", "forward". In float32, or float64. Raises: ShapeError.
         """
-        z, place = self._pairs_along(axis, "fft")
+        z, position = self._pairs_along(axis, "fft")
         result = complex_transform(z, _length("fft", z.shape[-2], n), norm, False)
-        return result.transpose(place, -2)
+        return result.transpose(position, -2)
 
     def ifft(self, n: Whole | None = None, axis: Whole = -1, norm: str = "backward") -> Self:
         """What fft makes this of; see there. Shapes: (.., n, 2). Raises: ShapeError."""
-        z, place = self._pairs_along(axis, "ifft")
+        z, position = self._pairs_along(axis, "ifft")
         result = complex_transform(z, _length("ifft", z.shape[-2], n), norm, True)
-        return result.transpose(place, -2)
+        return result.transpose(position, -2)
 
     def rfft(self, n: Whole | None = None, axis: Whole = -1, norm: str = "backward") -> Self:
         """The Fourier transform of real numbers: n // 2 + 1 complex ones, as pairs. Shapes: (.., n) to (.., n // 2 + 1, 2).
@@ -274,16 +274,16 @@ class LinearAlgebra(Indexing):
         """
         if not self.ndim:
             raise ShapeError("rfft takes 1 axis or more")
-        place = resolve_axis(axis, self.ndim)
-        x = real_type(self).transpose(place, -1)
+        position = resolve_axis(axis, self.ndim)
+        x = real_type(self).transpose(position, -1)
         result = half_transform(x, _length("rfft", x.shape[-1], n), norm)
-        return result.transpose(place, -2)
+        return result.transpose(position, -2)
 
     def irfft(self, n: Whole | None = None, axis: Whole = -1, norm: str = "backward") -> Self:
         """The real numbers of which rfft makes this. Shapes: (.., m, 2) to (.., n), by default n = 2 (m - 1). Raises: ShapeError."""
-        z, place = self._pairs_along(axis, "irfft")
+        z, position = self._pairs_along(axis, "irfft")
         size = _length("irfft", 2 * (z.shape[-2] - 1), n)
-        return from_half(z, size, norm).transpose(place, -1)
+        return from_half(z, size, norm).transpose(position, -1)
 
     # -- iterations ----------------------------------------------------------------------------------
 

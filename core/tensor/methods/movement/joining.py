@@ -170,7 +170,7 @@ class Movement(Views, Operators):
             case "reflect" | "replicate" | "circular":
                 result = self
                 for axis, (before, after) in enumerate(around):
-                    result = result._pad_by_places(axis, before, after, mode)
+                    result = result._pad_by_positions(axis, before, after, mode)
                 return result._value()
             case _:
                 raise ModeError(
@@ -211,7 +211,7 @@ class Movement(Views, Operators):
             )
         return pairs
 
-    def _pad_by_places(self, axis: Whole, before: Whole, after: Whole, mode: str) -> Self:
+    def _pad_by_positions(self, axis: Whole, before: Whole, after: Whole, mode: str) -> Self:
         """One axis with its own elements around it; negative amounts cut after that.
 
         But "circular" is of a circle that has been cut before it closes, as in torch.
@@ -221,7 +221,7 @@ class Movement(Views, Operators):
         limit = {"reflect": size - 1, "circular": size}.get(mode)
         wanted = [amount for amount in (front, back) if not is_plain((amount,)) or amount]
         if mode == "circular" and (cut_front, cut_back) != (0, 0):
-            return self._cut(axis, cut_front, size - cut_back)._pad_by_places(
+            return self._cut(axis, cut_front, size - cut_back)._pad_by_positions(
                 axis, front, back, mode
             )
         if limit is not None and not all(at_least(limit, amount) for amount in wanted):

@@ -68,8 +68,8 @@ def without_ellipsis(left: _Side, right: _Side, rank: int, formula: str) -> tupl
             if group == (_ELLIPSIS,):
                 result += [(name,) for name in names]
             else:
-                place = [names if name == _JOINED else [name] for name in group]
-                result.append(tuple([name for part in place for name in part]))
+                position = [names if name == _JOINED else [name] for name in group]
+                result.append(tuple([name for part in position for name in part]))
         return result
 
     stands = [name for group in right for name in group if name in (_ELLIPSIS, _JOINED)]

@@ -249,7 +249,7 @@ class Views(TensorBase):
         return self._with(UOp(Ops.SKEW, self.dtype, (self._uop,), (axis, by, step, size)))
 
     def _windows(self, axis: int, kernel: int, stride: int, dilation: int) -> Self:
-        """Axis `axis` as two: the position of a window, and the place inside of it."""
+        """Axis `axis` as two: the position of a window, and the position inside of it."""
         size = self.shape[axis]
         reach = dilation * (kernel - 1) + 1
         if not all(at_least(number, 1) for number in (kernel, stride, dilation)):
@@ -282,7 +282,7 @@ class Views(TensorBase):
         return self.permute([k for k in range(self.ndim) if k != axis] + [axis])
 
     def _axis_from_last(self, axis: int) -> Self:
-        """With the last axis moved to place `axis`: undoes `_axis_last`."""
+        """With the last axis moved to position `axis`: undoes `_axis_last`."""
         last = self.ndim - 1
         if axis == last:
             return self
@@ -320,7 +320,7 @@ class Views(TensorBase):
         return steps.shrink([*outer, None, (0, 1)]).reshape((*x.shape[:-2], size))
 
     def unfold(self, dim: int, size: int, step: int) -> Self:
-        """Windows of `size` elements along `dim`, `step` apart; the place in a window is last.
+        """Windows of `size` elements along `dim`, `step` apart; the position in a window is last.
 
         Example:
             Tensor([1, 2, 3, 4]).unfold(0, 2, 1)  # [[1, 2], [2, 3], [3, 4]]
@@ -330,7 +330,7 @@ class Views(TensorBase):
         return x._axis_last(axis + 1)
 
     def meshgrid(self, *args: Self, indexing: str = "ij") -> tuple[Self, ...]:
-        """Lines as grids: grid k varies along axis k (with "xy" the first two axes change places).
+        """Lines as grids: grid k varies along axis k (with "xy" the first two axes change positions).
 
         Example:
             rows, columns = Tensor([0, 1]).meshgrid(Tensor([0, 1, 2]))  # both of shape (2, 3)

@@ -15,7 +15,7 @@ from proofgrad.core.ir.shapes import ShapeError, is_plain, show
 from proofgrad.core.tensor.data.arguments import Flag, Real, Whole
 from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, least_float, promote
-from proofgrad.core.tensor.methods.indexing.take import is_place
+from proofgrad.core.tensor.methods.indexing.take import is_position
 from proofgrad.core.tensor.methods.nn.layers import Layers
 from proofgrad.core.tensor.runtime import realize as machine
 
@@ -45,7 +45,7 @@ class Losses(Layers):
             )
         if isinstance(self.shape[-1], int):
             _check_labels(labels, self.shape[-1], ignored)
-        return is_place(labels.unsqueeze(-1), -1, self.shape[-1])
+        return is_position(labels.unsqueeze(-1), -1, self.shape[-1])
 
     def sparse_categorical_crossentropy(
         self,
@@ -223,7 +223,7 @@ class Losses(Layers):
         """softmax(q k^T / sqrt(d)) v over the last two axes; scores are kept in float32 or wider.
 
         `attn_mask`: bools that say where to look, or numbers that are added. `is_causal`: a query looks
-        at no key after its own place; scores that would be hidden are mostly not computed. `enable_gqa`:
+        at no key after its own position; scores that would be hidden are mostly not computed. `enable_gqa`:
         groups of query heads (axis -3) share a head of key and value.
         """
         if is_causal and attn_mask is not None:

@@ -134,13 +134,13 @@ class Windows(LinearAlgebra):
     ) -> Self:
         """The sum over each window of a padded image times weights of the same type."""
         x, axes, channels_out = self, self.ndim - 2, w.shape[0]
-        for k in range(axes):  # axis 2 + 2k: place of the window; 3 + 2k: place inside of it
+        for k in range(axes):  # axis 2 + 2k: position of the window; 3 + 2k: position inside of it
             x = x._windows(2 + 2 * k, w.shape[2 + k], steps[k], holes[k])
         sizes = x.shape[2::2]
         inner = w.shape[1:]
         x = x.reshape((self.shape[0], groups, 1, w.shape[1]) + x.shape[2:])
-        places, windows = [4 + 2 * k for k in range(axes)], [5 + 2 * k for k in range(axes)]
-        x = x.permute((0, 1, 2, *places, 3, *windows))
+        positions, windows = [4 + 2 * k for k in range(axes)], [5 + 2 * k for k in range(axes)]
+        x = x.permute((0, 1, 2, *positions, 3, *windows))
         w = w.reshape((1, groups, channels_out // groups) + (1,) * axes + inner)
         y = sum_of_products(x, w, x.dtype, tuple(range(-1 - axes, 0)))
         return y.reshape((self.shape[0], channels_out) + sizes)
@@ -253,7 +253,7 @@ class Windows(LinearAlgebra):
         """The largest of each window over the last axes; `stride` defaults to the window.
 
         `ceil_mode`: a last window may reach over the end. `return_indices`: also where the largest
-        is first found, as a place in the flattened last axes.
+        is first found, as a position in the flattened last axes.
         """
         pool = _Pool.of(self.shape, kernel_size, stride, dilation, padding, ceil_mode)
         inside = tuple(range(-2 * pool.axes + 1, 0, 2))
@@ -277,10 +277,10 @@ class Windows(LinearAlgebra):
         padding: Sizes = 0,
         output_size: Sequence[int] | None = None,
     ) -> Self:
-        """The elements back at the places that max_pool2d returned, zeros elsewhere."""
+        """The elements back at the positions that max_pool2d returned, zeros elsewhere."""
         if self.ndim < 3 or indices.shape != self.shape:
             raise ShapeError(
-                f"max_unpool2d of {show(self.shape)} with places {show(indices.shape)}"
+                f"max_unpool2d of {show(self.shape)} with positions {show(indices.shape)}"
             )
         sizes = self.shape[2:]
         pool = _Pool.of(self.shape, kernel_size, stride, dilation, padding, axes=len(sizes))
@@ -326,7 +326,7 @@ class Windows(LinearAlgebra):
         return x.sum(inside) / counted._pooled(pool).sum(inside).cast(x.dtype)
 
     def _pooled(self, pool: _Pool) -> Self:
-        """Each of the last axes as two: the position of a window, the place inside of it."""
+        """Each of the last axes as two: the position of a window, the position inside of it."""
         x, first = self, self.ndim - pool.axes
         for k in range(pool.axes):
             x = x._tiles(first + 2 * k, pool.kernels[k], pool.steps[k], pool.holes[k])
@@ -352,7 +352,7 @@ class Windows(LinearAlgebra):
         """The last axes stretched or shrunk to the given sizes.
 
         `mode`: "linear", "nearest" (the element at or before) or "nearest-exact". `align_corners`,
-        for "linear" only: the first and the last elements keep their places. Where a place is that of an
+        for "linear" only: the first and the last elements keep their positions. Where a position is that of an
         element, the element is taken as it is: a NaN beside it does not show.
         """
         if mode not in ("linear", "nearest", "nearest-exact"):
@@ -379,13 +379,16 @@ class Windows(LinearAlgebra):
         if mode == "nearest-exact":
             return take(self, axis, (line * 2 + 1) * size // (wanted * 2))
         if align_corners:
-            place, unit = line * (size - 1), max(1, wanted - 1)
+            position, unit = line * (size - 1), max(1, wanted - 1)
         else:
-            place, unit = (line * 2 + 1) * size - wanted, wanted * 2
-        place = place.clamp(0, (size - 1) * unit)
-        share = (place % unit).cast(self.dtype) / unit
+            position, unit = (line * 2 + 1) * size - wanted, wanted * 2
+        position = position.clamp(0, (size - 1) * unit)
+        share = (position % unit).cast(self.dtype) / unit
         share = share.reshape((wanted,) + (1,) * (self.ndim - axis - 1))
-        low, high = take(self, axis, place // unit), take(self, axis, (place + unit - 1) // unit)
+        low, high = (
+            take(self, axis, position // unit),
+            take(self, axis, (position + unit - 1) // unit),
+        )
         return low + (high - low) * share
 
 

@@ -75,7 +75,7 @@ def correlated_by_law(image: _T, w: _T, groups: int) -> _T:
 
 
 def _in_tiles(x: _T, law: Correlation, sizes: list[int]) -> _T:
-    """Shape (places of a tile, n, tiles down, tiles across, channels): overlapping tiles."""
+    """Shape (positions of a tile, n, tiles down, tiles across, channels): overlapping tiles."""
     rest = [(0, -size % law.results) for size in sizes]
     x = x._pad_zeros([(0, 0), (0, 0), *rest]).permute((0, 2, 3, 1)).contiguous()
     for axis in (1, 3):
@@ -84,7 +84,7 @@ def _in_tiles(x: _T, law: Correlation, sizes: list[int]) -> _T:
 
 
 def _out_of_tiles(tiles: _T, law: Correlation, sizes: list[int]) -> _T:
-    """Shape (n, channels, *sizes), of (places of a tile, n, tiles down, across, channels)."""
+    """Shape (n, channels, *sizes), of (positions of a tile, n, tiles down, across, channels)."""
     x = tiles.unflatten(0, (law.results, law.results)).permute((2, 3, 0, 4, 1, 5)).contiguous()
     x = x.flatten(3, 4).flatten(1, 2)
     for axis, size in enumerate(sizes, 1):

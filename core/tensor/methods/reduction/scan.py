@@ -41,36 +41,36 @@ LOG_SUM_EXP = Combination(
 def running_extreme(x: _T, axis: int, op: Ops) -> tuple[_T, _T]:
     """The extreme element up to each, and where it is first found."""
     if x.dtype.is_bool:
-        values, places = running_extreme(x.cast(dtypes.uint8), axis, op)
-        return values.bool(), places
+        values, positions = running_extreme(x.cast(dtypes.uint8), axis, op)
+        return values.bool(), positions
     limit = dtypes.min(x.dtype) if op is Ops.MAX else dtypes.max(x.dtype)
     values = scan(x, axis, _extreme(op, limit))._value()
-    return values, _places_of_records(x, axis, values)
+    return values, _positions_of_records(x, axis, values)
 
 
-def _places_of_records(x: _T, axis: int, values: _T) -> _T:
-    """Where each running extreme began: the last place before which it was another."""
+def _positions_of_records(x: _T, axis: int, values: _T) -> _T:
+    """Where each running extreme began: the last position before which it was another."""
     if not x.ndim:
         return x._iota(1).reshape(())
-    position = resolve_axis(axis, x.ndim)
-    size = x.shape[position]
+    along = resolve_axis(axis, x.ndim)
+    size = x.shape[along]
     found = values.detach()
     around = [(0, 0)] * x.ndim
-    around[position] = (1, -1) if size else (0, 0)
+    around[along] = (1, -1) if size else (0, 0)
     before = found._pad_zeros(around)
-    place = x._iota(size).reshape((-1,) + (1,) * (x.ndim - position - 1))
+    position = x._iota(size).reshape((-1,) + (1,) * (x.ndim - along - 1))
     changed = found.ne(before)
     if x.is_floating_point():
         changed = changed & ~(found.isnan() & before.isnan())
-    return scan((changed & place.ne(0)).where(place, 0), axis, _extreme(Ops.MAX, 0))
+    return scan((changed & position.ne(0)).where(position, 0), axis, _extreme(Ops.MAX, 0))
 
 
 def scan(x: _T, axis: int, combination: Combination) -> _T:
     """Every prefix of an axis combined."""
-    position = resolve_axis(axis, x.ndim)
+    along = resolve_axis(axis, x.ndim)
     if not x.ndim:
         return x
-    return _scan_last(x._axis_last(position), combination)._axis_from_last(position)
+    return _scan_last(x._axis_last(along), combination)._axis_from_last(along)
 
 
 def _scan_last(x: _T, combination: Combination) -> _T:

@@ -1,4 +1,4 @@
-"""PROVE=1 on sources that go to places in memory: proven, and an error planted in any step is found."""
+"""PROVE=1 on sources that go to positions in memory: proven, and an error planted in any step is found."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tactics import choose_axes, nest_of, on_nests, reduce_by_place, reductions_to_accumulators
+from tactics import choose_axes, lower_scatters, nest_of, on_nests, reductions_to_accumulators
 from test_kernel_proof import CPU, GPU, PLAIN, Recorder, compile_with, planted, prove
-from ways_of_places import set_way
+from ways_of_positions import set_way
 
 from proofgrad import Tensor
 from proofgrad.core.compile.lowering.linearize import linearize
@@ -21,19 +21,19 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.realize import compiler
 
-STAGE = "combine by place"
+STAGE = "lower scatters"
 
 
 def programs() -> list[Tensor]:
     """Gradients of a choice in two loops, along an axis, of half floats; counts; a sum beside other work; pairs."""
     rng = np.random.default_rng(0)
-    places = Tensor(rng.integers(-9, 9, (5, 3)).astype(np.int32)).realize()
-    line = places.flatten().contiguous().realize()
+    positions = Tensor(rng.integers(-9, 9, (5, 3)).astype(np.int32)).realize()
+    line = positions.flatten().contiguous().realize()
     own, halves = [
         Tensor.zeros(9, 16).cast(kind).contiguous().realize() for kind in ("float32", "float16")
     ]
     weights = Tensor(rng.normal(size=(15, 16)).astype(np.float32)).realize()
-    chosen = (own[places.T] * weights.reshape(3, 5, 16)).sum().gradient(own)[0]
+    chosen = (own[positions.T] * weights.reshape(3, 5, 16)).sum().gradient(own)[0]
     small = (halves[line] * weights.cast("float16")).sum().gradient(halves)[0]
     along = (own.gather(0, line.reshape(15, 1).expand(15, 16)[:9] % 9) * weights[:9]).sum()
     counts = (line.reshape(1, 15) == Tensor.arange(9).reshape(9, 1)).float().sum(1)
@@ -66,7 +66,7 @@ def has_parts(body: UOp) -> bool:
 
 
 @pytest.mark.parametrize("target", [CPU, GPU, PLAIN], ids=lambda target: target.name)
-def test_what_is_combined_by_place_is_proven_to_be_the_reduction(
+def test_what_is_combined_by_position_is_proven_to_be_the_reduction(
     bodies: list[UOp], target: Target
 ) -> None:
     assert len(bodies) == 6
@@ -76,7 +76,9 @@ def test_what_is_combined_by_place_is_proven_to_be_the_reduction(
         assert count.by_solver + count.by_enumeration >= 10
 
 
-def test_a_place_one_too_high_is_found(bodies: list[UOp], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_position_one_too_high_is_found(
+    bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
+) -> None:
     right = scatter.nearest_between
     monkeypatch.setattr(scatter, "nearest_between", lambda term, *ends: right(term + 1, *ends))
     assert planted(bodies, CPU, STAGE)
@@ -85,16 +87,18 @@ def test_a_place_one_too_high_is_found(bodies: list[UOp], monkeypatch: pytest.Mo
 @pytest.mark.parametrize("fault", ["no fill", "filled with 1", "a part filled"])
 def test_memory_that_is_not_filled_is_found(bodies: list[UOp], fault: str) -> None:
     def wrong(kernel: UOp, target: Target, bounds: Any) -> UOp:
-        fill, *rest = reduce_by_place(kernel, target, bounds).src
-        place, value = fill.src[0].src[:2]
+        fill, *rest = lower_scatters(kernel, target, bounds).src
+        position, value = fill.src[0].src[:2]
         if fault == "no fill":
             return UOp.sink(*rest, rest[-1])
         if fault == "filled with 1":
             value = UOp.const(value.dtype, 1)
         else:
-            loop = place.src[1]
-            place = place.substitute({loop: loop.replace(src=(UOp.index(loop.src[0].arg - 1),))})
-        return UOp.sink(UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value))), *rest)
+            loop = position.src[1]
+            position = position.substitute(
+                {loop: loop.replace(src=(UOp.index(loop.src[0].arg - 1),))}
+            )
+        return UOp.sink(UOp.sink(UOp(Ops.STORE, dtypes.void, (position, value))), *rest)
 
     for body in bodies:
         assert planted([body], CPU, STAGE, wrong)
@@ -110,14 +114,16 @@ def test_a_wrong_mask_is_found(
         found = right(reduction, free, bounds)
         if found is None:
             return None
-        (place,) = list(found.places.values())[:1]
+        (position,) = list(found.positions.values())[:1]
         never = UOp(Ops.CONST, dtypes.bool, (), True)
         changed = {
             "none": never,
-            "too wide": found.mask | (place.eq(0)),
-            "too narrow": found.mask & (place < 2),
+            "too wide": found.mask | (position.eq(0)),
+            "too narrow": found.mask & (position < 2),
         }
-        return type(found)(found.reduction, found.loops, found.places, changed[mask], found.value)
+        return type(found)(
+            found.reduction, found.loops, found.positions, changed[mask], found.value
+        )
 
     monkeypatch.setattr(scatter, "placed", wrong)
     assert planted(bodies, CPU, STAGE)
@@ -125,7 +131,7 @@ def test_a_wrong_mask_is_found(
 
 def test_another_operation_is_found(bodies: list[UOp]) -> None:
     def wrong(kernel: UOp, target: Target, bounds: Any) -> UOp:
-        fill, combine, *rest = reduce_by_place(kernel, target, bounds).src
+        fill, combine, *rest = lower_scatters(kernel, target, bounds).src
         return UOp.sink(fill, UOp.sink(combine.src[0].replace(arg=Ops.MAX)), *rest)
 
     assert planted(bodies, CPU, STAGE, wrong)
@@ -178,11 +184,13 @@ def test_reading_another_element_than_is_written_is_found(
     bodies: list[UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def elsewhere(store: UOp) -> UOp:
-        place, value, *loops = store.src
-        other = place.replace(src=(place.src[0], place.src[1] + 0 * loops[0], *place.src[2:]))
-        there = UOp(Ops.LOAD, value.dtype, (other.replace(src=place.src[:2]), *loops))
+        position, value, *loops = store.src
+        other = position.replace(
+            src=(position.src[0], position.src[1] + 0 * loops[0], *position.src[2:])
+        )
+        there = UOp(Ops.LOAD, value.dtype, (other.replace(src=position.src[:2]), *loops))
         return store.replace(
-            src=(place, UOp(store.arg, value.dtype, (there, value)), *loops), arg=None
+            src=(position, UOp(store.arg, value.dtype, (there, value)), *loops), arg=None
         )
 
     monkeypatch.setattr(accumulate, "_read_first", elsewhere)

@@ -1,9 +1,9 @@
-"""Kernels that users write: places to read and write, by the loops around them.
+"""Kernels that users write: positions to read and write, by the loops around them.
 
-Owns: what a function for `Tensor.custom_kernel` is given and gives back: places, elements of them, writes, programs. Does not own:
+Owns: what a function for `Tensor.custom_kernel` is given and gives back: positions, elements of them, writes, programs. Does not own:
 what it means, which is a Tensor program (core/tensor/methods/custom_kernel.py). Values and counters are nodes as everywhere.
 
-A place is a value: a write gives a new one, which knows the write and so the one before it.
+A position is a value: a write gives a new one, which knows the write and so the one before it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proofgrad.core.ir.uop import UOp
 
 
 class AddrSpace(enum.Enum):
-    """Where a place is: in memory, or a value of the kernel's own."""
+    """Where a position is: in memory, or a value of the kernel's own."""
 
     GLOBAL = enum.auto()
     LOCAL = enum.auto()
@@ -54,7 +54,7 @@ class KernelInfo:
 class Write:
     """`value` written to one element for each turn of the loops around; `ended` are the loops that end behind it."""
 
-    place: Place
+    position: Position
     index: tuple[UOp, ...]
     value: UOp
     ended: tuple[UOp, ...] = ()
@@ -70,7 +70,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A kernel: its last writes to each place."""
+    """A kernel: its last writes to each position."""
 
     writes: tuple[Write, ...]
     info: KernelInfo | None = None
@@ -89,8 +89,8 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
-    """Elements of an argument, or of the kernel's own: read as `place[i, j]`, written as `place[i, j].store(v)`."""
+class Position:
+    """Elements of an argument, or of the kernel's own: read as `position[i, j]`, written as `position[i, j].store(v)`."""
 
     name: tuple[str, int]  # ("argument", its number), or ("own", its number)
     dtype: DType
@@ -113,28 +113,28 @@ class Place:
         """How many elements."""
         return self.size
 
-    def flatten(self) -> Place:
+    def flatten(self) -> Position:
         """The same elements in one axis."""
         return self.reshape(self.size)
 
-    def reshape(self, *shape: Any) -> Place:
+    def reshape(self, *shape: Any) -> Position:
         """The same elements in other axes."""
         sizes: Shape = tuple(shape[0]) if isinstance(shape[0], (tuple, list)) else shape
         if self.lead or self.last is not None or prod(sizes) != self.size:
             raise ShapeError(
-                f"a place of {show(self.shape)} cannot become {show(sizes)}: the same number of elements is"
-                f" needed, and a place that is neither indexed nor written yet"
+                f"a position of {show(self.shape)} cannot become {show(sizes)}: the same number of elements is"
+                f" needed, and a position that is neither indexed nor written yet"
             )
         return replace(self, whole=sizes)
 
     def __getitem__(self, index: Any) -> Any:
-        """An element, or the place behind an index for the first axes."""
+        """An element, or the position behind an index for the first axes."""
         parts = [*index] if isinstance(index, tuple) else [index]
         while parts and parts[-1] == slice(None):
             parts.pop()
         if len(parts) > len(self.shape) or any(isinstance(part, slice) for part in parts):
             raise ShapeError(
-                f"a place of {show(self.shape)} is indexed by a number or a counter for each of its"
+                f"a position of {show(self.shape)} is indexed by a number or a counter for each of its"
                 f" first axes, not by {index!r}"
             )
         lead = (*self.lead, *[p if isinstance(p, UOp) else _number(p) for p in parts])
@@ -142,9 +142,9 @@ class Place:
             return replace(self, lead=lead)
         return Element(replace(self, lead=()), lead)
 
-    def after(self, *others: Any) -> Place:
-        """This place as it is in these loops, or behind these writes."""
-        found = [write for write in writes_of(others) if write.place.name == self.name]
+    def after(self, *others: Any) -> Position:
+        """This position as it is in these loops, or behind these writes."""
+        found = [write for write in writes_of(others) if write.position.name == self.name]
         loops = [node for node in others if isinstance(node, UOp) and node.op is Ops.RANGE]
         return replace(self, last=found[-1] if found else self.last, loops=(*self.loops, *loops))
 
@@ -163,15 +163,15 @@ def _number(value: Any) -> UOp:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Element:
-    """One element of a place for each turn of the loops in its index. Arithmetic with it gives nodes."""
+    """One element of a position for each turn of the loops in its index. Arithmetic with it gives nodes."""
 
-    place: Place
+    position: Position
     index: tuple[UOp, ...]
 
     @property
     def dtype(self) -> DType:
-        """The type of the place."""
-        return self.place.dtype
+        """The type of the position."""
+        return self.position.dtype
 
     @property
     def node(self) -> UOp:
@@ -180,12 +180,12 @@ class Element:
 
     def store(self, value: Any) -> Write:
         """This element becomes `value`."""
-        return Write(self.place, self.index, self._value(value))
+        return Write(self.position, self.index, self._value(value))
 
-    def set(self, value: Any, end: UOp | tuple[UOp, ...] = ()) -> Place:
-        """The place after this element became `value`, behind the end of loops."""
+    def set(self, value: Any, end: UOp | tuple[UOp, ...] = ()) -> Position:
+        """The position after this element became `value`, behind the end of loops."""
         loops = end if isinstance(end, tuple) else (end,)
-        return replace(self.place, last=self.store(value).end(*loops), loops=())
+        return replace(self.position, last=self.store(value).end(*loops), loops=())
 
     def _value(self, value: Any) -> UOp:
         if isinstance(value, (Element, UOp)):
@@ -234,10 +234,10 @@ setattr(Element, "__neg__", lambda self: -self.node)
 
 
 def writes_of(parts: Any) -> tuple[Write, ...]:
-    """The last writes of places, writes and programs."""
+    """The last writes of positions, writes and programs."""
     found: list[Write] = []
     for part in parts:
-        if isinstance(part, Place) and part.last is not None:
+        if isinstance(part, Position) and part.last is not None:
             found.append(part.last)
         elif isinstance(part, Write):
             found.append(part)

@@ -6,11 +6,11 @@ from typing import Any
 
 from lark import Token, Tree
 
-from proofgrad.verify.dsl.errors import Place
+from proofgrad.verify.dsl.errors import Position
 
 
-def place_of(syntax: Tree[Token] | Token) -> Place:
+def position_of(syntax: Tree[Token] | Token) -> Position:
     """Where a token or tree starts, and how wide it is on that line."""
     at: Any = syntax if isinstance(syntax, Token) else syntax.meta
     same_line = at.end_line == at.line
-    return Place(at.line, at.column, at.end_column - at.column if same_line else 1)
+    return Position(at.line, at.column, at.end_column - at.column if same_line else 1)

@@ -1,4 +1,4 @@
-"""Sources that go to places in memory: the values of numpy's ufunc.at, bit by bit, and the procedure."""
+"""Sources that go to positions in memory: the values of numpy's ufunc.at, bit by bit, and the procedure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from devices import opened
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
-from tactics import reduce_by_place
+from tactics import lower_scatters
 from test_plan_store import plan_of, run
-from ways_of_places import set_way
+from ways_of_positions import set_way
 
 from proofgrad import Context, Device, GlobalCounters, Tensor, TinyJit, dtypes
 from proofgrad.core.compile.machine.target import Target
@@ -67,27 +67,27 @@ def values_of(dtype: str, shape: tuple[int, ...], rng: np.random.Generator) -> T
     return Tensor(line.reshape(shape)).cast(dtype).realize()
 
 
-def added(places: Any, values: Tensor, size: int) -> Any:
+def added(positions: Any, values: Tensor, size: int) -> Any:
     """np.add.at, rounded after each addition as the type of the values says."""
     if values.dtype is dtypes.bfloat16:
         total = Tensor.zeros(size, *values.shape[1:], dtype="bfloat16").tolist()
         whole = np.array(total, np.float32)
-        for place, row in zip(places, values.cast("float32").numpy()):
-            if -size <= place < size:
-                sums = Tensor(whole[place] + row).cast("bfloat16").cast("float32")
-                whole[place] = sums.numpy()
+        for position, row in zip(positions, values.cast("float32").numpy()):
+            if -size <= position < size:
+                sums = Tensor(whole[position] + row).cast("bfloat16").cast("float32")
+                whole[position] = sums.numpy()
         return whole
     source = values.numpy()
     whole = np.zeros((size, *source.shape[1:]), source.dtype)
-    inside = (places >= -size) & (places < size)
+    inside = (positions >= -size) & (positions < size)
     with np.errstate(all="ignore"):
-        np.add.at(whole, places[inside], source[inside])
+        np.add.at(whole, positions[inside], source[inside])
     return whole
 
 
-def gradient_of_choice(places: Any, values: Tensor, size: int) -> Tensor:
+def gradient_of_choice(positions: Any, values: Tensor, size: int) -> Tensor:
     own = zeros(size, *values.shape[1:], dtype=values.dtype)
-    (found,) = (own[Tensor(places)] * values.detach()).sum().gradient(own)
+    (found,) = (own[Tensor(positions)] * values.detach()).sum().gradient(own)
     return found
 
 
@@ -95,22 +95,22 @@ def gradient_of_choice(places: Any, values: Tensor, size: int) -> Tensor:
 def test_gradient_of_a_choice_adds_in_order(dtype: str) -> None:
     rng = np.random.default_rng(3)
     for size, count, rest in [(40, 60, (16,)), (7, 50, (3, 5)), (33, 20, ()), (3, 1, (2,))]:
-        places = rng.integers(-size - 3, size + 3, count).astype(np.int32)
+        positions = rng.integers(-size - 3, size + 3, count).astype(np.int32)
         values = values_of(dtype, (count, *rest), rng)
-        same_bits(gradient_of_choice(places, values, size), added(places, values, size))
+        same_bits(gradient_of_choice(positions, values, size), added(positions, values, size))
 
 
 @pytest.mark.parametrize("dtype", [*INTS, *FLOATS])
 def test_scatter_reduce_sums_in_order(dtype: str) -> None:
     rng = np.random.default_rng(4)
-    places = rng.integers(0, 12, 50)
+    positions = rng.integers(0, 12, 50)
     values = values_of(dtype, (50,), rng)
-    found = Tensor.zeros(12, dtype=dtype).scatter_reduce(0, Tensor(places), values, "sum")
+    found = Tensor.zeros(12, dtype=dtype).scatter_reduce(0, Tensor(positions), values, "sum")
     if values.is_floating_point() and values.dtype.bits == 16:  # in float32, rounded once
-        rounded = Tensor(added(places, values.float(), 12)).cast(dtype)
+        rounded = Tensor(added(positions, values.float(), 12)).cast(dtype)
         wanted = rounded.float().numpy() if dtype == "bfloat16" else rounded.numpy()
     else:
-        wanted = added(places, values, 12)
+        wanted = added(positions, values, 12)
     same_bits(found, wanted)
 
 
@@ -119,21 +119,21 @@ def test_scatter_reduce_sums_in_order(dtype: str) -> None:
     "reduce, at, start",
     [("amax", np.maximum, "min"), ("amin", np.minimum, "max"), ("prod", np.multiply, "one")],
 )
-def test_other_reductions_go_to_places_too(dtype: str, reduce: str, at: Any, start: str) -> None:
+def test_other_reductions_go_to_positions_too(dtype: str, reduce: str, at: Any, start: str) -> None:
     rng = np.random.default_rng(5)
-    places = rng.integers(0, 12, 40)
+    positions = rng.integers(0, 12, 40)
     source = rng.integers(1, 4, 40).astype(dtype)
     if source.dtype.kind == "f":
         source[::7] = np.array(EDGES, dtype)[:6]
     own = np.ones(12, dtype)
     want = own.copy()
     with np.errstate(all="ignore"):
-        at.at(want, places, source)
-    found = Tensor(own).scatter_reduce(0, Tensor(places), Tensor(source), reduce)
+        at.at(want, positions, source)
+    found = Tensor(own).scatter_reduce(0, Tensor(positions), Tensor(source), reduce)
     same_bits(found, want)
 
 
-def test_counts_and_pairs_of_places() -> None:
+def test_counts_and_pairs_of_positions() -> None:
     rng = np.random.default_rng(6)
     rows, columns = rng.integers(0, 9, 100), rng.integers(0, 11, 100)
     hits = Tensor(rows).reshape(1, -1) == Tensor.arange(9).reshape(9, 1)
@@ -152,13 +152,13 @@ def test_along_an_axis_and_several_axes() -> None:
     rng = np.random.default_rng(7)
     values = rng.normal(size=(6, 8)).astype(np.float32)
     for axis in (0, 1):
-        places = rng.integers(0, 10, (6, 8))
+        positions = rng.integers(0, 10, (6, 8))
         shape = (10, 8) if axis == 0 else (6, 10)
         own = zeros(*shape)
-        taken = own.gather(axis, Tensor(places)) * Tensor(values)
+        taken = own.gather(axis, Tensor(positions)) * Tensor(values)
         want = np.zeros(shape, np.float32)
         others = np.indices((6, 8))
-        at = (places, others[1]) if axis == 0 else (others[0], places)
+        at = (positions, others[1]) if axis == 0 else (others[0], positions)
         np.add.at(want, at, values)
         same_bits(taken.sum().gradient(own)[0], want)
     i, j = rng.integers(-4, 4, (3, 5)), rng.integers(0, 6, 5)
@@ -170,14 +170,14 @@ def test_along_an_axis_and_several_axes() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64"])
-def test_places_count_from_where_the_axis_is_cut(dtype: str) -> None:
-    places = Tensor([1, 9, 3, 3], dtype=dtype).reshape(4, 1).expand(4, 2)
+def test_positions_count_from_where_the_axis_is_cut(dtype: str) -> None:
+    positions = Tensor([1, 9, 3, 3], dtype=dtype).reshape(4, 1).expand(4, 2)
     values = Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
-    whole = zeros(12, 2).scatter_reduce(0, places, values, "sum")
+    whole = zeros(12, 2).scatter_reduce(0, positions, values, "sum")
     assert whole[2:10].tolist() == [[0, 0], [12, 14], *[[0, 0]] * 5, [3, 4]]
 
 
-def test_no_places_and_no_sources() -> None:
+def test_no_positions_and_no_sources() -> None:
     none = np.zeros(0, np.int32)
     same_bits(gradient_of_choice(none, Tensor.zeros(0, 3), 4), np.zeros((4, 3), np.float32))
     zero = Tensor.zeros(0, 3).scatter_reduce(
@@ -190,21 +190,21 @@ def test_no_places_and_no_sources() -> None:
 
 def test_what_reads_the_sum_in_its_own_kernel_reads_a_table() -> None:
     rng = np.random.default_rng(8)
-    places, own = rng.integers(0, 20, 64), rng.normal(size=(20, 16)).astype(np.float32)
+    positions, own = rng.integers(0, 20, 64), rng.normal(size=(20, 16)).astype(np.float32)
     values = rng.normal(size=(64, 16)).astype(np.float32)
     weight = Tensor(own).realize()
-    (slope,) = (weight[Tensor(places)] * Tensor(values)).sum().gradient(weight)
+    (slope,) = (weight[Tensor(positions)] * Tensor(values)).sum().gradient(weight)
     total = np.zeros_like(own)
-    np.add.at(total, places, values)
+    np.add.at(total, positions, values)
     same_bits(weight - slope * 0.5, own - total * np.float32(0.5))
     weight.assign(weight - slope * 0.5).realize()  # over the memory that it reads
     same_bits(weight, own - total * np.float32(0.5))
 
 
 def test_a_table_does_not_take_the_memory_of_an_input_that_is_not_read() -> None:
-    places, values = Tensor([1, 1, 0]).realize(), Tensor([10, 20, 30]).realize()
+    positions, values = Tensor([1, 1, 0]).realize(), Tensor([10, 20, 30]).realize()
     unread = Tensor([7, 8, 9, 10]).realize()
-    hits = places.reshape(1, 3) == Tensor.arange(4).reshape(4, 1)
+    hits = positions.reshape(1, 3) == Tensor.arange(4).reshape(4, 1)
     total = hits.where(values.reshape(1, 3), 0).sum(1)
     assert (total * 2 + unread * 0).tolist() == [60, 60, 0, 0]
     assert unread.tolist() == [7, 8, 9, 10]
@@ -212,26 +212,28 @@ def test_a_table_does_not_take_the_memory_of_an_input_that_is_not_read() -> None
 
 def test_gradient_of_the_gradient_is_the_choice_again() -> None:
     rng = np.random.default_rng(9)
-    places = Tensor(rng.integers(0, 6, 10))
+    positions = Tensor(rng.integers(0, 6, 10))
     x = Tensor(rng.normal(size=(6, 4))).realize()
-    (slope,) = (x[places] ** 3).sum().gradient(x)
+    (slope,) = (x[positions] ** 3).sum().gradient(x)
     (second,) = (slope * x.detach()).sum().gradient(x)
     expected = np.zeros((6, 4))
-    np.add.at(expected, places.numpy(), (6 * x.numpy() ** 2)[places.numpy()])
+    np.add.at(expected, positions.numpy(), (6 * x.numpy() ** 2)[positions.numpy()])
     assert np.allclose(second.numpy(), expected, rtol=1e-12)
 
 
 def test_a_recorded_function_starts_from_nothing_each_time() -> None:
     @TinyJit
-    def slope(x: Tensor, places: Tensor) -> Tensor:
-        return (x[places] * 2).sum().gradient(x)[0].realize()
+    def slope(x: Tensor, positions: Tensor) -> Tensor:
+        return (x[positions] * 2).sum().gradient(x)[0].realize()
 
     rng = np.random.default_rng(10)
     x = Tensor.zeros(30, 8).contiguous().realize()
     for _ in range(4):
-        places = rng.integers(0, 30, 50)
-        found = slope(x, Tensor(places).realize()).numpy()
-        assert np.array_equal(found, np.bincount(places, minlength=30)[:, None] * 2.0 * np.ones(8))
+        positions = rng.integers(0, 30, 50)
+        found = slope(x, Tensor(positions).realize()).numpy()
+        assert np.array_equal(
+            found, np.bincount(positions, minlength=30)[:, None] * 2.0 * np.ones(8)
+        )
 
 
 def test_a_recorded_update_reads_a_table_that_is_filled_each_time() -> None:
@@ -241,22 +243,25 @@ def test_a_recorded_update_reads_a_table_that_is_filled_each_time() -> None:
     weight, source = Tensor(expected.copy()).realize(), Tensor(values).realize()
 
     @TinyJit
-    def update(places: Tensor) -> Tensor:
-        (slope,) = (weight[places] * source).sum().gradient(weight)
+    def update(positions: Tensor) -> Tensor:
+        (slope,) = (weight[positions] * source).sum().gradient(weight)
         return weight.assign(weight - slope * 0.5).realize()
 
     for _ in range(5):
-        places = rng.integers(0, 30, 50)
+        positions = rng.integers(0, 30, 50)
         total = np.zeros_like(expected)
-        np.add.at(total, places, values)
+        np.add.at(total, positions, values)
         expected = expected - total * np.float32(0.5)
-        same_bits(update(Tensor(places).realize()), expected)
+        same_bits(update(Tensor(positions).realize()), expected)
 
 
 def test_a_plan_from_the_disk_fills_before_it_combines(tmp_path: Path) -> None:
-    places, values = np.array([3, 1, 3]), Tensor([[1.0, 2.0], [4.0, 8.0], [16.0, 32.0]]).realize()
+    positions, values = (
+        np.array([3, 1, 3]),
+        Tensor([[1.0, 2.0], [4.0, 8.0], [16.0, 32.0]]).realize(),
+    )
     with Context(PROOFGRAD_CACHE=str(tmp_path)):
-        slope = gradient_of_choice(places, values, 5)
+        slope = gradient_of_choice(positions, values, 5)
         _, made = plan_of(slope)
         second, read = plan_of(slope)
         assert second.kernels_compiled == 0 and len(read.steps) == len(made.steps) >= 2
@@ -277,10 +282,10 @@ def test_machines_agree(device: str) -> None:
     opened(device)
     rng = np.random.default_rng(11)
     for dtype in ("float32", "int16", "float16"):
-        places = rng.integers(-9, 9, 30).astype(np.int32)
+        positions = rng.integers(-9, 9, 30).astype(np.int32)
         values = values_of(dtype, (30, 6), rng)
         own = zeros(8, 6, dtype=dtype, device=device)
-        there = Tensor(places, device=device)
+        there = Tensor(positions, device=device)
         chosen = own[there] * values.to(device).detach()
         total = chosen.sum() if dtype != "int16" else None
         found = (
@@ -289,8 +294,8 @@ def test_machines_agree(device: str) -> None:
             else total.gradient(own)[0]
         )
         if total is None:
-            places = np.where(places < 0, 99, places)
-        same_bits(found, added(places, values, 8))
+            positions = np.where(positions < 0, 99, positions)
+        same_bits(found, added(positions, values, 8))
 
 
 @pytest.mark.parametrize(
@@ -300,18 +305,18 @@ def test_machines_agree(device: str) -> None:
 def test_any_choice_gives_the_same(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHOICES", choice)
     rng = np.random.default_rng(12)
-    places = rng.integers(0, 40, 300).astype(np.int32)
+    positions = rng.integers(0, 40, 300).astype(np.int32)
     for rest in [(48,), (7,), (2, 24), ()]:
         values = values_of("float32", (300, *rest), rng)
-        same_bits(gradient_of_choice(places, values, 40), added(places, values, 40))
+        same_bits(gradient_of_choice(positions, values, 40), added(positions, values, 40))
 
 
 def test_search_leaves_sources_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BEAM", "1")
     monkeypatch.setenv("BEAM_SECONDS", "1")
-    places = np.arange(1000, dtype=np.int32) % 300
+    positions = np.arange(1000, dtype=np.int32) % 300
     values = values_of("float32", (1000, 32), np.random.default_rng(13))
-    same_bits(gradient_of_choice(places, values, 300), added(places, values, 300))
+    same_bits(gradient_of_choice(positions, values, 300), added(positions, values, 300))
 
 
 def test_it_is_done_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,8 +327,8 @@ def test_it_is_done_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(_linears(x[few].sum().gradient(x)[0])) == 1
     large = zeros(7_000, 8)
     assert len(_linears((large[many] * large[many]).sum().gradient(large)[0])) == 2
-    few_places = zeros(2, 8)
-    assert len(_linears(few_places[many].sum().gradient(few_places)[0])) == 1
+    few_positions = zeros(2, 8)
+    assert len(_linears(few_positions[many].sum().gradient(few_positions)[0])) == 1
 
 
 def _body(value: Tensor) -> UOp:
@@ -339,19 +344,19 @@ def _linears(value: Tensor) -> tuple[UOp, ...]:
 
 
 def kernel_before(body: UOp) -> UOp:
-    place = next(k for k, s in enumerate(KERNEL_STAGES) if s.name == "combine by place")
-    return run_stages(KERNEL_STAGES[:place], body, compiler().library, CPU)
+    position = next(k for k, s in enumerate(KERNEL_STAGES) if s.name == "lower scatters")
+    return run_stages(KERNEL_STAGES[:position], body, compiler().library, CPU)
 
 
 @st.composite
 def bodies(draw: st.DrawFn) -> tuple[UOp, dict[int, list[Any]]]:
-    """out = what is there, op over sources of where(places == place, value, neutral)."""
+    """out = what is there, op over sources of where(positions == position, value, neutral)."""
     outer, size, count, rest = [draw(st.sampled_from([1, 2, 3, 5])) for _ in range(4)]
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    places = rng.integers(-3, size + 3, (outer, count) if draw(st.booleans()) else count)
+    positions = rng.integers(-3, size + 3, (outer, count) if draw(st.booleans()) else count)
     values = rng.integers(-100, 100, (outer, count, rest))
     own = rng.integers(-100, 100, (outer, size, rest))
-    data = {k: [int(x) for x in a.ravel()] for k, a in enumerate((own, places, values), 1)}
+    data = {k: [int(x) for x in a.ravel()] for k, a in enumerate((own, positions, values), 1)}
 
     def parameter(slot: int, shape: tuple[int, ...]) -> UOp:
         memory = UOp(Ops.PARAM, dtypes.int32, (), (slot, prod(shape)))
@@ -361,8 +366,8 @@ def bodies(draw: st.DrawFn) -> tuple[UOp, dict[int, list[Any]]]:
         node = UOp(Ops.RESHAPE, node.dtype, (node,), shape)
         return UOp(Ops.EXPAND, node.dtype, (node,), (outer, size, count, rest))
 
-    shape = (outer if places.ndim == 2 else 1, 1, count, 1)
-    wanted = spread(parameter(2, places.shape), shape)
+    shape = (outer if positions.ndim == 2 else 1, 1, count, 1)
+    wanted = spread(parameter(2, positions.shape), shape)
     line = UOp(Ops.IOTA, dtypes.int32, (), size)
     op, neutral = draw(
         st.sampled_from([(Ops.ADD, 0), (Ops.MAX, -(2**31)), (Ops.MIN, 2**31 - 1), (Ops.MUL, 1)])
@@ -381,10 +386,10 @@ def bodies(draw: st.DrawFn) -> tuple[UOp, dict[int, list[Any]]]:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(bodies())
-def test_reduce_by_place_keeps_the_values(drawn: tuple[UOp, dict[int, list[Any]]]) -> None:
+def test_reduce_by_position_keeps_the_values(drawn: tuple[UOp, dict[int, list[Any]]]) -> None:
     body, data = drawn
     kernel = kernel_before(body)
-    changed = reduce_by_place(kernel, CPU, compiler().library.facts())
+    changed = lower_scatters(kernel, CPU, compiler().library.facts())
     for part in parts_of(changed):
         check_form(Form.KERNEL, part)
     assert run_kernel(changed, dict(data))[0] == run_kernel(kernel, dict(data))[0]
@@ -393,12 +398,12 @@ def test_reduce_by_place_keeps_the_values(drawn: tuple[UOp, dict[int, list[Any]]
 def test_a_store_in_order_reads_only_where_it_writes() -> None:
     memory = UOp(Ops.PARAM, dtypes.int32, (), (0, 9))
     loop = UOp.range(4, 0, AxisRole.REDUCE)
-    place = UOp(Ops.INDEX, dtypes.int32, (memory, loop))
+    position = UOp(Ops.INDEX, dtypes.int32, (memory, loop))
     elsewhere = UOp(Ops.INDEX, dtypes.int32, (memory, loop + 1))
     one = UOp.const(dtypes.int32, 1)
 
     def store(value: UOp, *loops: UOp, op: Ops | None = None) -> UOp:
-        return UOp.sink(UOp(Ops.STORE, dtypes.void, (place, value, *loops), op))
+        return UOp.sink(UOp(Ops.STORE, dtypes.void, (position, value, *loops), op))
 
     check_form(Form.KERNEL, store(one, loop, op=Ops.ADD))
     load = UOp(Ops.LOAD, dtypes.int32, (elsewhere,))
@@ -409,7 +414,7 @@ def test_a_store_in_order_reads_only_where_it_writes() -> None:
     ):
         with pytest.raises(FormError):
             check_form(Form.KERNEL, wrong)
-    there = UOp(Ops.LOAD, dtypes.int32, (place, loop))
+    there = UOp(Ops.LOAD, dtypes.int32, (position, loop))
     program = store(there + one, loop)
     check_form(Form.KERNEL, program)
     with pytest.raises(FormError, match="combines"):
