@@ -85,7 +85,7 @@ WORKLOADS: tuple[Workload, ...] = (
              "small matrices are read where they lie, and a tile of them is soon done"),
     Workload("gemv 4096", "product", (4096, 4096, 1), Limit.READ, 1.0, "reading the matrix once"),
     Workload("32x4096 @ 4096x4096", "product", (32, 4096, 4096), Limit.READ, 1.4,
-             "multiply-adds; then sums that go through the second cache at each slab"),
+             "multiply-adds; then sums that go through the second cache at each block"),
     Workload("elementwise 16M", "elementwise", SIDE, Limit.COPY, 2.0, _MEMORY),
     Workload("gelu 16M", "gelu", SIDE, Limit.COPY, 2.0, "memory, and exp2 of each element"),
     Workload("softmax 4096", "softmax", SIDE, Limit.COPY, 2.0, "exp2 of each element, a division, and memory"),

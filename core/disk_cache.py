@@ -25,7 +25,7 @@ _MARK = b"proofgrad kept 2\n"
 _CHECKSUM_BYTES = 32
 _SHARES = 256
 LIMIT_BYTES = 1 << 30
-_ASIDE = ".new-"  # how a file begins that is being written
+_UNFINISHED = ".new-"  # how a file begins that is being written
 _GIVEN_UP_SECONDS = 3600  # one so old was left by a process that died
 
 
@@ -84,14 +84,14 @@ class DiskCache:
         return digest.digest()
 
     def _write(self, path: Path, data: bytes) -> None:
-        """Written aside and moved into position, so that readers see all of it or nothing."""
-        descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=_ASIDE)
+        """Written unfinished and moved into position, so that readers see all of it or nothing."""
+        descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix=_UNFINISHED)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
-            os.replace(aside, path)
+            os.replace(unfinished, path)
         except OSError:
-            self._delete(Path(aside))
+            self._delete(Path(unfinished))
             raise
 
     def _delete_oldest(self, written: Path) -> None:
@@ -103,9 +103,9 @@ class DiskCache:
                 found.append((status.st_mtime, status.st_size, entry.path))
         left = sum([size for _, size, _ in found]) - self.limit_bytes // _SHARES
         for used, size, path in sorted(found):
-            is_aside = os.path.basename(path).startswith(_ASIDE)
-            is_given_up = is_aside and used < time.time() - _GIVEN_UP_SECONDS
-            if is_given_up or (left > 0 and not is_aside and path != str(written)):
+            is_unfinished = os.path.basename(path).startswith(_UNFINISHED)
+            is_given_up = is_unfinished and used < time.time() - _GIVEN_UP_SECONDS
+            if is_given_up or (left > 0 and not is_unfinished and path != str(written)):
                 self._delete(Path(path))
                 left -= size
 

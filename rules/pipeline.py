@@ -16,9 +16,9 @@ from proofgrad.core.compile.math.transcendental import expand_transcendentals
 from proofgrad.core.compile.passes.forms import Form
 from proofgrad.core.compile.passes.stages import GraphTactic, Procedure, RuleSets, Stage, Tactic
 from proofgrad.core.compile.tactics.axes import choose_axes, share_out_work_items
-from proofgrad.core.compile.tactics.block_reductions import sum_in_slabs
+from proofgrad.core.compile.tactics.block_reductions import sum_in_blocks
 from proofgrad.core.compile.tactics.coalesce import merge_loops
-from proofgrad.core.compile.tactics.local_buffers import keep_rows
+from proofgrad.core.compile.tactics.local_buffers import use_local_buffers
 from proofgrad.core.compile.tactics.nested_sums import join_nested_sums
 from proofgrad.core.compile.tactics.pack_operands import stage_operands
 from proofgrad.core.compile.tactics.scatter import lower_scatters
@@ -58,9 +58,9 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("extend loops", Form.KERNEL, Tactic(extend_loops), optional=True),
     Stage("lower scatters", Form.KERNEL, Tactic(lower_scatters), optional=True),
     Stage("join sums", Form.KERNEL, Tactic(join_nested_sums), optional=True),
-    Stage("keep rows", Form.KERNEL, Tactic(keep_rows), optional=True),
+    Stage("local buffers", Form.KERNEL, Tactic(use_local_buffers), optional=True),
     # BEAM searches over what the next four tactics are asked (core/compile/nests/kernel_schedule.py).
-    Stage("sum in slabs", Form.KERNEL, Tactic(sum_in_slabs, has_override=True), optional=True),
+    Stage("sum in blocks", Form.KERNEL, Tactic(sum_in_blocks, has_override=True), optional=True),
     Stage("stage operands", Form.KERNEL, Tactic(stage_operands, has_override=True), optional=True),
     Stage(
         "deinterleave windows",

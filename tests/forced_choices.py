@@ -29,10 +29,10 @@ FORCED: dict[str, dict[str, str]] = {
     "no-staging": {"CHOICES": "tiled=on staged=none"},
     "staging": {"CHOICES": "tiled=on staged=rows+columns"},
     "packed": {"CHOICES": "tiled=on packed=on staged=none"},
-    "slabs": {"CHOICES": "tiled=on slab=3"},
+    "blocks": {"CHOICES": "tiled=on reduction_block=3"},
     "short-vectors": {"CHOICES": "tiled=off vectors=*x4x2 copies=*x2"},
     "long-vectors": {"CHOICES": "tiled=off vectors=*x32x4 copies=*x4"},
-    "other-loops": {"CHOICES": "tiled=off vectors=1x4 copies=0x2 kept=off unroll=3"},
+    "other-loops": {"CHOICES": "tiled=off vectors=1x4 copies=0x2 buffered=off unroll=3"},
     "threads": {"CHOICES": "threads=on", "NUM_THREADS": "3"},
     "one-thread": {"CHOICES": "threads=off"},
 }

@@ -84,7 +84,7 @@ def _free_loops(node: UOp) -> dict[UOp, frozenset[UOp]]:
     """Those of a node and of all below it."""
     known: dict[UOp, frozenset[UOp]] = {}
     for below in node.toposort():
-        own = below.op in (Ops.REDUCE, Ops.KEEP)
+        own = below.op in (Ops.REDUCE, Ops.LOCAL_BUFFER)
         found = frozenset([below]) if below.op is Ops.RANGE else frozenset()
         for source in below.src[:1] if own else below.src:
             found |= known[source]
@@ -157,7 +157,7 @@ class Meanings:
     def _load(self, node: UOp) -> Meaning:
         (where, index, *mask), dtype = node.src[0].src, node.dtype
         holds, position = self.of(mask[0] if mask else None), self.of(index)
-        kept = self._kept(where) if where.op is Ops.KEEP else None
+        kept = self._kept(where) if where.op is Ops.LOCAL_BUFFER else None
 
         def meaning(env: Loops, memory: Memory) -> Any:
             if not holds(env, memory):
@@ -173,7 +173,7 @@ class Meanings:
         return meaning
 
     def _kept(self, node: UOp) -> Callable[[int, Loops, Memory], Any]:
-        """What KEEP holds at an index. All of its positions are filled, also those that nobody reads."""
+        """What LOCAL_BUFFER holds at an index. All of its positions are filled, also those that nobody reads."""
         value, loops, around = self.of(node.src[0]), node.src[1:], tuple(free_loops(node))
         sizes = [loop.src[0].arg for loop in loops]
         rows: dict[tuple[int, ...], list[Any]] = {}

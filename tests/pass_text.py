@@ -231,7 +231,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "deinterleave": lambda a: (a.node(), *a.nodes(a.after("along"))),
     "extend": lambda a: (a.node(),),
     "join_sums": lambda a: (a.node(),),
-    "keep": lambda a: (a.node(), a.nodes(a.after("along")), a.made(), a.alike()),
+    "local_buffer": lambda a: (a.node(), a.nodes(a.after("along")), a.made(), a.alike()),
     "lanes": lambda a: (a.node(),),
     "merge": lambda a: a.nodes(a.first()),
     "narrow": lambda a: (TYPES[a.after("to")],),

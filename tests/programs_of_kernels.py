@@ -132,7 +132,8 @@ def can_be_in_order(kernel: UOp) -> bool:
         return False
     nodes = kernel.toposort()
     kept, own = [
-        {loop for n in nodes if n.op is op for loop in n.src[1:]} for op in (Ops.KEEP, Ops.REDUCE)
+        {loop for n in nodes if n.op is op for loop in n.src[1:]}
+        for op in (Ops.LOCAL_BUFFER, Ops.REDUCE)
     ]
     return own.isdisjoint(kept) and free_loops(kernel).isdisjoint(own | kept)
 

@@ -31,7 +31,7 @@ from proofgrad.core.compile.passes.forms import Form, check_form  # noqa: E402
 from proofgrad.core.compile.passes.memory import memory_below  # noqa: E402
 from proofgrad.core.compile.steps import store  # noqa: E402
 from proofgrad.core.compile.steps.loop_nest import StepRefused  # noqa: E402
-from proofgrad.core.compile.steps.reduce_in_parts import Ends, Parts, Slabs  # noqa: E402
+from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts  # noqa: E402
 from proofgrad.core.compile.steps.tensor_program import GRAPH_STEPS, traced  # noqa: E402
 from proofgrad.core.ir.dtypes import DType, dtypes  # noqa: E402
 from proofgrad.core.ir.ops import Ops  # noqa: E402
@@ -200,8 +200,8 @@ def parts_of(shape: tuple[int, ...], axes: tuple[int, ...]) -> Iterator[Parts]:
         others = [a for a in axes if a != axis]
         for size in range(shape[axis] + 2):
             for within in subsets(others):
-                yield Slabs(axis, size, within)
-                yield Slabs(axis, size, within, slabs_first=True)
+                yield Blocks(axis, size, within)
+                yield Blocks(axis, size, within, blocks_first=True)
             yield Ends(axis, size)
 
 
@@ -214,8 +214,8 @@ def ways_of(graph: UOp) -> Iterator[Arguments]:
             yield ({node: parts},)
         axis, n = axes[0], shape[axes[0]]
         for k, m in product(range(1, n), range(1, n)):
-            yield ({node: Ends(axis, k, Slabs(axis, m, ()), Ends(axis, m))},)
-            yield ({node: Slabs(axis, k, axes[1:], across=Slabs(axis, m, ()))},)
+            yield ({node: Ends(axis, k, Blocks(axis, m, ()), Ends(axis, m))},)
+            yield ({node: Blocks(axis, k, axes[1:], across=Blocks(axis, m, ()))},)
     if len(whole) > 1:
         ways = [parts_of(node.src[0].shape, node.arg[1]) for node in whole]
         for each in zip(*ways):

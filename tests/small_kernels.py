@@ -89,7 +89,7 @@ def reduce(op: Ops, value: UOp, *own: UOp) -> UOp:
 
 
 def keep(value: UOp, *own: UOp) -> UOp:
-    return UOp(Ops.KEEP, value.dtype, (value, *own))
+    return UOp(Ops.LOCAL_BUFFER, value.dtype, (value, *own))
 
 
 def kept(memory: UOp, *position: UOp) -> UOp:

@@ -234,7 +234,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "shorten": for_one_loop,
     "run_as": for_run_as,
     "unroll": for_unroll,
-    "keep": for_keep,
+    "local_buffer": for_keep,
     "stage": for_stage,
     "deinterleave": for_deinterleave,
     "sum_in_memory": for_sum_in_memory,

@@ -156,7 +156,7 @@ def check_graph(graph: UOp) -> None:
     assert len({loop.arg[0] for loop in loops}) == len(loops), "two loops of one number"
     for node in nodes:
         if node.op is Ops.INDEX:
-            assert node.src[0].op in (Ops.PARAM, Ops.KEEP), "a position in no memory"
+            assert node.src[0].op in (Ops.PARAM, Ops.LOCAL_BUFFER), "a position in no memory"
             assert node.src[1].dtype is dtypes.index
         if node.op is Ops.LOAD:
             assert node.src[0].op is Ops.INDEX, "a load from no position"

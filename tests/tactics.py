@@ -14,7 +14,7 @@ from proofgrad.core.compile.passes.stages import NO_MACHINE, GraphTactic, Tactic
 from proofgrad.core.compile.steps.loop_nest import LoopNest, Step, lowered
 from proofgrad.core.compile.steps.tensor_program import TensorProgram, traced
 from proofgrad.core.compile.tactics import axes, nested_sums, to_program, unroll
-from proofgrad.core.compile.tactics import block_reductions as slabs
+from proofgrad.core.compile.tactics import block_reductions as blocks
 from proofgrad.core.compile.tactics import coalesce as merging
 from proofgrad.core.compile.tactics import local_buffers as kept_rows
 from proofgrad.core.compile.tactics import pack_operands as staging
@@ -78,10 +78,10 @@ def forged(nest: LoopNest, graph: UOp) -> LoopNest:
 choose_axes = on_graphs(axes.choose_axes)
 share_out_work_items = on_graphs(axes.share_out_work_items)
 lower_scatters = on_graphs(by_position.lower_scatters)
-keep_rows = on_graphs(kept_rows.keep_rows)
+use_local_buffers = on_graphs(kept_rows.use_local_buffers)
 merge_loops = on_graphs(merging.merge_loops)
 join_sums = on_graphs(nested_sums.join_nested_sums)
-sum_in_slabs = on_graphs(slabs.sum_in_slabs)
+sum_in_blocks = on_graphs(blocks.sum_in_blocks)
 stage_operands = on_graphs(staging.stage_operands)
 unroll_upcasts = on_graphs(unroll.unroll_upcasts)
 choose_index_width = on_graphs(to_program.choose_index_width)

@@ -269,8 +269,8 @@ def _compile_with_fault(
     """Compile with every Linear changed by `fault`."""
     right = Compiler._compiled
 
-    def compiled(self: Compiler, linear: UOp, device: str, aside: Any = None) -> Kernel:
-        return right(self, fault(linear), device, aside)
+    def compiled(self: Compiler, linear: UOp, device: str, background: Any = None) -> Kernel:
+        return right(self, fault(linear), device, background)
 
     monkeypatch.setattr(Compiler, "_compiled", compiled)
     with Context(CHECK=1), compile_only():
@@ -448,10 +448,10 @@ def _changed(parts: UOp, node: UOp, **change: Any) -> UOp:
 def test_other_results_of_a_part_are_found() -> None:
     """The same elements, reduced into the same number of results, but not into their own."""
     whole, parts = _long_sum(Ops.ADD)
-    slabs = next(n for n in toposort((parts,)) if n.op is Ops.RESHAPE and len(n.shape) == 4)
-    turned = UOp(Ops.PERMUTE, slabs.dtype, (slabs.src[0],), (2, 1, 0))
+    blocks = next(n for n in toposort((parts,)) if n.op is Ops.RESHAPE and len(n.shape) == 4)
+    turned = UOp(Ops.PERMUTE, blocks.dtype, (blocks.src[0],), (2, 1, 0))
     with pytest.raises(PlanError):
-        check_parts(whole, _changed(parts, slabs, src=(turned,)), every=True)
+        check_parts(whole, _changed(parts, blocks, src=(turned,)), every=True)
 
 
 def test_other_operation_of_a_part_is_found() -> None:

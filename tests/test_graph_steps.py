@@ -25,7 +25,7 @@ from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.passes.forms import Form
 from proofgrad.core.compile.passes.stages import GraphTactic, Stage, run_stages
 from proofgrad.core.compile.steps.loop_nest import STEPS, StepRefused
-from proofgrad.core.compile.steps.reduce_in_parts import Ends, Parts, Slabs, reduce_in_parts
+from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts, reduce_in_parts
 from proofgrad.core.compile.steps.store import store
 from proofgrad.core.compile.steps.tensor_program import (
     GRAPH_STEPS,
@@ -67,21 +67,21 @@ def taken(parts: Mapping[UOp, Parts], *roots: UOp) -> UOp:
 
 
 WRONG_PARTS: dict[str, tuple[Parts, str]] = {
-    "slabs that do not divide the axis": (Slabs(1, 4, ()), "slabs of unequal length: 6, 4"),
-    "slabs of nothing": (Slabs(1, 0, ()), "slabs of unequal length: 6, 0"),
-    "slabs of less than nothing": (Slabs(1, -2, ()), "slabs of unequal length: 6, -2"),
-    "an axis of the results": (Slabs(0, 2, ()), "an axis that is not reduced: 0"),
-    "no axis": (Slabs(3, 1, ()), "an axis that is not reduced: 3"),
-    "an axis from behind": (Slabs(-1, 1, ()), "an axis that is not reduced: -1"),
-    "within another axis of the results": (Slabs(1, 2, (0,)), r"not reduced: \(0\)"),
-    "within the axis itself": (Slabs(1, 2, (1,)), r"not reduced: \(1\)"),
+    "blocks that do not divide the axis": (Blocks(1, 4, ()), "blocks of unequal length: 6, 4"),
+    "blocks of nothing": (Blocks(1, 0, ()), "blocks of unequal length: 6, 0"),
+    "blocks of less than nothing": (Blocks(1, -2, ()), "blocks of unequal length: 6, -2"),
+    "an axis of the results": (Blocks(0, 2, ()), "an axis that is not reduced: 0"),
+    "no axis": (Blocks(3, 1, ()), "an axis that is not reduced: 3"),
+    "an axis from behind": (Blocks(-1, 1, ()), "an axis that is not reduced: -1"),
+    "within another axis of the results": (Blocks(1, 2, (0,)), r"not reduced: \(0\)"),
+    "within the axis itself": (Blocks(1, 2, (1,)), r"not reduced: \(1\)"),
     "ends of an axis of the results": (Ends(0, 1), "an axis that is not reduced: 0"),
     "an end of nothing": (Ends(1, 0), "a part that is none: 0, 6"),
     "an end that is all": (Ends(1, 6), "a part that is none: 6, 6"),
     "an end beyond the end": (Ends(1, 7), "a part that is none: 7, 6"),
-    "a wrong part of a part": (Ends(1, 4, head=Slabs(1, 3, ())), "slabs of unequal length: 4, 3"),
-    "a wrong part of the other": (Ends(1, 4, rest=Slabs(1, 4, ())), "unequal length: 2, 4"),
-    "a wrong part of the sums": (Slabs(1, 2, (2,), across=Slabs(1, 2, ())), "length: 3, 2"),
+    "a wrong part of a part": (Ends(1, 4, head=Blocks(1, 3, ())), "blocks of unequal length: 4, 3"),
+    "a wrong part of the other": (Ends(1, 4, rest=Blocks(1, 4, ())), "unequal length: 2, 4"),
+    "a wrong part of the sums": (Blocks(1, 2, (2,), across=Blocks(1, 2, ())), "length: 3, 2"),
 }
 
 
@@ -96,13 +96,13 @@ def test_parts_that_are_not_the_reduction_are_refused(case: str) -> None:
 def test_what_is_no_reduction_has_no_parts() -> None:
     value = tensor(0, 6).alu(Ops.NEG)
     with pytest.raises(StepRefused, match="no reduction"):
-        taken({value: Slabs(0, 2, ())}, value)
+        taken({value: Blocks(0, 2, ())}, value)
 
 
 def test_a_reduction_of_another_program_is_refused() -> None:
     total, other = sum_of(6, axes=(0,)), sum_of(8, axes=(0,))
     with pytest.raises(StepRefused, match="not in the graph"):
-        taken({total: Slabs(0, 2, ()), other: Slabs(0, 2, ())}, total)
+        taken({total: Blocks(0, 2, ()), other: Blocks(0, 2, ())}, total)
 
 
 def test_axes_of_unknown_size_have_no_parts() -> None:
@@ -110,7 +110,7 @@ def test_axes_of_unknown_size_have_no_parts() -> None:
     some = UOp(Ops.SHRINK, tensor(0, 6).dtype, (tensor(0, 6),), ((0, n),))
     total = reduced(some, Ops.ADD, (0,))
     with pytest.raises(StepRefused, match="axes of unknown size"):
-        taken({total: Slabs(0, 2, ())}, total)
+        taken({total: Blocks(0, 2, ())}, total)
 
 
 def test_no_parts_change_nothing() -> None:
@@ -118,10 +118,10 @@ def test_no_parts_change_nothing() -> None:
     assert reduce_in_parts(graph, {}) is graph
 
 
-def test_results_of_slabs_are_stored_slab_by_slab_where_that_is_asked() -> None:
+def test_results_of_blocks_are_stored_block_by_block_where_that_is_asked() -> None:
     total = sum_of(3, 8, axes=(1,))
-    for slabs_first, shape in ((True, (4, 3, 1)), (False, (3, 4, 1))):
-        made = taken({total: Slabs(1, 2, (), slabs_first)}, total)
+    for blocks_first, shape in ((True, (4, 3, 1)), (False, (3, 4, 1))):
+        made = taken({total: Blocks(1, 2, (), blocks_first)}, total)
         (stored,) = [n for n in toposort((made,)) if n.op is Ops.CONTIGUOUS]
         assert stored.shape == shape
 
@@ -131,7 +131,7 @@ def test_many_reductions_are_taken_in_one_walk() -> None:
     value, parts = tensor(0, 4, 6), dict[UOp, Parts]()
     for _ in range(5_000):
         total = reduced(value, Ops.MAX, (1,))
-        parts[total] = Slabs(1, 2, ())
+        parts[total] = Blocks(1, 2, ())
         spread = UOp(Ops.EXPAND, total.dtype, (total,), (4, 6))
         value = spread.alu(Ops.ADD, value)
     made = taken(parts, value)
@@ -257,7 +257,7 @@ def test_a_program_is_not_made_by_hand() -> None:
 
 def test_a_program_knows_the_steps_that_were_taken() -> None:
     total = sum_of(6, axes=(0,))
-    made = reduce_in_parts(traced(program(total)), {total: Slabs(0, 2, ())})
+    made = reduce_in_parts(traced(program(total)), {total: Blocks(0, 2, ())})
     assert [str(one) for one in made.taken] == ["reduce_in_parts(1 node)"]
 
 
@@ -274,8 +274,8 @@ def test_a_step_from_elsewhere_is_not_taken_by_the_name_of_one_with_evidence() -
 def wrong_parts(graph: TensorProgram, context: Context) -> TensorProgram:
     """Takes a step that is right, then one that is refused."""
     (total,) = graph.graph.src
-    made = reduce_in_parts(graph, {total: Slabs(0, 2, ())})
-    return reduce_in_parts(made, {total: Slabs(0, 2, ())})  # which is no longer there
+    made = reduce_in_parts(graph, {total: Blocks(0, 2, ())})
+    return reduce_in_parts(made, {total: Blocks(0, 2, ())})  # which is no longer there
 
 
 def test_where_a_step_refuses_the_program_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from programs import Program, programs
 from tactics import (
     choose_index_width,
-    keep_rows,
     nest_of,
     on_nests,
     reductions_to_accumulators,
     share_out_work_items,
+    use_local_buffers,
 )
 
 from proofgrad import Context, Tensor, demo
@@ -357,19 +357,19 @@ def test_register_read_inside_of_its_loops_is_found(bodies: list[UOp]) -> None:
 
 def test_wrong_value_that_is_kept_is_found(bodies: list[UOp]) -> None:
     def wrong(kernel: UOp, target: Target) -> UOp:
-        kernel = keep_rows(kernel, target)
-        kept = {n: n.src[1:] for n in toposort((kernel,)) if n.op is Ops.KEEP}
+        kernel = use_local_buffers(kernel, target)
+        kept = {n: n.src[1:] for n in toposort((kernel,)) if n.op is Ops.LOCAL_BUFFER}
         turned = {n: n.src[0].substitute({row: row * -1 + (size_of(row) - 1)})
                   for n, (row,) in kept.items()}  # fmt: skip
         return kernel.substitute({n: n.with_src((v, *kept[n])) for n, v in turned.items()})
 
-    assert "differs at" in planted(bodies, ROOM, "keep rows", wrong)
+    assert "differs at" in planted(bodies, ROOM, "local buffers", wrong)
 
 
 def test_scratch_memory_read_before_it_is_full_is_found(bodies: list[UOp]) -> None:
     def wrong(program: UOp) -> UOp:
         nodes = list(linearize(program).src)
-        for kept in [n for n in nodes if n.op is Ops.KEPT]:
+        for kept in [n for n in nodes if n.op is Ops.FILLED]:
             nodes.remove(kept)
             nodes.insert(nodes.index(kept.src[0]) + 1, kept)
         return UOp(Ops.LINEAR, dtypes.void, tuple(nodes))
@@ -380,7 +380,7 @@ def test_scratch_memory_read_before_it_is_full_is_found(bodies: list[UOp]) -> No
 def test_scratch_memory_filled_twice_is_found(bodies: list[UOp]) -> None:
     def wrong(program: UOp) -> UOp:
         linear = linearize(program)
-        kept = [n for n in linear.src if n.op is Ops.KEPT]
+        kept = [n for n in linear.src if n.op is Ops.FILLED]
         nodes = [m for n in linear.src for m in ([n, n] if n in kept else [n])]
         return UOp(Ops.LINEAR, dtypes.void, tuple(nodes))
 

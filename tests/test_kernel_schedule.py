@@ -54,11 +54,11 @@ CHOICES = st.builds(
     tile=perhaps(st.builds(Tile, SMALL, SMALL, st.sampled_from([1, 2, 4, 8]))),
     blocks=perhaps(st.builds(Blocks, SMALL, SMALL)),
     staged=perhaps(st.builds(Staged, st.booleans(), st.booleans())),
-    slab=perhaps(st.integers(0, 999)),
+    reduction_block=perhaps(st.integers(0, 999)),
     depth=perhaps(SMALL),
     vectors=perhaps(VECTORS),
     copies=perhaps(st.just(NO_COPIES) | st.builds(Copies, LOOP, st.integers(2, 4))),
-    kept=perhaps(st.booleans()),
+    buffered=perhaps(st.booleans()),
     deinterleaved=perhaps(st.booleans()),
     unroll=perhaps(st.integers(0, 9)),
     rows=perhaps(st.integers(0, 3)),
@@ -99,8 +99,16 @@ def test_text_that_is_no_choice_is_refused(text: str, message: str) -> None:
 
 
 @QUICK
-@example(sizes=(1, 4, 2, 1), turned=(False, False), override=read_schedule("slab=2 vectors=0x1"))
-@example(sizes=(1, 4, 1, 2), turned=(False, False), override=read_schedule("slab=2 vectors=*x1"))
+@example(
+    sizes=(1, 4, 2, 1),
+    turned=(False, False),
+    override=read_schedule("reduction_block=2 vectors=0x1"),
+)
+@example(
+    sizes=(1, 4, 1, 2),
+    turned=(False, False),
+    override=read_schedule("reduction_block=2 vectors=*x1"),
+)
 @given(
     sizes=st.tuples(*[st.integers(1, 9)] * 3, st.integers(1, 2)),
     turned=st.tuples(st.booleans(), st.booleans()),

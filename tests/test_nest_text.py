@@ -197,7 +197,9 @@ def any_graph(random: Random, size: int) -> UOp:
         op = random.choice(_KERNEL_OPS)
         some = pool[-12:] if random.random() < 0.7 else pool
         count = (
-            2 if op in (Ops.REDUCE, Ops.KEEP, Ops.STORE, Ops.INDEX) else random.choice([0, 1, 2, 3])
+            2
+            if op in (Ops.REDUCE, Ops.LOCAL_BUFFER, Ops.STORE, Ops.INDEX)
+            else random.choice([0, 1, 2, 3])
         )
         count = 1 if op in UNARY else 3 if op in TERNARY else 2 if op in ELEMENTWISE else count
         src = tuple([random.choice(some) for _ in range(count)])
@@ -207,7 +209,7 @@ def any_graph(random: Random, size: int) -> UOp:
         match op:
             case Ops.INDEX:
                 src, dtype = (random.choice([out, a, *some[-1:]]), src[-1]), dtypes.float32
-            case Ops.REDUCE | Ops.KEEP:
+            case Ops.REDUCE | Ops.LOCAL_BUFFER:
                 src, dtype = (src[0], random.choice(loops)), src[0].dtype
                 arg = random.choice([Ops.ADD, Ops.MAX, Ops.XOR]) if op is Ops.REDUCE else None
             case Ops.STORE:
@@ -295,9 +297,13 @@ def test_every_stage_of_a_program_is_read_back(name: str, target: Target) -> Non
         assert read_nest(text) is made, f"{stage}\n{text}"
 
 
-def test_tables_slabs_and_packed_columns_are_read_back() -> None:
+def test_tables_blocks_and_packed_columns_are_read_back() -> None:
     graph = graph_of(Tensor.empty(70, 65) @ Tensor.empty(65, 80))
-    for choices in ("tile=4x1x16 staged=rows+columns", "tile=4x2x16 packed=on", "slab=5 tiled=off"):
+    for choices in (
+        "tile=4x1x16 staged=rows+columns",
+        "tile=4x2x16 packed=on",
+        "reduction_block=5 tiled=off",
+    ):
         for _, made in stages_of(graph, AVX512, choices):
             assert read_nest(show_nest(made)) is made
 

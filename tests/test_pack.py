@@ -34,7 +34,7 @@ def packs(body: UOp, target: Target = ROOMY, override: Schedule = AUTOMATIC) -> 
     last = next(k for k, stage in enumerate(KERNEL_STAGES) if stage.name == STAGE)
     stages, library = KERNEL_STAGES[: last + 1], compiler().library
     root = run_stages(stages, body, library, target, override=override)
-    return any(n.op is Ops.KEEP for n in root.toposort())
+    return any(n.op is Ops.LOCAL_BUFFER for n in root.toposort())
 
 
 def test_columns_in_other_pages_that_many_tiles_read_are_packed() -> None:
@@ -118,7 +118,7 @@ def test_a_wrong_pack_is_found(
 
     def wrong(nest: LoopNest, vector: UOp, lane: UOp) -> LoopNest:
         packed = right(nest, vector, lane).graph
-        (kept,) = [n for n in packed.toposort() if n.op is Ops.KEEP]
+        (kept,) = [n for n in packed.toposort() if n.op is Ops.LOCAL_BUFFER]
         return forged(nest, packed.substitute({kept: change(kept)}))
 
     monkeypatch.setattr(axes, "pack_columns", wrong)

@@ -32,8 +32,8 @@ MISSED: dict[str, tuple[Fault, str]] = {
     "body of a reduction in parts": (
         Fault(
             "split body", "core/compile/steps/reduce_in_parts.py",
-            "(slabs,), (op, within))",
-            "(UOp(Ops.NEG, dtype, (slabs,)),), (op, within))",
+            "(blocks,), (op, within))",
+            "(UOp(Ops.NEG, dtype, (blocks,)),), (op, within))",
         ), "long sum",
     ),
     "arguments of a call": (
@@ -81,7 +81,7 @@ MISSED: dict[str, tuple[Fault, str]] = {
     ),
     "columns kept at another position": (
         Fault(
-            "pack", "core/compile/steps/keep.py",
+            "pack", "core/compile/steps/local_buffer.py",
             "collapse_law(len(own)).new(*own, *sizes)", "collapse_law(len(own)).new(*own, *sizes[::-1])",
         ), "packed",
     ),
@@ -138,7 +138,7 @@ LIVELY = [
         "plan/reuse",
     )],
     *[f"core/compile/steps/{name}.py" for name in (
-        "accumulate", "bijection", "clamp", "collapse", "deinterleave", "join", "keep", "lanes", "merge", "scatter",
+        "accumulate", "bijection", "clamp", "collapse", "deinterleave", "join", "local_buffer", "lanes", "merge", "scatter",
         "split", "stage", "sum_in_memory", "tables", "unroll",
     )],
     "core/rewrite/facts.py", "core/rewrite/sums.py", "core/tensor/runtime/arena.py", "core/tensor/runtime/launches.py",
@@ -185,12 +185,12 @@ def test_every_procedure_has_a_line_that_a_program_runs() -> None:
 # Programs that run every procedure, between them.
 SHORT = (
     "packed",
-    "slabs of a product",
+    "blocks of a product",
     "gradient by position",
     "half",
     "softmax",
     "short sum",
     "waves",
-    "rows in slabs",
+    "rows in blocks",
     "long sum",
 )

@@ -32,7 +32,7 @@ def linears(*sizes: int, target: Target = AVX512) -> tuple[UOp, ...]:
     return parts_of(run_stages(KERNEL_STAGES, body, compiler().library, target))
 
 
-@pytest.mark.parametrize("sizes", [(256, 512, 512), (48, 1024, 1024)], ids=["table", "slab"])
+@pytest.mark.parametrize("sizes", [(256, 512, 512), (48, 1024, 1024)], ids=["table", "block"])
 def test_the_columns_of_a_long_tile_are_asked_for_ahead(sizes: tuple[int, int, int]) -> None:
     *filling, tile = linears(*sizes)
     assert not any(prefetched(part, AVX512) for part in filling)

@@ -105,7 +105,7 @@ def test_splitting_reductions_keeps_the_values(program: Program, side_by_side: i
     graph = UOp.sink(value)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("MANY_ELEMENTS", 1), ("MANY_ROWS", 1), ("ROWS", side_by_side),
-                            ("LEAST_ROWS", 1), ("SLAB", 16 * side_by_side / NO_MACHINE.cache_bytes),
+                            ("LEAST_ROWS", 1), ("BLOCK", 16 * side_by_side / NO_MACHINE.cache_bytes),
                             ("PARTS", 0)):  # fmt: skip
             patch.setattr(split_reductions, name, value)
         split = split_long_reductions(graph)
@@ -117,7 +117,7 @@ def test_splitting_reductions_keeps_the_values(program: Program, side_by_side: i
 
 
 def test_a_weight_gradient_sums_a_few_images_at_once_and_a_square_product_does_not() -> None:
-    def slabs(value: Tensor) -> bool:
+    def blocks(value: Tensor) -> bool:
         split = split_long_reductions(UOp.sink(value.uop))
         return any(n.op is Ops.CONTIGUOUS for n in split.toposort())
 
@@ -128,9 +128,9 @@ def test_a_weight_gradient_sums_a_few_images_at_once_and_a_square_product_does_n
     weight = Tensor.zeros(32, 32, 5, 5).contiguous()
     weight.requires_grad = True
     Tensor.realize(image, above, weight)
-    assert slabs((image.conv2d(weight) * above).sum().gradient(weight)[0])
+    assert blocks((image.conv2d(weight) * above).sum().gradient(weight)[0])
     square = Tensor.zeros(512, 512).contiguous().realize()
-    assert not slabs(square @ square)
+    assert not blocks(square @ square)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_a_kernel_is_right_or_refused(name: str, override: Schedule) -> None:
     [
         "tile=4x2x8 staged=none threads=off",
         "tile=3x1x4 staged=rows+columns blocks=2x1 depth=1",
-        "slab=5 threads=off",
+        "reduction_block=5 threads=off",
         "tiled=off vectors=1x8x2 copies=none",
         "tiled=off vectors=none unroll=60",
     ],
@@ -110,10 +110,10 @@ def test_what_is_asked_is_done(text: str) -> None:
         ("tile=4x2x8 blocks=99x1", "product", r"cannot have blocks=99x1"),
         ("vectors=7x8", "elements", r"cannot have vectors=7x8x1"),
         ("vectors=0x8+1x8", "elements", r"cannot have vectors=0x8x1\+1x8x1"),
-        ("slab=1000", "product", r"cannot have slab=1000"),
+        ("reduction_block=1000", "product", r"cannot have reduction_block=1000"),
         ("rows=5", "product", r"cannot have rows=5"),
         ("copies=0x5", "product", r"cannot have copies=0x5"),
-        ("kept=on", "elements", r"cannot have kept=on"),
+        ("buffered=on", "elements", r"cannot have buffered=on"),
     ],
 )
 def test_what_does_not_fit_is_refused(text: str, program: str, message: str) -> None:

@@ -39,12 +39,12 @@ from proofgrad.core.compile.steps.clamp import read_inside
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
 from proofgrad.core.compile.steps.deinterleave import deinterleave
 from proofgrad.core.compile.steps.join import join_sums
-from proofgrad.core.compile.steps.keep import keep
 from proofgrad.core.compile.steps.lanes import lanes
+from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest, Step, StepRefused, check_whole
 from proofgrad.core.compile.steps.merge import merge
 from proofgrad.core.compile.steps.narrow import narrow
-from proofgrad.core.compile.steps.reduce_in_parts import Ends, Slabs, reduce_in_parts
+from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, reduce_in_parts
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.scatter import scatter
@@ -90,7 +90,8 @@ def test_what_memory_cannot_hold_is_not_kept_or_staged(op: Ops) -> None:
     value = nodes(nest, op)[-1]
     a, r = nodes(nest, Ops.RANGE)
     refused(
-        lambda: keep(nest, value, (r,), (ROW,)), "no value that memory can hold|not in the nest"
+        lambda: local_buffer(nest, value, (r,), (ROW,)),
+        "no value that memory can hold|not in the nest",
     )
     digits = (Digit(a, 2, NewLoop(31)), Digit(r, 3, NewLoop(32)))
     refused(lambda: stage(nest, value, digits), "no value that memory can hold")
@@ -113,7 +114,7 @@ def test_what_changes_with_a_loop_of_a_reduction_and_of_the_results_is_not_kept(
     total = reduce(Ops.ADD, load(X, row_major(a, r)), a, r)
     nest = nest_of_stores(store(a, total - load(Y, a)))
     (value,) = [n for n in nodes(nest, Ops.LOAD) if r in n.toposort()]
-    refused(lambda: keep(nest, value, (r,), (ROW,)), "changes with a loop of a reduction")
+    refused(lambda: local_buffer(nest, value, (r,), (ROW,)), "changes with a loop of a reduction")
 
 
 @pytest.mark.parametrize(("op", "commutes"), [(Ops.ADD, True), (Ops.MAX, True), (Ops.CMPLT, False),
@@ -129,9 +130,9 @@ def test_values_are_alike_in_another_order_if_their_operation_commutes(
     nest = nest_of_stores(store(b, one.cast(dtypes.int32) * total))
     one, turned = sorted(nodes(nest, op), key=lambda n: r in n.toposort())
     if not commutes:
-        refused(lambda: keep(nest, one, (b,), (ROW,), [(turned, r)]), "another function")
+        refused(lambda: local_buffer(nest, one, (b,), (ROW,), [(turned, r)]), "another function")
         return
-    kept = keep(nest, one, (b,), (ROW,), [(turned, r)])
+    kept = local_buffer(nest, one, (b,), (ROW,), [(turned, r)])
     assert {one, turned}.isdisjoint(kept.graph.toposort())
 
 
@@ -188,8 +189,8 @@ def test_no_step_takes_the_number_of_a_loop_that_stays() -> None:
         lambda: split(nest, a, (2,), (NewLoop(a.arg[0]), NewLoop(number))),
         lambda: collapse(nest, (a,), NewLoop(number)),
         lambda: reorder(nest, a, number),
-        lambda: keep(nest, value, (r,), (NewLoop(number),)),
-        lambda: keep(nest, value, (a, r), (NewLoop(21), NewLoop(21))),
+        lambda: local_buffer(nest, value, (r,), (NewLoop(number),)),
+        lambda: local_buffer(nest, value, (a, r), (NewLoop(21), NewLoop(21))),
     ):
         refused(way, "a loop of this number is there|numbers of loops")
 
@@ -250,7 +251,7 @@ def test_a_value_is_not_kept_or_staged_along_a_loop_of_no_known_size() -> None:
     a, b = UOp.range(N, 2), UOp.range(2, 4)
     nest = nest_of_stores(store(a * 2 + b, load(X, a * 2 + b)))
     (value,) = nodes(nest, Ops.LOAD)
-    refused(lambda: keep(nest, value, (a,), (ROW,)), "no loop of known size")
+    refused(lambda: local_buffer(nest, value, (a,), (ROW,)), "no loop of known size")
     digits = (Digit(a, 3, NewLoop(31)), Digit(b, 2, NewLoop(32)))
     refused(lambda: stage(nest, value, digits), "no loop of known size")
 
@@ -356,7 +357,7 @@ def test_no_more_loops_are_counted_at_once_than_the_law_is_proved_for() -> None:
     def kept(count: int) -> object:
         nest, own = of_loops(count)
         made = tuple([NewLoop(50 + k, AxisRole.REDUCE) for k in range(count)])
-        return keep(nest, nodes(nest, Ops.LOAD)[0], tuple(own), made)
+        return local_buffer(nest, nodes(nest, Ops.LOAD)[0], tuple(own), made)
 
     made_and_refused(collapsed, MOST_LOOPS)
     made_and_refused(kept, MOST_LOOPS)
@@ -411,7 +412,7 @@ def test_what_is_kept_fits_the_memory_of_an_item() -> None:
 
     def kept(length: int) -> LoopNest:
         nest, (loop,) = of_loops(1, length)
-        return keep(nest, nodes(nest, Ops.LOAD)[0], (loop,), (ROW,))
+        return local_buffer(nest, nodes(nest, Ops.LOAD)[0], (loop,), (ROW,))
 
     made_and_refused(kept, room, "more bytes than an item has")
     (row,) = [x for x in nodes(kept(room), Ops.RANGE) if x.arg[0] == ROW.number]
@@ -429,7 +430,7 @@ def test_what_is_kept_fits_beside_what_is_kept_already() -> None:
         nest = nest_of_stores(store(a, load(X, a)), store(b + room // 2, load(Y, b)))
         for number, loop in enumerate((a, b)):
             value = next(n for n in nodes(nest, Ops.LOAD) if loop in n.src[0].src)
-            nest = keep(nest, value, (loop,), (NewLoop(31 + number, AxisRole.REDUCE),))
+            nest = local_buffer(nest, value, (loop,), (NewLoop(31 + number, AxisRole.REDUCE),))
         return nest
 
     made_and_refused(twice, 0, "more bytes than an item has")
@@ -448,7 +449,7 @@ def test_a_loop_of_a_reduction_is_not_shared_out_by_any_step(role: AxisRole) -> 
         lambda: run_as(nest, {r: role}),
         lambda: split(nest, r, (2,), (shared, NewLoop(22))),
         lambda: collapse(nest, (r,), shared),
-        lambda: keep(nest, nodes(nest, Ops.LOAD)[0], (r,), (shared,)),
+        lambda: local_buffer(nest, nodes(nest, Ops.LOAD)[0], (r,), (shared,)),
     ):
         refused(way, "a loop of a reduction")
 
@@ -613,7 +614,7 @@ def test_steps_on_a_program_of_tensors_are_told_in_the_order_in_which_they_were_
     first = traced(program(reduced(tensor(0, 8), Ops.ADD, (0,))))
     second = reduce_in_parts(first, {first.graph.src[0]: Ends(0, 4)})
     ends = [n for n in second.graph.toposort() if n.op is Ops.REDUCE_AXIS]
-    third = reduce_in_parts(second, {end: Slabs(0, 2, ()) for end in ends})
+    third = reduce_in_parts(second, {end: Blocks(0, 2, ()) for end in ends})
     told = ["reduce_in_parts(1 node)", "reduce_in_parts(2 nodes)"]
     assert [str(one) for one in third.taken] == told
 

@@ -17,15 +17,15 @@ from planted.tactic_faults import FILES, Outcome, outcome, warm
 HOSTILE: dict[str, tuple[Fault, str, str]] = {
     "the fill of a sum in memory is left out": (
         Fault("no fill", "core/compile/tactics/block_reductions.py", "return (fill, add, *rest)", "return (add, *rest)"),
-        "slabs of a product", "refused",
+        "blocks of a product", "refused",
     ),
     "the fill of a sum in memory comes last": (
         Fault("late fill", "core/compile/tactics/block_reductions.py", "return (fill, add, *rest)", "return (add, fill, *rest)"),
-        "slabs of a product", "refused",
+        "blocks of a product", "refused",
     ),
     "a sum in memory is combined twice": (
         Fault("twice", "core/compile/tactics/block_reductions.py", "return (fill, add, *rest)", "return (fill, add, add, *rest)"),
-        "slabs of a product", "refused",
+        "blocks of a product", "refused",
     ),
     "a table is read before it is filled": (
         Fault("late table", "core/compile/tactics/pack_operands.py", "return (*filling, nest) if", "return (nest, *filling) if"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_interpreter import run_kernel
-from tactics import choose_axes, merge_loops, stage_operands, sum_in_slabs, unroll_upcasts
+from tactics import choose_axes, merge_loops, stage_operands, sum_in_blocks, unroll_upcasts
 
 from proofgrad import Tensor
 from proofgrad.core.compile.lowering.lower import lower_movement
@@ -90,10 +90,10 @@ def convolution(batch: int, channels: int, filters: int, width: int, taps: int =
 @given(
     sizes=st.tuples(*[st.integers(1, 9)] * 3, st.integers(1, 3)),
     turned=st.tuples(st.booleans(), st.booleans()),
-    slab=st.integers(0, 4),
+    reduction_block=st.integers(0, 4),
 )
-def test_tiles_tables_and_slabs_keep_the_values_of_any_matmul(
-    sizes: tuple[int, int, int, int], turned: tuple[bool, bool], slab: int
+def test_tiles_tables_and_blocks_keep_the_values_of_any_matmul(
+    sizes: tuple[int, int, int, int], turned: tuple[bool, bool], block: int
 ) -> None:
     rows, depth, columns, batch = sizes
     kernel = kernel_of(matmul(rows, depth, columns, turned, batch))
@@ -103,7 +103,7 @@ def test_tiles_tables_and_slabs_keep_the_values_of_any_matmul(
     expected = run_kernel(kernel, {1: one, 2: other})[0]
     with pytest.MonkeyPatch.context() as patch:
         stage_everything(patch)
-        summed = parts_of(sum_in_slabs(kernel, SMALL, override=Schedule(slab=slab)))
+        summed = parts_of(sum_in_blocks(kernel, SMALL, override=Schedule(reduction_block=block)))
         parts = [part for one in summed for part in parts_of(stage_operands(one, SMALL))]
         chosen = UOp.sink(*[unroll_upcasts(choose_axes(part, SMALL)) for part in parts])
     for part in (*parts, *chosen.src):
@@ -306,7 +306,7 @@ def test_an_unrolled_sum_that_takes_one_value_twice_is_found(
 @pytest.mark.heuristics
 @pytest.mark.parametrize("rows", [2, 4, 8])
 def test_few_rows_times_a_long_transposed_matrix_read_it_in_its_order(rows: int) -> None:
-    """As tokens by the weights of a layer: no vector is gathered, and no sum is cut in slabs of each line."""
+    """As tokens by the weights of a layer: no vector is gathered, and no sum is cut in blocks of each line."""
     body = matmul(rows, 1024, 4096, (False, True), dtype=dtypes.float32)
     *_, tile = parts_of(run_stages(KERNEL_STAGES, body, compiler().library, AVX512))
     weights = [n for n in tile.src if n.op is Ops.LOAD and n.src[0].src[0].arg[1] == 1024 * 4096]

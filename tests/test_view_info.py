@@ -58,7 +58,7 @@ def test_a_gate_that_is_no_box_is_told_as_a_gate() -> None:
     assert info.mask == ((6, 30),)  # the rules find a box here
     diagonal = Tensor(MEMORY).realize().reshape(4, 6).pad(((0, 0), (0, 1))).reshape(28)
     assert diagonal.view_info().mask is None
-    assert diagonal.view_info().gate is not None
+    assert diagonal.view_info().condition is not None
 
 
 def test_values_below_a_view_need_not_be_there() -> None:
@@ -78,7 +78,7 @@ def test_any_chain_of_movement_is_told_rightly(program: Program) -> None:
     if value.op is Ops.COPY or not np.prod(value.shape):
         return
     info = view_info(value)
-    if info.strides is None or (info.gate is not None and info.mask is None):
+    if info.strides is None or (info.condition is not None and info.mask is None):
         return
     expected = np.frombuffer(bytes(read(value, "REFERENCE")), np.int32).reshape(value.shape)
     found = np.zeros(value.shape, np.int32)

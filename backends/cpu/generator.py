@@ -30,7 +30,7 @@ class Generator(Backend):
     """Makes code for `host`, with `threads` threads (0: as many as it has cores); `runs`: whether here."""
 
     name = "CPU"
-    compiles_aside = True
+    compiles_in_background = True
 
     def __init__(self, host: Host, threads: int, runs: bool = True) -> None:
         self.host = host

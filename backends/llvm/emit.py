@@ -92,7 +92,7 @@ class _Printer:
         self.transposed = transposed_stores(linear)
         self.waiting = frozenset().union(*self.transposed.values()).difference(self.transposed)
         self.has_exit = False
-        kept = [n for n in linear.src if n.op is Ops.KEPT and is_of_group(n.src[1:])]
+        kept = [n for n in linear.src if n.op is Ops.FILLED and is_of_group(n.src[1:])]
         self.of_group = {n.src[0].src[0].src[0] for n in kept}
         self.of_group.update(kept)
         self.group = group_size(linear)
@@ -493,6 +493,6 @@ _WRITERS: dict[Ops, Callable[[_Printer, UOp], None]] = {
     Ops.RESULT: _Printer.result,
     Ops.LOAD: _Printer.load,
     Ops.SCRATCH: _Printer.make_scratch,
-    Ops.KEPT: _Printer.kept,
+    Ops.FILLED: _Printer.kept,
     Ops.STORE: _Printer.store,
 }

@@ -125,7 +125,7 @@ class _Printer:
         self._depth = 1
         self._values = 0
         self._alone = _used_once_in_place(nodes)
-        kept = [n for n in nodes if n.op is Ops.KEPT and is_of_group(n.src[1:])]
+        kept = [n for n in nodes if n.op is Ops.FILLED and is_of_group(n.src[1:])]
         self._of_group = {n.src[0].src[0].src[0] for n in kept}
         self._of_group.update(kept)
         self._group = group
@@ -141,7 +141,7 @@ class _Printer:
                 self._names[node] = f"data{node.arg[0]}"
             case Ops.SCRATCH:
                 self._scratch(node)
-            case Ops.KEPT:
+            case Ops.FILLED:
                 self._names[node] = self._names[node.src[0].src[0].src[0]]
                 if is_of_group(node.src[1:]):
                     self._line("barrier(CLK_LOCAL_MEM_FENCE);")

@@ -108,7 +108,7 @@ class _Run:
     def step(self, node: UOp) -> None:
         source = node.src
         match node.op:
-            case Ops.PARAM | Ops.CONST | Ops.INDEX | Ops.END | Ops.SINK | Ops.KEPT:
+            case Ops.PARAM | Ops.CONST | Ops.INDEX | Ops.END | Ops.SINK | Ops.FILLED:
                 return
             case Ops.SCRATCH:
                 self.values[node] = bytearray(_UNWRITTEN * (node.arg[1] * node.dtype.itemsize))
@@ -163,7 +163,7 @@ class _Run:
 
     def position(self, buffer: UOp, dtype: DType, element: int) -> tuple[str, bytearray, int]:
         """Format, memory and offset of an element. Raises: IndexError outside of the buffer."""
-        if buffer.op is Ops.KEPT:
+        if buffer.op is Ops.FILLED:
             buffer = buffer.src[0].src[0].src[0]
         slot, size = buffer.arg
         if not 0 <= element < size:

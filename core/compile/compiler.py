@@ -33,7 +33,7 @@ from proofgrad.core.compile.passes.stages import (
     parts_of,
     run_stages,
 )
-from proofgrad.core.compile.plan.background import Aside
+from proofgrad.core.compile.plan.background import Background
 from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.compile.plan.checks import KernelCheck, ValueCheck
 from proofgrad.core.compile.plan.collector import rare_collection
@@ -142,8 +142,8 @@ class Compiler:
         if len(graph.src) == 1:  # nothing to do meanwhile
             return self._make_plan(graph, cut, None)
         try:
-            with Aside() as aside:
-                return self._make_plan(graph, cut, aside)
+            with Background() as background:
+                return self._make_plan(graph, cut, background)
         except BaseException:
             known = list(self._kernels.items())
             for key in [k for k, kernels in known if not all(x.is_compiled for x in kernels)]:
@@ -165,7 +165,7 @@ class Compiler:
         return run_stages(self.graph_stages, root, self.library, target, observe)
 
     def _make_plan(
-        self, graph: UOp, passed: Sequence[tuple[Stage | None, UOp]], aside: Aside | None
+        self, graph: UOp, passed: Sequence[tuple[Stage | None, UOp]], background: Background | None
     ) -> Plan:
         read = [memory_below(source) for call in graph.src for source in call.src[1:]]
         every = read + list(graph.arg)
@@ -203,7 +203,7 @@ class Compiler:
             own = dict(enumerate(zip(slots, buffers)))
             tables = {0}  # what the kernels of this call have written
             done: set[int] = set()  # and what they have read: nothing is written to it any more
-            compiled.append(self._kernels_of(ast, call.arg.device, aside))
+            compiled.append(self._kernels_of(ast, call.arg.device, background))
             for kernel in compiled[-1]:
                 written = kernel.slots[0]
                 if written not in tables:  # behind the buffers that kernels still read
@@ -259,11 +259,13 @@ class Compiler:
         """The compiled kernels of a body, a SINK over PARAMs: those that fill its tables first."""
         return self._kernels_of(body, device, None)
 
-    def _kernels_of(self, body: UOp, device: str, aside: Aside | None) -> tuple[Kernel, ...]:
+    def _kernels_of(
+        self, body: UOp, device: str, background: Background | None
+    ) -> tuple[Kernel, ...]:
         key = (body, device, *_settings())
         known = self._kernels.get(key)
         if known is None:
-            known = self._kernels[key] = self._compile(body, device, aside)
+            known = self._kernels[key] = self._compile(body, device, background)
         return known
 
     def program(self, body: UOp, device: str) -> UOp:
@@ -338,14 +340,14 @@ class Compiler:
         source = self._backend(device).emit(linear, kernel_name(linear))
         return replace(source, program=linear)
 
-    def _compile(self, body: UOp, device: str, aside: Aside | None) -> tuple[Kernel, ...]:
+    def _compile(self, body: UOp, device: str, background: Background | None) -> tuple[Kernel, ...]:
         override = self._override(body, device)
         decided: dict[UOp, Schedule] = {}
         linears = None
         if settings.proves_kernels():
             linears = self._checked(body, device, override, decided)
         linears = self.linears(body, device, override, decided) if linears is None else linears
-        kernels = tuple([self._compiled(linear, device, aside) for linear in linears])
+        kernels = tuple([self._compiled(linear, device, background) for linear in linears])
         for kernel, linear in zip(kernels, linears):
             _show(kernel, decided.get(linear))
         if (check := self.checks()) is not None:
@@ -380,13 +382,15 @@ class Compiler:
             say(found.line(name, settings.beam_width(), is_old))
         return found.schedule
 
-    def _compiled(self, linear: UOp, device: str, aside: Aside | None = None) -> Kernel:
+    def _compiled(self, linear: UOp, device: str, background: Background | None = None) -> Kernel:
         backend = self._backend(device)
         slots = _slots(linear)
         source = self._emit(_with_dense_slots(linear, slots), device)
         names = {n.arg[0]: n.arg[2] for n in linear.src if n.op is PARAM and len(n.arg) == 3}
         size = _written(linear).arg[1]
-        compiled = backend.compile(source) if aside is None else aside.compile(backend, source)
+        compiled = (
+            backend.compile(source) if background is None else background.compile(backend, source)
+        )
         return Kernel(source, compiled, backend, slots, size, names)
 
 

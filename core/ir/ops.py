@@ -83,9 +83,9 @@ class Ops(enum.IntEnum):
     ACCUMULATOR = enum.auto()
     UPDATE = enum.auto()
     RESULT = enum.auto()
-    KEEP = enum.auto()
+    LOCAL_BUFFER = enum.auto()
     SCRATCH = enum.auto()
-    KEPT = enum.auto()
+    FILLED = enum.auto()
     END = enum.auto()
     # vectors (Program, Linear)
     BROADCAST = enum.auto()
@@ -362,12 +362,12 @@ MEANING: dict[Ops, str] = {
     Ops.ACCUMULATOR: "A register; set to src[0] before the loops src[1:] begin; arg tells it apart.",
     Ops.UPDATE: "Set the accumulator src[0] to src[1]; runs inside all its loops.",
     Ops.RESULT: "The accumulator of the UPDATE src[0], after its loops have ended.",
-    Ops.KEEP: (
+    Ops.LOCAL_BUFFER: (
         "Memory that holds src[0] for all values of the RANGEs src[1:], in row-major order of them. It is"
         " the buffer of INDEX nodes."
     ),
     Ops.SCRATCH: "`arg = (number, size)`: memory of `size` elements that a run of a kernel has to itself.",
-    Ops.KEPT: "The SCRATCH that the STORE src[0] fills, after the loops src[1:] have ended.",
+    Ops.FILLED: "The SCRATCH that the STORE src[0] fills, after the loops src[1:] have ended.",
     Ops.END: "Linear only: the end of the body of the loop src[0].",
     Ops.BROADCAST: "A vector with the scalar src[0] in every lane.",
     Ops.HREDUCE: "The lanes of src[0] combined by `arg`, in an order that is not specified.",

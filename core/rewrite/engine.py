@@ -30,7 +30,7 @@ from proofgrad.core.rewrite.sums import LINEAR, Sum, read_sum
 FREE_APPLICATIONS = 20_000
 APPLICATIONS_PER_NODE = 1_000
 REMEMBERED_RULES = 8
-HAVE_LOOPS = frozenset({Ops.REDUCE, Ops.KEEP, Ops.ACCUMULATOR})
+HAVE_LOOPS = frozenset({Ops.REDUCE, Ops.LOCAL_BUFFER, Ops.ACCUMULATOR})
 LEAVES = frozenset({Ops.CONST, Ops.PARAM})  # no rule has them on its left side
 DIVISIONS = frozenset({Ops.FLOORDIV, Ops.MOD})
 DEEPEST = 40  # divisions within divisions that are settled by recursion; deeper ones by the walk

@@ -15,7 +15,16 @@ from math import gcd, inf, isfinite, isnan, lcm
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from proofgrad.core.ir.dtypes import DType, Kind, round_float
-from proofgrad.core.ir.op_names import CONST, KEEP, KEPT, RANGE, REDUCE, RESULT, VARIABLE, WHERE
+from proofgrad.core.ir.op_names import (
+    CONST,
+    FILLED,
+    LOCAL_BUFFER,
+    RANGE,
+    REDUCE,
+    RESULT,
+    VARIABLE,
+    WHERE,
+)
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp, known_below, toposort
 from proofgrad.core.rewrite.extractor_check import Extractors
@@ -40,7 +49,7 @@ _HAVE_BITS = frozenset({Kind.SIGNED, Kind.UNSIGNED})
 _INTEGERS = _HAVE_BITS | {Kind.INDEX}
 _FLOATS = frozenset({Kind.FLOAT})
 _ASKED = {"bits": _HAVE_BITS, "divisor": _INTEGERS}
-_BINDS_LOOPS = frozenset({Ops.REDUCE, Ops.RESULT, Ops.KEEP, Ops.KEPT})
+_BINDS_LOOPS = frozenset({Ops.REDUCE, Ops.RESULT, Ops.LOCAL_BUFFER, Ops.FILLED})
 
 
 class Facts:
@@ -307,7 +316,7 @@ def _loops_of(node: UOp, loops: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
     for source in node.src:
         if not loops[source] <= found:
             found = found | loops[source]
-    if node.op in (REDUCE, KEEP, KEPT):
+    if node.op in (REDUCE, LOCAL_BUFFER, FILLED):
         return found.difference(node.src[1:])
     if node.op is RESULT:
         return found.difference(node.src[0].src[0].src[1:])

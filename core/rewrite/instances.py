@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proofgrad.core.ir.op_names import CONST, KEEP, REDUCE
+from proofgrad.core.ir.op_names import CONST, LOCAL_BUFFER, REDUCE
 from proofgrad.core.ir.ops import APPROXIMATED, ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -80,7 +80,7 @@ def instance(term: UOp, counter: UOp, value: UOp, facts: Facts) -> UOp | None:
         if counter not in facts.loops(node):
             done[node] = node
             continue
-        if node.op in (REDUCE, KEEP) and not used.isdisjoint(node.src[1:]):
+        if node.op in (REDUCE, LOCAL_BUFFER) and not used.isdisjoint(node.src[1:]):
             return None
         missing = [source for source in node.src if source not in done]
         if missing:

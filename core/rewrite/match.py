@@ -62,7 +62,7 @@ KEYED_SOURCES = 3  # sources whose ops choose the candidates
 KEYED_NUMBERS = {-1: "-1", 0: "0", 1: "1"}  # constants that have a key of their own
 OTHER_NUMBER = "other number"
 NOT_VALUES = frozenset(
-    {Ops.PARAM, Ops.BUFFER, Ops.INDEX, Ops.SINK, Ops.STORE, CONST, Ops.UPDATE, Ops.KEEP}
+    {Ops.PARAM, Ops.BUFFER, Ops.INDEX, Ops.SINK, Ops.STORE, CONST, Ops.UPDATE, Ops.LOCAL_BUFFER}
 )
 
 

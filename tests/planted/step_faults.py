@@ -61,10 +61,20 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "store": ("over_memory", "number_of"),
     "read_parts": ("begin_of",),
     "exchange": ("exchanged",),
-    "reduce_in_parts": ("in_slabs", "with_slabs_first", "ends_of"),
+    "reduce_in_parts": ("in_blocks", "with_blocks_first", "ends_of"),
 }  # fmt: skip
 BODIES = (
-    *("bijection", "split", "collapse", "merge", "reorder", "run_as", "running", "unroll", "keep"),
+    *(
+        "bijection",
+        "split",
+        "collapse",
+        "merge",
+        "reorder",
+        "run_as",
+        "running",
+        "unroll",
+        "local_buffer",
+    ),
     *("stage", "deinterleave", "sum_in_memory", "scatter", "join", "clamp", "tables"),
     *("accumulate", "lanes", "narrow", "extend"),
     *("tensor_program", "reduce_in_parts", "store", "read_parts", "exchange"),

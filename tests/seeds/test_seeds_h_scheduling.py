@@ -87,7 +87,7 @@ def test_H05_fused_chain_runs_once_and_parted_three_times() -> None:
 
 @differs(
     "D-9",
-    "one kernel; from 65,536 elements on, slabs are reduced first, so that threads can share them",
+    "one kernel; from 65,536 elements on, blocks are reduced first, so that threads can share them",
 )
 def test_H06_sum_of_a_chain_is_one_kernel() -> None:
     """relu → *2 → sum: one kernel up to the reduction, and a final reduction"""

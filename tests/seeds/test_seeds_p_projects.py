@@ -286,8 +286,8 @@ def test_P5_4_noopt_keeps_the_algebra_undone() -> None:
 def test_P5_5_search_on_a_big_matmul() -> None:
     """1024 x 1024: BEAM=0 against BEAM=4, the tile chosen"""
     text = searched(256, 4)
-    if re.search(r"BEAM=4 r_\w+: takes tiled=on slab=[1-9]", text):
-        return  # in slabs: the kernel that adds them up has a tile of its own
+    if re.search(r"BEAM=4 r_\w+: takes tiled=on reduction_block=[1-9]", text):
+        return  # in blocks: the kernel that adds them up has a tile of its own
     found = re.search(
         r"BEAM=4 r_\w+: (keeps|takes) tiled=on rows=\d+ columns=\d+ tile=(\d+)x(\d+)x(\d+)", text
     )

@@ -21,7 +21,15 @@ from proofgrad.verify.steps.all_steps import all_steps
 ORDER = (
     *("reduce_in_parts", "store", "read_parts", "exchange"),
     *("join_sums", "read_inside", "scatter", "sum_in_memory", "merge", "collapse", "split"),
-    *("split_reading_inside", "reorder", "run_as", "stage", "deinterleave", "keep", "unroll"),
+    *(
+        "split_reading_inside",
+        "reorder",
+        "run_as",
+        "stage",
+        "deinterleave",
+        "local_buffer",
+        "unroll",
+    ),
     *("narrow", "accumulate", "lanes"),
 )
 

@@ -284,7 +284,11 @@ class _KernelProof:
         addresses = {n for w in stores for n in toposort((w.store,)) if n.op is Ops.INDEX}
         for address in addresses:
             buffer, index, *mask = address.src
-            size = prod(map(loop_size, buffer.src[1:])) if buffer.op is Ops.KEEP else buffer.arg[1]
+            size = (
+                prod(map(loop_size, buffer.src[1:]))
+                if buffer.op is Ops.LOCAL_BUFFER
+                else buffer.arg[1]
+            )
             decision = self.questions.holds(~(index < 0) & (index < size), mask)
             if decision.verdict is Verdict.REFUTED:
                 raise ProofError(

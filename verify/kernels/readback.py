@@ -1,4 +1,4 @@
-"""Program and Linear read back as Kernel: registers as reductions, scratch as KEEP, lanes as one more loop.
+"""Program and Linear read back as Kernel: registers as reductions, scratch as LOCAL_BUFFER, lanes as one more loop.
 
 Owns: what vectors, registers and the nesting of Linear mean, said a second time and apart from the
 procedures that make them. Does not own: comparing the result with the kernel before (kernels/match.py).
@@ -55,7 +55,7 @@ def free_loops_below(node: UOp) -> dict[UOp, frozenset[UOp]]:
     found: dict[UOp, frozenset[UOp]] = {}
     for n in toposort((node,)):
         below = frozenset().union(*[found[s] for s in n.src]) if n.src else frozenset()
-        if n.op in (Ops.REDUCE, Ops.KEEP):
+        if n.op in (Ops.REDUCE, Ops.LOCAL_BUFFER):
             below = found[n.src[0]] - set(n.src[1:])
         found[n] = frozenset((n,)) if n.op is Ops.RANGE else below
     return found
@@ -88,7 +88,7 @@ def _sorted(loops: frozenset[UOp]) -> tuple[UOp, ...]:
 
 
 _PARTS = frozenset(
-    {Ops.INDEX, Ops.ACCUMULATOR, Ops.UPDATE, Ops.STORE, Ops.SCRATCH, Ops.KEEP, Ops.KEPT}
+    {Ops.INDEX, Ops.ACCUMULATOR, Ops.UPDATE, Ops.STORE, Ops.SCRATCH, Ops.LOCAL_BUFFER, Ops.FILLED}
 )
 
 
@@ -170,11 +170,11 @@ class _Reader:
         return UOp(Ops.INDEX, address.dtype, (memory, position, *[self.scalar(g) for g in mask]))
 
     def _memory(self, buffer: UOp) -> UOp:
-        """Scratch memory that was filled is KEEP of what the STORE puts at each address, in order."""
+        """Scratch memory that was filled is LOCAL_BUFFER of what the STORE puts at each address, in order."""
         match buffer.op:
-            case Ops.KEEP:
+            case Ops.LOCAL_BUFFER:
                 return buffer.with_src((self.scalar(buffer.src[0]), *buffer.src[1:]))
-            case Ops.KEPT:
+            case Ops.FILLED:
                 pass
             case _:
                 return buffer
@@ -186,7 +186,7 @@ class _Reader:
         in_order = linear_form(address.src[1]) == row_major(loops) and address.src[0].arg[1] == size
         if len(address.src) > 2 or not in_order:
             raise NotReadable("scratch memory is not filled in the order of its loops")
-        return UOp(Ops.KEEP, buffer.dtype, (value, *loops))
+        return UOp(Ops.LOCAL_BUFFER, buffer.dtype, (value, *loops))
 
     def _over_lanes(self, node: UOp, value: UOp) -> UOp:
         loops: tuple[UOp, ...] = (self.lane,)

@@ -89,7 +89,7 @@ class _Values:
         return self._done[node]
 
     def _value_of(self, node: UOp) -> Any:
-        if node.op in (Ops.PARAM, Ops.INDEX, Ops.KEEP):
+        if node.op in (Ops.PARAM, Ops.INDEX, Ops.LOCAL_BUFFER):
             return None
         if node.op is Ops.REDUCE or (
             node.op is Ops.LOAD and node.src[0].src[0].op is not Ops.PARAM

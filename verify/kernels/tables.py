@@ -68,14 +68,14 @@ def _masked(value: UOp, mask: Sequence[UOp]) -> UOp:
 
 
 def without_kept(term: UOp) -> UOp:
-    """`term` with every load of KEEP replaced by the value that is kept there, where its mask holds.
+    """`term` with every load of LOCAL_BUFFER replaced by the value that is kept there, where its mask holds.
 
     The position lies inside of what is kept: that is asked of every access (kernels/proof.py).
     """
     done: dict[UOp, UOp] = {}
     for node in toposort((term,)):
         new = node.with_src(tuple([done[s] for s in node.src]))
-        if node.op is Ops.LOAD and node.src[0].src[0].op is Ops.KEEP:
+        if node.op is Ops.LOAD and node.src[0].src[0].op is Ops.LOCAL_BUFFER:
             kept, index, *mask = new.src[0].src
             new = _masked(_instance(kept.src[0], values_at(index, kept.src[1:])), mask)
         done[node] = new

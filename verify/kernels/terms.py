@@ -151,7 +151,7 @@ class Terms:
                 return _constant(node)
             case Ops.RANGE:
                 return z3.Int(loop_name(node))
-            case Ops.PARAM | Ops.INDEX | Ops.KEEP:
+            case Ops.PARAM | Ops.INDEX | Ops.LOCAL_BUFFER:
                 return None
             case Ops.LOAD if node.src[0].src[0].op is Ops.PARAM:
                 return self._load(node)

@@ -53,7 +53,7 @@ def _show(node: UOp, src: list[str]) -> str:
             return f"-{src[0]}"
         case Ops.CAST:
             return f"{node.dtype.name}({src[0]})"
-        case Ops.KEEP:
+        case Ops.LOCAL_BUFFER:
             return f"kept over {', '.join(src[1:])} of {src[0]}"
         case Ops.REDUCE:
             return f"{node.arg.name.lower()} over {', '.join(src[1:])} of {src[0]}"

@@ -335,7 +335,7 @@ def constants_of(nodes: Iterable[UOp]) -> dict[UOp, Values]:
 
 def _size(memory: UOp) -> int:
     """How many elements there are."""
-    if memory.op is Ops.KEEP:
+    if memory.op is Ops.LOCAL_BUFFER:
         return prod([loop.src[0].arg for loop in memory.src[1:]])
     size: int = memory.arg[1] if memory.op is Ops.PARAM else memory.src[0].src[0].src[0].arg[1]
     return size

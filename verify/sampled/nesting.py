@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proofgrad.core.ir.op_names import ACCUMULATOR, END, KEPT, RANGE, RESULT, SCRATCH, STORE
+from proofgrad.core.ir.op_names import ACCUMULATOR, END, FILLED, RANGE, RESULT, SCRATCH, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -60,7 +60,7 @@ class Nesting:
                 stored.add(node)
                 if node.src[0].src[0].op is not SCRATCH:
                     found[node] = tuple(self.open)
-            elif op is KEPT:
+            elif op is FILLED:
                 self._check_filled(node, filled)
         if self.open:
             raise NotReadable(f"loop {_name(self.open[-1])} is never closed")
@@ -112,7 +112,7 @@ class Nesting:
             return frozenset((node,)), read, ended
         if op is ACCUMULATOR:
             return loops, read | {node}, ended
-        if op is KEPT:
+        if op is FILLED:
             return loops.difference(node.src[1:]), read, None
         self._check_register(node)
         return loops.difference(node.src[0].src[0].src[1:]), _NONE, None
@@ -132,7 +132,7 @@ class Nesting:
             raise NotReadable("a register is read before its loops have ended")
 
     def _check_filled(self, kept: UOp, filled: set[UOp]) -> None:
-        """Scratch memory is filled by one STORE, in the loops of KEPT and no others, which have ended."""
+        """Scratch memory is filled by one STORE, in the loops of FILLED and no others, which have ended."""
         store = kept.src[0]
         memory = store.src[0].src[0]
         between = _between(self.run, self.ran_in[store])
@@ -144,7 +144,7 @@ class Nesting:
 
 
 _NONE: frozenset[UOp] = frozenset()
-_OWN = frozenset({RANGE, ACCUMULATOR, KEPT, RESULT})
+_OWN = frozenset({RANGE, ACCUMULATOR, FILLED, RESULT})
 
 
 def _not_open(op: Ops, loop: UOp) -> NotReadable:

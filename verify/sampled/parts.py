@@ -109,9 +109,9 @@ class Reader:
         """Iterations of `part` to be evaluated: loops have the values in `bound`, memory of each point is of `kind`."""
 
         def read(frame: Frame, memory: UOp, index: Values, mask: Values) -> Values:
-            if memory.op is Ops.KEPT:
+            if memory.op is Ops.FILLED:
                 return self._scratch(part, frame, memory, index)
-            if memory.op is Ops.KEEP:
+            if memory.op is Ops.LOCAL_BUFFER:
                 return self._kept(part, frame, memory, index)
             return self._parameter(part, frame, memory, index, mask)
 
@@ -160,7 +160,7 @@ class Reader:
         return self.written(there, flat, kind).reshape(shape)
 
     def _scratch(self, part: Part, frame: Frame, kept: UOp, index: Values) -> Values:
-        """What the STORE of KEPT puts at an index: in the iteration that the address counts."""
+        """What the STORE of FILLED puts at an index: in the iteration that the address counts."""
         store, *loops = kept.src
         around = [x for x in frame.bound if x in part.depends[store] and x not in loops]
         given = [index, frame.kind, *[frame.bound[loop] for loop in around]]
@@ -171,7 +171,7 @@ class Reader:
         return self._stored(part, stores, flat, kind, outer, (frame, shape)).reshape(shape)
 
     def _kept(self, part: Part, frame: Frame, keep: UOp, index: Values) -> Values:
-        """The value of KEEP for the loops whose row-major position an index is."""
+        """The value of LOCAL_BUFFER for the loops whose row-major position an index is."""
         value, *loops = keep.src
         around = [x for x in frame.bound if x in part.depends[value] and x not in loops]
         given = [index, frame.kind, *[frame.bound[loop] for loop in around]]

@@ -125,8 +125,8 @@ def taken_in(whole: UOp, start: UOp, is_on: bool = True) -> tuple[dict[int, int]
 # -- in memory ------------------------------------------------------------------------------------
 
 
-def slabs(world: World) -> None:
-    """A reduction in memory, m iterations at a time: after s slabs it has taken in each x < s * m once."""
+def blocks(world: World) -> None:
+    """A reduction in memory, m iterations at a time: after s blocks it has taken in each x < s * m once."""
     n, m = world.number("n", 1), world.number("m", 1)
     world.suppose(n % m == 0)
     s = world.number("s", 0, n // m)
@@ -137,16 +137,16 @@ def slabs(world: World) -> None:
     (now,) = law.old(s, j, n, m)
     (end,) = law.old(s + 1, 0, n, m)
     nothing = world.one_if((start < x + 1) & (x < start))
-    world.claim("a slab, from nothing", nothing == 0)
+    world.claim("a block, from nothing", nothing == 0)
     before = world.one_if((start < x + 1) & (x < now))
     after = world.one_if((start < x + 1) & (x < now + 1))
-    world.claim("a slab, one more", before + world.one_if(now == x) == after)
-    slab = world.one_if((start < x + 1) & (x < start + m))
+    world.claim("a block, one more", before + world.one_if(now == x) == after)
+    block = world.one_if((start < x + 1) & (x < start + m))
     world.claim("memory, from nothing", world.one_if(x < 0) == 0)
-    whole = world.one_if(x < start) + slab
-    world.claim("memory, one more slab", whole == world.one_if(x < end))
+    whole = world.one_if(x < start) + block
+    world.claim("memory, one more block", whole == world.one_if(x < end))
     (last,) = law.old(n // m, 0, n, m)
-    world.claim("memory, all slabs", world.one_if(x < last) == world.one_if(x < n))
+    world.claim("memory, all blocks", world.one_if(x < last) == world.one_if(x < n))
 
 
 def nested_mask(world: World) -> None:

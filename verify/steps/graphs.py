@@ -13,7 +13,7 @@ from typing import Any
 
 from proofgrad.core.compile.steps.exchange import exchanged
 from proofgrad.core.compile.steps.read_parts import begin_of
-from proofgrad.core.compile.steps.reduce_in_parts import ends_of, in_slabs, with_slabs_first
+from proofgrad.core.compile.steps.reduce_in_parts import ends_of, in_blocks, with_blocks_first
 from proofgrad.core.compile.steps.split import split_law
 from proofgrad.core.compile.steps.store import number_of, over_memory
 from proofgrad.core.ir.ops import COMMUTATIVE, ELEMENTWISE, MOVEMENT, Ops
@@ -25,12 +25,12 @@ AXIS = 1  # of three: before, the axis, behind
 MOST_SOURCES = 3  # of an operation
 
 
-def element_of_slab(world: World) -> None:
-    """Element j of slab s is element s * k + j of the axis: both have one number in row-major order."""
-    k, slabs = world.number("k", 1), world.number("slabs", 0)
-    shape = world.number("before", 1), slabs * k, world.number("behind", 1)
-    after = in_slabs(shape, AXIS, k)
-    world.claim("so many slabs", after[AXIS] == slabs)
+def element_of_block(world: World) -> None:
+    """Element j of block s is element s * k + j of the axis: both have one number in row-major order."""
+    k, blocks = world.number("k", 1), world.number("blocks", 0)
+    shape = world.number("before", 1), blocks * k, world.number("behind", 1)
+    after = in_blocks(shape, AXIS, k)
+    world.claim("so many blocks", after[AXIS] == blocks)
     at = _positions(world, after)
     (counter,) = split_law(1).old(at[AXIS], at[AXIS + 1], shape[AXIS], k)
     number = row_major((at[0], counter, at[-1]), shape)
@@ -38,19 +38,19 @@ def element_of_slab(world: World) -> None:
 
 
 def results_in_order(world: World) -> None:
-    """The reduction of the slabs has the results of the whole, in one order, wherever the slabs lie."""
-    before, slabs, behind = [world.number(name, 1) for name in ("before", "slabs", "behind")]
+    """The reduction of the blocks has the results of the whole, in one order, wherever the blocks lie."""
+    before, blocks, behind = [world.number(name, 1) for name in ("before", "blocks", "behind")]
     a, b = world.number("a", 0, before), world.number("b", 0, behind)
-    s = world.number("s", 0, slabs)
+    s = world.number("s", 0, blocks)
     wanted = row_major((a, 0, b), (before, 1, behind))
-    sizes, at = (before, slabs, 1, behind), (a, s, 0, b)
+    sizes, at = (before, blocks, 1, behind), (a, s, 0, b)
     reduced = [_reduced(values, AXIS, start) for values, start in ((sizes, 1), (at, 0))]
     world.claim("where the axis is", row_major(reduced[1], reduced[0]) == wanted)
-    order = with_slabs_first(AXIS, len(sizes))
+    order = with_blocks_first(AXIS, len(sizes))
     moved_sizes, moved = [[values[axis] for axis in order] for values in (sizes, at)]
-    world.claim("the slabs come first", moved[0] == s)
+    world.claim("the blocks come first", moved[0] == s)
     reduced = [_reduced(values, 0, start) for values, start in ((moved_sizes, 1), (moved, 0))]
-    world.claim("slab by slab", row_major(reduced[1], reduced[0]) == wanted)
+    world.claim("block by block", row_major(reduced[1], reduced[0]) == wanted)
 
 
 def _reduced(values: Sequence[Any], axis: int, start: int) -> list[Any]:

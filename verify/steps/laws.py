@@ -111,7 +111,7 @@ LAWS: dict[str, Law] = {
         | _ORDER,
         f"each number of copies below {folds.MOST_COPIES} is run, and more are combined by the same loop; the loop's size is known",
     ),
-    "keep": Law(
+    "local_buffer": Law(
         _COLLAPSE
         | {
             f"{k} loops have one position": _POSITIONS[f"{k} digits have one position"]
@@ -136,28 +136,28 @@ LAWS: dict[str, Law] = {
         "the coefficient of the loop in the index, by linear forms",
     ),
     "sum_in_memory": Law(
-        iterations.claims_of("slabs", split_law(1))
+        iterations.claims_of("blocks", split_law(1))
         | {
-            "slabs of equal length need no mask": iterations.whole_split(1),
-            "slab by slab": folds.slabs,
+            "blocks of equal length need no mask": iterations.whole_split(1),
+            "block by block": folds.blocks,
         }
         | _ONCE
         | _ORDER,
-        "one store of one reduction; every position of its memory is written; the slabs divide the loop",
+        "one store of one reduction; every position of its memory is written; the blocks divide the loop",
     ),
     "reduce_in_parts": Law(
-        iterations.claims_of("slabs", split_law(1))
+        iterations.claims_of("blocks", split_law(1))
         | {
-            "slabs of equal length need no mask": iterations.whole_split(1),
-            "slab by slab": folds.slabs,
-            "an element of a slab is one of the axis": graphs.element_of_slab,
+            "blocks of equal length need no mask": iterations.whole_split(1),
+            "block by block": folds.blocks,
+            "an element of a block is one of the axis": graphs.element_of_block,
             "results are in one order": graphs.results_in_order,
             "axes one after the other are all of them": graphs.nested_axes,
             "two ends are the axis": graphs.both_ends,
         }
         | _ONCE
         | _ORDER,
-        "the axis is one of the reduction's, of known size, and the slabs divide it; the others are its too",
+        "the axis is one of the reduction's, of known size, and the blocks divide it; the others are its too",
     ),
     "store": Law(
         {

@@ -144,7 +144,7 @@ def kept_in_order(world: World) -> None:
     for count in (1, 2, 3):
         for sizes in choices((1, 2, 3), repeat=count):
             loops = tuple([UOp.range(size, k) for k, size in enumerate(sizes)])
-            kept = UOp(Ops.KEEP, dtypes.float32, (element(loops[0]), *loops))
+            kept = UOp(Ops.LOCAL_BUFFER, dtypes.float32, (element(loops[0]), *loops))
             position, memory = _position_and_memory(accumulate._fill(kept, 0))
             wanted = 1
             for size in sizes:

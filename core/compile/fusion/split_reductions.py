@@ -12,7 +12,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.sums_of_products import is_contraction, operands
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.divisors import largest_divisor
-from proofgrad.core.compile.steps.reduce_in_parts import Ends, Parts, Slabs, reduce_in_parts
+from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts, reduce_in_parts
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import is_plain
@@ -26,20 +26,20 @@ MANY_ELEMENTS = 1 << 16
 # and fewer if the results would be fewer than SHARES.
 MANY_ROWS, ROWS, LEAST_ROWS, SHARES = 256, 256, 16, 16
 # A sum of products with few results and two long operands reads so much of them at once, in second caches of a core: it
-# stays there while every result takes it in. The sums of the slabs must be so many times shorter than the operands.
-SLAB = 3 / 4
+# stays there while every result takes it in. The sums of the blocks must be so many times shorter than the operands.
+BLOCK = 3 / 4
 PARTS = 4
 # A sum of floats with few results adds at most so many elements before their sum is added to others: the rounding
-# error of a sum grows with how many it adds one after the other. A slab is at least a quarter as long, or leaves a rest.
+# error of a sum grows with how many it adds one after the other. A block is at least a quarter as long, or leaves a rest.
 LONGEST_SUM = 1 << 14
 LONGEST_COLUMN = 1 << 9  # where elements are added one by one, and not in vectors
-LEAST_SLABS = 8
+LEAST_BLOCKS = 8
 # As many elements as the vectors that one iteration of a sum takes at once, or a multiple of that.
 SUMMED_AT_ONCE = 128
 
 
 def split_long_reductions(program: TensorProgram, context: Context) -> TensorProgram:
-    """Reduce slabs first where a reduction has few results, or runs over rows that lie far apart."""
+    """Reduce blocks first where a reduction has few results, or runs over rows that lie far apart."""
     parts: dict[UOp, Parts] = {}
     for node in toposort((program.graph,)):
         if node.op is Ops.REDUCE_AXIS and (chosen := _parts(node, context.target)) is not None:
@@ -56,21 +56,21 @@ def _parts(node: UOp, target: Target) -> Parts | None:
     is_sum = op is Ops.ADD and node.dtype.is_float and not is_contraction(node)
     if is_sum and prod(node.shape) < FEW_RESULTS:
         longest = LONGEST_SUM if shape[-1] == 1 or len(shape) - 1 in axes else LONGEST_COLUMN
-        return _in_short_sums(shape, axes, min(longest, prod(shape) // LEAST_SLABS))
+        return _in_short_sums(shape, axes, min(longest, prod(shape) // LEAST_BLOCKS))
     axis = next((a for a in axes if shape[a] > 1), None)
-    size = None if axis is None else _slab(node, axis, target)
+    size = None if axis is None else _block(node, axis, target)
     if axis is None or size is None:
         return None
     within = tuple([a for a in axes if a != axis])
-    return Slabs(axis, size, within, slabs_first=True)
+    return Blocks(axis, size, within, blocks_first=True)
 
 
-def _slab(node: UOp, axis: int, target: Target) -> int | None:
+def _block(node: UOp, axis: int, target: Target) -> int | None:
     """How much of an axis is reduced at once; None: all of it, in one reduction."""
     value, axes = node.src[0], node.arg[1]
     whole: int = value.shape[axis]
     if is_contraction(node):
-        return _images_at_once(node, whole, int(SLAB * target.cache_bytes))
+        return _images_at_once(node, whole, int(BLOCK * target.cache_bytes))
     if prod(node.shape) < FEW_RESULTS:
         size, least = largest_divisor(whole, at_most=max(1, whole // 8)), 2
     elif whole >= MANY_ROWS and _is_of_rows(value, axes):
@@ -107,7 +107,7 @@ def _in_short_sums(shape: tuple[int, ...], axes: tuple[int, ...], longest: int) 
     kept = [1 if a in inner else n for a, n in enumerate(shape)]
     sums = (*kept[:axis], whole // size, 1, *kept[axis + 1 :])
     across = tuple([a for a in axes if a <= axis])
-    return Slabs(axis, size, tuple(inner), across=_in_short_sums(sums, across, longest))
+    return Blocks(axis, size, tuple(inner), across=_in_short_sums(sums, across, longest))
 
 
 def _is_of_rows(value: UOp, axes: tuple[int, ...]) -> bool:
@@ -153,7 +153,7 @@ def _order_in_memory(node: UOp, names: tuple[int, ...]) -> tuple[int, ...] | Non
 def _images_at_once(contraction: UOp, whole: int, room: int) -> int | None:
     """How much of an axis is read before the operands no longer stay in the cache.
 
-    None, for no split, if one of them does anyway, or if the sums of the slabs would be as long as the operands.
+    None, for no split, if one of them does anyway, or if the sums of the blocks would be as long as the operands.
     """
     lengths = [prod(read.shape) * read.dtype.itemsize for read in operands(contraction)]
     if min(lengths) <= room:  # it stays in the cache, while the other is read once

@@ -15,7 +15,7 @@ from proofgrad.core.ir.op_names import (
     ACCUMULATOR,
     CONST,
     END,
-    KEPT,
+    FILLED,
     LINEAR,
     MULACC,
     RANGE,
@@ -29,7 +29,7 @@ Path = tuple[UOp, ...]  # open loops, outermost first
 
 _OUTERMOST = (AxisRole.THREAD, AxisRole.GLOBAL, AxisRole.BLOCK)
 # They do not run where a register is that they read: they are where it is decided.
-_FIXED = frozenset({RANGE, ACCUMULATOR, RESULT, KEPT})
+_FIXED = frozenset({RANGE, ACCUMULATOR, RESULT, FILLED})
 
 
 def linearize(program: UOp) -> UOp:
@@ -77,7 +77,7 @@ def _loops_of(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
         elif op is RESULT:
             running[node] = running[node.src[0]].difference(_own_loops(node))
             results.append(node)
-        elif op is KEPT:
+        elif op is FILLED:
             running[node] = running[node.src[0]].difference(node.src[1:])
         else:
             running[node] = _together([running[s] for s in node.src])
@@ -105,7 +105,7 @@ def _together(sets: Iterable[frozenset[UOp]]) -> frozenset[UOp]:
 def _block_paths(nodes: list[UOp], loops: dict[UOp, frozenset[UOp]]) -> dict[UOp, Path]:
     """For each node the nest of loops that it stands in."""
     reductions = {_own_loops(n): loops[n] for n in nodes if n.op is RESULT}
-    reductions |= {n.src[1:]: loops[n] for n in nodes if n.op is KEPT}
+    reductions |= {n.src[1:]: loops[n] for n in nodes if n.op is FILLED}
     own = {loop for group in reductions for loop in group}
     outputs = sorted((n for n in nodes if n.op is RANGE and n not in own), key=_nesting_key)
     path_of: dict[UOp, Path] = {loop: tuple(outputs[: k + 1]) for k, loop in enumerate(outputs)}

@@ -7,7 +7,7 @@ Owns: these few questions. Does not own: which Linear is legal (passes/forms.py)
 from __future__ import annotations
 
 from proofgrad.core.ir.dtypes import DType, dtypes
-from proofgrad.core.ir.op_names import CONST, END, HREDUCE, KEPT, LOAD, PARAM, RANGE, STORE
+from proofgrad.core.ir.op_names import CONST, END, FILLED, HREDUCE, LOAD, PARAM, RANGE, STORE
 from proofgrad.core.ir.ops import ALU, CASTS
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -47,7 +47,7 @@ PLAIN_GROUP = 64
 def group_size(linear: UOp) -> int | None:
     """Items of a group, where items wait for each other: as many as the longest loop that fills its memory; None: no groups."""
     shared = [n for n in linear.src if n.op is RANGE and n.arg[1] is AxisRole.LANE]
-    filling = [x for n in linear.src if n.op is KEPT for x in n.src[1:] if x in shared]
+    filling = [x for n in linear.src if n.op is FILLED for x in n.src[1:] if x in shared]
     sizes = [int(x.src[0].arg) for x in filling]
     return max(sizes, default=PLAIN_GROUP) if shared else None
 

@@ -190,7 +190,7 @@ class Backend(Protocol):
     Without it, plans are not kept between processes: each process rewrites and prints every kernel again.
     """
 
-    compiles_aside: bool = False
+    compiles_in_background: bool = False
     """`compile` may be called by another thread, and holds no lock of Python while the compiler works.
 
     Without it, kernels are compiled one after the other while nothing else is done, so first calls take longer.
@@ -246,7 +246,7 @@ class Backend(Protocol):
 REQUIRED = ("name", "target", *sorted(Backend.__abstractmethods__))
 LOST_WITHOUT = {
     "identity": "plans are not kept between processes: each process rewrites and prints every kernel again",
-    "compiles_aside": "kernels are compiled one after the other while nothing else is done, so first calls take longer",
+    "compiles_in_background": "kernels are compiled one after the other while nothing else is done, so first calls take longer",
     "sequence": "a function under TinyJit launches its kernels one by one from Python, some microseconds each",
     "part": "kernels are compiled for each position that a slice of memory begins at",
     "timed": "times of DEBUG=2 and profile() hold the launch and the wait as well",
@@ -284,7 +284,7 @@ def left_out(backend: Backend) -> list[str]:
     """The optional members that are still as in Backend."""
     is_given = {
         "identity": backend.identity != "",
-        "compiles_aside": backend.compiles_aside,
+        "compiles_in_background": backend.compiles_in_background,
         "sequence": not _is_default(backend.sequence),
         "part": not _is_default(backend.part),
         "timed": not _is_default(backend.timed),

@@ -92,10 +92,10 @@ NO_COPIES = Copies(None, 1)
 class Schedule:
     """What a kernel does. None: nothing overrides the heuristics, or the kernel has no such thing.
 
-    `rows` to `depth` are of contractions (`slab` also of sums of rows), `vectors` to `deinterleaved` of other kernels.
+    `rows` to `depth` are of contractions (`reduction_block` also of sums of rows), `vectors` to `deinterleaved` of other kernels.
     """
 
-    kept: bool | None = None  # whether what several loops over a row compute alike is kept
+    buffered: bool | None = None  # whether what several loops over a row compute alike is kept
     tiled: bool | None = None  # whether a contraction runs in tiles
     rows: int | None = None  # the number of the loop that is the rows of the tile
     columns: int | None = None  # and of the one that is its columns
@@ -103,7 +103,9 @@ class Schedule:
     blocks: Blocks | None = None
     staged: Staged | None = None
     packed: bool | None = None  # whether columns without a table are kept by each item
-    slab: int | None = None  # steps of a sum that go into memory at once; 0: the whole sum
+    reduction_block: int | None = (
+        None  # steps of a sum that go into memory at once; 0: the whole sum
+    )
     depth: int | None = None  # steps of the innermost loop of the sum at once
     vectors: tuple[Vectors, ...] | None = None  # no loop: each that the heuristic takes
     copies: Copies | None = None  # of an output loop, side by side in a reduction
@@ -271,7 +273,7 @@ def _is_lanes(number: int) -> bool:
 
 _SWITCH = (_switch, "on or off")
 _READERS: dict[str, tuple[Callable[[str], object], str]] = {
-    "kept": _SWITCH,
+    "buffered": _SWITCH,
     "tiled": _SWITCH,
     "rows": (_number, "the number of a loop"),
     "columns": (_number, "the number of a loop"),
@@ -279,7 +281,7 @@ _READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "blocks": (_blocks, "ROWTILESxCOLUMNTILES"),
     "staged": (_staged, "none, rows, columns or rows+columns"),
     "packed": _SWITCH,
-    "slab": (_number, "a number of steps, 0 for the whole sum"),
+    "reduction_block": (_number, "a number of steps, 0 for the whole sum"),
     "depth": (_at_once, f"a number from 1 to {MOST_COPIES}"),
     "vectors": (
         _vectors,

@@ -1,6 +1,6 @@
 """The loops of a kernel: which there are, how long they are, whose they are.
 
-A RANGE is a loop. One that a REDUCE or KEEP names runs inside of it; one that nothing names runs over the elements
+A RANGE is a loop. One that a REDUCE or LOCAL_BUFFER names runs inside of it; one that nothing names runs over the elements
 that the kernel stores: an output loop. Does not own: which loops a term depends on (nests/strides.py).
 """
 
@@ -15,7 +15,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 # Nodes that have loops of their own.
-BINDERS = frozenset({Ops.REDUCE, Ops.KEEP})
+BINDERS = frozenset({Ops.REDUCE, Ops.LOCAL_BUFFER})
 
 
 def size_of(loop: UOp) -> int:
@@ -60,7 +60,7 @@ def fresh_number(*graphs: UOp) -> int:
 
 def elements_of(memory: UOp) -> int:
     """How many elements a parameter has, or what is kept."""
-    if memory.op is Ops.KEEP:
+    if memory.op is Ops.LOCAL_BUFFER:
         return prod([size_of(loop) for loop in memory.src[1:]])
     count: int = memory.arg[1]
     return count

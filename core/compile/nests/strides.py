@@ -9,12 +9,22 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from proofgrad.core.ir.evaluate import evaluate
-from proofgrad.core.ir.op_names import ADD, CONST, KEEP, LOAD, MUL, NEG, RANGE, REDUCE, STORE
+from proofgrad.core.ir.op_names import (
+    ADD,
+    CONST,
+    LOAD,
+    LOCAL_BUFFER,
+    MUL,
+    NEG,
+    RANGE,
+    REDUCE,
+    STORE,
+)
 from proofgrad.core.ir.ops import ELEMENTWISE
 from proofgrad.core.ir.uop import UOp, toposort
 
 _NO_LOOPS: frozenset[UOp] = frozenset()
-_HIDES_LOOPS = frozenset({REDUCE, KEEP, STORE})
+_HIDES_LOOPS = frozenset({REDUCE, LOCAL_BUFFER, STORE})
 MOST_STEPS = 10_000  # of a walk through a sum, in which a term may stand several times
 
 
@@ -71,7 +81,7 @@ def at_start(term: UOp, values: dict[UOp, int] | None = None) -> int:
 
 @lru_cache(maxsize=8)  # of the kernel that one tactic after the other asks about
 def loops_below(root: UOp) -> Mapping[UOp, frozenset[UOp]]:
-    """For each node the RANGE nodes whose value it depends on; REDUCE, KEEP and STORE hide their own."""
+    """For each node the RANGE nodes whose value it depends on; REDUCE, LOCAL_BUFFER and STORE hide their own."""
     found: dict[UOp, frozenset[UOp]] = {}
     for node in toposort((root,)):
         op, src = node.op, node.src
@@ -79,7 +89,7 @@ def loops_below(root: UOp) -> Mapping[UOp, frozenset[UOp]]:
             below = frozenset((node,))
         elif not src:
             below = _NO_LOOPS
-        elif op is REDUCE or op is KEEP:
+        elif op is REDUCE or op is LOCAL_BUFFER:
             below = found[src[0]].difference(src[1:])
         else:
             below = found[src[0]]

@@ -45,12 +45,12 @@ _LEAVES = {Ops.CONST, Ops.UNIQUE, Ops.DEVICE, Ops.BUFFER, Ops.IOTA}
 _TENSOR = _LEAVES | ELEMENTWISE | MOVEMENT | {Ops.REDUCE_AXIS, Ops.CONTIGUOUS, Ops.DETACH, Ops.COPY}
 _LOOP_NODES = {Ops.CONST, Ops.PARAM, Ops.RANGE, Ops.INDEX, Ops.LOAD, Ops.STORE} | ELEMENTWISE
 _REGISTERS = {Ops.ACCUMULATOR, Ops.UPDATE, Ops.RESULT, Ops.BROADCAST, Ops.HREDUCE}
-_KEPT = {Ops.SCRATCH, Ops.KEPT}
+_KEPT = {Ops.SCRATCH, Ops.FILLED}
 
 ALLOWED: dict[Form, frozenset[Ops]] = {
     Form.TENSOR_GRAPH: frozenset(_TENSOR | {Ops.SINK}),
     Form.KERNEL_GRAPH: frozenset(_TENSOR | {Ops.SINK, Ops.CALL, Ops.PARAM}),
-    Form.KERNEL: frozenset(_LOOP_NODES | {Ops.REDUCE, Ops.KEEP, Ops.VARIABLE, Ops.SINK}),
+    Form.KERNEL: frozenset(_LOOP_NODES | {Ops.REDUCE, Ops.LOCAL_BUFFER, Ops.VARIABLE, Ops.SINK}),
     Form.PROGRAM: frozenset(_LOOP_NODES | _REGISTERS | _KEPT | {Ops.SINK}),
     Form.LINEAR: frozenset(_LOOP_NODES | _REGISTERS | _KEPT | {Ops.LINEAR, Ops.END}),
 }
@@ -123,10 +123,10 @@ def _check_kernel(root: UOp) -> None:
     _check_sink(Form.KERNEL, root, Ops.STORE)
     _check_loops_of_stores(Form.KERNEL, root.src)
     free = loops_below(root)
-    kept = [n for n in free if n.op is Ops.KEEP]
+    kept = [n for n in free if n.op is Ops.LOCAL_BUFFER]
     for reduction in [n for n in free if kept and n.op is Ops.REDUCE]:
         for node in toposort((reduction.src[0],)):
-            if node.op is Ops.KEEP and not free[node].isdisjoint(reduction.src[1:]):
+            if node.op is Ops.LOCAL_BUFFER and not free[node].isdisjoint(reduction.src[1:]):
                 reason = "what is kept may not change with a loop of a reduction that reads it"
                 raise FormError(Form.KERNEL, node, reason)
 
@@ -165,8 +165,8 @@ def _check_scratch(form: Form, nodes: Sequence[UOp]) -> None:
         if node.op is Ops.INDEX and node.src[0].op is Ops.SCRATCH:
             users = [n for n in nodes if node in n.src]
             if len(users) != 1 or users[0].op is not Ops.STORE:
-                raise FormError(form, node, "scratch memory is written here; KEPT is read")
-    filled = [n.src[0].src[0].src[0] for n in nodes if n.op is Ops.KEPT]
+                raise FormError(form, node, "scratch memory is written here; FILLED is read")
+    filled = [n.src[0].src[0].src[0] for n in nodes if n.op is Ops.FILLED]
     if len(set(filled)) < len(filled):
         raise FormError(form, filled[0], "scratch memory is filled twice")
 
@@ -186,7 +186,7 @@ def _check_linear(root: UOp) -> None:
             if node.arg[1] in (AxisRole.VECTOR, AxisRole.UPCAST):
                 raise FormError(Form.LINEAR, node, "vector and upcast axes must be gone")
             open_loops.append(node)
-        elif node.op is Ops.KEPT and is_of_group(node.src[1:]):
+        elif node.op is Ops.FILLED and is_of_group(node.src[1:]):
             if any([loop.arg[1] is not AxisRole.BLOCK for loop in open_loops]):
                 raise FormError(Form.LINEAR, node, "items of a group wait where not all may come")
         elif node.op is Ops.END:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 LOCK_SECONDS = 1e-4
 
 
-class Aside:
-    """`with Aside() as aside`: what `aside.compile` gives is compiled when the block ends.
+class Background:
+    """`with Background() as background`: what `background.compile` gives is compiled when the block ends.
 
     Raises: at the end, what the first text that cannot be compiled raises.
     """
@@ -44,7 +44,7 @@ class Aside:
 
     def compile(self, backend: Backend, source: Source) -> Binary | Future[Binary]:
         """The binary of a text, later where the backend's compiler may run beside the rest."""
-        if not backend.compiles_aside:
+        if not backend.compiles_in_background:
             return backend.compile(source)
         try:
             if self._pool is None:

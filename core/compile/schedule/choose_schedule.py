@@ -1,4 +1,4 @@
-"""What a kernel does, decided once: its tile, tables, slabs, vectors, copies, threads.
+"""What a kernel does, decided once: its tile, tables, blocks, vectors, copies, threads.
 
 Owns: putting the heuristics' answers together as one value (kernel_schedule.py), and handing it from tactic to tactic
 with the nest. Does not own: the heuristics (tiles.py, operands.py, schedule/reduction_blocks.py, vectors.py, threads.py).
@@ -13,7 +13,11 @@ from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Ti
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.contraction import Contraction
 from proofgrad.core.compile.schedule.groups import choose_group
-from proofgrad.core.compile.schedule.operands import choose_slab, packs_columns, planned_staging
+from proofgrad.core.compile.schedule.operands import (
+    choose_reduction_block,
+    packs_columns,
+    planned_staging,
+)
 from proofgrad.core.compile.schedule.reduction_blocks import find_rows
 from proofgrad.core.compile.schedule.threads import loop_shared_in_order, operations, shares_work
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
@@ -26,7 +30,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule:
     """The whole schedule of a kernel: the override where it fits, else what the heuristics take.
 
-    Of a kernel that will be summed in slabs only that: for the kernel that adds them up, more is decided when it is there.
+    Of a kernel that will be summed in blocks only that: for the kernel that adds them up, more is decided when it is there.
     """
     if target.has_scalar_items:
         return AUTOMATIC
@@ -34,19 +38,19 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     if found is not None:
         return _of_contraction(*found, target, override)
     if group := choose_group(kernel, target, override):
-        return Schedule(tiled=False, slab=0, unroll=_unroll(override), group=group)
-    kept = any([n.op is Ops.KEEP for n in toposort((kernel,))])
+        return Schedule(tiled=False, reduction_block=0, unroll=_unroll(override), group=group)
+    buffered = any([n.op is Ops.LOCAL_BUFFER for n in toposort((kernel,))])
     if (rows := find_rows(kernel, target, override)) is not None:
         undecided = replace(override, vectors=None, copies=None)
-        return replace(undecided, kept=kept, tiled=False, slab=rows.steps)
+        return replace(undecided, buffered=buffered, tiled=False, reduction_block=rows.steps)
     shares = shares_work(operations(kernel), target, override)
     shared = loop_shared_in_order(kernel, target) if shares else None
     vectors, copies = choose_vectors(kernel, target, override, shared)
     in_steps = override.deinterleaved is not False and bool(loads_in_steps(kernel, vectors, target))
     return Schedule(
-        kept=kept,
+        buffered=buffered,
         tiled=False,
-        slab=0,
+        reduction_block=0,
         vectors=vectors,
         copies=copies,
         unroll=_unroll(override),
@@ -62,8 +66,8 @@ def _unroll(override: Schedule) -> int:
 def _of_contraction(
     contraction: Contraction, tile: Tile, target: Target, override: Schedule
 ) -> Schedule:
-    if slab := choose_slab(contraction, target, override):
-        return replace(override, tiled=True, slab=slab)
+    if block := choose_reduction_block(contraction, target, override):
+        return replace(override, tiled=True, reduction_block=block)
     return Schedule(
         tiled=True,
         rows=contraction.rows.arg[0],
@@ -72,7 +76,7 @@ def _of_contraction(
         blocks=choose_blocks(contraction, tile, target, override),
         staged=planned_staging(contraction, tile, target, override),
         packed=packs_columns(contraction, tile, target, override),
-        slab=0,
+        reduction_block=0,
         depth=choose_depth(contraction.reduction.src[-1], tile, override),
         threads=shares_work(contraction.multiplications, target, override),
     )

@@ -48,7 +48,7 @@ class Contraction:
     others: tuple[UOp, ...]  # output loops outside of the tile
     is_apart: bool = False  # columns do not lie side by side where they are stored
     is_transposed: bool = False  # but rows do: they are transposed in registers, some at a time
-    slabs: tuple[UOp, ...] = ()  # loops in order around the tiles: each adds a part of the sum
+    blocks: tuple[UOp, ...] = ()  # loops in order around the tiles: each adds a part of the sum
 
     @cached_property
     def depth(self) -> int:
@@ -58,7 +58,7 @@ class Contraction:
     @property
     def sum_loops(self) -> tuple[UOp, ...]:
         """All loops of the sum, outermost first."""
-        return (*self.slabs, *self.reduction.src[1:])
+        return (*self.blocks, *self.reduction.src[1:])
 
     @property
     def multiplications(self) -> int:
@@ -169,8 +169,8 @@ def contractions(
     reductions = [n for n in nodes if n.op is Ops.REDUCE]
     if len(kernel.src) != 1 or len(reductions) != 1:
         return []
-    (reduction,), (position, value, *slabs) = reductions, kernel.src[0].src
-    if slabs and (value is not reduction or not loops_of(position).isdisjoint(slabs)):
+    (reduction,), (position, value, *blocks) = reductions, kernel.src[0].src
+    if blocks and (value is not reduction or not loops_of(position).isdisjoint(blocks)):
         return []
     term = reduction.src[0].src[1] if is_masked(reduction.src[0]) else reduction.src[0]
     if reduction.arg is not Ops.ADD or term.op is not Ops.MUL:
@@ -187,7 +187,7 @@ def contractions(
             others = tuple([x for x in outputs if x is not row and x is not column])
             is_apart = coefficient(position.src[1], column) != 1
             is_transposed = is_apart and coefficient(position.src[1], row) == 1
-            across = (row, column, one, other, others, is_apart, is_transposed, tuple(slabs))
+            across = (row, column, one, other, others, is_apart, is_transposed, tuple(blocks))
             found.append(Contraction(reduction, *across))
     least = 1 if override.tiled else WORTH_MULTIPLICATIONS
     return [c for c in found if c.multiplications >= least and _has_vectors(c, target)]

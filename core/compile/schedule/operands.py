@@ -1,7 +1,7 @@
-"""Which operands of a contraction are copied into tables, or summed with slab by slab.
+"""Which operands of a contraction are copied into tables, or summed with block by block.
 
 Owns: the choice, a heuristic. Does not own: what stays in a cache and what tables cost (cost_model.py), the layout of a
-table (tactics/pack_operands.py), the kernels of slabs (tactics/block_reductions.py).
+table (tactics/pack_operands.py), the kernels of blocks (tactics/block_reductions.py).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from proofgrad.core.ir.op_names import LOAD
 WORTH_PACKING = 12
 # Where an override asks for a table, it may have so many elements at most: a quarter of a gigabyte of float32.
 LARGEST_ASKED_TABLE = 1 << 26
-# Steps of the sum in a slab, in pages that a processor foresees the reading of at once: each step is a row of the
-# columns' operand. With more rows to use a slab for, going through the sums less often is worth more (measured).
+# Steps of the sum in a block, in pages that a processor foresees the reading of at once: each step is a row of the
+# columns' operand. With more rows to use a block for, going through the sums less often is worth more (measured).
 FEW_ROWS, PAGES_OF_FEW, PAGES_OF_MORE, LEAST_PAGES = 48, 1, 2, 1 / 2
 # Where vectors of a matrix lie across lines, each is read twice, and a table is worth it for so many times fewer rows.
 ACROSS_LINES = 4
-# Types of fewer bytes are summed in wider registers; memory would round them at each slab.
+# Types of fewer bytes are summed in wider registers; memory would round them at each block.
 LEAST_ITEMSIZE = 4
 
 
@@ -70,7 +70,7 @@ def choose_staged(
         and contraction.readers_of_rows(tile) >= WORTH_A_TABLE
     )
     columns = contraction.columns_lie_apart or (
-        columns_are_large(contraction, target) and not contraction.slabs
+        columns_are_large(contraction, target) and not contraction.blocks
     )
     columns = columns and contraction.readers_of_columns(tile) >= 2
     columns = columns and not packs_columns(contraction, tile, target, override)
@@ -89,7 +89,7 @@ def packs_columns(
     """
     factor, itemsize = contraction.column_factor, contraction.reduction.dtype.itemsize
     nbytes = contraction.depth * tile.columns * itemsize
-    if override.packed is False or contraction.slabs or nbytes > target.scratch_bytes:
+    if override.packed is False or contraction.blocks or nbytes > target.scratch_bytes:
         return False
     if factor.op is not LOAD or load_steps(factor, contraction.columns) != [1]:
         return False
@@ -111,31 +111,33 @@ def packs_columns(
     )
 
 
-def choose_slab(contraction: Contraction, target: Target, override: Schedule = AUTOMATIC) -> int:
-    """Steps of the sum in a slab of a contraction; 0: it is not summed in slabs."""
+def choose_reduction_block(
+    contraction: Contraction, target: Target, override: Schedule = AUTOMATIC
+) -> int:
+    """Steps of the sum in a block of a contraction; 0: it is not summed in blocks."""
     loops, factor = contraction.reduction.src[1:], contraction.column_factor
     itemsize = contraction.reduction.dtype.itemsize
     if (
-        override.slab == 0
+        override.reduction_block == 0
         or target.work_items
         or len(loops) != 1
-        or contraction.slabs
+        or contraction.blocks
         or itemsize < LEAST_ITEMSIZE
     ):
         return 0
-    if override.slab is None and override.staged is not None and override.staged.columns:
+    if override.reduction_block is None and override.staged is not None and override.staged.columns:
         return 0
     lies_in_rows = factor.op is LOAD and len(factor.src[0].src) == 2
     if not lies_in_rows or coefficient(factor.src[0].src[1], contraction.columns) != 1:
         return 0
-    if override.slab is not None:
-        return _slab(size_of(loops[0]), override.slab, 1)
+    if override.reduction_block is not None:
+        return _block(size_of(loops[0]), override.reduction_block, 1)
     rows = size_of(contraction.rows)
     if not _is_long(contraction, rows, target) or rows > _most_rows(contraction, target):
         return 0
     pages = PAGES_OF_FEW if rows <= FEW_ROWS else PAGES_OF_MORE
     at_most, at_least = [int(n * target.core.foreseen_pages) for n in (pages, LEAST_PAGES)]
-    return _slab(size_of(loops[0]), at_most, at_least)
+    return _block(size_of(loops[0]), at_most, at_least)
 
 
 def _is_long(contraction: Contraction, rows: int, target: Target) -> bool:
@@ -155,8 +157,8 @@ def _most_rows(contraction: Contraction, target: Target) -> int:
     return most if in_lines else most // ACROSS_LINES
 
 
-def _slab(depth: int, at_most: int, at_least: int) -> int:
-    """So many steps that slabs are equally long, and more than one; 0: there are none."""
+def _block(depth: int, at_most: int, at_least: int) -> int:
+    """So many steps that blocks are equally long, and more than one; 0: there are none."""
     steps = largest_divisor(depth, at_most)
     return steps if at_least <= steps < depth else 0
 
@@ -166,6 +168,6 @@ def filling(
 ) -> float:
     """Cycles that it takes to fill the tables of a contraction."""
     staged = planned_staging(contraction, tile, target, override)
-    if staged.columns and choose_slab(contraction, target, override):
+    if staged.columns and choose_reduction_block(contraction, target, override):
         staged = Staged(staged.rows, False)
     return cycles_of_tables(contraction, staged, tile, target)

@@ -1,6 +1,6 @@
-"""Which reductions of rows are summed slab by slab, and how many rows a slab has.
+"""Which reductions of rows are summed block by block, and how many rows a block has.
 
-Owns: the choice, a heuristic. Does not own: the kernels of slabs (tactics/block_reductions.py).
+Owns: the choice, a heuristic. Does not own: the kernels of blocks (tactics/block_reductions.py).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from proofgrad.core.ir.uop import UOp, toposort
 
 # Rows read side by side, of the pages that a processor foresees the reading of: other threads read as well.
 SHARE_OF_PAGES, LEAST_SHARE = 1 / 4, 1 / 8
-# So many slabs that reading and writing the sums counts little.
-FEWEST_SLABS = 4
+# So many blocks that reading and writing the sums counts little.
+FEWEST_BLOCKS = 4
 # Rows in other pages, which together are so many times longer than the second cache.
 WORTH_CACHES = 1
 
@@ -37,10 +37,10 @@ class Rows:
 def find_rows(kernel: UOp, target: Target, override: Schedule = AUTOMATIC) -> Rows | None:
     """The reduction of a kernel with one store that goes to another row at each step.
 
-    None for work items, which run at once: the sums of a slab would have to wait for those before.
+    None for work items, which run at once: the sums of a block would have to wait for those before.
     """
     if (
-        override.slab == 0
+        override.reduction_block == 0
         or target.work_items
         or len(kernel.src) != 1
         or len(kernel.src[0].src) != 2
@@ -56,9 +56,11 @@ def find_rows(kernel: UOp, target: Target, override: Schedule = AUTOMATIC) -> Ro
         return None
     if loops_of(reduction) != set(outputs):  # the kernel runs over more than its results
         return None
-    steps = largest_divisor(size, override.slab or int(SHARE_OF_PAGES * target.core.foreseen_pages))
-    if override.slab is None and not (
-        LEAST_SHARE * target.core.foreseen_pages <= steps <= size // FEWEST_SLABS
+    steps = largest_divisor(
+        size, override.reduction_block or int(SHARE_OF_PAGES * target.core.foreseen_pages)
+    )
+    if override.reduction_block is None and not (
+        LEAST_SHARE * target.core.foreseen_pages <= steps <= size // FEWEST_BLOCKS
         and _lie_apart(reduction, along, target)
     ):
         return None

@@ -58,7 +58,7 @@ def operations(kernel: UOp) -> int:
     free = loops_below(kernel)
     total = 0
     for node in toposort((kernel,)):
-        if node.op in (Ops.REDUCE, Ops.KEEP, Ops.LOAD, Ops.STORE):
+        if node.op in (Ops.REDUCE, Ops.LOCAL_BUFFER, Ops.LOAD, Ops.STORE):
             below = (
                 free[node.src[0]]
                 if node.op not in BINDERS

@@ -26,7 +26,7 @@ SPARE_REGISTERS = 3
 # Multiply-adds of vectors in one iteration of a tile; more make code that takes long to compile.
 MOST_PRODUCTS_AT_ONCE = 112
 # Items to share out: more even out the threads, fewer count less.
-ITEMS_A_THREAD, ITEMS_A_THREAD_OF_SLABS = 8, 2
+ITEMS_A_THREAD, ITEMS_A_THREAD_OF_BLOCKS = 8, 2
 # Rows and vectors of columns in a tile, at most: a longer side leaves the registers too little of the other.
 TALLEST, WIDEST = 16, 8
 
@@ -112,8 +112,8 @@ def choose_blocks(
         return Blocks(min(blocks.row_tiles, row_tiles), min(blocks.column_tiles, column_tiles))
     if target.work_items:  # each has a tile
         return Blocks(1, 1)
-    if contraction.slabs:
-        return Blocks(row_tiles, _width_of_slabs(contraction, tile, target))
+    if contraction.blocks:
+        return Blocks(row_tiles, _width_of_blocks(contraction, tile, target))
     others = prod(size_of(x) for x in contraction.others)
     row_bytes = tile.rows * contraction.depth * contraction.reduction.dtype.itemsize
     height = _block(row_tiles, max(1, target.room_bytes // max(1, row_bytes)))
@@ -135,8 +135,8 @@ def choose_blocks(
     return Blocks(height, width)
 
 
-def _width_of_slabs(contraction: Contraction, tile: Tile, target: Target) -> int:
-    """Tiles of columns of an item: sums of all rows and a slab fit half of the second cache.
+def _width_of_blocks(contraction: Contraction, tile: Tile, target: Target) -> int:
+    """Tiles of columns of an item: sums of all rows and a block fit half of the second cache.
 
     As wide as that, for memory is read best in long pieces.
     """
@@ -144,7 +144,7 @@ def _width_of_slabs(contraction: Contraction, tile: Tile, target: Target) -> int
     bytes_a_tile = (row_tiles * tile.rows + contraction.depth) * tile.columns
     bytes_a_tile *= contraction.reduction.dtype.itemsize
     items = prod(size_of(x) for x in contraction.others)
-    shared = -(-ITEMS_A_THREAD_OF_SLABS * target.threads // items)
+    shared = -(-ITEMS_A_THREAD_OF_BLOCKS * target.threads // items)
     return max(1, min(target.room_bytes // bytes_a_tile, -(-column_tiles // shared)))
 
 

@@ -108,7 +108,7 @@ def _candidates(
         return []
     at_once = wanted[0].at_once if wanted else None
     accesses = [n.src[0].src[1] for n in nodes if n.op in (Ops.LOAD, Ops.STORE)]
-    found, outputs, keeps = [], output_loops(kernel), any([n.op is Ops.KEEP for n in nodes])
+    found, outputs, keeps = [], output_loops(kernel), any([n.op is Ops.LOCAL_BUFFER for n in nodes])
     for loop in loops:
         steps = [coefficient(index, loop) for index in accesses]
         gathers = sum(step not in (0, 1) for step in steps)
@@ -161,7 +161,7 @@ def _independent(
 
 def loops_around_kept(free: Mapping[UOp, frozenset[UOp]]) -> frozenset[UOp]:
     """The loops that change what is kept: one run of them at a time has the memory for it."""
-    return frozenset().union(*[loops for n, loops in free.items() if n.op is Ops.KEEP])
+    return frozenset().union(*[loops for n, loops in free.items() if n.op is Ops.LOCAL_BUFFER])
 
 
 def _at_once(
@@ -176,7 +176,7 @@ def _at_once(
 
     One that is written out does not: copies of it would only be more code.
     """
-    if any(n.op is Ops.KEEP and one.loop in n.src for n in free):
+    if any(n.op is Ops.LOCAL_BUFFER and one.loop in n.src for n in free):
         return 1  # each of its values has one position
     # More than the core has at once wait for nothing.
     most = min(target.vector_registers // 2 // copies.count, target.core.sums_at_once)
@@ -251,7 +251,7 @@ def looped_reductions(
 
 def short_reductions(kernel: UOp, at_most: int) -> set[UOp]:
     """The loops of reductions of so few values."""
-    kept = {loop for n in toposort((kernel,)) if n.op is Ops.KEEP for loop in n.src[1:]}
+    kept = {loop for n in toposort((kernel,)) if n.op is Ops.LOCAL_BUFFER for loop in n.src[1:]}
     groups = [set(loops) for loops in unshared_reductions(kernel)]
     short = [g for g in groups if 0 < prod([size_of(x) for x in g]) <= at_most]
     return set().union(*[group for group in short if kept.isdisjoint(group)])

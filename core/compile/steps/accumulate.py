@@ -18,7 +18,7 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest, step
 from proofgrad.core.compile.steps.narrow import require_widths
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
-from proofgrad.core.ir.op_names import ADD, KEEP, LOAD, REDUCE, STORE
+from proofgrad.core.ir.op_names import ADD, LOAD, LOCAL_BUFFER, REDUCE, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -32,7 +32,7 @@ def accumulate(nest: LoopNest) -> UOp:
     number, positions = 0, _Positions()
     for node in toposort((kernel,)):
         op, new = node.op, node.with_src(tuple([done[s] for s in node.src]))
-        if op is REDUCE or op is KEEP:
+        if op is REDUCE or op is LOCAL_BUFFER:
             new = _accumulate(new, number, positions) if op is REDUCE else _fill(new, number)
             number += 1
         elif op is STORE and node.arg is not None:
@@ -42,7 +42,7 @@ def accumulate(nest: LoopNest) -> UOp:
 
 
 def _fill(keep: UOp, number: int) -> UOp:
-    """The scratch memory of KEEP, each value stored at the position that its loops count."""
+    """The scratch memory of LOCAL_BUFFER, each value stored at the position that its loops count."""
     value, *loops = keep.src
     position, size = UOp.const(loops[0].dtype, 0), 1
     for loop in loops:
@@ -50,7 +50,7 @@ def _fill(keep: UOp, number: int) -> UOp:
         size *= loop.src[0].arg
     memory = UOp(Ops.SCRATCH, keep.dtype, (), (number, size))
     store = UOp(Ops.STORE, dtypes.void, (UOp(Ops.INDEX, keep.dtype, (memory, position)), value))
-    return UOp(Ops.KEPT, keep.dtype, (store, *loops))
+    return UOp(Ops.FILLED, keep.dtype, (store, *loops))
 
 
 def _accumulate(reduction: UOp, number: int, positions: _Positions) -> UOp:

@@ -146,7 +146,7 @@ def masked(position: UOp, inside: UOp) -> UOp:
 
 
 def _with_loops(node: UOp, new: UOp, loops: tuple[UOp, ...], ranges: tuple[UOp, ...]) -> UOp:
-    """A REDUCE or KEEP with the new loops where the first of the old ones stood."""
+    """A REDUCE or LOCAL_BUFFER with the new loops where the first of the old ones stood."""
     own = node.src[1:]
     require(set(loops) <= set(own), "only some of the loops are those of a reduction")
     first = own.index(loops[0])
@@ -158,8 +158,8 @@ def _with_loops(node: UOp, new: UOp, loops: tuple[UOp, ...], ranges: tuple[UOp, 
 
 
 def _masked(node: UOp, new: UOp, loops: frozenset[UOp], inside: UOp) -> UOp:
-    """What a REDUCE takes in outside is its identity; KEEP has positions there that nobody reads."""
-    if node.op is Ops.KEEP:
+    """What a REDUCE takes in outside is its identity; LOCAL_BUFFER has positions there that nobody reads."""
+    if node.op is Ops.LOCAL_BUFFER:
         is_first = set(node.src[1 : 1 + len(loops)]) == loops
         require(is_first, "positions of what is kept lie further apart than they are counted")
         return new

@@ -17,7 +17,7 @@ from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.compile.steps.narrow import require_widths
-from proofgrad.core.ir.op_names import KEPT, RESULT
+from proofgrad.core.ir.op_names import FILLED, RESULT
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, known_below, toposort
 from proofgrad.core.rewrite.facts import Facts
@@ -65,7 +65,7 @@ def _hides(node: UOp, loop: UOp) -> bool:
     """Whether the loop is one of the node's own."""
     if node.op is RESULT:
         return loop in node.src[0].src[0].src[1:]
-    return node.op is KEPT and loop in node.src[1:]
+    return node.op is FILLED and loop in node.src[1:]
 
 
 def _widen(
@@ -94,7 +94,7 @@ def _widen(
             return node.with_src(src)
         case Ops.RESULT:
             return _result(node, src[0], loop)
-        case Ops.KEPT:
+        case Ops.FILLED:
             return node.with_src((src[0], *[s for s in node.src[1:] if s is not loop]))
         case Ops.SINK:
             return node.with_src(src)

@@ -3,12 +3,12 @@
     reduce[i < n](v(i))   =   reduce[s < n / k](b(s)), b(s) = reduce[j < k](v(s * k + j))        n is a multiple of k
     reduce[i < n](v(i))   =   reduce[i < m](v(i)) + reduce[i < n - m](v(m + i))                  for any m < n
 
-    i: 0 1 2 3 4 5 6         m = 6, and slabs of k = 3 of these:      s: 0     1
+    i: 0 1 2 3 4 5 6         m = 6, and blocks of k = 3 of these:      s: 0     1
                                                                       j: 0 1 2 0 1 2
                              ((v0 + v1 + v2) + (v3 + v4 + v5)) + v6
 
 for any operation `+` of a reduction, whose order is not specified. `b` is stored. Of a reduction over several axes one is
-cut into slabs, some others are reduced within each slab, and the rest with the slabs:
+cut into blocks, some others are reduced within each block, and the rest with the blocks:
 
     reduce[i, a, c](v)   =   reduce[s, c](reduce[j, a](v))
 """
@@ -27,17 +27,17 @@ from proofgrad.core.ir.uop import UOp, toposort
 
 
 @dataclass(frozen=True, slots=True)
-class Slabs:
-    """`axis` in slabs of `size`; the axes `within` are reduced in each of them, the other ones with the slabs.
+class Blocks:
+    """`axis` in blocks of `size`; the axes `within` are reduced in each of them, the other ones with the blocks.
 
-    `slabs_first`: what the slabs give lies slab by slab in memory; else as the axes are.
+    `blocks_first`: what the blocks give lies block by block in memory; else as the axes are.
     """
 
     axis: int
     size: int
     within: tuple[int, ...]
-    slabs_first: bool = False
-    across: Parts | None = None  # the parts of the reduction of the slabs
+    blocks_first: bool = False
+    across: Parts | None = None  # the parts of the reduction of the blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +50,18 @@ class Ends:
     rest: Parts | None = None
 
 
-Parts: TypeAlias = Slabs | Ends
+Parts: TypeAlias = Blocks | Ends
 
 
 # -- the functions of the law ---------------------------------------------------------------------
 
 
-def in_slabs(sizes: Sequence[Any], axis: int, size: Any) -> tuple[Any, ...]:
-    """The sizes of the axes where one of them is two: the slabs, and the elements of a slab."""
+def in_blocks(sizes: Sequence[Any], axis: int, size: Any) -> tuple[Any, ...]:
+    """The sizes of the axes where one of them is two: the blocks, and the elements of a block."""
     return (*sizes[:axis], sizes[axis] // size, size, *sizes[axis + 1 :])
 
 
-def with_slabs_first(axis: int, rank: int) -> tuple[int, ...]:
+def with_blocks_first(axis: int, rank: int) -> tuple[int, ...]:
     """The order of axes in which one comes before all others."""
     return (axis, *[a for a in range(rank) if a != axis])
 
@@ -96,24 +96,24 @@ def _in_parts(node: UOp, parts: Parts | None) -> UOp:
     require(is_plain(node.src[0].shape), "axes of unknown size", node)
     require(parts.axis in node.arg[1], "an axis that is not reduced", parts.axis, node.arg[1])
     match parts:
-        case Slabs():
-            return _of_slabs(node, parts)
+        case Blocks():
+            return _of_blocks(node, parts)
         case Ends():
             return _of_ends(node, parts)
 
 
-def _of_slabs(node: UOp, parts: Slabs) -> UOp:
+def _of_blocks(node: UOp, parts: Blocks) -> UOp:
     (value,), (op, axes) = node.src, node.arg
     shape, axis, size, dtype = value.shape, parts.axis, parts.size, node.dtype
-    require(size > 0 and shape[axis] % size == 0, "slabs of unequal length", shape[axis], size)
+    require(size > 0 and shape[axis] % size == 0, "blocks of unequal length", shape[axis], size)
     others = set(axes) - {axis}
     require(others.issuperset(parts.within), "an axis that is not reduced", parts.within, axes)
-    slabs = UOp(Ops.RESHAPE, value.dtype, (value,), in_slabs(shape, axis, size))
+    blocks = UOp(Ops.RESHAPE, value.dtype, (value,), in_blocks(shape, axis, size))
     within = _placed({axis, *parts.within}, axis + 1, axis)
-    stored = partial = UOp(Ops.REDUCE_AXIS, dtype, (slabs,), (op, within))
+    stored = partial = UOp(Ops.REDUCE_AXIS, dtype, (blocks,), (op, within))
     across = _placed({axis, *others.difference(parts.within)}, axis, axis)
-    if parts.slabs_first and axis:
-        order = with_slabs_first(axis, len(partial.shape))
+    if parts.blocks_first and axis:
+        order = with_blocks_first(axis, len(partial.shape))
         stored = UOp(Ops.PERMUTE, dtype, (partial,), order)
         across = tuple(sorted([order.index(a) for a in across]))
     stored = UOp(Ops.CONTIGUOUS, dtype, (stored,))

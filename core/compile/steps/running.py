@@ -35,14 +35,14 @@ def what_is_wrong(graph: UOp) -> tuple[str, Iterable[UOp]] | None:
     if shared or AxisRole.UPCAST in roles:
         for node in nodes:
             for own in node.src[1:] if node.op in BINDERS else ():
-                if own in shared or (node.op is Ops.KEEP and own.arg[1] is AxisRole.UPCAST):
+                if own in shared or (node.op is Ops.LOCAL_BUFFER and own.arg[1] is AxisRole.UPCAST):
                     return "a loop of a reduction, or of what is kept, of this role", (own,)
     if len(shared) > 1:
         return "two loops that are shared out", shared
     if shared and len(graph.src) > 1:
         if not all([shared[0] in toposort((store,)) for store in graph.src]):
             return "a loop that is shared out, which not every store has", shared
-    keeps = any([n.op is Ops.KEEP for n in nodes])
+    keeps = any([n.op is Ops.LOCAL_BUFFER for n in nodes])
     if AxisRole.LANE in roles and (found := _wrong_in_groups(graph, roles)) is not None:
         return found
     return _wrong_with_lanes(graph, roles.count(AxisRole.VECTOR), keeps)
@@ -61,9 +61,9 @@ def _wrong_in_groups(graph: UOp, roles: list[AxisRole]) -> tuple[str, Iterable[U
             return "two loops of the items of a group at once", sorted(
                 items, key=lambda x: x.arg[0]
             )
-        if node.op is not Ops.KEEP and not own.isdisjoint(items):
+        if node.op is not Ops.LOCAL_BUFFER and not own.isdisjoint(items):
             return "a loop of a reduction that the items of a group share", items
-        if node.op is Ops.KEEP and not own.isdisjoint(items):
+        if node.op is Ops.LOCAL_BUFFER and not own.isdisjoint(items):
             around = [x for x in free if x.arg[1] is not AxisRole.BLOCK]
             if around:
                 return "a loop around what a group keeps", around
@@ -79,6 +79,6 @@ def _wrong_with_lanes(graph: UOp, vectors: int, keeps: bool) -> tuple[str, Itera
         lanes = sorted([x for x in around if x.arg[1] is AxisRole.VECTOR], key=lambda x: x.arg[0])
         if len(lanes) > 1:
             return "lanes of two loops at once", lanes
-        if node.op is Ops.KEEP and not free.isdisjoint(lanes):
+        if node.op is Ops.LOCAL_BUFFER and not free.isdisjoint(lanes):
             return "lanes that would need memory of their own", lanes
     return None

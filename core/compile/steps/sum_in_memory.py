@@ -25,7 +25,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 @fission(
     "out = sum[k < n](v(k)) is out = 0; for s < n / m, in order: out += sum[j < m](v(s * m + j))"
 )
-def sum_in_memory(nest: LoopNest, steps: int, slab_number: int) -> tuple[UOp, UOp]:
+def sum_in_memory(nest: LoopNest, steps: int, block_number: int) -> tuple[UOp, UOp]:
     """The graph that fills the results with what the reduction starts from, and the one that combines `steps` at a time."""
     require(len(nest.graph.src) == 1 and len(nest.graph.src[0].src) == 2, "more than one store")
     position, reduction = nest.graph.src[0].src
@@ -33,7 +33,11 @@ def sum_in_memory(nest: LoopNest, steps: int, slab_number: int) -> tuple[UOp, UO
     require(is_one, "no reduction over one loop of known size")
     value, loop = reduction.src
     nodes = toposort((nest.graph,))
-    own = [n for n in nodes if n.op is not Ops.REDUCE and loop in n.src[1:] and n.op is Ops.KEEP]
+    own = [
+        n
+        for n in nodes
+        if n.op is not Ops.REDUCE and loop in n.src[1:] and n.op is Ops.LOCAL_BUFFER
+    ]
     shares = [n for n in nodes if n.op is Ops.REDUCE and n is not reduction and loop in n.src[1:]]
     require(not own and not shares, "a loop of another reduction", loop)
     require(len(position.src) == 2, "a store that is masked")
@@ -43,12 +47,12 @@ def sum_in_memory(nest: LoopNest, steps: int, slab_number: int) -> tuple[UOp, UO
         iterations == memory.arg[1], "memory that is not all written", iterations, memory.arg[1]
     )
     size = size_of(loop)
-    require(steps > 0 and size % steps == 0 and size > 0, "slabs of unequal length", size, steps)
+    require(steps > 0 and size % steps == 0 and size > 0, "blocks of unequal length", size, steps)
     numbers = {n.arg[0] for n in nodes if n.op is Ops.RANGE}
-    require(slab_number not in numbers, "a loop of this number is there", slab_number)
-    slab = UOp.range(size // steps, slab_number, AxisRole.REDUCE)
+    require(block_number not in numbers, "a loop of this number is there", block_number)
+    block = UOp.range(size // steps, block_number, AxisRole.REDUCE)
     step = UOp.range(steps, *loop.arg)
-    (counter,) = split_law(1).old(slab, step, size, steps)
+    (counter,) = split_law(1).old(block, step, size, steps)
     part = reduction.replace(src=(value.substitute({loop: counter}), step))
-    add = UOp(Ops.STORE, dtypes.void, (position, part, slab), reduction.arg)
+    add = UOp(Ops.STORE, dtypes.void, (position, part, block), reduction.arg)
     return filled(memory, reduction.arg), UOp.sink(add)

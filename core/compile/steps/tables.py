@@ -1,7 +1,7 @@
 """Memory between the nests that one nest becomes, and that an item has to itself.
 
 Owns: its parameter, reading it, filling it with what a reduction starts from, how much an item has. Does not own: what is kept there
-(stage.py, scatter.py, sum_in_memory.py, keep.py), the memory itself (the plan's, compiler.py).
+(stage.py, scatter.py, sum_in_memory.py, local_buffer.py), the memory itself (the plan's, compiler.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def require_value(value: UOp) -> None:
 
 
 def require_room(nest: LoopNest, made: UOp) -> None:
-    """Raises: StepRefused for more bytes of KEEP than an item, or a group of them, has to itself, unless there were as many."""
+    """Raises: StepRefused for more bytes of LOCAL_BUFFER than an item, or a group of them, has to itself, unless there were as many."""
     target = nest.target
     for who, of_group, room in (
         ("an item", False, target.scratch_bytes),
@@ -43,7 +43,7 @@ def require_room(nest: LoopNest, made: UOp) -> None:
 
 def _bytes_kept(graph: UOp, of_group: bool) -> int:
     nodes = toposort((graph,))
-    memories = [n for n in nodes if n.op is Ops.KEEP and is_of_group(n.src[1:]) is of_group]
+    memories = [n for n in nodes if n.op is Ops.LOCAL_BUFFER and is_of_group(n.src[1:]) is of_group]
     return sum([elements_of(memory) * memory.dtype.itemsize for memory in memories])
 
 

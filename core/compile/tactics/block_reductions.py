@@ -1,19 +1,19 @@
-"""Tactic: a product with few rows, or a reduction of rows, is summed slab by slab, in memory.
+"""Tactic: a product with few rows, or a reduction of rows, is summed block by block, in memory.
 
-Owns: the order of the loops of a slab. Does not own: which contractions, and how long a slab of them is
+Owns: the order of the loops of a block. Does not own: which contractions, and how long a block of them is
 (operands.py), which reductions of rows (schedule/reduction_blocks.py), the law (steps/sum_in_memory.py), the tile (tiles.py), the
 memory of a table (the plan's, compiler.py), how a store that combines runs (accumulate.py).
 
     out[m, n] = sum[k](a[m, k] * b[k, n])
 
 reads b for each group of rows. A table would be read more easily, but is written first, which few rows
-are not worth. In slabs, `out` is filled with 0; then, for k0 in order, the sum over the k of a slab is added to
+are not worth. In blocks, `out` is filled with 0; then, for k0 in order, the sum over the k of a block is added to
 out[m, n]. Some rows of b, as they lie in memory, stay in the cache until every row of a has used them, and are
 then gone for good. A sum that is only a part of its kernel fills a table, which the kernel reads.
 
     out[n] = sum[k](b[k, n])
 
-goes to another page of memory at each step. In slabs, some rows are read side by side from end to end, as the
+goes to another page of memory at each step. In blocks, some rows are read side by side from end to end, as the
 processor foresees it, and added to `out`, which stays in the first cache.
 """
 
@@ -34,26 +34,26 @@ from proofgrad.core.compile.tactics.results import results_in_a_table
 from proofgrad.core.ir.uop import UOp
 
 
-def sum_in_slabs(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
+def sum_in_blocks(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNest, ...]:
     """Sum a product with few rows, or rows, in memory, some steps at a time; the kernels, in order."""
     target = context.target
     if target.work_items:
         return nest
     nest = nest.scheduled(schedule := schedule_of(nest, context))
-    if not schedule.slab:
+    if not schedule.reduction_block:
         return nest
     if schedule.tiled and (found := find_contraction(nest.graph, target, schedule)) is not None:
-        return _in_slabs(nest, context, found[0].reduction, schedule.slab)
+        return _in_blocks(nest, context, found[0].reduction, schedule.reduction_block)
     rows = find_rows(nest.graph, target, schedule)
     return (
-        nest if rows is None else _in_slabs(nest, context, rows.reduction, rows.steps, rows.along)
+        nest if rows is None else _in_blocks(nest, context, rows.reduction, rows.steps, rows.along)
     )
 
 
-def _in_slabs(
+def _in_blocks(
     nest: LoopNest, context: Context, reduction: UOp, steps: int, inside: UOp | None = None
 ) -> tuple[LoopNest, ...]:
-    """The kernels of a sum, and one for the rest of its kernel; `inside` runs inside of the slabs."""
+    """The kernels of a sum, and one for the rest of its kernel; `inside` runs inside of the blocks."""
     rest: tuple[LoopNest, ...] = ()
     if reduction is not nest.graph.src[0].src[1]:
         nest, reading = results_in_a_table(nest, reduction)
@@ -63,5 +63,5 @@ def _in_slabs(
     if inside is not None:
         add = reorder(add, inside, number + 1)
     schedule = choose_schedule(add.graph, context.target, context.override)
-    add = add.scheduled(replace(schedule, slab=steps))
+    add = add.scheduled(replace(schedule, reduction_block=steps))
     return (fill, add, *rest)

@@ -1,7 +1,7 @@
 """Tactic: the items of a group compute a row together: each a part, then the parts of parts, in memory of the group.
 
 Owns: the order of the steps. Does not own: whether, and by how many items (schedule/groups.py), the laws (steps/split.py,
-steps/reduce_inside.py, steps/keep.py), waiting for each other (backends).
+steps/reduce_inside.py, steps/local_buffer.py), waiting for each other (backends).
 
     out[r] = sum[i < n](v(r, i))
 
@@ -19,7 +19,7 @@ from proofgrad.core.compile.nests.strides import coefficient, loops_below
 from proofgrad.core.compile.schedule.groups import rows_to_share
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
-from proofgrad.core.compile.steps.keep import keep
+from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.split import split
@@ -111,7 +111,7 @@ def _kept_along(nest: LoopNest, item: int) -> LoopNest:
             nest = reduce_inside(nest, reduction, inner)
             reduction = _reductions(nest.graph, item)[k]
         made = NewLoop(fresh_number(nest.graph), AxisRole.LANE)
-        nest = keep(nest, reduction.src[0], (loop,), (made,))
+        nest = local_buffer(nest, reduction.src[0], (loop,), (made,))
     return nest
 
 

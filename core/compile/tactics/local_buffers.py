@@ -1,9 +1,9 @@
 """Tactic: what several loops over one row compute alike is computed once, and kept.
 
-Owns: which values are kept. Does not own: the law (steps/keep.py), the memory (accumulate.py, backends).
+Owns: which values are kept. Does not own: the law (steps/local_buffer.py), the memory (accumulate.py, backends).
 
 A softmax takes exp2 of each element of a row for the sum, and again for the result. Here a loop of its
-own puts exp2 into memory of one row, and both read it there: v(i) is element i of KEEP(v(k), k).
+own puts exp2 into memory of one row, and both read it there: v(i) is element i of LOCAL_BUFFER(v(k), k).
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.cost_model import COSTLY
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.steps.bijection import NewLoop
-from proofgrad.core.compile.steps.keep import functions_of, keep
+from proofgrad.core.compile.steps.local_buffer import functions_of, local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 
-def keep_rows(nest: LoopNest, context: Context) -> LoopNest:
+def use_local_buffers(nest: LoopNest, context: Context) -> LoopNest:
     """Keep the costly values that several loops over a row compute alike."""
     nodes, target = toposort((nest.graph,)), context.target
     if not any(n.op in COSTLY for n in nodes) or not any(n.op is Ops.REDUCE for n in nodes):
         return nest
-    if context.override.kept is False:
+    if context.override.buffered is False:
         return nest
     if target.scratch_bytes == 0 or find_contraction(nest.graph, target) is not None:
         return nest
@@ -43,7 +43,7 @@ def keep_rows(nest: LoopNest, context: Context) -> LoopNest:
         there = set(toposort((nest.graph,)))  # not what is below a value that is kept by now
         same = [(other, its) for its, other in others if other in there]
         row = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
-        nest = keep(nest, value, (loop,), (row,), same)
+        nest = local_buffer(nest, value, (loop,), (row,), same)
     return nest
 
 

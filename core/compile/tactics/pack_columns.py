@@ -1,13 +1,13 @@
 """Tactic: the columns that all tiles of an item read are copied side by side first, where they are kept.
 
-Owns: which load is kept, and along which loops. Does not own: which operands (operands.py), the law (steps/keep.py), the
+Owns: which load is kept, and along which loops. Does not own: which operands (operands.py), the law (steps/local_buffer.py), the
 memory (accumulate.py, backends).
 
     out[m, n] = sum[k](a[m, k] * b[k, n])
 
 reads b[k, n] for the columns n of a tile and all k, again for each tile of rows. As b lies in memory, each k is
 in another page, and many share a set of the first cache. So a loop of its own puts them into memory that the
-item has to itself, in the order in which the tiles read: b[k, n] is element (k, n) of KEEP(b[j, l], j, l).
+item has to itself, in the order in which the tiles read: b[k, n] is element (k, n) of LOCAL_BUFFER(b[j, l], j, l).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from proofgrad.core.compile.nests.loops import fresh_number
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.steps.bijection import NewLoop
-from proofgrad.core.compile.steps.keep import keep
+from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -32,4 +32,4 @@ def pack_columns(nest: LoopNest, vector: UOp, lane: UOp) -> LoopNest:
     loops = tuple([x for x in (*reduction.src[1:], vector, lane) if x in free])
     roles = [AxisRole.VECTOR if loop is lane else AxisRole.REDUCE for loop in loops]
     made = tuple([NewLoop(number + k, role) for k, role in enumerate(roles)])
-    return keep(nest, load, loops, made)
+    return local_buffer(nest, load, loops, made)

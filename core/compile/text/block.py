@@ -23,7 +23,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 _PROGRAM_OPS = frozenset(
-    {Ops.ACCUMULATOR, Ops.UPDATE, Ops.RESULT, Ops.BROADCAST, Ops.HREDUCE, Ops.SCRATCH, Ops.KEPT}
+    {Ops.ACCUMULATOR, Ops.UPDATE, Ops.RESULT, Ops.BROADCAST, Ops.HREDUCE, Ops.SCRATCH, Ops.FILLED}
 )
 
 

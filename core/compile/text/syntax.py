@@ -46,7 +46,7 @@ KEYWORDS = frozenset(
     {
         "kernel", "program", "linear", "graph", "term", "param", "scratch", "variable", "buffer",
         "for", "over", "let", "run", "return", "from", "if", "in", "on", "as", "order", "indices", "none",
-        "true", "false", "inf", "nan", "keep", *REDUCTIONS.values(), *COMBINED.values(),
+        "true", "false", "inf", "nan", "local", *REDUCTIONS.values(), *COMBINED.values(),
     }
 )  # fmt: skip
 # Names that the printer gives by what a node is, and reads back: r3, acc0, acc0_5.
@@ -54,7 +54,7 @@ LOOP_NAME = re.compile(r"r(0|[1-9]\d{0,17})([a-z]*)")
 REGISTER_NAME = re.compile(r"acc(0|[1-9]\d{0,17})((?:_(?:0|[1-9]\d{0,17}))*)([a-z]*)")
 
 _LIKE_FIRST = MOVEMENT | {
-    Ops.REDUCE, Ops.KEEP, Ops.ACCUMULATOR, Ops.UPDATE, Ops.RESULT, Ops.INDEX, Ops.LOAD,
+    Ops.REDUCE, Ops.LOCAL_BUFFER, Ops.ACCUMULATOR, Ops.UPDATE, Ops.RESULT, Ops.INDEX, Ops.LOAD,
     Ops.REDUCE_AXIS, Ops.CONTIGUOUS, Ops.DETACH, Ops.COPY, Ops.ASSIGN, Ops.BIND,
 }  # fmt: skip
 
@@ -95,7 +95,7 @@ def plain_type(op: Ops, src: Sequence[UOp], arg: Any) -> DType:
         return src[-1].dtype
     if op in _LIKE_FIRST and src:
         return src[0].dtype
-    if op is Ops.KEPT and src and len(src[0].src) > 1:
+    if op is Ops.FILLED and src and len(src[0].src) > 1:
         return src[0].src[1].dtype
     if op is Ops.HREDUCE and src:
         return src[0].dtype.scalar
@@ -161,7 +161,7 @@ def free_loops(node: UOp, known: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
             below = below | more if below else more
     if is_plain_loop(node):
         return below | {node}
-    if op in (Ops.REDUCE, Ops.KEEP, Ops.KEPT):
+    if op in (Ops.REDUCE, Ops.LOCAL_BUFFER, Ops.FILLED):
         return below.difference(src[1:])
     if (
         op is Ops.RESULT

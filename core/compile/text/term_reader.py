@@ -163,7 +163,7 @@ class TermReader:
         line.take()
         if token.text in _WORDS:
             return _Literal(_WORDS[token.text], token.at)
-        if token.text in (*_REDUCTION_OF, "keep") and line.is_here("["):
+        if token.text in (*_REDUCTION_OF, "local") and line.is_here("["):
             return self._bound(line, token, depth)
         if is_reserved(token.text):
             return self._called(line, token, depth)
@@ -201,7 +201,7 @@ class TermReader:
         line.expect("(")
         value = self._typed(line, self._term(line, depth + 1), None)
         line.expect(")")
-        op = Ops.KEEP if name.text == "keep" else Ops.REDUCE
+        op = Ops.LOCAL_BUFFER if name.text == "local" else Ops.REDUCE
         arg = _REDUCTION_OF.get(name.text)
         return self._made(line, name.at, op, value.dtype, (value, *loops), arg)
 

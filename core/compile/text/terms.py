@@ -191,7 +191,7 @@ class Terms:
         if op is Ops.INDEX and _is_element(node):
             return f"&{self._position(node)}"
         if self._binds(node):
-            head = "keep" if op is Ops.KEEP else REDUCTIONS[arg]
+            head = "local" if op is Ops.LOCAL_BUFFER else REDUCTIONS[arg]
             return f"{head}[{self._loops(src[1:])}]({self._piece(src[0])})"
         if op is Ops.HREDUCE and is_plain and arg in COMBINED and len(src) == 1:
             return f"{COMBINED[arg]}({self._piece(src[0])})"
@@ -213,7 +213,7 @@ class Terms:
     def _binds(self, node: UOp) -> bool:
         """Whether a node has its loops in brackets."""
         is_reduction = node.op is Ops.REDUCE and node.arg in REDUCTIONS
-        is_kept = node.op is Ops.KEEP and node.arg is None
+        is_kept = node.op is Ops.LOCAL_BUFFER and node.arg is None
         if not (is_reduction or is_kept) or len(node.src) < 2:
             return False
         return node.dtype is node.src[0].dtype and all(map(is_plain_loop, node.src[1:]))

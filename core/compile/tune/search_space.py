@@ -39,19 +39,27 @@ MOST_LOOPS = 3  # that may run as vectors instead of one
 # Multiply-adds of vectors in one iteration: more make code that takes long to compile.
 MOST_PRODUCTS = 128
 GROUPS = (0, 32, 64, 128, 256)
-SLABS, SLABS_OF_ROWS = (0, 32, 64), (0, 4, 8, 16)
+BLOCKS, BLOCKS_OF_ROWS = (0, 32, 64), (0, 4, 8, 16)
 STAGINGS = tuple([Staged(rows, columns) for rows in (False, True) for columns in (False, True)])
 
 
 def neighbours(kernel: UOp, target: Target, choices: Schedule, forced: Schedule) -> list[Schedule]:
     """Schedules that differ from `choices` in one thing; nothing that is `forced` changes."""
     whole = choose_schedule(kernel, target, choices)
-    # Of slabs only that is decided here; what differs from there on, differs from a kernel without.
-    plain = choose_schedule(kernel, target, replace(choices, slab=0)) if whole.slab else whole
+    # Of blocks only that is decided here; what differs from there on, differs from a kernel without.
+    plain = (
+        choose_schedule(kernel, target, replace(choices, reduction_block=0))
+        if whole.reduction_block
+        else whole
+    )
     found = find_contraction(kernel, target, plain)
-    has_rows = find_rows(kernel, target, Schedule(slab=max(SLABS_OF_ROWS))) is not None
-    slabs = SLABS if found is not None else SLABS_OF_ROWS if has_rows else ()
-    moves = [replace(choices, slab=steps) for steps in slabs if steps != whole.slab]
+    has_rows = find_rows(kernel, target, Schedule(reduction_block=max(BLOCKS_OF_ROWS))) is not None
+    blocks = BLOCKS if found is not None else BLOCKS_OF_ROWS if has_rows else ()
+    moves = [
+        replace(choices, reduction_block=steps)
+        for steps in blocks
+        if steps != whole.reduction_block
+    ]
     if found is not None:
         moves += _of_contraction(kernel, found[0], target, plain, choices)
     else:

@@ -303,7 +303,7 @@ def _position_of(node: UOp) -> _Position | None:
     file = _file_below(node)
     itemsize = node.dtype.itemsize
     found = view_info(node)
-    if found.strides is None or found.offset is None or found.mask is not None or found.gate:
+    if found.strides is None or found.offset is None or found.mask is not None or found.condition:
         return None
     strides = tuple([stride * itemsize for stride in found.strides])
     return _Position(

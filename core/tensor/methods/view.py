@@ -26,7 +26,7 @@ class ViewInfo:
 
     Where the position is not of that kind, as after reshaping a transposed matrix, `strides` and `offset`
     are None and `index` says it. `mask`: (begin, end) on each axis; what lies outside is 0.
-    None: there is nothing outside, or `gate` is no such box.
+    None: there is nothing outside, or `condition` is no such box.
     """
 
     shape: Shape
@@ -34,7 +34,7 @@ class ViewInfo:
     offset: int | None
     mask: Mask | None
     index: UOp = field(repr=False)
-    gate: UOp | None = field(repr=False)
+    condition: UOp | None = field(repr=False)
 
 
 def view_info(node: UOp) -> ViewInfo:
@@ -49,8 +49,11 @@ def view_info(node: UOp) -> ViewInfo:
     positions = [n for n in store.src[1].toposort() if n.op is Ops.INDEX]
     if not positions:
         return _nothing_but_padding(node.shape)
-    index, gate = positions[0].src[1], positions[0].src[2] if len(positions[0].src) == 3 else None
-    return _info(node.shape, index, gate)
+    index, condition = (
+        positions[0].src[1],
+        positions[0].src[2] if len(positions[0].src) == 3 else None,
+    )
+    return _info(node.shape, index, condition)
 
 
 def _nothing_but_padding(shape: Shape) -> ViewInfo:
@@ -58,14 +61,16 @@ def _nothing_but_padding(shape: Shape) -> ViewInfo:
     return ViewInfo(shape, (0,) * len(shape), 0, ((0, 0),) * len(shape), UOp.index(0), no)
 
 
-def _info(shape: Shape, index: UOp, gate: UOp | None) -> ViewInfo:
-    loops = {n.arg[0]: n for n in UOp.sink(index, *_present(gate)).toposort() if n.op is Ops.RANGE}
+def _info(shape: Shape, index: UOp, condition: UOp | None) -> ViewInfo:
+    loops = {
+        n.arg[0]: n for n in UOp.sink(index, *_present(condition)).toposort() if n.op is Ops.RANGE
+    }
     found = [coefficient(index, loops[k]) if k in loops else 0 for k in range(len(shape))]
     strides = tuple([stride for stride in found if stride is not None])
-    mask = None if gate is None else _box(shape, gate, loops)
+    mask = None if condition is None else _box(shape, condition, loops)
     if len(strides) < len(found):
-        return ViewInfo(shape, None, None, mask, index, gate)
-    return ViewInfo(shape, strides, _at_zero(index), mask, index, gate)
+        return ViewInfo(shape, None, None, mask, index, condition)
+    return ViewInfo(shape, strides, _at_zero(index), mask, index, condition)
 
 
 def _at_zero(index: UOp) -> int:
@@ -78,15 +83,15 @@ def _at_zero(index: UOp) -> int:
     return values[index]
 
 
-def _present(gate: UOp | None) -> tuple[UOp, ...]:
-    return () if gate is None else (gate,)
+def _present(condition: UOp | None) -> tuple[UOp, ...]:
+    return () if condition is None else (condition,)
 
 
-def _box(shape: Shape, gate: UOp, loops: dict[int, UOp]) -> Mask | None:
-    """The gate as one interval for each axis; None if it is of another kind."""
+def _box(shape: Shape, condition: UOp, loops: dict[int, UOp]) -> Mask | None:
+    """The condition as one interval for each axis; None if it is of another kind."""
     bounds = [[0, size] for size in shape]
     axis_of = {loop: axis for axis, loop in loops.items()}
-    pending = [gate]
+    pending = [condition]
     while pending:
         part = pending.pop()
         if part.op is Ops.AND:

@@ -41,9 +41,9 @@ SETTINGS: tuple[dict[str, str], ...] = (
     {"CHOICES": "tiled=on tile=2x1x4 blocks=1x1 depth=1"}, {"CHOICES": "tiled=on tile=8x3x16 depth=2"},
     {"CHOICES": "tiled=on tile=3x3x2 blocks=2x3 staged=rows+columns depth=4"},
     {"CHOICES": "tiled=on staged=none"}, {"CHOICES": "tiled=on staged=rows+columns"},
-    {"CHOICES": "tiled=on packed=on staged=none"}, {"CHOICES": "tiled=on slab=3"},
+    {"CHOICES": "tiled=on packed=on staged=none"}, {"CHOICES": "tiled=on reduction_block=3"},
     {"CHOICES": "tiled=off vectors=*x4x2 copies=*x2"}, {"CHOICES": "tiled=off vectors=*x32x4 copies=*x4"},
-    {"CHOICES": "tiled=off vectors=1x4 copies=0x2 kept=off unroll=3"}, {"CHOICES": "threads=on", "NUM_THREADS": "2"},
+    {"CHOICES": "tiled=off vectors=1x4 copies=0x2 buffered=off unroll=3"}, {"CHOICES": "threads=on", "NUM_THREADS": "2"},
     {"CHOICES": "threads=on", "NUM_THREADS": "4"},
 )  # fmt: skip
 

@@ -5,7 +5,7 @@
     for i: for j: for c: v(i, j) * c     for a: for b: k[a, b] = v(a, b)
                                          for i: for j: for c: k[i, j] * c
 
-where k is a KEEP: its element at the row-major position of (a, b) is v(a, b). So v at (i, j) is the element at the
+where k is a LOCAL_BUFFER: its element at the row-major position of (a, b) is v(a, b). So v at (i, j) is the element at the
 position of (i, j). All loops of v that are not kept along stay as they are: the memory holds one run of them at a time.
 """
 
@@ -25,7 +25,7 @@ from proofgrad.core.ir.uop import UOp, toposort
 
 
 @step("f(v(i)) = f(k[i]) where k[a] = v(a) for all a")
-def keep(
+def local_buffer(
     nest: LoopNest,
     value: UOp,
     loops: tuple[UOp, ...],
@@ -40,7 +40,7 @@ def keep(
     _check_loops(nest, value, loops, made)
     sizes = tuple([size_of(x) for x in loops])
     fresh = tuple([UOp.range(n, loop.number, loop.role) for n, loop in zip(sizes, made)])
-    kept = UOp(Ops.KEEP, value.dtype, (value.substitute(dict(zip(loops, fresh))), *fresh))
+    kept = UOp(Ops.LOCAL_BUFFER, value.dtype, (value.substitute(dict(zip(loops, fresh))), *fresh))
 
     def element(own: tuple[UOp, ...]) -> UOp:
         (position,) = collapse_law(len(own)).new(*own, *sizes)

@@ -16,7 +16,7 @@ import pytest
 
 from proofgrad import Device, Tensor, wiring
 from proofgrad.core.compile.machine.target import Binary, CompileError, Source
-from proofgrad.core.compile.plan.background import LOCK_SECONDS, Aside
+from proofgrad.core.compile.plan.background import LOCK_SECONDS, Background
 from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.compile.plan.collector import OBJECTS, rare_collection
 from proofgrad.core.ir.uop import UOp
@@ -85,10 +85,10 @@ def test_who_looks_for_cycles_more_rarely_is_left_alone(asked: int) -> None:
 
 def test_the_lock_of_python_is_handed_over_sooner_only_while_a_plan_is_made() -> None:
     usual = sys.getswitchinterval()
-    with Aside(), Aside():
+    with Background(), Background():
         assert sys.getswitchinterval() == pytest.approx(LOCK_SECONDS)
     assert sys.getswitchinterval() == pytest.approx(usual)
-    with pytest.raises(CompileError), Aside():
+    with pytest.raises(CompileError), Background():
         raise CompileError("refused")
     assert sys.getswitchinterval() == pytest.approx(usual)
 

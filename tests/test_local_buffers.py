@@ -15,10 +15,10 @@ from tactics import (
     choose_axes,
     choose_index_width,
     cut_into_kernels,
-    keep_rows,
     merge_loops,
     reductions_to_accumulators,
     unroll_upcasts,
+    use_local_buffers,
     vectorize,
 )
 from test_procedures import CPU, EXACT, QUICK, _Wide, run_linear, same, sums_floats
@@ -60,9 +60,13 @@ def softmax(x: Tensor) -> Tensor:
 
 def test_a_softmax_takes_each_exponential_once() -> None:
     kernel = kernel_of(softmax, 6, 20)
-    kept = keep_rows(kernel, ROOM)
+    kept = use_local_buffers(kernel, ROOM)
     check_form(Form.KERNEL, kept)
-    assert (count(kernel, Ops.EXP2), count(kept, Ops.EXP2), count(kept, Ops.KEEP)) == (2, 1, 1)
+    assert (count(kernel, Ops.EXP2), count(kept, Ops.EXP2), count(kept, Ops.LOCAL_BUFFER)) == (
+        2,
+        1,
+        1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,7 @@ def test_nothing_is_kept_where(
     make: Callable[[Tensor], Tensor], shape: tuple[int, ...], target: Target, why: str
 ) -> None:
     kernel = kernel_of(make, *shape)
-    assert keep_rows(kernel, target) is kernel, why
+    assert use_local_buffers(kernel, target) is kernel, why
 
 
 ROWS: dict[str, Callable[[UOp], UOp]] = {
@@ -115,7 +119,7 @@ def test_kept_rows_hold_the_values(
     check_values(program)
     if shape[-1] > 1:
         kernel = merge_loops(lower_movement(UOp.sink(value)))
-        assert count(keep_rows(kernel, ROOM), Ops.KEEP)
+        assert count(use_local_buffers(kernel, ROOM), Ops.LOCAL_BUFFER)
 
 
 def test_a_row_that_is_not_inside_of_the_other_loops_is_not_kept(
@@ -124,7 +128,7 @@ def test_a_row_that_is_not_inside_of_the_other_loops_is_not_kept(
     monkeypatch.setattr(kept_rows, "COSTLY", frozenset({Ops.MUL}))
     turned = UOp(Ops.PERMUTE, dtypes.int32, (ROWS["sum"](memory(3, 8)),), (1, 0))
     kernel = lower_movement(UOp.sink(turned))
-    assert keep_rows(kernel, ROOM) is kernel
+    assert use_local_buffers(kernel, ROOM) is kernel
 
 
 @QUICK
@@ -140,7 +144,7 @@ def check_values(program: Program) -> None:
     """The Kernel with kept rows by brute force, its Linear on the reference machine: the oracle's values."""
     value, elements = over_buffers(program)
     expected = evaluate_tensor(value, elements).ravel().tolist()
-    kernel = keep_rows(merge_loops(lower_movement(UOp.sink(program.value))), ROOM)
+    kernel = use_local_buffers(merge_loops(lower_movement(UOp.sink(program.value))), ROOM)
     chosen = unroll_upcasts(choose_axes(kernel, ROOM))
     for changed in (kernel, chosen):
         check_form(Form.KERNEL, changed)

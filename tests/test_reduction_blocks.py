@@ -1,4 +1,4 @@
-"""Products with few rows, and rows, summed in memory slab by slab: the same values, proven, and errors are found."""
+"""Products with few rows, and rows, summed in memory block by block: the same values, proven, and errors are found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from tactics import choose_axes, sum_in_slabs
+from tactics import choose_axes, sum_in_blocks
 from test_kernel_proof import planted, prove
 from test_tiles import AVX512, SMALL, matmul
 
@@ -25,14 +25,14 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.rules.pipeline import KERNEL_STAGES
 
-STAGE = "sum in slabs"
+STAGE = "sum in blocks"
 WIDE = replace(SMALL, vector_registers=32, cache_bytes=1 << 12)
 NO_PAGES = replace(WIDE, page_bytes=0)
 
 
 @pytest.fixture
-def small_slabs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slabs of a few steps, also for what is too small to gain by them."""
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a few steps, also for what is too small to gain by them."""
     pages = Core().foreseen_pages
     changes = ("PAGES_OF_FEW", 3 / pages), ("LEAST_PAGES", 2 / pages), ("ACROSS_LINES", 1)
     for name, value in changes:
@@ -47,21 +47,21 @@ def summed(body: UOp, target: Target, override: Schedule = AUTOMATIC) -> tuple[U
     return parts_of(run_stages(stages, body, library, target, override=override))
 
 
-def slab_of(body: UOp, override: Schedule = AUTOMATIC) -> int:
-    """Steps of a slab of a body; 0: it is not summed so."""
+def block_of(body: UOp, override: Schedule = AUTOMATIC) -> int:
+    """Steps of a block of a body; 0: it is not summed so."""
     parts = summed(body, AVX512, override)
     (store,) = parts[-1].src
     return store.src[1].src[1].src[0].arg if len(parts) > 1 else 0
 
 
-def test_few_rows_of_a_long_matrix_are_summed_in_slabs_and_more_are_not() -> None:
-    assert slab_of(matmul(64, 1024, 1024, dtype=dtypes.float32)) == 64
-    assert slab_of(matmul(16, 1024, 1024, dtype=dtypes.float32)) == 32
-    assert slab_of(matmul(64, 1000, 1024, dtype=dtypes.float32)) == 50
-    assert slab_of(matmul(16, 1024, 1001, dtype=dtypes.float32)) == 32
+def test_few_rows_of_a_long_matrix_are_summed_in_blocks_and_more_are_not() -> None:
+    assert block_of(matmul(64, 1024, 1024, dtype=dtypes.float32)) == 64
+    assert block_of(matmul(16, 1024, 1024, dtype=dtypes.float32)) == 32
+    assert block_of(matmul(64, 1000, 1024, dtype=dtypes.float32)) == 50
+    assert block_of(matmul(16, 1024, 1001, dtype=dtypes.float32)) == 32
     more = matmul(256, 1024, 1024, dtype=dtypes.float32)
-    assert slab_of(more) == 0 and slab_of(more, Schedule(slab=16)) == 16
-    assert slab_of(matmul(32, 1024, 1024, dtype=dtypes.float32), Schedule(slab=0)) == 0
+    assert block_of(more) == 0 and block_of(more, Schedule(reduction_block=16)) == 16
+    assert block_of(matmul(32, 1024, 1024, dtype=dtypes.float32), Schedule(reduction_block=0)) == 0
     for other in (
         matmul(32, 512, 64, dtype=dtypes.float32),  # lies in pages that are at hand
         matmul(8, 512, 256, dtype=dtypes.float32),  # one tile reads it, from the cache
@@ -70,7 +70,7 @@ def test_few_rows_of_a_long_matrix_are_summed_in_slabs_and_more_are_not() -> Non
         matmul(32, 1024, 1024, (False, True), dtype=dtypes.float32),  # columns lie apart
         matmul(32, 1024, 1024, dtype=dtypes.float16),  # memory would round the sums
     ):
-        assert slab_of(other) == 0
+        assert block_of(other) == 0
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.uint64])
@@ -81,7 +81,7 @@ def test_values(
     kind: type, last: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(0)
-    monkeypatch.setenv("CHOICES", "slab=8")
+    monkeypatch.setenv("CHOICES", "reduction_block=8")
     for rows, depth, columns in ((2, 16, 20), (5, 24, 37), (16, 40, 64), (33, 64, 50)):
         one, other = [rng.integers(0, 9, s).astype(kind) for s in ((rows, depth), (depth, columns))]
         found = last(Tensor(one) @ Tensor(other)).numpy()
@@ -91,7 +91,7 @@ def test_values(
 def test_nan_infinities_and_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = np.ones((4, 24), np.float32), np.ones((24, 40), np.float32)
     one[0, 20], one[1, 3], one[2], other[:, 5] = np.nan, np.inf, -0.0, -0.0
-    monkeypatch.setenv("CHOICES", "slab=8")
+    monkeypatch.setenv("CHOICES", "reduction_block=8")
     with np.errstate(invalid="ignore"):
         expected = one @ other
     found = (Tensor(one) @ Tensor(other)).numpy()
@@ -99,7 +99,7 @@ def test_nan_infinities_and_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not np.signbit(found[2]).any()
 
 
-@pytest.mark.usefixtures("small_slabs")
+@pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("sizes", [(4, 12, 40), (5, 9, 37)])
 @pytest.mark.parametrize("target", [WIDE, replace(WIDE, threads=1)], ids=["threads", "one"])
 def test_they_are_proven(sizes: tuple[int, int, int], target: Target) -> None:
@@ -111,47 +111,47 @@ def test_they_are_proven(sizes: tuple[int, int, int], target: Target) -> None:
 
 def wrong_store(change: Callable[[UOp], UOp]) -> Callable[..., UOp]:
     def procedure(kernel: UOp, target: Target, override: Schedule) -> UOp:
-        fill, add = parts_of(sum_in_slabs(kernel, target, override=override))
+        fill, add = parts_of(sum_in_blocks(kernel, target, override=override))
         return UOp.sink(fill, UOp.sink(change(add.src[0])))
 
     return procedure
 
 
-def one_slab_less(store: UOp) -> UOp:
-    (slab,) = store.src[2:]
-    return store.substitute({slab: UOp.range(slab.src[0].arg - 1, *slab.arg)})
+def one_block_less(store: UOp) -> UOp:
+    (block,) = store.src[2:]
+    return store.substitute({block: UOp.range(block.src[0].arg - 1, *block.arg)})
 
 
 def overlapping(store: UOp) -> UOp:
-    (slab,) = store.src[2:]
+    (block,) = store.src[2:]
     position, value, _ = store.src
-    return store.with_src((position, value.substitute({slab * 3: slab * 2}), slab))
+    return store.with_src((position, value.substitute({block * 3: block * 2}), block))
 
 
 def beside(store: UOp) -> UOp:
-    position, value, slab = store.src
+    position, value, block = store.src
     again = position.replace(src=(position.src[0], position.src[1] // 2 * 2))
-    return store.with_src((again, value, slab))
+    return store.with_src((again, value, block))
 
 
-@pytest.mark.usefixtures("small_slabs")
-@pytest.mark.parametrize("change", [one_slab_less, overlapping, beside])
-def test_a_wrong_slab_is_found(change: Callable[[UOp], UOp]) -> None:
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("change", [one_block_less, overlapping, beside])
+def test_a_wrong_block_is_found(change: Callable[[UOp], UOp]) -> None:
     assert planted([matmul(4, 12, 40, dtype=dtypes.float32)], WIDE, STAGE, wrong_store(change))
 
 
-@pytest.mark.usefixtures("small_slabs")
+@pytest.mark.usefixtures("small_blocks")
 def test_memory_that_starts_from_another_number_is_found() -> None:
     def wrong(kernel: UOp, target: Target, override: Schedule) -> UOp:
-        fill, add = parts_of(sum_in_slabs(kernel, target, override=override))
+        fill, add = parts_of(sum_in_blocks(kernel, target, override=override))
         position, zero = fill.src[0].src
         return UOp.sink(UOp.sink(fill.src[0].with_src((position, UOp.const(zero.dtype, 1)))), add)
 
     assert planted([matmul(4, 12, 40, dtype=dtypes.float32)], WIDE, STAGE, wrong)
 
 
-@pytest.mark.usefixtures("small_slabs")
-def test_a_tile_that_is_added_twice_in_a_slab_is_found() -> None:
+@pytest.mark.usefixtures("small_blocks")
+def test_a_tile_that_is_added_twice_in_a_block_is_found() -> None:
     """A later procedure that adds the last column of each tile again, in the same iteration."""
 
     def wrong(kernel: UOp, target: Target, bounds: object, override: Schedule) -> UOp:
@@ -193,11 +193,11 @@ def rows(shape: tuple[int, ...], dtype: DType = dtypes.float32, op: Ops = Ops.AD
 
 
 def test_rows_that_lie_in_other_pages_are_summed_side_by_side() -> None:
-    assert slab_of(rows((256, 4096))) == 8
-    assert slab_of(rows((100, 1 << 15))) == 5
-    assert slab_of(rows((256, 4096)), Schedule(slab=16)) == 16
-    assert slab_of(rows((256, 4096)), Schedule(slab=0)) == 0
-    assert slab_of(rows((64, 64)), Schedule(slab=16)) == 16
+    assert block_of(rows((256, 4096))) == 8
+    assert block_of(rows((100, 1 << 15))) == 5
+    assert block_of(rows((256, 4096)), Schedule(reduction_block=16)) == 16
+    assert block_of(rows((256, 4096)), Schedule(reduction_block=0)) == 0
+    assert block_of(rows((64, 64)), Schedule(reduction_block=16)) == 16
     for other in (
         rows((1 << 14, 64)),  # many rows in a page
         rows((16, 1 << 16)),  # too few for the sums in memory
@@ -205,14 +205,14 @@ def test_rows_that_lie_in_other_pages_are_summed_side_by_side() -> None:
         rows((64, 1024)),  # they stay in the cache
         rows((256, 4096), dtypes.float16),  # memory would round the sums
     ):
-        assert slab_of(other) == 0
+        assert block_of(other) == 0
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.uint64])
 @pytest.mark.parametrize("name", ["sum", "max", "prod", "mean"])
 def test_values_of_rows(kind: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    monkeypatch.setenv("CHOICES", "slab=8")
+    monkeypatch.setenv("CHOICES", "reduction_block=8")
     for shape in ((16, 20), (24, 37), (40, 3, 17), (256, 33)):
         array = rng.integers(1, 3 if name == "prod" else 9, shape).astype(kind)
         array = array[-16:] if name == "prod" else array
@@ -221,7 +221,7 @@ def test_values_of_rows(kind: type, name: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_nan_and_infinities_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHOICES", "slab=8")
+    monkeypatch.setenv("CHOICES", "reduction_block=8")
     array = np.ones((32, 40), np.float32)
     array[30, 1], array[3, 2], array[:, 3], array[5, 4], array[20, 4] = (
         np.nan,
@@ -245,8 +245,8 @@ def test_rows_are_proven(op: Ops, target: Target, monkeypatch: pytest.MonkeyPatc
         assert prove(body, target).count.unknown == 0
 
 
-@pytest.mark.parametrize("change", [one_slab_less, beside])
-def test_a_wrong_slab_of_rows_is_found(
+@pytest.mark.parametrize("change", [one_block_less, beside])
+def test_a_wrong_block_of_rows_is_found(
     change: Callable[[UOp], UOp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(long_rows, "WORTH_CACHES", 0)
