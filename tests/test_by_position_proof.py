@@ -114,7 +114,7 @@ def test_a_wrong_mask_is_found(
         found = right(reduction, free, bounds)
         if found is None:
             return None
-        (position,) = list(found.positions.values())[:1]
+        (position,) = list(found.addresses.values())[:1]
         never = UOp(Ops.CONST, dtypes.bool, (), True)
         changed = {
             "none": never,
@@ -122,7 +122,7 @@ def test_a_wrong_mask_is_found(
             "too narrow": found.mask & (position < 2),
         }
         return type(found)(
-            found.reduction, found.loops, found.positions, changed[mask], found.value
+            found.reduction, found.loops, found.addresses, changed[mask], found.value
         )
 
     monkeypatch.setattr(scatter, "placed", wrong)

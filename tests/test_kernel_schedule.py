@@ -90,7 +90,7 @@ def test_text_of_choices_names_what_is_asked_only() -> None:
         ("copies=3", "copies must be none, or LOOPxCOUNT"),
         ("depth=2 depth=4", "depth is given twice"),
         ("threads=1", "threads must be on or off"),
-        ("titles=2", "there is no choice 'titles'; there are kept, tiled, rows"),
+        ("titles=2", "there is no choice 'titles'; there are buffered, tiled, rows"),
     ],
 )
 def test_text_that_is_no_choice_is_refused(text: str, message: str) -> None:

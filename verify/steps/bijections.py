@@ -237,9 +237,9 @@ def copied_apart(world: World) -> None:
     step, length = world.number("step", 1), world.number("length", 1)
     phase, other = [world.number(name, 0, step) for name in ("phase", "phase'")]
     position, beside = [world.number(name, 0, length) for name in ("position", "position'")]
-    position = slot_of(phase, position, length)
-    world.claim("not below 0", 0 <= position)
-    world.claim("in the copy", position < step * length)
-    world.suppose(position == slot_of(other, beside, length))
+    slot = slot_of(phase, position, length)
+    world.claim("not below 0", 0 <= slot)
+    world.claim("in the copy", slot < step * length)
+    world.suppose(slot == slot_of(other, beside, length))
     world.claim("the phase is the same", phase == other)
     world.claim("the position is the same", position == beside)

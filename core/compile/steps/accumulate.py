@@ -88,9 +88,7 @@ class _Positions:
     """Where operands begin in memory. Many products of a kernel share them."""
 
     def __init__(self) -> None:
-        self._loads: dict[
-            UOp, frozenset[UOp]
-        ] = {}  # a load, and those that its position depends on
+        self._loads: dict[UOp, frozenset[UOp]] = {}  # a load, and those its position depends on
         self._starts: dict[UOp, int] = {}
 
     def of(self, product: Product) -> int:

@@ -37,9 +37,7 @@ class Placed:
 
     reduction: UOp
     loops: tuple[UOp, ...]  # that its results run over, in order of their numbers
-    addresses: dict[
-        UOp, UOp
-    ]  # those of them that the mask determines, and as what: inside the loop
+    addresses: dict[UOp, UOp]  # of the loops that the mask determines: as what, inside the loop
     mask: UOp  # where the value goes anywhere
     value: UOp
 
@@ -53,7 +51,7 @@ def scatter(nest: LoopNest) -> tuple[UOp, UOp]:
     address, reduction = nest.graph.src[0].src
     free = loops_below(nest.graph)
     found = placed(reduction, free[reduction], nest.facts) if reduction in free else None
-    require(found is not None, "no reduction whose mask addresses its values", reduction)
+    require(found is not None, "no reduction whose mask names an address", reduction)
     assert found is not None
     require(set(found.loops) == free[nest.graph], "results that not every loop tells apart")
     require(len(address.src) == 2, "a store that is masked")
