@@ -21,6 +21,7 @@ from proofgrad.core.compile.tactics.coalesce import merge_loops
 from proofgrad.core.compile.tactics.local_buffers import use_local_buffers
 from proofgrad.core.compile.tactics.nested_sums import join_nested_sums
 from proofgrad.core.compile.tactics.pack_operands import stage_operands
+from proofgrad.core.compile.tactics.pad_rows import pad_conflicting_rows
 from proofgrad.core.compile.tactics.scatter import lower_scatters
 from proofgrad.core.compile.tactics.separate import separate_loops
 from proofgrad.core.compile.tactics.to_program import (
@@ -59,6 +60,8 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("lower scatters", Form.KERNEL, Tactic(lower_scatters), optional=True),
     Stage("join sums", Form.KERNEL, Tactic(join_nested_sums), optional=True),
     Stage("local buffers", Form.KERNEL, Tactic(use_local_buffers), optional=True),
+    Stage("pad conflicting rows", Form.KERNEL, Tactic(pad_conflicting_rows), optional=True),
+    Stage("simplify padded", Form.KERNEL, _SIMPLIFY, optional=True),
     # BEAM searches over what the next four tactics are asked (core/compile/nests/kernel_schedule.py).
     Stage("sum in blocks", Form.KERNEL, Tactic(sum_in_blocks, has_override=True), optional=True),
     Stage("stage operands", Form.KERNEL, Tactic(stage_operands, has_override=True), optional=True),

@@ -229,6 +229,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "accumulate": lambda a: (),
     "collapse": lambda a: (a.nodes(a.first()), a.made()[0]),
     "deinterleave": lambda a: (a.node(), *a.nodes(a.after("along"))),
+    "pad_rows": lambda a: (a.node(), *a.nodes(a.after("along")), *a.numbers("by")),
     "extend": lambda a: (a.node(),),
     "join_sums": lambda a: (a.node(),),
     "local_buffer": lambda a: (a.node(), a.nodes(a.after("along")), a.made(), a.alike()),

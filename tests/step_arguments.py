@@ -200,6 +200,12 @@ def for_deinterleave(graph: UOp) -> Iterator[Arguments]:
         yield _call(node, loop)
 
 
+def for_pad_rows(graph: UOp) -> Iterator[Arguments]:
+    for call in for_deinterleave(graph):
+        for padding in (-1, 0, 1, 2):
+            yield _call(*call[0], padding)
+
+
 def for_sum_in_memory(graph: UOp) -> Iterator[Arguments]:
     for steps in range(-1, 6):
         for number in {0, FREE, *[x.arg[0] for x in loops_in(graph)]}:
@@ -237,6 +243,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "local_buffer": for_keep,
     "stage": for_stage,
     "deinterleave": for_deinterleave,
+    "pad_rows": for_pad_rows,
     "sum_in_memory": for_sum_in_memory,
     "scatter": for_scatter,
     "join_sums": for_each_node,

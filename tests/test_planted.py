@@ -138,8 +138,8 @@ LIVELY = [
         "plan/reuse",
     )],
     *[f"core/compile/steps/{name}.py" for name in (
-        "accumulate", "bijection", "clamp", "collapse", "deinterleave", "join", "local_buffer", "lanes", "merge", "scatter",
-        "split", "stage", "sum_in_memory", "tables", "unroll",
+        "accumulate", "bijection", "clamp", "collapse", "deinterleave", "join", "local_buffer", "lanes", "merge", "pad_rows",
+        "scatter", "split", "stage", "sum_in_memory", "tables", "unroll",
     )],
     "core/rewrite/facts.py", "core/rewrite/sums.py", "core/tensor/runtime/arena.py", "core/tensor/runtime/launches.py",
 ]  # fmt: skip

@@ -44,6 +44,7 @@ from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest, Step, StepRefused, check_whole
 from proofgrad.core.compile.steps.merge import merge
 from proofgrad.core.compile.steps.narrow import narrow
+from proofgrad.core.compile.steps.pad_rows import pad_rows
 from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, reduce_in_parts
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
@@ -234,6 +235,7 @@ TAKES_LOOPS: dict[str, Callable[[LoopNest, UOp], object]] = {
     "run_as": lambda nest, loop: run_as(nest, {loop: AxisRole.UPCAST}),
     "unroll": lambda nest, loop: unroll(nest, frozenset([loop])),
     "deinterleave": lambda nest, loop: deinterleave(nest, nodes(nest, Ops.LOAD)[0], loop),
+    "pad_rows": lambda nest, loop: pad_rows(nest, nodes(nest, Ops.LOAD)[0], loop, 1),
 }
 
 
@@ -312,6 +314,22 @@ def test_only_memory_that_is_read_in_steps_is_deinterleaved() -> None:
     for step in (-2, -1, 0, 1):
         refused(partial(copied, step), "steps of no known length")
     assert copied(2) and copied(3)
+
+
+def test_only_rows_of_known_length_are_padded() -> None:
+    """Rows of one element, or of none, are no rows, and no room between them is no copy."""
+
+    def copied(length: int, padding: int) -> object:
+        (a,) = loops(3)
+        nest = nest_of_stores(store(a, load(X, a * length + 4)))
+        (read,) = nodes(nest, Ops.LOAD)
+        return pad_rows(nest, read, a, padding)
+
+    for length in (-2, -1, 0, 1):
+        refused(partial(copied, length, 1), "rows of no known length")
+    for padding in (-1, 0):
+        refused(partial(copied, 2, padding), "no room between rows")
+    assert copied(2, 1) and copied(3, 5)
 
 
 def test_what_is_kept_stays_in_its_order() -> None:

@@ -27,6 +27,7 @@ ORDER = (
         "run_as",
         "stage",
         "deinterleave",
+        "pad_rows",
         "local_buffer",
         "unroll",
     ),

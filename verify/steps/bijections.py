@@ -19,6 +19,7 @@ from proofgrad.core.compile.steps.deinterleave import (
 )
 from proofgrad.core.compile.steps.extend import quotient_up
 from proofgrad.core.compile.steps.merge import counted_by, is_one_number
+from proofgrad.core.compile.steps.pad_rows import element_of, position_in_copy, rows_of
 from proofgrad.core.compile.steps.split import nearest_inside, reach_of, split_law
 from proofgrad.core.compile.steps.stage import position_of
 from proofgrad.verify.steps.claims import Claim, World
@@ -243,3 +244,52 @@ def copied_apart(world: World) -> None:
     world.suppose(slot == slot_of(other, beside, length))
     world.claim("the phase is the same", phase == other)
     world.claim("the position is the same", position == beside)
+
+
+def padded_element(world: World) -> None:
+    """What is read from the copy whose rows lie further apart is the element that was read from the memory."""
+    length, elements = world.number("length", 1), world.number("elements", 1)
+    rest, count, padding = (
+        world.number("rest"),
+        world.number("count", 0),
+        world.number("padding", 1),
+    )
+    index = rest + count * length
+    world.suppose(0 <= index)
+    world.suppose(index < elements)
+    row, column = rest // length + count, rest % length
+    _in_range(world, (row, column), (rows_of(elements, length), length))
+    world.claim("the element", element_of(row, column, length) == index)
+    there = position_in_copy(rest, count, length, padding)
+    world.claim("its position", there == element_of(row, column, length + padding))
+
+
+def padded_apart(world: World) -> None:
+    """No two elements, nor what lies between rows, are copied to one position, and each position is in the copy."""
+    length, padding, rows = (
+        world.number("length", 1),
+        world.number("padding", 1),
+        world.number("rows", 1),
+    )
+    row, other = [world.number(name, 0, rows) for name in ("row", "row'")]
+    column, beside = [world.number(name, 0, length + padding) for name in ("column", "column'")]
+    distance = length + padding
+    position = element_of(row, column, distance)
+    world.claim("not below 0", 0 <= position)
+    world.claim("in the copy", position < rows * distance)
+    world.suppose(position == element_of(other, beside, distance))
+    world.claim("the row is the same", row == other)
+    world.claim("the column is the same", column == beside)
+
+
+def padded_whole(world: World) -> None:
+    """Where the rows end with the memory, what is copied to each of their positions is an element of it."""
+    length, elements = world.number("length", 1), world.number("elements", 1)
+    world.suppose(elements % length == 0)
+    row, column = (
+        world.number("row", 0, rows_of(elements, length)),
+        world.number("column", 0, length),
+    )
+    element = element_of(row, column, length)
+    world.claim("not below 0", 0 <= element)
+    world.claim("an element of the memory", element < elements)

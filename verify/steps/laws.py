@@ -135,6 +135,14 @@ LAWS: dict[str, Law] = {
         },
         "the coefficient of the loop in the index, by linear forms",
     ),
+    "pad_rows": Law(
+        {
+            "the element that was read": iterations.padded_element,
+            "what is copied is there": iterations.padded_whole,
+            "each element has one position": iterations.padded_apart,
+        },
+        "the coefficient of the loop in the index, by linear forms",
+    ),
     "sum_in_memory": Law(
         iterations.claims_of("blocks", split_law(1))
         | {
