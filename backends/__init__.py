@@ -8,7 +8,10 @@ BUILT_IN: dict[str, tuple[str, tuple[str, ...]]] = {
     "CPU": ("proofgrad.backends.cpu", ("CLANG", "LLVM")),
     "CL": ("proofgrad.backends.opencl", ("GPU", "OPENCL")),
     "CUDA": ("proofgrad.backends.ptx", ("PTX", "NV")),
+    "WEBGPU": ("proofgrad.backends.webgpu", ("WGPU",)),
     "REFERENCE": ("proofgrad.backends.reference", ("REF",)),
 }
-NUMBERED = frozenset({"CL", "CUDA"})  # CUDA:1 is the second GPU; of the others there is one
-ELSEWHERE = ("METAL", "WEBGPU", "AMD", "HIP", "HSA", "QCOM")
+NUMBERED = frozenset(
+    {"CL", "CUDA", "WEBGPU"}
+)  # CUDA:1 is the second GPU; of the others there is one
+ELSEWHERE = ("HSA", "QCOM")

@@ -22,6 +22,9 @@ COMPUTED_TYPES = frozenset(dtypes.all)
 ALL_TYPES = COMPUTED_TYPES | frozenset(dtypes.fp8s)
 WIDE_TYPES = COMPUTED_TYPES - {dtypes.float16, dtypes.bfloat16}
 
+# What a machine may say that it does not keep of IEEE 754.
+UNPROMISED = ("denormal numbers", "infinities", "NaN", "the sign of zero")
+
 
 class DeviceError(RuntimeError):
     """A machine cannot be used: says which, why, and what to install or set."""
@@ -65,6 +68,7 @@ class Target:
     )  # of EXP2, LOG2, SIN, COS, POW, FMOD: those the backend prints itself
     has_fma: bool = True  # MULACC and FMA on floats cost no more than a MUL
     has_parts: bool = False  # a kernel may be given memory that begins inside of other memory
+    unpromised: tuple[str, ...] = ()  # of IEEE 754, what the machine does not keep: UNPROMISED
     runs: bool = True  # False: kernels can be printed and compiled here; reading a value raises
 
     def lanes(self, dtype: DType) -> int:

@@ -1,0 +1,245 @@
+"""Running WGSL through wgpu.
+
+Owns: building, buffers, launches. Does not own: the text (emit.py), which device (adapters.py).
+wgpu compiles the text for the device when it is loaded, so a Binary here is the text again.
+
+Launches are collected and handed over together, when something is copied or waited for, or they are many.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from proofgrad.backends.webgpu.adapters import TRIAL, cases, choose_adapter, import_wgpu, not_kept
+from proofgrad.backends.webgpu.emit import GROUP_SIZE, MOST_GROUPS, emit
+from proofgrad.core.compile.machine.target import (
+    ALL_TYPES,
+    WIDE_TYPES,
+    Backend,
+    Binary,
+    CompileError,
+    DeviceError,
+    Launch,
+    Source,
+    Target,
+)
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.uop import UOp
+
+LONG = "shader-int64"
+_LIMITS = (
+    "max-buffer-size",
+    "max-storage-buffer-binding-size",
+    "max-storage-buffers-per-shader-stage",
+)
+WORD_BYTES = 4
+LEAST_BYTES = 16
+TOGETHER = 64  # launches that are handed over at once
+
+
+class WebGPUBackend(Backend):
+    """A WebGPU device by its number."""
+
+    def __init__(self, number: int = 0) -> None:
+        """Raises: DeviceError, with what to install."""
+        self._wgpu = import_wgpu()
+        adapter = choose_adapter(self._wgpu, number)
+        self.name = "WEBGPU" if number == 0 else f"WEBGPU:{number}"
+        limits = {name: adapter.limits[name] for name in _LIMITS}
+        features = [LONG] if LONG in adapter.features else []
+        try:
+            self._device = adapter.request_device_sync(
+                required_features=features, required_limits=limits
+            )
+        except (RuntimeError, self._wgpu.GPUError) as error:
+            raise DeviceError(f"{self.name} does not open: {error}") from None
+        self._limits = limits
+        info = adapter.info
+        self.label = str(info["device"])
+        self.identity = f"{self.label}, {info['description']}, {info['backend_type']}, wgpu {self._wgpu.__version__}"
+        self._lock = threading.RLock()
+        self._encoder: Any = None
+        self._pass: Any = None
+        self._waiting = 0
+        self._modules: dict[bytes, Any] = {}
+        self._marker = self.alloc(LEAST_BYTES)
+        self.unpromised = self._tried()
+        self.target = _target(bool(features), self.unpromised)
+
+    def emit(self, linear: UOp, name: str) -> Source:
+        return emit(linear, name)
+
+    def compile(self, source: Source) -> Binary:
+        data = source.text.encode()
+        self._module(data)
+        return Binary(source.entry, data, source)
+
+    def load(self, binary: Binary) -> Launch:
+        """Raises: DeviceError for a kernel of more buffers or work items than the device takes."""
+        slots = [k for k, dtype in enumerate(binary.source.params) if dtype is not dtypes.void]
+        most = self._limits["max-storage-buffers-per-shader-stage"]
+        if len(slots) > most:
+            raise DeviceError(
+                f"the kernel {binary.entry} has {len(slots)} buffers, and {self.name} ({self.label}) takes {most};"
+                " realize some of what it reads before, so that it is computed in parts"
+            )
+        grid = _grid(binary, self.name)
+        stored = [f"var<storage, read_write> data{slot}:" in binary.source.text for slot in slots]
+        pipeline, layout = self._pipeline(self._module(binary.data), binary.entry, stored)
+
+        def launch(buffers: Sequence[Any]) -> None:
+            if 0 in grid:
+                return
+            with self._lock:
+                group = self._group(layout, [buffers[slot] for slot in slots])
+                self._add(pipeline, group, grid)
+
+        return launch
+
+    def alloc(self, nbytes: int) -> Any:
+        size = max(LEAST_BYTES, -(-nbytes // LEAST_BYTES) * LEAST_BYTES)
+        most = min(self._limits["max-buffer-size"], self._limits["max-storage-buffer-binding-size"])
+        if size > most:
+            raise MemoryError(
+                f"cannot allocate {nbytes} bytes on {self.name} ({self.label}): its largest buffer has {most} bytes"
+            )
+        usage = self._wgpu.BufferUsage
+        try:
+            return self._device.create_buffer(
+                size=size, usage=usage.STORAGE | usage.COPY_SRC | usage.COPY_DST
+            )
+        except (RuntimeError, self._wgpu.GPUError) as error:
+            raise MemoryError(f"cannot allocate {nbytes} bytes on {self.name}: {error}") from None
+
+    def copyin(self, handle: Any, data: memoryview) -> None:
+        if not data.nbytes:
+            return
+        contents = data.tobytes()
+        with self._lock:
+            self._submit()
+            beyond = len(contents) % WORD_BYTES
+            if beyond:  # the rest of the last word stays as it is
+                start = len(contents) - beyond
+                word = bytes(self._device.queue.read_buffer(handle, start, WORD_BYTES))
+                contents += word[beyond:]
+            self._device.queue.write_buffer(handle, 0, contents)
+
+    def copyout(self, data: memoryview, handle: Any) -> None:
+        if not data.nbytes:
+            return
+        size = -(-data.nbytes // WORD_BYTES) * WORD_BYTES
+        with self._lock:
+            self._submit()
+            try:
+                found = self._device.queue.read_buffer(handle, 0, size)
+            except (RuntimeError, self._wgpu.GPUError) as error:
+                raise DeviceError(
+                    f"copying from {self.name} ({self.label}) failed: {error}"
+                ) from None
+        data.cast("B")[:] = found[: data.nbytes]
+
+    def synchronize(self) -> None:
+        with self._lock:
+            self._submit()
+            self._device.queue.read_buffer(
+                self._marker, 0, WORD_BYTES
+            )  # after all that was submitted
+
+    # -- launches ------------------------------------------------------------------------------------
+
+    def _add(self, pipeline: Any, group: Any, grid: tuple[int, int]) -> None:
+        if self._encoder is None:
+            self._encoder = self._device.create_command_encoder()
+            self._pass = self._encoder.begin_compute_pass()
+        self._pass.set_pipeline(pipeline)
+        self._pass.set_bind_group(0, group)
+        self._pass.dispatch_workgroups(grid[0], grid[1], 1)
+        self._waiting += 1
+        if self._waiting >= TOGETHER:
+            self._submit()
+
+    def _submit(self) -> None:
+        """Hand over what waits."""
+        if self._encoder is not None:
+            encoder, self._encoder, self._waiting = self._encoder, None, 0
+            self._pass.end()
+            self._device.queue.submit([encoder.finish()])
+
+    def _group(self, layout: Any, buffers: Sequence[Any]) -> Any:
+        entries = [
+            {"binding": k, "resource": {"buffer": each, "offset": 0, "size": each.size}}
+            for k, each in enumerate(buffers)
+        ]
+        return self._device.create_bind_group(layout=layout, entries=entries)
+
+    def _module(self, text: bytes) -> Any:
+        with self._lock:
+            if text not in self._modules:
+                try:
+                    self._modules[text] = self._device.create_shader_module(code=text.decode())
+                except (RuntimeError, self._wgpu.GPUError) as error:
+                    raise CompileError(f"wgpu refused the kernel:\n{error}") from None
+            return self._modules[text]
+
+    def _pipeline(self, module: Any, entry: str, stored: Sequence[bool]) -> tuple[Any, Any]:
+        device = self._device
+        entries = [
+            {
+                "binding": k,
+                "visibility": self._wgpu.ShaderStage.COMPUTE,
+                "buffer": {"type": "storage" if written else "read-only-storage"},
+            }
+            for k, written in enumerate(stored)
+        ]
+        try:
+            layout = device.create_bind_group_layout(entries=entries)
+            whole = device.create_pipeline_layout(bind_group_layouts=[layout])
+            compute = {"module": module, "entry_point": entry}
+            return device.create_compute_pipeline(layout=whole, compute=compute), layout
+        except (RuntimeError, self._wgpu.GPUError) as error:
+            raise CompileError(f"{self.name} refused the kernel {entry}:\n{error}") from None
+
+    def _tried(self) -> tuple[str, ...]:
+        """What of IEEE 754 this device does not keep."""
+        import numpy
+
+        pairs = cases()
+        given, found = self.alloc(8 * len(pairs)), self.alloc(12 * len(pairs))
+        self.copyin(given, memoryview(numpy.array(pairs, numpy.float32)).cast("B"))
+        pipeline, layout = self._pipeline(self._module(TRIAL.encode()), "trial", [False, True])
+        self._add(pipeline, self._group(layout, [given, found]), (len(pairs), 1))
+        bits = numpy.zeros(3 * len(pairs), numpy.uint32)
+        self.copyout(memoryview(bits).cast("B"), found)
+        floats = bits.view(numpy.float32)
+        rows = range(0, len(bits), 3)
+        return not_kept([(float(floats[k]), float(floats[k + 1]), int(bits[k + 2])) for k in rows])
+
+
+def _grid(binary: Binary, device: str) -> tuple[int, int]:
+    """Groups along two axes. Raises: DeviceError for more work items than there can be."""
+    items = binary.source.global_size
+    if items is None:
+        return (1, 1)
+    groups = -(-items // GROUP_SIZE)
+    rows = -(-groups // MOST_GROUPS)
+    if rows > MOST_GROUPS or items >= 1 << 32:
+        raise DeviceError(
+            f"the kernel {binary.entry} has {items} work items, and {device} takes {(1 << 32) - 1}:"
+            " compute the result in parts"
+        )
+    return (min(groups, MOST_GROUPS), rows)
+
+
+def _target(has_long: bool, unpromised: tuple[str, ...]) -> Target:
+    missing = {dtypes.float64} | (set() if has_long else {dtypes.int64, dtypes.uint64})
+    return Target(
+        "WEBGPU",
+        work_items=True,
+        storage=ALL_TYPES - missing,
+        arithmetic=WIDE_TYPES - missing,
+        index_dtype=dtypes.int32,
+        has_fma=False,
+        unpromised=unpromised,
+    )
