@@ -12,11 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from proofgrad.backends.webgpu.floats import FUNCTIONS, HIDDEN
+from proofgrad.backends.webgpu import floats, transcendental
 from proofgrad.backends.webgpu.types import WORD, constant, is_bits, register_type
 from proofgrad.core.compile.machine.target import CompileError
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
+
+_FUNCTIONS = {**floats.FUNCTIONS, **transcendental.FUNCTIONS}
 
 
 class Functions:
@@ -32,14 +34,14 @@ class Functions:
 
     def of_floats(self, name: str) -> str:
         """A function of floats.py, with what it calls."""
-        text, called = FUNCTIONS[name]
+        text, called = _FUNCTIONS[name]
         for other in called:
             self.of_floats(other)
         return self.define(name, text)
 
     def __str__(self) -> str:
         texts = "".join([f"{text}\n" for text in self._texts.values()])
-        return f"{HIDDEN}\n{texts}"
+        return f"{floats.HIDDEN}\n{texts}"
 
 
 def expression(
@@ -110,6 +112,10 @@ _FLOAT = {
     Ops.FMA: "fused",
     Ops.MAX: "larger",
     Ops.MIN: "smaller",
+    Ops.SIN: "sine",
+    Ops.COS: "cosine",
+    Ops.POW: "power",
+    Ops.FMOD: "remainder",
     Ops.CMPLT: "is_less",
     Ops.CMPEQ: "is_same",
 }

@@ -26,6 +26,7 @@ from proofgrad.core.compile.machine.target import (
     Target,
 )
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
 LONG = "shader-int64"
@@ -34,6 +35,7 @@ _LIMITS = (
     "max-storage-buffer-binding-size",
     "max-storage-buffers-per-shader-stage",
 )
+_NATIVE = frozenset({Ops.SIN, Ops.COS, Ops.POW, Ops.FMOD})  # elsewhere they are computed in float64
 WORD_BYTES = 4
 LEAST_BYTES = 16
 TOGETHER = 64  # launches that are handed over at once
@@ -240,6 +242,7 @@ def _target(has_long: bool, unpromised: tuple[str, ...]) -> Target:
         storage=ALL_TYPES - missing,
         arithmetic=WIDE_TYPES - missing,
         index_dtype=dtypes.int32,
+        native=_NATIVE,
         has_fma=False,
         unpromised=unpromised,
     )
