@@ -9,6 +9,8 @@ BUILT_IN: dict[str, tuple[str, tuple[str, ...]]] = {
     "CL": ("proofgrad.backends.opencl", ("GPU", "OPENCL")),
     "CUDA": ("proofgrad.backends.ptx", ("PTX", "NV")),
     "WEBGPU": ("proofgrad.backends.webgpu", ("WGPU",)),
+    "AMD": ("proofgrad.backends.amdgpu", ("HIP", "AMDGPU")),
+    "METAL": ("proofgrad.backends.metal", ()),
     "REFERENCE": ("proofgrad.backends.reference", ("REF",)),
 }
 NUMBERED = frozenset(

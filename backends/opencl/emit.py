@@ -7,8 +7,8 @@ not own: the meaning of the ops in C (functions.py, vectors.py), vectors in memo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from proofgrad.backends.opencl import vector_memory, vectors
@@ -47,6 +47,7 @@ class Dialect:
     between_arguments: str
     contracts: bool  # a function may say that its product and sum are rounded once or twice
     finish: Callable[[Sequence[UOp], str, str], str]  # nodes, name, functions and kernel: the text
+    native: Mapping[Ops, str] = field(default_factory=dict)  # functions of float32 that it has
 
 
 def emit(
@@ -297,6 +298,8 @@ class _Printer:
             self._declare(node, self._next_value(), text)
 
     def _expression(self, node: UOp, operands: Sequence[str]) -> str:
+        if node.op in self.dialect.native:
+            return f"{self.dialect.native[node.op]}({', '.join(operands)})"
         if node.op is Ops.MULACC and node.dtype.is_float and not self.has_fma:
             return self._multiply_add(node.dtype, operands)
         is_loose = node.op in (Ops.FDIV, Ops.SQRT) and node.dtype.scalar is dtypes.float32

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from proofgrad.backends.printed import NoMemory
 from proofgrad.backends.ptx.driver import Driver
 from proofgrad.backends.ptx.emit import DEFAULT_ARCHITECTURE, emit, known_architecture
 from proofgrad.backends.ptx.graph import GraphSequence
@@ -71,16 +72,16 @@ class PTXBackend(Backend):
     def load(self, binary: Binary) -> Launch:
         return _launch_nothing if self.driver is None else KernelLaunch(self.driver, binary)
 
-    def alloc(self, nbytes: int) -> DeviceMemory | None:
-        return None if self.driver is None else DeviceMemory(self.driver, nbytes)
+    def alloc(self, nbytes: int) -> DeviceMemory | NoMemory:
+        return NoMemory() if self.driver is None else DeviceMemory(self.driver, nbytes)
 
-    def copyin(self, handle: DeviceMemory | None, data: memoryview) -> None:
-        if handle is not None and self.copies is not None and data.nbytes:
+    def copyin(self, handle: DeviceMemory | NoMemory, data: memoryview) -> None:
+        if isinstance(handle, DeviceMemory) and self.copies is not None and data.nbytes:
             self.copies.write(handle.address, data)
 
-    def copyout(self, data: memoryview, handle: DeviceMemory | None) -> None:
+    def copyout(self, data: memoryview, handle: DeviceMemory | NoMemory) -> None:
         """Raises: DeviceError without a GPU, since then nothing was ever computed."""
-        if handle is None or self.copies is None:
+        if isinstance(handle, NoMemory) or self.copies is None:
             raise DeviceError(f"no value was computed: {self.missing}")
         if data.nbytes:
             self.copies.read(data, handle.address)

@@ -8,6 +8,7 @@ that few devices do (floats.py); what one does is tried when it is opened.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -38,6 +39,18 @@ fn trial(
   found[3u * item.x + 2u] = select(0u, 1u, is_less(x, y));
 }}
 """
+# A loop that the compiler cannot see the end of. llvmpipe of Mesa 22 ends all loops of an item after 65535 turns.
+LOOP = """@group(0) @binding(0) var<storage, read> given: array<u32>;
+@group(0) @binding(1) var<storage, read_write> found: array<u32>;
+@compute @workgroup_size(1)
+fn turns() {
+  var count = 0u;
+  for (var k = 0u; k < given[0]; k++) { count += given[1u + k % 2u]; }
+  found[0] = count;
+}
+"""
+LOOP_TURNS = 1 << 18
+FEW_TURNS = 65000  # what a device is trusted with that ends loops early
 _TINY = 2.0**-149
 _CASES: dict[str, tuple[tuple[float, float], ...]] = {
     "denormal numbers": ((_TINY, 3 * _TINY), (2.0**-130, 0.5), (-_TINY, 0.0), (2.0**-126, 0.25)),
@@ -56,12 +69,9 @@ def import_wgpu() -> Any:
         raise DeviceError(
             f"WEBGPU needs the package wgpu, which cannot be imported ({error}); run: {INSTALL}"
         ) from None
-    try:
-        set_instance_extras(
-            backends=["Vulkan", "Metal", "DX12"]
-        )  # OpenGL's lacks what kernels need
-    except RuntimeError:
-        pass  # somebody in this process has used it before
+    interfaces = ["Vulkan", "Metal", "DX12"]  # OpenGL's lacks what kernels need
+    with contextlib.suppress(RuntimeError):  # somebody in this process has used it before
+        set_instance_extras(backends=interfaces)
     return wgpu
 
 

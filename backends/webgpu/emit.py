@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from proofgrad.backends.webgpu.floats import NOTHING
 from proofgrad.backends.webgpu.functions import Functions, expression
+from proofgrad.backends.webgpu.transcendental import LOOPS
 from proofgrad.backends.webgpu.types import constant, is_bits, is_small, memory_bits, register_type
 from proofgrad.core.compile.lowering.program_facts import (
     items_to_start,
@@ -28,6 +29,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp
 GROUP_SIZE = 64  # work items of a group: every device takes so many
 MOST_GROUPS = 65535  # along an axis: what every device takes
 ITEMS_A_ROW = GROUP_SIZE * MOST_GROUPS  # of groups side by side; more items are in further rows
+LOOPS_RUN = "// times that the loops of an item run: "  # some devices end loops early
 
 
 def emit(linear: UOp, name: str) -> Source:
@@ -56,6 +58,7 @@ class _Printer:
         self._depth = 1
         self._values = 0
         self._stored = {n.src[0].src[0] for n in nodes if n.op is Ops.STORE}
+        self._turns = loop_turns(nodes)
         self._is_grid = any(n.op is Ops.RANGE and n.arg[1] is AxisRole.GLOBAL for n in nodes)
 
     def module(self, name: str, slots: dict[int, UOp]) -> str:
@@ -69,7 +72,7 @@ fn {name}(
 ) {{
   {NOTHING} = groups.z - 1u;"""
         body = "".join([f"{line}\n" for line in self._lines])
-        memory = "".join(bindings)
+        memory = f"{LOOPS_RUN}{self._turns}\n{''.join(bindings)}"
         return f"{memory}var<private> {NOTHING}: u32;\n\n{self.functions}\n{head}\n{body}}}\n"
 
     def _binding(self, k: int, slot: int, param: UOp) -> str:
@@ -198,6 +201,21 @@ fn {name}(
 
     def _line(self, text: str) -> None:
         self._lines.append("  " * self._depth + text)
+
+
+def loop_turns(nodes: Sequence[UOp]) -> int:
+    """How often the loops of one item run together, at most; a loop whose size is no constant counts once."""
+    total, around = 0, [1]
+    for node in nodes:
+        if node.op is Ops.RANGE:
+            is_loop = node.arg[1] is not AxisRole.GLOBAL and node.src[0].op is Ops.CONST
+            around.append(around[-1] * (int(node.src[0].arg) if is_loop else 1))
+            total += around[-1] if node.arg[1] is not AxisRole.GLOBAL else 0
+        elif node.op is Ops.END:
+            around.pop()
+        else:
+            total += around[-1] * LOOPS.get(node.op, 0)
+    return total
 
 
 def _accessors(name: str, dtype: DType, is_stored: bool) -> str:

@@ -12,8 +12,17 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from proofgrad.backends.webgpu.adapters import TRIAL, cases, choose_adapter, import_wgpu, not_kept
-from proofgrad.backends.webgpu.emit import GROUP_SIZE, MOST_GROUPS, emit
+from proofgrad.backends.webgpu.adapters import (
+    FEW_TURNS,
+    LOOP,
+    LOOP_TURNS,
+    TRIAL,
+    cases,
+    choose_adapter,
+    import_wgpu,
+    not_kept,
+)
+from proofgrad.backends.webgpu.emit import GROUP_SIZE, LOOPS_RUN, MOST_GROUPS, emit
 from proofgrad.core.compile.machine.target import (
     ALL_TYPES,
     WIDE_TYPES,
@@ -68,6 +77,7 @@ class WebGPUBackend(Backend):
         self._modules: dict[bytes, Any] = {}
         self._marker = self.alloc(LEAST_BYTES)
         self.unpromised = self._tried()
+        self.most_turns = self._turns()
         self.target = _target(bool(features), self.unpromised)
 
     def emit(self, linear: UOp, name: str) -> Source:
@@ -87,6 +97,7 @@ class WebGPUBackend(Backend):
                 f"the kernel {binary.entry} has {len(slots)} buffers, and {self.name} ({self.label}) takes {most};"
                 " realize some of what it reads before, so that it is computed in parts"
             )
+        self._require_whole_loops(binary)
         grid = _grid(binary, self.name)
         stored = [f"var<storage, read_write> data{slot}:" in binary.source.text for slot in slots]
         pipeline, layout = self._pipeline(self._module(binary.data), binary.entry, stored)
@@ -99,6 +110,16 @@ class WebGPUBackend(Backend):
                 self._add(pipeline, group, grid)
 
         return launch
+
+    def _require_whole_loops(self, binary: Binary) -> None:
+        """Raises: DeviceError for a kernel whose loops the device would end early, with wrong values."""
+        turns = int(binary.source.text.partition("\n")[0].removeprefix(LOOPS_RUN) or 0)
+        if self.most_turns is not None and turns > self.most_turns:
+            raise DeviceError(
+                f"the loops of an item of the kernel {binary.entry} run {turns} times, and {self.name} ({self.label}) ends"
+                f" them after some {self.most_turns}, which other drivers do not: compute the result in parts, as by a"
+                " reshape and two reductions with .contiguous() between, or on another device"
+            )
 
     def alloc(self, nbytes: int) -> Any:
         size = max(LEAST_BYTES, -(-nbytes // LEAST_BYTES) * LEAST_BYTES)
@@ -202,6 +223,18 @@ class WebGPUBackend(Backend):
             return device.create_compute_pipeline(layout=whole, compute=compute), layout
         except (RuntimeError, self._wgpu.GPUError) as error:
             raise CompileError(f"{self.name} refused the kernel {entry}:\n{error}") from None
+
+    def _turns(self) -> int | None:
+        """How often the loops of an item may run; None: as often as they will."""
+        import numpy
+
+        given, found = self.alloc(LEAST_BYTES), self.alloc(LEAST_BYTES)
+        self.copyin(given, memoryview(numpy.array([LOOP_TURNS, 1, 1], numpy.uint32)).cast("B"))
+        pipeline, layout = self._pipeline(self._module(LOOP.encode()), "turns", [False, True])
+        self._add(pipeline, self._group(layout, [given, found]), (1, 1))
+        count = numpy.zeros(1, numpy.uint32)
+        self.copyout(memoryview(count).cast("B"), found)
+        return None if int(count[0]) == LOOP_TURNS else FEW_TURNS
 
     def _tried(self) -> tuple[str, ...]:
         """What of IEEE 754 this device does not keep."""

@@ -9,6 +9,8 @@ A pair is vec2(high, low): the number high + low, of some 48 bits. Angles are re
 
 from __future__ import annotations
 
+from proofgrad.core.ir.ops import Ops
+
 # Source of the constants: their values to 40 digits, rounded to float32, and what is left rounded again.
 _PAIRS = """fn exact_product(x: f32, y: f32) -> vec2<f32> {
   let p = product(x, y);
@@ -97,7 +99,7 @@ _COSINE = """fn cosine(x: f32) -> f32 {
   return wave(p, 1u);
 }
 """
-# Exact: a long division, bit by bit.
+# Exact: a long division, eight bits at a time.
 _REMAINDER = """fn remainder(x: f32, y: f32) -> f32 {
   let p = bitcast<u32>(x) & 0x7fffffffu;
   let q = bitcast<u32>(y) & 0x7fffffffu;
@@ -106,10 +108,9 @@ _REMAINDER = """fn remainder(x: f32, y: f32) -> f32 {
   if (p < q) { return x; }
   let n = mantissa(q);
   var rest = mantissa(p);
-  let apart = exponent(p) - exponent(q);
-  for (var k: i32 = 0i; k <= apart; k++) {
-    if (k > 0i) { rest = rest << 1u; }
-    if (rest >= n) { rest -= n; }
+  rest = rest % n;
+  for (var left: i32 = exponent(p) - exponent(q); left > 0i; left -= 8i) {
+    rest = (rest << u32(min(left, 8i))) % n;
   }
   if (rest == 0u) { return float_of(sign); }
   let spare = countLeadingZeros(rest) - 8u;
@@ -175,6 +176,7 @@ fn power(x: f32, y: f32) -> f32 {
   return float_of(sign | bitcast<u32>(two_to(pair_product(l, vec2(y, 0.0f)))));
 }
 """
+LOOPS = {Ops.FMOD: 36}  # times that the loops of a function run, at most
 _OF_PAIRS = ("sum", "product", "negated", "fused", "pairs")
 FUNCTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "pairs": (_PAIRS, ("sum", "product", "negated", "fused")),

@@ -5,11 +5,13 @@ Owns: how exact a result must be, how differences are told. Does not own: which 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.testing.closeness import ulp_distance
+from proofgrad.testing.conformance.edges import is_kept
 
 SHOWN = 8  # differing elements of a result, unless all are asked for
 
@@ -32,15 +34,22 @@ BITS = Exactness()
 
 
 def differences(
-    found: Any, expected: Any, dtype: DType, exactness: Exactness, shown: int = SHOWN
+    found: Any,
+    expected: Any,
+    dtype: DType,
+    exactness: Exactness,
+    shown: int = SHOWN,
+    unpromised: Sequence[str] = (),
 ) -> str:
-    """What is wrong with the array `found`; "" for nothing."""
+    """What is wrong with the array `found`; "" for nothing. Numbers of `unpromised` (target.UNPROMISED) may be anything."""
     import numpy
 
     expected = numpy.asarray(expected)
     if found.shape != expected.shape:
         return f"its shape is {found.shape} instead of {expected.shape}"
     wrong = _apart(found, expected, dtype, exactness)
+    if unpromised:
+        wrong &= numpy.vectorize(lambda x: is_kept(float(x), dtype, unpromised))(expected)
     if not wrong.any():
         return ""
     positions = numpy.argwhere(wrong)

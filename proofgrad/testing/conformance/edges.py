@@ -6,6 +6,8 @@ Owns: these. Does not own: what is computed of them.
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from proofgrad import Tensor, dtypes
@@ -36,15 +38,35 @@ def edges(kind: DType) -> list[Any]:
     return list(dict.fromkeys([*inside, kind.lo, kind.hi, kind.hi - 1]))
 
 
-def line(device: str, kind: DType) -> Tensor:
-    """The edges of a type, in a row."""
+def is_kept(value: float, kind: DType, unpromised: Sequence[str]) -> bool:
+    """Whether a machine keeps a float, of which `unpromised` says what it does not keep (target.UNPROMISED)."""
+    if not unpromised or not isinstance(value, float):
+        return True
+    if value == 0:
+        return math.copysign(1, value) > 0 or "the sign of zero" not in unpromised
+    if math.isnan(value):
+        return "NaN" not in unpromised
+    if math.isinf(value):
+        return "infinities" not in unpromised
+    smallest = _ENDS[dtypes.float64 if kind is dtypes.float64 else dtypes.float32][1]
+    return abs(value) >= smallest or "denormal numbers" not in unpromised
+
+
+def kept_edges(kind: DType, unpromised: Sequence[str] = ()) -> list[Any]:
+    """The edges that a machine keeps."""
+    return [value for value in edges(kind) if is_kept(value, kind, unpromised)]
+
+
+def line(device: str, kind: DType, unpromised: Sequence[str] = ()) -> Tensor:
+    """The edges of a type that a machine keeps, in a row."""
     if kind in dtypes.fp8s:
         small = [0.0, -0.0, 1.0, -1.5, 2.0, 0.25, 448.0, -448.0, 0.0019, float("nan")]
-        return Tensor(small, device).cast(kind)
-    return Tensor(edges(kind), device, kind)
+        kept = [value for value in small if is_kept(value, kind, unpromised)]
+        return Tensor(kept, device).cast(kind)
+    return Tensor(kept_edges(kind, unpromised), device, kind)
 
 
-def pairs(device: str, kind: DType) -> tuple[Tensor, Tensor]:
-    """Every edge of a type with every other."""
-    first, second = zip(*itertools.product(edges(kind), repeat=2), strict=True)
+def pairs(device: str, kind: DType, unpromised: Sequence[str] = ()) -> tuple[Tensor, Tensor]:
+    """Every edge of a type that a machine keeps with every other."""
+    first, second = zip(*itertools.product(kept_edges(kind, unpromised), repeat=2), strict=True)
     return Tensor(list(first), device, kind), Tensor(list(second), device, kind)

@@ -11,9 +11,16 @@ from collections.abc import Callable, Iterator
 from proofgrad import Tensor, dtypes
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.ir.dtypes import DType
-from proofgrad.testing.conformance.check import Check, Item, Options, Result, Skip
+from proofgrad.testing.conformance.check import (
+    Check,
+    Item,
+    Options,
+    Result,
+    Skip,
+    unpromised_reason,
+)
 from proofgrad.testing.conformance.differences import Exactness
-from proofgrad.testing.conformance.edges import FLOATS, INTEGERS, line, pairs
+from proofgrad.testing.conformance.edges import FLOATS, INTEGERS, edges, kept_edges, line, pairs
 
 FUNCTION_ULP = 4  # twice the published bound of each function (docs/numerics.md)
 _Two = Callable[[Tensor, Tensor], Tensor]
@@ -95,9 +102,17 @@ def _each(device: str, target: Target, kind: DType, table: dict[str, _Two]) -> I
         for name in table:
             yield _no_type(f"{kind.name} {name}", kind)
         return
-    x, y = pairs(device, kind)
+    yield from _not_kept(kind, target)
+    x, y = pairs(device, kind, target.unpromised)
     for name, function in table.items():
         yield Result(f"{kind.name} {name}", function(x, y))
+
+
+def _not_kept(kind: DType, target: Target) -> Iterator[Item]:
+    """What is said of the edges that the machine does not keep."""
+    if kind.is_float and (lost := unpromised_reason(target)):
+        count = len(edges(kind)) - len(kept_edges(kind, target.unpromised))
+        yield Skip(f"{count} edges of {kind.name}", lost)
 
 
 def _no_type(label: str, kind: DType) -> Skip:
@@ -108,7 +123,8 @@ def casts(device: str, target: Target, options: Options) -> Iterator[Item]:
     """Every type to every other, those that are only stored among them."""
     types = (*dtypes.all, *dtypes.fp8s)
     for source in types:
-        made = line(device, source) if source in target.storage else None
+        made = line(device, source, target.unpromised) if source in target.storage else None
+        yield from _not_kept(source, target) if made is not None else ()
         for kind in types:
             label = f"{source.name} as {kind.name}"
             if made is None or kind not in target.storage:
@@ -129,7 +145,7 @@ def bitcasts(device: str, target: Target, options: Options) -> Iterator[Item]:
                 yield _no_type(label, missing)
             elif source is not kind and source.itemsize == kind.itemsize:
                 # NaN may be another NaN: there are no bits to compare
-                values = line(device, source)
+                values = line(device, source, target.unpromised)
                 values = values.isnan().where(0, values) if source in FLOATS else values
                 if source in dtypes.fp8s:
                     values = Tensor([0.0, -1.5, 2.0, 448.0], device).cast(source)
@@ -162,7 +178,7 @@ def functions(device: str, target: Target, options: Options) -> Iterator[Item]:
             for name in FUNCTIONS:
                 yield _no_type(f"{kind.name} {name}", kind)
             continue
-        x = line(device, kind).cat(
+        x = line(device, kind, target.unpromised).cat(
             Tensor(
                 [k * 0.37 - 9.0 for k in range(50)],
                 device,
