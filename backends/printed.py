@@ -5,7 +5,6 @@ Owns: answers and handles where there is nothing to run. Does not own: any text.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,18 +18,19 @@ class NoMemory:
 
 
 class PrintedBackend(Backend):
-    """Kernels are printed and compiled; none is run, and asking for a value is an error that says why."""
+    """Kernels are printed and compiled; running one, or asking for a value, is an error that says why."""
 
-    def __init__(self, missing: str) -> None:
-        """`missing`: why nothing is run, and what can be done."""
-        self.missing = missing
-        warnings.warn(f"{missing}; kernels are printed and compiled here, not run", stacklevel=2)
+    missing: str
+    """Why nothing is run, and what can be done."""
 
     def compile(self, source: Source) -> Binary:
         return Binary(source.entry, source.text.encode(), source)
 
     def load(self, binary: Binary) -> Launch:
-        return _launch_nothing
+        def launch(buffers: Sequence[Any]) -> None:
+            raise DeviceError(f"the kernel {binary.entry} was printed and not run: {self.missing}")
+
+        return launch
 
     def alloc(self, nbytes: int) -> NoMemory:
         return NoMemory()
@@ -44,7 +44,3 @@ class PrintedBackend(Backend):
 
     def synchronize(self) -> None:
         """Nothing was launched."""
-
-
-def _launch_nothing(buffers: Sequence[Any]) -> None:
-    """Stands for every kernel."""

@@ -69,7 +69,7 @@ def test_all_spellings_choose_the_cpu(
     ("name", "message"),
     [
         ("CUDDA", "unknown device 'CUDDA'; did you mean CUDA"),
-        ("METAL", "'METAL' is not built here; provided: CPU"),
+        ("QCOM", "'QCOM' is not built here; provided: CPU"),
         ("clan", "did you mean CLANG"),
     ],
 )

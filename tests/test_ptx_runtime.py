@@ -353,9 +353,8 @@ def test_a_kernel_that_is_dropped_before_it_has_run_runs(machine: PTXBackend) ->
 
 def test_ptx_that_is_refused_is_shown_with_what_the_compiler_says(machine: PTXBackend) -> None:
     text = ".version 7.8\n.target sm_90\n.address_size 64\n.entry k() { bogus.f32 %f1; ret; }\n"
-    binary = machine.compile(Source("ptx", "k", text, ()))
     with pytest.raises(CompileError, match=r"INVALID_PTX(?s:.)*ptxas error   : line 4: 'bogus.f32 %f1' is not emulated(?s:.)*\.entry k"):  # fmt: skip
-        machine.load(binary)
+        machine.compile(Source("ptx", "k", text, ()))
 
 
 def test_kernel_that_the_text_does_not_have_is_named(machine: PTXBackend) -> None:
@@ -555,3 +554,53 @@ def test_driver_without_a_gpu_is_a_warning_and_a_machine_that_prints(
     monkeypatch.delenv("MOCKGPU", raising=False)
     with pytest.warns(UserWarning, match=message):
         assert not open_backend().target.runs
+
+
+# -- compiling beside, memory of others --------------------------------------------------------------
+
+
+def test_text_is_compiled_once_and_what_came_of_it_loaded(
+    api: EmulatedDriver, machine: PTXBackend
+) -> None:
+    binary = machine.compile(machine.emit(row_sum_kernel(4, 5), "row_sum"))
+    assert api.modules == 1
+    machine.compile(binary.source)
+    launch = machine.load(binary)
+    assert api.modules == 1
+    other = machine.load(binary)  # the first has it
+    assert api.modules == 2
+    assert launch is not other
+
+
+def test_text_is_compiled_by_a_thread_of_its_own(machine: PTXBackend) -> None:
+    source, found = machine.emit(row_sum_kernel(4, 5), "row_sum"), []
+    thread = threading.Thread(target=lambda: found.append(machine.compile(source)))
+    thread.start()
+    thread.join()
+    assert machine.compiles_in_background
+    out, given = machine.alloc(16), machine.alloc(80)
+    machine.copyin(given, memoryview(pack([2.0] * 20, dtypes.float32)))
+    machine.load(found[0])([out, given])
+    data = bytearray(16)
+    machine.copyout(memoryview(data), out)
+    assert unpack(bytes(data), dtypes.float32) == [20.0] * 4
+
+
+def test_text_that_the_driver_refuses_is_an_error_when_it_is_compiled(machine: PTXBackend) -> None:
+    with pytest.raises(CompileError, match="the driver refused the PTX"):
+        machine.compile(Source("ptx", "bad", "nonsense", ()))
+
+
+def test_memory_of_another_library_is_read_in_place_and_held(machine: PTXBackend) -> None:
+    assert machine.driver is not None
+    other = machine.alloc(80)
+    machine.copyin(other, memoryview(pack([3.0] * 20, dtypes.float32)))
+    address = other.address
+    adopted = machine.adopt(address, 80, keep=other)
+    del other
+    gc.collect()
+    out = machine.alloc(16)
+    loaded(machine, row_sum_kernel(4, 5), "row_sum")([out, adopted])
+    data = bytearray(16)
+    machine.copyout(memoryview(data), out)
+    assert unpack(bytes(data), dtypes.float32) == [45.0] * 4

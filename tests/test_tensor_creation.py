@@ -96,7 +96,7 @@ def test_unknown_device_names_near_ones() -> None:
     with pytest.raises(DeviceError, match="did you mean CUDA"):
         Tensor([1], device="CUDDA")
     with pytest.raises(DeviceError):
-        Device.DEFAULT = "METAL"
+        Device.DEFAULT = "QCOM"
 
 
 def test_mixed_devices_are_refused_with_both_names() -> None:

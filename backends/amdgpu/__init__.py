@@ -24,10 +24,9 @@ MISSING = (
 class AMDBackend(PrintedBackend):
     """The compiler of AMD GPUs."""
 
-    name = "AMD"
+    name, missing = "AMD", MISSING
 
     def __init__(self, architecture: str = DEFAULT_ARCHITECTURE) -> None:
-        super().__init__(MISSING)
         self.architecture = architecture
         self.target = Target(
             "AMD",
@@ -49,5 +48,5 @@ class AMDBackend(PrintedBackend):
 
 
 def backend() -> AMDBackend:
-    """The compiler of AMD GPUs, with a warning that it runs nothing."""
+    """The compiler of AMD GPUs, which runs nothing."""
     return AMDBackend()

@@ -20,7 +20,7 @@ MISSING = (
 class MetalBackend(PrintedBackend):
     """The printer of Metal."""
 
-    name = "METAL"
+    name, missing = "METAL", MISSING
     target = Target(
         "METAL",
         work_items=True,
@@ -32,13 +32,10 @@ class MetalBackend(PrintedBackend):
         runs=False,
     )
 
-    def __init__(self) -> None:
-        super().__init__(MISSING)
-
     def emit(self, linear: UOp, name: str) -> Source:
         return emit(linear, name)
 
 
 def backend() -> MetalBackend:
-    """The printer of Metal, with a warning that it runs nothing."""
+    """The printer of Metal, which runs nothing."""
     return MetalBackend()

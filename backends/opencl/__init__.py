@@ -2,6 +2,7 @@
 
 functions.py: each op in OpenCL C.  emit.py: Linear -> text.  devices.py: which device.  wheels.py: drivers that
 pip installed.  runtime.py: building and running.
+sequence.py: launches, and many as one call.
 cache.py: where PoCL keeps what it built.
 """
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from proofgrad.backends.opencl.cache import give_pocl_a_cache
 from proofgrad.backends.opencl.devices import choose_device, rounds_quotients
 from proofgrad.backends.opencl.emit import emit
+from proofgrad.backends.opencl.sequence import KernelLaunch, QueuedSequence
 from proofgrad.backends.opencl.vectors import VECTOR_LANES
 from proofgrad.backends.opencl.wheels import name_drivers_of_wheels
 from proofgrad.core.compile.machine.target import (
@@ -26,6 +26,7 @@ from proofgrad.core.compile.machine.target import (
     CompileError,
     DeviceError,
     Launch,
+    LaunchSequence,
     Source,
     Target,
 )
@@ -46,6 +47,8 @@ LOCKSTEP = 32  # items of a GPU that run in step, at least: 32 or 64
 class OpenCLBackend(Backend):
     """An OpenCL device that computes as IEEE 754 asks, by its number among those that do."""
 
+    compiles_in_background = True  # pyopencl holds no lock of Python while the driver builds
+
     def __init__(self, number: int = 0) -> None:
         """Raises: DeviceError, with what each device lacks. Warns of those that were passed over."""
         name_drivers_of_wheels()
@@ -65,7 +68,8 @@ class OpenCLBackend(Backend):
         self._queue = self._cl.CommandQueue(self._context, properties=profiling)
         self._pool = self._cl.tools.MemoryPool(self._cl.tools.ImmediateAllocator(self._queue))
         self._built: dict[bytes, Any] = {}
-        self._lock = threading.Lock()  # arguments belong to a kernel, not to a launch of it
+        # Set once, and not for each kernel: filters belong to the process, and kernels are built by several threads.
+        warnings.filterwarnings("ignore", category=self._cl.CompilerWarning)
 
     @property
     def label(self) -> str:
@@ -90,23 +94,34 @@ class OpenCLBackend(Backend):
         return Binary(source.entry, data, source)
 
     def load(self, binary: Binary) -> Launch:
-        kernel = self._cl.Kernel(self._program(binary.data), binary.entry)
+        program = self._program(binary.data)
         slots = [k for k, dtype in enumerate(binary.source.params) if dtype is not dtypes.void]
         items = max(1, binary.source.global_size or 1)
         group = binary.source.group_size or self._group_size(items)
-        grid = (-(-items // group) * group,)
+        shape = (-(-items // group) * group, group)
+        return KernelLaunch(
+            self, lambda: self._cl.Kernel(program, binary.entry), binary.entry, slots, shape
+        )
 
-        def launch(buffers: Sequence[Any]) -> None:
-            self._check_process()
-            arguments = [buffers[slot] for slot in slots]
-            try:
-                with self._lock:
-                    kernel.set_args(*arguments)
-                    self._cl.enqueue_nd_range_kernel(self._queue, kernel, grid, (group,))
-            except self._cl.Error as error:
-                raise self._explained(f"launching {binary.entry}", error) from None
+    def enqueue(self, launch: KernelLaunch, kernel: Any, arguments: Sequence[Any] | None) -> None:
+        """Put a launch on the queue; `arguments` None: the kernel object has those of its last launch."""
+        self._check_process()
+        try:
+            if arguments is not None:
+                kernel.set_args(*arguments)
+            self._cl.enqueue_nd_range_kernel(self._queue, kernel, launch.grid, launch.group)
+        except self._cl.Error as error:
+            raise self._explained(f"launching {launch.entry}", error) from None
 
-        return launch
+    def sequence(
+        self, launches: Sequence[tuple[Launch, Sequence[int], Sequence[int]]], memory: Sequence[Any]
+    ) -> LaunchSequence | None:
+        """Two launches or more, whose buffers begin where their memory does: OpenCL has no pointers into buffers."""
+        kernels = [(k, slots) for k, slots, _ in launches if isinstance(k, KernelLaunch)]
+        inside = any([any(offsets) for _, _, offsets in launches])
+        if len(kernels) < 2 or len(kernels) != len(launches) or inside:
+            return None
+        return QueuedSequence(kernels, memory)
 
     def _group_size(self, items: int) -> int:
         """Items of a group: on a processor, whose cores take groups one by one, so few that each core has some."""
@@ -169,9 +184,7 @@ class OpenCLBackend(Backend):
             program = self._cl.Program(self._context, text.decode())
             try:
                 options = BUILD_OPTIONS if self.rounds_quotients else _PLAIN_OPTIONS
-                with warnings.catch_warnings():  # some compilers always say something
-                    warnings.simplefilter("ignore")
-                    program.build(list(options), cache_dir=False)
+                program.build(list(options), cache_dir=False)
             except self._cl.Error as error:
                 log = program.get_build_info(self.device, self._cl.program_build_info.LOG)
                 raise CompileError(explain_log(log or str(error), text.decode())) from None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proofgrad.backends.ptx.driver import Driver
+from proofgrad.core.compile.machine.target import Borrowed
 
 STAGE_BYTES = 1 << 20  # copies up to here do not wait for the GPU
 STAGES = 4
@@ -30,6 +31,15 @@ class DeviceMemory:
     def __del__(self) -> None:
         if hasattr(self, "address"):
             self.driver.free(self.address)
+
+
+class AdoptedMemory(Borrowed):
+    """Memory of the GPU that belongs to somebody else, who is held as long as this is."""
+
+    __slots__ = ("_keep", "address", "nbytes")
+
+    def __init__(self, address: int, nbytes: int, keep: object) -> None:
+        self.address, self.nbytes, self._keep = address, nbytes, keep
 
 
 @dataclass(slots=True)

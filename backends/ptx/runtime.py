@@ -17,7 +17,7 @@ from proofgrad.backends.printed import NoMemory
 from proofgrad.backends.ptx.driver import Driver
 from proofgrad.backends.ptx.emit import DEFAULT_ARCHITECTURE, emit, known_architecture
 from proofgrad.backends.ptx.graph import GraphSequence
-from proofgrad.backends.ptx.memory import Copies, DeviceMemory
+from proofgrad.backends.ptx.memory import AdoptedMemory, Copies, DeviceMemory
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import (
     Backend,
@@ -36,11 +36,16 @@ BLOCK_ITEMS = 256  # of a block that computes a row together
 SHARED_BYTES = 48 << 10  # of a block, on every GPU, without asking for more
 WARP = 32  # items that run in step
 REGISTERS = 96  # of an item, of 4 bytes, for a tile: with twice as many half as many items are there to wait for memory
+COMPILED_AHEAD = 1024  # texts that are compiled and not loaded yet, at most
 BLOCK_SIZE = 128  # work items a block: fills every GPU, and leaves each item all the registers
 
 
 class PTXBackend(Backend):
     """One NVIDIA GPU. Without one, kernels are printed and compiled, and none is run."""
+
+    compiles_in_background = (
+        True  # the driver compiles PTX when it loads it, and holds no lock of Python
+    )
 
     def __init__(self, driver: Driver | None, missing: str = "") -> None:
         """`driver` None: there is no GPU to use; `missing` says why."""
@@ -49,6 +54,7 @@ class PTXBackend(Backend):
         capability = DEFAULT_ARCHITECTURE if driver is None else driver.capability
         self.architecture = known_architecture(capability)
         self.copies = None if driver is None else Copies(driver)
+        self._compiled: dict[bytes, LoadedModule] = {}
         self.target = Target(
             "CUDA",
             vector_bytes=WIDE_BYTES,
@@ -67,19 +73,34 @@ class PTXBackend(Backend):
         return emit(linear, name, self.architecture)
 
     def compile(self, source: Source) -> Binary:
-        return Binary(source.entry, source.text.encode(), source)
+        """The text again. Where there is a GPU its driver has compiled it, and keeps what came of it until `load`."""
+        data = source.text.encode()
+        if self.driver is not None and data not in self._compiled:
+            self._compiled[data] = LoadedModule(self.driver, data)
+            while len(self._compiled) > COMPILED_AHEAD:
+                self._compiled.pop(next(iter(self._compiled)), None)
+        return Binary(source.entry, data, source)
 
     def load(self, binary: Binary) -> Launch:
-        return _launch_nothing if self.driver is None else KernelLaunch(self.driver, binary)
+        if self.driver is None:
+            return _launch_nothing
+        module = self._compiled.pop(binary.data, None)
+        return KernelLaunch(self.driver, binary, module or LoadedModule(self.driver, binary.data))
+
+    def adopt(self, address: int, nbytes: int, keep: object) -> AdoptedMemory:
+        """Memory of this GPU that another library has."""
+        if self.driver is None:
+            raise DeviceError(f"there is no memory to share: {self.missing}")
+        return AdoptedMemory(address, nbytes, keep)
 
     def alloc(self, nbytes: int) -> DeviceMemory | NoMemory:
         return NoMemory() if self.driver is None else DeviceMemory(self.driver, nbytes)
 
-    def copyin(self, handle: DeviceMemory | NoMemory, data: memoryview) -> None:
-        if isinstance(handle, DeviceMemory) and self.copies is not None and data.nbytes:
+    def copyin(self, handle: DeviceMemory | AdoptedMemory | NoMemory, data: memoryview) -> None:
+        if not isinstance(handle, NoMemory) and self.copies is not None and data.nbytes:
             self.copies.write(handle.address, data)
 
-    def copyout(self, data: memoryview, handle: DeviceMemory | NoMemory) -> None:
+    def copyout(self, data: memoryview, handle: DeviceMemory | AdoptedMemory | NoMemory) -> None:
         """Raises: DeviceError without a GPU, since then nothing was ever computed."""
         if isinstance(handle, NoMemory) or self.copies is None:
             raise DeviceError(f"no value was computed: {self.missing}")
@@ -122,10 +143,23 @@ def _launch_nothing(buffers: Sequence[Any]) -> None:
     """Stands for every kernel where there is no GPU."""
 
 
-class KernelLaunch:
-    """A loaded kernel. Its module is unloaded with the last that holds it."""
+class LoadedModule:
+    """What the driver made of a text. It is unloaded when nobody holds it."""
 
-    def __init__(self, driver: Driver, binary: Binary) -> None:
+    def __init__(self, driver: Driver, text: bytes) -> None:
+        """Raises: CompileError, with what the PTX compiler says."""
+        self.driver = driver
+        self.handle = driver.load(text)
+
+    def __del__(self) -> None:
+        if hasattr(self, "handle"):
+            self.driver.unload(self.handle)
+
+
+class KernelLaunch:
+    """A loaded kernel."""
+
+    def __init__(self, driver: Driver, binary: Binary, module: LoadedModule) -> None:
         """Raises: CompileError, and DeviceError for more work items than a GPU can be given."""
         source = binary.source
         self.driver, self.name = driver, binary.entry
@@ -138,16 +172,12 @@ class KernelLaunch:
                 f"the kernel {self.name} has {items} work items, {self.blocks} blocks of {self.threads};"
                 f" {driver.label} takes {driver.max_blocks} blocks: compute the result in parts"
             )
-        self.module = driver.load(binary.data)
-        self.function = driver.function(self.module, binary.entry)
+        self.module = module
+        self.function = driver.function(module.handle, binary.entry)
         count = max(1, len(self.slots))
         self._values, self._positions = ctypes.c_uint64 * count, ctypes.c_void_p * count
 
-    def __del__(self) -> None:
-        if hasattr(self, "module"):
-            self.driver.unload(self.module)
-
-    def __call__(self, buffers: Sequence[DeviceMemory]) -> None:
+    def __call__(self, buffers: Sequence[DeviceMemory | AdoptedMemory]) -> None:
         if self.blocks:
             arguments = self.arguments([buffers[slot].address for slot in self.slots])
             position = ctypes.addressof(arguments[1])
