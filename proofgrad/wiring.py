@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proofgrad.backends import BUILT_IN, ELSEWHERE, NUMBERED
+from proofgrad.backends import BUILT_IN, ELSEWHERE, NUMBERED, PREFERRED
 from proofgrad.core import settings
 from proofgrad.core.compile.machine.target import Backend
 from proofgrad.core.messages import say
@@ -37,7 +37,9 @@ _DECIDE = {
 def connect() -> None:
     """Register the machines and say how a compiler is made. Opens and loads nothing yet."""
     for name, (module, aliases) in BUILT_IN.items():
-        Device.register(name, partial(_open, module), aliases, is_numbered=name in NUMBERED)
+        Device.register(
+            name, partial(_open, module), aliases, name in NUMBERED, is_preferred=name in PREFERRED
+        )
     Device.name_elsewhere(ELSEWHERE)
     realize.use_compiler(_compiler)
 

@@ -50,6 +50,7 @@ class Driver:
         """Raises: DeviceError where no such GPU answers."""
         self.api, self.ordinal = api, ordinal
         self.label = "CUDA" if ordinal == 0 else f"CUDA:{ordinal}"
+        self.is_emulated = bool(getattr(api, "is_emulated", False))
         self.lost = ""  # why nothing can be computed any more
         self._process, self._lock = os.getpid(), threading.Lock()
         self._recent: deque[str] = deque(maxlen=NAMED_KERNELS)

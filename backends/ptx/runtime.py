@@ -36,6 +36,7 @@ BLOCK_ITEMS = 256  # of a block that computes a row together
 SHARED_BYTES = 48 << 10  # of a block, on every GPU, without asking for more
 WARP = 32  # items that run in step
 REGISTERS = 96  # of an item, of 4 bytes, for a tile: with twice as many half as many items are there to wait for memory
+TUNED: frozenset[int] = frozenset()  # architectures of GPUs on which schedules were measured
 COMPILED_AHEAD = 1024  # texts that are compiled and not loaded yet, at most
 BLOCK_SIZE = 128  # work items a block: fills every GPU, and leaves each item all the registers
 
@@ -64,6 +65,7 @@ class PTXBackend(Backend):
             local_bytes=SHARED_BYTES,
             lockstep=WARP,
             index_dtype=dtypes.int32,
+            is_tuned=driver is not None and not driver.is_emulated and self.architecture in TUNED,
             runs=driver is not None,
         )
         if driver is not None:

@@ -31,6 +31,7 @@ from proofgrad.backends.ptx.emulator.state import (
 class EmulatedDriver(MemoryCalls, KernelCalls):
     """GPUs that are none. Counters and limits are for tests: `memory_bytes` of each, `launches`, `modules`."""
 
+    is_emulated = True
     CUresult = CUresult
     CUDA_KERNEL_NODE_PARAMS = CUDA_KERNEL_NODE_PARAMS
     cuuint64_t = int

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from itertools import chain
@@ -32,14 +33,35 @@ class _Device:
         self._numbered: set[str] = set()  # names of which there may be several machines
         self._aliases: dict[str, str] = {}
         self._elsewhere: tuple[str, ...] = ()
+        self._preferred: list[str] = []
+        self._is_tuned: dict[str, bool] = {}  # of those that have been tried
 
     @property
     def DEFAULT(self) -> str:
-        """The device of new tensors: as assigned, else from the environment, else the first one."""
+        """The device of new tensors: as assigned, else from the environment, else a GPU that answers and is tuned, else the
+        first one.
+        """
         if self._chosen is not None:
             return self._chosen
         asked = settings.asked_device(chain(self._makers, self._devices, self._aliases))
-        return self.names()[0] if asked is None else self.canonical(asked)
+        if asked is not None:
+            return self.canonical(asked)
+        return self._tuned() or self.names()[0]
+
+    def _tuned(self) -> str | None:
+        """The first preferred device that opens here, runs kernels, and whose schedules were measured on such a machine."""
+        for name in self._preferred:
+            if name not in self._is_tuned:
+                with warnings.catch_warnings():  # nobody asked for it
+                    warnings.simplefilter("ignore")
+                    try:
+                        facts = self[name].target
+                    except target.DeviceError:
+                        facts = None
+                self._is_tuned[name] = facts is not None and facts.runs and facts.is_tuned
+            if self._is_tuned[name]:
+                return name
+        return None
 
     @DEFAULT.setter
     def DEFAULT(self, name: str) -> None:
@@ -79,12 +101,17 @@ class _Device:
         maker: Callable[..., Backend],
         aliases: Sequence[str] = (),
         is_numbered: bool = False,
+        is_preferred: bool = False,
     ) -> None:
         """Make a backend known under a name. The first one registered is the default.
 
         `is_numbered`: there may be several such machines. `maker(1)` opens `name:1`, and `name` alone is number 0.
+        `is_preferred`: it is the default instead where it opens and its target `is_tuned`; it is opened to find out.
         """
         self._makers[name.upper()] = maker
+        if is_preferred:
+            self._preferred.append(name.upper())
+            self._is_tuned.pop(name.upper(), None)
         if is_numbered:
             self._numbered.add(name.upper())
         self._aliases.update({alias: name for alias in aliases})
