@@ -1,0 +1,202 @@
+"""Faults of kernels of work items: planted where a kernel is put in order, or where it is printed as PTX.
+
+Owns: the faults, running a program with one on an emulated GPU. Does not own: what finds each (test_gpu_faults.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from proofgrad import Context, Tensor, schedule
+from proofgrad.backends.ptx.dialect import PTXDialect
+from proofgrad.backends.ptx.driver import Driver
+from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
+from proofgrad.backends.ptx.runtime import PTXBackend
+from proofgrad.core.compile.lowering.linearize import linearize
+from proofgrad.core.compile.passes.stages import Procedure
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.tensor.runtime.device import Device
+from proofgrad.core.tensor.runtime.realize import compiler
+from proofgrad.rules.pipeline import KERNEL_STAGES
+
+ROWS, LENGTH, GROUP = 3, 300, 64
+DEVICE = "CUDA"
+Change = Callable[[UOp], UOp]
+
+
+# -- in the order of a kernel -----------------------------------------------------------------------
+
+
+def _ranges(linear: UOp, role: AxisRole) -> list[UOp]:
+    return [n for n in linear.src if n.op is Ops.RANGE and n.arg[1] is role]
+
+
+def _with(linear: UOp, changes: dict[UOp, UOp]) -> UOp:
+    """The kernel with other nodes, each new one after what it needs."""
+    made = linear.substitute(changes)
+    nodes: list[UOp] = []
+    for node in made.src:
+        fresh = [n for n in node.toposort() if n not in made.src and n not in nodes]
+        nodes += [*fresh, node]
+    return UOp(Ops.LINEAR, dtypes.void, tuple(nodes))
+
+
+def _of_memory(linear: UOp, op: Ops, kind: Ops) -> list[UOp]:
+    """The positions of stores, or loads, in memory of a kind."""
+    found = [n.src[0] for n in linear.src if n.op is op]
+    return [n for n in dict.fromkeys(found) if n.src[0].op is kind]
+
+
+def _moved(positions: list[UOp], by: Callable[[UOp], UOp]) -> dict[UOp, UOp]:
+    return {n: n.with_src((n.src[0], by(n.src[1]), *n.src[2:])) for n in positions}
+
+
+def neighbour(linear: UOp) -> UOp:
+    """Each item loads what its neighbour should."""
+    return _with(linear, _moved(_of_memory(linear, Ops.LOAD, Ops.PARAM), lambda at: at + 1))
+
+
+def overlapping(linear: UOp) -> UOp:
+    """Two items store to one position."""
+    return _with(linear, _moved(_of_memory(linear, Ops.STORE, Ops.PARAM), lambda at: at // 2))
+
+
+def one_group_more(linear: UOp) -> UOp:
+    """There is one group of items, or one item, more than results."""
+    (loop,) = _ranges(linear, AxisRole.BLOCK) or _ranges(linear, AxisRole.GLOBAL)
+    size = loop.src[0]
+    return _with(linear, {loop: loop.with_src((size.const_like(int(size.arg) + 1),))})
+
+
+def short_lane(linear: UOp) -> UOp:
+    """The items of a group leave out the last element."""
+    loop = _ranges(linear, AxisRole.LANE)[-1]
+    size = loop.src[0]
+    return _with(linear, {loop: loop.with_src((size.const_like(int(size.arg) - 1),))})
+
+
+def early_reading(linear: UOp) -> UOp:
+    """Local memory counts as full before all items have stored: the barrier stands inside of the loop that fills it."""
+    nodes = list(linear.src)
+    for kept in [n for n in nodes if n.op is Ops.FILLED]:
+        nodes.remove(kept)
+        nodes.insert(nodes.index(kept.src[0]) + 1, kept)
+    return UOp(Ops.LINEAR, dtypes.void, tuple(nodes))
+
+
+def small_local_memory(linear: UOp) -> UOp:
+    """Local memory has one element less than is stored there."""
+    scratch = [n for n in linear.src if n.op is Ops.SCRATCH]
+    return _with(linear, {n: n.replace(arg=(n.arg[0], n.arg[1] - 1)) for n in scratch})
+
+
+def one_position(linear: UOp) -> UOp:
+    """All items of a group store to the first element of local memory."""
+    return _with(linear, _moved(_of_memory(linear, Ops.STORE, Ops.SCRATCH), lambda at: at * 0))
+
+
+ORDER: dict[str, tuple[str, Change]] = {
+    "an item loads its neighbour's element": ("map", neighbour),
+    "two items store to one position": ("map", overlapping),
+    "one item more than results": ("map", one_group_more),
+    "one group more than results": ("rows", one_group_more),
+    "the items of a group leave out an element": ("rows", short_lane),
+    "a barrier inside of the loop before it": ("rows", early_reading),
+    "local memory of one element less": ("rows", small_local_memory),
+    "all items store to one position of local memory": ("rows", one_position),
+}
+
+# -- in the printer -----------------------------------------------------------------------------
+
+
+def _no_wait(self: PTXDialect) -> str:
+    return "; no barrier"
+
+
+def _item_after(self: PTXDialect, let: Callable[[str], str]) -> str:
+    return let(f"add i32 {let('call i32 @llvm.nvvm.read.ptx.sreg.tid.x()')}, 1")
+
+
+def _first_group(self: PTXDialect, let: Callable[[str], str]) -> str:
+    return let("add i32 0, 0")
+
+
+def _wrong_item(self: PTXDialect, let: Callable[[str], str], is_wide: bool) -> str:
+    number = let("call i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
+    return let(f"zext i32 {number} to i64") if is_wide else number
+
+
+def _half_memory(self: PTXDialect, name: str, array: str) -> str:
+    half = re.sub(r"\[(\d+) x", lambda found: f"[{int(found[1]) // 2} x", array)
+    return f"{name} = internal addrspace(3) global {half} undef, align 16"
+
+
+PRINTED: dict[str, tuple[str, str, Callable[..., str]]] = {
+    "a barrier is not printed": ("rows", "wait_for_group", _no_wait),
+    "the number of an item in its block is one too large": ("rows", "item_of_group", _item_after),
+    "the number of a block is always 0": ("rows", "group", _first_group),
+    "the number of an item is that in its block": ("map", "work_item", _wrong_item),
+    "shared memory is half as large": ("rows", "memory_of_group", _half_memory),
+}
+
+# -- running ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def emulated(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """CUDA is an emulated GPU, and nothing that was compiled before is used."""
+    for name in ("_kernels", "_plans"):
+        patch.setattr(compiler(), name, {})
+    patch.setitem(Device._devices, DEVICE, _fresh_gpu())
+    yield
+
+
+def _fresh_gpu() -> PTXBackend:
+    return PTXBackend(Driver(EmulatedDriver(devices=1)))
+
+
+def plant_in_order(patch: pytest.MonkeyPatch, change: Change) -> None:
+    """From now on kernels are put in order as `change` says."""
+    old = next(s for s in KERNEL_STAGES if s.name == "linearize")
+    new = replace(old, step=Procedure(lambda program: change(linearize(program)), (), True))
+    stages = tuple([new if s is old else s for s in KERNEL_STAGES])
+    patch.setattr(compiler(), "kernel_stages", stages)
+
+
+def computed(program: str) -> tuple[np.ndarray, np.ndarray]:
+    """What a program gives on the GPU, and what it should."""
+    x = np.random.default_rng(5).integers(-9, 9, (ROWS, LENGTH)).astype(np.float32)
+    given = Tensor(x, device=DEVICE).realize()
+    if program == "map":
+        return (given * 3 + 1).numpy(), x * 3 + 1
+    with schedule(f"group={GROUP}"):
+        return (given.sum(1)).numpy(), x.sum(1)
+
+
+def found_by(program: str) -> list[str]:
+    """Which of PROVE=1, CHECK=1 and a run in the emulator refuse the program, or show it to be wrong."""
+    said = {name: _outcome(program, name) for name in ("PROVE", "CHECK", "")}
+    found = ["PROVE=1"] if said["PROVE"] == "ProofError" else []
+    found += ["CHECK=1"] if said["CHECK"] == "CheckError" else []
+    return found + ([f"the emulator: {said['']}"] if said[""] else [])
+
+
+def _outcome(program: str, asked: str) -> str:
+    """The class of what a run raises with a check, or "other values"; "" where all is well."""
+    for table in (compiler()._kernels, compiler()._plans):
+        table.clear()
+    Device._devices[DEVICE] = _fresh_gpu()  # the last one may be lost
+    with Context(PLANS=0, PROVE=int(asked == "PROVE"), CHECK=int(asked == "CHECK")):
+        try:
+            found, expected = computed(program)
+        except Exception as error:
+            return type(error).__name__
+    return "" if (found == expected).all() else "other values"

@@ -1,0 +1,68 @@
+"""Faults planted in kernels of work items: which check finds each, as docs/check-kernels.md says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from planted.gpu_faults import ORDER, PRINTED, emulated, found_by, plant_in_order
+
+from proofgrad.backends.ptx.dialect import PTXDialect
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "check-kernels.md"
+FAULT, VALUES = "CallFailed", "other values"  # the emulated GPU is lost; the results are wrong
+BOTH = ["PROVE=1", "CHECK=1"]
+
+FOUND: dict[str, list[str]] = {
+    "an item loads its neighbour's element": [*BOTH, f"the emulator: {FAULT}"],
+    "two items store to one position": [*BOTH, f"the emulator: {VALUES}"],
+    "one item more than results": [*BOTH, f"the emulator: {FAULT}"],
+    "one group more than results": [*BOTH, f"the emulator: {FAULT}"],
+    "the items of a group leave out an element": [*BOTH, f"the emulator: {VALUES}"],
+    "a barrier inside of the loop before it": BOTH,
+    "local memory of one element less": [*BOTH, f"the emulator: {FAULT}"],
+    "all items store to one position of local memory": [*BOTH, f"the emulator: {VALUES}"],
+    "a barrier is not printed": [f"the emulator: {VALUES}"],
+    "the number of an item in its block is one too large": [f"the emulator: {VALUES}"],
+    "the number of a block is always 0": [f"the emulator: {VALUES}"],
+    "the number of an item is that in its block": [f"the emulator: {VALUES}"],
+    "shared memory is half as large": [f"the emulator: {FAULT}"],
+}
+
+
+@pytest.mark.parametrize("program", ["map", "rows"])
+def test_program_without_a_fault_is_right_for_all_checks(
+    program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with emulated(monkeypatch):
+        assert found_by(program) == []
+
+
+@pytest.mark.parametrize("fault", ORDER)
+def test_fault_in_the_order_of_a_kernel_is_found(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, change = ORDER[fault]
+    plant_in_order(monkeypatch, change)
+    with emulated(monkeypatch):
+        assert found_by(program) == FOUND[fault]
+
+
+@pytest.mark.parametrize("fault", PRINTED)
+def test_fault_in_the_printer_is_found_by_running(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, method, wrong = PRINTED[fault]
+    monkeypatch.setattr(PTXDialect, method, wrong)
+    with emulated(monkeypatch):
+        assert found_by(program) == FOUND[fault]
+
+
+def test_page_has_a_row_for_each_fault() -> None:
+    text = PAGE.read_text()
+    for fault, found in FOUND.items():
+        run = [one for one in found if one.startswith("the emulator")]
+        words = {FAULT: "lost", VALUES: "other values"}
+        told = words[run[0].rpartition(": ")[2]] if run else "no"
+        row = [fault, *["yes" if name in found else "no" for name in BOTH], told]
+        assert f"| {' | '.join(row)} |" in text
