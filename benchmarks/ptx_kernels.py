@@ -1,0 +1,203 @@
+"""What PTX kernels need and move, and how near to its roofs an H200 could run them: read from the text, without a GPU.
+
+    python benchmarks/ptx_kernels.py
+
+Owns: the kernels that are read, how the table is made. With `ptxas` (CUDA's toolkit, or pip install nvidia-cuda-nvcc) it has
+registers and spills. The estimate is the larger of three times: multiply-adds at the peak of the type, bytes that items ask for at
+the speed of the first caches, bytes that are there at the speed of memory. It is an upper bound: nothing waits, nothing is
+fetched twice, and what is not a multiply-add is free. Where items of a warp ask for the same bytes the second one is too long.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from proofgrad import Device, Tensor
+from proofgrad.backends.ptx.runtime import PTXBackend
+from proofgrad.core.compile.machine.target import Source
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime.realize import compile_only
+
+ARCHITECTURE, NAME = 90, "SM90"
+# Source: NVIDIA H200 data sheet (SXM): 67 TFLOPS of float32, 4.8 TB/s; 132 units, 128 bytes a cycle each, 1.755 GHz.
+FLOAT32, MEMORY = 66.9e12, 4.8e12
+FIRST_CACHES = 132 * 128 * 1.755e9
+
+
+class Printer(PTXBackend):
+    """Prints for sm_90, and keeps what it printed."""
+
+    def __init__(self) -> None:
+        super().__init__(None, "nothing is run here")
+        self.architecture, self.printed = ARCHITECTURE, []
+
+    def emit(self, linear: UOp, name: str) -> Source:
+        source = super().emit(linear, name)
+        self.printed.append(source)
+        return source
+
+
+@dataclass(slots=True)
+class Work:
+    """What all items of a kernel do."""
+
+    multiply_adds: int = 0
+    asked: int = 0  # bytes of global memory that items load and store
+    there: int = 0  # bytes of the buffers
+
+
+@dataclass(slots=True)
+class Needs:
+    """What ptxas says."""
+
+    registers: str = "-"
+    spills: str = "-"
+    shared: str = "-"
+
+
+KERNELS: dict[str, Callable[[], Tensor]] = {
+    "product 4096": lambda: ones(4096, 4096) @ ones(4096, 4096),
+    "product 1024": lambda: ones(1024, 1024) @ ones(1024, 1024),
+    "product 1024 bf16": lambda: ones(1024, 1024, "bfloat16") @ ones(1024, 1024, "bfloat16"),
+    "convolution 64 64 56 3": lambda: ones(16, 64, 56, 56).conv2d(ones(64, 64, 3, 3), padding=1),
+    "softmax 4096 4096": lambda: ones(4096, 4096).softmax(),
+    "layernorm 4096 4096": lambda: ones(4096, 4096).layernorm(),
+    "sum 16M": lambda: ones(4096, 4096).sum(),
+    "row sums 4096": lambda: ones(4096, 4096).sum(1),
+    "transpose 4096": lambda: ones(4096, 4096).T.contiguous(),
+    "x * 2 + 1, 16M": lambda: ones(4096, 4096) * 2 + 1,
+    "attention 8 512 64": lambda: ones(8, 512, 64).scaled_dot_product_attention(
+        ones(8, 512, 64), ones(8, 512, 64)
+    ),
+}  # fmt: skip
+COUNTED = {
+    "ld.16": r"\bld\.global(?:\.\w+)*\.v4\.(?:b|u|s|f)32|\bld\.global(?:\.\w+)*\.v2\.(?:b|u|s|f)64",
+    "ld": r"\bld\.global",
+    "nc": r"\bld\.global\.nc",
+    "bar": r"\bbar\.sync|\bbarrier",
+    "shfl": r"\bshfl\.sync",
+    "mma": r"\bmma\.sync",
+}
+
+
+def ones(*shape: int | str) -> Tensor:
+    """Memory on the machine, of a type if one is named last."""
+    *sizes, dtype = shape if isinstance(shape[-1], str) else (*shape, "float32")
+    made = Tensor.ones(*[int(n) for n in sizes], dtype=str(dtype), device=NAME)
+    return made.contiguous().realize()  # which launches nothing
+
+
+def work_of(source: Source) -> Work:
+    """Counted from the kernel as a list of instructions."""
+    assert source.program is not None
+    work, times = Work(), [1]
+    for node in source.program.src:
+        match node.op:
+            case Ops.RANGE:
+                size = int(node.src[0].arg) if node.src[0].op is Ops.CONST else 1
+                times.append(times[-1] * size)
+            case Ops.END:
+                times.pop()
+            case Ops.MULACC:
+                work.multiply_adds += times[-1] * node.dtype.lanes
+            case Ops.LOAD | Ops.STORE:
+                value = node if node.op is Ops.LOAD else node.src[1]
+                if node.src[0].src[0].op is Ops.PARAM:
+                    work.asked += times[-1] * value.dtype.lanes * value.dtype.scalar.itemsize
+            case Ops.PARAM:
+                work.there += node.arg[1] * node.dtype.itemsize
+    return work
+
+
+def assembled(source: Source) -> Needs:
+    """Registers, spills and shared memory, where there is ptxas."""
+    found = ptxas()
+    if found is None:
+        return Needs()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.ptx"
+        path.write_text(source.text)
+        command = [found, "-v", f"-arch=sm_{ARCHITECTURE}", str(path), "-o", f"{path}.cubin"]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+
+    def number(pattern: str) -> str:
+        match = re.search(pattern, told)
+        return match[1] if match else "0"
+
+    spilled = int(number(r"(\d+) bytes spill stores")) + int(number(r"(\d+) bytes spill loads"))
+    return Needs(number(r"Used (\d+) registers"), str(spilled), number(r"(\d+) bytes smem"))
+
+
+def ptxas() -> str | None:
+    """On the path, or from NVIDIA's wheel."""
+    wheels = Path(sys.prefix).glob("lib/python*/site-packages/nvidia/*/bin/ptxas")
+    return shutil.which("ptxas") or next(map(str, wheels), None)
+
+
+def seconds_of(work: Work) -> tuple[float, str]:
+    """The longest of the three, and which it is."""
+    times = {
+        "multiply-adds": 2 * work.multiply_adds / FLOAT32,
+        "first caches": work.asked / FIRST_CACHES,
+        "memory": work.there / MEMORY,
+    }
+    bound = max(times, key=lambda name: times[name])
+    return times[bound], bound
+
+
+def row(kernel: str, source: Source) -> str:
+    """One line of the table."""
+    work, needs = work_of(source), assembled(source)
+    counts = {name: len(re.findall(pattern, source.text)) for name, pattern in COUNTED.items()}
+    seconds, bound = seconds_of(work)
+    peak = 2 * work.multiply_adds / seconds / FLOAT32
+    speed = work.there / seconds / MEMORY
+    cells = [
+        kernel, f"`{source.entry}`", needs.registers, needs.spills, needs.shared,
+        f"{counts['ld.16']} of {counts['ld']}", counts["nc"], counts["bar"], counts["shfl"], counts["mma"],
+        f"{work.multiply_adds / max(1, work.asked):.2f}", f"{seconds * 1e6:.1f}", bound, f"{peak:.0%}", f"{speed:.0%}",
+    ]  # fmt: skip
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+@contextmanager
+def printer() -> Iterator[Printer]:
+    """A device that prints, under a name of its own."""
+    machine = Printer()
+    Device._devices[NAME] = machine
+    try:
+        yield machine
+    finally:
+        Device._devices.pop(NAME, None)
+
+
+def main() -> None:
+    print(
+        f"sm_{ARCHITECTURE}, ptxas: {ptxas() or 'not found'}; an estimate for an H200, nothing is run"
+    )
+    print(
+        "| what | kernel | registers | spilled bytes | shared bytes | 16-byte loads | nc | barriers | shuffles | mma |"
+        " multiply-adds a byte asked for | us at least | bound | of peak float32 | of memory speed |"
+    )
+    print("|---" * 15 + "|")
+    with printer() as machine:
+        for kernel, make in KERNELS.items():
+            result = make()
+            machine.printed.clear()
+            with compile_only():
+                result.realize()
+            for source in machine.printed:
+                print(row(kernel, source), flush=True)
+
+
+if __name__ == "__main__":
+    main()
