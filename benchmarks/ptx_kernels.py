@@ -1,6 +1,6 @@
 """What PTX kernels need and move, and how near to its roofs an H200 could run them: read from the text, without a GPU.
 
-    python benchmarks/ptx_kernels.py
+    python benchmarks/ptx_kernels.py [product softmax ...]
 
 Owns: the kernels that are read, how the table is made. With `ptxas` (CUDA's toolkit, or pip install nvidia-cuda-nvcc) it has
 registers and spills. The estimate is the larger of three times: multiply-adds at the peak of the type, bytes that items ask for at
@@ -180,7 +180,8 @@ def printer() -> Iterator[Printer]:
         Device._devices.pop(NAME, None)
 
 
-def main() -> None:
+def main(only: list[str]) -> None:
+    """Print the table; `only`: the kernels whose names begin so, or all."""
     print(
         f"sm_{ARCHITECTURE}, ptxas: {ptxas() or 'not found'}; an estimate for an H200, nothing is run"
     )
@@ -191,6 +192,8 @@ def main() -> None:
     print("|---" * 15 + "|")
     with printer() as machine:
         for kernel, make in KERNELS.items():
+            if only and not kernel.startswith(tuple(only)):
+                continue
             result = make()
             machine.printed.clear()
             with compile_only():
@@ -200,4 +203,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

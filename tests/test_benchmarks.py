@@ -28,6 +28,7 @@ SMALL = {
     "peak_memory.py": ("--steps 1", "proofgrad, jitted"),
     "peers.py": ("--only embedding --peers numpy --rounds 1 --no-first --table", "| embedding"),
     "programs.py": ("vae generate --rounds 1 --steps 1", "27 / 27"),
+    "ptx_kernels.py": ("row", "row sums 4096"),
     "random_shapes.py": ("--count 1 --kinds rows --beam 1 --seconds 1 --rounds 1", "best/default"),
     "resnet_rewrite.py": ("--rounds 1", "us per node"),
     "sizes.py": ("", "lines of code"),

@@ -103,6 +103,16 @@ class OpenCLBackend(Backend):
             self, lambda: self._cl.Kernel(program, binary.entry), binary.entry, slots, shape
         )
 
+    def require_local_memory(self, kernel: Any, entry: str) -> None:
+        """Raises: DeviceError for a kernel whose groups need more than the device has; some drivers run it all the same."""
+        which = self._cl.kernel_work_group_info.LOCAL_MEM_SIZE
+        needed, most = kernel.get_work_group_info(which, self.device), self.device.local_mem_size
+        if needed > most:
+            raise DeviceError(
+                f"the kernel {entry} needs {needed} bytes of local memory a group, and {self.name} ({self.label}) has {most}:"
+                " ask for smaller tiles, as with schedule(...)"
+            )
+
     def enqueue(self, launch: KernelLaunch, kernel: Any, arguments: Sequence[Any] | None) -> None:
         """Put a launch on the queue; `arguments` None: the kernel object has those of its last launch."""
         self._check_process()

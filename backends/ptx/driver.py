@@ -17,15 +17,23 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import ref
 
+from proofgrad.backends.ptx.emit import PTX_VERSIONS, known_architecture
 from proofgrad.core.compile.machine.target import CompileError, DeviceError
 
 OUT_OF_MEMORY, TOO_MANY_RESOURCES = 2, 701
 # After these the context computes nothing any more. Source: CUDA driver API, "CUresult".
 FATAL = frozenset({4, 46, 214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
+# The oldest driver that reads each PTX version, as cuDriverGetVersion tells. Source: PTX ISA, "Release Notes".
+DRIVERS = {60: 9000, 63: 10000, 70: 11000, 71: 11010, 78: 11080, 86: 12070, 87: 12080}
 NAMED_KERNELS = 8  # of those since the last wait, in a message
 RETIRED_MODULES = 32  # that wait to be unloaded, before the GPU is waited for
 LOG_BYTES = 8192
 _NON_BLOCKING = 1  # a stream beside the default one, and a wait that yields the processor
+
+
+def _version(number: int) -> str:
+    """12090 as 12.9."""
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 class CallFailed(DeviceError):
@@ -65,10 +73,21 @@ class Driver:
         self.capability = 10 * self._attribute("COMPUTE_CAPABILITY_MAJOR") + self._attribute(
             "COMPUTE_CAPABILITY_MINOR"
         )
+        self._require_recent()
         self.max_blocks = self._attribute("MAX_GRID_DIM_X")
         self.stream = self.call("cuStreamCreate", _NON_BLOCKING)
         self._pool = self._make_pool()
         atexit.register(_end, ref(self))
+
+    def _require_recent(self) -> None:
+        """Raises: DeviceError for a driver that cannot read the text that is printed for this GPU."""
+        architecture = known_architecture(self.capability)
+        needed = DRIVERS[PTX_VERSIONS[architecture]]
+        if self.version < needed:
+            raise DeviceError(
+                f"the NVIDIA driver of {self.label} ({self.name}) is too old: it is of CUDA {_version(self.version)}, and"
+                f" kernels for sm_{architecture} need CUDA {_version(needed)}: update it"
+            )
 
     def _known_ordinal(self) -> int:
         count = int(self._check("cuDeviceGetCount"))
@@ -112,7 +131,12 @@ class Driver:
             )
 
     def _check(self, name: str, *arguments: Any) -> Any:
-        code, *results = getattr(self.api, name)(*arguments)
+        try:
+            code, *results = getattr(self.api, name)(*arguments)
+        except RuntimeError as error:  # cuda-bindings raises this for what the driver does not have
+            raise DeviceError(
+                f"the NVIDIA driver of {self.label} has no {name} ({error}): it is too old, update it"
+            ) from None
         if int(code) == 0:
             return results[0] if len(results) == 1 else results or None
         message = f"{name} failed on {self.label}: {self._words(code)}"

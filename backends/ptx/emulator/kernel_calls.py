@@ -6,7 +6,7 @@ Owns: these functions of the driver. Does not own: what a kernel does (grid.py),
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proofgrad.backends.ptx.emulator.grid import KernelFault, Launch, run
@@ -27,6 +27,14 @@ from proofgrad.backends.ptx.emulator.state import (
     Node,
     Stream,
 )
+
+
+def _require_shared(kernels: Mapping[str, Any]) -> None:
+    """Raises: Refused for a kernel whose variables need more shared memory than ptxas gives."""
+    for name, kernel in kernels.items():
+        if kernel.shared_bytes > MAX_SHARED:
+            sizes = f"{kernel.shared_bytes:#x} bytes, {MAX_SHARED:#x} max"
+            raise Refused(f"Entry function '{name}' uses too much shared data ({sizes})")
 
 
 class KernelCalls(Calls):
@@ -51,6 +59,7 @@ class KernelCalls(Calls):
         self.require(image.endswith(b"\0") and count == len(options) == len(values))
         try:
             kernels = compiled(image[:-1].decode())
+            _require_shared(kernels)
         except Refused as error:
             for option, value in zip(options, values):
                 if option == 5:

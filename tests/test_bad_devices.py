@@ -1,0 +1,233 @@
+"""Machines that are not there, too old, lost or too small: one clear error where the user asks, and other devices go on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from devices import opened
+
+from proofgrad import Device, Tensor, dtypes
+from proofgrad.backends.opencl.runtime import OpenCLBackend
+from proofgrad.backends.ptx.driver import DRIVERS, Driver
+from proofgrad.backends.ptx.emit import PTX_VERSIONS
+from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
+from proofgrad.backends.ptx.runtime import PTXBackend, open_backend
+from proofgrad.core.compile.machine.target import CompileError, DeviceError, Source
+from proofgrad.core.tensor.runtime.realize import compiler
+
+
+class Other(EmulatedDriver):
+    """A driver that differs in some calls."""
+
+    def __init__(self, **calls: Any) -> None:
+        super().__init__(devices=1)
+        for name, function in calls.items():
+            setattr(self, name, function)
+
+
+@pytest.fixture(autouse=True)
+def devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test opens is forgotten, with the kernels that are loaded there."""
+    for name in ("_kernels", "_plans"):
+        monkeypatch.setattr(compiler(), name, {})
+    tables = (Device._devices, Device._opened)
+    before = [dict(table) for table in tables]
+    for name in ("CUDA", "CUDA:1"):
+        for table in tables:
+            table.pop(name, None)
+    yield
+    for table, old in zip(tables, before, strict=True):
+        table.clear()
+        table.update(old)
+
+
+def others_go_on() -> None:
+    assert (Tensor([1.0, 2.0]) + 1).tolist() == [2.0, 3.0]
+    assert (Tensor([1.0], "REFERENCE") * 3).tolist() == [3.0]
+
+
+# -- no driver ----------------------------------------------------------------------------------
+
+
+def test_gpu_without_a_driver_is_an_error_where_a_value_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MOCKGPU", raising=False)
+    monkeypatch.setitem(sys.modules, "cuda", None)
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.warns(UserWarning, match=r"pip install .proofgrad\[cuda\]"):
+        x = Tensor([1.0], "CUDA") + 1
+        with pytest.raises(
+            DeviceError, match=r"no value was computed: .*pip install .proofgrad\[cuda\]"
+        ):
+            x.tolist()
+    others_go_on()
+
+
+def test_opencl_without_a_driver_is_an_error_that_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyopencl", None)
+    with pytest.raises(DeviceError, match=r'run: pip install "proofgrad\[opencl\]"'):
+        OpenCLBackend()
+    others_go_on()
+
+
+# -- a driver that is too old ---------------------------------------------------------------------
+
+
+def test_driver_that_cannot_read_the_text_is_too_old() -> None:
+    api = Other(cuDriverGetVersion=lambda: 11040)
+    with pytest.raises(
+        DeviceError,
+        match=r"driver of CUDA \(.*\) is too old: it is of CUDA 11.4, and kernels for sm_90 need CUDA 11.8: update it",
+    ):
+        Driver(api)
+    others_go_on()
+
+
+def test_driver_of_exactly_the_version_is_taken() -> None:
+    assert Driver(Other(cuDriverGetVersion=lambda: 11080)).version == 11080
+
+
+def test_driver_without_a_function_is_too_old() -> None:
+    def missing(*_: Any) -> Any:
+        raise RuntimeError('Function "cuStreamCreate" not found')
+
+    with pytest.raises(DeviceError, match="CUDA has no cuStreamCreate .* it is too old, update it"):
+        Driver(Other(cuStreamCreate=missing))
+
+
+def test_each_version_of_the_text_has_a_driver() -> None:
+    assert set(DRIVERS) == set(PTX_VERSIONS.values())
+
+
+def test_driver_that_does_not_fit_its_kernel_module_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MOCKGPU", raising=False)
+    driver = SimpleNamespace(cuInit=lambda _: (803,))
+    monkeypatch.setitem(
+        sys.modules, "cuda", SimpleNamespace(bindings=SimpleNamespace(driver=driver))
+    )
+    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=driver))
+    with pytest.warns(UserWarning, match="the NVIDIA driver has no GPU to use .803, 0 GPUs"):
+        assert not open_backend().target.runs
+
+
+# -- a number that no device has ------------------------------------------------------------------
+
+
+def test_numbers_that_no_device_has_are_refused_where_a_tensor_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MOCKGPU", "2")
+    with pytest.raises(
+        DeviceError, match=r"no CUDA:7: the NVIDIA driver lists 2 GPUs \(CUDA, CUDA:1\)"
+    ):
+        Tensor([1.0], "CUDA:7").realize()
+    for name in ("CL", "WEBGPU"):
+        if name == opened("CPU"):
+            continue
+        try:
+            Device[name]
+        except DeviceError:
+            continue
+        with pytest.raises(DeviceError, match=f"there is no {name}:99"):
+            Tensor([1.0], f"{name}:99").realize()
+    others_go_on()
+
+
+# -- lost in the middle ---------------------------------------------------------------------------
+
+WILD = """.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry wild(.param .u64 out) {
+  .reg .b64 %rd1;
+  ld.param.u64 %rd1, [out];
+  st.global.u32 [%rd1+1048576], 7;
+  ret;
+}
+"""
+
+
+def test_gpu_that_is_lost_in_the_middle_of_a_program_is_told_once_more_each_time() -> None:
+    api = EmulatedDriver(devices=2)
+    for number in (0, 1):
+        machine = PTXBackend(Driver(api, number))
+        Device._devices[machine.name] = machine
+    gpu = Device["CUDA"]
+    x = Tensor([1.0, 2.0], "CUDA").realize()
+    gpu.load(gpu.compile(Source("ptx", "wild", WILD, (dtypes.int32,))))([gpu.alloc(4)])
+    for _ in range(2):
+        with pytest.raises(DeviceError, match=r"CUDA .* was lost .*other devices go on"):
+            (x + 1).tolist()
+    assert (Tensor([1.0], "CUDA:1") + 1).tolist() == [2.0]
+    others_go_on()
+
+
+# -- more local memory than there is --------------------------------------------------------------
+
+
+def test_opencl_kernel_of_too_much_local_memory_is_an_error_with_its_device() -> None:
+    machine = Device[opened("CL")]
+    items = 1 << 26
+    text = f"""kernel void big(global float *data0) {{
+  local float kept[{items}];
+  kept[get_local_id(0)] = 1.0f;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  data0[get_global_id(0)] = kept[0];
+}}"""
+    out = machine.alloc(256)
+    said = r"the kernel big needs 268435456 bytes of local memory a group, and CL \(.*\) has \d+: ask for"
+    with pytest.raises(DeviceError, match=said):
+        machine.load(
+            machine.compile(Source("opencl", "big", text, (dtypes.float32,), 64, group_size=64))
+        )([out])
+        machine.synchronize()
+    assert (Tensor([1.0], "CL") + 1).tolist() == [2.0]
+    others_go_on()
+
+
+def test_ptx_kernel_of_too_much_shared_memory_is_refused_with_its_size() -> None:
+    machine = PTXBackend(Driver(EmulatedDriver(devices=1)))
+    text = """.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry big(.param .u64 out) {
+  .shared .align 4 .b8 kept[1048576];
+  .reg .b64 %rd1;
+  ld.param.u64 %rd1, [out];
+  st.global.u32 [%rd1], 7;
+  ret;
+}
+"""
+    said = r"'big' uses too much shared data \(0x100000 bytes, 0xc000 max\)"
+    with pytest.raises(CompileError, match=said):
+        machine.load(machine.compile(Source("ptx", "big", text, (dtypes.int32,))))(
+            [machine.alloc(4)]
+        )
+    others_go_on()
+
+
+# -- several devices in one expression ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", ["REFERENCE", "CL", "WEBGPU"])
+def test_devices_in_one_expression_are_refused_with_both_names(other: str) -> None:
+    name = opened(other)
+    x, y = Tensor([1.0], "CPU"), Tensor([2.0], name)
+    for mix in (
+        lambda: x + y,
+        lambda: x.cat(y),
+        lambda: x.reshape(1, 1) @ y.reshape(1, 1),
+        lambda: (x > 0).where(x, y),
+    ):
+        with pytest.raises(DeviceError, match=f"CPU and {name}"):
+            mix()
+    assert (x + y.to("CPU")).tolist() == [3.0]
