@@ -32,7 +32,7 @@ from linear_kernels import (
 
 from proofgrad.backends.opencl import backend
 from proofgrad.backends.opencl.cache import give_pocl_a_cache
-from proofgrad.backends.opencl.devices import choose_device
+from proofgrad.backends.opencl.devices import choose_device, context_of
 from proofgrad.backends.opencl.emit import emit
 from proofgrad.backends.opencl.runtime import OpenCLBackend, explain_log
 from proofgrad.backends.opencl.wheels import name_drivers_of_wheels
@@ -392,3 +392,26 @@ def test_a_forked_child_is_told_to_spawn_and_does_not_hang() -> None:
         [sys.executable, "-W", "ignore", "-c", FORKED], capture_output=True, text=True, timeout=120
     )
     assert done.stdout.split() == ["9.0", "True", "True", "True", "3.0", "6.0"], done.stderr
+
+
+def test_context_of_the_trial_is_the_one_that_is_used(device: Backend) -> None:
+    """PoCL forgets its library of functions with its last context, and loads it again for the next one."""
+    import pyopencl
+
+    made, usual = [], pyopencl.Context
+
+    class Counted:
+        def __getattr__(self, name: str) -> object:
+            return getattr(pyopencl, name)
+
+        @staticmethod
+        def Context(devices: list[object]) -> object:
+            made.append(devices)
+            return usual(devices)
+
+    chosen, _ = choose_device(Counted())
+    tried = len(made)
+    context_of(Counted(), chosen)
+    assert len(made) == tried
+    context_of(Counted(), chosen)  # the first has it
+    assert len(made) == tried + 1

@@ -22,6 +22,9 @@ TRIAL = """kernel void trial(global const float *in, global float *out) {
 }"""
 ITEMS = 64
 MOST_TOLD = 400  # letters of an error
+# Of devices that computed the trial, for who uses one: with its last context PoCL forgets its library of functions, and the
+# next first kernel takes 0.3 s more.
+_contexts: dict[int, tuple[Any, Any]] = {}  # by id: the device, which is held, and its context
 _CLOSE = 1e-5  # of a device that rounds quotients less exactly
 
 
@@ -54,6 +57,12 @@ def choose_device(cl: Any, number: int = 0) -> tuple[Any, list[str]]:
         f"no OpenCL device can be used: {found}; Intel's driver runs on every x86-64 processor:"
         " pip install intel-opencl-rt intel-cmplr-lib-rt"
     )
+
+
+def context_of(cl: Any, device: Any) -> Any:
+    """A context of a device that was chosen: that of its trial, if there was one."""
+    found = _contexts.pop(id(device), None)
+    return cl.Context([device]) if found is None else found[1]
 
 
 def rounds_quotients(cl: Any, device: Any) -> bool:
@@ -90,6 +99,7 @@ def _refusal(cl: Any, device: Any) -> list[str]:
     result = numpy.zeros(ITEMS, numpy.float32)
     try:
         context = cl.Context([device])
+        _contexts[id(device)] = (device, context)
         queue = cl.CommandQueue(context)
         program = cl.Program(context, TRIAL)
         with warnings.catch_warnings():  # some compilers always say something

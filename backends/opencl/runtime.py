@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from proofgrad.backends.opencl.cache import give_pocl_a_cache
-from proofgrad.backends.opencl.devices import choose_device, rounds_quotients
+from proofgrad.backends.opencl.devices import choose_device, context_of, rounds_quotients
 from proofgrad.backends.opencl.emit import emit
 from proofgrad.backends.opencl.sequence import KernelLaunch, QueuedSequence
 from proofgrad.backends.opencl.vectors import VECTOR_LANES
@@ -62,7 +62,7 @@ class OpenCLBackend(Backend):
         self.rounds_quotients = rounds_quotients(self._cl, self.device)
         self.target = _target(self._cl, self.device)
         self.identity = f"{self.label}, {self.device.version}, {self.device.driver_version}"
-        self._context = self._cl.Context([self.device])
+        self._context = context_of(self._cl, self.device)
         self._process = os.getpid()
         profiling = self._cl.command_queue_properties.PROFILING_ENABLE
         self._queue = self._cl.CommandQueue(self._context, properties=profiling)
