@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from typing import Any
 
 from proofgrad.backends.webgpu.floats import FUNCTIONS, HIDDEN, NOTHING
@@ -69,6 +70,8 @@ def import_wgpu() -> Any:
         raise DeviceError(
             f"WEBGPU needs the package wgpu, which cannot be imported ({error}); run: {INSTALL}"
         ) from None
+    # Mesa's layer that orders devices looks for a screen, and complains on stderr where there is none.
+    os.environ.setdefault("NODEVICE_SELECT", "1")
     interfaces = ["Vulkan", "Metal", "DX12"]  # OpenGL's lacks what kernels need
     with contextlib.suppress(RuntimeError):  # somebody in this process has used it before
         set_instance_extras(backends=interfaces)

@@ -8,6 +8,7 @@ Launches are collected and handed over together, when something is copied or wai
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -226,30 +227,26 @@ class WebGPUBackend(Backend):
 
     def _turns(self) -> int | None:
         """How often the loops of an item may run; None: as often as they will."""
-        import numpy
-
-        given, found = self.alloc(LEAST_BYTES), self.alloc(LEAST_BYTES)
-        self.copyin(given, memoryview(numpy.array([LOOP_TURNS, 1, 1], numpy.uint32)).cast("B"))
-        pipeline, layout = self._pipeline(self._module(LOOP.encode()), "turns", [False, True])
-        self._add(pipeline, self._group(layout, [given, found]), (1, 1))
-        count = numpy.zeros(1, numpy.uint32)
-        self.copyout(memoryview(count).cast("B"), found)
-        return None if int(count[0]) == LOOP_TURNS else FEW_TURNS
+        given = struct.pack("<3I", LOOP_TURNS, 1, 1)
+        (count,) = struct.unpack("<I", self._one(LOOP, "turns", given, WORD_BYTES, 1))
+        return None if count == LOOP_TURNS else FEW_TURNS
 
     def _tried(self) -> tuple[str, ...]:
         """What of IEEE 754 this device does not keep."""
-        import numpy
-
         pairs = cases()
-        given, found = self.alloc(8 * len(pairs)), self.alloc(12 * len(pairs))
-        self.copyin(given, memoryview(numpy.array(pairs, numpy.float32)).cast("B"))
-        pipeline, layout = self._pipeline(self._module(TRIAL.encode()), "trial", [False, True])
-        self._add(pipeline, self._group(layout, [given, found]), (len(pairs), 1))
-        bits = numpy.zeros(3 * len(pairs), numpy.uint32)
-        self.copyout(memoryview(bits).cast("B"), found)
-        floats = bits.view(numpy.float32)
-        rows = range(0, len(bits), 3)
-        return not_kept([(float(floats[k]), float(floats[k + 1]), int(bits[k + 2])) for k in rows])
+        given = b"".join([struct.pack("<2f", *pair) for pair in pairs])
+        found = self._one(TRIAL, "trial", given, 3 * WORD_BYTES * len(pairs), len(pairs))
+        return not_kept(list(struct.iter_unpack("<2fI", found)))
+
+    def _one(self, text: str, entry: str, given: bytes, nbytes: int, groups: int) -> bytes:
+        """Run a kernel by hand that reads the first buffer and writes the second: the bytes of that."""
+        buffers = [self.alloc(len(given)), self.alloc(nbytes)]
+        self.copyin(buffers[0], memoryview(given))
+        pipeline, layout = self._pipeline(self._module(text.encode()), entry, [False, True])
+        self._add(pipeline, self._group(layout, buffers), (groups, 1))
+        found = bytearray(nbytes)
+        self.copyout(memoryview(found), buffers[1])
+        return bytes(found)
 
 
 def _grid(binary: Binary, device: str) -> tuple[int, int]:

@@ -69,9 +69,7 @@ class Target:
     has_fma: bool = True  # MULACC and FMA on floats cost no more than a MUL
     has_parts: bool = False  # a kernel may be given memory that begins inside of other memory
     unpromised: tuple[str, ...] = ()  # of IEEE 754, what the machine does not keep: UNPROMISED
-    is_tuned: bool = (
-        False  # what heuristics choose for it was measured on such a machine: it may be the default
-    )
+    is_tuned: bool = False  # its schedules were measured on such a machine: it may be the default
     runs: bool = True  # False: kernels can be printed and compiled here; reading a value raises
 
     def lanes(self, dtype: DType) -> int:

@@ -48,6 +48,13 @@ class _Device:
             return self.canonical(asked)
         return self._tuned() or self.names()[0]
 
+    @DEFAULT.setter
+    def DEFAULT(self, name: str) -> None:
+        chosen = self.canonical(name)
+        if is_on_disk(chosen):
+            raise DeviceError(f"a file computes nothing, so {name!r} cannot be the default device")
+        self._chosen = chosen
+
     def _tuned(self) -> str | None:
         """The first preferred device that opens here, runs kernels, and whose schedules were measured on such a machine."""
         for name in self._preferred:
@@ -62,13 +69,6 @@ class _Device:
             if self._is_tuned[name]:
                 return name
         return None
-
-    @DEFAULT.setter
-    def DEFAULT(self, name: str) -> None:
-        chosen = self.canonical(name)
-        if is_on_disk(chosen):
-            raise DeviceError(f"a file computes nothing, so {name!r} cannot be the default device")
-        self._chosen = chosen
 
     def __getitem__(self, name: str) -> Backend:
         opened = self._opened.get(name)  # most often this is all, and `canonical` is slow
