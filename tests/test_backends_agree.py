@@ -22,7 +22,7 @@ from proofgrad.core.tensor.runtime.realize import host_buffer, read
 RARE = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 EVERY = (dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.int32, dtypes.uint32,
          dtypes.int64, dtypes.uint64, dtypes.float16, dtypes.float32, dtypes.float64)  # fmt: skip
-MACHINES = ("CPU", "REFERENCE", "CHECKED", "CHECKEDITEMS", "CL")
+MACHINES = ("CPU", "REFERENCE", "CHECKED", "CHECKEDITEMS", "CL", "WEBGPU")
 
 
 def cpu_programs_on_the_reference() -> ReferenceBackend:
@@ -52,7 +52,9 @@ def device(request: pytest.FixtureRequest) -> str:
 
 
 def run_on(device: str, program: Program) -> np.ndarray:
-    """The program's elements, computed by a machine."""
+    """The program's elements, computed by a machine; a program of types that it has not is not drawn."""
+    kinds = {node.dtype for node in toposort((program.value,))} - {dtypes.void, dtypes.index}
+    assume(kinds <= Device[device].target.storage)
     buffers = {
         node: host_buffer(_bytes(program, node), node.dtype, device)
         for node in toposort((program.value,))
