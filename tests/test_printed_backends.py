@@ -98,10 +98,11 @@ def test_text_that_is_not_of_amd_has_no_elf() -> None:
 
 @pytest.mark.parametrize("name, runtime", [("AMD", "OpenCL"), ("METAL", "WebGPU")])
 def test_value_of_a_machine_that_is_printed_only_is_refused(name: str, runtime: str) -> None:
-    with pytest.raises(
-        DeviceError, match=f"no value was computed: proofgrad has no .*use {runtime}"
-    ):
+    said = f"proofgrad has no runtime for .*use {runtime}"
+    with pytest.raises(DeviceError, match=f"kernel E_2 was printed and not run: {said}"):
         (Tensor([1.0, 2.0], name) + 1).tolist()
+    with pytest.raises(DeviceError, match=f"no value was computed: {said}"):
+        Device[name].copyout(memoryview(bytearray(4)), Device[name].alloc(4))
     assert (Tensor([1.0]) + 1).tolist() == [2.0]
 
 
