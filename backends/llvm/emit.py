@@ -47,6 +47,7 @@ from proofgrad.core.compile.lowering.program_facts import (
     parameter_types,
     parameters,
 )
+from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.compile.machine.target import CompileError, Source
 from proofgrad.core.compile.nests.loops import is_of_group
@@ -96,6 +97,8 @@ class _Printer:
         self.of_group = {n.src[0].src[0].src[0] for n in kept}
         self.of_group.update(kept)
         self.group = group_size(linear)
+        self.waits = waits(linear)
+        self.shared = 0  # open loops that the items of a group share out
         self.of_module: list[str] = []
         self.scratch: list[str] = []  # lines that make room, once in a call
         self.release: list[str] = []
@@ -232,7 +235,7 @@ class _Printer:
 
     def kept(self, node: UOp) -> None:
         self.registers[node] = self._register(node.src[0].src[0].src[0])
-        if node in self.of_group:
+        if node in self.waits:
             self.writer.do(self.dialect.wait_for_group())
 
     def cast(self, node: UOp) -> None:
@@ -282,6 +285,11 @@ class _Printer:
             return
         if role in (AxisRole.UPCAST, AxisRole.VECTOR):
             raise CompileError(f"a {role!r} range is no part of Linear")
+        self.shared += role is AxisRole.LANE
+        if self._is_one_each(node):
+            item = self.dialect.item_of_group(self.writer.let)
+            self.registers[node] = write_cast(self.writer, item, dtypes.uint32, node.dtype)
+            return
         writer, llvm_type = self.writer, register_type(node.dtype)
         start, bound, tested_first = self._limits(node)
         label = writer.fresh("loop")
@@ -327,9 +335,19 @@ class _Printer:
         is_positive = size.op is Ops.CONST and size.arg > 0
         return "0", self._register(size), not is_positive
 
+    def _is_one_each(self, node: UOp) -> bool:
+        """Whether each item of a group has one iteration of a loop."""
+        size = node.src[0]
+        return node.arg[1] is AxisRole.LANE and size.op is CONST and size.arg == self.group
+
     def close_loop(self, node: UOp) -> None:
+        self.shared -= node.src[0].arg[1] is AxisRole.LANE
         if node.src[0].arg[1] in (AxisRole.GLOBAL, AxisRole.BLOCK):
             return
+        if self._is_one_each(node.src[0]):
+            return
+        if node in self.waits:
+            self.writer.do(self.dialect.wait_for_group())
         if not self.loops or self.loops[-1].range is not node.src[0]:
             raise CompileError(f"Linear of {self.name} closes a loop that is not the innermost one")
         loop = self.loops.pop()
@@ -458,8 +476,7 @@ class _Printer:
 
     def _is_every_items(self, memory: UOp) -> bool:
         """Whether all items of a group come to a store of what one of them stores."""
-        is_shared = any([loop.range.arg[1] is AxisRole.LANE for loop in self.loops])
-        return self.group is not None and memory.op is Ops.PARAM and not is_shared
+        return self.group is not None and memory.op is Ops.PARAM and not self.shared
 
     def _store_once(self, position: UOp, value: UOp) -> None:
         writer = self.writer

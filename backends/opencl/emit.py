@@ -27,6 +27,7 @@ from proofgrad.core.compile.lowering.program_facts import (
     parameter_types,
     parameters,
 )
+from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.target import CompileError, Source
 from proofgrad.core.compile.nests.loops import is_of_group
 from proofgrad.core.ir.dtypes import DType, dtypes
@@ -63,7 +64,7 @@ def emit(
     divides_in_double: the device does not promise to round quotients and square roots of float32 correctly.
     """
     dialect = dialect or OPENCL
-    printer = _Printer(linear.src, has_fma, dialect, group_size(linear))
+    printer = _Printer(linear, has_fma, dialect)
     printer.divides_in_double = divides_in_double
     for node in linear.src:
         printer.print_node(node)
@@ -115,9 +116,8 @@ OPENCL = Dialect(
 class _Printer:
     """The text so far. `names` holds, for each node printed, the C expression of its value."""
 
-    def __init__(
-        self, nodes: Sequence[UOp], has_fma: bool, dialect: Dialect, group: int | None
-    ) -> None:
+    def __init__(self, linear: UOp, has_fma: bool, dialect: Dialect) -> None:
+        nodes = linear.src
         self.has_fma, self.dialect = has_fma, dialect
         self.divides_in_double = False
         self.functions = Functions()
@@ -129,8 +129,9 @@ class _Printer:
         kept = [n for n in nodes if n.op is Ops.FILLED and is_of_group(n.src[1:])]
         self._of_group = {n.src[0].src[0].src[0] for n in kept}
         self._of_group.update(kept)
-        self._group = group
-        self._is_shared = False  # in a loop that the items of a group share out
+        self._group = group_size(linear)
+        self._waits = waits(linear)
+        self._shared = 0  # open loops that the items of a group share out
 
     @property
     def body(self) -> str:
@@ -144,8 +145,7 @@ class _Printer:
                 self._scratch(node)
             case Ops.FILLED:
                 self._names[node] = self._names[node.src[0].src[0].src[0]]
-                if is_of_group(node.src[1:]):
-                    self._line("barrier(CLK_LOCAL_MEM_FENCE);")
+                self._wait(node)
             case Ops.CONST:
                 write = constant if node.dtype.lanes == 1 else vectors.vector_constant
                 self._names[node] = write(node.arg, node.dtype)
@@ -156,6 +156,7 @@ class _Printer:
             case Ops.RANGE:
                 self._open(node)
             case Ops.END:
+                self._wait(node)
                 self._close(node.src[0])
             case Ops.INDEX:
                 self._names[node] = f"{self._names[node.src[0]]}[{_bare(self._names[node.src[1]])}]"
@@ -194,12 +195,12 @@ class _Printer:
             case AxisRole.BLOCK:
                 self._line(f"{kind} {name} = ({kind})get_group_id(0);")
             case AxisRole.LANE:
-                step = f"{name} += {self._group}"
-                self._line(
-                    f"for ({kind} {name} = ({kind})get_local_id(0); {name} < {size}; {step}) {{"
-                )
+                self._shared += 1
+                first = f"{kind} {name} = ({kind})get_local_id(0)"
+                if self._is_one_each(node):
+                    return self._line(f"{first};")
+                self._line(f"for ({first}; {name} < {size}; {name} += {self._group}) {{")
                 self._depth += 1
-                self._is_shared = True
             case AxisRole.LOOP | AxisRole.REDUCE:
                 self._line(f"for ({kind} {name} = 0; {name} < {size}; {name}++) {{")
                 self._depth += 1
@@ -209,10 +210,20 @@ class _Printer:
                 assert_never(role)
 
     def _close(self, range_node: UOp) -> None:
-        self._is_shared = self._is_shared and range_node.arg[1] is not AxisRole.LANE
-        if range_node.arg[1] not in (AxisRole.GLOBAL, AxisRole.BLOCK):
+        role = range_node.arg[1]
+        self._shared -= role is AxisRole.LANE
+        if role not in (AxisRole.GLOBAL, AxisRole.BLOCK) and not self._is_one_each(range_node):
             self._depth -= 1
             self._line("}")
+
+    def _is_one_each(self, node: UOp) -> bool:
+        """Whether each item of a group has one iteration of a loop."""
+        size = node.src[0]
+        return node.arg[1] is AxisRole.LANE and size.op is Ops.CONST and size.arg == self._group
+
+    def _wait(self, node: UOp) -> None:
+        if node in self._waits:
+            self._line("barrier(CLK_LOCAL_MEM_FENCE);")
 
     def _load(self, node: UOp) -> None:
         position = node.src[0]
@@ -254,7 +265,7 @@ class _Printer:
 
     def _only_one(self, memory: UOp) -> str:
         """What stands before a store that all items of a group come to, of what one of them stores."""
-        is_repeated = self._group and not self._is_shared and memory.op is Ops.PARAM
+        is_repeated = self._group and not self._shared and memory.op is Ops.PARAM
         return "if (get_local_id(0) == 0) " if is_repeated else ""
 
     def _store_vector(self, node: UOp) -> None:

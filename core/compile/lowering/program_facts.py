@@ -6,6 +6,8 @@ Owns: these few questions. Does not own: which Linear is legal (passes/forms.py)
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.op_names import CONST, END, FILLED, HREDUCE, LOAD, PARAM, RANGE, STORE
 from proofgrad.core.ir.ops import ALU, CASTS
@@ -45,11 +47,30 @@ PLAIN_GROUP = 64
 
 
 def group_size(linear: UOp) -> int | None:
-    """Items of a group, where items wait for each other: as many as the longest loop that fills its memory; None: no groups."""
+    """Items of a group, where items wait for each other; None: no groups.
+
+    As many as the loop of results has that they share, where memory is filled inside of it, again and again; else as
+    the longest loop that fills memory.
+    """
     shared = [n for n in linear.src if n.op is RANGE and n.arg[1] is AxisRole.LANE]
+    if (around := _around_others(linear.src)) is not None:
+        return int(around.src[0].arg)
     filling = [x for n in linear.src if n.op is FILLED for x in n.src[1:] if x in shared]
     sizes = [int(x.src[0].arg) for x in filling]
     return max(sizes, default=PLAIN_GROUP) if shared else None
+
+
+def _around_others(nodes: Iterable[UOp]) -> UOp | None:
+    """The first loop of items that is open where another one begins."""
+    around: UOp | None = None
+    for node in nodes:
+        if node.op is RANGE and node.arg[1] is AxisRole.LANE:
+            if around is not None:
+                return around
+            around = node
+        elif node.op is END and node.src[0] is around:
+            around = None
+    return None
 
 
 def items_to_start(linear: UOp) -> int | None:

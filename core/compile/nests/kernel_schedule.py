@@ -19,6 +19,7 @@ from proofgrad.core import settings
 MOST_LANES = 64
 MOST_COPIES = 64
 MOST_ITEMS = 1024
+MOST_STEPS = 256  # of a sum, whose operands a group keeps
 ANY = "*"  # in text: the loop that the heuristic takes
 
 
@@ -48,6 +49,23 @@ class Blocks:
 
     def __str__(self) -> str:
         return f"{self.row_tiles}x{self.column_tiles}"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTile:
+    """`rows` x `columns` work items of a group compute a tile, each `steps` steps of the sum from memory of the group."""
+
+    rows: int
+    columns: int
+    steps: int
+
+    @property
+    def items(self) -> int:
+        """Work items of a group; 0: none share a tile."""
+        return self.rows * self.columns
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}x{self.steps}" if self.items else "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +119,7 @@ class Schedule:
     columns: int | None = None  # and of the one that is its columns
     tile: Tile | None = None
     blocks: Blocks | None = None
+    shared: SharedTile | None = None  # items of a group that share operands in memory of the group
     staged: Staged | None = None
     packed: bool | None = None  # whether columns without a table are kept by each item
     reduction_block: int | None = (
@@ -207,6 +226,14 @@ def _blocks(text: str) -> Blocks | None:
     return None if numbers is None else Blocks(*numbers)
 
 
+def _shared(text: str) -> SharedTile | None:
+    if text == "none":
+        return SharedTile(0, 0, 0)
+    numbers = _numbers(text, 3)
+    made = SharedTile(*numbers) if numbers is not None else SharedTile(0, 0, 0)
+    return made if 1 < made.items <= MOST_ITEMS and made.steps <= MOST_STEPS else None
+
+
 def _staged(text: str) -> Staged | None:
     kinds = [Staged(rows, columns) for rows in (False, True) for columns in (False, True)]
     return next((kind for kind in kinds if str(kind) == text), None)
@@ -279,6 +306,10 @@ _READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "columns": (_number, "the number of a loop"),
     "tile": (_tile, f"ROWSxVECTORSxLANES, LANES a power of two, ROWS * VECTORS <= {MOST_COPIES}"),
     "blocks": (_blocks, "ROWTILESxCOLUMNTILES"),
+    "shared": (
+        _shared,
+        f"none, or ROWITEMSxCOLUMNITEMSxSTEPS, up to {MOST_ITEMS} items, up to {MOST_STEPS} steps",
+    ),
     "staged": (_staged, "none, rows, columns or rows+columns"),
     "packed": _SWITCH,
     "reduction_block": (_number, "a number of steps, 0 for the whole sum"),

@@ -35,6 +35,11 @@ def is_of_group(loops: Iterable[UOp]) -> bool:
     return any([loop.arg[1] is AxisRole.LANE for loop in loops])
 
 
+def runs_alike(loop: UOp) -> bool:
+    """Whether each item of a group runs a loop, all of it, as often as the others do."""
+    return loop.arg[1] in (AxisRole.LOOP, AxisRole.REDUCE) and is_fixed(loop)
+
+
 def output_loops(kernel: UOp) -> list[UOp]:
     """The loops of known size that run over the output's elements, in order of their numbers."""
     free = [loop for loop in loops_of(kernel) if is_fixed(loop)]

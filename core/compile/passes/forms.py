@@ -11,8 +11,9 @@ import enum
 from collections.abc import Callable, Sequence
 
 from proofgrad.core.compile.lowering.linearize import sources_before
+from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.machine.target import Binary, Source
-from proofgrad.core.compile.nests.loops import is_of_group
+from proofgrad.core.compile.nests.loops import is_fixed, is_of_group, runs_alike, size_of
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.passes.memory import memory_below
 from proofgrad.core.ir.dtypes import dtypes
@@ -123,12 +124,11 @@ def _check_kernel(root: UOp) -> None:
     _check_sink(Form.KERNEL, root, Ops.STORE)
     _check_loops_of_stores(Form.KERNEL, root.src)
     free = loops_below(root)
-    kept = [n for n in free if n.op is Ops.LOCAL_BUFFER]
-    for reduction in [n for n in free if kept and n.op is Ops.REDUCE]:
-        for node in toposort((reduction.src[0],)):
-            if node.op is Ops.LOCAL_BUFFER and not free[node].isdisjoint(reduction.src[1:]):
-                reason = "what is kept may not change with a loop of a reduction that reads it"
-                raise FormError(Form.KERNEL, node, reason)
+    own = {loop for n in free if n.op is Ops.LOCAL_BUFFER for loop in n.src[1:]}
+    for node in free if own else ():
+        if node.op is Ops.LOCAL_BUFFER and not free[node].isdisjoint(own):
+            reason = "what is kept may not change with a loop of what is kept"
+            raise FormError(Form.KERNEL, node, reason)
 
 
 def _check_loops_of_stores(form: Form, nodes: tuple[UOp, ...]) -> None:
@@ -177,6 +177,7 @@ def _check_linear(root: UOp) -> None:
     _check_loops_of_stores(Form.LINEAR, root.src)
     seen: set[UOp] = set()
     open_loops: list[UOp] = []
+    items = group_size(root)
     for node in root.src:
         missing = [s for s in sources_before(node) if s not in seen]
         if missing:
@@ -187,7 +188,7 @@ def _check_linear(root: UOp) -> None:
                 raise FormError(Form.LINEAR, node, "vector and upcast axes must be gone")
             open_loops.append(node)
         elif node.op is Ops.FILLED and is_of_group(node.src[1:]):
-            if any([loop.arg[1] is not AxisRole.BLOCK for loop in open_loops]):
+            if not all([_all_come(loop, items) for loop in open_loops]):
                 raise FormError(Form.LINEAR, node, "items of a group wait where not all may come")
         elif node.op is Ops.END:
             if not open_loops or open_loops.pop() is not node.src[0]:
@@ -195,6 +196,13 @@ def _check_linear(root: UOp) -> None:
     if open_loops:
         raise FormError(Form.LINEAR, open_loops[-1], "the loop is never closed")
     _check_scratch(Form.LINEAR, root.src)
+
+
+def _all_come(loop: UOp, items: int | None) -> bool:
+    """Whether all items of a group run a loop equally often."""
+    if loop.arg[1] is AxisRole.LANE:
+        return is_fixed(loop) and size_of(loop) == items
+    return loop.arg[1] is AxisRole.BLOCK or runs_alike(loop)
 
 
 _CHECKS: dict[Form, Callable[[UOp], None]] = {

@@ -19,6 +19,7 @@ from proofgrad.core.compile.schedule.operands import (
     planned_staging,
 )
 from proofgrad.core.compile.schedule.reduction_blocks import find_rows
+from proofgrad.core.compile.schedule.shared_tiles import choose_shared
 from proofgrad.core.compile.schedule.threads import loop_shared_in_order, operations, shares_work
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION, choose_vectors, loads_in_steps
@@ -34,6 +35,8 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     """
     if target.has_scalar_items:
         return AUTOMATIC
+    if (shared := choose_shared(kernel, target, override)) is not None:
+        return Schedule(tiled=True, tile=shared[0], shared=shared[1], reduction_block=0)
     found = find_contraction(kernel, target, override)
     if found is not None:
         return _of_contraction(*found, target, override)

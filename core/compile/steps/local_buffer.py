@@ -7,6 +7,9 @@
 
 where k is a LOCAL_BUFFER: its element at the row-major position of (a, b) is v(a, b). So v at (i, j) is the element at the
 position of (i, j). All loops of v that are not kept along stay as they are: the memory holds one run of them at a time.
+They may be loops of the reduction that reads it, which then fills the memory anew in each of their iterations:
+
+    sum[k](a[i, k] * b[k])   =   sum[o, j](let t[l] = b[4 * o + l] for all l: a[i, 4 * o + j] * t[j])
 """
 
 from __future__ import annotations
@@ -70,9 +73,14 @@ def _check_loops(
     require(set(loops) <= free[value], "a loop that the value does not change with", *loops)
     require_fixed(loops)
     outside = free[value].difference(loops)
-    own = {loop for n in nodes if n.op in BINDERS for loop in n.src[1:]}
-    is_outside = outside <= free[nest.graph] and own.isdisjoint(outside)
-    require(is_outside, "what is kept changes with a loop of a reduction", *outside)
+    own = {loop for n in nodes if n.op is Ops.LOCAL_BUFFER for loop in n.src[1:]}
+    require(own.isdisjoint(outside), "what is kept changes with a loop of what is kept", *outside)
+    readers = [n for n in nodes if n.op is Ops.REDUCE and not outside.isdisjoint(n.src[1:])]
+    require(
+        len(readers) < 2, "several reductions over a loop that what is kept changes with", *outside
+    )
+    is_plain = not readers or BINDERS.isdisjoint([n.op for n in toposort((value,))])
+    require(is_plain, "a reduction, kept inside of a loop of another", *outside)
     numbers, new = {n.arg[0] for n in nodes if n.op is Ops.RANGE}, [loop.number for loop in made]
     is_free = numbers.isdisjoint(new) and len(set(new)) == len(new)
     require(is_free, "a loop of this number is there", *new)

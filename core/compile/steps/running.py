@@ -5,16 +5,18 @@ Owns: what is asked of numbers and roles in every nest. Does not own: which role
 Loops are told apart by their numbers. What threads or work items share out is one output loop: of two each would
 take the part of one worker, and of a reduction's its part of the results; a store without it would be every worker's. A register has lanes of one loop, two or more. What is
 kept is filled by a loop that runs in each item, and is the same for all lanes. Or the items of a group share that loop out: then it
-is the group's memory, filled once, and all items of the group come to where they wait for each other: no loop is around
-but that of groups. A reduction's loop is not shared out by a group, whose items would each have a part of the result.
+is the group's memory, filled once, and all items of the group come to where they wait for each other: around are only
+the loop of groups and loops that each item runs as often as the others. Memory that is filled once in each iteration of such a loop
+stands inside of what the items share out, too: that has one iteration for each item, so that none has ended before others.
+A reduction's loop is not shared out by a group, whose items would each have a part of the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, size_of
-from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, runs_alike, size_of
+from proofgrad.core.compile.nests.strides import loops_below, loops_of
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -52,6 +54,7 @@ def _wrong_in_groups(graph: UOp, roles: list[AxisRole]) -> tuple[str, Iterable[U
     """The same of loops that the items of a group share out."""
     if AxisRole.THREAD in roles or AxisRole.GLOBAL in roles:
         return "items of groups, and others", ()
+    is_refilled = False
     for node, free in loops_below(graph).items():
         own = frozenset(
             node.src[1:] if node.op in BINDERS else node.src[2:] if node.op is Ops.STORE else ()
@@ -65,8 +68,12 @@ def _wrong_in_groups(graph: UOp, roles: list[AxisRole]) -> tuple[str, Iterable[U
             return "a loop of a reduction that the items of a group share", items
         if node.op is Ops.LOCAL_BUFFER and not own.isdisjoint(items):
             around = [x for x in free if x.arg[1] is not AxisRole.BLOCK]
-            if around:
+            if not all([runs_alike(x) for x in around]):
                 return "a loop around what a group keeps", around
+            is_refilled = is_refilled or bool(around)
+    shared = [x for x in loops_of(graph) if x.arg[1] is AxisRole.LANE]
+    if is_refilled and len({size_of(x) for x in shared}) > 1:
+        return "loops of several sizes that items share, and wait inside of", shared
     return None
 
 

@@ -29,6 +29,7 @@ from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.tactics.groups import in_groups
 from proofgrad.core.compile.tactics.pack_columns import pack_columns
+from proofgrad.core.compile.tactics.shared_tiles import in_shared_tiles
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -42,6 +43,8 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     if target.has_scalar_items:
         return nest
     nest = nest.scheduled(schedule := schedule_of(nest, context))
+    if schedule.shared is not None and schedule.shared.items:
+        return in_shared_tiles(nest, schedule)
     if schedule.tiled and (found := find_contraction(nest.graph, target, schedule)) is not None:
         return _tiled(nest, *found, target, schedule)
     if schedule.group:

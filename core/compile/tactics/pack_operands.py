@@ -42,7 +42,10 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
     if target.has_scalar_items:
         return nest
     nest = nest.scheduled(schedule := schedule_of(nest, context))
-    found = find_contraction(nest.graph, target, schedule) if schedule.tiled else None
+    is_shared = schedule.shared is not None and schedule.shared.items
+    found = None
+    if schedule.tiled and not is_shared:
+        found = find_contraction(nest.graph, target, schedule)
     if found is None or not may_stage(found[0], target, context.override):
         return nest
     filling: list[LoopNest] = []

@@ -1,0 +1,50 @@
+"""Where the items of a group wait for each other, so that what one puts into memory of the group others find there.
+
+Owns: behind which nodes of a Linear. Does not own: that this is enough, which `PROVE=1` shows (verify/kernels/waiting.py), the
+instruction (backends).
+
+Behind a loop that fills memory items wait before any of them reads it. Where it is filled again, in each iteration of a loop, they
+wait at the end of that loop's body as well: until then others may read what is there. Fills next to each other need
+one wait, behind the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proofgrad.core.compile.nests.loops import is_of_group, runs_alike
+from proofgrad.core.ir.op_names import END, FILLED, LOAD, RANGE
+from proofgrad.core.ir.uop import UOp
+
+
+def waits(linear: UOp) -> frozenset[UOp]:
+    """The FILLED nodes behind which all items of a group wait, and the END nodes before which they do."""
+    nodes = linear.src
+    filled = [at for at, n in enumerate(nodes) if n.op is FILLED and is_of_group(n.src[1:])]
+    found = {nodes[at] for at in filled if not _waits_later(nodes, at)}
+    open_loops: list[UOp] = []
+    refilled: set[UOp] = set()
+    for node in nodes if filled else ():
+        if node.op is RANGE:
+            open_loops.append(node)
+        elif node.op is END:
+            open_loops.remove(node.src[0])
+            if node.src[0] in refilled:
+                found.add(node)
+        elif node.op is FILLED and is_of_group(node.src[1:]):
+            refilled.update([loop for loop in open_loops if runs_alike(loop)][-1:])
+    return frozenset(found)
+
+
+def _waits_later(nodes: Sequence[UOp], at: int) -> bool:
+    """Whether another fill follows the one that ends here, in the same loops, before anybody reads what it filled."""
+    depth = 0
+    for node in nodes[at + 1 :]:
+        if node.op is LOAD and node.src[0].src[0] is nodes[at]:
+            return False
+        depth += (node.op is RANGE) - (node.op is END)
+        if depth < 0:
+            return False
+        if node.op is FILLED and is_of_group(node.src[1:]) and depth == 0:
+            return True
+    return False

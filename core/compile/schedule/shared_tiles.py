@@ -1,0 +1,170 @@
+"""Whether a group of items computes a tile of a product together, from operands in memory of the group, and which tile.
+
+Owns: the loops of such a product, the choice, a heuristic. Does not own: the steps (tactics/shared_tiles.py), what a group
+has (target.py).
+
+An item with a tile of its own reads each operand from far memory as often as there are tiles along the other side. Here the
+items of a group lie over a larger tile: for some steps of the sum at a time they copy its rows and columns into local
+memory, each element once, and multiply from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import Schedule, SharedTile, Tile
+from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
+from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+# Loops of one side are taken together until they are so long: most of a tile is then inside.
+LONG_SIDE = 64
+# Multiplications of two factors, and steps of the sum, from which on copies pay.
+WORTH_SHARING, LEAST_STEPS = 1 << 15, 16
+# Groups that fill a GPU (132 multiprocessors of an H100): with fewer, smaller tiles are as fast.
+GROUPS_AT_ONCE = 128
+ITEMS = ((16, 16), (8, 16), (16, 8), (8, 8), (4, 16), (4, 8), (8, 4), (2, 16))
+SIDES = ((8, 2), (4, 2), (8, 1), (4, 1), (2, 1))
+STEPS = (16, 8)
+# Cost of what a multiply-add reads from local and from far memory, in multiply-adds for a float (measured on none: from
+# 32 floats of local memory, 128 multiply-adds and 2 floats of far memory a cycle of a multiprocessor).
+LOCAL_COST, FAR_COST = 4.0, 32.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProduct:
+    """A sum of products over output loops: those of the rows, of the columns, and of both or none."""
+
+    reduction: UOp
+    row_factor: UOp
+    column_factor: UOp
+    rows: tuple[UOp, ...]  # outermost first
+    columns: tuple[UOp, ...]
+    others: tuple[UOp, ...]
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Products besides each other, their rows, columns, steps."""
+        sides = (self.others, self.rows, self.columns, self.reduction.src[1:])
+        batch, rows, columns, steps = [prod([size_of(x) for x in side]) for side in sides]
+        return batch, rows, columns, steps
+
+
+def find_product(kernel: UOp) -> GroupProduct | None:
+    """The one sum of products of a kernel with one store, whose operands groups may share."""
+    nodes = toposort((kernel,))
+    reductions = [n for n in nodes if n.op is Ops.REDUCE]
+    if len(kernel.src) != 1 or len(kernel.src[0].src) != 2 or len(reductions) != 1:
+        return None
+    if any([n.op is Ops.LOCAL_BUFFER or (n.op is Ops.RANGE and not is_fixed(n)) for n in nodes]):
+        return None
+    (reduction,), term = reductions, reductions[0].src[0]
+    if reduction.arg is not Ops.ADD or term.op is not Ops.MUL:
+        return None
+    free, outputs = loops_below(kernel), output_loops(kernel)
+    position = kernel.src[0].src[0].src[1]
+    for one, other in (term.src, term.src[::-1]):
+        rows = [x for x in outputs if x in free[one] and x not in free[other]]
+        columns = [x for x in outputs if x in free[other] and x not in free[one]]
+        if rows and columns and any([coefficient(position, x) == 1 for x in columns]):
+            sides = _long_side(rows), _long_side(columns)
+            others = tuple([x for x in outputs if x not in sides[0] and x not in sides[1]])
+            return GroupProduct(reduction, one, other, *sides, others)
+    return None
+
+
+def _long_side(loops: Sequence[UOp]) -> tuple[UOp, ...]:
+    """The innermost loops of a side, as many as make a long one."""
+    taken: list[UOp] = []
+    for loop in reversed(loops):
+        if prod([size_of(x) for x in taken]) >= LONG_SIDE:
+            break
+        taken.append(loop)
+    return tuple(taken[::-1])
+
+
+def runs_along(factor: UOp, loop: UOp) -> bool:
+    """Whether what a factor reads lies side by side along a loop."""
+    loads = [n for n in toposort((factor,)) if n.op is Ops.LOAD and loop in loops_of(n)]
+    return bool(loads) and all([coefficient(n.src[0].src[1], loop) == 1 for n in loads])
+
+
+def kept_of(factor: UOp) -> UOp:
+    """What of a factor is kept in memory of the group: conversions are made behind, of what is read there."""
+    while factor.op is Ops.CAST and factor.src[0].op in (Ops.CAST, Ops.LOAD):
+        factor = factor.src[0]
+    return factor
+
+
+def choose_shared(
+    kernel: UOp, target: Target, override: Schedule
+) -> tuple[Tile, SharedTile] | None:
+    """The tile of an item, and how items lie side by side in that of the group; None: no group shares operands."""
+    if not target.group_items or not target.local_bytes or not target.vector_bytes:
+        return None
+    if (product := find_product(kernel)) is None or override.tiled is False:
+        return None
+    if override.shared is not None:
+        return _asked(product, target, override)
+    _, rows, columns, steps = product.sizes
+    is_short = steps < LEAST_STEPS or prod(product.sizes) < WORTH_SHARING
+    if target.lockstep == 1 or is_short or override.tile is not None or override.tiled:
+        return None
+    least = target.lockstep // 4  # most of the smallest tile is inside
+    ways = _ways(product, target) if min(rows, columns) >= least else []
+    return min(ways, key=lambda way: _cost(*way, product), default=None)
+
+
+def _asked(
+    product: GroupProduct, target: Target, override: Schedule
+) -> tuple[Tile, SharedTile] | None:
+    """What an override asks for, where it fits."""
+    shared = override.shared
+    assert shared is not None
+    if not shared.items:
+        return None
+    tile = override.tile or Tile(4, 1, min(4, target.lanes(product.reduction.dtype)))
+    fits = shared.items <= target.group_items and shared.steps < product.sizes[3]
+    return (tile, shared) if fits and _bytes(tile, shared, product) <= target.local_bytes else None
+
+
+def _ways(product: GroupProduct, target: Target) -> list[tuple[Tile, SharedTile]]:
+    """The tiles that fit the registers, and half of the local memory: another group uses the other half."""
+    lanes = target.lanes(product.reduction.dtype)
+    found = []
+    for rows, vectors in SIDES:
+        for items in ITEMS:
+            for steps in STEPS:
+                tile, shared = Tile(rows, vectors, lanes), SharedTile(*items, steps)
+                is_small = _bytes(tile, shared, product) <= target.local_bytes // 2
+                has_room = rows * vectors + vectors + 1 <= target.vector_registers
+                fits = target.lockstep <= shared.items <= target.group_items
+                if is_small and has_room and fits and steps < product.sizes[3]:
+                    found.append((tile, shared))
+    return found
+
+
+def _bytes(tile: Tile, shared: SharedTile, product: GroupProduct) -> int:
+    """Local memory that a group needs."""
+    types: tuple[DType, DType] = (
+        kept_of(product.row_factor).dtype,
+        kept_of(product.column_factor).dtype,
+    )
+    sides = tile.rows * shared.rows, tile.columns * shared.columns
+    return shared.steps * sum([n * dtype.itemsize for n, dtype in zip(sides, types)])
+
+
+def _cost(tile: Tile, shared: SharedTile, product: GroupProduct) -> float:
+    """Of all groups, as far as they run one after the other, in multiply-adds."""
+    batch, rows, columns, _ = product.sizes
+    high, wide = tile.rows * shared.rows, tile.columns * shared.columns
+    groups = batch * -(-rows // high) * -(-columns // wide)
+    local = 1 / tile.rows + 1 / tile.columns
+    far = 1 / high + 1 / wide
+    work = high * wide * (1 + LOCAL_COST * local + FAR_COST * far + 1 / shared.steps)
+    return work * max(groups, GROUPS_AT_ONCE)

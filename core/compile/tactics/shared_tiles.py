@@ -1,0 +1,156 @@
+"""Tactic: the items of a group compute a tile of a product together, from rows and columns that they copy into local memory.
+
+Owns: the order of the steps. Does not own: whether, and which tile (schedule/shared_tiles.py), the laws (steps/split.py,
+steps/local_buffer.py, steps/collapse.py), waiting for each other (lowering/waits.py).
+
+    out[m, n] = sum[k](a[m, k] * b[k, n])
+
+is first sum[o, j](a[m, 16 * o + j] * b[16 * o + j, n]), where m is a group, an item of it and a row of the item's tile, and n in
+the same way. What a tile reads of a for 16 steps is kept along j and the group's rows, and items take turns at filling it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from proofgrad.core.compile.nests.kernel_schedule import Schedule, SharedTile, Tile
+from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
+from proofgrad.core.compile.nests.strides import loops_of
+from proofgrad.core.compile.nests.sums_of_products import is_masked
+from proofgrad.core.compile.schedule.shared_tiles import (
+    GroupProduct,
+    find_product,
+    kept_of,
+    runs_along,
+)
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
+from proofgrad.core.compile.steps.local_buffer import local_buffer
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require
+from proofgrad.core.compile.steps.split import split, split_reading_inside
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+
+# Steps of the sum that are written out: so many that items read operands in wide pieces along them.
+DEPTH = 4
+
+
+def in_shared_tiles(nest: LoopNest, schedule: Schedule) -> LoopNest:
+    """The kernel of one product as groups of items, as its schedule says."""
+    product, tile, shared = find_product(nest.graph), schedule.tile, schedule.shared
+    assert tile is not None and shared is not None
+    require(product is not None, "no product whose operands a group may share")
+    assert product is not None
+    rows_first = runs_along(product.row_factor, product.reduction.src[-1])
+    nest, row = _as_one(nest, product.rows)
+    nest, column = _as_one(nest, product.columns)
+    nest, whole = _as_one(nest, product.reduction.src[1:])
+    part = _Parts(fresh_number(nest.graph), tile, shared)
+    nest = split(nest, whole, (shared.steps,), (NewLoop(*whole.arg), part.step))
+    sizes, made = (shared.rows, tile.rows), (NewLoop(*row.arg), part.row_item, part.row)
+    nest = split_reading_inside(nest, row, sizes, made)
+    sizes = (tile.vectors, shared.columns, tile.lanes)
+    made = (NewLoop(*column.arg), part.vector, part.column_item, part.lane)
+    nest = split_reading_inside(nest, column, sizes, made)
+    nest = _as_groups(nest, (*product.others, row, column), part)
+    rows = (part.row_item, part.row)
+    for side, order in (
+        (
+            _side_of(product, product.row_factor),
+            (*rows, part.step) if rows_first else (part.step, *rows),
+        ),
+        (
+            _side_of(product, product.column_factor),
+            (part.step, part.vector, part.column_item, part.lane),
+        ),
+    ):
+        nest = _shared(nest, side, [part.loop(x) for x in order], shared.items)
+    items = [part.loop(x) for x in (part.row_item, part.column_item)]
+    nest = _together(nest, items, AxisRole.LANE)
+    if shared.steps % DEPTH == 0 and shared.steps > DEPTH:
+        inner = NewLoop(fresh_number(nest.graph), AxisRole.UPCAST)
+        nest = split(nest, part.loop(part.step), (DEPTH,), (part.step, inner))
+    return nest
+
+
+class _Parts:
+    """The loops of a group's tile: steps, rows of an item, items side by side."""
+
+    def __init__(self, number: int, tile: Tile, shared: SharedTile) -> None:
+        self.step = NewLoop(number, AxisRole.REDUCE)
+        self.row_item, self.row = NewLoop(number + 1), NewLoop(number + 2, AxisRole.UPCAST)
+        self.vector, self.column_item = NewLoop(number + 3, AxisRole.UPCAST), NewLoop(number + 4)
+        self.lane = NewLoop(number + 5, AxisRole.VECTOR)
+        self.group = NewLoop(number + 6, AxisRole.BLOCK)
+        self._sizes = {
+            self.step: shared.steps,
+            self.row_item: shared.rows,
+            self.row: tile.rows,
+            self.vector: tile.vectors,
+            self.column_item: shared.columns,
+            self.lane: tile.lanes,
+        }
+
+    def loop(self, made: NewLoop) -> UOp:
+        """A loop; of one iteration, its only value."""
+        size = self._sizes[made]
+        return UOp.range(size, made.number, made.role) if size != 1 else UOp.index(0)
+
+
+def _as_one(nest: LoopNest, loops: Sequence[UOp]) -> tuple[LoopNest, UOp]:
+    """Several loops, outermost first, as one."""
+    if len(loops) == 1:
+        return nest, loops[0]
+    require(len(loops) <= MOST_LOOPS, "so many loops of one side", len(loops))
+    made = NewLoop(fresh_number(nest.graph), loops[0].arg[1])
+    size = prod([size_of(x) for x in loops])
+    return collapse(nest, tuple(loops), made), UOp.range(size, *_arguments(made))
+
+
+def _arguments(made: NewLoop) -> tuple[int, AxisRole]:
+    return made.number, made.role
+
+
+def _as_groups(nest: LoopNest, loops: Sequence[UOp], part: _Parts) -> LoopNest:
+    """The output loops that are left but for parts of a tile, as groups."""
+    numbers = {x.arg[0] for x in loops}
+    left = [x for x in output_loops(nest.graph) if x.arg[0] in numbers]
+    left.sort(key=lambda x: [y.arg[0] for y in loops].index(x.arg[0]))
+    return _together(nest, left, AxisRole.BLOCK, part.group.number)
+
+
+def _together(
+    nest: LoopNest, loops: Sequence[UOp], role: AxisRole, number: int | None = None
+) -> LoopNest:
+    """The loops, outermost first, as one of this role."""
+    left = [x for x in loops if x.op is Ops.RANGE]
+    require(len(left) <= MOST_LOOPS, "so many loops of results", len(left))
+    if not left:
+        return nest
+    made = NewLoop(fresh_number(nest.graph) if number is None else number, role)
+    return collapse(nest, tuple(left), made)
+
+
+def _side_of(product: GroupProduct, factor: UOp) -> int:
+    """Which factor of the product it is."""
+    return product.reduction.src[0].src.index(factor)
+
+
+def _shared(nest: LoopNest, side: int, order: Sequence[UOp], items: int) -> LoopNest:
+    """What a factor reads is kept along the loops of the tile, and items take turns at filling it."""
+    (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
+    term = reduction.src[0].src[1] if is_masked(reduction.src[0]) else reduction.src[0]
+    value = kept_of(term.src[side])
+    along = [x for x in order if x in loops_of(value)]
+    number = fresh_number(nest.graph)
+    own = [NewLoop(number + k, AxisRole.REDUCE) for k in range(len(along))]
+    own[-1] = NewLoop(own[-1].number, AxisRole.LANE)
+    nest = local_buffer(nest, value, tuple(along), tuple(own))
+    made = [UOp.range(size_of(x), *_arguments(one)) for x, one in zip(along, own)]
+    size, turn = prod([size_of(x) for x in along]), NewLoop(number + len(along), AxisRole.LANE)
+    nest = collapse(nest, tuple(made), turn)
+    if size <= items:
+        return nest
+    made_of = (NewLoop(number, AxisRole.REDUCE), turn)
+    return split(nest, UOp.range(size, *_arguments(turn)), (items,), made_of)
