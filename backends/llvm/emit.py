@@ -426,7 +426,8 @@ class _Printer:
             of_group=buffer in self.of_group,
             is_by_data=mask in self.by_data,
         )
-        if self.dialect.memory_bytes > 1 and buffer.op is Ops.PARAM and index.dtype.lanes == 1:
+        is_aligned = buffer.op is Ops.PARAM or buffer in self.of_group
+        if self.dialect.memory_bytes > 1 and is_aligned and index.dtype.lanes == 1:
             position = replace(position, multiple_of=largest_power_of_two(index))
         if index.dtype.lanes == 1:
             address = write_address(self.writer, position, position.index, position.index_dtype)

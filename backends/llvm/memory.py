@@ -113,9 +113,7 @@ def _address_or_zeros(writer: Writer, position: Position, dtype: DType) -> str:
 
 
 def _alignment(writer: Writer, position: Position, dtype: DType) -> int:
-    """Bytes that an address of a vector is known to be a multiple of."""
-    if dtype.lanes == 1:
-        return dtype.itemsize
+    """Bytes that an address is known to be a multiple of: LLVM makes one wide load of several next to each other."""
     return max(
         dtype.itemsize, min(writer.dialect.memory_bytes, position.multiple_of * dtype.itemsize)
     )

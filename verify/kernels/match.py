@@ -319,7 +319,18 @@ class Matcher:
             is_zero = load.op is Ops.LOAD and other.op is Ops.CONST and other.arg == 0
             if is_zero and self._never((*given, *self._mask(load.src[0]))):
                 return None
+        for product, other in ((before, after), (after, before)):
+            is_zero = product.op is Ops.MUL and other.op is Ops.CONST and other.arg == 0
+            if is_zero and all([self._is_nothing(factor, given) for factor in product.src]):
+                return None
         return Difference("a value term", before, after)
+
+    def _is_nothing(self, factor: UOp, given: Given) -> bool:
+        """Whether a factor is what is loaded under a false mask, which is 0 in every type."""
+        while factor.op is Ops.CAST:
+            factor = factor.src[0]
+        is_load = factor.op is Ops.LOAD and len(factor.src[0].src) > 2
+        return is_load and self._never((*given, *self._mask(factor.src[0])))
 
     def _never(self, given: Given) -> bool:
         claim = ~given[-1] if given else ~TRUE

@@ -20,6 +20,7 @@ from math import prod
 
 import numpy
 
+from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.passes.stages import Procedure, Stage, Tactic, parts_of
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
@@ -48,6 +49,7 @@ from proofgrad.verify.kernels.tensor import FromTensor
 from proofgrad.verify.kernels.terms import loop_name, loop_size, loops_of, width_limits
 from proofgrad.verify.kernels.text import show_term
 from proofgrad.verify.kernels.values import assignments, shown_values, traces, variables_of
+from proofgrad.verify.kernels.waiting import what_races
 from proofgrad.verify.sampled.nesting import NotCovered, NotReadable
 
 Trace = Sequence[tuple[Stage, UOp]]
@@ -68,6 +70,7 @@ class Evidence:
     count: Count = field(default_factory=Count)
     rewritten: int = 0
     seconds: float = 0.0
+    waits: int = 0  # of groups, that keep accesses of their memory apart
     kernels: int = 0
     not_covered: list[str] = field(default_factory=list)  # what the comparison knows too little of
 
@@ -78,6 +81,7 @@ class Evidence:
         self.count.unknown += other.count.unknown
         self.rewritten += other.rewritten
         self.seconds += other.seconds
+        self.waits += other.waits
         self.kernels += other.kernels
         self.not_covered += other.not_covered
 
@@ -85,6 +89,7 @@ class Evidence:
         count = self.count
         unknown = f"{count.unknown} UNKNOWN" if count.unknown else "none unknown"
         rewritten = f" {self.rewritten} values rewritten;" if self.rewritten else ""
+        rewritten += f" {self.waits} waits of groups;" if self.waits else ""
         left_out = f" {len(self.not_covered)} NOT COVERED;" if self.not_covered else ""
         return (
             f"{count.obligations:,} obligations: {count.by_solver:,} by the solver,"
@@ -134,7 +139,8 @@ def prove_kernel(
     proof = _KernelProof(name, Questions(most_steps), room)
     proof.run(body, trace)
     seconds = time.perf_counter() - start
-    return Evidence(proof.questions.count, proof.rewritten, seconds, 1, proof.not_covered)
+    count, waiting = proof.questions.count, proof.waits
+    return Evidence(count, proof.rewritten, seconds, waiting, 1, proof.not_covered)
 
 
 class _KernelProof:
@@ -143,7 +149,7 @@ class _KernelProof:
     def __init__(self, name: str, questions: Questions, room: int | None = None) -> None:
         self.name, self.room = name, room
         self.questions = questions
-        self.rewritten = 0
+        self.rewritten = self.waits = 0
         self.not_covered: list[str] = []
         self.written: dict[int, int] = {}  # elements of a buffer, where memory is made for more
 
@@ -178,6 +184,8 @@ class _KernelProof:
             graph, stores = changed, after
         self._bounds(stage, stores)
         self._writers(stage, stores)
+        if graph.op is Ops.LINEAR:
+            self._waits(stage, graph)
         return trace[stages:]
 
     def _parts(
@@ -297,6 +305,13 @@ class _KernelProof:
                     f"an access of {show_term(buffer)} is outside of its {size} elements at"
                     f" {_point(decision.point)}\n  index   {self._valued(index, decision.point)}",
                 )
+
+    def _waits(self, stage: Stage, linear: UOp) -> None:
+        """Items of a group wait between putting into its memory, reading there, and putting there again."""
+        found = waits(linear)
+        if (wrong := what_races(linear, found)) is not None:
+            raise ProofError(self.name, stage.name, wrong)
+        self.waits += len(found)
 
     def _writers(self, stage: Stage, stores: list[Written]) -> None:
         """Every output element is written exactly once, or once in each iteration of a store's own loops."""

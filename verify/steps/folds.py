@@ -16,6 +16,7 @@ from proofgrad.core.compile.steps import unroll
 from proofgrad.core.compile.steps.clamp import brought
 from proofgrad.core.compile.steps.scatter import nearest_between
 from proofgrad.core.compile.steps.split import split_law
+from proofgrad.core.compile.steps.unmask import unmasked
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -156,6 +157,17 @@ def nested_mask(world: World) -> None:
     world.claim("from nothing", _where(mask, 0) == 0)
     left = _where(mask, taken + more)
     world.claim("one more", left == _where(mask, taken) + _where(mask, more))
+
+
+def mask_of_zeros(world: World) -> None:
+    """The product of factors that are 0 where a mask does not hold is the masked product, and so is every sum of such."""
+    mask = world.number("g", 0, 2)
+    one, other = world.number("a"), world.number("b")
+    if mask == 0:
+        world.suppose(one == 0)
+        world.suppose(other == 0)
+    found = unmasked(mask, one, other, 0)
+    world.claim("the same term", found == (one * other if mask == 1 else 0))
 
 
 def _where(mask: Any, value: Any) -> Any:

@@ -207,6 +207,10 @@ LAWS: dict[str, Law] = {
         {"a mask goes to the leaves": folds.nested_mask} | _INSIDE | _ONCE,
         "no loop of two sums; a load without its mask stays inside of its memory, by facts",
     ),
+    "unmask": Law(
+        {"factors that are 0 need no mask": folds.mask_of_zeros} | _ONCE,
+        "that the mask is part of the masks of both factors' loads; 0 converted to a number is 0",
+    ),
     "read_inside": Law(
         {
             f"brought {name}": folds.brought_inside(low, high)

@@ -17,7 +17,7 @@ from math import prod
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, SharedTile, Tile
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
-from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
+from proofgrad.core.compile.nests.strides import at_start, coefficient, loops_below, loops_of
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -92,6 +92,17 @@ def runs_along(factor: UOp, loop: UOp) -> bool:
     """Whether what a factor reads lies side by side along a loop."""
     loads = [n for n in toposort((factor,)) if n.op is Ops.LOAD and loop in loops_of(n)]
     return bool(loads) and all([coefficient(n.src[0].src[1], loop) == 1 for n in loads])
+
+
+def lies_in_vectors(value: UOp, loops: Sequence[UOp], lanes: int) -> bool:
+    """Whether memory along the innermost of some loops is read in whole aligned vectors, wherever others are."""
+    if value.op is not Ops.LOAD or len(value.src[0].src) > 2 or lanes < 2:
+        return False
+    index, last = value.src[0].src[1], loops[-1]
+    others = [x for x in loops_of(index) if x is not last]
+    steps = [coefficient(index, x) for x in others]
+    is_aligned = all([step is not None and step % lanes == 0 for step in steps])
+    return coefficient(index, last) == 1 and is_aligned and at_start(index) % lanes == 0
 
 
 def kept_of(factor: UOp) -> UOp:

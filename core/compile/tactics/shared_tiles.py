@@ -22,6 +22,7 @@ from proofgrad.core.compile.schedule.shared_tiles import (
     GroupProduct,
     find_product,
     kept_of,
+    lies_in_vectors,
     runs_along,
 )
 from proofgrad.core.compile.steps.bijection import NewLoop
@@ -29,6 +30,7 @@ from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.compile.steps.split import split, split_reading_inside
+from proofgrad.core.compile.steps.unmask import unmask
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -43,35 +45,40 @@ def in_shared_tiles(nest: LoopNest, schedule: Schedule) -> LoopNest:
     require(product is not None, "no product whose operands a group may share")
     assert product is not None
     rows_first = runs_along(product.row_factor, product.reduction.src[-1])
+    steps = product.reduction.src[1:]
+    widths = (
+        _width(product.row_factor, steps if rows_first else product.rows, tile),
+        _width(product.column_factor, product.columns, tile),
+    )
     nest, row = _as_one(nest, product.rows)
     nest, column = _as_one(nest, product.columns)
-    nest, whole = _as_one(nest, product.reduction.src[1:])
+    nest, whole = _as_one(nest, steps)
     part = _Parts(fresh_number(nest.graph), tile, shared)
     nest = split(nest, whole, (shared.steps,), (NewLoop(*whole.arg), part.step))
+    (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
+    if is_masked(reduction.src[0]) and all([_is_load(x) for x in reduction.src[0].src[1].src]):
+        nest = unmask(nest, reduction)
     sizes, made = (shared.rows, tile.rows), (NewLoop(*row.arg), part.row_item, part.row)
     nest = split_reading_inside(nest, row, sizes, made)
     sizes = (tile.vectors, shared.columns, tile.lanes)
     made = (NewLoop(*column.arg), part.vector, part.column_item, part.lane)
     nest = split_reading_inside(nest, column, sizes, made)
     nest = _as_groups(nest, (*product.others, row, column), part)
-    rows = (part.row_item, part.row)
-    for side, order in (
-        (
-            _side_of(product, product.row_factor),
-            (*rows, part.step) if rows_first else (part.step, *rows),
-        ),
-        (
-            _side_of(product, product.column_factor),
-            (part.step, part.vector, part.column_item, part.lane),
-        ),
-    ):
-        nest = _shared(nest, side, [part.loop(x) for x in order], shared.items)
+    rows, columns = (part.row_item, part.row), (part.vector, part.column_item, part.lane)
+    orders = ((*rows, part.step) if rows_first else (part.step, *rows), (part.step, *columns))
+    for factor, order, width in zip((product.row_factor, product.column_factor), orders, widths):
+        along = [part.loop(x) for x in order]
+        nest = _shared(nest, _side_of(product, factor), along, shared.items, width)
     items = [part.loop(x) for x in (part.row_item, part.column_item)]
     nest = _together(nest, items, AxisRole.LANE)
     if shared.steps % DEPTH == 0 and shared.steps > DEPTH:
         inner = NewLoop(fresh_number(nest.graph), AxisRole.UPCAST)
         nest = split(nest, part.loop(part.step), (DEPTH,), (part.step, inner))
     return nest
+
+
+def _is_load(factor: UOp) -> bool:
+    return kept_of(factor).op is Ops.LOAD
 
 
 class _Parts:
@@ -137,20 +144,37 @@ def _side_of(product: GroupProduct, factor: UOp) -> int:
     return product.reduction.src[0].src.index(factor)
 
 
-def _shared(nest: LoopNest, side: int, order: Sequence[UOp], items: int) -> LoopNest:
+def _width(factor: UOp, loops: Sequence[UOp], tile: Tile) -> int:
+    """How many elements an item copies at once."""
+    wide = lies_in_vectors(kept_of(factor), loops, tile.lanes) and len(loops) == 1
+    return tile.lanes if wide else 1
+
+
+def _shared(nest: LoopNest, side: int, order: Sequence[UOp], items: int, width: int) -> LoopNest:
     """What a factor reads is kept along the loops of the tile, and items take turns at filling it."""
     (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
     term = reduction.src[0].src[1] if is_masked(reduction.src[0]) else reduction.src[0]
     value = kept_of(term.src[side])
     along = [x for x in order if x in loops_of(value)]
     number = fresh_number(nest.graph)
-    own = [NewLoop(number + k, AxisRole.REDUCE) for k in range(len(along))]
+    own = [NewLoop(number + 4 + k, AxisRole.REDUCE) for k in range(len(along))]
     own[-1] = NewLoop(own[-1].number, AxisRole.LANE)
     nest = local_buffer(nest, value, tuple(along), tuple(own))
     made = [UOp.range(size_of(x), *_arguments(one)) for x, one in zip(along, own)]
-    size, turn = prod([size_of(x) for x in along]), NewLoop(number + len(along), AxisRole.LANE)
-    nest = collapse(nest, tuple(made), turn)
-    if size <= items:
-        return nest
-    made_of = (NewLoop(number, AxisRole.REDUCE), turn)
-    return split(nest, UOp.range(size, *_arguments(turn)), (items,), made_of)
+    size, whole = prod([size_of(x) for x in along]), NewLoop(number + 3, AxisRole.LANE)
+    nest = collapse(nest, tuple(made), whole)
+    return _in_turns(nest, UOp.range(size, *_arguments(whole)), items, width, number)
+
+
+def _in_turns(nest: LoopNest, whole: UOp, items: int, width: int, number: int) -> LoopNest:
+    """A loop that fills memory: items take turns at vectors of it. `number`: the first of three that are free."""
+    item = NewLoop(whole.arg[0], AxisRole.LANE)
+    turn, lane = NewLoop(number, AxisRole.REDUCE), NewLoop(number + 1, AxisRole.VECTOR)
+    width = width if size_of(whole) % width == 0 else 1
+    has_turns = size_of(whole) > items * width
+    if width > 1:
+        sizes, made = (
+            ((items, width), (turn, item, lane)) if has_turns else ((width,), (item, lane))
+        )
+        return split(nest, whole, sizes, made)
+    return split(nest, whole, (items,), (turn, item)) if has_turns else nest

@@ -1,0 +1,50 @@
+"""A mask around the terms of a sum goes where the factors are 0 without it.
+
+    sum[i](where(g(i), a(i) * b(i), 0))   =   sum[i](a(i) * b(i))     if a(i) = b(i) = 0 where g(i) does not hold
+
+    g:   1  1  1  0        a: 3 1 2 0      b: 5 4 1 0        both: 15 + 4 + 2 + 0
+
+A split whose parts reach beyond the end of a sum masks what is loaded, which then is 0, and once more what is added. 0 * 0 is 0 in
+every type, and adding it changes no sum: one that starts from 0.0 is never -0.0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proofgrad.core.compile.nests.sums_of_products import is_masked
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require, require_in, step
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.rewrite.masks import conjuncts
+
+
+@step(
+    "sum[i](where(g, a * b, 0)) = sum[i](a * b) if a and b are 0 where g does not hold",
+    makes_loops=False,
+)
+def unmask(nest: LoopNest, reduction: UOp) -> UOp:
+    """The sum of products without its mask, which the loads of both factors have."""
+    require_in(nest.graph, reduction)
+    is_sum = reduction.op is Ops.REDUCE and reduction.arg is Ops.ADD
+    require(is_sum and is_masked(reduction.src[0]), "no masked sum", reduction)
+    mask, term, nothing = reduction.src[0].src
+    require(term.op is Ops.MUL, "no sum of products", term)
+    open_factors = [factor for factor in term.src if not _is_masked_by(factor, mask)]
+    require(not open_factors, "a factor that is not 0 where the mask does not hold", *open_factors)
+    bare = unmasked(mask, *term.src, nothing)
+    return nest.graph.substitute({reduction: reduction.with_src((bare, *reduction.src[1:]))})
+
+
+def unmasked(mask: Any, one: Any, other: Any, nothing: Any) -> Any:
+    """The product of two factors, for where(mask, one * other, nothing)."""
+    return one * other
+
+
+def _is_masked_by(factor: UOp, mask: UOp) -> bool:
+    """Whether a factor is a load, converted or not, of nothing where the mask does not hold."""
+    while factor.op is Ops.CAST:
+        factor = factor.src[0]
+    if factor.op is not Ops.LOAD or len(factor.src[0].src) < 3:
+        return False
+    return conjuncts(mask) <= conjuncts(factor.src[0].src[2])
