@@ -246,6 +246,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "split_reading_inside": lambda a: (a.node(), a.numbers("by"), a.made()),
     "stage": lambda a: (a.node(), a.digits()),
     "sum_in_memory": lambda a: (*a.numbers("by"), a.made()[0].number),
+    "unmask": lambda a: (a.node(),),
     "unroll": lambda a: (frozenset(a.nodes(a.first())),),
 }
 

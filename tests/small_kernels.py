@@ -229,6 +229,8 @@ def masked_sums() -> Iterator[UOp]:
             masked = mask.where(load(X, row_major(a, r), mask) * load(Y, r), neutral(Ops.ADD))
             yield store(a, reduce(Ops.ADD, masked, r))
             yield store(a, reduce(Ops.ADD, load(X, a + r, mask), r))
+            both = load(X, row_major(a, r), mask) * load(Y, r, mask)
+            yield store(a, reduce(Ops.ADD, mask.where(both, neutral(Ops.ADD)), r))
         for op, dtype in REDUCTIONS:
             value = load(X, row_major(a, r), dtype=dtype)
             for mask in (r < a, r < 2, (UOp.index(0) < a) & (r < 2)):

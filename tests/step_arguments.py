@@ -249,4 +249,5 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "join_sums": for_each_node,
     "reduce_inside": for_reduce_inside,
     "read_inside": for_each_node,
+    "unmask": for_each_node,
 }

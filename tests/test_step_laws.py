@@ -57,6 +57,7 @@ SMALL = (
     "scatter",
     "join_sums",
     "read_inside",
+    "unmask",
     "reduce_in_parts",
     "reduce_inside",
 )

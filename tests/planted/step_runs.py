@@ -33,6 +33,7 @@ SELDOM = {
     "sum_in_memory": 40,
     "join_sums": 40,
     "read_inside": 40,
+    "unmask": 40,
     "merge": 40,
     "lanes": 40,
     "extend": 40,

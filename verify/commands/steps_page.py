@@ -20,7 +20,16 @@ from proofgrad.verify.steps.all_steps import all_steps
 # In the order in which a program and its kernels meet them.
 ORDER = (
     *("reduce_in_parts", "store", "read_parts", "exchange"),
-    *("join_sums", "read_inside", "scatter", "sum_in_memory", "merge", "collapse", "split"),
+    *(
+        "join_sums",
+        "read_inside",
+        "unmask",
+        "scatter",
+        "sum_in_memory",
+        "merge",
+        "collapse",
+        "split",
+    ),
     *(
         "split_reading_inside",
         "reorder",

@@ -248,10 +248,13 @@ def _guesses(same: dict[UOp, UOp], old: list[UOp], new: list[UOp]) -> Iterator[L
         for order in permutations(new):
             if all(loop_size(x) <= loop_size(y) for x, y in zip(old, order)):
                 yield LoopMap({**same, **dict(zip(old, order))}, dict(zip(order, old)), True)
-    elif len(old) == 1 and sizes[1] > sizes[0]:
+    if old and sizes[1] > sizes[0]:  # all loops as one, which goes on beyond its end
+        (stride, _), *inner = _strides(old)
+        strides = [(stride, -(-sizes[1] // stride)), *inner]
         for order in permutations(new):
-            back = dict(zip(order, digits(old[0], _strides(order))))
-            yield LoopMap({**same, old[0]: row_major(order).term()}, back, partial=True)
+            there = dict(zip(old, digits(row_major(order).term(), strides)))
+            back = dict(zip(order, digits(row_major(old).term(), _strides(order))))
+            yield LoopMap({**same, **there}, back, partial=True)
 
 
 def _strides(loops: Sequence[UOp]) -> list[tuple[int, int]]:

@@ -174,6 +174,28 @@ def _where(mask: Any, value: Any) -> Any:
     return value if mask == 1 else 0
 
 
+# -- in groups ------------------------------------------------------------------------------------
+
+
+def between_waits(world: World) -> None:
+    """What an item reads in iteration c of a loop is what all items put there in iteration c, not before and not later.
+
+    In each iteration an item fills, waits for all, reads, and waits for all. Two items are at work at once only
+    where they have passed as many waits.
+    """
+    c, d = world.number("c", 0), world.number("d", 0)
+    at_fill, at_read = _waits_passed(d, False), _waits_passed(c, True)
+    world.claim("nobody fills while others read", at_fill != at_read)
+    is_before = at_fill < at_read
+    world.claim("what was filled before", world.one_if(is_before) == world.one_if(d < c + 1))
+    next_fill = _waits_passed(c + 1, False)
+    world.claim("the next fill comes after", at_read < next_fill)
+
+
+def _waits_passed(iteration: Any, is_behind_fill: bool) -> Any:
+    return 2 * iteration + (1 if is_behind_fill else 0)
+
+
 # -- by position -------------------------------------------------------------------------------------
 
 

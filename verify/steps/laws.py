@@ -116,8 +116,12 @@ LAWS: dict[str, Law] = {
         | {
             f"{k} loops have one position": _POSITIONS[f"{k} digits have one position"]
             for k in range(1, MOST_LOOPS + 1)
-        },
-        "the value changes with no loop of a reduction but those it is kept along; that others are alike, node by node",
+        }
+        | iterations.claims_of("items of a group in turns", split_law(1))
+        | {"an item reads what was filled last": folds.between_waits},
+        "the value changes with loops of one reduction at most beside those it is kept along; that others are alike, node by"
+        " node; that all items come to each wait (steps/running.py), and that waits stand between what items fill and read,"
+        " in each Linear (verify/kernels/waiting.py)",
     ),
     "stage": Law(
         _POSITIONS
