@@ -120,13 +120,13 @@ def test_ptx_waits_behind_each_memory_that_a_block_fills() -> None:
     assert text.count("bar.sync") == text.count(".shared .align") == 2
 
 
-def test_items_may_not_wait_inside_of_a_loop() -> None:
+def test_items_may_not_wait_inside_of_a_loop_that_they_do_not_run_alike() -> None:
     linear = row_sum()
     (block,) = [n for n in linear.src if n.op is Ops.RANGE and n.arg[1] is AxisRole.BLOCK]
-    in_turns = block.replace(arg=(block.arg[0], AxisRole.LOOP))
+    alone = block.replace(arg=(block.arg[0], AxisRole.GLOBAL))
     check_form(Form.LINEAR, linear)
     with pytest.raises(FormError, match="wait where not all may come"):
-        check_form(Form.LINEAR, linear.substitute({block: in_turns}))
+        check_form(Form.LINEAR, linear.substitute({block: alone}))
 
 
 def test_a_group_on_a_machine_without_groups_is_refused() -> None:

@@ -6,9 +6,9 @@ Loops are told apart by their numbers. What threads or work items share out is o
 take the part of one worker, and of a reduction's its part of the results; a store without it would be every worker's. A register has lanes of one loop, two or more. What is
 kept is filled by a loop that runs in each item, and is the same for all lanes. Or the items of a group share that loop out: then it
 is the group's memory, filled once, and all items of the group come to where they wait for each other: around are only
-the loop of groups and loops that each item runs as often as the others. Memory that is filled once in each iteration of such a loop
-stands inside of what the items share out, too: that has one iteration for each item, so that none has ended before others.
-A reduction's loop is not shared out by a group, whose items would each have a part of the result.
+the loop of groups and loops that each item runs as often as the others. Memory that is filled in each iteration of such a loop
+may stand inside of the loop of results that the items share out, of which there is one: a group then has as many items as
+that has iterations (lowering/program_facts.py), so that none has ended before others. A reduction's loop is not shared out by a group, whose items would each have a part of the result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, runs_alike, size_of
-from proofgrad.core.compile.nests.strides import loops_below, loops_of
+from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -54,7 +54,6 @@ def _wrong_in_groups(graph: UOp, roles: list[AxisRole]) -> tuple[str, Iterable[U
     """The same of loops that the items of a group share out."""
     if AxisRole.THREAD in roles or AxisRole.GLOBAL in roles:
         return "items of groups, and others", ()
-    is_refilled = False
     for node, free in loops_below(graph).items():
         own = frozenset(
             node.src[1:] if node.op in BINDERS else node.src[2:] if node.op is Ops.STORE else ()
@@ -70,10 +69,6 @@ def _wrong_in_groups(graph: UOp, roles: list[AxisRole]) -> tuple[str, Iterable[U
             around = [x for x in free if x.arg[1] is not AxisRole.BLOCK]
             if not all([runs_alike(x) for x in around]):
                 return "a loop around what a group keeps", around
-            is_refilled = is_refilled or bool(around)
-    shared = [x for x in loops_of(graph) if x.arg[1] is AxisRole.LANE]
-    if is_refilled and len({size_of(x) for x in shared}) > 1:
-        return "loops of several sizes that items share, and wait inside of", shared
     return None
 
 
