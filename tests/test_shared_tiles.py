@@ -164,9 +164,9 @@ def chosen(rows: int, steps: int, columns: int, device: str) -> str:
     """The schedule that heuristics take, as text."""
     found: list[str] = []
 
-    def told(nest: object, schedule: object) -> object:
+    def told(nest: object, schedule: object, target: object) -> object:
         found.append(str(schedule))
-        return kept(nest, schedule)  # type: ignore[arg-type]
+        return kept(nest, schedule, target)  # type: ignore[arg-type]
 
     kept, axes.in_shared_tiles = axes.in_shared_tiles, told  # type: ignore[assignment]
     try:

@@ -216,7 +216,8 @@ class _Printer:
         number, size = node.arg
         if node in self.of_group:
             name = self.registers[node] = f"@{self.name}.kept{number}"
-            array = f"[{size} x {memory_type(node.dtype)}]"
+            whole = self.dialect.memory_bytes // node.dtype.itemsize  # what one load may read
+            array = f"[{-(-size // max(1, whole)) * max(1, whole)} x {memory_type(node.dtype)}]"
             self.of_module.append(self.dialect.memory_of_group(name, array))
             return
         name = self.registers[node] = f"%scratch{number}"

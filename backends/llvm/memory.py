@@ -113,7 +113,13 @@ def _address_or_zeros(writer: Writer, position: Position, dtype: DType) -> str:
 
 
 def _alignment(writer: Writer, position: Position, dtype: DType) -> int:
-    """Bytes that an address is known to be a multiple of: LLVM makes one wide load of several next to each other."""
+    """Bytes that an address of a vector, or in memory of a group, is known to be a multiple of.
+
+    LLVM makes one wide load of several next to each other, and may read one element too many: of memory of a group there is
+    room for it (emit.py), of what a kernel is given there is not.
+    """
+    if dtype.lanes == 1 and not position.of_group:
+        return dtype.itemsize
     return max(
         dtype.itemsize, min(writer.dialect.memory_bytes, position.multiple_of * dtype.itemsize)
     )

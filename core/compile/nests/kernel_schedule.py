@@ -68,6 +68,9 @@ class SharedTile:
         return f"{self.rows}x{self.columns}x{self.steps}" if self.items else "none"
 
 
+NO_SHARED_TILE = SharedTile(0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Staged:
     """Which operands of a contraction are copied into tables."""
@@ -228,9 +231,9 @@ def _blocks(text: str) -> Blocks | None:
 
 def _shared(text: str) -> SharedTile | None:
     if text == "none":
-        return SharedTile(0, 0, 0)
+        return NO_SHARED_TILE
     numbers = _numbers(text, 3)
-    made = SharedTile(*numbers) if numbers is not None else SharedTile(0, 0, 0)
+    made = SharedTile(*numbers) if numbers is not None else NO_SHARED_TILE
     return made if 1 < made.items <= MOST_ITEMS and made.steps <= MOST_STEPS else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Tile
+from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, NO_SHARED_TILE, Schedule, Tile
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.contraction import Contraction
 from proofgrad.core.compile.schedule.groups import choose_group
@@ -77,6 +77,7 @@ def _of_contraction(
         columns=contraction.columns.arg[0],
         tile=tile,
         blocks=choose_blocks(contraction, tile, target, override),
+        shared=NO_SHARED_TILE if target.group_items else None,
         staged=planned_staging(contraction, tile, target, override),
         packed=packs_columns(contraction, tile, target, override),
         reduction_block=0,

@@ -28,9 +28,14 @@ LONG_SIDE = 64
 WORTH_SHARING, LEAST_STEPS = 1 << 15, 16
 # Groups that fill a GPU (132 multiprocessors of an H100): with fewer, smaller tiles are as fast.
 GROUPS_AT_ONCE = 128
+# Items of a multiprocessor with which it has something to do while some wait.
+ITEMS_AT_ONCE = 256
 ITEMS = ((16, 16), (8, 16), (16, 8), (8, 8), (4, 16), (4, 8), (8, 4), (2, 16))
 SIDES = ((8, 2), (4, 2), (8, 1), (4, 1), (2, 1))
 STEPS = (16, 8)
+# Columns that lie along the steps are kept as they lie, and neighbours read so many elements apart: each from banks of its own
+# (of 32 of 4 bytes, for 8 items that read 16 bytes each; steps of 16 would come from 2 positions of them).
+STEPS_ALONG = (12, 20)
 # Cost of what a multiply-add reads from local and from far memory, in multiply-adds for a float (measured on none: from
 # 32 floats of local memory, 128 multiply-adds and 2 floats of far memory a cycle of a multiprocessor).
 LOCAL_COST, FAR_COST = 4.0, 32.0
@@ -94,6 +99,13 @@ def runs_along(factor: UOp, loop: UOp) -> bool:
     return bool(loads) and all([coefficient(n.src[0].src[1], loop) == 1 for n in loads])
 
 
+def columns_run_along(product: GroupProduct) -> bool:
+    """Whether the columns' operand lies along the steps of the sum alone: a matrix that is read transposed."""
+    factor = product.column_factor
+    is_along = runs_along(factor, product.reduction.src[-1])
+    return is_along and not runs_along(factor, product.columns[-1])
+
+
 def lies_in_vectors(value: UOp, loops: Sequence[UOp], lanes: int) -> bool:
     """Whether memory along the innermost of some loops is read in whole aligned vectors, wherever others are."""
     if value.op is not Ops.LOAD or len(value.src[0].src) > 2 or lanes < 2:
@@ -147,17 +159,22 @@ def _asked(
 def _ways(product: GroupProduct, target: Target) -> list[tuple[Tile, SharedTile]]:
     """The tiles that fit the registers, and half of the local memory: another group uses the other half."""
     lanes = target.lanes(product.reduction.dtype)
-    found = []
-    for rows, vectors in SIDES:
-        for items in ITEMS:
-            for steps in STEPS:
-                tile, shared = Tile(rows, vectors, lanes), SharedTile(*items, steps)
-                is_small = _bytes(tile, shared, product) <= target.local_bytes // 2
-                has_room = rows * vectors + vectors + 1 <= target.vector_registers
-                fits = target.lockstep <= shared.items <= target.group_items
-                if is_small and has_room and fits and steps < product.sizes[3]:
-                    found.append((tile, shared))
-    return found
+    along = columns_run_along(product)
+    tiles = [Tile(rows, vectors, lanes) for rows, vectors in SIDES]
+    if along:  # items have single columns, side by side
+        tiles = [Tile(tile.rows, tile.columns, 1) for tile in tiles]
+    shared = [
+        SharedTile(*items, steps) for items in ITEMS for steps in (STEPS_ALONG if along else STEPS)
+    ]
+    return [
+        (tile, one)
+        for tile in tiles
+        for one in shared
+        if (tile.rows + 1) * tile.columns <= lanes * target.vector_registers
+        and target.lockstep <= one.items <= target.group_items
+        and one.steps < product.sizes[3]
+        and _bytes(tile, one, product) <= target.local_bytes // 2
+    ]
 
 
 def _bytes(tile: Tile, shared: SharedTile, product: GroupProduct) -> int:
@@ -178,4 +195,6 @@ def _cost(tile: Tile, shared: SharedTile, product: GroupProduct) -> float:
     local = 1 / tile.rows + 1 / tile.columns
     far = 1 / high + 1 / wide
     work = high * wide * (1 + LOCAL_COST * local + FAR_COST * far + 1 / shared.steps)
-    return work * max(groups, GROUPS_AT_ONCE)
+    turns = max(1.0, groups / GROUPS_AT_ONCE)
+    busy = min(1.0, turns * shared.items / ITEMS_AT_ONCE)
+    return work * turns / busy

@@ -44,7 +44,7 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
         return nest
     nest = nest.scheduled(schedule := schedule_of(nest, context))
     if schedule.shared is not None and schedule.shared.items:
-        return in_shared_tiles(nest, schedule)
+        return in_shared_tiles(nest, schedule, target)
     if schedule.tiled and (found := find_contraction(nest.graph, target, schedule)) is not None:
         return _tiled(nest, *found, target, schedule)
     if schedule.group:

@@ -14,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, SharedTile, Tile
 from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.schedule.shared_tiles import (
     GroupProduct,
+    columns_run_along,
     find_product,
     kept_of,
     lies_in_vectors,
@@ -38,17 +40,17 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 DEPTH = 4
 
 
-def in_shared_tiles(nest: LoopNest, schedule: Schedule) -> LoopNest:
+def in_shared_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
     """The kernel of one product as groups of items, as its schedule says."""
     product, tile, shared = find_product(nest.graph), schedule.tile, schedule.shared
     assert tile is not None and shared is not None
     require(product is not None, "no product whose operands a group may share")
     assert product is not None
-    rows_first = runs_along(product.row_factor, product.reduction.src[-1])
     steps = product.reduction.src[1:]
+    along = runs_along(product.row_factor, steps[-1]), columns_run_along(product)
     widths = (
-        _width(product.row_factor, steps if rows_first else product.rows, tile),
-        _width(product.column_factor, product.columns, tile),
+        _width(product.row_factor, steps if along[0] else product.rows, target),
+        _width(product.column_factor, steps if along[1] else product.columns, target),
     )
     nest, row = _as_one(nest, product.rows)
     nest, column = _as_one(nest, product.columns)
@@ -65,7 +67,10 @@ def in_shared_tiles(nest: LoopNest, schedule: Schedule) -> LoopNest:
     nest = split_reading_inside(nest, column, sizes, made)
     nest = _as_groups(nest, (*product.others, row, column), part)
     rows, columns = (part.row_item, part.row), (part.vector, part.column_item, part.lane)
-    orders = ((*rows, part.step) if rows_first else (part.step, *rows), (part.step, *columns))
+    orders = [
+        (*side, part.step) if is_along else (part.step, *side)
+        for side, is_along in zip((rows, columns), along)
+    ]
     for factor, order, width in zip((product.row_factor, product.column_factor), orders, widths):
         along = [part.loop(x) for x in order]
         nest = _shared(nest, _side_of(product, factor), along, shared.items, width)
@@ -144,10 +149,11 @@ def _side_of(product: GroupProduct, factor: UOp) -> int:
     return product.reduction.src[0].src.index(factor)
 
 
-def _width(factor: UOp, loops: Sequence[UOp], tile: Tile) -> int:
+def _width(factor: UOp, loops: Sequence[UOp], target: Target) -> int:
     """How many elements an item copies at once."""
-    wide = lies_in_vectors(kept_of(factor), loops, tile.lanes) and len(loops) == 1
-    return tile.lanes if wide else 1
+    value = kept_of(factor)
+    lanes = target.lanes(value.dtype)
+    return lanes if len(loops) == 1 and lies_in_vectors(value, loops, lanes) else 1
 
 
 def _shared(nest: LoopNest, side: int, order: Sequence[UOp], items: int, width: int) -> LoopNest:
