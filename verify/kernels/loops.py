@@ -249,8 +249,8 @@ def _guesses(same: dict[UOp, UOp], old: list[UOp], new: list[UOp]) -> Iterator[L
             if all(loop_size(x) <= loop_size(y) for x, y in zip(old, order)):
                 yield LoopMap({**same, **dict(zip(old, order))}, dict(zip(order, old)), True)
     if old and sizes[1] > sizes[0]:  # all loops as one, which goes on beyond its end
-        (stride, _), *inner = _strides(old)
-        strides = [(stride, -(-sizes[1] // stride)), *inner]
+        known = _strides(old)
+        strides = [(known[0][0], -(-sizes[1] // known[0][0])), *known[1:]]
         for order in permutations(new):
             there = dict(zip(old, digits(row_major(order).term(), strides)))
             back = dict(zip(order, digits(row_major(old).term(), _strides(order))))

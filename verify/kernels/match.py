@@ -319,9 +319,9 @@ class Matcher:
             is_zero = load.op is Ops.LOAD and other.op is Ops.CONST and other.arg == 0
             if is_zero and self._never((*given, *self._mask(load.src[0]))):
                 return None
-        for product, other in ((before, after), (after, before)):
-            is_zero = product.op is Ops.MUL and other.op is Ops.CONST and other.arg == 0
-            if is_zero and all([self._is_nothing(factor, given) for factor in product.src]):
+        for term, other in ((before, after), (after, before)):
+            is_zero = term.op is Ops.MUL and other.op is Ops.CONST and other.arg == 0
+            if is_zero and all([self._is_nothing(factor, given) for factor in term.src]):
                 return None
         return Difference("a value term", before, after)
 

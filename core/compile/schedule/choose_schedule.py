@@ -35,8 +35,8 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     """
     if target.has_scalar_items:
         return AUTOMATIC
-    if (shared := choose_shared(kernel, target, override)) is not None:
-        return Schedule(tiled=True, tile=shared[0], shared=shared[1], reduction_block=0)
+    if (way := choose_shared(kernel, target, override)) is not None:
+        return Schedule(tiled=True, tile=way[0], shared=way[1], reduction_block=0)
     found = find_contraction(kernel, target, override)
     if found is not None:
         return _of_contraction(*found, target, override)

@@ -140,7 +140,7 @@ def choose_shared(
         return None
     least = target.lockstep // 4  # most of the smallest tile is inside
     ways = _ways(product, target) if min(rows, columns) >= least else []
-    return min(ways, key=lambda way: _cost(*way, product), default=None)
+    return min(ways, key=lambda way: _cost(way[0], way[1], product), default=None)
 
 
 def _asked(

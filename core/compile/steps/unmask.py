@@ -32,7 +32,8 @@ def unmask(nest: LoopNest, reduction: UOp) -> UOp:
     require(term.op is Ops.MUL, "no sum of products", term)
     open_factors = [factor for factor in term.src if not _is_masked_by(factor, mask)]
     require(not open_factors, "a factor that is not 0 where the mask does not hold", *open_factors)
-    bare = unmasked(mask, *term.src, nothing)
+    one, other = term.src
+    bare = unmasked(mask, one, other, nothing)
     return nest.graph.substitute({reduction: reduction.with_src((bare, *reduction.src[1:]))})
 
 

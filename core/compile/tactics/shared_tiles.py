@@ -12,6 +12,7 @@ the same way. What a tile reads of a for 16 steps is kept along j and the group'
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target
@@ -46,44 +47,73 @@ def in_shared_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopN
     assert tile is not None and shared is not None
     require(product is not None, "no product whose operands a group may share")
     assert product is not None
-    steps = product.reduction.src[1:]
-    along = runs_along(product.row_factor, steps[-1]), columns_run_along(product)
-    widths = (
-        _width(product.row_factor, steps if along[0] else product.rows, target),
-        _width(product.column_factor, steps if along[1] else product.columns, target),
-    )
+    sides = _sides(product, target)
     nest, row = _as_one(nest, product.rows)
     nest, column = _as_one(nest, product.columns)
-    nest, whole = _as_one(nest, steps)
+    nest, step = _as_one(nest, product.reduction.src[1:])
     part = _Parts(fresh_number(nest.graph), tile, shared)
-    nest = split(nest, whole, (shared.steps,), (NewLoop(*whole.arg), part.step))
-    (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
-    if is_masked(reduction.src[0]) and all([_is_load(x) for x in reduction.src[0].src[1].src]):
-        nest = unmask(nest, reduction)
-    sizes, made = (shared.rows, tile.rows), (NewLoop(*row.arg), part.row_item, part.row)
-    nest = split_reading_inside(nest, row, sizes, made)
-    sizes = (tile.vectors, shared.columns, tile.lanes)
-    made = (NewLoop(*column.arg), part.vector, part.column_item, part.lane)
-    nest = split_reading_inside(nest, column, sizes, made)
+    nest = _split_sum(nest, step, part, shared.steps)
+    nest = _split_results(nest, row, column, part)
     nest = _as_groups(nest, (*product.others, row, column), part)
-    rows, columns = (part.row_item, part.row), (part.vector, part.column_item, part.lane)
-    orders = [
-        (*side, part.step) if is_along else (part.step, *side)
-        for side, is_along in zip((rows, columns), along)
-    ]
-    for factor, order, width in zip((product.row_factor, product.column_factor), orders, widths):
-        along = [part.loop(x) for x in order]
-        nest = _shared(nest, _side_of(product, factor), along, shared.items, width)
+    for side, results in zip(sides, (part.rows, part.columns)):
+        order = (*results, part.step) if side.is_along else (part.step, *results)
+        nest = _shared(nest, side, [part.loop(x) for x in order], shared.items)
     items = [part.loop(x) for x in (part.row_item, part.column_item)]
-    nest = _together(nest, items, AxisRole.LANE)
-    if shared.steps % DEPTH == 0 and shared.steps > DEPTH:
-        inner = NewLoop(fresh_number(nest.graph), AxisRole.UPCAST)
-        nest = split(nest, part.loop(part.step), (DEPTH,), (part.step, inner))
+    return _written_out(_together(nest, items, AxisRole.LANE), part, shared.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """An operand: which factor of the product it is, whether it lies along the sum, how many elements are copied at once."""
+
+    factor: int
+    is_along: bool
+    width: int
+
+
+def _sides(product: GroupProduct, target: Target) -> tuple[_Side, _Side]:
+    """The operands of the rows and of the columns."""
+    steps = product.reduction.src[1:]
+    row, column = product.row_factor, product.column_factor
+    along = runs_along(row, steps[-1]), columns_run_along(product)
+    return (
+        _Side(
+            _side_of(product, row),
+            along[0],
+            _width(row, steps if along[0] else product.rows, target),
+        ),
+        _Side(
+            _side_of(product, column),
+            along[1],
+            _width(column, steps if along[1] else product.columns, target),
+        ),
+    )
+
+
+def _split_sum(nest: LoopNest, loop: UOp, part: _Parts, steps: int) -> LoopNest:
+    """So many steps of the sum for each copy; a mask that the loads have, too, goes."""
+    nest = split(nest, loop, (steps,), (NewLoop(*loop.arg), part.step))
+    (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
+    is_of_loads = is_masked(reduction.src[0]) and all(
+        [kept_of(factor).op is Ops.LOAD for factor in reduction.src[0].src[1].src]
+    )
+    return unmask(nest, reduction) if is_of_loads else nest
+
+
+def _split_results(nest: LoopNest, row: UOp, column: UOp, part: _Parts) -> LoopNest:
+    """Rows and columns as groups, items, and what an item has of them."""
+    for loop, made in ((row, part.rows), (column, part.columns)):
+        sizes = tuple([part.sizes[one] for one in made])
+        nest = split_reading_inside(nest, loop, sizes, (NewLoop(*loop.arg), *made))
     return nest
 
 
-def _is_load(factor: UOp) -> bool:
-    return kept_of(factor).op is Ops.LOAD
+def _written_out(nest: LoopNest, part: _Parts, steps: int) -> LoopNest:
+    """Some steps of the sum at once."""
+    if steps % DEPTH or steps == DEPTH:
+        return nest
+    inner = NewLoop(fresh_number(nest.graph), AxisRole.UPCAST)
+    return split(nest, part.loop(part.step), (DEPTH,), (part.step, inner))
 
 
 class _Parts:
@@ -95,7 +125,9 @@ class _Parts:
         self.vector, self.column_item = NewLoop(number + 3, AxisRole.UPCAST), NewLoop(number + 4)
         self.lane = NewLoop(number + 5, AxisRole.VECTOR)
         self.group = NewLoop(number + 6, AxisRole.BLOCK)
-        self._sizes = {
+        self.rows = self.row_item, self.row
+        self.columns = self.vector, self.column_item, self.lane
+        self.sizes = {
             self.step: shared.steps,
             self.row_item: shared.rows,
             self.row: tile.rows,
@@ -106,7 +138,7 @@ class _Parts:
 
     def loop(self, made: NewLoop) -> UOp:
         """A loop; of one iteration, its only value."""
-        size = self._sizes[made]
+        size = self.sizes[made]
         return UOp.range(size, made.number, made.role) if size != 1 else UOp.index(0)
 
 
@@ -156,11 +188,11 @@ def _width(factor: UOp, loops: Sequence[UOp], target: Target) -> int:
     return lanes if len(loops) == 1 and lies_in_vectors(value, loops, lanes) else 1
 
 
-def _shared(nest: LoopNest, side: int, order: Sequence[UOp], items: int, width: int) -> LoopNest:
+def _shared(nest: LoopNest, side: _Side, order: Sequence[UOp], items: int) -> LoopNest:
     """What a factor reads is kept along the loops of the tile, and items take turns at filling it."""
     (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
     term = reduction.src[0].src[1] if is_masked(reduction.src[0]) else reduction.src[0]
-    value = kept_of(term.src[side])
+    value = kept_of(term.src[side.factor])
     along = [x for x in order if x in loops_of(value)]
     number = fresh_number(nest.graph)
     own = [NewLoop(number + 4 + k, AxisRole.REDUCE) for k in range(len(along))]
@@ -169,18 +201,18 @@ def _shared(nest: LoopNest, side: int, order: Sequence[UOp], items: int, width: 
     made = [UOp.range(size_of(x), *_arguments(one)) for x, one in zip(along, own)]
     size, whole = prod([size_of(x) for x in along]), NewLoop(number + 3, AxisRole.LANE)
     nest = collapse(nest, tuple(made), whole)
-    return _in_turns(nest, UOp.range(size, *_arguments(whole)), items, width, number)
+    return _in_turns(nest, UOp.range(size, *_arguments(whole)), items, side.width, number)
 
 
 def _in_turns(nest: LoopNest, whole: UOp, items: int, width: int, number: int) -> LoopNest:
-    """A loop that fills memory: items take turns at vectors of it. `number`: the first of three that are free."""
+    """A loop that fills memory: items take turns at vectors of it. `number`: the first of two that are free."""
     item = NewLoop(whole.arg[0], AxisRole.LANE)
     turn, lane = NewLoop(number, AxisRole.REDUCE), NewLoop(number + 1, AxisRole.VECTOR)
     width = width if size_of(whole) % width == 0 else 1
-    has_turns = size_of(whole) > items * width
+    parts = [(turn, items), (item, items)] if size_of(whole) > items * width else [(item, items)]
     if width > 1:
-        sizes, made = (
-            ((items, width), (turn, item, lane)) if has_turns else ((width,), (item, lane))
-        )
-        return split(nest, whole, sizes, made)
-    return split(nest, whole, (items,), (turn, item)) if has_turns else nest
+        parts.append((lane, width))
+    if len(parts) == 1:
+        return nest
+    sizes = tuple([size for _, size in parts[1:]])
+    return split(nest, whole, sizes, tuple([made for made, _ in parts]))
