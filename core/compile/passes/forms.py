@@ -14,7 +14,6 @@ from proofgrad.core.compile.lowering.linearize import sources_before
 from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.machine.target import Binary, Source
 from proofgrad.core.compile.nests.loops import is_fixed, is_of_group, runs_alike, size_of
-from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.passes.memory import memory_below
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
@@ -123,12 +122,6 @@ def _check_kernel_graph(root: UOp) -> None:
 def _check_kernel(root: UOp) -> None:
     _check_sink(Form.KERNEL, root, Ops.STORE)
     _check_loops_of_stores(Form.KERNEL, root.src)
-    free = loops_below(root)
-    own = {loop for n in free if n.op is Ops.LOCAL_BUFFER for loop in n.src[1:]}
-    for node in free if own else ():
-        if node.op is Ops.LOCAL_BUFFER and not free[node].isdisjoint(own):
-            reason = "what is kept may not change with a loop of what is kept"
-            raise FormError(Form.KERNEL, node, reason)
 
 
 def _check_loops_of_stores(form: Form, nodes: tuple[UOp, ...]) -> None:

@@ -73,17 +73,28 @@ def _check_loops(
     require(set(loops) <= free[value], "a loop that the value does not change with", *loops)
     require_fixed(loops)
     outside = free[value].difference(loops)
-    own = {loop for n in nodes if n.op is Ops.LOCAL_BUFFER for loop in n.src[1:]}
-    require(own.isdisjoint(outside), "what is kept changes with a loop of what is kept", *outside)
-    readers = [n for n in nodes if n.op is Ops.REDUCE and not outside.isdisjoint(n.src[1:])]
-    require(
-        len(readers) < 2, "several reductions over a loop that what is kept changes with", *outside
-    )
-    is_plain = not readers or BINDERS.isdisjoint([n.op for n in toposort((value,))])
-    require(is_plain, "a reduction, kept inside of a loop of another", *outside)
+    _check_outside(nodes, value, outside, free[nest.graph])
     numbers, new = {n.arg[0] for n in nodes if n.op is Ops.RANGE}, [loop.number for loop in made]
     is_free = numbers.isdisjoint(new) and len(set(new)) == len(new)
     require(is_free, "a loop of this number is there", *new)
+
+
+def _check_outside(
+    nodes: Sequence[UOp], value: UOp, outside: frozenset[UOp], results: frozenset[UOp]
+) -> None:
+    """Raises: StepRefused unless memory may be filled anew in each iteration of these loops: of results, or of one reduction."""
+    of_kept = {loop for n in nodes if n.op is Ops.LOCAL_BUFFER for loop in n.src[1:]}
+    is_plain = of_kept.isdisjoint(outside)
+    require(is_plain, "what is kept changes with a loop of what is kept", *outside)
+    readers = [n for n in nodes if n.op is Ops.REDUCE and not outside.isdisjoint(n.src[1:])]
+    if not readers:
+        return
+    summed = outside.intersection(readers[0].src[1:])
+    is_one = len(readers) == 1 and summed.isdisjoint(results)
+    what = "what is kept changes with a loop of a reduction, and of another or of the results"
+    require(is_one, what, *outside)
+    is_plain = BINDERS.isdisjoint([n.op for n in toposort((value,))])
+    require(is_plain, "a reduction, kept inside of a loop of another", *outside)
 
 
 def same_function(one: tuple[UOp, UOp], other: tuple[UOp, UOp]) -> bool:
