@@ -23,7 +23,11 @@ from proofgrad.backends.reference import ReferenceBackend
 from proofgrad.core.compile.lowering.linearize import linearize
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.target import Source, Target
+from proofgrad.core.compile.nests.kernel_schedule import NO_SHARED_TILE, Schedule
+from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.tactics import axes
+from proofgrad.core.compile.tactics.shared_tiles import in_shared_tiles
+from proofgrad.core.compile.tune.search_space import neighbours
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -161,19 +165,16 @@ def test_memory_beyond_the_edge_of_a_sum_is_not_read(device: str) -> None:
 
 
 def chosen(rows: int, steps: int, columns: int, device: str) -> str:
-    """The schedule that heuristics take, as text."""
+    """The schedule that heuristics take for groups, as text."""
     found: list[str] = []
 
-    def told(nest: object, schedule: object, target: object) -> object:
+    def told(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
         found.append(str(schedule))
-        return kept(nest, schedule, target)  # type: ignore[arg-type]
+        return in_shared_tiles(nest, schedule, target)
 
-    kept, axes.in_shared_tiles = axes.in_shared_tiles, told  # type: ignore[assignment]
-    try:
-        with compile_only():
-            (on(device, whole(rows, steps)) @ on(device, whole(steps, columns))).realize()
-    finally:
-        axes.in_shared_tiles = kept
+    with pytest.MonkeyPatch.context() as patch, compile_only():
+        patch.setattr(axes, "in_shared_tiles", told)
+        (on(device, whole(rows, steps)) @ on(device, whole(steps, columns))).realize()
     return "".join(found)
 
 
@@ -207,6 +208,23 @@ def test_a_tile_that_needs_more_local_memory_than_there_is_is_refused() -> None:
 def test_a_shared_tile_that_is_none_is_refused_with_what_may_stand_there(text: str) -> None:
     with pytest.raises(ValueError, match="ROWITEMSxCOLUMNITEMSxSTEPS"), schedule(text):
         pass
+
+
+def test_a_search_tries_other_tiles_of_groups_and_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels: list[UOp] = []
+
+    def told(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
+        kernels.append(nest.graph)
+        return in_shared_tiles(nest, schedule, target)
+
+    monkeypatch.setattr(axes, "in_shared_tiles", told)
+    with compile_only():
+        (on("SHARING", whole(70, 64)) @ on("SHARING", whole(64, 66))).realize()
+    found = neighbours(kernels[0], Sharing.target, Schedule(), Schedule())
+    shared = [one.shared for one in found if one.shared is not None]
+    assert NO_SHARED_TILE in shared
+    assert len(set(shared)) > 3
+    assert all([one.items <= Sharing.target.group_items for one in shared])
 
 
 # -- waits ----------------------------------------------------------------------------------------

@@ -156,6 +156,12 @@ def _asked(
     return (tile, shared) if fits and _bytes(tile, shared, product) <= target.local_bytes else None
 
 
+def ways_to_share(kernel: UOp, target: Target) -> list[tuple[Tile, SharedTile]]:
+    """Every tile that may be tried for a kernel."""
+    product = find_product(kernel)
+    return [] if product is None else _ways(product, target)
+
+
 def _ways(product: GroupProduct, target: Target) -> list[tuple[Tile, SharedTile]]:
     """The tiles that fit the registers, and half of the local memory: another group uses the other half."""
     lanes = target.lanes(product.reduction.dtype)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import (
     NO_COPIES,
+    NO_SHARED_TILE,
     Blocks,
     Copies,
     Schedule,
@@ -25,6 +26,7 @@ from proofgrad.core.compile.schedule.choose_schedule import choose_schedule
 from proofgrad.core.compile.schedule.contraction import Contraction, contractions, tiles_along
 from proofgrad.core.compile.schedule.groups import rows_to_share
 from proofgrad.core.compile.schedule.reduction_blocks import find_rows
+from proofgrad.core.compile.schedule.shared_tiles import ways_to_share
 from proofgrad.core.compile.schedule.threads import operations
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.ir.ops import Ops
@@ -60,7 +62,9 @@ def neighbours(kernel: UOp, target: Target, choices: Schedule, forced: Schedule)
         for steps in blocks
         if steps != whole.reduction_block
     ]
-    if found is not None:
+    if whole.shared is not None and whole.shared.items:
+        moves = _of_shared(kernel, target, choices)
+    elif found is not None:
         moves += _of_contraction(kernel, found[0], target, plain, choices)
     else:
         moves += _of_loops(kernel, target, plain, choices)
@@ -103,6 +107,14 @@ def _of_contraction(
     ]
     moves.append(Schedule(tiled=False))
     return moves
+
+
+def _of_shared(kernel: UOp, target: Target, choices: Schedule) -> list[Schedule]:
+    """Other tiles of groups, and none, with which each item reads for itself."""
+    moves = [replace(choices, tile=None, shared=NO_SHARED_TILE)]
+    return moves + [
+        replace(choices, tile=tile, shared=shared) for tile, shared in ways_to_share(kernel, target)
+    ]
 
 
 def _tiles(tile: Tile, target: Target) -> Iterator[Tile]:
