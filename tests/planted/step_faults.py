@@ -55,6 +55,7 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "stage": ("position_of",),
     "scatter": ("nearest_between",),
     "clamp": ("brought",),
+    "unmask": ("unmasked",),
     "unroll": ("_copies", "_combined", "_one_by_one"),
     "narrow": ("terms_beyond",),
     "accumulate": ("_fill",),
@@ -76,7 +77,11 @@ BODIES = (
         "unroll",
         "local_buffer",
     ),
+<<<<<<< HEAD
     *("stage", "deinterleave", "pad_rows", "sum_in_memory", "scatter", "join", "clamp", "tables"),
+=======
+    *("stage", "deinterleave", "sum_in_memory", "scatter", "join", "clamp", "unmask", "tables"),
+>>>>>>> 0cd8617 (Plant faults in the law of masks, too)
     *("accumulate", "lanes", "narrow", "extend"),
     *("tensor_program", "reduce_in_parts", "store", "read_parts", "exchange"),
 )
