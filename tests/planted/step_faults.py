@@ -77,11 +77,17 @@ BODIES = (
         "unroll",
         "local_buffer",
     ),
-<<<<<<< HEAD
-    *("stage", "deinterleave", "pad_rows", "sum_in_memory", "scatter", "join", "clamp", "tables"),
-=======
-    *("stage", "deinterleave", "sum_in_memory", "scatter", "join", "clamp", "unmask", "tables"),
->>>>>>> 0cd8617 (Plant faults in the law of masks, too)
+    *(
+        "stage",
+        "deinterleave",
+        "pad_rows",
+        "sum_in_memory",
+        "scatter",
+        "join",
+        "clamp",
+        "unmask",
+        "tables",
+    ),
     *("accumulate", "lanes", "narrow", "extend"),
     *("tensor_program", "reduce_in_parts", "store", "read_parts", "exchange"),
 )
