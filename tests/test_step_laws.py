@@ -280,7 +280,7 @@ def test_a_change_of_any_file_makes_evidence_stale(copied: Path) -> None:
         assert found, path.name
         assert all(["a file that decides its law has changed" in why for why in found.values()])
         if path.parent.name == "claims" or path.stem in ("bijection", "loop_nest", "evidence"):
-            assert len(found) >= len(STEPS) // 2, path.name
+            assert len(found) >= 10, path.name
         if path.stem in own and path.parent.name == "steps":
             assert own[path.stem] in found
         path.write_bytes(text)
