@@ -8,6 +8,8 @@ from __future__ import annotations
 from proofgrad.nn.state.archive import tar_extract, zip_extract
 from proofgrad.nn.state.checkpoint import torch_load
 from proofgrad.nn.state.files import FormatError
+from proofgrad.nn.state.ggml import ggml_data_to_tensor
+from proofgrad.nn.state.gguf import gguf_load
 from proofgrad.nn.state.model import get_parameters, get_state_dict, load_state_dict
 from proofgrad.nn.state.npz import npz_load, npz_save
 from proofgrad.nn.state.safe import safe_load, safe_load_metadata, safe_save
@@ -19,6 +21,8 @@ __all__ = [
     "TensorIO",
     "get_parameters",
     "get_state_dict",
+    "ggml_data_to_tensor",
+    "gguf_load",
     "load_state_dict",
     "npz_load",
     "npz_save",
