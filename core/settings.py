@@ -21,6 +21,7 @@ MEANING: dict[str, str] = {
     "DEVICE": "the same as DEV, which goes first",
     "TRAINING": "1: Tensor.training is on from the start: dropout and batch norm train",
     "DEFAULT_FLOAT": "the type of floats whose type nobody names, as half or float64; default float32",
+    "DEFAULT_INT": "the type of ints whose type nobody names, as int64; default int32",
     "CI": "set by services that run tests; `helpers.CI` tells whether it is",
     "JIT": "0: TinyJit runs functions without recording them",
     "NOOPT": "1: NOALG and NOSCHED: one plain loop nest a kernel",

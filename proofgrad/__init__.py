@@ -103,7 +103,7 @@ def __getattr__(name: str) -> Any:
     if name in _NEEDS_MACHINES:
         import_module("proofgrad.wiring").connect()
     if name == "dtypes" or name in _NEEDS_MACHINES:
-        import_module("proofgrad.context").start_default_float()
+        import_module("proofgrad.context").start_defaults()
     value = globals()[name] = getattr(import_module(_HOME[name]), name)
     return value
 

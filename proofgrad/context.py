@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from proofgrad.core import settings
 from proofgrad.core.compile.nests.kernel_schedule import Schedule, read_schedule
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.settings_elsewhere import ELSEWHERE, warn_of
 
 own_variables: set[str] = set()  # of the program: those of `helpers.ContextVar`
 
@@ -23,22 +24,25 @@ own_variables: set[str] = set()  # of the program: those of `helpers.ContextVar`
 def Context(**variables: int | str) -> Iterator[None]:
     """Environment variables of proofgrad set within the block, as they were after it.
 
-    TRAINING is `Tensor.training`, DEFAULT_FLOAT `dtypes.default_float`, whoever sets them.
+    TRAINING is `Tensor.training`, DEFAULT_FLOAT and DEFAULT_INT are `dtypes.default_float` and `default_int`, whoever
+    sets them. A setting of tinygrad that chooses how kernels are made does nothing here, which is said once.
 
-    Raises: KeyError for a name that no part of proofgrad reads; ValueError for what is no type of floats.
+    Raises: KeyError for a name that no part of proofgrad reads; ValueError for what is no type of floats, or of ints.
 
     Example:
         with Context(DEBUG=2):
             model(x).realize()
     """
-    known = {*settings.MEANING, *own_variables}
+    known = {*settings.MEANING, *own_variables, *ELSEWHERE}
     unknown = sorted(set(variables) - known)
     if unknown:
-        near = difflib.get_close_matches(unknown[0], known, 1)
+        near = difflib.get_close_matches(unknown[0], known - ELSEWHERE.keys(), 1)
         raise KeyError(
             f"{unknown[0]} is no setting{f'; is {near[0]} meant?' if near else ''}"
             f" (`python -m proofgrad env` lists them)"
         )
+    for name in ELSEWHERE.keys() & variables.keys() - own_variables:
+        warn_of(name, variables[name], stacklevel=3)
     with ExitStack() as blocks:
         for name, value in variables.items():
             blocks.enter_context(_set(name, value))
@@ -52,7 +56,9 @@ def _set(name: str, value: int | str) -> AbstractContextManager[None]:
 
             return Tensor.train(bool(int(value)))
         case "DEFAULT_FLOAT":
-            return _default_float(float_named(str(value)))
+            return _default("default_float", float_named(str(value)))
+        case "DEFAULT_INT":
+            return _default("default_int", int_named(str(value)))
     return _variable(name, str(value))
 
 
@@ -70,28 +76,39 @@ def _variable(name: str, value: str) -> Iterator[None]:
 
 
 @contextmanager
-def _default_float(dtype: DType) -> Iterator[None]:
-    before = dtypes.default_float
-    dtypes.default_float = dtype
+def _default(name: str, dtype: DType) -> Iterator[None]:
+    before = getattr(dtypes, name)
+    setattr(dtypes, name, dtype)
     try:
         yield
     finally:
-        dtypes.default_float = before
+        setattr(dtypes, name, before)
 
 
 @functools.cache
-def start_default_float() -> None:
-    """`dtypes.default_float` as DEFAULT_FLOAT asks, once. Raises: ValueError for what is no type of floats."""
+def start_defaults() -> None:
+    """`dtypes.default_float` and `default_int` as the environment asks, once. Raises: ValueError for what is no such type."""
     if asked := settings.text("DEFAULT_FLOAT"):
         dtypes.default_float = float_named(asked)
+    if asked := settings.text("DEFAULT_INT"):
+        dtypes.default_int = int_named(asked)
 
 
 def float_named(name: str) -> DType:
     """A type of floats by its name in `dtypes`, in capitals or not. Raises: ValueError."""
+    return _one_of(dtypes.floats, name, "DEFAULT_FLOAT", "floats")
+
+
+def int_named(name: str) -> DType:
+    """A type of ints by its name in `dtypes`, in capitals or not. Raises: ValueError."""
+    return _one_of(dtypes.ints, name, "DEFAULT_INT", "ints")
+
+
+def _one_of(kinds: tuple[DType, ...], name: str, variable: str, what: str) -> DType:
     found = getattr(dtypes, name.lower().removeprefix("dtypes."), None)
-    if not isinstance(found, DType) or found not in dtypes.floats:
-        names = ", ".join([dtype.name for dtype in dtypes.floats])
-        raise ValueError(f"DEFAULT_FLOAT={name!r} is no type of floats; there are {names}")
+    if not isinstance(found, DType) or found not in kinds:
+        names = ", ".join([dtype.name for dtype in kinds])
+        raise ValueError(f"{variable}={name!r} is no type of {what}; there are {names}")
     return found
 
 

@@ -31,6 +31,8 @@ MOVED = {
 }
 # Modules of tinygrad that programs import from, and what they were imported for.
 ABSENT = {
+    "proofgrad.datasets": "use proofgrad.nn.datasets",
+    "proofgrad.engine.schedule": "Tensor.schedule gives the kernels, `python -m proofgrad explain` shows them",
     "proofgrad.engine.realize": "Tensor.realize runs a graph, Tensor.schedule shows its kernels, GlobalCounters counts them",
     "proofgrad.gradient": "use Tensor.gradient or Tensor.backward",
     "proofgrad.lazy": "use Tensor.uop",
@@ -39,8 +41,10 @@ ABSENT = {
     "proofgrad.llm.serve": "write the model in proofgrad.nn; proofgrad.nn.state.gguf_load reads its weights",
     "proofgrad.mixin": "these are methods of proofgrad.Tensor",
     "proofgrad.ops": "use proofgrad.uop.ops",
+    "proofgrad.optim": "use proofgrad.nn.optim",
     "proofgrad.schedule": "see docs/kernel.md for the stages, and `python -m proofgrad explain`",
     "proofgrad.shape": "from proofgrad import Variable; Tensor.view_info tells strides, offset and mask",
+    "proofgrad.state": "use proofgrad.nn.state",
     "proofgrad.viz": "DEBUG=2, profile() and `python -m proofgrad explain` show what was compiled",
 }
 

@@ -35,6 +35,7 @@ from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 from proofgrad.core.tensor.methods.view import ViewInfo, view_info
 from proofgrad.core.tensor.runtime import realize as machine
 from proofgrad.core.tensor.runtime.canonical import computed
+from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.core.tensor.runtime.device import is_on_disk
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
 from proofgrad.core.tensor.runtime.recording import before_accumulate
@@ -62,11 +63,15 @@ class Tensor(
 
     # -- computing ------------------------------------------------------------------------------
 
-    def realize(self, *others: Tensor) -> Self:
+    def realize(self, *others: Tensor, do_update_stats: bool = True) -> Self:
         """Compute this Tensor (and the others, in one go) into buffers now.
 
-        Of a view that was written to, what it is a view of is computed: the write is done.
+        Of a view that was written to, what it is a view of is computed: the write is done. Without `do_update_stats`,
+        `GlobalCounters` count nothing of it.
         """
+        if not do_update_stats:
+            with GlobalCounters.unchanged():
+                return self.realize(*others)
         by_device: dict[str, list[Tensor]] = {}
         every: dict[Tensor, None] = dict.fromkeys((self, *others))
         shown = {id(tensor): tensor for tensor in every if tensor._is_what_was_written()}

@@ -5,6 +5,8 @@ Owns: the names. Does not own: what they do (the files of this folder, proofgrad
 
 from __future__ import annotations
 
+from typing import Any
+
 from proofgrad.context import Context, schedule
 from proofgrad.core.tensor.runtime.counters import GlobalCounters
 from proofgrad.helpers.bits import (
@@ -72,6 +74,7 @@ from proofgrad.helpers.variables import (
     CI,
     DEBUG,
     DEFAULT_FLOAT,
+    DEFAULT_INT,
     DEV,
     JIT,
     NOOPT,
@@ -81,6 +84,7 @@ from proofgrad.helpers.variables import (
     WINO,
     ContextVar,
     getenv,
+    setting_elsewhere,
     temp,
 )
 
@@ -91,6 +95,7 @@ __all__ = [
     "ContextVar",
     "DEBUG",
     "DEFAULT_FLOAT",
+    "DEFAULT_INT",
     "DEV",
     "GlobalCounters",
     "JIT",
@@ -160,3 +165,11 @@ __all__ = [
     "unwrap",
     "word_wrap",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A setting of tinygrad that does nothing here: programs import it to read it. Raises: AttributeError."""
+    found = setting_elsewhere(name)
+    if found is None:
+        raise AttributeError(f"module 'proofgrad.helpers' has no attribute {name!r}")
+    return found

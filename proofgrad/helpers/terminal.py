@@ -90,13 +90,19 @@ class Timing(ContextDecorator):
 class Profiling(ContextDecorator):
     """Prints where the time of Python went within its block, by `cProfile`; `proofgrad.profile` tells of kernels.
 
-    `sort`: a key of `pstats`; `frac`: how much of the list; `fn`: a file for the whole of it.
+    `sort`: a key of `pstats`; `frac`: how much of the list; `fn`: a file for the whole of it; `ts`: how many times what is
+    measured was done, by which times are divided.
     """
 
     def __init__(
-        self, enabled: bool = True, sort: str = "cumtime", frac: float = 0.2, fn: str | None = None
+        self,
+        enabled: bool = True,
+        sort: str = "cumtime",
+        frac: float = 0.2,
+        fn: str | None = None,
+        ts: float = 1,
     ) -> None:
-        self.enabled, self.sort, self.frac, self.fn = enabled, sort, frac, fn
+        self.enabled, self.sort, self.frac, self.fn, self.ts = enabled, sort, frac, fn, ts
 
     def __enter__(self) -> Profiling:
         import cProfile
@@ -119,4 +125,11 @@ class Profiling(ContextDecorator):
         self.pr.disable()
         if self.fn is not None:
             self.pr.dump_stats(self.fn)
-        pstats.Stats(self.pr).strip_dirs().sort_stats(self.sort).print_stats(self.frac)
+        stats: Any = pstats.Stats(self.pr).strip_dirs().sort_stats(self.sort)
+        if self.ts != 1:
+            stats.total_tt /= self.ts
+            stats.stats = {
+                name: (calls, every, own / self.ts, whole / self.ts, callers)
+                for name, (calls, every, own, whole, callers) in stats.stats.items()
+            }
+        stats.print_stats(self.frac)

@@ -6,6 +6,7 @@ a block (proofgrad/context.py).
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
 import tempfile
@@ -14,7 +15,8 @@ from functools import total_ordering
 from pathlib import Path
 from typing import Any
 
-from proofgrad.context import own_variables
+from proofgrad.context import float_named, int_named, own_variables
+from proofgrad.settings_elsewhere import ELSEWHERE, warn_of
 
 OSX, WIN, CI = sys.platform == "darwin", sys.platform == "win32", bool(os.environ.get("CI"))
 
@@ -34,9 +36,9 @@ def getenv(key: str, default: Any = 0) -> Any:
         raise ValueError(f"{key}={found!r} in the environment must be of type {kind}") from None
 
 
-def temp(x: str) -> str:
-    """The path of a file of this name in the folder for temporary files."""
-    return str(Path(tempfile.gettempdir()) / x)
+def temp(x: str, append_user: bool = False) -> str:
+    """The path of a file of this name, with that of the user behind it if asked, in the folder for temporary files."""
+    return str(Path(tempfile.gettempdir()) / (f"{x}.{getpass.getuser()}" if append_user else x))
 
 
 @total_ordering
@@ -98,6 +100,28 @@ class _OfProgram(ContextVar):
         self._write(value)
 
 
+class _Elsewhere(ContextVar):
+    """A setting of tinygrad that nothing here reads but the program."""
+
+    def __init__(self, key: str) -> None:
+        self.key, self.default_value = key, ELSEWHERE[key][0]
+
+    @property
+    def value(self) -> Any:
+        """The value as it is now."""
+        return getenv(self.key, self.default_value)
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        warn_of(self.key, value, stacklevel=2)
+        os.environ[self.key] = str(value)
+
+
+def setting_elsewhere(name: str) -> ContextVar | None:
+    """The variable of a setting of tinygrad by its name, if that is one."""
+    return _Elsewhere(name) if name in ELSEWHERE else None
+
+
 def _value_of(other: Any) -> Any:
     return other.value if isinstance(other, ContextVar) else other
 
@@ -134,9 +158,20 @@ def _float() -> str:
 
 def _set_float(value: Any) -> None:
     from proofgrad import dtypes
-    from proofgrad.core.ir.dtypes import dtype_named
 
-    dtypes.default_float = dtype_named(str(value))
+    dtypes.default_float = float_named(str(value))
+
+
+def _int() -> str:
+    from proofgrad import dtypes
+
+    return dtypes.default_int.name
+
+
+def _set_int(value: Any) -> None:
+    from proofgrad import dtypes
+
+    dtypes.default_int = int_named(str(value))
 
 
 DEBUG, BEAM, NOOPT, WINO = [ContextVar(name, 0) for name in ("DEBUG", "BEAM", "NOOPT", "WINO")]
@@ -144,3 +179,4 @@ JIT = ContextVar("JIT", 1)
 TRAINING = _OfProgram("TRAINING", _training, _set_training)
 DEV = _OfProgram("DEV", _device, _set_device)
 DEFAULT_FLOAT = _OfProgram("DEFAULT_FLOAT", _float, _set_float)
+DEFAULT_INT = _OfProgram("DEFAULT_INT", _int, _set_int)

@@ -11,6 +11,11 @@ from typing import NoReturn
 INSTEAD = {
     "cuda": "x.to('CUDA')",
     "cpu": "x.to('CPU')",
+    "leakyrelu": "x.leaky_relu()",
+    "pad2d": "x.pad((left, right, top, bottom))",
+    "slice": "x[...], or x.shrink(ranges)",
+    "shard": "x.to(device): a program runs on one device",
+    "shard_": "x.to(device): a program runs on one device",
     "mm": "x @ y",
     "bmm": "x @ y",
     "addmm": "x @ y + z",

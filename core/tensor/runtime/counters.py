@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 
@@ -26,6 +27,17 @@ class Counters:
     def mem_used(self) -> int:
         """Bytes held by all buffers that are alive."""
         return self.measure_memory()
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """What runs within the block is not counted."""
+        names = ("kernel_count", "copy_count", "global_ops", "global_mem", "time_sum_s")
+        before = [getattr(self, name) for name in names]
+        try:
+            yield
+        finally:
+            for name, value in zip(names, before):
+                setattr(self, name, value)
 
     def reset(self) -> None:
         """Everything that is counted back to zero."""

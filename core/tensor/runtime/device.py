@@ -144,6 +144,10 @@ class _Device:
                 available.append(name)
         return available
 
+    def canonicalize(self, device: str | None) -> str:
+        """`canonical` by tinygrad's name."""
+        return self.canonical(device)
+
     def canonical(self, name: str | None) -> str:
         """The one name of a device. Raises: DeviceError, with what exists and near names."""
         if name is None:

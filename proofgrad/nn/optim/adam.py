@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from proofgrad import Tensor, dtypes
-from proofgrad.nn.optim.optimizer import Optimizer, norm_ratio
+from proofgrad.nn.optim.optimizer import Optimizer, norm_ratio, not_as_one
 
 
 class Adam(Optimizer):
@@ -108,8 +108,10 @@ class LAMB(AdamW):
         weight_decay: float = 0.0,
         adam: bool = False,
         device: str | None = None,
+        fused: bool = False,
     ) -> None:
-        super().__init__(params, lr, b1, b2, eps, weight_decay, device)
+        not_as_one("LAMB", fused and not adam)
+        super().__init__(params, lr, b1, b2, eps, weight_decay, device, fused)
         self.adam = adam
 
     def _rate(self, value: Tensor, change: Tensor) -> Tensor:

@@ -182,6 +182,12 @@ def _gradient(param: Tensor) -> Tensor:
     return param.grad
 
 
+def not_as_one(name: str, fused: bool) -> None:
+    """Raises: ValueError if parameters whose steps are scaled one by one shall be updated as one vector."""
+    if fused:
+        raise ValueError(f"{name} scales the step of each parameter, so fused=True has no meaning")
+
+
 def norm_ratio(value: Tensor, other: Tensor, scale: float = 1.0, decay: float = 0.0) -> Tensor:
     """scale * |value| / (|other| + decay * |value|), and 1 where a norm is 0. One element."""
     first = value.square().sum().sqrt()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from proofgrad import ShapeError, Tensor
-from proofgrad.nn.optim.optimizer import Optimizer, norm_ratio
+from proofgrad.nn.optim.optimizer import Optimizer, norm_ratio, not_as_one
 
 
 class SGD(Optimizer):
@@ -64,7 +64,7 @@ class SGD(Optimizer):
 class LARS(SGD):
     """SGD whose rate is scaled for each parameter by |value| / |gradient| (You et al., 2017).
 
-    `tcoef` is the trust coefficient; 0 leaves plain SGD.
+    `tcoef` is the trust coefficient; 0 leaves plain SGD. `ns_steps`: so many of Newton and Schulz make the step orthogonal.
     """
 
     def __init__(
@@ -73,13 +73,24 @@ class LARS(SGD):
         lr: float = 0.001,
         momentum: float = 0.9,
         weight_decay: float = 1e-4,
+        ns_steps: int = 0,
+        ns_coefficients: Sequence[float] | None = None,
         nesterov: bool = False,
         classic: bool = True,
         tcoef: float = 0.001,
         device: str | None = None,
+        fused: bool = False,
     ) -> None:
-        super().__init__(params, lr, momentum, weight_decay, nesterov, classic, device)
-        self.tcoef = tcoef
+        not_as_one("LARS", fused and bool(tcoef or ns_steps))
+        super().__init__(params, lr, momentum, weight_decay, nesterov, classic, device, fused)
+        self.tcoef, self.ns_steps = tcoef, ns_steps
+        self.ns_coefficients = None if ns_coefficients is None else tuple(ns_coefficients)
+
+    def _with_momentum(self, number: int, gradient: Tensor) -> Tensor:
+        direction = super()._with_momentum(number, gradient)
+        if not self.ns_steps:
+            return direction
+        return orthogonal(direction, self.ns_steps, self.ns_coefficients)
 
     def _rate(self, value: Tensor, gradient: Tensor) -> Tensor:
         if not self.tcoef:
@@ -104,7 +115,9 @@ class Muon(SGD):
         ns_coefficients: Sequence[float] = (3.4445, -4.775, 2.0315),
         nesterov: bool = True,
         device: str | None = None,
+        fused: bool = False,
     ) -> None:
+        not_as_one("Muon", fused)
         super().__init__(params, lr, momentum, weight_decay, nesterov, False, device)
         for param in self.params:
             if param.ndim < 2:
@@ -116,6 +129,12 @@ class Muon(SGD):
 
     def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
         direction = self._with_momentum(number, gradient)
-        matrix = direction.reshape((direction.shape[0], -1))
-        change = matrix.newton_schulz(self.ns_steps, self.ns_coefficients).reshape(value.shape)
+        change = orthogonal(direction, self.ns_steps, self.ns_coefficients)
         return (change + value * self.weight_decay) * self.lr
+
+
+def orthogonal(direction: Tensor, steps: int, coefficients: Sequence[float] | None) -> Tensor:
+    """A step as a matrix near an orthogonal one; the axes after the first count as columns."""
+    matrix = direction.reshape((direction.shape[0], -1))
+    wanted = (3.4445, -4.775, 2.0315) if coefficients is None else coefficients
+    return matrix.newton_schulz(steps, wanted).reshape(direction.shape)

@@ -6,13 +6,14 @@ Owns: mapping a file into memory, the Tensor of a part of it, replacing a file i
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import reprlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from proofgrad import Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
@@ -20,6 +21,7 @@ from proofgrad.core.tensor.methods.disk import file_behind
 from proofgrad.core.tensor.runtime.device import canonical_device
 from proofgrad.core.tensor.runtime.realize import host_buffer
 
+T = TypeVar("T")
 Source = Tensor | str | os.PathLike[str]
 
 
@@ -34,6 +36,16 @@ _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 2, 60, 60, 
 def shown(value: object) -> str:
     """The beginning of what a file says, for messages: parts may hold each other many times over."""
     return _SHORT.repr(value)
+
+
+def accept_filename(func: Callable[[Tensor], T]) -> Callable[[Source], T]:
+    """A function of a file as a Tensor, which takes its path, too."""
+
+    @functools.wraps(func)
+    def taking_paths(fn: Source) -> T:
+        return func(fn if isinstance(fn, Tensor) else Tensor(Path(fn)))
+
+    return taking_paths
 
 
 def bytes_of(source: Source) -> memoryview:

@@ -47,6 +47,9 @@ _TYPES = (
     ("F32", "float32", "float32"),
     ("F64", "float64", "float64"),
 )
+# What programs that read such files themselves import.
+safe_dtypes: dict[str, DType] = {code: getattr(dtypes, name) for code, name, _ in _TYPES}
+inverse_safe_dtypes: dict[DType, str] = {dtype: code for code, dtype in safe_dtypes.items()}
 
 
 def safe_load(fn: Source, device: str | None = None) -> dict[str, Tensor]:
@@ -153,9 +156,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _dtype(name: str, code: str) -> DType:
-    ours = {format_name: our_name for format_name, our_name, _ in _TYPES}.get(code)
-    found = getattr(dtypes, ours, None) if ours is not None else None
-    if not isinstance(found, DType):
+    found = safe_dtypes.get(code)
+    if found is None:
         raise DtypeError(f"the Tensor {name!r} has the type {code}, which proofgrad lacks")
     return found
 
