@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tensors import numbers
 
-from proofgrad import GlobalCounters, ShapeError, Tensor, TinyJit, dtypes, nn
+from proofgrad import GlobalCounters, JitError, ShapeError, Tensor, TinyJit, dtypes, nn
 from proofgrad.nn import optim
 from proofgrad.nn.state import get_parameters, get_state_dict, load_state_dict
 
@@ -274,7 +274,7 @@ def test_group_steps_all_and_gives_them_by_position() -> None:
         (lambda p: optim.Adam(p, b1=1.0), r"b1 and b2 must be in \[0, 1\)"),
         (lambda p: optim.SGD([Tensor([1])]), "a parameter that takes gradients"),
         (lambda p: optim.OptimizerGroup(), "needs an optimizer"),
-        (lambda p: optim.Adam(p, fused=True).step(), "fused step needs the gradient of every"),
+        (lambda p: optim.Adam(p, fused=True).step(), "needs the gradient of each"),
         (lambda p: optim.clip_grad_norm_(p, 1.0), "none of 1 parameters has a gradient"),
         (lambda p: optim.clip_grad_value_(p, -1.0), "clip_value must be 0 or more, not -1.0"),
     ],
@@ -427,6 +427,38 @@ def test_schedule_gives_the_rates_of_torch_for_twenty_steps(name: str) -> None:
         schedule.step()
         twin.step()
         twin_schedule.step()
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedule_in_a_recorded_function_gives_the_same_rates(name: str) -> None:
+    make = SCHEDULES[name][0]
+    optimizer, other = sgd(), sgd()
+    schedule, outside = make(optimizer), make(other)
+
+    @TinyJit
+    def step() -> Tensor:
+        schedule.step()
+        return optimizer.lr.clone().realize()
+
+    if "Lambda" in name:
+        step()
+        with pytest.raises(
+            JitError, match=r"LambdaLR has no formula of Tensors.*call step\(\) outside"
+        ):
+            step()
+        return
+    for _ in range(STEPS):
+        outside.step()
+        np.testing.assert_allclose(step().item(), other.lr.item(), rtol=1e-6, atol=1e-9)
+    assert schedule.last_epoch == STEPS
+
+
+def test_a_cycle_that_is_over_keeps_its_rate_in_a_recorded_function() -> None:
+    optimizer = sgd()
+    schedule = optim.OneCycleLR(optimizer, 1.0, total_steps=3)
+    step = TinyJit(lambda: (schedule.step(), optimizer.lr.clone().realize())[1])
+    rates = [step().item() for _ in range(7)]
+    assert rates[3:] == [rates[2]] * 4
 
 
 PLATEAUS: list[dict[str, Any]] = [

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from proofgrad import Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
@@ -19,8 +18,9 @@ from proofgrad.core.tensor.runtime.recording import recorder
 from proofgrad.nn.modes import check_mode
 
 
-class Optimizer(ABC):
-    """Parameters, a learning rate, and a step. A subclass says how a step changes a parameter.
+class Optimizer:
+    """Parameters, a learning rate, and a step. A subclass says how a step changes a parameter: in `_change` one of them, or,
+    as in tinygrad, in `_step(params, grads)` all, whose result is what to take away from each, and Tensors of state.
 
     Parameters are realised when the optimiser is made: then the first step is like all others, and
     a lazy expression (`Tensor.randn(784, 128) * 0.01`) can be one. State is float32 or wider and
@@ -89,6 +89,9 @@ class Optimizer(ABC):
                 stacklevel=3,
             )
         check_mode(type(self).__name__)
+        own = getattr(self, "_step", None)
+        if own is not None:
+            return [*self._take_own_step(own), *self.params, *self.buffers]
         state = self._advance()
         if self.fused:
             self._step_as_one()
@@ -99,14 +102,42 @@ class Optimizer(ABC):
                     _subtract(param, change)
         return [*state, *self.params, *self.buffers]
 
+    def _take_own_step(
+        self, step: Callable[..., tuple[list[Tensor], list[Tensor]]]
+    ) -> list[Tensor]:
+        """Take away what a subclass says of all parameters; gives its state. Raises: ValueError for another number of them."""
+        params, gradients = self.params, [_gradient(param) for param in self.params]
+        if self.fused:
+            changes, state = step([self._line(params)], [self._line(gradients)])
+            changes = self._parts(changes[0])
+        else:
+            changes, state = step(params, gradients)
+        if len(changes) != len(params):
+            raise ValueError(
+                f"_step of {type(self).__name__} gives {len(changes)} changes for {len(params)} parameters"
+            )
+        for param, change in zip(params, changes):
+            _subtract(param, change)
+        return list(state)
+
+    def _new_optim_param(self) -> list[Tensor]:
+        """Zeros for each parameter, by the name that subclasses of tinygrad's call."""
+        return self._state()
+
     def _step_as_one(self) -> None:
         """The step of all parameters, laid one after the other."""
         gradients = [_gradient(param) for param in self.params]
         change = self._change(0, self._line(self.params), self._line(gradients))
-        ends = itertools.accumulate(param.numel() for param in self.params)
-        for param, end in zip(self.params, ends, strict=True):
-            part = change[end - param.numel() : end]
-            _subtract(param, part.reshape(param.shape))
+        for param, part in zip(self.params, self._parts(change), strict=True):
+            _subtract(param, part)
+
+    def _parts(self, line: Tensor) -> list[Tensor]:
+        """What `_line` laid one after the other, each in its shape."""
+        ends = itertools.accumulate([param.numel() for param in self.params])
+        return [
+            line[end - param.numel() : end].reshape(param.shape)
+            for param, end in zip(self.params, ends, strict=True)
+        ]
 
     def _line(self, tensors: list[Tensor]) -> Tensor:
         lines = [self._owned(tensor).flatten() for tensor in tensors]
@@ -134,9 +165,12 @@ class Optimizer(ABC):
         """All state Tensors, after those that count steps have moved on."""
         return []
 
-    @abstractmethod
     def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
         """What this step takes away from parameter `number`; updates its state."""
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say how a step changes a parameter: define"
+            " _change(number, value, gradient) or _step(params, grads)"
+        )
 
 
 class OptimizerGroup(Optimizer):
@@ -176,7 +210,7 @@ def _state_dtype(tensor: Tensor) -> DType:
 def _gradient(param: Tensor) -> Tensor:
     if param.grad is None:
         raise ValueError(
-            f"a fused step needs the gradient of every parameter, and one of shape {param.shape}"
+            f"a step of all parameters at once needs the gradient of each, and one of shape {param.shape}"
             " has none; call backward first, or make the optimizer with fused=False"
         )
     return param.grad

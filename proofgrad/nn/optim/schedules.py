@@ -1,8 +1,8 @@
 """Learning rates that change from step to step. Formulas as in torch.optim.lr_scheduler.
 
 Owns: the rate at each step, and giving it to the optimiser. A rate is worked out on the host in
-float64 and written to `optimizer.lr`, which kernels read: a change of rate compiles nothing. With
-TinyJit, call `step()` outside of the jitted function.
+float64 and written to `optimizer.lr`, which kernels read: a change of rate compiles nothing. While
+TinyJit records, it is the same formula of the count of steps, which is a Tensor.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from proofgrad import Tensor, dtypes
+from proofgrad import JitError, Tensor, dtypes
+from proofgrad.core.tensor.runtime.recording import recorder
 from proofgrad.nn.optim.optimizer import Optimizer, OptimizerGroup
 
 
@@ -44,14 +45,31 @@ class LRScheduler(ABC):
     def lr_at(self, step: int, base: float) -> float:
         """The rate after `step` steps of an optimiser that was made with the rate `base`."""
 
+    def lr_of(self, step: Tensor, base: float) -> Tensor:
+        """`lr_at` of a count that is a Tensor of float64. Raises: JitError for a schedule that has no such formula."""
+        raise JitError(
+            f"{type(self).__name__} has no formula of Tensors for its rate, so a recorded function cannot"
+            " step it: call step() outside of it, or define lr_of(step, base) with Tensors"
+        )
+
     def get_lr(self) -> list[float]:
         """The rates of this step, one for each optimiser."""
         return [self.lr_at(self.last_epoch, base) for base in self.base_lrs]
 
     def step(self) -> None:
-        """Go on by one step."""
-        self.last_epoch += 1
-        self._set()
+        """Go on by one step, in a recorded function, too."""
+        if recorder() is None:
+            self.last_epoch += 1
+            self._set()
+        else:
+            self._record_step()
+
+    def _record_step(self) -> None:
+        self.epoch.assign(self.epoch + 1).realize()
+        step = self.epoch.cast(dtypes.float64)
+        for part, base in zip(self.parts, self.base_lrs, strict=True):
+            rate = self.lr_of(step, base).cast(part.lr.dtype)
+            part.lr.assign(rate.to(part.lr.device)).realize()
 
     def _set(self) -> None:
         for part, rate in zip(self.parts, self.get_lr(), strict=True):
@@ -69,6 +87,9 @@ class StepLR(LRScheduler):
     def lr_at(self, step: int, base: float) -> float:
         return base * self.gamma ** (step // self.step_size)
 
+    def lr_of(self, step: Tensor, base: float) -> Tensor:
+        return base * self.gamma ** (step / self.step_size).floor()
+
 
 class MultiStepLR(LRScheduler):
     """Times `gamma` at each milestone."""
@@ -80,6 +101,12 @@ class MultiStepLR(LRScheduler):
     def lr_at(self, step: int, base: float) -> float:
         return base * self.gamma ** sum(milestone <= step for milestone in self.milestones)
 
+    def lr_of(self, step: Tensor, base: float) -> Tensor:
+        passed = step * 0
+        for milestone in self.milestones:
+            passed = passed + (step >= milestone)
+        return base * self.gamma**passed
+
 
 class ExponentialLR(LRScheduler):
     """Times `gamma` every step."""
@@ -90,6 +117,9 @@ class ExponentialLR(LRScheduler):
 
     def lr_at(self, step: int, base: float) -> float:
         return float(base * self.gamma**step)
+
+    def lr_of(self, step: Tensor, base: float) -> Tensor:
+        return base * self.gamma**step
 
 
 class LambdaLR(LRScheduler):
@@ -116,12 +146,15 @@ class CosineAnnealingLR(LRScheduler):
     def lr_at(self, step: int, base: float) -> float:
         return _cosine(base, self.eta_min, step / self.T_max)
 
+    def lr_of(self, step: Tensor, base: float) -> Tensor:
+        return _cosine_of(base, self.eta_min, step / self.T_max)
+
 
 class OneCycleLR(LRScheduler):
     """Up from max_lr / div_factor to max_lr, then down to that start / final_div_factor.
 
     `pct_start` is the share of steps that go up; `anneal_strategy` "cos" or "linear" (Smith and
-    Topin, 2018). `step()` past `total_steps` raises ValueError.
+    Topin, 2018). `step()` past `total_steps` raises ValueError; in a recorded function the rate stays then.
     """
 
     def __init__(
@@ -143,7 +176,7 @@ class OneCycleLR(LRScheduler):
         self.initial_lr = max_lr / div_factor
         self.final_lr = self.initial_lr / final_div_factor
         self.top = pct_start * total_steps - 1  # the step of the largest rate
-        self.between = _BETWEEN[anneal_strategy]
+        self.between, self.between_tensors = _BETWEEN[anneal_strategy]
         super().__init__(optimizer)
 
     def lr_at(self, step: int, base: float) -> float:
@@ -153,6 +186,14 @@ class OneCycleLR(LRScheduler):
             return self.between(self.initial_lr, self.max_lr, step / self.top if self.top else 1.0)
         share = (step - self.top) / max(self.total_steps - 1 - self.top, 1e-12)
         return self.between(self.max_lr, self.final_lr, share)
+
+    def lr_of(self, step: Tensor, base: float) -> Tensor:
+        step = step.minimum(self.total_steps)
+        up = step / self.top if self.top else step * 0 + 1
+        down = (step - self.top) / max(self.total_steps - 1 - self.top, 1e-12)
+        rising = self.between_tensors(self.initial_lr, self.max_lr, up)
+        falling = self.between_tensors(self.max_lr, self.final_lr, down)
+        return (step <= self.top).where(rising, falling)
 
 
 class LinearWarmup(LRScheduler):
@@ -183,6 +224,15 @@ class LinearWarmup(LRScheduler):
         share = min(step, self.steps) / self.steps
         top = base if self.then is None else self.then.lr_at(0, base)
         return top * (self.start_factor + (1 - self.start_factor) * share)
+
+    def lr_of(self, step: Tensor, base: float) -> Tensor:
+        share = step.minimum(self.steps) / self.steps
+        top = base if self.then is None else self.then.lr_at(0, base)
+        rising = top * (self.start_factor + (1 - self.start_factor) * share)
+        if self.then is None:
+            return rising
+        after = self.then.lr_of((step - self.steps).maximum(0), base)
+        return (step >= self.steps).where(after, rising)
 
 
 class ReduceLROnPlateau:
@@ -260,7 +310,15 @@ def _linear(start: float, end: float, share: float) -> float:
     return start + (end - start) * share
 
 
-_BETWEEN = {"cos": _cosine, "linear": _linear}
+def _cosine_of(start: float, end: float, share: Tensor) -> Tensor:
+    return end + (start - end) * (1 + (math.pi * share).cos()) / 2
+
+
+def _linear_of(start: float, end: float, share: Tensor) -> Tensor:
+    return start + (end - start) * share
+
+
+_BETWEEN = {"cos": (_cosine, _cosine_of), "linear": (_linear, _linear_of)}
 
 
 def _check_count(name: str, value: int) -> None:
