@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -158,8 +159,21 @@ def beam_seconds() -> int:
 
 
 def traces_methods() -> bool:
-    """Whether kernels shall know the methods of Tensor that they come from."""
-    return number("DEBUG") >= 2
+    """Whether kernels shall know the methods of Tensor that they come from: with DEBUG=2, and within `profile`."""
+    return _TRACERS[0] > 0 or number("DEBUG") >= 2
+
+
+_TRACERS = [0]
+
+
+@contextmanager
+def tracing_methods() -> Iterator[None]:
+    """Within: kernels know the methods that they come from."""
+    _TRACERS[0] += 1
+    try:
+        yield
+    finally:
+        _TRACERS[0] -= 1
 
 
 def stops_at_nans() -> bool:

@@ -46,3 +46,30 @@ def test_methods_are_not_traced_without_debug(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("DEBUG", "0")
     (item,) = (Tensor([1.0, 2.0]).realize() * 17.5).schedule()
     assert item.metadata == ()
+
+
+def test_profile_names_the_methods_of_what_is_made_within_it() -> None:
+    x = Tensor([[1.0, 2.0, 5.5] * 5]).realize()
+    with profile() as report:
+        (x.exp() - 3.75).sum(1).realize()
+    (row,) = report.rows
+    assert {"sum", "__sub__", "exp"} <= set(row.methods) and "__sub__" in str(report)
+    (item,) = (x * 19.5).schedule()
+    assert item.metadata == ()
+
+
+def test_profile_of_a_function_recorded_before_has_no_methods() -> None:
+    f = TinyJit(lambda x: (x * 21.5).realize())
+    for k in range(3):
+        f(Tensor([float(k)]).realize())
+    x = Tensor([1.0]).realize()
+    with profile() as report:
+        f(x)
+    assert [row.methods for row in report.rows] == [()]
+
+
+def test_tracing_ends_with_a_profile_that_raises() -> None:
+    with pytest.raises(ZeroDivisionError), profile():
+        1 / 0  # noqa: B018
+    (item,) = (Tensor([1.0, 2.0]).realize() * 23.5).schedule()
+    assert item.metadata == ()

@@ -40,6 +40,7 @@ from proofgrad.core.tensor.runtime.device import is_on_disk
 from proofgrad.core.tensor.runtime.interrupts import Interrupts
 from proofgrad.core.tensor.runtime.recording import before_accumulate
 from proofgrad.core.tensor.runtime.scheduling import ScheduleItem, kernelize, schedule_items
+from proofgrad.core.tensor.runtime.tracing import TRACING
 
 
 class Tensor(
@@ -336,7 +337,7 @@ def _mode(owner: type[TensorBase], name: str, value: bool) -> Iterator[None]:
 
 def _realize_together(tensors: list[Tensor], device: str) -> None:
     """Tensors of one device, computed; they let go of their graphs, whose memory may be reused."""
-    TensorBase._traced = settings.traces_methods()
+    TRACING.on = settings.traces_methods()
     free = [tensor for tensor in tensors if not tensor._leads_to_a_parameter()]
     positions = {tensor: k for k, tensor in enumerate(tensors)}
 

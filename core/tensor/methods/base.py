@@ -23,6 +23,7 @@ from proofgrad.core.tensor.data.widths import reinterpreted_node
 from proofgrad.core.tensor.methods.live import register
 from proofgrad.core.tensor.runtime.device import Device, is_on_disk
 from proofgrad.core.tensor.runtime.scheduling import shown
+from proofgrad.core.tensor.runtime.tracing import TRACING
 
 _SERIAL = itertools.count()
 ALIASES = MOVEMENT | {Ops.DETACH, Ops.BITCAST}  # what shows elements of another Tensor
@@ -83,7 +84,6 @@ class TensorBase:
     # Of a view: the Tensors that it shows elements of, nearest first, and how.
     _base: tuple[Link, ...] | None
     _grad_off: ClassVar[bool] = False  # within `no_grad`
-    _traced: ClassVar[bool] = False  # remember which methods make nodes: with DEBUG=2
     _leaves: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
     _parameters: ClassVar[WeakValueDictionary[int, TensorBase]] = WeakValueDictionary()
     _numbers: ClassVar[WeakValueDictionary[int, TensorBase]] = (
@@ -120,7 +120,7 @@ class TensorBase:
         return self
 
     def _become_leaf(self, requires_grad: bool | None, own: bool = True) -> None:
-        TensorBase._traced = settings.traces_methods()
+        TRACING.on = settings.traces_methods()
         self._requires_grad = requires_grad
         if requires_grad and is_on_disk(self.device):
             raise GradientError(
@@ -141,7 +141,7 @@ class TensorBase:
             Device[self.device]  # raises: nothing is computed there
         if TensorBase._grad_off and uop.dtype.is_float and uop.op is not Ops.DETACH:
             uop = UOp(Ops.DETACH, uop.dtype, (uop,))
-        if TensorBase._traced:
+        if TRACING.on:
             note_origin(uop)
         new = type(self)._new(uop, self.device)
         if steps is not None:

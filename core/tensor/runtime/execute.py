@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Listener:
-    """Who is told of every kernel: name, device, seconds, operations, bytes."""
+    """Who is told of every kernel: name, device, seconds, operations, bytes, the methods that it comes from if known."""
 
-    add: Callable[[str, str, float, int, int], None] | None = None
+    add: Callable[[str, str, float, int, int, Sequence[str]], None] | None = None
 
 
 LISTENER = _Listener()
@@ -187,7 +187,7 @@ def _timed(step: Step, memory: list[Any], where: Sequence[str], level: int) -> N
     if LISTENER.add is not None:
         kernel = step.kernel
         name, flops = ("copy", 0) if kernel is None else (kernel.name, kernel.source.cost_flops)
-        LISTENER.add(name, device, seconds, flops, step.nbytes)
+        LISTENER.add(name, device, seconds, flops, step.nbytes, step.origin)
 
 
 def copy(step: Step, memory: list[Any], where: Sequence[str]) -> None:

@@ -5,17 +5,22 @@ Owns: the report. Does not own: taking times, which execute.py does for whoever 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from proofgrad.core import settings
 from proofgrad.core.tensor.runtime import execute
 from proofgrad.core.tensor.runtime.report import size_text
+from proofgrad.core.tensor.runtime.tracing import TRACING
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileRow:
-    """All runs of one kernel (or of all copies) on one device. `seconds` is their sum."""
+    """All runs of one kernel (or of all copies) on one device. `seconds` is their sum.
+
+    `methods` are those of Tensor that it comes from, of all positions where it runs.
+    """
 
     name: str
     device: str
@@ -23,6 +28,7 @@ class ProfileRow:
     seconds: float
     flops: int
     nbytes: int
+    methods: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -31,12 +37,20 @@ class Profile:
 
     _rows: dict[tuple[str, str], ProfileRow] = field(default_factory=dict)
 
-    def add(self, name: str, device: str, seconds: float, flops: int, nbytes: int) -> None:
+    def add(
+        self,
+        name: str,
+        device: str,
+        seconds: float,
+        flops: int,
+        nbytes: int,
+        methods: Sequence[str] = (),
+    ) -> None:
         """One run of a kernel."""
         old = self._rows.get((name, device), ProfileRow(name, device, 0, 0.0, 0, 0))
         self._rows[name, device] = ProfileRow(
             name, device, old.count + 1, old.seconds + seconds, old.flops + flops,
-            old.nbytes + nbytes,
+            old.nbytes + nbytes, tuple(dict.fromkeys((*old.methods, *methods))),
         )  # fmt: skip
 
     @property
@@ -46,20 +60,25 @@ class Profile:
 
     def __str__(self) -> str:
         total = sum([row.seconds for row in self.rows]) or 1e-12
-        lines = [f"{'kernel':<32} {'device':<10} {'runs':>6} {'ms':>10} {'share':>6}  rates"]
+        lines = [
+            f"{'kernel':<32} {'device':<10} {'runs':>6} {'ms':>10} {'share':>6}  rates, methods"
+        ]
         for row in self.rows:
             rates = f"{row.flops / max(row.seconds, 1e-9) / 1e9:.1f} GFLOPS"
             flow = f"{size_text(row.nbytes / max(row.seconds, 1e-9))}/s"
+            told = f"  {' '.join(row.methods)}" if row.methods else ""
             lines.append(
                 f"{row.name:<32} {row.device:<10} {row.count:>6} {row.seconds * 1e3:>10.3f}"
-                f" {row.seconds / total:>6.1%}  {rates}, {flow}"
+                f" {row.seconds / total:>6.1%}  {rates}, {flow}{told}"
             )
         return "\n".join(lines)
 
 
 @contextmanager
 def profile() -> Iterator[Profile]:
-    """Within: every kernel is timed. Gives the report, slowest kernel first.
+    """Within: every kernel is timed. Gives the report, slowest kernel first, with the methods of Tensor that it comes from.
+
+    Methods are known of what is made and compiled within; a function that TinyJit recorded before has none.
 
     Example:
         with profile() as report:
@@ -69,6 +88,9 @@ def profile() -> Iterator[Profile]:
     report, before = Profile(), execute.LISTENER.add
     execute.LISTENER.add = report.add
     try:
-        yield report
+        with settings.tracing_methods():
+            TRACING.on = True
+            yield report
     finally:
         execute.LISTENER.add = before
+        TRACING.on = settings.traces_methods()
