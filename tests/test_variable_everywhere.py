@@ -451,3 +451,21 @@ def test_a_number_of_parts_that_varies_is_refused_with_the_way_to_the_value() ->
         with pytest.raises(TypeError, match=r"x\.shape\[0\]\.val is its size now"):
             counted(x)
     assert len(x.T) == 4 and x.shape[0].val == 4
+
+
+@pytest.mark.parametrize("n, m", ((1, 2), (3, 5)))
+def test_the_size_that_is_left_out_may_be_a_quotient_of_sums(n: int, m: int) -> None:
+    a, b = Variable("a", 1, 4).bind(n), Variable("b", 1, 6).bind(m)
+    x = Tensor.zeros(5, 7, 16)[: a + 1, : b + 1]
+    for shape, axis, size in (
+        ((a + 1, -1), 1, (m + 1) * 16),
+        ((-1, b + 1, 8), 0, (n + 1) * 2),
+        (((a + 1) * (b + 1), 4, -1), 2, 4),
+    ):
+        left_out = x.reshape(*shape).shape[axis]
+        assert (left_out if isinstance(left_out, int) else left_out.val) == size
+    assert x.reshape((a + 1) * (b + 1), 4, -1).sum().item() == 0.0
+    with pytest.raises(ShapeError, match="give every size"):
+        x.reshape(a + 2, -1)
+    with pytest.raises(ShapeError, match="give every size"):
+        x.reshape(a + 1, 3, -1)

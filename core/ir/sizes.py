@@ -93,21 +93,37 @@ def positive_parts(size: Any) -> tuple[Size, Size]:
 
 
 def quotient(a: Any, b: Any) -> Size | None:
-    """a / b if b is one product that divides every part of a; else None."""
-    (key, count), *more = _monomials(b).items() or [((), 0)]
-    if more or not count:
+    """a / b if b divides a, as polynomials; else None."""
+    left, by = dict(_monomials(a)), _monomials(b)
+    if not by:
         return None
+    lead = max(by, key=_degree)
     found: _Monomials = {}
-    for parts, times in _monomials(a).items():
-        left = list(parts)
-        for part in key:
-            if part not in left:
-                return None
-            left.remove(part)
-        if times % count:
+    while left:  # the greatest product of atoms goes each time, so there is an end
+        top = max(left, key=_degree)
+        rest = _without(top, lead)
+        times, over = divmod(left[top], by[lead])
+        if rest is None or over:
             return None
-        found[tuple(left)] = times // count
+        found[rest] = times
+        for key, count in _times({rest: times}, by).items():
+            left[key] = left.get(key, 0) - count
+        left = {key: count for key, count in left.items() if count}
     return _size(found)
+
+
+def _degree(parts: tuple[UOp, ...]) -> tuple[Any, ...]:
+    """An order of products that multiplication keeps: by how many atoms, then by the greatest of them."""
+    return len(parts), sorted(map(_order, parts), reverse=True)
+
+
+def _without(parts: tuple[UOp, ...], taken: tuple[UOp, ...]) -> tuple[UOp, ...] | None:
+    left = list(parts)
+    for part in taken:
+        if part not in left:
+            return None
+        left.remove(part)
+    return tuple(left)
 
 
 def smallest(size: Any) -> int:
