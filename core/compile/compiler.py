@@ -80,6 +80,8 @@ class Compiler:
         self._library: Library | None = None
         self._plans: Newest[tuple[Any, ...], Plan] = Newest(MOST_PLANS)
         self._kernels: Newest[tuple[Any, ...], tuple[Kernel, ...]] = Newest(MOST_KERNELS)
+        # The same by what the first rules leave of a body: bodies that differ in what is masked away are one kernel.
+        self._by_terms: Newest[tuple[Any, ...], tuple[Kernel, ...]] = Newest(MOST_KERNELS)
         self.kernel_check: KernelCheck | None = None  # made when PROVE=1 first asks for it
         self.value_check: ValueCheck | None = None  # made when CHECK=1 first asks for it
 
@@ -108,6 +110,7 @@ class Compiler:
         """Drop every plan and kernel of this process."""
         self._plans.clear()
         self._kernels.clear()
+        self._by_terms.clear()
 
     def plan(self, root: UOp, unneeded: frozenset[int] = frozenset()) -> Plan:
         """The launches that fill the roots of `root`, a SINK whose inputs are numbered from 0.
@@ -265,8 +268,45 @@ class Compiler:
         key = (body, device, *_settings())
         known = self._kernels.get(key)
         if known is None:
-            known = self._kernels[key] = self._compile(body, device, background)
+            known = self._kernels[key] = self._shared(body, device, background)
         return known
+
+    def _shared(self, body: UOp, device: str, background: Background | None) -> tuple[Kernel, ...]:
+        """The kernels of a body, compiled unless those of another one with the same terms are.
+
+        Where somebody looks at each kernel as it is made, each is made.
+        """
+        rules = self._first_rules()
+        if rules is None or self._is_watched():
+            return self._compile(body, device, background)
+        stages, target = self.kernel_stages, self._backend(device).target
+        terms = run_stages(stages[:rules], body, self.library, target)
+        key = (terms, device, *_settings())
+        known = self._by_terms.get(key)
+        if known is None:
+            decided: dict[UOp, Schedule] = {}
+            made = run_stages(stages[rules:], terms, self.library, target, decided=decided)
+            known = tuple([self._compiled(linear, device, background) for linear in parts_of(made)])
+            self._by_terms[key] = known
+        return known
+
+    def _first_rules(self) -> int | None:
+        """How many stages there are up to and with the first one of rules; None: there is no such stage."""
+        positions = [
+            k for k, stage in enumerate(self.kernel_stages) if isinstance(stage.step, RuleSets)
+        ]
+        return positions[0] + 1 if positions else None
+
+    def _is_watched(self) -> bool:
+        """Is something asked of each kernel: to be shown, checked, searched, or to be as said by hand?"""
+        return bool(
+            settings.debug_level() >= 2
+            or settings.proves_kernels()
+            or settings.checks_values()
+            or settings.beam_width()
+            or settings.schedule_text()
+            or settings.wants_plain_loops()
+        )
 
     def program(self, body: UOp, device: str) -> UOp:
         """The Program form of a kernel body for a device: a SINK of STOREs, not in order yet."""
@@ -308,8 +348,7 @@ class Compiler:
 
     def index_terms(self, body: UOp) -> UOp:
         """A kernel body up to and with the first stage of rules: one loop an axis, terms tidied."""
-        rules = [k for k, s in enumerate(self.kernel_stages) if isinstance(s.step, RuleSets)]
-        return run_stages(self.kernel_stages[: rules[0] + 1], body, self.library)
+        return run_stages(self.kernel_stages[: self._first_rules()], body, self.library)
 
     def _checked(
         self, body: UOp, device: str, override: Schedule, decided: dict[UOp, Schedule]

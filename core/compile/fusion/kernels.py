@@ -7,6 +7,8 @@ looks like inside (lower.py).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from proofgrad.core.compile.fusion.limits import beyond_limits
 from proofgrad.core.compile.fusion.rows import reductions_by_row
 from proofgrad.core.compile.machine.target import Target
@@ -18,7 +20,7 @@ from proofgrad.core.compile.steps.store import below_reshape, store
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
 from proofgrad.core.ir.shapes import elements, is_plain
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import UOp, known_below, toposort
 
 # Movement that uses every element at most once, so that fusing over it computes nothing twice.
 _AT_MOST_ONCE = MOVEMENT - {Ops.EXPAND}
@@ -57,11 +59,12 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
     for reductions in ends.values():
         stored |= _beside_a_contraction(reductions)
     leads_to_reduction -= _for_selection(nodes)
+    work = _Work(stored, consumers)
     for node in nodes:
-        if node.op is Ops.EXPAND and _worth_storing(node, stored, leads_to_reduction):
-            stored.add(_below_movement(node.src[0], stored))
+        if node.op is Ops.EXPAND and _worth_storing(node, work, leads_to_reduction):
+            work.store(_below_movement(node.src[0], stored))
         if node.op is Ops.PAD and node in leads_to_reduction and _is_read_often(node, consumers):
-            stored.add(node)
+            work.store(node)
     kept = set(map(below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is Ops.COPY}
     if all(is_plain(node.shape) for node in nodes):
         stored = stored - reductions_by_row(nodes, consumers, stored, kept, target)
@@ -251,15 +254,63 @@ def _for_selection(nodes: list[UOp]) -> set[UOp]:
     return compared
 
 
-def _worth_storing(expand: UOp, stored: set[UOp], leads_to_reduction: set[UOp]) -> bool:
+def _worth_storing(expand: UOp, work: _Work, leads_to_reduction: set[UOp]) -> bool:
     """Whether computing the source of `expand` once for each copy costs more than a buffer."""
-    source = _below_movement(expand.src[0], stored)
-    if source in stored or elements(expand.shape) <= elements(expand.src[0].shape):
+    source = _below_movement(expand.src[0], work.stored)
+    if source in work.stored or elements(expand.shape) <= elements(expand.src[0].shape):
         return False
-    work = _unstored_work(source, stored)
-    if not work:
+    found = work.of(source)
+    if not (found.reads and found.computes):
         return False
-    return expand in leads_to_reduction or any(n.op in COSTLY for n in work)
+    return expand in leads_to_reduction or found.is_costly
+
+
+class _Found(NamedTuple):
+    """Of what computing a node would run: does it read a buffer, are there elementwise nodes, costly ones?"""
+
+    reads: bool
+    computes: bool
+    is_costly: bool
+
+
+class _Work:
+    """What computing nodes without a buffer would run; found once for each, until one below it gets a buffer."""
+
+    def __init__(self, stored: set[UOp], consumers: dict[UOp, list[UOp]]) -> None:
+        self.stored, self._consumers = stored, consumers
+        self._known: dict[UOp, _Found] = {}
+
+    def store(self, node: UOp) -> None:
+        """Give the node a buffer."""
+        self.stored.add(node)
+        stack = [node]
+        while stack:  # what is known of a node is known of all below it that have no buffer
+            if self._known.pop(stack[-1], None) is None:
+                stack.pop()
+            else:
+                stack += self._consumers[stack.pop()]
+
+    def of(self, source: UOp) -> _Found:
+        """Of a node that has no buffer."""
+        stored = self.stored
+        return known_below(
+            source,
+            self._known,
+            self._find,
+            lambda node: [s for s in node.src if s not in stored and s.op is not Ops.BUFFER],
+        )
+
+    def _find(self, node: UOp) -> _Found:
+        computes = node.op in ELEMENTWISE and node.op is not Ops.CAST
+        reads, is_costly = False, computes and node.op in COSTLY
+        for source in node.src:
+            if source in self.stored or source.op is Ops.BUFFER:
+                reads = True
+            else:
+                found = self._known[source]
+                reads, computes = reads or found.reads, computes or found.computes
+                is_costly = is_costly or found.is_costly
+        return _Found(reads, computes, is_costly)
 
 
 def _is_read_often(pad: UOp, consumers: dict[UOp, list[UOp]]) -> bool:
@@ -275,11 +326,3 @@ def _below_movement(node: UOp, stored: set[UOp]) -> UOp:
     while node.op in _TRANSPARENT and node.op not in (Ops.PAD, Ops.SKEW) and node not in stored:
         node = node.src[0]
     return node
-
-
-def _unstored_work(source: UOp, stored: set[UOp]) -> list[UOp]:
-    """Elementwise nodes on buffers that computing `source` would run."""
-    nodes = source.toposort(lambda n: n is source or n not in stored)
-    if not any(n.op is Ops.BUFFER or n in stored for n in nodes if n is not source):
-        return []
-    return [n for n in nodes if n.op in ELEMENTWISE and n.op is not Ops.CAST and n not in stored]

@@ -42,21 +42,26 @@ def reductions_by_row(
     if target.has_scalar_items or is_alone:  # each item would compute its row again
         return set()
     left = set(stored)  # changed in place: a copy for each node would take square time
+    longest_of = _longest_reductions(nodes, stored)  # what is below a node is not decided before it
     for node in reversed(nodes):
         if node not in stored or node in kept or node.op in (Ops.COPY, Ops.CONTIGUOUS):
             continue
-        longest = _longest_reduction(node, left)
+        longest = longest_of[node]
         stays = longest * node.dtype.itemsize <= target.room_bytes  # between the loops over a row
         if 1 < longest and stays and _runs_in_one_user(node, longest, consumers, left, target):
             left.remove(node)
     return stored - left
 
 
-def _longest_reduction(node: UOp, stored: set[UOp]) -> int:
-    """How many elements a reduction that `node` ends combines; 0: there is none."""
-    inner = [n for n in node.toposort(lambda n: n is node or n not in stored)
-             if n.op is Ops.REDUCE_AXIS and (n is node or n not in stored)]  # fmt: skip
-    return max([prod(n.src[0].shape[a] for a in n.arg[1]) for n in inner], default=0)
+def _longest_reductions(nodes: list[UOp], stored: set[UOp]) -> dict[UOp, int]:
+    """For each node how many elements a reduction that it ends combines; 0: there is none."""
+    longest: dict[UOp, int] = {}
+    for node in nodes:
+        inside = [longest[s] for s in node.src if s not in stored]
+        if node.op is Ops.REDUCE_AXIS:
+            inside.append(prod([node.src[0].shape[axis] for axis in node.arg[1]]))
+        longest[node] = max(inside, default=0)
+    return longest
 
 
 def _runs_in_one_user(

@@ -34,17 +34,27 @@ def exchange(program: TensorProgram, calls: Collection[UOp]) -> UOp:
     """The operands in the bodies of `calls` in an order that does not depend on what their parameters are numbered."""
     graph = program.graph
     require(graph.op is Ops.SINK and set(graph.src).issuperset(calls), "no kernel of the program")
-    return graph.replace(src=tuple([_in_order(c) if c in calls else c for c in graph.src]))
+    known: dict[UOp, tuple[UOp, tuple[int, ...]]] = {}  # equal kernels are put in order once
+    wanted = set(calls)
+    return graph.replace(src=tuple([_in_order(c, known) if c in wanted else c for c in graph.src]))
 
 
-def _in_order(call: UOp) -> UOp:
+def _in_order(call: UOp, known: dict[UOp, tuple[UOp, tuple[int, ...]]]) -> UOp:
     """The call with its operands in order, and its sources as they are then first read."""
+    body = call.src[0]
+    if body not in known:
+        known[body] = _renumbered(_body_in_order(body))
+    made, slots = known[body]
+    return call.replace(src=(made, call.src[1], *[call.src[1 + slot] for slot in slots]))
+
+
+def _body_in_order(body: UOp) -> UOp:
     order = StableOrder()
     made: dict[UOp, UOp] = {}
     nameless: dict[
         UOp, UOp
     ] = {}  # each node over parameters that are all number 0, by which it is sorted
-    for node in toposort((call.src[0],)):
+    for node in toposort((body,)):
         if node.op is Ops.PARAM:
             made[node], nameless[node] = node, node.replace(arg=(0, node.arg[1]))
             continue
@@ -53,12 +63,12 @@ def _in_order(call: UOp) -> UOp:
         sources = exchanged(node.op, node.src, swaps)
         made[node] = node.with_src(tuple([made[s] for s in sources]))
         nameless[node] = node.with_src(tuple([nameless[s] for s in sources]))
-    return _renumbered(call, made[call.src[0]])
+    return made[body]
 
 
-def _renumbered(call: UOp, body: UOp) -> UOp:
+def _renumbered(body: UOp) -> tuple[UOp, tuple[int, ...]]:
+    """The body with its parameters numbered as they are first read, and what they were numbered."""
     params = [n for n in toposort((body,)) if n.op is Ops.PARAM and n.arg[0]]
     slots = list(dict.fromkeys([param.arg[0] for param in params]))
     changes = {p: p.replace(arg=(1 + slots.index(p.arg[0]), p.arg[1])) for p in params}
-    read = [call.src[1 + slot] for slot in slots]
-    return call.replace(src=(body.substitute(changes), call.src[1], *read))
+    return body.substitute(changes), tuple(slots)
