@@ -25,6 +25,7 @@ from proofgrad.core.compile.nests.kernel_schedule import (
 from proofgrad.core.compile.passes.forms import Form
 from proofgrad.core.compile.passes.memory import first_element, memory_below
 from proofgrad.core.compile.passes.stages import (
+    Known,
     Library,
     Observer,
     RuleSets,
@@ -188,6 +189,7 @@ class Compiler:
             return variables.setdefault(key, -1 - len(variables))
 
         launches: list[Step] = []
+        known = Known(self.library)
         compiled: list[tuple[Kernel, ...]] = []  # of each call
         for call in graph.src:
             memories = [memory_below(source) for source in call.src[1:]]
@@ -206,7 +208,7 @@ class Compiler:
             own = dict(enumerate(zip(slots, buffers)))
             tables = {0}  # what the kernels of this call have written
             done: set[int] = set()  # and what they have read: nothing is written to it any more
-            compiled.append(self._kernels_of(ast, call.arg.device, background))
+            compiled.append(self._kernels_of(ast, call.arg.device, background, known))
             for kernel in compiled[-1]:
                 written = kernel.slots[0]
                 if written not in tables:  # behind the buffers that kernels still read
@@ -260,18 +262,20 @@ class Compiler:
 
     def kernels(self, body: UOp, device: str) -> tuple[Kernel, ...]:
         """The compiled kernels of a body, a SINK over PARAMs: those that fill its tables first."""
-        return self._kernels_of(body, device, None)
+        return self._kernels_of(body, device, None, None)
 
     def _kernels_of(
-        self, body: UOp, device: str, background: Background | None
+        self, body: UOp, device: str, background: Background | None, known: Known | None
     ) -> tuple[Kernel, ...]:
         key = (body, device, *_settings())
-        known = self._kernels.get(key)
-        if known is None:
-            known = self._kernels[key] = self._shared(body, device, background)
-        return known
+        made = self._kernels.get(key)
+        if made is None:
+            made = self._kernels[key] = self._shared(body, device, background, known)
+        return made
 
-    def _shared(self, body: UOp, device: str, background: Background | None) -> tuple[Kernel, ...]:
+    def _shared(
+        self, body: UOp, device: str, background: Background | None, known: Known | None
+    ) -> tuple[Kernel, ...]:
         """The kernels of a body, compiled unless those of another one with the same terms are.
 
         Where somebody looks at each kernel as it is made, each is made.
@@ -280,15 +284,14 @@ class Compiler:
         if rules is None or self._is_watched():
             return self._compile(body, device, background)
         stages, target = self.kernel_stages, self._backend(device).target
-        terms = run_stages(stages[:rules], body, self.library, target)
+        terms = run_stages(stages[:rules], body, self.library, target, known=known)
         key = (terms, device, *_settings())
-        known = self._by_terms.get(key)
-        if known is None:
-            decided: dict[UOp, Schedule] = {}
-            made = run_stages(stages[rules:], terms, self.library, target, decided=decided)
-            known = tuple([self._compiled(linear, device, background) for linear in parts_of(made)])
-            self._by_terms[key] = known
-        return known
+        made = self._by_terms.get(key)
+        if made is None:
+            whole = run_stages(stages[rules:], terms, self.library, target, known=known)
+            made = tuple([self._compiled(linear, device, background) for linear in parts_of(whole)])
+            self._by_terms[key] = made
+        return made
 
     def _first_rules(self) -> int | None:
         """How many stages there are up to and with the first one of rules; None: there is no such stage."""

@@ -205,19 +205,21 @@ def run_stages(
     override: Schedule | None = None,
     decided: dict[UOp, Schedule] | None = None,
     strict: bool = False,
+    known: Known | None = None,
 ) -> UOp:
     """`root` after every stage; `override` None: that of the environment.
 
-    `decided` gets the schedule of each kernel that is made. Raises: FormError where a check is asked for and fails;
-    StepRefused if `strict` and a step does.
+    `decided` gets the schedule of each kernel that is made; `known` is what graphs share that are compiled together.
+    Raises: FormError where a check is asked for and fails; StepRefused if `strict` and a step does.
     """
     override = forced_schedule() if override is None else override
     decided = {} if decided is None else decided
-    return _run(
-        stages,
-        root,
-        lambda slots: _Runner(library, target, observe, override, decided, strict, slots),
-    )
+
+    def new_runner(slots: int) -> _Runner:
+        shared = Known(library) if known is None else known
+        return _Runner(library, target, observe, override, decided, strict, slots, shared)
+
+    return _run(stages, root, new_runner)
 
 
 def _run(
@@ -248,6 +250,14 @@ def parts_of(made: UOp) -> tuple[UOp, ...]:
     return made.src if is_several else (made,)
 
 
+class Known:
+    """What is known of terms: facts, and normal forms by the sets of rules. Kernels of one program have many terms in common."""
+
+    def __init__(self, library: Library) -> None:
+        self.facts = library.facts()
+        self.rewriters: dict[tuple[str, ...], Rewriter] = {}
+
+
 class _Runner:
     """Runs stages one by one."""
 
@@ -260,15 +270,15 @@ class _Runner:
         schedules: dict[UOp, Schedule],
         strict: bool,
         other_slots: int,
+        known: Known,
     ) -> None:
         self.library, self.observe, self.other_slots = library, observe, other_slots
         self.no_rules = settings.wants_no_rules()
         self.plain = settings.wants_plain_loops()
         self.checked = settings.checks_forms()
         self.strict = strict or self.checked  # a step that is refused is an error
-        self.facts = library.facts()
+        self.facts, self.rewriters = known.facts, known.rewriters
         self.context = Context(target, self.facts, override)
-        self.rewriters: dict[tuple[str, ...], Rewriter] = {}
         self.schedules = schedules  # what tactics decided for the graphs that they made
         self.schedule: Schedule | None = None  # of the kernel, as far as it is decided
         self.taken: tuple[Taken, ...] = ()  # the steps of the last stage
