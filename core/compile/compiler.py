@@ -291,6 +291,8 @@ class Compiler:
             whole = run_stages(stages[rules:], terms, self.library, target, known=known)
             made = tuple([self._compiled(linear, device, background) for linear in parts_of(whole)])
             self._by_terms[key] = made
+        if (check := self.checks()) is not None:
+            check.kernels(body, made)
         return made
 
     def _first_rules(self) -> int | None:
@@ -301,11 +303,10 @@ class Compiler:
         return positions[0] + 1 if positions else None
 
     def _is_watched(self) -> bool:
-        """Is something asked of each kernel: to be shown, checked, searched, or to be as said by hand?"""
+        """Is something asked of each kernel: to be shown, proved, searched, or to be as said by hand?"""
         return bool(
             settings.debug_level() >= 2
             or settings.proves_kernels()
-            or settings.checks_values()
             or settings.beam_width()
             or settings.schedule_text()
             or settings.wants_plain_loops()
