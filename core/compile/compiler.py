@@ -149,9 +149,10 @@ class Compiler:
             with Background() as background:
                 return self._make_plan(graph, cut, background)
         except BaseException:
-            known = list(self._kernels.items())
-            for key in [k for k, kernels in known if not all(x.is_compiled for x in kernels)]:
-                del self._kernels[key]
+            for held in (self._kernels, self._by_terms):
+                known = list(held.items())
+                for key in [k for k, kernels in known if not all(x.is_compiled for x in kernels)]:
+                    del held[key]
             raise
 
     def kernel_graph(self, root: UOp, passed: list[tuple[Stage | None, UOp]] | None = None) -> UOp:
