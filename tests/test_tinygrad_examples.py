@@ -21,11 +21,7 @@ import proofgrad
 
 BLOCK = re.compile(r'^([ ]*)```python exec="true"[^\n]*\n(.*?)^\1```', re.DOTALL | re.MULTILINE)
 # docs/coming-from-tinygrad.md has the reasons; by a word of the block.
-REFUSED = {
-    '255], dtype="int8"': OverflowError,
-    "x = Tensor.eye(3)": ValueError,
-    ".shard(": AttributeError,
-}
+REFUSED = {'255], dtype="int8"': OverflowError, ".shard(": AttributeError}
 NAMES = ("Tensor", "dtypes", "nn", "Context", "Variable", "TinyJit", "GlobalCounters", "Device")
 
 
