@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from proofgrad import ShapeError, Tensor
-from proofgrad.core.ir.shapes import show
+from proofgrad.core.ir.shapes import is_plain, show
 from proofgrad.nn.layers import check_last_axis, parameter
 from proofgrad.nn.shown import Shown
 
@@ -205,16 +205,23 @@ class _Layers(Shown):
             getattr(self, name + suffix)
             for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         ]
-        step, times = self._step(), range(x.shape[0])
+        step, times, length = self._step(), range(x.max_shape[0]), x.shape[0]
+        is_variable = not is_plain((length,))
         from_input = x.linear(weight_ih.transpose(), bias_ih)
+        if is_variable:
+            from_input = from_input.pad_to(len(times), None, None)
         outputs: dict[int, Tensor] = {}
         for time in reversed(times) if suffix.endswith("_reverse") else times:
             from_hidden = state[0].linear(weight_hh.transpose(), bias_hh)
-            state = step(from_input[time], from_hidden, state)
+            new = step(from_input[time], from_hidden, state)
+            if is_variable:  # beyond the end the state stays
+                is_there = Tensor(length, device=x.device) > time
+                new = tuple([is_there.where(made, old) for made, old in zip(new, state)])
+            state = new
             outputs[time] = state[0]
         if not outputs:
             return Tensor.zeros(0, *state[0].shape, dtype=x.dtype, device=x.device), state
-        return Tensor.stack(*[outputs[time] for time in times]), state
+        return Tensor.stack(*[outputs[time] for time in times]).shrink_to(length, None, None), state
 
 
 class RNN(_Layers):

@@ -48,9 +48,9 @@ from proofgrad.verify.kernels.tables import read_through, without_kept
 from proofgrad.verify.kernels.tensor import FromTensor
 from proofgrad.verify.kernels.terms import loop_name, loop_size, loops_of, width_limits
 from proofgrad.verify.kernels.text import show_term
-from proofgrad.verify.kernels.values import assignments, shown_values, traces, variables_of
 from proofgrad.verify.kernels.waiting import what_races
 from proofgrad.verify.sampled.nesting import NotCovered, NotReadable
+from proofgrad.verify.sampled.values import assignments, shown_values, traces, variables_of
 
 Trace = Sequence[tuple[Stage, UOp]]
 

@@ -28,7 +28,6 @@ from proofgrad.core.compile.plan.plan import TOLD, BufferInfo, Kernel, Plan, Ste
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import PARAM
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import has_variables
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime.arena import Arena
 from proofgrad.core.tensor.runtime.launches import Launches
@@ -49,6 +48,7 @@ from proofgrad.verify.sampled.launch_plan import PlanError, check_arena, check_p
 from proofgrad.verify.sampled.nesting import NotReadable
 from proofgrad.verify.sampled.parts import Drawn, Part, Reader, may_cover
 from proofgrad.verify.sampled.tensor import Budget, OverBudgetError, TensorElements, flat_elements
+from proofgrad.verify.sampled.values import at_values, some_assignments, variables_of
 
 # Elements of a kernel: of iterations, and of elements that an iteration is looked for. Fewer where they cost too much.
 ITERATIONS, ELEMENTS = 21, 9
@@ -140,10 +140,9 @@ class ValueChecker:
         start = time.thread_time()
         name = kernels[-1].name
         try:
-            nodes = toposort((body,))
-            reason = _not_covered(nodes, kernels)
+            reason = _not_covered(kernels)
             with numpy.errstate(all="ignore"):
-                points = 0 if reason else self._points(nodes, kernels)
+                points = 0 if reason else self._points(body, kernels)
         except NotReadable as error:
             raise CheckError(name, "Linear", str(error)) from None
         except OverBudgetError:
@@ -170,8 +169,8 @@ class ValueChecker:
         start = time.thread_time()
         try:
             reason = check_plan(graphs[-1][1], after, plan, compiled)
-            if not reason:
-                self._stages(graphs)
+            for values in some_assignments(variables_of([graph for _, graph in graphs])):
+                self._stages([(stage, at_values(graph, values)) for stage, graph in graphs])
         except PlanError as error:
             raise CheckError(error.kernel, "launch plan", error.reason) from None
         self.total.seconds += time.thread_time() - start
@@ -269,17 +268,41 @@ class ValueChecker:
         """How much was checked so far, in one line."""
         return str(self.total)
 
-    def _points(self, nodes: Sequence[UOp], kernels: Sequence[Kernel]) -> int:
-        """How many elements were compared. Raises: CheckError, NotReadable, OverBudgetError."""
+    def _points(self, body: UOp, kernels: Sequence[Kernel]) -> int:
+        """How many elements were compared, at some values of variables. Raises: CheckError, NotReadable, OverBudgetError."""
+        linear = [k.source.program for k in kernels if k.source.program is not None]
+        slots, name = [kernel.slots for kernel in kernels], kernels[-1].name
+        variables = variables_of([body, *linear])
+        if not variables:
+            return self._points_of_numbers(toposort((body,)), name, linear, slots)
+        of_kernels, points = [_variable_slots(kernel) for kernel in kernels], 0
+        for values in some_assignments(variables):
+            nodes = toposort((at_values(body, values),))
+            with_numbers = [at_values(p, values, of) for p, of in zip(linear, of_kernels)]
+            points += self._points_of_numbers(nodes, name, with_numbers, slots, True)
+        return points
+
+    def _points_of_numbers(
+        self,
+        nodes: Sequence[UOp],
+        name: str,
+        linear: Sequence[UOp],
+        slots: Sequence[Any],
+        is_variable: bool = False,
+    ) -> int:
         body = nodes[-1]
-        parts = _parts(nodes, kernels)
         value = body.src[0]
+        if 0 in value.shape:
+            return 0
+        parts = _parts(nodes, linear, slots)
         last = parts[-1]
         size = prod(value.shape)
         if last.written != 0:
             raise NotReadable(
                 f"the last kernel writes buffer {last.written} of the body, not the result"
             )
+        if is_variable:
+            last.elements = size  # of memory for the greatest size
         if (last.size, last.dtype) != (size, value.dtype):
             raise NotReadable(
                 f"{last.size} elements of {last.dtype} are written, {size} of {value.dtype} are asked for"
@@ -290,9 +313,9 @@ class ValueChecker:
         each = _values_of_one(nodes)
         affordable = USUAL_VALUES // (3 * each)
         if affordable >= ITERATIONS + ELEMENTS:
-            return self._compared(kernels[-1].name, body, parts, ITERATIONS, ELEMENTS)
+            return self._compared(name, body, parts, ITERATIONS, ELEMENTS)
         few = max(1, affordable, min(FEWEST, self._most_values // (6 * each)))
-        return self._compared(kernels[-1].name, body, parts, few - few // 3, few // 3)
+        return self._compared(name, body, parts, few - few // 3, few // 3)
 
     def _compared(
         self, name: str, body: UOp, parts: Sequence[Part], iterations: int, elements: int
@@ -361,23 +384,24 @@ def _draw(number: int, dtype: DType, index: Values, kind: Values) -> Values:
     return element(number, dtype, index, kind, 0)
 
 
-def _parts(nodes: Sequence[UOp], kernels: Sequence[Kernel]) -> list[Part]:
+def _parts(nodes: Sequence[UOp], linear: Sequence[UOp], slots: Sequence[Any]) -> list[Part]:
     """The kernels with the memory that each finds."""
     memory: dict[int, Any] = {n.arg[0]: Drawn(n.arg[0]) for n in nodes if n.op is PARAM}
     parts: list[Part] = []
-    for kernel in kernels:
-        assert kernel.source.program is not None
-        part = Part(kernel.source.program, kernel.slots, dict(memory))
+    for program, numbers in zip(linear, slots):
+        part = Part(program, numbers, dict(memory))
         memory[part.written] = part
         parts.append(part)
     return parts
 
 
-def _not_covered(nodes: Sequence[UOp], kernels: Sequence[Kernel]) -> str:
-    if has_variables(nodes) or any(
-        kernel.variables for kernel in kernels
-    ):  # one may bound a frame alone
-        return "sizes are variables"
+def _variable_slots(kernel: Kernel) -> dict[int, str]:
+    """The parameters of a Linear that are variables, and their names."""
+    names = kernel.variables
+    return {k: names[number] for k, number in enumerate(kernel.slots) if number in names}
+
+
+def _not_covered(kernels: Sequence[Kernel]) -> str:
     if settings.fastmath():
         return "FASTMATH is asked for"
     if any(kernel.source.program is None for kernel in kernels):

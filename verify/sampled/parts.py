@@ -49,6 +49,7 @@ class Part:
     linear: UOp
     slots: tuple[int, ...]
     before: dict[int, Drawn | Part]
+    elements: int | None = None  # that it has to write, of more that its memory may have
     nests: dict[UOp, tuple[UOp, ...]] = field(init=False)
     depends: dict[UOp, frozenset[UOp]] = field(init=False)
     registers: dict[UOp, frozenset[UOp]] = field(init=False)
@@ -69,9 +70,9 @@ class Part:
 
     @property
     def size(self) -> int:
-        """The number of elements of the memory that it writes."""
-        size: int = self.memory.arg[1]
-        return size
+        """The number of elements that it writes, which are all of its memory but where a variable says fewer."""
+        whole: int = self.memory.arg[1]
+        return whole if self.elements is None else self.elements
 
     @property
     def memory(self) -> UOp:

@@ -71,12 +71,12 @@ def _numbers_with_rest(given: list[int], total: int) -> tuple[int, ...] | None:
 
 
 def checked_shape(sizes: tuple[Any, ...]) -> Shape:
-    """`sizes` if they can be a shape. Raises: ShapeError."""
+    """`sizes`, in their one form, if they can be a shape. Raises: ShapeError."""
     if any(
         not isinstance(size, UOp) and not (isinstance(size, int) and size >= 0) for size in sizes
     ):
         raise ShapeError(f"sizes of a shape are ints of 0 or more, not {sizes}")
-    return sizes
+    return sizes if is_plain(sizes) else tuple([normal_size(size) for size in sizes])
 
 
 def resolve_axis(axis: int, rank: int) -> int:

@@ -164,8 +164,8 @@ class TinyJit(Generic[Result]):
             if self._is_flat and not kwargs and recorded.knows(args):
                 return filled(recorded.result, recorded.run(args, {}), args)  # type: ignore[no-any-return]
             arguments, values = self._collected(args, kwargs)
-            if not recorded.fits(arguments):
-                fitting = [one for one in self._kept if one.fits(arguments)]
+            if not recorded.fits(arguments, values):
+                fitting = [one for one in self._kept if one.fits(arguments, values)]
                 if not fitting:
                     return self._record(args, kwargs)
                 self.captured = recorded = fitting[0]
@@ -206,6 +206,7 @@ class _Recording:
         self.arguments: list[Tensor] = [leaf.value for leaf in self.leaves]
         self.positions: dict[int, UOp] = {}  # by the number of the argument
         self.random: dict[UOp, Callable[[], bytes]] = {}
+        self.choices: dict[UOp, bool] = {}  # sizes, and whether they were 0 or more
         self.holders: Holders
         self.numbers: dict[int, int] = {}
         self.returned: list[Source] = []  # Tensors that were there before, and that it gives
@@ -229,6 +230,9 @@ class _Recording:
 
     def note_random(self, key: UOp, fresh: Callable[[], bytes]) -> None:
         self.random[key] = fresh
+
+    def note_choice(self, size: UOp, holds: bool) -> None:
+        self.choices[size] = holds
 
     # the call
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.errors import JitError
+from proofgrad.core.tensor.data.variables import has_values
 from proofgrad.core.tensor.tensor import Tensor
 
 
@@ -77,16 +77,33 @@ def leaves(value: Any, path: str = "") -> Iterator[Leaf]:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A value that has to be the same at each call; of a bound variable only the variable."""
+    """A value that has to be the same at each call."""
 
     value: Any
 
-    def fits(self, value: Any) -> bool:
-        """Whether `value` is the recorded one, or equal to it and of its type; a bound variable, if it is the same variable."""
+    def fits(self, value: Any, values: dict[str, int]) -> bool:
+        """Whether `value` is the recorded one, or equal to it and of its type."""
         known = self.value
-        if isinstance(known, UOp) and known.op is Ops.BIND:  # another value is another size
-            return isinstance(value, UOp) and value.src[:1] == known.src[:1]
         return value is known or (type(value) is type(known) and bool(value == known))
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSize:
+    """A bound variable, or a sum of such, which may have another value at each call."""
+
+    size: Any  # without the values
+
+    def fits(self, value: Any, values: dict[str, int]) -> bool:
+        """Whether `value` is the same sum of variables; their values go into `values`."""
+        if not isinstance(value, UOp) or not sizes().is_size_or_number(value):
+            return False
+        return bool(sizes().unbound(value, values) == self.size)
+
+    def __repr__(self) -> str:
+        return str(sizes().show_size(self.size))
 
 
 def pattern(value: Any) -> Any:
@@ -97,6 +114,8 @@ def pattern(value: Any) -> Any:
         return tuple([pattern(part) for part in value])
     if isinstance(value, dict):
         return {key: pattern(part) for key, part in value.items()}
+    if isinstance(value, UOp) and sizes().is_size(value) and has_values(value):
+        return PlainSize(sizes().unbound(value, {}))
     return Plain(value)
 
 
@@ -121,13 +140,7 @@ def collect(value: Any, like: Any, tensors: list[Tensor], values: dict[str, int]
         if not isinstance(value, dict) or value.keys() != like.keys():
             return False
         return all(collect(value[key], inner, tensors, values) for key, inner in like.items())
-    if not like.fits(value):
-        return False
-    if isinstance(value, UOp) and value.op is Ops.BIND:
-        number = value.src[1].arg
-        if values.setdefault(value.src[0].arg[0], number) != number:
-            sizes().unbound(value, values)
-    return True
+    return bool(like.fits(value, values))
 
 
 def check_values(name: str, values: dict[str, int]) -> None:
@@ -149,8 +162,7 @@ def difference(given: Sequence[Any], expected: Sequence[Any]) -> tuple[str, str]
         return f"{len(wanted)} arguments", f"{len(found)}"
     for leaf, (path, like) in zip(found, wanted):
         if leaf.path != path or not collect(leaf.value, like, [], {}):
-            shown = like.value if isinstance(like, Plain) else like
-            return f"argument {path}: {shown!r}", leaf.text()
+            return f"argument {path}: {like!r}", leaf.text()
     return "other lists, tuples and dicts around its arguments", "these"
 
 

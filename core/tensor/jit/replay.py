@@ -23,6 +23,7 @@ from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape, is_plain, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.errors import JitError
+from proofgrad.core.tensor.data.variables import are_as_before
 from proofgrad.core.tensor.jit.aliasing import Aliases, Outdated, base_again, steps_of_view
 from proofgrad.core.tensor.jit.aliasing import Step as ViewStep
 from proofgrad.core.tensor.jit.live_tensors import Source
@@ -238,6 +239,7 @@ class Replay:
             *memory_of_variables(plan, inputs.values),
         ]
         self.values = inputs.values
+        self._choices = recording.choices
         self._fixed = list(inputs.fixed.values())  # their memory has to stay
         self.arguments = [(k, a) for k, a in inputs.argument.items() if k < plan.inputs]
         self.random = {k: fresh for k, fresh in inputs.random.items() if k < plan.inputs}
@@ -340,9 +342,11 @@ class Replay:
         is_same = [one is last() and one._uop is node() for one, last, node in known]
         return len(arguments) == len(self._nodes) and all(is_same)
 
-    def fits(self, arguments: Sequence[Tensor]) -> bool:
-        """Whether a replay for these arguments gives what the function would."""
-        return self.aliases.allow(arguments)
+    def fits(self, arguments: Sequence[Tensor], values: dict[str, int]) -> bool:
+        """Whether a replay for these arguments and values of variables gives what the function would."""
+        return self.aliases.allow(arguments) and (
+            not self._choices or are_as_before(self._choices, self.values | values)
+        )
 
     def run(self, arguments: Sequence[Tensor], values: dict[str, int]) -> list[Any]:
         """The results of the function for these arguments, None in place of what is no result.

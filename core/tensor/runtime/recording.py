@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from proofgrad.core.ir.shapes import at_least, sizes
 from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.data.variables import has_values
 
 if TYPE_CHECKING:
     from proofgrad.core.compile.plan.plan import Plan
@@ -38,6 +40,10 @@ class Recorder(Protocol):
 
     def note_random(self, key: UOp, fresh: Callable[[], bytes]) -> None:
         """The host buffer `key` has to hold what `fresh` gives, anew at each replay."""
+        ...
+
+    def note_choice(self, size: UOp, holds: bool) -> None:
+        """What is recorded is right only where `size >= 0` is `holds`, by the values of its variables."""
         ...
 
 
@@ -85,6 +91,23 @@ def note_random(key: UOp, fresh: Callable[[], bytes]) -> None:
     """Tell whoever records that `key`, a host buffer, holds a key for random numbers."""
     if _TOLD.recorder is not None:
         _TOLD.recorder.note_random(key, fresh)
+
+
+def at_least_now(size: Any, least: Any) -> bool:
+    """Whether size >= least: for all values of the variables, or else for those that they have now.
+
+    Of the latter a recorder is told. False where a variable has no value.
+    """
+    if at_least(size, least):
+        return True
+    of = sizes()
+    more = of.difference(size, least)
+    if of.largest(more) < 0 or not has_values(more):
+        return False
+    holds: bool = of.value_of(more) >= 0
+    if _TOLD.recorder is not None:
+        _TOLD.recorder.note_choice(more, holds)
+    return holds
 
 
 def recorder() -> Recorder | None:

@@ -18,12 +18,13 @@ from weakref import WeakKeyDictionary, ref
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import Shape, ShapeError, show
+from proofgrad.core.ir.shapes import Shape, ShapeError, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Scalar, Whole
 from proofgrad.core.tensor.data.errors import ArgumentError, DeviceError, DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import promote
+from proofgrad.core.tensor.data.variables import has_values
 from proofgrad.core.tensor.data.widths import reinterpreted_node
 from proofgrad.core.tensor.methods.base import (
     Link,
@@ -424,7 +425,7 @@ def _placed(links: Sequence[Link], value: UOp) -> UOp:
             case Ops.SHRINK:
                 around = tuple([(b, size - e) for (b, e), size in zip(arg, before)])
                 value = UOp(Ops.PAD, value.dtype, (value,), around)
-            case Ops.PAD if _only_fills_a_stride(links[k : k + 3]):
+            case Ops.PAD if _only_fills_a_stride(links[k : k + 3]) or _only_makes_room(links, k):
                 cuts = tuple([(b, b + size) for (b, _), size in zip(arg, before)])
                 value = UOp(Ops.SHRINK, value.dtype, (value,), cuts)
             case _:
@@ -440,6 +441,22 @@ _WHY_NOT = {
     Ops.SKEW: "it shows an element several times (windows)",
     Ops.PAD: "it has elements that are no memory (pad)",
 }
+
+
+def _only_makes_room(links: Sequence[Link], k: int) -> bool:
+    """PAD k, and a cut that shows nothing of it now: for other values of variables it would (movement/room.py)."""
+    if k + 1 == len(links) or links[k + 1].op is not Ops.SHRINK:
+        return False
+    ends = [end for cut in links[k + 1].arg for end in cut]
+    if not all(map(has_values, [*ends, *links[k].shape])):
+        return False
+    now = sizes().value_of_shape
+    return all(
+        before <= begin and end <= before + size
+        for (before, _), (begin, end), size in zip(
+            links[k].arg, map(now, links[k + 1].arg), now(links[k].shape)
+        )
+    )
 
 
 def _only_fills_a_stride(links: Sequence[Link]) -> bool:

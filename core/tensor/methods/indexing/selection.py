@@ -20,6 +20,7 @@ from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, de
 from proofgrad.core.tensor.methods.indexing.take import take, take_along
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 from proofgrad.core.tensor.runtime import realize as machine
+from proofgrad.core.tensor.runtime.recording import at_least_now
 
 
 class Selection(Reduction):
@@ -140,8 +141,8 @@ class Selection(Reduction):
     def _pick(self, axis: Whole, position: Any) -> Self:
         """One position of an axis, without the axis. Raises: IndexError."""
         size = self.shape[axis]
-        begin = position if at_least(position, 0) else position + size
-        if not (at_least(begin, 0) and at_least(size, begin + 1)):
+        begin = position if at_least_now(position, 0) else position + size
+        if not (at_least_now(begin, 0) and at_least_now(size, begin + 1)):
             shown = show((position,))[1:-2]
             raise IndexError(f"index {shown} is out of range for axis {axis} of {show(self.shape)}")
         one = self._cut(axis, begin, begin + 1)
@@ -282,9 +283,9 @@ def _from_begin(bound: Any, size: Any) -> Any:
         if not hasattr(bound, "__index__"):
             raise IndexTypeError(f"the bounds of a slice are ints, not {describe(bound)}")
         return bound.__index__() if bound.__index__() >= 0 else size + bound.__index__()
-    if at_least(bound, 0):
+    if at_least_now(bound, 0):
         return bound
-    if at_least(-1, bound):
+    if at_least_now(-1, bound):
         return size + bound
     raise IndexError(
         f"{show((bound,))[1:-2]} counts from the end or from the begin, by the values of its"

@@ -28,6 +28,7 @@ from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.methods.base import check_same_device, describe
 from proofgrad.core.tensor.methods.custom_vjp import CustomGradient
 from proofgrad.core.tensor.methods.elementwise.operators import Operators
+from proofgrad.core.tensor.methods.movement.room import added_and_cut
 from proofgrad.core.tensor.methods.movement.views import Views
 
 
@@ -191,7 +192,7 @@ class Movement(Views, Operators):
 
     def _pad_value(self, around: Sequence[tuple[int, int]], value: Scalar) -> Self:
         zeros = self._pad_zeros(around)
-        is_cut = all(split_amount(amount)[0] == 0 for amounts in around for amount in amounts)
+        is_cut = all(added_and_cut(amount)[0] == 0 for amounts in around for amount in amounts)
         if (value == 0 and copysign(1, value) > 0) or is_cut:
             return zeros
         inside = self._with(constant_node(True, dtypes.bool, self.shape))._pad_zeros(around)

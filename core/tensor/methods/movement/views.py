@@ -20,13 +20,13 @@ from proofgrad.core.tensor.data.arguments import (
     resolve_axis,
     shape_with_rest,
     smaller,
-    split_amount,
     whole_quotient,
 )
 from proofgrad.core.tensor.data.errors import ArgumentError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, reshape_node
 from proofgrad.core.tensor.methods.base import TensorBase
 from proofgrad.core.tensor.methods.movement.rearrange import group_sizes, sides, without_ellipsis
+from proofgrad.core.tensor.methods.movement.room import padded, shrunk
 
 
 class Views(TensorBase):
@@ -111,7 +111,7 @@ class Views(TensorBase):
         if len(target) < self.ndim:
             raise ShapeError(f"cannot expand {show(self.shape)} to fewer axes: {target}")
         own = (1,) * (len(target) - self.ndim) + self.shape
-        sizes = tuple([o if t in (-1, None) else t for o, t in zip(own, target)])
+        sizes = tuple([o if t in (-1, None) else normal_size(t) for o, t in zip(own, target)])
         node = reshape_node(self._uop, own)
         return self._with(node if own == sizes else UOp(Ops.EXPAND, self.dtype, (node,), sizes))
 
@@ -130,9 +130,7 @@ class Views(TensorBase):
         cuts = [(normal_size(begin), normal_size(end)) for begin, end in cuts]
         if len(arg) != self.ndim:
             raise ShapeError(f"shrink {tuple(arg)} must have a cut for each of {show(self.shape)}")
-        if all(cut == (0, n) for cut, n in zip(cuts, self.shape)):
-            return self._with(self._uop)
-        return self._with(UOp(Ops.SHRINK, self.dtype, (self._uop,), tuple(cuts)))
+        return self._with(shrunk(self._uop, cuts))
 
     def _cut(self, axis: int, begin: int, end: int) -> Self:
         """The elements begin <= i < end of one axis."""
@@ -152,12 +150,7 @@ class Views(TensorBase):
 
     def _pad_zeros(self, arg: Sequence[tuple[int, int]]) -> Self:
         """Zeros around; negative amounts cut."""
-        amounts = [(split_amount(b), split_amount(a)) for b, a in arg]
-        cut = self.shrink([(b[1], n - a[1]) for (b, a), n in zip(amounts, self.shape)])
-        widths = tuple([(b[0], a[0]) for b, a in amounts])
-        if all(width == (0, 0) for width in widths):
-            return cut
-        return self._with(UOp(Ops.PAD, self.dtype, (cut._uop,), widths))
+        return self._with(padded(self._uop, arg))
 
     def squeeze(self, dim: int | None = None) -> Self:
         """Without axis `dim` if its size is 1 (else unchanged), or without all axes of size 1."""

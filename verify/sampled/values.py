@@ -1,7 +1,7 @@
 """Kernels of variable size, shown at values of their variables: each value makes a kernel of numbers.
 
 Owns: which values are taken, all of them where they are few, and the graphs of a kernel with these values in place of the
-variables. Does not own: the proof of one such kernel (kernels/proof.py).
+variables. Does not own: the proof of one such kernel (kernels/proof.py), samples of it (sampled/kernels.py).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 from proofgrad.core.ir.dtypes import dtypes
@@ -45,6 +46,12 @@ def assignments(variables: Mapping[str, tuple[int, int]]) -> list[dict[str, int]
     return [dict(zip(variables, values)) for values in chosen]
 
 
+def some_assignments(variables: Mapping[str, tuple[int, int]]) -> list[dict[str, int]]:
+    """A few of `assignments`: the first, the last and one between."""
+    found = assignments(variables)
+    return [found[k] for k in sorted({0, len(found) // 2, len(found) - 1})]
+
+
 def _some(low: int, high: int, every: bool) -> list[int]:
     if every or high - low < 4:
         return list(range(low, high + 1))
@@ -58,16 +65,23 @@ def shown_values(variables: Mapping[str, tuple[int, int]], tried: int) -> str:
     return f"{'all' if tried == every else tried} of {every:,} values of {spans}"
 
 
-def at_values(root: UOp, values: Mapping[str, int]) -> UOp:
-    """A graph with numbers in place of the variables; terms of nothing but numbers are numbers."""
+def at_values(
+    root: UOp, values: Mapping[str, int], slots: Mapping[int, str] = MappingProxyType({})
+) -> UOp:
+    """A graph with numbers in place of the variables; terms of nothing but numbers are numbers.
+
+    `slots`: parameters that are variables though they do not say so, and their names.
+    """
     done: dict[UOp, UOp] = {}
     for node in toposort((root,)):
-        done[node] = _at_values(node, tuple([done[s] for s in node.src]), values)
+        done[node] = _at_values(node, tuple([done[s] for s in node.src]), values, slots)
     return done[root]
 
 
-def _at_values(node: UOp, src: tuple[UOp, ...], values: Mapping[str, int]) -> UOp:
-    name = _name(node)
+def _at_values(
+    node: UOp, src: tuple[UOp, ...], values: Mapping[str, int], slots: Mapping[int, str]
+) -> UOp:
+    name = _name(node, slots)
     if name is not None:
         return UOp.const(node.dtype, values[name])
     if node.op in ELEMENTWISE and node.dtype.lanes == 1 and src and all(map(_is_whole, src)):
@@ -80,7 +94,7 @@ def _is_whole(node: UOp) -> bool:
     return node.op is Ops.CONST and isinstance(node.arg, int)
 
 
-def _name(node: UOp) -> str | None:
+def _name(node: UOp, slots: Mapping[int, str]) -> str | None:
     """The name of the variable that a node is, or reads from memory where it has a width."""
     if node.op is Ops.VARIABLE:
         return str(node.arg[0])
@@ -88,6 +102,8 @@ def _name(node: UOp) -> str | None:
         whole = node.src[0].src[0]
         if whole.op is Ops.PARAM and len(whole.arg) == 3:
             return str(whole.arg[2])
+        if whole.op is Ops.PARAM and whole.arg[0] in slots:
+            return slots[whole.arg[0]]
     return None
 
 
