@@ -11,7 +11,7 @@ import pytest
 from proofgrad import Tensor, TinyJit, dtypes, nn
 from proofgrad.core.tensor.data.errors import AxisError
 from proofgrad.core.tensor.methods.hints import INSTEAD
-from proofgrad.nn import modes
+from proofgrad.core.tensor.methods.nn import modes
 
 
 def test_a_missing_method_says_what_does_the_same() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tensors import assert_close, assert_same, machine, numbers
 from ways_of_positions import set_way
 
-from proofgrad import DtypeError, GlobalCounters, ShapeError, Tensor, dtypes
+from proofgrad import Context, DtypeError, GlobalCounters, ShapeError, Tensor, dtypes, nn
 
 __all__ = ["machine"]
 
@@ -59,9 +60,57 @@ def test_any_mix_of_slices_and_two_integer_arrays_reads_what_numpy_reads(
     assert_same(Tensor(X)[tuple(index)], X[tuple(index)])
 
 
-def test_position_out_of_range_in_a_tensor_gives_zero(machine: str) -> None:
-    assert Tensor([1, 2, 3])[Tensor([5, -4, 1])].tolist() == [0, 0, 2]
-    assert Tensor([[1, 2], [3, 4]])[Tensor([0, 1]), Tensor([2, 1])].tolist() == [0, 4]
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As users run: CHECK=1, which these tests set, computes indices to look at them."""
+    monkeypatch.setenv("CHECK", "0")
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_position_out_of_range_that_is_still_to_be_computed_gives_zero(machine: str) -> None:
+    assert Tensor([1, 2, 3])[Tensor([5, -4, 1]) + 0].tolist() == [0, 0, 2]
+    assert Tensor([[1, 2], [3, 4]])[Tensor([0, 1]), Tensor([2, 1]) + 0].tolist() == [0, 4]
+
+
+TABLE = nn.Embedding(3, 2)
+OUTSIDE: dict[str, Callable[[Tensor], Any]] = {
+    "read": lambda positions: Tensor([1, 2, 3])[positions],
+    "read beside a slice": lambda positions: Tensor.ones(2, 3)[:, positions],
+    "read by two": lambda positions: Tensor.ones(3, 3)[Tensor([0]), positions],
+    "write": lambda positions: Tensor([1, 2, 3]).__setitem__(positions, 7),
+    "gather": lambda positions: Tensor([1, 2, 3]).gather(0, positions),
+    "scatter": lambda positions: Tensor([1, 2, 3]).scatter(0, positions, 7),
+    "scatter_reduce": lambda positions: Tensor([1, 2]).scatter_reduce(
+        0, positions, Tensor([1]), "sum"
+    ),
+    "a row of a table": lambda positions: TABLE(positions),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int8", "uint64"])
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_position_out_of_range_in_a_tensor_that_is_there_is_an_error(name: str, dtype: str) -> None:
+    for positions in (Tensor([5], dtype=dtype), (Tensor([4], dtype=dtype) + 1).realize()):
+        with pytest.raises(
+            IndexError, match=r"index 5 is out of range for axis \d of .* in a Tensor"
+        ):
+            OUTSIDE[name](positions)
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_check_finds_a_position_out_of_range_that_is_still_to_be_computed(name: str) -> None:
+    with Context(CHECK=0):
+        OUTSIDE[name](Tensor([4]) + 1)
+    with Context(CHECK=1), pytest.raises(IndexError, match="index 5 is out of range"):
+        OUTSIDE[name](Tensor([4]) + 1)
+
+
+def test_negative_positions_in_a_tensor_count_from_the_end_of_an_index_alone() -> None:
+    x = Tensor([1, 2, 3])
+    assert x[Tensor([-1, -3])].tolist() == [3, 1]
+    for wrong in (lambda: x[Tensor([-4])], lambda: x.gather(0, Tensor([-1]))):
+        with pytest.raises(IndexError, match="index -. is out of range"):
+            wrong()
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float64"])
@@ -136,8 +185,9 @@ def test_gradients_of_scatter_are_those_of_torch(reduce: str | None, way: str) -
         assert_close(found, expected.grad.numpy())
 
 
-def test_positions_beyond_int64_are_no_positions() -> None:
-    positions = Tensor([1, 2**64 - 1, 2**63, 2**32 + 1, 0], dtype="uint64")
+@pytest.mark.usefixtures("unchecked")
+def test_computed_positions_beyond_int64_are_no_positions() -> None:
+    positions = Tensor([1, 2**64 - 1, 2**63, 2**32 + 1, 0], dtype="uint64") + 0
     assert Tensor([5, 6, 7]).gather(0, positions).tolist() == [6, 0, 0, 0, 5]
     found = Tensor.zeros(3, dtype="int32").scatter_reduce(
         0, positions, Tensor([1, 2, 4, 8, 16]), "sum"
@@ -145,9 +195,10 @@ def test_positions_beyond_int64_are_no_positions() -> None:
     assert found.tolist() == [16, 1, 0]
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "uint32", "int64", "uint64"])
-def test_scatter_ignores_positions_that_are_not_there(dtype: str, way: str) -> None:
-    positions = Tensor([[1, 200, 0, 1]], dtype=dtype)
+def test_scatter_ignores_computed_positions_that_are_not_there(dtype: str, way: str) -> None:
+    positions = Tensor([[1, 200, 0, 1]], dtype=dtype) + 0
     ones = Tensor([[1, 1, 1, 1]])
     assert Tensor.zeros(2, 3, dtype="int32").scatter_reduce(1, positions, ones, "sum").tolist() == [
         [1, 2, 0],
@@ -184,15 +235,16 @@ def test_positions_of_a_type_that_cannot_count_the_axis_name_one_element(dtype: 
     )
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_scatter_writes_the_last_source_and_leaves_the_rest(machine: str, way: str) -> None:
     expected = TARGET.copy()
     for row, column in np.ndindex(POSITIONS.shape):
         expected[POSITIONS[row, column], column] = SOURCE[row, column]
     assert_same(Tensor(TARGET).scatter(0, Tensor(POSITIONS), Tensor(SOURCE)), expected)
     rows = np.zeros((2, 4), np.int32)
-    found = Tensor(rows).scatter(1, Tensor([[1, 1], [9, 0]]), 1, reduce="add")
+    found = Tensor(rows).scatter(1, Tensor([[1, 1], [9, 0]]) + 0, 1, reduce="add")
     assert found.tolist() == [[0, 2, 0, 0], [1, 0, 0, 0]]
-    found = (found + 1).scatter(1, Tensor([[1, 1], [9, 0]]), 3, reduce="multiply")
+    found = (found + 1).scatter(1, Tensor([[1, 1], [9, 0]]) + 0, 3, reduce="multiply")
     assert found.tolist() == [[1, 27, 1, 1], [6, 1, 1, 1]]
     assert Tensor([1, 2]).scatter(0, Tensor([1]), 7).tolist() == [1, 7]
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from proofgrad import DtypeError, ShapeError, Tensor
 from proofgrad.core.ir.shapes import show
-from proofgrad.nn.modes import note_mode
 from proofgrad.nn.shown import Shown
 
 Sizes = int | Sequence[int]
@@ -177,7 +176,6 @@ class Dropout(Shown):
         self.p = p
 
     def __call__(self, x: Tensor) -> Tensor:
-        note_mode("Dropout")
         return x.dropout(self.p)
 
 

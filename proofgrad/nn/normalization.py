@@ -12,8 +12,8 @@ from proofgrad import ShapeError, Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.shapes import show
 from proofgrad.core.tensor.data.promotion import least_float, promote
+from proofgrad.core.tensor.methods.nn.modes import note_mode
 from proofgrad.nn.layers import check_last_axis, parameter
-from proofgrad.nn.modes import note_mode
 from proofgrad.nn.shown import Shown
 
 
@@ -47,7 +47,7 @@ class BatchNorm(Shown):
                 f"BatchNorm({self.channels}) takes (n, {self.channels}, ..), not a Tensor of"
                 f" {show(x.shape)}"
             )
-        note_mode("BatchNorm")
+        note_mode("BatchNorm", Tensor.training)
         if not Tensor.training and self.track_running_stats:
             mean, variance = self.running_mean, widened(self.running_var)
             y = x.batchnorm(self.weight, self.bias, mean, (variance + self.eps).rsqrt())

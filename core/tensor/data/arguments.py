@@ -5,9 +5,10 @@ Owns: the names of their types, Python's rules for axes. Does not own: Tensors, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, sizes
 from proofgrad.core.ir.uop import UOp
@@ -18,6 +19,7 @@ Scalar: TypeAlias = bool | int | float
 Flag: TypeAlias = bool
 Whole: TypeAlias = int
 Real: TypeAlias = float
+_F = TypeVar("_F", bound=Callable[..., Any])
 Operand: TypeAlias = Any  # a Tensor, a Python scalar, a list or a numpy array
 
 
@@ -120,3 +122,28 @@ def split_amount(amount: Any) -> tuple[Any, Any]:
 def normal_size(size: Any) -> Any:
     """A size in its one form: equal sums of variables are one object."""
     return sizes().normal(size) if isinstance(size, UOp) else size
+
+
+_AXIS = {"dim": "axis", "dims": "axis", "axes": "axis", "keepdims": "keepdim"}
+_DIM = {"axis": "dim", "axes": "dim"}
+
+
+def takes_axis(function: _F) -> _F:
+    """The method; who calls it with the names of another package is told the names here."""
+    return _tells(function, _AXIS)
+
+
+def takes_dim(function: _F) -> _F:
+    """The same for a method whose axis is called `dim`, as torch and tinygrad do."""
+    return _tells(function, _DIM)
+
+
+def _tells(function: _F, names: Mapping[str, str]) -> _F:
+    @functools.wraps(function)
+    def method(*args: Any, **options: Any) -> Any:
+        for name in options.keys() & names.keys():
+            alone = "; it gives the values alone, see argmax" if function.__name__ == "max" else ""
+            raise TypeError(f"{function.__name__}() takes {names[name]}=, not {name}={alone}")
+        return function(*args, **options)
+
+    return method  # type: ignore[return-value]

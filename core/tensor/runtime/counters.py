@@ -46,3 +46,16 @@ class Counters:
 
 
 GlobalCounters = Counters()
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """What runs inside is no part of the totals: it only checks the user's program."""
+    totals = GlobalCounters
+    before = totals.kernel_count, totals.copy_count, totals.global_ops, totals.global_mem
+    seconds = totals.time_sum_s
+    try:
+        yield
+    finally:
+        totals.kernel_count, totals.copy_count, totals.global_ops, totals.global_mem = before
+        totals.time_sum_s = seconds

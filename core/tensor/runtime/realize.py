@@ -88,6 +88,11 @@ def compile_only() -> Iterator[None]:
         _MACHINE.compile_only = before
 
 
+def gives_values() -> bool:
+    """Does a run give values now? Not while one is recorded, nor within `compile_only`."""
+    return recorder() is None and not _MACHINE.compile_only
+
+
 # -- buffers ------------------------------------------------------------------------------------
 
 

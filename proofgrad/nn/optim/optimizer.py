@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable
 
 from proofgrad import Tensor, dtypes
 from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.tensor.methods.base import describe
+from proofgrad.core.tensor.methods.nn.modes import check_mode
 from proofgrad.core.tensor.runtime.device import canonical_device
 from proofgrad.core.tensor.runtime.recording import recorder
-from proofgrad.nn.modes import check_mode
 
 
 class Optimizer:
@@ -43,6 +44,12 @@ class Optimizer:
                 f" nn.state.get_parameters"
             )
         unique = list({id(param): param for param in params}.values())
+        for number, param in enumerate(unique):
+            if not isinstance(param, Tensor):
+                raise TypeError(
+                    f"an optimizer takes a list of Tensors, and number {number} of it is {describe(param)}; see"
+                    f" nn.state.get_parameters"
+                )
         for param in unique:
             if param.requires_grad is None and param.dtype.is_float:
                 param.requires_grad = True
@@ -88,7 +95,7 @@ class Optimizer:
                 " that depends on them, after zero_grad",
                 stacklevel=3,
             )
-        check_mode(type(self).__name__)
+        check_mode(type(self).__name__, Tensor.training)
         own = getattr(self, "_step", None)
         if own is not None:
             return [*self._take_own_step(own), *self.params, *self.buffers]

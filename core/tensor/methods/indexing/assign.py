@@ -24,6 +24,7 @@ from proofgrad.core.tensor.data.arguments import Scalar, Whole
 from proofgrad.core.tensor.data.errors import ArgumentError, DeviceError, DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import promote
+from proofgrad.core.tensor.data.storage import flatten_nested
 from proofgrad.core.tensor.data.variables import has_values
 from proofgrad.core.tensor.data.widths import reinterpreted_node
 from proofgrad.core.tensor.methods.base import (
@@ -34,6 +35,7 @@ from proofgrad.core.tensor.methods.base import (
     own_value,
 )
 from proofgrad.core.tensor.methods.disk import refuse_recording, write_view
+from proofgrad.core.tensor.methods.indexing.bounds import check_inside
 from proofgrad.core.tensor.methods.indexing.selection import (
     Selection,
     are_adjacent,
@@ -118,6 +120,7 @@ class Assignment(Selection):
     def _value_like(self, value: Any, shape: Shape) -> UOp:
         """`value` as a node of this type and `shape`. Raises: ShapeError, DtypeError."""
         if isinstance(value, (bool, int, float)):
+            self._check_whole([value])
             return constant_node(value, self.dtype, shape)
         given = value if isinstance(value, TensorBase) else self._data_like(value)
         check_same_device("assign", self, given)
@@ -141,8 +144,21 @@ class Assignment(Selection):
     def _data_like(self, value: Any) -> TensorBase:
         given: TensorBase = type(self)(value, self.device)
         if given.dtype is not self.dtype and not hasattr(value, "dtype"):
+            if given.dtype.is_float and isinstance(value, (list, tuple)):
+                self._check_whole(flatten_nested(value)[1])
             return type(self)(value, self.device, self.dtype)
         return given
+
+    def _check_whole(self, numbers: Sequence[Any]) -> None:
+        """Raises: DtypeError for a number that this type would cut."""
+        if not self.dtype.is_int:
+            return
+        for number in numbers:
+            if isinstance(number, float) and not number.is_integer():
+                raise DtypeError(
+                    f"cannot assign {number} to {self.dtype}, which would cut it; cast the Tensor, or"
+                    f" give a whole number"
+                )
 
     def _write(self, node: UOp) -> None:
         """This Tensor, and all that it is a view of, from now on name what `node` makes of them."""
@@ -285,6 +301,8 @@ class Assignment(Selection):
         together, first = broadcast_positions(pending), axes[0] if are_adjacent(axes) else 0
         kept = [self.shape[k] for k in rest]
         node = self._value_like(value, (*kept[:first], *together, *kept[first:]))
+        for axis, positions in pending:
+            check_inside(positions, axis, self.shape, from_end=True)
         sizes = [self.shape[axis] for axis in axes]
         count, number = prod(sizes), prod(together)
         if not number:

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple, Self
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, row_major_strides, show, sizes
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Whole, normal_size, resolve_axis
+from proofgrad.core.tensor.data.arguments import Whole, normal_size, resolve_axis, takes_dim
 from proofgrad.core.tensor.data.errors import BroadcastError, DtypeError, IndexTypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes
 from proofgrad.core.tensor.data.storage import flatten_nested
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe
+from proofgrad.core.tensor.methods.indexing.bounds import check_inside
 from proofgrad.core.tensor.methods.indexing.take import take, take_along
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 from proofgrad.core.tensor.runtime import realize as machine
@@ -34,9 +35,10 @@ class Selection(Reduction):
         Ints, slices with any step, None (a new axis) and `...` are views. Integer Tensors, lists and
         arrays pick elements; several of them are broadcast together, and their axes stand where the
         first one was, or in front if other axes lie between them. Negative positions count from the
-        end; a position in a Tensor that is out of range gives 0, and so does an element -0.0. A
-        boolean mask needs its values: it is computed at once, and the positions of its true elements
-        are picked.
+        end. A position that is out of range is an IndexError; in a Tensor that is still to be
+        computed it is not looked for, but with CHECK=1, and gives 0. A
+        boolean mask needs its values: it is computed at once, and the positions of its true
+        elements are picked.
 
         Example:
             Tensor([[1, 2], [3, 4]])[:, 0]  # [1, 3]
@@ -205,6 +207,8 @@ class Selection(Reduction):
         source = self
         if not are_adjacent(axes):
             source = self.permute(axes + [k for k in range(self.ndim) if k not in axes])
+        for axis, positions in pending:
+            check_inside(positions, axis, self.shape, from_end=True)
         sizes = [self.shape[axis] for axis in axes]
         position = self._position_in_axes([part for _, part in pending], sizes, together)
         behind = source.shape[first + len(axes) :]
@@ -232,11 +236,12 @@ class Selection(Reduction):
         assert position is not None and inside is not None
         return inside.where(position, -1)
 
+    @takes_dim
     def gather(self, dim: Whole, index: Self) -> Self:
         """out[i][j] = self[index[i][j]][j] for dim 0; index has as many axes as this Tensor.
 
         The sizes of index are at most those of this Tensor on the other axes. An index that is out
-        of range gives 0.
+        of range is an IndexError, or 0 if it is still to be computed.
         """
         axis = resolve_axis(dim, self.ndim)
         self._check_index("gather", axis, index)
@@ -255,6 +260,7 @@ class Selection(Reduction):
                 f"{name} along axis {axis} of {show(self.shape)} with indices {show(index.shape)}:"
                 f" as many axes are needed, and sizes that are not larger on the other ones"
             )
+        check_inside(index, axis, self.shape, from_end=False)
 
 
 def index_parts(index: Any) -> tuple[Any, ...]:

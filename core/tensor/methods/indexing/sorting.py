@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, show
-from proofgrad.core.tensor.data.arguments import Flag, Whole, resolve_axis
+from proofgrad.core.tensor.data.arguments import Flag, Whole, resolve_axis, takes_dim
 from proofgrad.core.tensor.methods.indexing.take import take_along
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 
@@ -31,6 +31,7 @@ class Sorting(Reduction):
 
     __slots__ = ()
 
+    @takes_dim
     def sort(self, dim: Whole = -1, descending: Flag = False) -> tuple[Self, Self]:
         """The sorted elements, and where each one was.
 
@@ -42,6 +43,7 @@ class Sorting(Reduction):
             return self._value(), positions
         return take_along(self, resolve_axis(dim, self.ndim), positions), positions
 
+    @takes_dim
     def argsort(self, dim: Whole = -1, descending: Flag = False) -> Self:
         """Where the elements of the sorted axis are, as int32."""
         axis = resolve_axis(dim, self.ndim)
@@ -57,6 +59,7 @@ class Sorting(Reduction):
         keys = self.detach()._order_keys()
         return (~keys if descending else keys)._axis_last(axis).contiguous()
 
+    @takes_dim
     def topk(
         self, k: Whole, dim: Whole = -1, largest: Flag = True, sorted_: Flag = True
     ) -> tuple[Self, Self]:

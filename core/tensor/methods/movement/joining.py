@@ -21,6 +21,7 @@ from proofgrad.core.tensor.data.arguments import (
     normal_size,
     resolve_axis,
     split_amount,
+    takes_dim,
 )
 from proofgrad.core.tensor.data.errors import ArgumentError, ModeError
 from proofgrad.core.tensor.data.nodes import constant_node
@@ -39,6 +40,7 @@ class Movement(Views, Operators):
 
     # -- joining ----------------------------------------------------------------------------------
 
+    @takes_dim
     def cat(self, *args: Any, dim: Whole = 0) -> Self:
         """The Tensors one after the other along `dim`. `Tensor.cat(a, b)` and `a.cat(b)`.
 
@@ -92,6 +94,7 @@ class Movement(Views, Operators):
         sources = (result._uop, *[part._uop for part in parts])
         return self._with(UOp(Ops.DETACH, self.dtype, sources, mark))
 
+    @takes_dim
     def stack(self, *args: Any, dim: Whole = 0) -> Self:
         """The Tensors, all of one shape, along a new axis. Raises: ShapeError naming one."""
         if isinstance(self, (list, tuple)):

@@ -20,6 +20,7 @@ from proofgrad.core.tensor.data.arguments import (
     resolve_axis,
     shape_with_rest,
     smaller,
+    takes_dim,
     whole_quotient,
 )
 from proofgrad.core.tensor.data.errors import ArgumentError
@@ -152,6 +153,7 @@ class Views(TensorBase):
         """Zeros around; negative amounts cut."""
         return self._with(padded(self._uop, arg))
 
+    @takes_dim
     def squeeze(self, dim: int | None = None) -> Self:
         """Without axis `dim` if its size is 1 (else unchanged), or without all axes of size 1."""
         if dim is None:
@@ -161,6 +163,7 @@ class Views(TensorBase):
             return self._with(self._uop)
         return self.reshape(self.shape[:axis] + self.shape[axis + 1 :])
 
+    @takes_dim
     def unsqueeze(self, dim: int) -> Self:
         """With a new axis of size 1 at `dim`."""
         axis = resolve_axis(dim, self.ndim + 1)
@@ -184,6 +187,7 @@ class Views(TensorBase):
             raise ShapeError(f"cannot unflatten axis {dim} of {show(self.shape)} to {tuple(sizes)}")
         return self.reshape(self.shape[:axis] + parts + self.shape[axis + 1 :])
 
+    @takes_dim
     def split(self, sizes: int | UOp | Sequence[Any], dim: int = 0) -> tuple[Self, ...]:
         """Parts of the given size (the last may be smaller) or sizes along `dim`."""
         axis = resolve_axis(dim, self.ndim)
@@ -200,6 +204,7 @@ class Views(TensorBase):
             begin += size
         return tuple(parts)
 
+    @takes_dim
     def chunk(self, chunks: int, dim: int = 0) -> list[Self]:
         """At most `chunks` parts of equal size; the last may be smaller."""
         if chunks <= 0:

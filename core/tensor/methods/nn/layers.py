@@ -17,6 +17,7 @@ from proofgrad.core.tensor.data.promotion import accumulation_dtype, promote
 from proofgrad.core.tensor.methods.creation.random import Creation
 from proofgrad.core.tensor.methods.elementwise.functions import Elementwise, in_float32_or_wider
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
+from proofgrad.core.tensor.methods.nn.modes import note_mode
 
 _GELU_SLOPE = math.sqrt(8 / math.pi)
 _GELU_ENDS = 30.0  # beyond, gelu is x or 0 in every type
@@ -174,6 +175,8 @@ class Layers(LinearAlgebra, Creation):
         """While `Tensor.training`: each element 0 with probability p, the others over 1 - p."""
         if not 0 <= p <= 1:
             raise ArgumentError(f"dropout needs a probability, not {p}")
+        if p:
+            note_mode("Dropout", type(self).training)
         if not type(self).training or p == 0:
             return self._value()
         if p == 1:

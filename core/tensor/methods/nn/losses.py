@@ -199,6 +199,7 @@ class Losses(Layers):
         What is not to be expected costs nothing. `log_target`: the target is of log-probabilities, too.
         `reduction` "batchmean" divides the sum by the size of the first axis.
         """
+        _warn_if_broadcast("kl_div", self, target)
         kind, (x, y) = self._together(target)
         if log_target:
             costs = y.exp() * (y - x)

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Self, TypeAlias
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import ShapeError, show
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.arguments import Flag, Real, Whole, resolve_axes, resolve_axis
+from proofgrad.core.tensor.data.arguments import (
+    Flag,
+    Real,
+    Whole,
+    resolve_axes,
+    resolve_axis,
+    takes_axis,
+    takes_dim,
+)
 from proofgrad.core.tensor.data.nodes import reshape_node
 from proofgrad.core.tensor.data.promotion import (
     accumulation_dtype,
@@ -37,21 +45,6 @@ from proofgrad.core.tensor.methods.reduction.scan import (
 )
 
 Axes: TypeAlias = Whole | Sequence[int] | None
-_F = TypeVar("_F", bound=Callable[..., Any])
-_NAMES = {"dim": "axis", "dims": "axis", "axes": "axis", "keepdims": "keepdim"}
-
-
-def takes_axis(function: _F) -> _F:
-    """The method; who calls it with the names of another package is told the names here."""
-
-    @functools.wraps(function)
-    def method(*args: Any, **options: Any) -> Any:
-        for name in options.keys() & _NAMES.keys():
-            alone = "; it gives the values alone, see argmax" if function.__name__ == "max" else ""
-            raise TypeError(f"{function.__name__}() takes {_NAMES[name]}=, not {name}={alone}")
-        return function(*args, **options)
-
-    return method  # type: ignore[return-value]
 
 
 class Reduction(Movement, Elementwise):
@@ -168,11 +161,13 @@ class Reduction(Movement, Elementwise):
         """The deviation and the mean."""
         return self.std(axis, keepdim, correction), self.mean(axis, keepdim)
 
+    @takes_dim
     def normalize(self, p: Real = 2.0, dim: Whole = 1, eps: Real = 1e-12) -> Self:
         """Divided by the p-norm along `dim`, which counts as `eps` at least."""
         x = self._wide()
         return (x / x._norm(p, dim, True).maximum(eps)).cast(least_float(self.dtype))
 
+    @takes_dim
     def norm(self, p: Real | str = 2.0, dim: Axes = None, keepdim: Flag = False) -> Self:
         """The p-norm over the axes, by default of all elements: (sum |x|^p)^(1/p), as torch.Tensor.norm.
 
@@ -299,6 +294,7 @@ class Reduction(Movement, Elementwise):
 
     # -- cumulative -----------------------------------------------------------------------------------
 
+    @takes_axis
     def cumsum(self, axis: Whole = 0) -> Self:
         """The sum of the elements up to each; types as for sum.
 
@@ -308,19 +304,23 @@ class Reduction(Movement, Elementwise):
         result = sum_dtype(self.dtype)
         return scan(self.cast(accumulation_dtype(result)), axis, SUM).cast(result)
 
+    @takes_axis
     def cumprod(self, axis: Whole) -> Self:
         """The product of the elements up to each; types as for prod."""
         result = sum_dtype(self.dtype)
         return scan(self.cast(accumulation_dtype(result)), axis, PRODUCT).cast(result)
 
+    @takes_axis
     def cummax(self, axis: Whole = 0) -> tuple[Self, Self]:
         """The largest element up to each, and where it is first found; NaN is the largest."""
         return running_extreme(self, axis, Ops.MAX)
 
+    @takes_axis
     def cummin(self, axis: Whole = 0) -> tuple[Self, Self]:
         """The smallest element up to each, and where it is first found; NaN is the smallest."""
         return running_extreme(self, axis, Ops.MIN)
 
+    @takes_axis
     def logcumsumexp(self, axis: Whole = 0) -> Self:
         """log(cumsum(exp(x))), shifted so that nothing overflows and nothing is lost."""
         x = self._as_float()

@@ -8,8 +8,6 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 
-from proofgrad import Tensor
-
 
 @dataclass(slots=True)
 class _Seen:
@@ -22,16 +20,15 @@ class _Seen:
 _SEEN = _Seen()
 
 
-def note_mode(layer: str) -> None:
-    """A layer with two modes runs, in that of `Tensor.training`."""
-    if not Tensor.training:
-        _SEEN.layer = layer
+def note_mode(layer: str, training: bool) -> None:
+    """A layer with two modes runs, in that of `Tensor.training`, which forgets others if it is on."""
+    _SEEN.layer = "" if training else layer
 
 
-def check_mode(optimizer: str) -> None:
+def check_mode(optimizer: str, training: bool) -> None:
     """An optimizer takes a step. Warns once in a process, if a layer ran as in evaluation and training is off still."""
     layer, _SEEN.layer = _SEEN.layer, ""
-    if layer and not Tensor.training and not _SEEN.has_warned:
+    if layer and not training and not _SEEN.has_warned:
         _SEEN.has_warned = True
         warnings.warn(
             f"{optimizer} takes a step, and {layer} ran as in evaluation, for Tensor.training is off: train within"
