@@ -17,7 +17,7 @@ from proofgrad.core.ir.shapes import Shape, ShapeError, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.autograd import node_gradients, nodes_reached
 from proofgrad.core.tensor.data.arguments import Flag
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import DtypeError, GradientError
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node
 from proofgrad.core.tensor.methods.base import Awaited, TensorBase, alive, owns_value
 from proofgrad.core.tensor.methods.calls import Calls
@@ -209,7 +209,7 @@ class Tensor(
             if not target.dtype.is_float:
                 raise DtypeError(f"no gradient with respect to {target.dtype}; only to floats")
             if not _has_data(target._uop):
-                raise ValueError(
+                raise GradientError(
                     "a Tensor made of constants is equal to every other such Tensor, so it has no"
                     " gradient of its own; make it with requires_grad=True"
                 )
@@ -268,7 +268,7 @@ class Tensor(
         present = nodes_reached(order)
         leaves = _leaf_tensors(present)
         if not leaves:
-            raise ValueError(
+            raise GradientError(
                 "backward found no Tensor that needs a gradient: this value was realised before"
                 " (call backward first, or make the inputs with requires_grad=True), detached, or"
                 " depends on no float data"

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, sizes
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.tensor.data.errors import AxisError
+from proofgrad.core.tensor.data.errors import AxisError, SizeTypeError
 
 Scalar: TypeAlias = bool | int | float
 # Tensor has methods of these names.
@@ -74,9 +74,9 @@ def _numbers_with_rest(given: list[int], total: int) -> tuple[int, ...] | None:
 
 def checked_shape(sizes: tuple[Any, ...]) -> Shape:
     """`sizes`, in their one form, if they can be a shape. Raises: ShapeError."""
-    if any(
-        not isinstance(size, UOp) and not (isinstance(size, int) and size >= 0) for size in sizes
-    ):
+    if not all(isinstance(size, (int, UOp)) for size in sizes):
+        raise SizeTypeError(f"sizes of a shape are ints of 0 or more, not {sizes}")
+    if any(not isinstance(size, UOp) and size < 0 for size in sizes):
         raise ShapeError(f"sizes of a shape are ints of 0 or more, not {sizes}")
     return sizes if is_plain(sizes) else tuple([normal_size(size) for size in sizes])
 

@@ -3,8 +3,7 @@
 They do not agree: for a shape numpy raises ValueError, torch RuntimeError, tinygrad one or the other. So an error here is
 both, and IndexError or TypeError beside where one of them raises that.
 
-Shapes that do not go together are core/ir/shapes.py's ShapeError; a constant that does not fit its
-type is Python's OverflowError.
+Shapes that do not go together are core/ir/shapes.py's ShapeError.
 """
 
 from __future__ import annotations
@@ -25,6 +24,14 @@ class ElementError(ShapeError, TypeError):
     """One number is asked of a Tensor that has none, or several."""
 
 
+class SizeTypeError(ShapeError, TypeError):
+    """A size that is no whole number."""
+
+
+class PositionError(IndexError, ValueError, RuntimeError):
+    """A number that names no position of an axis, or no class."""
+
+
 class DtypeError(TypeError, ValueError, RuntimeError):
     """A type that an operation does not take, or that does not exist."""
 
@@ -33,8 +40,16 @@ class IndexTypeError(DtypeError, IndexError):
     """What is no index: a text, a float, a step of 0."""
 
 
+class RangeError(OverflowError, ValueError, RuntimeError):
+    """A number that does not fit its type. (numpy raises OverflowError, torch RuntimeError.)"""
+
+
 class ArgumentError(ValueError, RuntimeError):
     """An argument of a value that an operation does not take."""
+
+
+class StepError(ArgumentError, ZeroDivisionError):
+    """A step of 0."""
 
 
 class ModeError(ArgumentError, NotImplementedError):

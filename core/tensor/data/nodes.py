@@ -13,7 +13,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Scalar
-from proofgrad.core.tensor.data.errors import BroadcastError
+from proofgrad.core.tensor.data.errors import BroadcastError, RangeError
 
 
 def reshape_node(node: UOp, shape: Shape) -> UOp:
@@ -62,7 +62,10 @@ def _zero_node(negative: bool, dtype: DType, shape: Shape) -> UOp:
 
 @lru_cache(maxsize=1024, typed=True)
 def _constant_node(value: Scalar, dtype: DType, shape: Shape) -> UOp:
-    return broadcast_node(UOp.const(dtype, value), shape)
+    try:
+        return broadcast_node(UOp.const(dtype, value), shape)
+    except OverflowError as error:
+        raise RangeError(str(error)) from None
 
 
 def copy_node(node: UOp, device: str) -> UOp:

@@ -15,7 +15,7 @@ from typing import Any
 from proofgrad.core.ir.dtypes import DType, Kind, as_constant, dtypes, round_float
 from proofgrad.core.ir.evaluate import from_bits, to_bits
 from proofgrad.core.ir.shapes import Shape, ShapeError
-from proofgrad.core.tensor.data.errors import DtypeError
+from proofgrad.core.tensor.data.errors import DtypeError, RangeError
 from proofgrad.core.tensor.data.promotion import scalar_dtype
 
 _CODES = {
@@ -65,12 +65,20 @@ def pack(elements: Sequence[Any], dtype: DType) -> bytes:
     """The bytes of `elements` as `dtype`. Raises: OverflowError naming the number."""
     try:
         return _pack(elements, dtype)
-    except OverflowError:
-        for element in elements:
-            as_constant(element, dtype)
-        raise
+    except OverflowError as error:
+        raise RangeError(_misfit(elements, dtype) or str(error)) from None
     except (TypeError, ValueError) as error:
         raise DtypeError(f"cannot store these elements as {dtype}: {error}") from None
+
+
+def _misfit(elements: Sequence[Any], dtype: DType) -> str:
+    """What is said of the first number that does not fit."""
+    try:
+        for element in elements:
+            as_constant(element, dtype)
+    except OverflowError as error:
+        return str(error)
+    return ""
 
 
 def _pack(elements: Sequence[Any], dtype: DType) -> bytes:

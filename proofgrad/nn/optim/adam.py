@@ -33,10 +33,10 @@ class Adam(Optimizer):
         betas: tuple[float, float] | None = None,
     ) -> None:
         b1, b2 = (b1, b2) if betas is None else betas
-        if not (0 <= b1 < 1 and 0 <= b2 < 1 and weight_decay >= 0):
+        if not (0 <= b1 < 1 and 0 <= b2 < 1 and weight_decay >= 0 and eps >= 0):
             raise ValueError(
-                "b1 and b2 must be in [0, 1) and weight_decay 0 or more, not"
-                f" {b1}, {b2}, {weight_decay}"
+                "b1 and b2 must be in [0, 1), weight_decay and eps 0 or more, not"
+                f" {b1}, {b2}, {weight_decay}, {eps}"
             )
         super().__init__(params, lr, device, fused)
         self.b1, self.b2, self.eps, self.weight_decay = b1, b2, eps, weight_decay

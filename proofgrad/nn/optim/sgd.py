@@ -33,6 +33,8 @@ class SGD(Optimizer):
             raise ValueError(
                 f"momentum and weight_decay must be 0 or more, not {momentum} and {weight_decay}"
             )
+        if nesterov and not momentum:
+            raise ValueError("nesterov=True changes nothing without a momentum; give momentum=0.9")
         super().__init__(params, lr, device, fused)
         self.momentum, self.weight_decay = momentum, weight_decay
         self.nesterov, self.classic = nesterov, classic

@@ -23,7 +23,14 @@ from proofgrad.core.tensor.data.arguments import (
     checked_shape,
     normal_size,
 )
-from proofgrad.core.tensor.data.errors import ArgumentError, DeviceError, DtypeError
+from proofgrad.core.tensor.data.errors import (
+    ArgumentError,
+    AxisError,
+    DeviceError,
+    DtypeError,
+    RangeError,
+    StepError,
+)
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import as_dtype, scalar_dtype
 from proofgrad.core.tensor.data.storage import flatten_nested, infer_dtype, pack
@@ -289,7 +296,7 @@ class Factories(Movement):
         """
         begin, end = (0, start) if stop is None else (start, stop)
         if step == 0:
-            raise ArgumentError("the step of arange cannot be 0")
+            raise StepError("the step of arange cannot be 0")
         if isinstance(begin, UOp) or isinstance(end, UOp):
             return cls._arange_of_sizes(begin, end, step, dtype, device, requires_grad)
         whole = not any(isinstance(v, float) for v in (begin, end, step))
@@ -299,7 +306,7 @@ class Factories(Movement):
         if whole and dtype is None and not _fits(ends, kind):
             kind = dtypes.int64
         if kind.is_int and not _fits(ends, kind):
-            raise OverflowError(f"arange from {ends[0]} to {ends[1]} does not fit {kind.name}")
+            raise RangeError(f"arange from {ends[0]} to {ends[1]} does not fit {kind.name}")
         counts = dtypes.int32 if kind.is_float or kind.is_bool else kind
         line = cls._new(UOp(Ops.IOTA, counts, (), count), canonical_device(device)).cast(kind)
         if step != 1:
@@ -331,7 +338,7 @@ class Factories(Movement):
         kind = dtypes.default_int if dtype is None else as_dtype(dtype)
         ends = [*_ends(begin), *_ends(end)]
         if kind.is_int and not _fits(tuple(ends), kind):
-            raise OverflowError(f"arange of numbers up to {max(ends)} does not fit {kind.name}")
+            raise RangeError(f"arange of numbers up to {max(ends)} does not fit {kind.name}")
         counts = dtypes.int32 if kind.is_float or kind.is_bool else kind
         line = cls._new(UOp(Ops.IOTA, counts, (), count), canonical_device(device)).cast(kind)
         for value, op in ((step, Ops.MUL), (begin, Ops.ADD)):
@@ -396,7 +403,7 @@ class Factories(Movement):
 
     def _row(self) -> Self:
         if self.ndim < 2:
-            raise ShapeError(f"tril and triu need 2 axes or more, not {self.shape}")
+            raise AxisError(f"tril and triu need 2 axes or more, not {self.shape}")
         return self._iota(self.shape[-2]).reshape((self.shape[-2], 1))
 
     def _column(self) -> Self:

@@ -46,7 +46,7 @@ class Operands(TensorBase):
         """`value` as a Tensor on this device: numpy arrays, numpy scalars, lists and variables."""
         is_size = isinstance(value, UOp) and value.dtype is dtypes.index
         if not isinstance(value, (list, tuple)) and not hasattr(value, "__array__") and not is_size:
-            raise TypeError(
+            raise DtypeError(
                 f"cannot combine a Tensor with {describe(value)};"
                 f" expected a Tensor, a number, a list or an array"
             )

@@ -21,7 +21,13 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import Shape, ShapeError, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Scalar, Whole
-from proofgrad.core.tensor.data.errors import ArgumentError, DeviceError, DtypeError, GradientError
+from proofgrad.core.tensor.data.errors import (
+    ArgumentError,
+    BroadcastError,
+    DeviceError,
+    DtypeError,
+    GradientError,
+)
 from proofgrad.core.tensor.data.nodes import broadcast_node, constant_node, reshape_node
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.data.storage import flatten_nested
@@ -260,7 +266,7 @@ class Assignment(Selection):
         if not mask.dtype.is_bool:
             return None
         if mask.shape != self.shape[: mask.ndim]:
-            raise IndexError(f"a mask of shape {show(mask.shape)} for {show(self.shape)}")
+            raise BroadcastError(f"a mask of shape {show(mask.shape)} for {show(self.shape)}")
         check_same_device("x[mask] = v", self, mask)
         return mask
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from proofgrad.core import settings
 from proofgrad.core.ir.shapes import Shape, show, sizes
+from proofgrad.core.tensor.data.errors import PositionError
 from proofgrad.core.tensor.data.variables import has_values
 from proofgrad.core.tensor.methods.base import TensorBase, own_copy
 from proofgrad.core.tensor.runtime import realize as machine
@@ -30,7 +31,7 @@ def check_inside(positions: TensorBase, axis: int, shape: Shape, from_end: bool)
     size = sizes().value_of(shape[axis])
     for position in _values_at_hand(positions):
         if not (-size if from_end else 0) <= position < size:
-            raise IndexError(
+            raise PositionError(
                 f"index {position} is out of range for axis {axis} of {show(shape)}: one of the indices"
                 f" {show(positions.shape)} in a Tensor"
             )

@@ -36,8 +36,10 @@ class Scatter(Selection):
         """A copy with out[index[i][j]][j] = src[i][j] (dim 0); the last one to a position counts.
 
         `reduce`: "add" or "multiply" combine a number `src` with what is there. An index that is out
-        of range writes nothing.
+        of range is an IndexError, or writes nothing if it is still to be computed.
         """
+        if reduce not in (None, "add", "multiply"):
+            raise ArgumentError(f"reduce is None, 'add' or 'multiply', not {reduce!r}")
         if isinstance(src, (bool, int, float)):
             values = self._with(constant_node(src, self.dtype, index.shape))
         elif reduce is not None:
@@ -49,10 +51,8 @@ class Scatter(Selection):
                 return self._scatter_last(dim, index, values)
             case "add":
                 return self.scatter_reduce(dim, index, values, "sum")
-            case "multiply":
-                return self.scatter_reduce(dim, index, values, "prod")
             case _:
-                raise ArgumentError(f"reduce is None, 'add' or 'multiply', not {reduce!r}")
+                return self.scatter_reduce(dim, index, values, "prod")
 
     def _scatter_last(self, dim: Whole, index: Self, src: Self) -> Self:
         axis = resolve_axis(dim, self.ndim)

@@ -13,7 +13,12 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, row_major_strides, show, sizes
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Whole, normal_size, resolve_axis, takes_dim
-from proofgrad.core.tensor.data.errors import BroadcastError, DtypeError, IndexTypeError
+from proofgrad.core.tensor.data.errors import (
+    BroadcastError,
+    DtypeError,
+    IndexTypeError,
+    PositionError,
+)
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes
 from proofgrad.core.tensor.data.storage import flatten_nested
 from proofgrad.core.tensor.methods.base import TensorBase, check_same_device, describe
@@ -146,7 +151,9 @@ class Selection(Reduction):
         begin = position if at_least_now(position, 0) else position + size
         if not (at_least_now(begin, 0) and at_least_now(size, begin + 1)):
             shown = show((position,))[1:-2]
-            raise IndexError(f"index {shown} is out of range for axis {axis} of {show(self.shape)}")
+            raise PositionError(
+                f"index {shown} is out of range for axis {axis} of {show(self.shape)}"
+            )
         one = self._cut(axis, begin, begin + 1)
         return one.reshape(one.shape[:axis] + one.shape[axis + 1 :])
 
@@ -315,4 +322,4 @@ def _check_positions(values: Any, axis: int, shape: Shape) -> None:
         found = flatten_nested(values)[1]
     outside = [n for n in found if not (at_least(n, -size) and at_least(size - 1, n))]
     if outside:
-        raise IndexError(f"index {outside[0]} is out of range for axis {axis} of {show(shape)}")
+        raise PositionError(f"index {outside[0]} is out of range for axis {axis} of {show(shape)}")

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.tensor.data.errors import ModeError
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.methods.indexing import Indexing
 from proofgrad.core.tensor.methods.linalg.products import sum_of_products
@@ -128,7 +129,7 @@ def _nested(numbers: Any, change: Callable[[complex], Any]) -> Any:
 def scaled(z: _T, size: int, norm: str, is_inverse: bool) -> _T:
     """Divided as `norm` says: "backward" the inverse by n, "forward" the other, "ortho" both by sqrt(n)."""
     if norm not in ("backward", "ortho", "forward"):
-        raise ValueError(f"norm is 'backward', 'ortho' or 'forward', not {norm!r}")
+        raise ModeError(f"norm is 'backward', 'ortho' or 'forward', not {norm!r}")
     if norm == "ortho":
         return z / math.sqrt(size)
     return z / size if is_inverse == (norm == "backward") else z

@@ -23,7 +23,7 @@ from proofgrad.core.tensor.data.arguments import (
     split_amount,
     takes_dim,
 )
-from proofgrad.core.tensor.data.errors import ArgumentError, ModeError
+from proofgrad.core.tensor.data.errors import ArgumentError, AxisError, DtypeError, ModeError
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import promote
 from proofgrad.core.tensor.methods.base import check_same_device, describe
@@ -55,7 +55,7 @@ class Movement(Views, Operators):
                 n == m for k, (n, m) in enumerate(zip(part.shape, self.shape)) if k != axis
             )
             if not same or not self.ndim:
-                raise ShapeError(
+                raise (ShapeError if self.ndim else AxisError)(
                     f"cannot cat {show(self.shape)} and {show(part.shape)} along axis {dim}, part"
                     f" number {number}: there must be axes, and all other sizes must be equal"
                 )
@@ -261,7 +261,7 @@ class Movement(Views, Operators):
 def _first(parts: Sequence[Any], name: str) -> Any:
     """The first of a list: `Tensor.cat([a, b])` is `a.cat(b)`."""
     if not parts or not isinstance(parts[0], Movement):
-        raise TypeError(f"{name} takes Tensors, one or more, not {parts!r}")
+        raise DtypeError(f"{name} takes Tensors, one or more, not {parts!r}")
     return parts[0]
 
 

@@ -23,7 +23,7 @@ from proofgrad.core.tensor.data.arguments import (
     takes_dim,
     whole_quotient,
 )
-from proofgrad.core.tensor.data.errors import ArgumentError
+from proofgrad.core.tensor.data.errors import ArgumentError, SizeTypeError
 from proofgrad.core.tensor.data.nodes import broadcast_node, broadcast_shapes, reshape_node
 from proofgrad.core.tensor.methods.base import TensorBase
 from proofgrad.core.tensor.methods.movement.rearrange import group_sizes, sides, without_ellipsis
@@ -54,7 +54,7 @@ class Views(TensorBase):
         wanted += shape[len(wanted) :]
         for size in wanted:
             if not isinstance(size, (int, UOp)):
-                raise ShapeError(f"sizes of a shape are ints or variables, not {size!r}")
+                raise SizeTypeError(f"sizes of a shape are ints or variables, not {size!r}")
         if wanted.count(-1) > 1:
             raise ShapeError(f"reshape {tuple(wanted)} has more than one -1")
         if -1 in wanted:

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import ShapeError, is_plain, show
 from proofgrad.core.tensor.data.arguments import Flag, Real, Whole
-from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError
+from proofgrad.core.tensor.data.errors import ArgumentError, DtypeError, PositionError
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, least_float, promote
 from proofgrad.core.tensor.methods.indexing.take import is_position
 from proofgrad.core.tensor.methods.nn.layers import Layers
@@ -285,7 +285,7 @@ def _check_labels(labels: Losses, classes: int, ignored: Whole | None) -> None:
     wrong = [label for label in values if not 0 <= label < classes and label != ignored]
     if wrong:
         left_out = "" if ignored is None else f" (and {ignored}, which counts not)"
-        raise IndexError(
+        raise PositionError(
             f"label {wrong[0]} of {classes} classes: labels are 0 to {classes - 1}{left_out}; mask others, or"
             " name one with ignore_index= (sparse_categorical_crossentropy, nll_loss)"
         )

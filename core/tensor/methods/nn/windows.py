@@ -16,7 +16,7 @@ from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, is_plain, show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import Flag, Whole, checked_shape, whole_quotient
-from proofgrad.core.tensor.data.errors import ArgumentError, ModeError
+from proofgrad.core.tensor.data.errors import ArgumentError, BroadcastError, ModeError
 from proofgrad.core.tensor.data.nodes import constant_node
 from proofgrad.core.tensor.data.promotion import accumulation_dtype, as_dtype, least_float, promote
 from proofgrad.core.tensor.methods.base import check_same_device
@@ -159,7 +159,7 @@ class Windows(LinearAlgebra):
                 f" {groups} x {weight.shape[1]}, and its {weight.shape[0]} must split into groups"
             )
         if bias is not None and bias.shape != (weight.shape[0],):
-            raise ShapeError(f"conv2d bias {show(bias.shape)} must be ({weight.shape[0]},)")
+            raise BroadcastError(f"conv2d bias {show(bias.shape)} must be ({weight.shape[0]},)")
 
     def conv_transpose2d(
         self,
@@ -215,7 +215,7 @@ class Windows(LinearAlgebra):
     ) -> Self:
         """As `conv_transpose2d`, by products of elements alone, none of the zeros between them."""
         if bias is not None and bias.shape != (groups * weight.shape[1],):
-            raise ShapeError(
+            raise BroadcastError(
                 f"conv_transpose2d bias {show(bias.shape)} must be ({groups * weight.shape[1]},)"
             )
         axes = self.ndim - 2

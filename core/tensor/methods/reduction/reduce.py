@@ -14,7 +14,7 @@ from typing import Self, TypeAlias
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import ShapeError, show
+from proofgrad.core.ir.shapes import show
 from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.arguments import (
     Flag,
@@ -25,6 +25,7 @@ from proofgrad.core.tensor.data.arguments import (
     takes_axis,
     takes_dim,
 )
+from proofgrad.core.tensor.data.errors import ArgumentError, AxisError
 from proofgrad.core.tensor.data.nodes import reshape_node
 from proofgrad.core.tensor.data.promotion import (
     accumulation_dtype,
@@ -91,7 +92,7 @@ class Reduction(Movement, Elementwise):
 
     def _extreme(self, op: Ops, axis: Axes, keepdim: Flag) -> Self:
         if not prod(self.shape[k] for k in resolve_axes(axis, self.ndim)):
-            raise ShapeError(f"the {op.name.lower()} over no elements of {show(self.shape)}")
+            raise AxisError(f"the {op.name.lower()} over no elements of {show(self.shape)}")
         if self.dtype.is_bool:
             return self.cast(dtypes.uint8)._reduce(op, axis, keepdim).bool()
         return self._reduce(op, axis, keepdim)
@@ -178,7 +179,9 @@ class Reduction(Movement, Elementwise):
             Tensor([3.0, -4.0]).norm().item()  # 5.0
         """
         if isinstance(p, str) and p != "fro":
-            raise ValueError(f"p of norm is a number or 'fro', not {p!r}; for 'nuc' sum svd()[1]")
+            raise ArgumentError(
+                f"p of norm is a number or 'fro', not {p!r}; for 'nuc' sum svd()[1]"
+            )
         power = 2.0 if isinstance(p, str) else p
         return self._wide()._norm(power, dim, keepdim).cast(least_float(self.dtype))
 
