@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from proofgrad import Context, JitError, ShapeError, Tensor, TinyJit, Variable, dtypes, nn
+from proofgrad.core.compile.plan.plan import Kernel
+from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.runtime.realize import compiler
-from proofgrad.verify.sampled.kernels import ValueChecker
+from proofgrad.verify.sampled.kernels import CheckError, ValueChecker
 
 Program = Callable[[Any, Any, Any], Tensor]
 X = (np.arange(78, dtype=np.float32).reshape(13, 6) * 7 % 11 - 4) / 2
@@ -242,3 +244,24 @@ def test_check_looks_at_kernels_of_variable_size() -> None:
             machine.value_check = before
     assert checker.total.kernels >= 2 and checker.total.points > 50
     assert "sizes are variables" not in checker.total.not_checked
+
+
+def test_check_refuses_a_kernel_of_variable_size_that_is_not_its_graph() -> None:
+    seen: list[Any] = []
+
+    class Listening(ValueChecker):
+        def kernels(self, body: UOp, kernels: Sequence[Kernel]) -> None:
+            seen.append((body, kernels))
+
+    x, n = Tensor([1.0, 2.0, 3.0, 4.5, 7.0]).contiguous().realize(), Variable("checked", 1, 4)
+    machine = compiler()
+    before, machine.value_check = machine.value_check, Listening()
+    try:
+        with Context(CHECK=1, PLANS=0):
+            (x[: n.bind(3)] * 7).realize(), (x[1 : n.bind(3) + 1] * 7).realize()
+    finally:
+        machine.value_check = before
+    (body, kernels), (other, _) = seen
+    ValueChecker().kernels(body, kernels)
+    with pytest.raises(CheckError, match="sampled elements differ"):
+        ValueChecker().kernels(other, kernels)
