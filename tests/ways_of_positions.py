@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from proofgrad.core.compile.tactics import scatter as by_position
+from proofgrad.core.tensor.methods.indexing import bounds
 from proofgrad.core.tensor.runtime.realize import compiler
 
 
@@ -16,5 +17,8 @@ def set_way(monkeypatch: pytest.MonkeyPatch, goes: bool) -> None:
     monkeypatch.setattr(by_position, "WORTH_STEPS", 0 if goes else 1 << 60)
     monkeypatch.setattr(by_position, "WORTH_GAIN", 0)
     monkeypatch.setattr(by_position, "WORTH_RESULTS_OF_ITEMS", 0)
+    monkeypatch.setattr(
+        bounds, "MOST", 0
+    )  # positions out of range, which go nowhere, are not refused
     monkeypatch.setenv("PLANS", "0")
     compiler().forget()  # what was compiled in the other way
