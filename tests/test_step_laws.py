@@ -22,7 +22,7 @@ from proofgrad.core.compile.steps import evidence
 from proofgrad.core.compile.steps.bijection import Bijection
 from proofgrad.core.compile.steps.collapse import collapse_law
 from proofgrad.core.compile.steps.evidence import EvidenceError, require_evidence
-from proofgrad.core.compile.steps.loop_nest import STEPS, LoopNest, Step, lowered
+from proofgrad.core.compile.steps.loop_nest import LoopNest, Step, lowered
 from proofgrad.core.compile.steps.reorder import RENUMBER
 from proofgrad.core.compile.steps.split import MOST_PARTS, split, split_law
 from proofgrad.core.ir.dtypes import dtypes

@@ -90,7 +90,7 @@ def convolution(batch: int, channels: int, filters: int, width: int, taps: int =
 @given(
     sizes=st.tuples(*[st.integers(1, 9)] * 3, st.integers(1, 3)),
     turned=st.tuples(st.booleans(), st.booleans()),
-    reduction_block=st.integers(0, 4),
+    block=st.integers(0, 4),
 )
 def test_tiles_tables_and_blocks_keep_the_values_of_any_matmul(
     sizes: tuple[int, int, int, int], turned: tuple[bool, bool], block: int

@@ -41,10 +41,10 @@ loop0.end:
 }
 
 define void @row_sum(ptr %args, i64 %first, i64 %last) nounwind {
-  %place0 = getelementptr ptr, ptr %args, i64 0
-  %buffer0 = load ptr, ptr %place0, align 8
-  %place1 = getelementptr ptr, ptr %args, i64 1
-  %buffer1 = load ptr, ptr %place1, align 8
+  %position0 = getelementptr ptr, ptr %args, i64 0
+  %buffer0 = load ptr, ptr %position0, align 8
+  %position1 = getelementptr ptr, ptr %args, i64 1
+  %buffer1 = load ptr, ptr %position1, align 8
   call void @row_sum.body(ptr %buffer0, ptr %buffer1, i64 %first, i64 %last)
   ret void
 }
