@@ -1,4 +1,4 @@
-"""Programs of users of tinygrad around models and data: 23 of them, compared with numpy, torch or the standard library.
+"""Programs of users of tinygrad around models and data: 24 of them, compared with numpy, torch or the standard library.
 
 Caches and sampling, quantised weights, checkpoints of other packages, files as Tensors, hashes, kernels and functions of
 one's own, recorded functions that are kept, linear algebra, Fourier transforms, profiles and logs.
