@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from proofgrad.core.compile.steps import unroll
+from proofgrad.core.compile.steps import carry, unroll
 from proofgrad.core.compile.steps.clamp import brought
 from proofgrad.core.compile.steps.scatter import nearest_between
 from proofgrad.core.compile.steps.split import split_law
@@ -148,6 +148,32 @@ def blocks(world: World) -> None:
     world.claim("memory, one more block", whole == world.one_if(x < end))
     (last,) = law.old(n // m, 0, n, m)
     world.claim("memory, all blocks", world.one_if(x < last) == world.one_if(x < n))
+
+
+def first_iterations(world: World) -> None:
+    """After iteration i of its loop a register has taken in each x that its reduction takes in there: where x <= i + c."""
+    m, n, c = world.number("m", 1), world.number("n", 1), world.number("c")
+    i, x = world.number("i", 0, m), world.number("x", 0, n)
+    start = carry.taken_before(n, c)
+    world.claim("not before the first", 0 <= start)
+    world.claim("nor behind the last", start <= n)
+    world.claim("before iteration 0", world.one_if(x < start) == world.one_if(x < c))
+    there = carry.nearest(i + c, n)
+    world.claim("it is one, from the first", 0 <= there)
+    world.claim("it is one, to the last", there < n)
+    before = world.one_if(x < i + c)
+    taken = world.one_if(carry.is_one(i + c, n) & (there == x))
+    world.claim("one more", before + taken == world.one_if(x <= i + c))
+    world.claim("and before the next", world.one_if(x <= i + c) == world.one_if(x < i + 1 + c))
+
+
+def plain_iterations(world: World) -> None:
+    """Where no iteration lies outside, none is brought inside."""
+    m, n, c = world.number("m", 1), world.number("n", 1), world.number("c", 0)
+    i = world.number("i", 0, m)
+    world.suppose(m - 1 + c < n)
+    world.claim("it is one", carry.is_one(i + c, n))
+    world.claim("itself", carry.nearest(i + c, n) == i + c)
 
 
 def nested_mask(world: World) -> None:

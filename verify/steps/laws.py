@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.extend import extend_law
 from proofgrad.core.compile.steps.reorder import RENUMBER
+from proofgrad.core.compile.steps.reverse import BACKWARDS
 from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
 from proofgrad.core.compile.steps.stage import MOST_DIGITS
 from proofgrad.verify.steps import bijections as iterations
@@ -95,6 +96,20 @@ LAWS: dict[str, Law] = {
     "reorder": Law(
         iterations.claims_of("another number", RENUMBER) | _ORDER,
         "an output loop whose size is known; the number is free",
+    ),
+    "reverse": Law(
+        iterations.claims_of("from the last to the first", BACKWARDS) | _ONCE | _ORDER,
+        "the loop's size is known; no loop that runs in order",
+    ),
+    "carry": Law(
+        {
+            "a register has taken in the first iterations": folds.first_iterations,
+            "none lies outside": folds.plain_iterations,
+            "it takes in one more by its operation": programs.carried_takes_once,
+        }
+        | _ONCE
+        | _ORDER,
+        "that the mask says j <= i + c, by linear forms; no loop but those of lanes inside of the one that carries the register",
     ),
     "run_as": Law(
         _ORDER | {"a loop takes in each iteration once": folds.taken_once},

@@ -7,6 +7,7 @@ Claims about what a step makes of a node are run on nodes: every case up to some
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product as choices
@@ -14,10 +15,12 @@ from typing import Any
 
 from proofgrad.core.compile.nests.strides import at_start
 from proofgrad.core.compile.nests.sums_of_products import Product, added
-from proofgrad.core.compile.steps import accumulate, lanes, unroll
+from proofgrad.core.compile.steps import accumulate, carry, lanes, unroll
 from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.narrow import terms_beyond
+from proofgrad.core.compile.steps.prefixes import prefix_of
 from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.verify.steps.bijections import row_major
@@ -137,6 +140,51 @@ def register_takes_once(world: World) -> None:
     masked = added(register, Product(product(UOp.index(0)).src, (mask,)))
     world.claim("mask on", taken_in(masked, register, is_on=True) == ({0: 1}, 1))
     world.claim("mask off", taken_in(masked, register, is_on=False) == ({}, 1))
+
+
+def carried_takes_once(world: World) -> None:
+    """What an output loop carries takes in as its reduction does, iteration by iteration: every operation, and every
+    mask of two counters with constants from -2 to 2, in loops of up to 4 iterations.
+    """
+    for op, sizes in choices(_OPERATIONS, choices((1, 3, 4), repeat=2)):
+        along, own = UOp.range(sizes[0], 0), UOp.range(sizes[1], 1, AxisRole.REDUCE)
+        neutral = UOp.const(dtypes.float32, identity(op, dtypes.float32))
+        for low, high in choices(range(-2, 3), repeat=2):
+            masks = {
+                ~(along + low < own + high): low - high,
+                own + low < along + high: high - low - 1,
+            }
+            for mask, offset in masks.items():
+                whole = UOp(
+                    Ops.REDUCE, dtypes.float32, (mask.where(element(own), neutral), own), op
+                )
+                found = prefix_of(whole)
+                world.claim("recognised", found is not None and found.counts_up)
+                if found is not None:
+                    _check_carried(world, carry.carried(found, 0, 2), along, sizes[1], offset)
+
+
+def _check_carried(world: World, update: UOp, along: UOp, size: int, offset: int) -> None:
+    """After iteration i all j < size with j <= i + offset have been taken in."""
+    register, after = update.src
+    start = register.src[0]
+    world.claim("carried by the loop", register.src[1:] == (along,))
+    held = Counter[int](range(start.src[1].src[0].arg) if start.op is Ops.REDUCE else ())
+    for i in range(along.src[0].arg):
+        held.update(_taken(after, register, {along: i}))
+        wanted = [j for j in range(size) if j <= i + offset]
+        world.claim(f"iteration {i}", held == Counter(wanted))
+
+
+def _taken(after: UOp, register: UOp, values: dict[UOp, int]) -> dict[int, int]:
+    """Which elements of memory 0 go into a register, and how often."""
+    (value,) = [s for s in after.src if s is not register]
+    if value.op is Ops.WHERE:
+        below, within = value.src[0].src
+        if at_start(below.src[0], dict(values)) or not at_start(within, dict(values)):
+            return {}
+        value = value.src[1]
+    return {at_start(value.src[0].src[1], dict(values)): 1}
 
 
 def kept_in_order(world: World) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from proofgrad.core.compile.fusion.limits import beyond_limits
 from proofgrad.core.compile.fusion.rows import reductions_by_row
 from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.contraction import pays_a_kernel
@@ -66,6 +67,10 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
         if node.op is Ops.PAD and node in leads_to_reduction and _is_read_often(node, consumers):
             work.store(node)
     kept = set(map(below_reshape, root.src)) | {n.src[0] for n in nodes if n.op is Ops.COPY}
+    for end, reductions in ends.items():
+        if any(map(is_running, reductions)):
+            kept.add(end)
+            stored.update(reductions if len(reductions) > 1 else ())
     if all(is_plain(node.shape) for node in nodes):
         stored = stored - reductions_by_row(nodes, consumers, stored, kept, target)
     return stored | beyond_limits(nodes, consumers, stored)
@@ -143,6 +148,10 @@ def _end_of_epilogue(
     """
     end, is_tiled = reduction, is_contraction(reduction)
     fitting = _AT_MOST_ONCE - {Ops.PAD} if is_tiled else _AT_MOST_ONCE
+    if is_running(
+        reduction
+    ):  # it runs along with a loop of the results, which those do not take apart
+        return _end_of_running(reduction, consumers, meets, stored)
     products = elements(reduction.src[0].shape) if is_tiled else 0
     is_long = pays_a_kernel(products, reduction.dtype, target)
     sums = _sums_of(reduction, consumers) if is_long else None
@@ -154,6 +163,41 @@ def _end_of_epilogue(
             break
         end = meeting
     return end
+
+
+def _end_of_running(
+    reduction: UOp, consumers: dict[UOp, list[UOp]], meets: dict[UOp, UOp | None], stored: set[UOp]
+) -> UOp:
+    """The same of a running sum: elementwise work joins it, seen through axes in another order, or more of size 1."""
+    end = reduction
+    while end not in stored:
+        meeting = meets[end]
+        if meeting is None or not _joins_running(end, meeting, consumers, stored):
+            break
+        end = meeting
+    return end
+
+
+def _joins_running(start: UOp, end: UOp, consumers: dict[UOp, list[UOp]], stored: set[UOp]) -> bool:
+    """Whether all nodes on the paths from `start` to `end` are such work."""
+    seen, stack = set[UOp](), [start]
+    while stack:
+        for user in consumers[stack.pop()]:
+            fits = user.op in ELEMENTWISE or user.op in _SAME or user.op is Ops.PERMUTE
+            if not (fits or _is_same_axes(user)) or (user is not end and user in stored):
+                return False
+            if user is not end and user not in seen:
+                seen.add(user)
+                stack.append(user)
+    return True
+
+
+def _is_same_axes(user: UOp) -> bool:
+    """Whether a node is a reshape that adds axes of size 1, or leaves them out."""
+    if user.op is not Ops.RESHAPE:
+        return False
+    before, after = [[n for n in shape if n != 1] for shape in (user.src[0].shape, user.shape)]
+    return before == after
 
 
 def _sums_of(total: UOp, consumers: dict[UOp, list[UOp]]) -> set[UOp]:

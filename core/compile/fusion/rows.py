@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
 from proofgrad.core.compile.schedule.threads import operations_worth_sharing
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
@@ -89,14 +90,19 @@ def _runs_in_one_user(
         return False
     (end,) = ends
     axes = moving[end]
-    if _has_contraction(end, stored):  # which runs in tiles only if it is the one reduction
+    if _has_one_alone(end, stored):
         return False
     return axes is not None and _are_outer(end, axes) and _is_worth(end, axes, longest, target)
 
 
-def _has_contraction(end: UOp, stored: set[UOp]) -> bool:
-    inside = end.toposort(lambda n: n is end or n not in stored)
-    return any(is_contraction(n) for n in inside if n is end or n not in stored)
+def _has_one_alone(end: UOp, stored: set[UOp]) -> bool:
+    """Whether a kernel has a sum of products, which runs in tiles, or a running sum, only if it is the one reduction."""
+    inside = [
+        n
+        for n in end.toposort(lambda n: n is end or n not in stored)
+        if n is end or n not in stored
+    ]
+    return any([is_contraction(n) or is_running(n) for n in inside])
 
 
 def _moving_axes(node: UOp) -> Axes:

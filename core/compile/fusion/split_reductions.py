@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction, operands
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.divisors import largest_divisor
@@ -52,6 +53,8 @@ def _parts(node: UOp, target: Target) -> Parts | None:
     (value,), (op, axes) = node.src, node.arg
     shape = value.shape
     if not is_plain(shape) or prod(shape) < MANY_ELEMENTS or value.op is Ops.CONTIGUOUS:
+        return None
+    if is_running(node):
         return None
     is_sum = op is Ops.ADD and node.dtype.is_float and not is_contraction(node)
     if is_sum and prod(node.shape) < FEW_RESULTS:

@@ -7,7 +7,7 @@ on, so what does not change with a loop is computed before it. Does not own: any
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import count
 
 from proofgrad.core.ir.dtypes import dtypes
@@ -82,6 +82,7 @@ def _loops_of(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
         else:
             running[node] = _together([running[s] for s in node.src])
     registers = {result.src[0].src[0]: running[result] for result in results}
+    registers |= _carried_by_output_loops(nodes, registers)
     running.update(registers)
     reads = set(registers)
     for node in nodes:  # what reads a register runs where it is, even if it has no loop of its own
@@ -91,6 +92,22 @@ def _loops_of(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
             around += [frozenset(s.src[1:]) for s in node.src if s.op is ACCUMULATOR]
             running[node] = _together(around)
     return running
+
+
+def _carried_by_output_loops(
+    nodes: Iterable[UOp], reduced: Mapping[UOp, frozenset[UOp]]
+) -> dict[UOp, frozenset[UOp]]:
+    """Registers that are no reduction's: each is set where the output loop begins that carries it."""
+    found = [n for n in nodes if n.op is ACCUMULATOR and n not in reduced]
+    if not found:
+        return {}
+    own = {loop for register in reduced for loop in register.src[1:]}
+    own |= {loop for n in nodes if n.op is FILLED for loop in n.src[1:]}
+    outputs = [n for n in nodes if n.op is RANGE and n not in own]
+    return {
+        n: frozenset([x for x in outputs if _nesting_key(x) < min(map(_nesting_key, n.src[1:]))])
+        for n in found
+    }
 
 
 def _together(sets: Iterable[frozenset[UOp]]) -> frozenset[UOp]:

@@ -18,6 +18,7 @@ from proofgrad.core.compile.schedule.operands import (
     packs_columns,
     planned_staging,
 )
+from proofgrad.core.compile.schedule.prefix_loops import find_along, schedule_along
 from proofgrad.core.compile.schedule.reduction_blocks import find_rows
 from proofgrad.core.compile.schedule.shared_tiles import choose_shared
 from proofgrad.core.compile.schedule.threads import loop_shared_in_order, operations, shares_work
@@ -35,6 +36,8 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     """
     if target.has_scalar_items:
         return AUTOMATIC
+    if (along := find_along(kernel)) is not None:
+        return schedule_along(kernel, along, target, override)
     if (way := choose_shared(kernel, target, override)) is not None:
         return Schedule(tiled=True, tile=way[0], shared=way[1], reduction_block=0)
     found = find_contraction(kernel, target, override)

@@ -11,6 +11,7 @@ from proofgrad.core.compile.steps.accumulate import accumulate
 from proofgrad.core.compile.steps.lanes import lanes
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.narrow import narrow, terms_beyond
+from proofgrad.core.compile.tactics.prefix_loops import carry_registers
 from proofgrad.core.compile.text.show import brief
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
@@ -36,7 +37,7 @@ def choose_index_width(nest: LoopNest, context: Context) -> LoopNest:
 
 def reductions_to_accumulators(nest: LoopNest, context: Context) -> LoopNest:
     """Each reduction becomes a register that its loops update, what is kept a store to scratch memory."""
-    return accumulate(nest)
+    return accumulate(carry_registers(nest))
 
 
 def vectorize(nest: LoopNest, context: Context) -> LoopNest:

@@ -1,8 +1,11 @@
 """Running sums, products, extremes along an axis.
 
-Owns: the work. Element i of a block of BLOCK is a reduction over the first i + 1 of it; the last
-ones of the blocks are scanned in turn and put in front of the next block. So n elements take about
-BLOCK * n steps at every size, in 2 log(n) / log(BLOCK) kernels, and not n * n.
+Owns: the work. Element i of a row is a reduction over the first i + 1 elements of it, which the compiler runs as one addition
+an element (core/compile/steps/carry.py). A long row is cut into blocks: what the blocks before come to is scanned in turn, and put
+in front of each. So rounding errors do not grow with the length, and threads share a single row.
+
+The gradient of a running sum is one from the end. That of a running product or extreme takes a block's length for each element,
+and so their blocks are short.
 """
 
 from __future__ import annotations
@@ -14,28 +17,45 @@ from typing import Any, TypeVar
 
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.shapes import at_least
+from proofgrad.core.ir.shapes import at_least, is_plain
 from proofgrad.core.tensor.data.arguments import Scalar, normal_size, resolve_axis
 from proofgrad.core.tensor.methods.movement.joining import Movement
 
 BLOCK = 32
+# A running sum adds at most so many elements one after the other, as a sum does; of few rows it makes FEW_ROWS blocks, no shorter
+# than LEAST_SUM.
+LONGEST_SUM, LEAST_SUM, FEW_ROWS = 1 << 14, 1 << 10, 16
 _T = TypeVar("_T", bound=Movement)
 
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """An associative operation on Tensors: of two, of all on the last axis, and what changes none."""
+    """An associative operation on Tensors: of two, of all along an axis, and what changes none."""
 
     of_two: Callable[[Any, Any], Any]
-    of_last_axis: Callable[[Any], Any]
+    of_axis: Callable[[Any, int], Any]
     identity: Scalar
+    is_sum: bool = False
+
+    def block(self, x: Any, axis: int) -> int:
+        """How many elements of an axis are combined one after the other."""
+        size, rows = x.shape[axis], [n for a, n in enumerate(x.shape) if a != axis]
+        longest = LONGEST_SUM if self.is_sum or not x.is_floating_point() else BLOCK
+        if longest > BLOCK and is_plain(x.shape) and math.prod(rows) < FEW_ROWS:
+            longest = max(LEAST_SUM, min(longest, -(-size * math.prod(rows) // FEW_ROWS)))
+        return _dividing(size, longest) if isinstance(size, int) else longest
 
 
-SUM = Combination(lambda a, b: a + b, lambda x: x._reduce(Ops.ADD, -1, False), 0)
-PRODUCT = Combination(lambda a, b: a * b, lambda x: x._reduce(Ops.MUL, -1, False), 1)
-LOG_SUM_EXP = Combination(
-    lambda a, b: a.logaddexp(b), lambda x: x.logsumexp(-1), -math.inf
-)  # fmt: skip
+def _dividing(size: int, longest: int) -> int:
+    """A block of at most so many elements, and more than half of them, that the axis is made of; else `longest`."""
+    least = -(-size // longest)
+    count = next((n for n in range(least, 2 * least) if size % n == 0), None)
+    return longest if count is None else size // count
+
+
+SUM = Combination(lambda a, b: a + b, lambda x, k: x._reduce(Ops.ADD, k, False), 0, is_sum=True)
+PRODUCT = Combination(lambda a, b: a * b, lambda x, k: x._reduce(Ops.MUL, k, False), 1)
+LOG_SUM_EXP = Combination(lambda a, b: a.logaddexp(b), lambda x, k: x.logsumexp(k), -math.inf)
 
 
 def running_extreme(x: _T, axis: int, op: Ops) -> tuple[_T, _T]:
@@ -68,34 +88,36 @@ def _positions_of_records(x: _T, axis: int, values: _T) -> _T:
 def scan(x: _T, axis: int, combination: Combination) -> _T:
     """Every prefix of an axis combined."""
     along = resolve_axis(axis, x.ndim)
-    if not x.ndim:
-        return x
-    return _scan_last(x._axis_last(along), combination)._axis_from_last(along)
+    return _scan(x, along, combination) if x.ndim and x.numel() != 0 else x
 
 
-def _scan_last(x: _T, combination: Combination) -> _T:
-    size = x.shape[-1]
-    if x.numel() == 0:
-        return x
-    if at_least(BLOCK, size):
-        return _prefixes(x, combination)
-    count = normal_size((size + BLOCK - 1) // BLOCK)
-    outer = [(0, 0)] * (x.ndim - 1)
-    padded = x._pad_value([*outer, (0, count * BLOCK - size)], combination.identity)
-    blocks = _prefixes(padded.reshape((*x.shape[:-1], count, BLOCK)), combination)
-    ends = blocks._cut(blocks.ndim - 1, BLOCK - 1, BLOCK).reshape((*x.shape[:-1], count))
-    scanned = _scan_last(ends, combination)
-    shifted = scanned._pad_value([*outer, (1, -1)], combination.identity)
-    result: _T = combination.of_two(shifted.unsqueeze(-1), blocks)
-    return result.reshape((*x.shape[:-1], count * BLOCK))._cut(x.ndim - 1, 0, size)
+def _scan(x: _T, axis: int, combination: Combination) -> _T:
+    """In blocks, each behind what those before it come to."""
+    size, block = x.shape[axis], combination.block(x, axis)
+    if at_least(block, size):
+        return _prefixes(x, axis, combination)
+    count = normal_size((size + block - 1) // block)
+    padded = x._pad_value(_around(x, axis, 0, count * block - size), combination.identity)
+    whole = padded.reshape((*x.shape[:axis], count, block, *x.shape[axis + 1 :]))
+    scanned = _scan(combination.of_axis(whole, axis + 1), axis, combination)
+    shifted = scanned._pad_value(_around(scanned, axis, 1, -1), combination.identity)
+    within = _prefixes(whole, axis + 1, combination)
+    result: _T = combination.of_two(shifted.unsqueeze(axis + 1), within)
+    return result.reshape(padded.shape)._cut(axis, 0, size)
 
 
-def _prefixes(x: _T, combination: Combination) -> _T:
-    """Element i combined from those of the last axis up to i, one by one."""
-    size = x.shape[-1]
+def _around(x: Movement, axis: int, before: Any, after: Any) -> list[tuple[Any, Any]]:
+    """So much around one axis, and nothing around others."""
+    return [(before, after) if k == axis else (0, 0) for k in range(x.ndim)]
+
+
+def _prefixes(x: _T, axis: int, combination: Combination) -> _T:
+    """Element i combined from those of the axis up to i, one by one."""
+    size, behind = x.shape[axis], (1,) * (x.ndim - axis - 1)
     line = x._iota(size)
-    upto = line.reshape((1, size)) <= line.reshape((size, 1))
-    result: _T = combination.of_last_axis(upto.where(x.unsqueeze(-2), combination.identity))
+    upto = line.reshape((1, size, *behind)) <= line.reshape((size, 1, *behind))
+    masked = upto.where(x.unsqueeze(axis), combination.identity)
+    result: _T = combination.of_axis(masked, axis + 1)
     return result
 
 
@@ -103,4 +125,4 @@ def _extreme(op: Ops, limit: Scalar) -> Combination:
     def of_two(a: Any, b: Any) -> Any:
         return a.maximum(b) if op is Ops.MAX else a.minimum(b)
 
-    return Combination(of_two, lambda x: x._reduce(op, -1, False), limit)
+    return Combination(of_two, lambda x, k: x._reduce(op, k, False), limit)

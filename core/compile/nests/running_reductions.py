@@ -1,0 +1,65 @@
+"""Running sums as nodes of a tensor graph: reductions of which a counter says how far each goes.
+
+Owns: how one is told from other reductions, before there are kernels. Does not own: what one is in a kernel (steps/prefixes.py).
+
+    reduce_axis(where(iota over axis 2 <= iota over axis 1, x expanded along axis 1, 0)) over axis 2
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.shapes import elements
+from proofgrad.core.ir.uop import UOp, toposort
+
+SHORT = 16  # so few elements combined are written out, with what uses them
+
+
+def is_running(node: UOp) -> bool:
+    """Whether a counter says how far the reduction goes for each result, and all else is the same for the results."""
+    if node.op is not Ops.REDUCE_AXIS or elements(node.src[0].shape) <= SHORT * elements(
+        node.shape
+    ):
+        return False
+    axes = frozenset(node.arg[1])
+    value = node.src[0]
+    while value.op is Ops.CAST or value.op is Ops.WHERE:
+        if value.op is Ops.WHERE and _is_order_of_counters(value.src[0]):
+            told = varying(value.src[0])
+            others = varying(value.src[1]) | varying(value.src[2])
+            return bool(told & axes) and bool(told - axes - others)
+        value = value.src[0 if value.op is Ops.CAST else 1 if varying(value.src[1]) else 2]
+    return False
+
+
+def _is_order_of_counters(choice: UOp) -> bool:
+    """Whether a truth compares counters, by their order."""
+    nodes = toposort((choice,))
+    leaves = [n.op for n in nodes if not n.src]
+    is_of_counters = Ops.IOTA in leaves and set(leaves) <= {Ops.IOTA, Ops.CONST}
+    return is_of_counters and any([n.op is Ops.CMPLT for n in nodes])
+
+
+def varying(node: UOp) -> frozenset[int]:
+    """The axes along which a value of a tensor may change: those that no EXPAND made."""
+    known: dict[UOp, frozenset[int]] = {}
+    for n in toposort((node,), lambda n: bool(n.shape)):
+        known[n] = _varying(n, known) if n.shape else frozenset()
+    return known[node]
+
+
+def _varying(n: UOp, known: dict[UOp, frozenset[int]]) -> frozenset[int]:
+    every = frozenset([a for a, size in enumerate(n.shape) if size != 1])
+    if n.op in ELEMENTWISE and n.src:
+        return every & frozenset().union(*[known.get(s, frozenset()) for s in n.src])
+    if n.op in (Ops.EXPAND, Ops.SHRINK, Ops.FLIP, Ops.DETACH):
+        return known[n.src[0]] & every
+    if n.op is Ops.PERMUTE:
+        return frozenset([k for k, a in enumerate(n.arg) if a in known[n.src[0]]])
+    if n.op is Ops.RESHAPE:
+        below = n.src[0].shape
+        old = [a for a, size in enumerate(below) if size != 1]
+        new = [a for a, size in enumerate(n.shape) if size != 1]
+        if [below[a] for a in old] == [n.shape[a] for a in new]:
+            return frozenset([b for a, b in zip(old, new) if a in known[n.src[0]]])
+        return every if known[n.src[0]] else frozenset()
+    return every if n.src or n.op is Ops.IOTA else frozenset()

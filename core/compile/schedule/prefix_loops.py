@@ -1,0 +1,120 @@
+"""Kernels whose reductions run along with a loop of the results, as running sums do: how they run.
+
+Owns: which kernels these are, which of their loops run as vectors, of which so many run side by side. Does not own: the
+steps that apply it (tactics/prefix_loops.py, steps/carry.py).
+
+Each iteration of such a loop waits for the one before, some cycles for each addition. So rows of results run side by side:
+as lanes where they lie side by side in memory, else as copies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import NO_COPIES, Copies, Schedule, Vectors
+from proofgrad.core.compile.nests.loops import BINDERS, output_loops, size_of
+from proofgrad.core.compile.nests.strides import coefficient, loops_of
+from proofgrad.core.compile.schedule.threads import operations, runs_in_order, shares_work
+from proofgrad.core.compile.steps.prefixes import Prefix, is_whole, prefix_of
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+# A loop of so few iterations is written out with its reduction, as those of windows are.
+LEAST_STEPS = 5
+LEAST_LANES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Along:
+    """The loop of results that the reductions of a kernel run along with."""
+
+    loop: UOp
+    prefixes: tuple[Prefix, ...]
+
+
+def find_along(kernel: UOp) -> Along | None:
+    """The loop of results that all reductions of a kernel can run along with; None: there is none."""
+    nodes = toposort((kernel,))
+    found = [prefix_of(n) for n in nodes if n.op in BINDERS]
+    prefixes = tuple([one for one in found if one is not None])
+    if not prefixes or len(prefixes) < len(found) or runs_in_order(kernel):
+        return None
+    first, outputs = prefixes[0], loops_of(kernel)
+    ways = {(p.along, p.along_counts_up) for p in prefixes}
+    own_ways = {(p.own, p.own_counts_up) for p in prefixes}
+    alike = len(ways) == 1 and len(own_ways) == len({own for own, _ in own_ways})
+    inner = any([n.op in BINDERS for p in prefixes for n in toposort((p.value,))])
+    fixed = first.along in outputs and is_whole(first.along) and size_of(first.along) >= LEAST_STEPS
+    free = frozenset().union(*[loops_of(p.reduction) for p in prefixes])
+    if not alike or inner or not fixed or not free <= outputs:
+        return None
+    return Along(first.along, prefixes)
+
+
+def schedule_along(kernel: UOp, along: Along, target: Target, override: Schedule) -> Schedule:
+    """Vectors and copies of the loops around the one that reductions run along with."""
+    lanes = _vectors(kernel, along, target, override)
+    copies = _copies(kernel, along, target, override) if lanes is None else NO_COPIES
+    return Schedule(
+        kept=False,
+        tiled=False,
+        reduction_block=0,
+        vectors=() if lanes is None else (lanes,),
+        copies=copies,
+        unroll=1,
+        deinterleaved=False,
+        threads=shares_work(operations(kernel) // size_of(along.loop), target, override),
+    )
+
+
+def loops_around(kernel: UOp, along: Along) -> list[UOp]:
+    """The other loops of known size of the results, in order."""
+    return [x for x in output_loops(kernel) if x is not along.loop]
+
+
+def _vectors(kernel: UOp, along: Along, target: Target, override: Schedule) -> Vectors | None:
+    """The loop along which all memory is contiguous, or the same, as vectors."""
+    nodes = toposort((kernel,))
+    positions = [n.src[0].src[1] for n in nodes if n.op in (Ops.LOAD, Ops.STORE)]
+    stored = [n.src[0].src[1] for n in nodes if n.op is Ops.STORE]
+    widest = max(
+        [n.dtype for n in nodes if n.op in (Ops.LOAD, Ops.REDUCE)], key=lambda d: d.itemsize
+    )
+    lanes = target.lanes(widest) if target.vector_bytes else 1
+    if override.vectors == () or lanes < 2:
+        return None
+    for loop in loops_around(kernel, along):
+        steps = [coefficient(position, loop) for position in positions]
+        if not all([s in (0, 1) for s in steps]) or size_of(loop) < LEAST_LANES:
+            continue
+        if all([coefficient(position, loop) == 1 for position in stored]):
+            return _of(loop, lanes, target)
+    return None
+
+
+def _of(loop: UOp, lanes: int, target: Target) -> Vectors:
+    """As many lanes as fit, and as many vectors at once as an addition takes cycles."""
+    size = size_of(loop)
+    while lanes > LEAST_LANES and lanes > size:
+        lanes //= 2
+    at_once = target.core.multiply_add_cycles
+    while at_once > 1 and at_once * lanes > size:
+        at_once //= 2
+    return Vectors(loop.arg[0], lanes, at_once)
+
+
+def _copies(kernel: UOp, along: Along, target: Target, override: Schedule) -> Copies:
+    """As many rows side by side as an addition takes cycles, one started in each."""
+    if target.work_items:
+        return NO_COPIES
+    count = target.core.multiply_add_cycles
+    around = [x for x in loops_around(kernel, along) if size_of(x) > 1]
+    if override.copies is not None:
+        count = override.copies.count
+        named = [x for x in around if x.arg[0] == override.copies.loop]
+        around = named or around
+    if not around or count < 2:
+        return NO_COPIES
+    loop = max(around, key=size_of)
+    return Copies(loop.arg[0], min(count, size_of(loop)))
