@@ -217,6 +217,10 @@ class _Arguments:
             self.names[n]: AxisRole(role) for n, role in re.findall(r"(r\d+) as (\w+)", self.text)
         }
 
+    def carried(self) -> tuple[tuple[UOp, ...]]:
+        """Reductions as `t0, t1`."""
+        return (self.nodes(self.first()),)
+
     def alike(self) -> list[tuple[UOp, UOp]]:
         """Values as `alike t1 of r2`."""
         return [
@@ -227,6 +231,7 @@ class _Arguments:
 
 _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "accumulate": lambda a: (),
+    "carry": lambda a: a.carried(),
     "collapse": lambda a: (a.nodes(a.first()), a.made()[0]),
     "deinterleave": lambda a: (a.node(), *a.nodes(a.after("along"))),
     "pad_rows": lambda a: (a.node(), *a.nodes(a.after("along")), *a.numbers("by")),
@@ -239,6 +244,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "reduce_inside": lambda a: (a.node(), a.nodes(a.after("along"))),
     "read_inside": lambda a: (a.node(),),
     "reorder": lambda a: (a.node(), *a.numbers("to")),
+    "reverse": lambda a: (a.node(),),
     "run_as": lambda a: (a.roles(),),
     "scatter": lambda a: (),
     "shorten": lambda a: (a.node(),),

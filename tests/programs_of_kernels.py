@@ -21,6 +21,7 @@ from proofgrad.backends.reference import ReferenceBackend
 from proofgrad.core.compile.lowering.linearize import linearize
 from proofgrad.core.compile.passes.forms import Form, FormError, check_form
 from proofgrad.core.compile.steps.accumulate import accumulate
+from proofgrad.core.compile.steps.carry import carry
 from proofgrad.core.compile.steps.lanes import lanes
 from proofgrad.core.compile.steps.loop_nest import LoopNest, StepRefused
 from proofgrad.core.compile.steps.narrow import narrow
@@ -38,7 +39,7 @@ WIDTHS = (
     dtypes.float32,
     dtypes.bool,
 )
-LAST = ("narrow", "accumulate", "lanes")  # the steps that are tried here
+LAST = ("narrow", "accumulate", "carry", "lanes")  # the steps that are tried here
 _CODES = {
     dtypes.int64: "q",
     dtypes.int32: "i",
@@ -86,6 +87,18 @@ def with_lanes(nest: LoopNest, loops: Sequence[UOp]) -> LoopNest:
     return nest
 
 
+def with_carried(nest: LoopNest, number: int, lanes_of: Sequence[UOp]) -> LoopNest:
+    """The nest as a Program, the reduction of this number in a register of an output loop. Raises: StepRefused."""
+    if lanes_of:
+        nest = run_as(nest, {x: AxisRole.VECTOR for x in lanes_of})
+    wide = narrow(nest, dtypes.int64)
+    sums = [n for n in wide.graph.toposort() if n.op is Ops.REDUCE]
+    made = accumulate(carry(wide, (sums[number],)))
+    for loop in [n for n in made.graph.toposort() if n.op is Ops.RANGE]:
+        made = lanes(made, loop) if loop.arg[1] is AxisRole.VECTOR else made
+    return made
+
+
 def in_a_wrong_order(nest: LoopNest, loop: UOp) -> list[tuple[str, Callable[[], LoopNest]]]:
     """The last steps on what they are not for."""
     vector = loop.replace(arg=(loop.arg[0], AxisRole.VECTOR))
@@ -118,6 +131,11 @@ def ways_to_programs(
     loops = [n for n in kernel.toposort() if n.op is Ops.RANGE]
     for chosen in ((), *[(x,) for x in loops], *combinations(loops, 2)):
         yield "lanes" if chosen else "accumulate", partial(with_lanes, nest, chosen), chosen
+    sums = [n for n in kernel.toposort() if n.op is Ops.REDUCE]
+    for k, total in enumerate(sums):
+        yield "carry", partial(with_carried, nest, k, ()), total
+        for loop in loops:
+            yield "carry", partial(with_carried, nest, k, (loop,)), (total, loop)
     for loop in loops:
         for step, way in in_a_wrong_order(nest, loop):
             yield step, way, loop

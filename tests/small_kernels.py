@@ -1,4 +1,4 @@
-"""All small kernels of twenty families: every loop size, index form, mask and reduction within a stated scope.
+"""All small kernels of twenty-two families: every loop size, index form, mask and reduction within a stated scope.
 
 The scope. A kernel has one loop, or two of a copy or a plain reduction, of 0 to 4 iterations; two of 0 to 3 where they are masked,
 gathered, kept or shared; three of 0 to 2. Loops are numbered with gaps. An index (of loops below 4) is
@@ -235,6 +235,32 @@ def masked_sums() -> Iterator[UOp]:
             value = load(X, row_major(a, r), dtype=dtype)
             for mask in (r < a, r < 2, (UOp.index(0) < a) & (r < 2)):
                 yield store(a, reduce(op, mask.where(value, neutral(op, dtype)), r))
+
+
+def running_sums() -> Iterator[UOp]:
+    """out[b, a] = sum[r](where(mask(a, r), x[b, r], neutral)), with a inside of b or around it, of masks from both ends."""
+    for n, k, offset in product((1, 3), (1, 3), (-1, 0, 1)):
+        for first in (2, 6):
+            (b,), (a,), (r,) = loops(2, first=4), loops(n, first=first), inner_loops(k, first=8)
+            masks_of = (
+                r < a + offset,
+                a < r + offset,
+                r + a < 2 + offset,
+                UOp.index(1 + offset) < a + r,
+            )
+            for op, dtype in REDUCTIONS:
+                value = load(X, row_major(b, r), dtype=dtype)
+                for mask in (*masks_of, *[~m for m in masks_of]):
+                    taken = reduce(op, mask.where(value, neutral(op, dtype)), r)
+                    yield store(row_major(b, a), taken)
+                    yield store(
+                        row_major(b, a), reduce(op, (~mask).where(neutral(op, dtype), value), r)
+                    )
+                both = masks_of[0] & (UOp.index(0) < r)
+                yield store(row_major(a, b), reduce(op, both.where(value, neutral(op, dtype)), r))
+            yield store(
+                row_major(b, a), reduce(Ops.ADD, load(X, row_major(b, r), masks_of[0]), r) * 2
+            )
 
 
 def convolutions() -> Iterator[UOp]:
@@ -554,7 +580,7 @@ def masks_by_variables() -> Iterator[UOp]:
 
 
 FAMILIES: tuple[Callable[[], Iterator[UOp]], ...] = (
-    copies_of_a_row, copies_of_a_matrix, masked_copies, masked_stores, sums_of_rows, masked_sums, convolutions,
+    copies_of_a_row, copies_of_a_matrix, masked_copies, masked_stores, sums_of_rows, masked_sums, running_sums, convolutions,
     products_of_matrices, sums_of_two_loops, sums_of_several_products, sums_that_share_loops, gathers,
     masks_that_position, kept_rows, stores_that_combine, several_stores, values_alike, masks_within_masks, stores_side_by_side, variable_sizes, masks_by_variables,
 )  # fmt: skip

@@ -236,6 +236,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "collapse": for_collapse,
     "merge": for_merge,
     "reorder": for_reorder,
+    "reverse": for_one_loop,
     "extend": for_one_loop,
     "shorten": for_one_loop,
     "run_as": for_run_as,

@@ -125,14 +125,66 @@ def test_topk_takes_the_largest_or_the_smallest(machine: str) -> None:
         x.topk(5)
 
 
+def kernels_of(x: Tensor) -> list[str]:
+    """The texts of the kernels that compute a value."""
+    return [item.source.text for item in x.schedule() if item.source is not None]
+
+
 @pytest.mark.heuristics
-def test_running_sum_reads_each_element_once_for_all_lanes() -> None:
-    """Lanes that take the element, and those that do not, come from one load; NaN does not leak."""
+@pytest.mark.parametrize("axis", [0, 1])
+def test_running_sum_takes_one_addition_an_element(axis: int) -> None:
+    """One loop over the axis with a register for each row beside, and no comparison of counters; NaN does not leak."""
     x = Tensor(np.tile(ODD[:8], (40, 8))).realize()
-    texts = [item.source.text for item in x.cumsum(1).schedule() if item.source is not None]
-    assert any(" x float>" in text for text in texts)
-    assert not any("gather" in text for text in texts)
+    (text,) = kernels_of(x.cumsum(axis))
+    assert "fadd" in text and "select" not in text and "gather" not in text
     assert_same(x.cumsum(1)[:, :2], np.cumsum(np.tile(ODD[:2], (40, 1)), 1))
+
+
+@pytest.mark.heuristics
+def test_running_sums_of_rows_side_by_side_run_as_lanes() -> None:
+    (text,) = kernels_of(Tensor.rand(40, 64).realize().cumsum(0))
+    assert " x float>" in text
+
+
+@pytest.mark.heuristics
+def test_gradient_of_a_running_sum_is_one_from_the_end() -> None:
+    x = Tensor.rand(50, 70).realize()
+    (text,) = kernels_of((x.cumsum(1) * 2.0).sum().gradient(x)[0])
+    assert "select" not in text
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (17,), (1023,), (1025,), (40_009,), (3, 16_411)])
+def test_running_sum_of_any_length_agrees_with_numpy(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    exact = np.cumsum(x.astype(np.float64), -1)
+    reached = np.cumsum(np.abs(x).astype(np.float64), -1)
+    assert (np.abs(Tensor(x).cumsum(-1).numpy() - exact) <= 2.0**-21 * reached).all()
+
+
+@pytest.mark.parametrize("begin,end", [(0, 5), (5, 40), (39, 40), (3, 3)])
+def test_part_of_a_running_sum_starts_from_what_is_before(begin: int, end: int) -> None:
+    x = np.arange(6 * 40, dtype=np.float32).reshape(6, 40)
+    whole = np.cumsum(x, 1)
+    assert_same(Tensor(x).cumsum(1)[:, begin:end], whole[:, begin:end])
+    assert_same(Tensor(x).cumsum(1).flip(1)[:, begin:end], whole[:, ::-1][:, begin:end])
+    assert_same(Tensor(x).cumsum(1).pad((2, 3)), np.pad(whole, ((0, 0), (2, 3))))
+
+
+def test_running_sum_joins_what_comes_before_and_after() -> None:
+    x = np.arange(5 * 33, dtype=np.float32).reshape(5, 33)
+    found = (Tensor(x) * 2.0).cumsum(1) + Tensor(x).cumsum(0) + Tensor(x).sum(1, keepdim=True)
+    assert_same(found, np.cumsum(x * 2, 1) + np.cumsum(x, 0) + x.sum(1, keepdims=True))
+    assert_same(Tensor(x).cumsum(1).reshape(3, 55), np.cumsum(x, 1).reshape(3, 55))
+    assert_same(Tensor(x).cumsum(1).sum(1), np.cumsum(x, 1).sum(1))
+    assert_same(Tensor(x).cumsum(1).cumsum(1), np.cumsum(np.cumsum(x, 1), 1))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_gradients_of_running_sums_agree_with_sums_from_the_end(axis: int) -> None:
+    weights = np.arange(3 * 37 * 18, dtype=np.float32).reshape(3, 37, 18) % 7
+    x = Tensor(np.ones_like(weights))
+    found = (x.cumsum(axis) * Tensor(weights)).sum().gradient(x)[0]
+    assert_same(found, np.flip(np.cumsum(np.flip(weights, axis), axis), axis))
 
 
 @pytest.mark.parametrize("name", ["float32", "float16", "int32", "uint32", "int8", "int64"])

@@ -17,6 +17,7 @@ from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.verify.kernels.loops import linear_form, row_major
 from proofgrad.verify.kernels.terms import LANE, loop_size
+from proofgrad.verify.sampled.linear import CARRIED
 from proofgrad.verify.sampled.nesting import Nesting, NotCovered, NotReadable
 
 
@@ -110,7 +111,7 @@ class _Reader:
         if loops and op is None:
             op, scalar = self._added(self._read_there(store), value)
         else:
-            scalar = self.scalar(value)
+            scalar = self._carried(value) if value.op is Ops.UPDATE else self.scalar(value)
         return UOp(Ops.STORE, dtypes.void, (self._address(address, wide), scalar, *loops), op)
 
     def _read_there(self, store: UOp) -> UOp:
@@ -131,7 +132,8 @@ class _Reader:
     def _scalar_of(self, node: UOp) -> UOp:
         if node.op in _PARTS:
             return node  # read by LOAD, STORE, RESULT
-        src = tuple([self._scalar[s] for s in node.src])
+        read = self._scalar.__getitem__ if node.op is Ops.RESULT else self._read
+        src = tuple(map(read, node.src))
         match node.op:
             case Ops.CONST if node.dtype.lanes > 1:
                 return self._steps(node)
@@ -146,6 +148,9 @@ class _Reader:
                 return self._over_lanes(node, src[0])
             case _:
                 return UOp(node.op, node.dtype.scalar, src, node.arg)
+
+    def _read(self, node: UOp) -> UOp:
+        return self._carried(node) if node.op is Ops.UPDATE else self._scalar[node]
 
     def _steps(self, node: UOp) -> UOp:
         """A constant whose lanes are equally far apart, or a choice for each lane."""
@@ -202,6 +207,19 @@ class _Reader:
         if start is not neutral:
             raise NotReadable(f"a register for {op.name} starts at {start!r}")
         return UOp(Ops.REDUCE, result.dtype.scalar, (value, *loops), op)
+
+    def _carried(self, update: UOp) -> UOp:
+        """What a register of an output loop is set to: a reduction over its iterations so far."""
+        register, combined = update.src
+        if len(register.src) != 2:
+            raise NotReadable("a register that several output loops carry")
+        loop, dtype = register.src[1], register.dtype.scalar
+        op, value = self._added(register, combined)
+        start, neutral = self.scalar(register.src[0]), UOp.const(dtype, identity(op, dtype))
+        own = loop.replace(arg=(CARRIED + loop.arg[0], AxisRole.REDUCE))
+        masked = (~(loop < own)).where(value.substitute({loop: own}), neutral)
+        taken = UOp(Ops.REDUCE, dtype, (masked, own), op)
+        return taken if start is neutral else UOp(op, dtype, (start, taken))
 
     def _added(self, register: UOp, combined: UOp) -> tuple[Ops, UOp]:
         """The operation of a register, and what it takes in; conversions around both are kept out."""

@@ -37,6 +37,7 @@ from proofgrad.verify.sampled.tensor import Budget, OverBudgetError
 
 ALWAYS = numpy.array(True)  # the mask of what has none
 LANES = 1  # the axis of lanes that are combined; loops of registers come in front of it
+CARRIED = 1 << 30  # and the number of a loop: the iterations up to one of it
 _COSTLY = frozenset({Ops.RESULT, Ops.HREDUCE, Ops.LOAD})
 _COMBINE = frozenset({Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN})
 Key = UOp | tuple[UOp, int | None]  # of a vector with the number of its lanes
@@ -236,6 +237,38 @@ class Frame:
 
         return _keys((start, *terms), lane), result
 
+    def _carried(self, node: UOp, lane: int | None) -> tuple[Sequence[Key], Callable[..., Values]]:
+        """What a register of an output loop is set to: what its iterations so far have combined."""
+        register, combined = node.src
+        start, loop, dtype = register.src[0], register.src[1], register.dtype.scalar
+        own = loop.replace(arg=(CARRIED + loop.arg[0], loop.arg[1]))
+        taken = taken_in(register, combined, lambda n: register in self.registers[n])
+        upto = ~(loop < own)
+        moved = self._moved([t for x in taken.terms for t in (*x.factors, *x.masks)], loop, own)
+        self.depends |= {own: frozenset((own,)), upto.src[0]: frozenset((loop, own))}
+        self.depends[upto] = self.depends[upto.src[0]]
+        terms = [
+            Term(tuple([moved[f] for f in x.factors]), (*[moved[m] for m in x.masks], upto))
+            for x in taken.terms
+        ]
+        axis = self.bind((own,), self.depends[node])
+        steps, whole = own.src[0].arg, Taken(taken.op, tuple(terms))
+
+        def result(first: Values, *values: Values) -> Values:
+            return self.combine(whole, dtype, first, values, axis, steps)
+
+        return _keys((start, *[t for x in terms for t in (*x.factors, *x.masks)]), lane), result
+
+    def _moved(self, terms: Sequence[UOp], loop: UOp, own: UOp) -> dict[UOp, UOp]:
+        """Terms in another loop, and on which loops these depend."""
+        done = {loop: own}
+        for node in toposort(terms):
+            if node is not loop:
+                done[node] = new = node.with_src(tuple([done[s] for s in node.src]))
+                below = self.depends.get(node, frozenset())
+                self.depends[new] = below - {loop} | {own} if loop in below else below
+        return done
+
     def _reduction(
         self, node: UOp, lane: int | None
     ) -> tuple[Sequence[Key], Callable[..., Values]]:
@@ -292,6 +325,7 @@ _PLANS: dict[Ops, Callable[[Frame, UOp, int | None], Plan]] = {
     Ops.BROADCAST: Frame._same,
     Ops.LOAD: Frame._load,
     Ops.RESULT: Frame._register,
+    Ops.UPDATE: Frame._carried,
     Ops.REDUCE: Frame._reduction,
     Ops.HREDUCE: Frame._over_lanes,
 }

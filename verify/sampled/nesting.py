@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proofgrad.core.ir.op_names import ACCUMULATOR, END, FILLED, RANGE, RESULT, SCRATCH, STORE
+from proofgrad.core.ir.op_names import (
+    ACCUMULATOR,
+    END,
+    FILLED,
+    RANGE,
+    RESULT,
+    SCRATCH,
+    STORE,
+    UPDATE,
+)
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp
 
@@ -95,6 +104,8 @@ class Nesting:
                 read = read | more if read else more
         if op in _OWN:
             loops, read, has_ended = self._own(node, op, loops, read, has_ended)
+        if op is UPDATE:
+            self._check_updated(node)
         depends[node], registers[node], ran_in[node] = loops, read, self.run
         if has_ended is None and not loops:
             return
@@ -116,6 +127,14 @@ class Nesting:
             return loops.difference(node.src[1:]), read, None
         self._check_register(node)
         return loops.difference(node.src[0].src[0].src[1:]), _NONE, None
+
+    def _check_updated(self, update: UOp) -> None:
+        """A register is updated once in each run of its loops, and there alone."""
+        register = update.src[0]
+        between = _between(self.ran_in[register], self.run)
+        if between is None or {run.loop for run in between} != set(register.src[1:]):
+            names = ", ".join(sorted(_name(loop) for loop in register.src[1:]))
+            raise NotReadable(f"a register is not updated in its loops ({names}) and no others")
 
     def _check_register(self, result: UOp) -> None:
         """Set once before its loops, updated once in each of their runs, read after them."""

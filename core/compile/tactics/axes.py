@@ -25,12 +25,13 @@ from proofgrad.core.compile.steps.clamp import read_inside
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
 from proofgrad.core.compile.steps.extend import end_by_masks
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
+from proofgrad.core.compile.steps.prefixes import prefixes
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
 from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.tactics.groups import in_groups
 from proofgrad.core.compile.tactics.pack_columns import pack_columns
-from proofgrad.core.compile.tactics.prefix_loops import leave_whole
+from proofgrad.core.compile.tactics.prefix_loops import counting_up, leave_whole
 from proofgrad.core.compile.tactics.shared_tiles import in_shared_tiles
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -42,9 +43,9 @@ THREAD_TURNS = 4
 def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     """Split and mark the loops that run as vectors, threads and unrolled copies, as the schedule says."""
     target = context.target
-    if target.has_scalar_items:
-        return nest
     along = find_along(nest.graph)
+    if target.has_scalar_items:
+        return nest if along is None else counting_up(nest, along)[0]
     nest = nest.scheduled(schedule := schedule_of(nest, context))
     if along is not None:
         return leave_whole(nest, along, schedule, target)
@@ -259,7 +260,8 @@ def share_out_work_items(nest: LoopNest, context: Context) -> LoopNest:
     inside = (
         _same_for_a_reduction(nest.graph) if target.vector_bytes and target.lockstep == 1 else ()
     )
-    loops = [x for x in outputs if x.arg[1] is AxisRole.LOOP and x not in inside]
+    along = {prefix.along for prefix in prefixes(nest.graph) if prefix.counts_up}
+    loops = [x for x in outputs if x.arg[1] is AxisRole.LOOP and x not in inside and x not in along]
     if not loops:
         return nest
     return _as_items(nest, loops, fresh_number(nest.graph), AxisRole.GLOBAL)

@@ -27,13 +27,7 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 def leave_whole(nest: LoopNest, along: Along, schedule: Schedule, target: Target) -> LoopNest:
     """The loop that reductions run along with inside of all others, counting up; vectors, copies and threads around it."""
-    down = {prefix.own: None for prefix in along.prefixes if not prefix.own_counts_up}
-    for loop in down:
-        nest = reverse(nest, loop)
-    if not along.prefixes[0].along_counts_up:
-        nest = reverse(nest, along.loop)
-    number = fresh_number(nest.graph)
-    nest = reorder(nest, along.loop, number)
+    nest, number = counting_up(nest, along)
     for vectors in schedule.vectors or ():
         loop = _loop(nest.graph, vectors.loop)
         nest = _in_vectors(nest, loop, vectors.lanes, vectors.at_once)
@@ -43,6 +37,17 @@ def leave_whole(nest: LoopNest, along: Along, schedule: Schedule, target: Target
         made = (NewLoop(*loop.arg), NewLoop(fresh_number(nest.graph), AxisRole.UPCAST))
         nest = split(nest, loop, (copies.count,), made)
     return _shared(nest, number, target) if schedule.threads else nest
+
+
+def counting_up(nest: LoopNest, along: Along) -> tuple[LoopNest, int]:
+    """The loop that reductions run along with inside of all others, each of them over its first iterations; its number."""
+    down = {prefix.own: None for prefix in along.prefixes if not prefix.own_counts_up}
+    for own in down:
+        nest = reverse(nest, own)
+    if not along.prefixes[0].along_counts_up:
+        nest = reverse(nest, along.loop)
+    number = fresh_number(nest.graph)
+    return reorder(nest, along.loop, number), number
 
 
 def carry_registers(nest: LoopNest) -> LoopNest:

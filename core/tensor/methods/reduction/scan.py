@@ -40,8 +40,9 @@ class Combination:
     def block(self, x: Any, axis: int) -> int:
         """How many elements of an axis are combined one after the other."""
         size, rows = x.shape[axis], [n for a, n in enumerate(x.shape) if a != axis]
-        longest = LONGEST_SUM if self.is_sum or not x.is_floating_point() else BLOCK
-        if longest > BLOCK and is_plain(x.shape) and math.prod(rows) < FEW_ROWS:
+        is_long = is_plain(x.shape) and (self.is_sum or not x.is_floating_point())
+        longest = LONGEST_SUM if is_long else BLOCK
+        if is_long and math.prod(rows) < FEW_ROWS:
             longest = max(LEAST_SUM, min(longest, -(-size * math.prod(rows) // FEW_ROWS)))
         return _dividing(size, longest) if isinstance(size, int) else longest
 
