@@ -1,4 +1,4 @@
-"""The environment, read in one position and when it is used, so that a change mid-script counts.
+"""The environment, read in one place and when it is used, so that a change mid-script counts.
 
 Owns: names, defaults and meanings of every variable. Does not own: what they change.
 """

@@ -32,7 +32,7 @@ class Other(EmulatedDriver):
 @pytest.fixture(autouse=True)
 def devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test opens is forgotten, with the kernels that are loaded there."""
-    for name in ("_kernels", "_plans"):
+    for name in ("_kernels", "_by_terms", "_plans"):
         monkeypatch.setattr(compiler(), name, {})
     tables = (Device._devices, Device._opened)
     before = [dict(table) for table in tables]

@@ -77,6 +77,7 @@ def compile_with(check: KernelCheck, value: Tensor, patch: pytest.MonkeyPatch) -
     patch.setattr(compiler(), "checks", lambda: None)
     patch.setattr(compiler(), "kernel_check", check)
     patch.setattr(compiler(), "_kernels", {})
+    patch.setattr(compiler(), "_by_terms", {})
     patch.setattr(compiler(), "_plans", {})
     with Context(PROVE=1), compile_only():
         value.realize()

@@ -24,6 +24,7 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> KernelProver:
     made = KernelProver()
     monkeypatch.setattr(compiler(), "kernel_check", made)
     monkeypatch.setattr(compiler(), "_kernels", {})
+    monkeypatch.setattr(compiler(), "_by_terms", {})
     monkeypatch.setattr(compiler(), "_plans", {})
     return made
 

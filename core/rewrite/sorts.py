@@ -1,4 +1,4 @@
-"""Sorts: what each name, number, function and arg of a rule is, checked in one position.
+"""Sorts: what each name, number, function and arg of a rule is, checked in one place.
 
 Owns: the sort of every expression, which operands, args and conditions fit together. A rule that does
 not pass has no meaning: the parser refuses it with its position, the prover asks nothing of it. So the

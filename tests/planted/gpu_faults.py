@@ -153,7 +153,7 @@ PRINTED: dict[str, tuple[str, str, Callable[..., str]]] = {
 @contextmanager
 def emulated(patch: pytest.MonkeyPatch) -> Iterator[None]:
     """CUDA is an emulated GPU, and nothing that was compiled before is used."""
-    for name in ("_kernels", "_plans"):
+    for name in ("_kernels", "_by_terms", "_plans"):
         patch.setattr(compiler(), name, {})
     patch.setitem(Device._devices, DEVICE, _fresh_gpu())
     yield
@@ -191,7 +191,7 @@ def found_by(program: str) -> list[str]:
 
 def _outcome(program: str, asked: str) -> str:
     """The class of what a run raises with a check, or "other values"; "" where all is well."""
-    for table in (compiler()._kernels, compiler()._plans):
+    for table in (compiler()._kernels, compiler()._by_terms, compiler()._plans):
         table.clear()
     Device._devices[DEVICE] = _fresh_gpu()  # the last one may be lost
     with Context(PLANS=0, PROVE=int(asked == "PROVE"), CHECK=int(asked == "CHECK")):

@@ -48,7 +48,7 @@ _HEAD = """# The steps
 Written by `verify-rules --report steps` from `proofs/steps.json` and from the docstrings in `core/compile/steps`.
 
 A program of tensors and its kernels are changed by rules, and by the steps on this page. Each is a law: an equation between values or
-loops, proved once, for all programs, kernels, sizes and bodies. Why the goals that the solver decides are these laws is said in one position, `verify/steps/theory.py`; the goals are
+loops, proved once, for all programs, kernels, sizes and bodies. Why the goals that the solver decides are these laws is said in one place, `verify/steps/theory.py`; the goals are
 in `verify/steps`, and are made by running the functions of the step itself. No step is taken without its evidence:
 
 ```sh

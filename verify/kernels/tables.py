@@ -26,7 +26,7 @@ COMBINED, POSITIONS = 1 << 28, 1 << 29
 
 
 def read_through(parts: Sequence[UOp], questions: Questions) -> UOp | Difference:
-    """The last kernel with what the others wrote in position of its loads of their tables.
+    """The last kernel with what the others wrote in place of its loads of their tables.
 
     Each kernel but the last has one store. A load at index g stands for the value stored at the
     iteration that writes g; that iteration is guessed from g, and shown to be one that does. The last kernel

@@ -11,18 +11,8 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 
 from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.op_names import (
-    ACCUMULATOR,
-    CONST,
-    END,
-    FILLED,
-    LINEAR,
-    MULACC,
-    RANGE,
-    RESULT,
-    SINK,
-    WHERE,
-)
+from proofgrad.core.ir.op_names import ACCUMULATOR, CONST, FILLED, RANGE, RESULT, WHERE
+from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 Path = tuple[UOp, ...]  # open loops, outermost first
@@ -43,7 +33,7 @@ def linearize(program: UOp) -> UOp:
         nodes = _nodes_of(program)
         loops = _loops_of(nodes)
     paths = _block_paths(nodes, loops)
-    return UOp(LINEAR, dtypes.void, tuple(_emit_block((), nodes, paths)))
+    return UOp(Ops.LINEAR, dtypes.void, tuple(_emit_block((), nodes, paths)))
 
 
 def _check_that_all_stores_run(around: list[frozenset[UOp]]) -> None:
@@ -57,7 +47,7 @@ def _check_that_all_stores_run(around: list[frozenset[UOp]]) -> None:
 
 
 def _nodes_of(program: UOp) -> list[UOp]:
-    return [n for n in toposort((program,)) if n.op is not SINK]
+    return [n for n in toposort((program,)) if n.op is not Ops.SINK]
 
 
 # -- which loops a node runs in -----------------------------------------------------------------
@@ -99,15 +89,18 @@ def _carried_by_output_loops(
 ) -> dict[UOp, frozenset[UOp]]:
     """Registers that are no reduction's: each is set where the output loop begins that carries it."""
     found = [n for n in nodes if n.op is ACCUMULATOR and n not in reduced]
-    if not found:
-        return {}
-    own = {loop for register in reduced for loop in register.src[1:]}
-    own |= {loop for n in nodes if n.op is FILLED for loop in n.src[1:]}
-    outputs = [n for n in nodes if n.op is RANGE and n not in own]
+    outputs = _output_loops(nodes) if found else []
     return {
         n: frozenset([x for x in outputs if _nesting_key(x) < min(map(_nesting_key, n.src[1:]))])
         for n in found
     }
+
+
+def _output_loops(nodes: Iterable[UOp]) -> list[UOp]:
+    """The loops that are neither a reduction's nor of a local buffer, outermost first."""
+    own = {loop for n in nodes if n.op is RESULT for loop in _own_loops(n)}
+    own |= {loop for n in nodes if n.op is FILLED for loop in n.src[1:]}
+    return sorted((n for n in nodes if n.op is RANGE and n not in own), key=_nesting_key)
 
 
 def _together(sets: Iterable[frozenset[UOp]]) -> frozenset[UOp]:
@@ -123,8 +116,7 @@ def _block_paths(nodes: list[UOp], loops: dict[UOp, frozenset[UOp]]) -> dict[UOp
     """For each node the nest of loops that it stands in."""
     reductions = {_own_loops(n): loops[n] for n in nodes if n.op is RESULT}
     reductions |= {n.src[1:]: loops[n] for n in nodes if n.op is FILLED}
-    own = {loop for group in reductions for loop in group}
-    outputs = sorted((n for n in nodes if n.op is RANGE and n not in own), key=_nesting_key)
+    outputs = _output_loops(nodes)
     path_of: dict[UOp, Path] = {loop: tuple(outputs[: k + 1]) for k, loop in enumerate(outputs)}
     waiting = dict(reductions)
     while waiting:
@@ -232,7 +224,7 @@ def _emit_block(path: Path, nodes: list[UOp], paths: dict[UOp, Path]) -> list[UO
         body = [n for n in inner if n is not unit]
         out.append(unit)
         out.extend(_emit_block(loop_path, body, paths))
-        out.append(UOp(END, dtypes.void, (unit,)))
+        out.append(UOp(Ops.END, dtypes.void, (unit,)))
     return out
 
 
@@ -266,7 +258,7 @@ def _by_step(units: Iterable[UOp]) -> list[UOp]:
     """
     step_of: dict[UOp, int] = {}
     for unit in units:
-        if unit.op is MULACC:
+        if unit.op is Ops.MULACC:
             before = unit.src[2]
             while before.op is WHERE:  # a product under masks, or else what was before it
                 before = before.src[1]

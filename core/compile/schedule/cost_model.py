@@ -147,7 +147,7 @@ def rows_worth_a_table(target: Target, itemsize: int) -> int:
 def lie_near(
     contraction: Contraction, tile: Tile, cache: FirstCache, part: float = UNSTAGED_WAYS
 ) -> bool:
-    """Whether a tile reads its rows along lines, which find position in that part of the ways of the first cache."""
+    """Whether a tile reads its rows along lines, which find room in that part of the ways of the first cache."""
     itemsize = contraction.reduction.dtype.itemsize
     steps = load_steps(contraction.row_factor, contraction.rows)
     sets = [1 if step is None else _sets(step * itemsize, cache) for step in steps]

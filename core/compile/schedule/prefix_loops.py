@@ -57,7 +57,7 @@ def schedule_along(kernel: UOp, along: Along, target: Target, override: Schedule
     lanes = _vectors(kernel, along, target, override)
     copies = _copies(kernel, along, target, override) if lanes is None else NO_COPIES
     return Schedule(
-        kept=False,
+        buffered=False,
         tiled=False,
         reduction_block=0,
         vectors=() if lanes is None else (lanes,),

@@ -19,7 +19,7 @@ from proofgrad.core.tensor.runtime.tracing import TRACING
 class ProfileRow:
     """All runs of one kernel (or of all copies) on one device. `seconds` is their sum.
 
-    `methods` are those of Tensor that it comes from, of all positions where it runs.
+    `methods` are those of Tensor that it comes from, of all places where it runs.
     """
 
     name: str
