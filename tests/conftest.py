@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterator
+from zlib import crc32
 
 import pytest
 from forced_choices import FORCED, force
@@ -29,6 +31,9 @@ os.environ.setdefault("CHECK", "1")
 # A shell starts what runs in the background with interrupts ignored; some tests, and what they start, are interrupted.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A test of so many cases runs half of them a day, where a run has a DAY.
+MANY_CASES = 6
 
 COVERAGE = Coverage()
 COVERAGE.start()
@@ -54,6 +59,25 @@ def process_as_before() -> Iterator[None]:
     if library is not None and library._added:
         library._added.clear()
         compiler().forget()  # what was compiled with the rules of a test
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With DAY=n a test of many cases runs half of them, the others with n + 1; all run where nobody says a day."""
+    if "DAY" not in os.environ:
+        return
+    day = int(os.environ["DAY"])
+    cases = Counter([_function_of(item) for item in items])
+    left_out = [
+        item for item in items
+        if cases[_function_of(item)] >= MANY_CASES and (crc32(item.nodeid.encode()) + day) % 2
+    ]  # fmt: skip
+    config.hook.pytest_deselected(items=left_out)
+    out = set(left_out)
+    items[:] = [item for item in items if item not in out]
+
+
+def _function_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 @pytest.hookimpl(wrapper=True)

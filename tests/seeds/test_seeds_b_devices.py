@@ -125,9 +125,10 @@ def test_B07_names_of_devices_are_known() -> None:
     for name, ours in aliases.items():
         assert Device.canonical(name) == ours
     assert Device.canonical("PYTHON") == "PYTHON"
+    assert Device.canonical("HIP") == "AMD"
     for name in ("METAL", "WEBGPU", "AMD"):
         assert Device.canonical(name) == name
-    for name in ("QCOM", "HIP", "HSA"):
+    for name in ("QCOM", "HSA"):
         with pytest.raises(
             DeviceError, match="not built here; provided: CPU, CL, CUDA, WEBGPU, AMD"
         ):
