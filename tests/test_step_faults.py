@@ -123,7 +123,15 @@ def test_without_a_fault_nothing_is_found() -> None:
 def test_each_law_has_functions_that_are_planted_in() -> None:
     modules = {step.function.__module__.rpartition(".")[2] for step in all_steps().values()}
     # the laws of these are those of split and collapse, or no function at all: folds.py
-    others = {"local_buffer", "reorder", "run_as", "sum_in_memory", "join", "reduce_inside"}
+    others = {
+        "local_buffer",
+        "reorder",
+        "run_as",
+        "sum_in_memory",
+        "join",
+        "reduce_inside",
+        "reverse",
+    }
     shared = {"digits", "bounds"}  # of several laws
     assert modules == set(LAW_FUNCTIONS) - shared | others
     assert all([(evidence.STEPS_FOLDER / f"{name}.py").exists() for name in LAW_FUNCTIONS])

@@ -53,6 +53,7 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "deinterleave": ("phase_and_position", "length_of", "element_at", "slot_of"),
     "pad_rows": ("position_in_copy", "rows_of", "element_of"),
     "stage": ("position_of",),
+    "carry": ("taken_before", "nearest", "is_one"),
     "scatter": ("nearest_between",),
     "clamp": ("brought",),
     "unmask": ("unmasked",),

@@ -46,6 +46,9 @@ def carry(nest: LoopNest, reductions: tuple[UOp, ...]) -> UOp:
         require(found is not None, "no reduction over the first iterations of a loop", reduction)
         assert found is not None
         require(found.counts_up, "a loop that has to count down", reduction)
+        # The first element is read where none is taken in yet: the reduction has to take it in, later.
+        last = size_of(found.along) - 1 + found.offset
+        require(size_of(found.own) > 0 and last >= 0, "nothing is ever taken in", reduction)
         _require_innermost(found.along, outputs)
         require(free[reduction] <= outputs, "a loop of another reduction", reduction)
         inner = [n for n in toposort((found.value,)) if n.op in BINDERS]

@@ -91,7 +91,7 @@ def _widen(
                 kept = tuple([s for s in node.src[1:] if s is not loop])
                 start = UOp(Ops.BROADCAST, node.dtype.vec(lanes), (src[0],))
                 return UOp(Ops.ACCUMULATOR, start.dtype, (start, *kept), (node.arg, loop.arg[0]))
-            return node.with_src(src)
+            return node.replace(src=src, dtype=src[0].dtype)
         case Ops.RESULT:
             return _result(node, src[0], loop)
         case Ops.FILLED:
