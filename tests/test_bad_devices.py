@@ -17,6 +17,7 @@ from proofgrad.backends.ptx.emit import PTX_VERSIONS
 from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
 from proofgrad.backends.ptx.runtime import PTXBackend, open_backend
 from proofgrad.core.compile.machine.target import CompileError, DeviceError, Source
+from proofgrad.core.compile.plan.known_kernels import KnownKernels
 from proofgrad.core.tensor.runtime.realize import compiler
 
 
@@ -32,8 +33,8 @@ class Other(EmulatedDriver):
 @pytest.fixture(autouse=True)
 def devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test opens is forgotten, with the kernels that are loaded there."""
-    for name in ("_kernels", "_by_terms", "_plans"):
-        monkeypatch.setattr(compiler(), name, {})
+    for name, empty in (("_kernels", KnownKernels(99)), ("_plans", {})):
+        monkeypatch.setattr(compiler(), name, empty)
     tables = (Device._devices, Device._opened)
     before = [dict(table) for table in tables]
     for name in ("CUDA", "CUDA:1"):

@@ -14,6 +14,7 @@ from tactics import split_long_reductions
 
 from proofgrad import Context, Tensor
 from proofgrad.core.compile.compiler import Compiler
+from proofgrad.core.compile.plan.known_kernels import KnownKernels
 from proofgrad.core.compile.plan.plan import BufferInfo, Kernel, Plan, Step
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import evaluate, from_bits
@@ -34,7 +35,7 @@ from proofgrad.verify.sampled.tensor import Budget
 def check(monkeypatch: pytest.MonkeyPatch) -> ValueChecker:
     """Sees every kernel and plan that is made from here on."""
     made = ValueChecker()
-    for name, value in (("value_check", made), ("_kernels", {}), ("_by_terms", {}), ("_plans", {})):
+    for name, value in (("value_check", made), ("_kernels", KnownKernels(9)), ("_plans", {})):
         monkeypatch.setattr(compiler(), name, value)
     return made
 
@@ -197,12 +198,7 @@ def _kernels_of(make: Callable[[], Tensor], choices: str) -> list[Kernel]:
             seen.extend(kernels)
 
     with pytest.MonkeyPatch.context() as patch, Context(CHECK=1, CHOICES=choices):
-        for name, value in (
-            ("value_check", Keep()),
-            ("_kernels", {}),
-            ("_by_terms", {}),
-            ("_plans", {}),
-        ):
+        for name, value in (("value_check", Keep()), ("_kernels", KnownKernels(9)), ("_plans", {})):
             patch.setattr(compiler(), name, value)
         with compile_only():
             make().realize()
@@ -343,12 +339,7 @@ def _a_plan() -> tuple[UOp, UOp, Plan, list[Any]]:
             """Not looked at."""
 
     with pytest.MonkeyPatch.context() as patch, Context(CHECK=1):
-        for name, value in (
-            ("value_check", Keep()),
-            ("_kernels", {}),
-            ("_by_terms", {}),
-            ("_plans", {}),
-        ):
+        for name, value in (("value_check", Keep()), ("_kernels", KnownKernels(9)), ("_plans", {})):
             patch.setattr(compiler(), name, value)
         a, b = data(8, 8).realize(), data(8, 8).exp().realize()
         seen.clear()

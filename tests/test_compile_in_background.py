@@ -116,7 +116,7 @@ def test_error_of_the_other_thread_is_raised_and_the_kernel_is_made_again(
     monkeypatch.setattr(cpu, "compile", compile_)
     with pytest.raises(type(error)):
         compiler.plan(asked)
-    assert isinstance(compiler._kernels, Newest)
+    assert isinstance(compiler._kernels.by_body, Newest)
     plan = compiler.plan(asked)
     kernels = [step.kernel for step in plan.steps if step.kernel is not None]
     assert all(kernel.is_compiled for kernel in kernels)

@@ -28,6 +28,7 @@ from proofgrad.core.compile.lowering.lower import lower_movement
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.passes.stages import Procedure, Stage, Tactic, run_stages
+from proofgrad.core.compile.plan.known_kernels import KnownKernels
 from proofgrad.core.compile.steps import lanes
 from proofgrad.core.compile.steps.bijection import NewLoop, exchanged
 from proofgrad.core.compile.tactics import axes
@@ -76,8 +77,7 @@ def compile_with(check: KernelCheck, value: Tensor, patch: pytest.MonkeyPatch) -
     """Compile the kernels of `value` anew, and let `check` see them, and nothing else."""
     patch.setattr(compiler(), "checks", lambda: None)
     patch.setattr(compiler(), "kernel_check", check)
-    patch.setattr(compiler(), "_kernels", {})
-    patch.setattr(compiler(), "_by_terms", {})
+    patch.setattr(compiler(), "_kernels", KnownKernels(99))
     patch.setattr(compiler(), "_plans", {})
     with Context(PROVE=1), compile_only():
         value.realize()

@@ -120,9 +120,9 @@ def test_loop_holds_nothing_of_the_steps_before(name: str) -> None:
 def test_kernels_of_numbers_that_do_not_come_back_are_let_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plans, kernels = compiler()._plans, compiler()._kernels
-    monkeypatch.setattr(plans, "most", len(plans) + 3)
-    monkeypatch.setattr(kernels, "most", len(kernels) + 3)
+    plans, kernels = compiler()._plans, compiler()._kernels.by_body
+    for table in (plans, kernels, compiler()._kernels.by_terms):
+        monkeypatch.setattr(table, "most", len(table) + 3)
     x = Tensor([1.0, 2.0]).realize()
     (x * 0.4711).realize()
     (launch,) = [k.launch for k in next(reversed(kernels.values()))]

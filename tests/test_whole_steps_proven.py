@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from proofgrad import Context, Tensor, nn
+from proofgrad.core.compile.plan.known_kernels import KnownKernels
 from proofgrad.core.tensor.runtime.realize import compiler
 from proofgrad.nn import optim, state
 from proofgrad.verify.kernels.proof import KernelProver
@@ -23,8 +24,7 @@ def prover(monkeypatch: pytest.MonkeyPatch) -> KernelProver:
     """Sees every kernel that is compiled from here on."""
     made = KernelProver()
     monkeypatch.setattr(compiler(), "kernel_check", made)
-    monkeypatch.setattr(compiler(), "_kernels", {})
-    monkeypatch.setattr(compiler(), "_by_terms", {})
+    monkeypatch.setattr(compiler(), "_kernels", KnownKernels(999))
     monkeypatch.setattr(compiler(), "_plans", {})
     return made
 

@@ -38,6 +38,7 @@ from proofgrad.core.compile.plan.background import Background
 from proofgrad.core.compile.plan.bounded_cache import Newest
 from proofgrad.core.compile.plan.checks import KernelCheck, ValueCheck
 from proofgrad.core.compile.plan.collector import rare_collection
+from proofgrad.core.compile.plan.known_kernels import KnownKernels
 from proofgrad.core.compile.plan.plan import BufferInfo, Kernel, Plan, Step, peak_bytes, with_frees
 from proofgrad.core.compile.plan.reuse import write_in_place
 from proofgrad.core.compile.steps.loop_nest import StepRefused, Taken
@@ -80,9 +81,7 @@ class Compiler:
         self._store = store
         self._library: Library | None = None
         self._plans: Newest[tuple[Any, ...], Plan] = Newest(MOST_PLANS)
-        self._kernels: Newest[tuple[Any, ...], tuple[Kernel, ...]] = Newest(MOST_KERNELS)
-        # The same by what the first rules leave of a body: bodies that differ in what is masked away are one kernel.
-        self._by_terms: Newest[tuple[Any, ...], tuple[Kernel, ...]] = Newest(MOST_KERNELS)
+        self._kernels = KnownKernels(MOST_KERNELS)
         self.kernel_check: KernelCheck | None = None  # made when PROVE=1 first asks for it
         self.value_check: ValueCheck | None = None  # made when CHECK=1 first asks for it
 
@@ -96,7 +95,7 @@ class Compiler:
     @property
     def kernels_compiled(self) -> int:
         """How many kernels the cache of this process holds, for all bodies and devices."""
-        return sum(len(kernels) for kernels in self._kernels.values())
+        return sum(len(kernels) for kernels in self._kernels.by_body.values())
 
     def use_rules(self, rules: RuleSet, always: Collection[str] = ()) -> None:
         """Let every rule stage use more rules; plans and kernels made before are dropped.
@@ -111,7 +110,6 @@ class Compiler:
         """Drop every plan and kernel of this process."""
         self._plans.clear()
         self._kernels.clear()
-        self._by_terms.clear()
 
     def plan(self, root: UOp, unneeded: frozenset[int] = frozenset()) -> Plan:
         """The launches that fill the roots of `root`, a SINK whose inputs are numbered from 0.
@@ -149,10 +147,7 @@ class Compiler:
             with Background() as background:
                 return self._make_plan(graph, cut, background)
         except BaseException:
-            for held in (self._kernels, self._by_terms):
-                known = list(held.items())
-                for key in [k for k, kernels in known if not all(x.is_compiled for x in kernels)]:
-                    del held[key]
+            self._kernels.drop_uncompiled()
             raise
 
     def kernel_graph(self, root: UOp, passed: list[tuple[Stage | None, UOp]] | None = None) -> UOp:
@@ -269,9 +264,9 @@ class Compiler:
         self, body: UOp, device: str, background: Background | None, known: Known | None
     ) -> tuple[Kernel, ...]:
         key = (body, device, *_settings())
-        made = self._kernels.get(key)
+        made = self._kernels.by_body.get(key)
         if made is None:
-            made = self._kernels[key] = self._shared(body, device, background, known)
+            made = self._kernels.by_body[key] = self._shared(body, device, background, known)
         return made
 
     def _shared(
@@ -287,11 +282,11 @@ class Compiler:
         stages, target = self.kernel_stages, self._backend(device).target
         terms = run_stages(stages[:rules], body, self.library, target, known=known)
         key = (terms, device, *_settings())
-        made = self._by_terms.get(key)
+        made = self._kernels.by_terms.get(key)
         if made is None:
             whole = run_stages(stages[rules:], terms, self.library, target, known=known)
             made = tuple([self._compiled(linear, device, background) for linear in parts_of(whole)])
-            self._by_terms[key] = made
+            self._kernels.by_terms[key] = made
         if (check := self.checks()) is not None:
             check.kernels(body, made)
         return made

@@ -20,6 +20,7 @@ from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
 from proofgrad.backends.ptx.runtime import PTXBackend
 from proofgrad.core.compile.lowering.linearize import linearize
 from proofgrad.core.compile.passes.stages import Procedure
+from proofgrad.core.compile.plan.known_kernels import KnownKernels
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -153,8 +154,8 @@ PRINTED: dict[str, tuple[str, str, Callable[..., str]]] = {
 @contextmanager
 def emulated(patch: pytest.MonkeyPatch) -> Iterator[None]:
     """CUDA is an emulated GPU, and nothing that was compiled before is used."""
-    for name in ("_kernels", "_by_terms", "_plans"):
-        patch.setattr(compiler(), name, {})
+    for name, empty in (("_kernels", KnownKernels(9)), ("_plans", {})):
+        patch.setattr(compiler(), name, empty)
     patch.setitem(Device._devices, DEVICE, _fresh_gpu())
     yield
 
@@ -191,8 +192,7 @@ def found_by(program: str) -> list[str]:
 
 def _outcome(program: str, asked: str) -> str:
     """The class of what a run raises with a check, or "other values"; "" where all is well."""
-    for table in (compiler()._kernels, compiler()._by_terms, compiler()._plans):
-        table.clear()
+    compiler().forget()
     Device._devices[DEVICE] = _fresh_gpu()  # the last one may be lost
     with Context(PLANS=0, PROVE=int(asked == "PROVE"), CHECK=int(asked == "CHECK")):
         try:

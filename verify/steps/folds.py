@@ -176,6 +176,17 @@ def plain_iterations(world: World) -> None:
     world.claim("itself", carry.nearest(i + c, n) == i + c)
 
 
+def read_inside(world: World) -> None:
+    """What a register reads, its reduction takes in for some iteration of the loop: a mask that is gone hid nothing of it."""
+    m, n, c = world.number("m"), world.number("n"), world.number("c")
+    world.suppose(carry.takes_in(m, n, c))
+    there = carry.nearest(world.number("i", 0, m) + c, n)
+    world.claim("the nearest one is one", (0 <= there) & (there < n))
+    world.claim("and is taken in, at last", there <= m - 1 + c)
+    x = world.number("x", 0, carry.taken_before(n, c))  # where there are some
+    world.claim("those before the loop are, at first", x <= c)
+
+
 def nested_mask(world: World) -> None:
     """A mask around a sum is a mask around each of its leaves: where(p, sum[b < n](v), 0) = sum[b < n](where(p, v, 0))."""
     mask = world.number("p", 0, 2)

@@ -105,6 +105,7 @@ LAWS: dict[str, Law] = {
         {
             "a register has taken in the first iterations": folds.first_iterations,
             "none lies outside": folds.plain_iterations,
+            "what is read is taken in elsewhere": folds.read_inside,
             "it takes in one more by its operation": programs.carried_takes_once,
         }
         | _ONCE

@@ -46,9 +46,8 @@ def carry(nest: LoopNest, reductions: tuple[UOp, ...]) -> UOp:
         require(found is not None, "no reduction over the first iterations of a loop", reduction)
         assert found is not None
         require(found.counts_up, "a loop that has to count down", reduction)
-        # The first element is read where none is taken in yet: the reduction has to take it in, later.
-        last = size_of(found.along) - 1 + found.offset
-        require(size_of(found.own) > 0 and last >= 0, "nothing is ever taken in", reduction)
+        takes = takes_in(size_of(found.along), size_of(found.own), found.offset)
+        require(takes, "nothing is ever taken in", reduction)
         _require_innermost(found.along, outputs)
         require(free[reduction] <= outputs, "a loop of another reduction", reduction)
         inner = [n for n in toposort((found.value,)) if n.op in BINDERS]
@@ -78,9 +77,17 @@ def carried(prefix: Prefix, number: int, loop_number: int) -> UOp:
     return UOp(Ops.UPDATE, dtype, (register, UOp(op, dtype, (register, value))))
 
 
+def takes_in(count: Any, size: Any, offset: Any) -> Any:
+    """Whether a reduction of so many takes something in, in some iteration of so many.
+
+    Then what is read where nothing is taken in, the nearest iteration, is one that it takes in elsewhere: it is in its memory.
+    """
+    return (0 < size) & (0 <= count - 1 + offset)
+
+
 def taken_before(size: Any, offset: Any) -> Any:
     """How many iterations of a reduction of so many are taken in before the loop begins."""
-    if offset < 0:
+    if offset <= 0:
         return 0
     return size if size < offset else offset
 
