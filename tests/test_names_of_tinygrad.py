@@ -325,8 +325,9 @@ def test_an_archive_is_unpacked_beside_it_once(
 
 
 def test_optimizers_take_tinygrad_s_arguments_in_its_order() -> None:
-    lars = nn.optim.LARS([Tensor([[1.0, 2.0]])], 0.1, 0.9, 1e-4, 0, None, True, False)
-    assert (lars.ns_steps, lars.nesterov, lars.classic, lars.tcoef) == (0, True, False, 0.001)
+    lars = nn.optim.LARS([Tensor([[1.0, 2.0]])], 0.1, 0.9, 1e-4, 0, None, True, False, False, 0.01)
+    assert (lars.ns_steps, lars.nesterov, lars.classic) == (0, True, False)
+    assert (lars.pre_wd, lars.tcoef) == (False, 0.01)
     nn.optim.LAMB([Tensor([1.0])], fused=False)
     nn.optim.Muon([Tensor([[1.0]])], fused=False)
     for made in (nn.optim.LARS, nn.optim.LAMB, nn.optim.Muon):

@@ -126,6 +126,16 @@ def by_lars(p: Array, target: Array) -> Array:
     return p
 
 
+def by_lars_decayed_beside(p: Array, target: Array) -> Array:
+    velocity = np.zeros_like(p)
+    for _ in range(STEPS):
+        g = gradient(p, target)
+        local = 0.02 * norm(p) / (norm(g) + 0.1 * norm(p))
+        velocity = 0.9 * velocity + 0.5 * local * g
+        p = p - velocity - 0.1 * 0.5 * p
+    return p
+
+
 def by_lamb(p: Array, target: Array) -> Array:
     m, v = np.zeros_like(p), np.zeros_like(p)
     for t in range(1, STEPS + 1):
@@ -154,6 +164,10 @@ def by_muon(p: Array, target: Array) -> Array:
 
 FORMULAS: dict[str, tuple[Make, Callable[[Array, Array], Array]]] = {
     "LARS": (lambda o, p: o.LARS(p, 0.5, 0.9, 0.1, tcoef=0.02), by_lars),
+    "LARS pre_wd": (
+        lambda o, p: o.LARS(p, 0.5, 0.9, 0.1, tcoef=0.02, pre_wd=False),
+        by_lars_decayed_beside,
+    ),
     "LAMB": (lambda o, p: o.LAMB(p, 0.05, weight_decay=0.1), by_lamb),
     "Muon": (lambda o, p: o.Muon(p, 0.02), by_muon),
 }

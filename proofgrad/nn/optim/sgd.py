@@ -47,6 +47,10 @@ class SGD(Optimizer):
         rate = self._rate(value, gradient)
         if self.weight_decay:
             gradient = gradient + value * self.weight_decay
+        return self._at_rate(number, gradient, rate)
+
+    def _at_rate(self, number: int, gradient: Tensor, rate: Tensor) -> Tensor:
+        """The change by a gradient, with momentum."""
         if self.classic:
             return self._with_momentum(number, gradient * rate)
         return self._with_momentum(number, gradient) * rate
@@ -66,7 +70,8 @@ class SGD(Optimizer):
 class LARS(SGD):
     """SGD whose rate is scaled for each parameter by |value| / |gradient| (You et al., 2017).
 
-    `tcoef` is the trust coefficient; 0 leaves plain SGD. `ns_steps`: so many of Newton and Schulz make the step orthogonal.
+    `tcoef` is the trust coefficient; 0 leaves plain SGD. `ns_steps`: so many of Newton and Schulz make the step
+    orthogonal. `pre_wd`: weight decay goes into the gradient, and so into the velocity; else it is apart from both.
     """
 
     def __init__(
@@ -79,14 +84,21 @@ class LARS(SGD):
         ns_coefficients: Sequence[float] | None = None,
         nesterov: bool = False,
         classic: bool = True,
+        pre_wd: bool = True,
         tcoef: float = 0.001,
         device: str | None = None,
         fused: bool = False,
     ) -> None:
         not_as_one("LARS", fused and bool(tcoef or ns_steps))
         super().__init__(params, lr, momentum, weight_decay, nesterov, classic, device, fused)
-        self.tcoef, self.ns_steps = tcoef, ns_steps
+        self.pre_wd, self.tcoef, self.ns_steps = pre_wd, tcoef, ns_steps
         self.ns_coefficients = None if ns_coefficients is None else tuple(ns_coefficients)
+
+    def _change(self, number: int, value: Tensor, gradient: Tensor) -> Tensor:
+        if self.pre_wd:
+            return super()._change(number, value, gradient)
+        change = self._at_rate(number, gradient, self._rate(value, gradient))
+        return change + value * self.weight_decay * self.lr
 
     def _with_momentum(self, number: int, gradient: Tensor) -> Tensor:
         direction = super()._with_momentum(number, gradient)
