@@ -28,6 +28,10 @@ os.environ["PLANS"] = "0"
 # Every kernel of the suite is compared with its tensor graph at sampled elements, unless a run asks otherwise.
 os.environ.setdefault("CHECK", "1")
 
+# Servers that tests start are asked directly, whatever proxy the network outside needs.
+for variable in ("no_proxy", "NO_PROXY"):
+    os.environ[variable] = ",".join(filter(None, (os.environ.get(variable), "127.0.0.1")))
+
 # A shell starts what runs in the background with interrupts ignored; some tests, and what they start, are interrupted.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
