@@ -5,7 +5,7 @@ the bytes mean.
 
 A file is a mark of this layout, a checksum, and the bytes. The checksum is of the kind of the cache, the
 key and the bytes, so that a file under the name of another is damaged as one with a changed byte is: it
-is deleted and made again. A file without the mark, as other versions leave, is not looked at.
+is deleted, and what it held is made again. A file without the mark, as other versions leave, is not looked at.
 Where the folder cannot be used, one warning is given and everything stays in memory. Files lie in 256
 folders by the beginning of their key; each writer keeps the one that it writes to below its share of
 the limit, so that nobody ever has to look at all of them.
@@ -43,13 +43,14 @@ class DiskCache:
             return self._memory[key]
         path = self._path(key)
         try:
-            stored = path.read_bytes()
+            is_too_large = path.stat().st_size > self.limit_bytes
+            stored = b"" if is_too_large else path.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             self._warn(f"{error}; continuing without it")
             return None
-        if not stored.startswith(_MARK):
+        if not stored.startswith(_MARK) and not is_too_large:
             return None
         start = len(_MARK) + _CHECKSUM_BYTES
         data = stored[start:]
@@ -59,7 +60,7 @@ class DiskCache:
             ):  # where only reading is allowed, nobody deletes either
                 os.utime(path)
             return data
-        self._warn(f"{path} is damaged and is made again")
+        self._warn(f"{path} is damaged and is not used")
         self._delete(path)
         return None
 
@@ -73,6 +74,12 @@ class DiskCache:
         except OSError as error:
             self._memory[key] = data
             self._warn(f"{error}; continuing without it")
+
+    def delete(self, key: str) -> bool:
+        """Keep nothing under `key` any more; whether there was something."""
+        was_there = self._memory.pop(key, None) is not None or self._path(key).exists()
+        self._delete(self._path(key))
+        return was_there
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key

@@ -44,6 +44,7 @@ MEANING: dict[str, str] = {
     "OCL_ICD_VENDORS": "folder of files that name OpenCL drivers; default: the system's, and Intel's if pip installed it",
     "NUM_THREADS": "CPU threads; default: what the process may use",
     "CPU_TARGET": "a processor to make code for, as LLVM names it: haswell, znver4, apple-m1 ...",
+    "CALIBRATION": "0: the numbers that `calibrate` measured of this machine are not used",
     "MOCKGPU": "n: CUDA is n GPUs that an emulator runs on this processor, to try programs without one",
     "NO_COLOR": "anything: no colours",
     "FORCE_COLOR": "anything: colours, even if the output is no terminal",
@@ -211,6 +212,11 @@ def asked_device(names: Iterable[str]) -> str | None:
     environment = os.environ._data  # type: ignore[attr-defined]
     set_ones = [name for name in names if _encoded(name) in environment]
     return next((name for name in set_ones if text(name) == "1"), None)
+
+
+def uses_calibration() -> bool:
+    """CALIBRATION: whether what was measured of this machine changes its description."""
+    return number("CALIBRATION", 1) > 0
 
 
 def emulated_gpus() -> int:

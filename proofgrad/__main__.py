@@ -43,6 +43,10 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "devices", help="list the devices, and which compute here: one kernel is run on each"
     )
+    calibrate = commands.add_parser(
+        "calibrate", help="measure this processor, and let kernels be chosen by what was found"
+    )
+    calibrate.add_argument("--forget", action="store_true", help="use the defaults again")
     commands.add_parser("env", help="list the environment variables, their values and meanings")
     return top
 
@@ -84,6 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(commands.doctor_as_json() if asked.json else commands.doctor())
             case "devices":
                 print(commands.devices())
+            case "calibrate":
+                print(commands.forget_calibration() if asked.forget else commands.calibrate())
             case "env":
                 print(commands.environment())
     except (RuntimeError, ValueError, OSError) as error:

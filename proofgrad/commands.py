@@ -199,6 +199,20 @@ def devices() -> str:
     return f"{_table([('device', 'also', 'here'), *rows])}\n{_MEANING_OF_STATES}"
 
 
+def calibrate() -> str:
+    """Measure this processor and keep what was found; what changed by it. Raises: DeviceError."""
+    from proofgrad import calibrate
+
+    return calibrate.run()
+
+
+def forget_calibration() -> str:
+    """Keep no measurement of this processor."""
+    from proofgrad import calibrate
+
+    return calibrate.forget()
+
+
 def doctor() -> str:
     """Versions, devices, optional packages, settings."""
     return _table(doctor_rows())
@@ -216,12 +230,19 @@ def doctor_rows() -> list[tuple[str, str]]:
         ("python", platform.python_version()),
         ("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"),
         ("cache", str(settings.cache_folder())),
+        ("calibration", _calibration()),
         ("default device", Device.DEFAULT),
         ("devices", _MEANING_OF_STATES),
         *[(f"device {name}", told) for name, told in try_devices(Device.installed()).items()],
         *[(f"package {name}", _found(name)) for name in _OPTIONAL],
         *[(name, os.environ[name]) for name in settings.MEANING if name in os.environ],
     ]
+
+
+def _calibration() -> str:
+    from proofgrad import calibrate
+
+    return calibrate.state()
 
 
 def _found(package: str) -> str:

@@ -24,7 +24,7 @@ SMALL = {
     "leaks.py": ("--eager 12 --recorded 12 --numbers 12", "recorded          12 steps"),
     "load_rules.py": ("--rounds 1 --rules 700", "gate ms"),
     "machine_limits.py": ("", "GFLOP/s"),
-    "measure_core.py": ("", "the compiler takes"),
+    "measure_core.py": ("--seconds 0.02", "the compiler takes"),
     "peak_memory.py": ("--steps 1", "proofgrad, jitted"),
     "peers.py": ("--only embedding --peers numpy --rounds 1 --no-first --table", "| embedding"),
     "programs.py": ("vae generate --rounds 1 --steps 1", "27 / 27"),

@@ -594,7 +594,7 @@ def test_damaged_file_is_made_again_with_one_warning(cpu: CpuBackend, tmp_path: 
     (file,) = [p for p in tmp_path.rglob("*") if p.is_file()]
     file.write_bytes(file.read_bytes()[:-9])
     cpu.cache = DiskCache(tmp_path)
-    with pytest.warns(UserWarning, match="is damaged and is made again"):
+    with pytest.warns(UserWarning, match="is damaged and is not used"):
         assert cpu.compile(source).data == code
     assert code in file.read_bytes()
 

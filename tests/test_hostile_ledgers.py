@@ -186,7 +186,7 @@ def test_code_kept_under_the_name_of_other_code_is_made_again(
     contents = [first.read_bytes(), second.read_bytes()]
     first.write_bytes(contents[1])
     second.write_bytes(contents[0])
-    with pytest.warns(UserWarning, match="is damaged and is made again"):
+    with pytest.warns(UserWarning, match="is damaged and is not used"):
         again = [kept_code.kept(w, [("a", "b")], lambda w=w: w + "!") for w in ("one", "two")]
     assert again == ["one!", "two!"]
 
@@ -199,7 +199,7 @@ def test_a_file_is_of_its_key_and_kind_alone(tmp_path: Path, kinds: tuple[str, s
     target = tmp_path / kinds[1] / "ab" / keys[1]
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes((tmp_path / kinds[0] / "ab" / keys[0]).read_bytes())
-    with pytest.warns(UserWarning, match="is damaged and is made again"):
+    with pytest.warns(UserWarning, match="is damaged and is not used"):
         assert caches[1].get(keys[1]) is None
     assert caches[0].get(keys[0]) == (b"x * 2" if keys[0] == "ab12" else None)
 

@@ -24,7 +24,7 @@ from proofgrad.core.ir.ops import Ops
 
 ROOT = Path(__file__).parent.parent
 NUMBERS = [field.name for field in fields(Core)]
-DESCRIBING = {"machine.py", "processors.py"}
+DESCRIBING = {"machine.py", "processors.py", "calibration.py", "probe.py"}
 
 
 @pytest.mark.parametrize("name", NUMBERS)

@@ -324,7 +324,7 @@ def test_torn_file_is_made_again_with_a_warning(cache: Path) -> None:
     (file,) = files(cache)
     right = file.read_bytes()
     file.write_bytes(right[:-5])
-    with pytest.warns(UserWarning, match="is damaged and is made again"):
+    with pytest.warns(UserWarning, match="is damaged and is not used"):
         plan_of(tensor)
     assert file.read_bytes() == right
 

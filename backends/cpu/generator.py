@@ -7,14 +7,15 @@ Owns: the target and the dialect of a processor, compiling through the cache. Do
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
+from proofgrad.backends.cpu import calibration
 from proofgrad.backends.cpu.caches import first_cache, second_cache_bytes
 from proofgrad.backends.cpu.codegen import Host
-from proofgrad.backends.cpu.processors import Memory
+from proofgrad.backends.cpu.processors import KNOWN, Memory
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.core import settings
-from proofgrad.core.compile.machine.machine import SECOND_CACHE_BYTES, FirstCache
 from proofgrad.core.compile.machine.target import Backend, Binary, Source, Target
 from proofgrad.core.disk_cache import DiskCache
 from proofgrad.core.ir.dtypes import dtypes
@@ -36,7 +37,9 @@ class Generator(Backend):
         self.host = host
         self.identity = host.identity
         self.cache = DiskCache(settings.cache_folder() / "cpu")
-        memory = _memory_here() if host.processor is None else host.processor.memory
+        memory = memory_here(host) if host.processor is None else host.processor.memory
+        if host.processor is None and (measured := calibration.kept(host, memory)) is not None:
+            memory = measured.applied(memory)
         dialect = self.dialect = Dialect()
         dialect.has_fma = host.is_arm or host.has("fma")
         dialect.has_range = host.has("avx512f") and host.has("avx512dq")
@@ -79,5 +82,11 @@ class Generator(Backend):
         return self.host.assembly(source.text)
 
 
-def _memory_here() -> Memory:
-    return Memory(first_cache() or FirstCache(), second_cache_bytes() or SECOND_CACHE_BYTES)
+def memory_here(host: Host) -> Memory:
+    """This machine as it describes itself, without a probe: its caches by Linux, its core by its name."""
+    known = KNOWN.get(host.cpu, Memory())
+    return replace(
+        known,
+        first_cache=first_cache() or known.first_cache,
+        cache_bytes=second_cache_bytes() or known.cache_bytes,
+    )

@@ -1,14 +1,15 @@
 """What a core and its memory are like, in numbers with units: what every choice of speed is derived from.
 
 Owns: the description, its defaults and their sources. Does not own: what this machine says of itself and what is known
-of others (backends/cpu/caches.py, processors.py), what follows for a kernel (cost_model.py).
+of others (backends/cpu/caches.py, calibration.py, processors.py), what follows for a kernel (cost_model.py).
 
 A number has one of three sources:
 
 - [F] A. Fog, Instruction tables, and The microarchitecture of Intel, AMD and VIA CPUs (https://agner.org/optimize), 2022;
 - [I] Intel 64 and IA-32 Architectures Optimization Reference Manual, 2023;
 - [M] fitted to the times of whole products, convolutions and sums on Intel's servers (Ice Lake, Sapphire Rapids), whose caches
-  and memory are shared with others. `python benchmarks/measure_core.py` prints what a machine says of each by itself.
+  and memory are shared with others. What a machine says of each by itself differs, and `python -m proofgrad calibrate` takes the
+  default times what was measured here over what was measured on those (backends/cpu/calibration.py).
 
 A default is that of Intel's server cores since 2019 (Ice Lake), where nothing else is said. docs/schedules.md has who asks.
 """
