@@ -1,8 +1,9 @@
-"""The workloads in PyTorch, as its users write them; no compiler."""
+"""The workloads in PyTorch, as its users write them; or as torch.compile makes them."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from typing import Any
 
 import torch
@@ -12,6 +13,16 @@ from side_by_side import Run
 from torch import nn
 
 HEADS = 12
+
+
+def compiled_run_of(workload: Workload) -> Run:
+    """The same call, compiled. Raises: NotImplementedError for training, and where no C++ compiler is installed."""
+    if shutil.which(os.environ.get("CXX", "g++")) is None:
+        raise NotImplementedError("torch.compile needs a C++ compiler")
+    if workload.kind.startswith("train") or workload.kind in ("embedding_gradient", "eager"):
+        raise NotImplementedError(f"{workload.name} is asked of torch without a compiler alone")
+    compiled: Run = torch.compile(run_of(workload), dynamic=False)
+    return compiled
 
 
 def run_of(workload: Workload) -> Run:

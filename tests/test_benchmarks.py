@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -26,10 +27,16 @@ SMALL = {
     "machine_limits.py": ("", "GFLOP/s"),
     "measure_core.py": ("--seconds 0.02", "the compiler takes"),
     "peak_memory.py": ("--steps 1", "proofgrad, jitted"),
-    "peers.py": ("--only embedding --peers numpy --rounds 1 --no-first --table", "| embedding"),
+    "peers.py": (
+        "--only embedding --peers numpy --rounds 1 --no-first --table --results {folder}",
+        "| embedding",
+    ),
     "programs.py": ("vae generate --rounds 1 --steps 1", "27 / 27"),
     "ptx_kernels.py": ("row", "row sums 4096"),
-    "random_shapes.py": ("--count 1 --kinds rows --beam 1 --seconds 1 --rounds 1", "best/default"),
+    "random_shapes.py": (
+        "--count 3 --kinds reduction --most 1e6 --rounds 1 --peers numpy --results {folder}",
+        "tenth percentile",
+    ),
     "resnet_rewrite.py": ("--rounds 1", "us per node"),
     "sizes.py": ("", "lines of code"),
     "startup.py": ("--rounds 1", "first call, cold"),
@@ -39,14 +46,16 @@ ON_A_PAGE = ("fit_polynomials.py", "ulp_check.py")  # docs/numerics.md, run by t
 PARTS = (
     *("index_terms.py", "tinygrad_terms.py", "workloads.py"),  # of others
     *("side_by_side.py", "peer_workloads.py", "peer_jax.py", "peer_lazy.py"),  # of peers.py
-    *("peer_numpy.py", "peer_torch.py"),
+    *("peer_numpy.py", "peer_torch.py", "peer_onnx.py", "peers_page.py", "kept_results.py"),
+    *("drawn_cases.py", "drawn_ours.py", "drawn_peers.py"),  # of random_shapes.py
     *("programs_data.py", "programs_proofgrad.py", "programs_torch.py"),  # of programs.py
 )
 
 
-def printed(script: str, arguments: str) -> str:
-    """The output of a benchmark that ends well."""
-    command = [sys.executable, str(FOLDER / script), *arguments.split()]
+def printed(script: str, arguments: str, folder: Path) -> str:
+    """The output of a benchmark that ends well. `folder`: what stands for {folder} in its arguments."""
+    given = [argument.format(folder=folder) for argument in arguments.split()]
+    command = [sys.executable, str(FOLDER / script), *given]
     environment = {**os.environ, "CHECK": "0"}  # what they time is what users run
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, timeout=300, env=environment
@@ -56,16 +65,25 @@ def printed(script: str, arguments: str) -> str:
 
 
 @pytest.mark.parametrize("script", SMALL)
-def test_it_runs(script: str) -> None:
+def test_it_runs(script: str, tmp_path: Path) -> None:
     if script == "programs.py":
         pytest.importorskip("torch")
     arguments, expected = SMALL[script]
-    assert expected in printed(script, arguments)
+    assert expected in printed(script, arguments, tmp_path)
+    if "{folder}" in arguments:
+        (kept,) = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
+        assert (
+            kept["format"] == 1
+            and kept["machine"]
+            and kept["lines"]
+            and kept["summary"]["geomean"] > 0
+        )
 
 
-def test_it_runs_beside_a_peer() -> None:
+def test_it_runs_beside_a_peer(tmp_path: Path) -> None:
     pytest.importorskip("tinygrad")
-    assert "times as fast" in printed("index_corpus.py", "--terms 3 --peer tinygrad --lost 1")
+    arguments = "--terms 3 --peer tinygrad --lost 1"
+    assert "times as fast" in printed("index_corpus.py", arguments, tmp_path)
 
 
 def test_no_program_is_left_out() -> None:
