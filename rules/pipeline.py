@@ -32,6 +32,7 @@ from proofgrad.core.compile.tactics.to_program import (
 from proofgrad.core.compile.tactics.unroll import unroll_upcasts
 from proofgrad.core.compile.tactics.variable_sizes import extend_loops, shorten_loops
 from proofgrad.core.compile.tactics.windows import deinterleave_windows
+from proofgrad.core.compile.tactics.write_windows import write_windows
 
 # Facts about values come from these sets, bounds from the first; gradients from the other.
 FACTS = ("bounds", "bits", "divisor", "finite", "not_nan")
@@ -52,6 +53,7 @@ GRAPH_STAGES: tuple[Stage, ...] = (
 KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("movement to index terms", Form.KERNEL, Procedure(lower_movement)),
     Stage("simplify index terms", Form.KERNEL, _SIMPLIFY, optional=True),
+    Stage("write windows", Form.KERNEL, Tactic(write_windows), optional=True),
     Stage("separate loops", Form.KERNEL, Tactic(separate_loops), optional=True),
     Stage("simplify separated", Form.KERNEL, _SIMPLIFY, optional=True),
     Stage("merge loops", Form.KERNEL, Tactic(merge_loops), optional=True),

@@ -26,7 +26,7 @@ SHARED_OUT = (AxisRole.THREAD, AxisRole.GLOBAL, AxisRole.BLOCK)
 def run_kernel(kernel: UOp, buffers: Memory, workers: int = 1) -> Memory:
     """The buffers after the kernel, or each of several in order, has run.
 
-    The buffer that a kernel writes is made here and starts as all None; one that it combines with is there.
+    The buffer that a kernel writes is made here and starts as all None; one that it combines with, or reads, is there.
     Asserts that every access is inside of its buffer, also of loads whose store is masked, that nothing is read that was not written, that an element is written once,
     or by STOREs that combine, in one iteration of the loops that are not the STORE's own.
     """
@@ -43,7 +43,8 @@ class _Run:
     def __init__(self, kernel: UOp, buffers: Memory, workers: int) -> None:
         self.written, size = kernel.src[0].src[0].src[0].arg
         self.combines = kernel.src[0].arg is not None
-        started = list(buffers[self.written]) if self.combines else [None] * size
+        is_there = self.combines or _reads(kernel, self.written)
+        started = list(buffers[self.written]) if is_there else [None] * size
         self.memory: Memory = {**buffers, self.written: started}
         self.writers: dict[int, tuple[int, ...]] = {}
         self.free = _free_loops(kernel)
@@ -71,8 +72,15 @@ class _Run:
                 assert self.writers.setdefault(at, outer) == outer, f"two write element {at}"
                 what = evaluate(store.arg, value.dtype, (buffer[at], what))
             else:
-                assert buffer[at] is None, f"element {at} is written twice"
+                assert at not in self.writers, f"element {at} is written twice"
+                self.writers[at] = outer
             buffer[at] = what
+
+
+def _reads(kernel: UOp, number: int) -> bool:
+    """Whether a kernel loads from this buffer."""
+    positions = [n.src[0] for n in kernel.toposort() if n.op is Ops.LOAD]
+    return any([p.src[0].op is Ops.PARAM and p.src[0].arg[0] == number for p in positions])
 
 
 def free_loops(node: UOp) -> set[UOp]:

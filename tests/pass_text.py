@@ -237,6 +237,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "pad_rows": lambda a: (a.node(), *a.nodes(a.after("along")), *a.numbers("by")),
     "extend": lambda a: (a.node(),),
     "join_sums": lambda a: (a.node(),),
+    "leave": lambda a: (a.node(),),
     "local_buffer": lambda a: (a.node(), a.nodes(a.after("along")), a.made(), a.alike()),
     "lanes": lambda a: (a.node(),),
     "merge": lambda a: a.nodes(a.first()),
@@ -254,6 +255,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "sum_in_memory": lambda a: (*a.numbers("by"), a.made()[0].number),
     "unmask": lambda a: (a.node(),),
     "unroll": lambda a: (frozenset(a.nodes(a.first())),),
+    "window": lambda a: (a.node(),),
 }
 
 

@@ -579,10 +579,34 @@ def masks_by_variables() -> Iterator[UOp]:
             yield UOp.sink(*[store(at, load(X, a + b), mask=mask) for at, mask in both])
 
 
+def changes_in_place() -> Iterator[UOp]:
+    """Stores of what is there but for some elements; windows of loops, of results and of reductions."""
+    for n, k in product(SIZES, LEAST):
+        (a, b), (r,) = loops(n, k), inner_loops(n)
+        at = row_major(a, b)
+        old, new = load(OUT, at), load(X, at)
+        windows = [a.eq(1), (UOp.index(0) < a) & (a < 3), a < 2, UOp.index(0) < a, a * 2 < 3]
+        windows += [~(a < N) & (a < N + 1), a.eq(N), (UOp.index(1) - a).eq(0), a.eq(b)]
+        for mask in windows:
+            yield store(at, mask.where(new, old))
+            yield store(at, mask.where(old + 1, old))
+            yield store(at, mask.where(old, new))
+            yield store(at, (mask & (b < 1)).where(new, old))
+            yield store(at, (mask & (b < 1)).where(new, mask.where(load(Y, at), old)))
+            yield store(at, (b < 1).where(new, mask.where(load(Y, at), old)))
+            yield store(at, mask.where(new, load(X, at + 1)))
+            yield store(at, new, mask=mask)
+        for mask in (r.eq(1), (UOp.index(0) < r) & (r < 3), r < 2, r.eq(N), (r < 3) & (a < r)):
+            total = reduce(Ops.ADD, mask.where(load(X, r), neutral(Ops.ADD)), r)
+            yield store(a, total)
+            yield store(a, a.eq(1).where(total, load(OUT, a)))
+        yield store(a, load(X, a + r), r, mask=a.eq(1), op=Ops.ADD)
+
+
 FAMILIES: tuple[Callable[[], Iterator[UOp]], ...] = (
     copies_of_a_row, copies_of_a_matrix, masked_copies, masked_stores, sums_of_rows, masked_sums, running_sums, convolutions,
     products_of_matrices, sums_of_two_loops, sums_of_several_products, sums_that_share_loops, gathers,
-    masks_that_position, kept_rows, stores_that_combine, several_stores, values_alike, masks_within_masks, stores_side_by_side, variable_sizes, masks_by_variables,
+    masks_that_position, kept_rows, stores_that_combine, several_stores, values_alike, masks_within_masks, stores_side_by_side, variable_sizes, masks_by_variables, changes_in_place,
 )  # fmt: skip
 
 

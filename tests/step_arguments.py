@@ -239,6 +239,8 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "reverse": for_one_loop,
     "extend": for_one_loop,
     "shorten": for_one_loop,
+    "window": for_one_loop,
+    "leave": for_each_node,
     "run_as": for_run_as,
     "unroll": for_unroll,
     "local_buffer": for_keep,

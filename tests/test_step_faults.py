@@ -65,6 +65,9 @@ LAWS = (
     _fault("extend", "(n + (times - 1)) // times", "n // times"),
     _fault("extend", "i < n,", "i < m,"),
     _fault("extend", "n <= m,", "m <= n,"),
+    _fault("window", "~(i < first) & (i < first + w)", "~(i < first) & (i <= first + w)"),
+    _fault("window", "(first + j,)", "(j,)"),
+    _fault("window", "border + 1, None", "border + 2, None"),
 )  # fmt: skip
 
 # Around the laws: what the runs of every small kernel have to see.
@@ -72,6 +75,10 @@ BODIES = (
     _fault("bijection", "inside.where(new.src[0], neutral(node))", "new.src[0]"),
     _fault("bijection", "src=(position.src[0], position.src[1], mask)", "src=(position.src[0], position.src[1])"),
     _fault("extend", "term.src[2] is neutral(node)", "True"),
+    _fault("leave", "not implies(condition, mask, facts) and", "False and"),
+    _fault("leave", "value.src == (position,)", "True"),
+    _fault("window", "lies_between(one.first, 0, size_of(loop) - one.size, facts)", "True"),
+    _fault("window", "set.intersection(*windows)", "set.union(*windows)"),
     _fault("extend", "lies_between(rest, 0, facts.hi(rest), facts)", "True"),
     _fault("tables", "start = UOp.const(memory.dtype, identity(op, memory.dtype))", "start = UOp.const(memory.dtype, 1)"),
     _fault("join", "masked = mask.where(product, UOp.const(value.dtype, 0))", "masked = product"),

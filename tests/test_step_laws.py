@@ -58,6 +58,8 @@ SMALL = (
     "join_sums",
     "read_inside",
     "unmask",
+    "leave",
+    "window",
     "reduce_in_parts",
     "reduce_inside",
 )

@@ -140,7 +140,7 @@ class Compiler:
             tuple[Stage | None, UOp]
         ] = []  # the tensor graph, after each stage before the cut
         graph = self.kernel_graph(root, cut)
-        graph = write_in_place(graph, unneeded) if unneeded else graph
+        graph = write_in_place(graph, unneeded, self.index_terms) if unneeded else graph
         if len(graph.src) == 1:  # nothing to do meanwhile
             return self._make_plan(graph, cut, None)
         try:

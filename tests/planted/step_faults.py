@@ -46,6 +46,7 @@ FOLDER = "core/compile/steps"
 LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "split": ("split_law", "_quotient_up", "_digits", "reach_of", "nearest_inside"),
     "extend": ("extend_law", "quotient_up"),
+    "window": ("window_law", "bounds_by"),
     "collapse": ("collapse_law", "digits_of"),
     "digits": ("product_of", "number_of"),
     "bounds": ("lies_between", "is_inside", "fits"),
@@ -89,7 +90,7 @@ BODIES = (
         "unmask",
         "tables",
     ),
-    *("accumulate", "lanes", "narrow", "extend"),
+    *("accumulate", "lanes", "narrow", "extend", "window", "leave"),
     *("tensor_program", "reduce_in_parts", "store", "read_parts", "exchange"),
 )
 SECONDS = 120  # of a process's own time for one fault

@@ -38,6 +38,8 @@ SELDOM = {
     "lanes": 40,
     "extend": 40,
     "shorten": 400,
+    "window": 40,
+    "leave": 40,
 }
 OF_PROGRAMS = 3  # of the small programs, every so many
 FEWER = 4  # every so many of them, for the steps that only use what a fault is in

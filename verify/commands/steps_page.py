@@ -24,6 +24,8 @@ ORDER = (
         "join_sums",
         "read_inside",
         "unmask",
+        "leave",
+        "window",
         "scatter",
         "sum_in_memory",
         "merge",

@@ -6,7 +6,8 @@ values of float arithmetic, which are the rules' (proofs/) and the procedures' o
 
 Three things are shown: each stage keeps, for every output element, which elements of memory it is
 made from; every access lies inside its buffer wherever its mask holds, and no index term outgrows
-its width; every output element is written exactly once. What is combined in memory, value by value, is shown to be the
+its width; every output element is written exactly once, or is left as it was because what was to be written there is what is
+there. What is combined in memory, value by value, is shown to be the
 reduction that it was, and that each stage keeps its iterations and their order.
 """
 
@@ -152,6 +153,7 @@ class _KernelProof:
         self.rewritten = self.waits = 0
         self.not_covered: list[str] = []
         self.written: dict[int, int] = {}  # elements of a buffer, where memory is made for more
+        self.left: numpy.ndarray | None = None  # which elements are left as they were
 
     def run(self, body: UOp, trace: Trace) -> None:
         try:
@@ -180,6 +182,7 @@ class _KernelProof:
             after = self._read(stage, changed)
             self._compare(stage, stores, after)
             if isinstance(stage.step, Tactic | Procedure) and _writes(after) != _writes(stores):
+                self._find_left(stores, after)
                 self._writers(stage, after)
             graph, stores = changed, after
         self._bounds(stage, stores)
@@ -329,13 +332,47 @@ class _KernelProof:
             self.questions.leave_open(UOp.sink(*[w.store for w in stores]))
             return
         times = self._times_written(stores, size)
-        wrong = numpy.flatnonzero(times != 1)
+        wrong = numpy.flatnonzero(times != (1 if self.left is None else ~self.left))
         if len(wrong):
             element = int(wrong[0])
             raise ProofError(
                 self.name, stage.name, f"element {element} is written {times[element]} times"
             )
         self.questions.count.by_enumeration += 1
+
+    def _find_left(self, before: list[Written], after: list[Written]) -> None:
+        """Elements that stores after leave as they are, which is what the store before wrote there."""
+        if len(before) != 1 or self.left is not None or before[0].own_loops:
+            return
+        (written,) = before
+        address, value = written.store.src
+        size = self.written.get(address.src[0].arg[0], address.src[0].arg[1])
+        runs = max(sum(prod(map(loop_size, w.loops)) for w in stores) for stores in (before, after))
+        is_over = any([n.op is Ops.LOAD and n.src == (address,) for n in toposort((value,))])
+        if not is_over or len(address.src) > 2 or runs > LARGEST_ENUMERATION:
+            return
+        if any(w.changes_address or w.own_loops for w in after):
+            return
+        left = self._times_written(after, size) == 0
+        for points in every_point(written.loops):
+            count = len(next(iter(points.values()))) if points else 1
+            here = numpy.broadcast_to(self.questions.terms.values(address.src[1], points), (count,))
+            left[here] &= self._is_there(value, address, points, count)
+        if left.any():
+            self.left = left
+
+    def _is_there(
+        self, value: UOp, address: UOp, points: dict[str, numpy.ndarray], count: int
+    ) -> numpy.ndarray:
+        """At which points a value is the element that is at this address."""
+        if value.op is not Ops.WHERE:
+            return numpy.full(count, value.op is Ops.LOAD and value.src == (address,))
+        condition, *choices = value.src
+        if not self.questions.terms.is_computable(condition):
+            return numpy.full(count, False)
+        holds = numpy.broadcast_to(self.questions.terms.values(condition, points), (count,))
+        one, other = [self._is_there(choice, address, points, count) for choice in choices]
+        return numpy.where(holds, one, other)
 
     def _writes_each(self, stores: list[Written], size: int) -> bool:
         """As many writes as elements, and one to every element: shown by the solver."""

@@ -92,6 +92,11 @@ class Part:
         return any([memory.op is PARAM and memory.arg[0] in own for memory in read])
 
     @property
+    def writes_over(self) -> bool:
+        """Whether the memory that it writes is there before: what it does not write stays."""
+        return self.written in self.before
+
+    @property
     def combines(self) -> bool:
         """Whether it combines with what is there."""
         return any(len(store.src) > 2 or store.arg is not None for store in self.nests)
@@ -211,7 +216,9 @@ class Reader:
                 frame.own = frozenset(loops_of[found.store])
             values[found.rows] = found.values()
             left[found.rows] = False
-        if left.any():
+        if left.any() and part.writes_over and reader is None and not outer:
+            values[left] = self.before(part, elements[left], kind[left])
+        elif left.any():
             raise NotReadable(f"nothing writes element {elements[left][0]} of slot {memory.arg[0]}")
         return values
 
@@ -237,7 +244,7 @@ class Reader:
         return total
 
     def before(self, part: Part, elements: Values, kind: Values) -> Values:
-        """What a kernel that combines finds there."""
+        """What a kernel that combines with memory, or leaves some of it as it was, finds there."""
         there = part.before.get(part.written)
         if there is None:
             raise NotReadable("a kernel combines with memory that nothing has written")
@@ -297,7 +304,8 @@ class Reader:
         """
         stores = list(part.nests)
         found: list[Found] = []
-        where = kind = numpy.zeros(0, numpy.int64)
+        where = kind = rows = numpy.zeros(0, numpy.int64)
+        as_it_was: Values | None = None
         if elements and part.size and not part.combines:
             # One of each part of the memory, the last of all, and the first.
             numbers = numpy.arange(elements)
@@ -306,8 +314,10 @@ class Reader:
             search = self.search(part)
             found = list(search.writers(where, kind, {}))
             left = set(range(elements)).difference(*[each.rows.tolist() for each in found])
-            if left:
+            if left and not part.writes_over:
                 raise NotReadable(f"nothing writes element {where[min(left)]} of {part.size}")
+            rows = numpy.array(sorted(left), numpy.int64)
+            as_it_was = self.before(part, where[rows], kind[rows]) if left else None
         chosen = stores
         if len(stores) > 2:
             chosen = [each.store for each in found[:1]]
@@ -322,6 +332,8 @@ class Reader:
             count = max(1, points // share) if not set(group).isdisjoint(chosen) else 0
             its = [each for each in found if each.store in group]
             every += self._sampled(part, group, count, draw, kinds, its)
+        if as_it_was is not None:
+            every.append((where[rows], of_points(as_it_was, len(rows)), kind[rows]))
         where, values, kind = [numpy.concatenate(parts) for parts in zip(*every)]
         return where, values, kind
 
@@ -411,8 +423,8 @@ def _flattened(shape: tuple[int, ...], *values: Values) -> list[Values]:
 
 
 def may_cover(part: Part) -> bool:
-    """Whether the stores together run often enough to write every element."""
-    if part.combines:
+    """Whether the stores together run often enough to write every element that is not left as it was."""
+    if part.combines or part.writes_over:
         return True
     runs = 0
     for store, nest in part.nests.items():

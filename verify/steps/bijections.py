@@ -22,6 +22,7 @@ from proofgrad.core.compile.steps.merge import counted_by, is_one_number
 from proofgrad.core.compile.steps.pad_rows import element_of, position_in_copy, rows_of
 from proofgrad.core.compile.steps.split import nearest_inside, reach_of, split_law
 from proofgrad.core.compile.steps.stage import position_of
+from proofgrad.core.compile.steps.window import bounds_by
 from proofgrad.verify.steps.claims import Claim, World
 
 
@@ -151,6 +152,23 @@ def ended_by_mask(world: World) -> None:
     i, rest = world.number("i", 0), world.number("rest", 0)
     world.suppose(i * times + rest < n)
     world.claim("before the end", i < quotient_up(n, times))
+
+
+# -- window ---------------------------------------------------------------------------------------
+
+
+def left_by_comparison(world: World) -> None:
+    """Where a comparison with the counter of a loop holds, it is not before the first iteration, and not behind the last."""
+    is_equation, counts_up = world.number("equation", 0, 2) == 1, world.number("up", 0, 2) == 1
+    i, one, other = world.number("i", 0), world.number("one"), world.number("other")
+    side = one + i if counts_up else one - i
+    world.suppose(side == other if is_equation else side < other)
+    first, end = bounds_by(bool(is_equation), bool(counts_up), one, other)
+    world.claim("it says something", first is not None or end is not None)
+    if first is not None:
+        world.claim("not before the first", first <= i)
+    if end is not None:
+        world.claim("before the end", i < end)
 
 
 # -- merge ----------------------------------------------------------------------------------------

@@ -207,6 +207,29 @@ def mask_of_zeros(world: World) -> None:
     world.claim("the same term", found == (one * other if mask == 1 else 0))
 
 
+def left_as_it_was(world: World) -> None:
+    """Memory after a store under a mask is memory after the store everywhere, if that writes what is there where the mask is off."""
+    memory, values = world.function("m"), world.function("f")
+    masks = world.function("g")
+    i, x = world.number("i"), world.number("x")
+    if masks(i) == 0:
+        world.suppose(values(i) == memory(i))
+    everywhere = values(i) if x == i else memory(x)
+    inside = values(i) if x == i and masks(i) != 0 else memory(x)
+    world.claim("the same memory", inside == everywhere)
+
+
+def chosen_inside(world: World) -> None:
+    """where(c, a, b) is what is there where g is off: if c says g, or a is what is there too, and b is."""
+    mask, condition = world.number("g", 0, 2), world.number("c", 0, 2)
+    there, chosen, other = world.number("m"), world.number("a"), world.number("b")
+    if mask == 0:
+        world.suppose(other == there)
+        if condition == 1:  # then c does not say g
+            world.suppose(chosen == there)
+        world.claim("what is there", (chosen if condition == 1 else other) == there)
+
+
 def _where(mask: Any, value: Any) -> Any:
     return value if mask == 1 else 0
 

@@ -14,6 +14,7 @@ from proofgrad.core.compile.steps.reorder import RENUMBER
 from proofgrad.core.compile.steps.reverse import BACKWARDS
 from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
 from proofgrad.core.compile.steps.stage import MOST_DIGITS
+from proofgrad.core.compile.steps.window import window_law
 from proofgrad.verify.steps import bijections as iterations
 from proofgrad.verify.steps import folds, graphs, programs
 from proofgrad.verify.steps.claims import Claim
@@ -85,6 +86,23 @@ LAWS: dict[str, Law] = {
         | _ONCE
         | _ORDER,
         "a mask of each store below the loop, or of what its reduction takes in, by linear forms",
+    ),
+    "window": Law(
+        iterations.claims_of("the whole loop", window_law())
+        | {"comparisons leave a window": iterations.left_by_comparison}
+        | _BOUNDS
+        | _ONCE
+        | _ORDER,
+        "masks of each store below the loop, or of what its reduction takes in, by linear forms; that the window is inside"
+        " of the loop, by facts",
+    ),
+    "leave": Law(
+        {
+            "what is written is what was to be there": folds.left_as_it_was,
+            "a choice is what is there where its mask is off": folds.chosen_inside,
+        }
+        | _ORDER,
+        "that a value is what is there where the mask is off, by the masks of its choices",
     ),
     "merge": Law(
         iterations.claims_of("2 loops", collapse_law(2))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 
 from proofgrad.core.compile.passes.context import Context
-from proofgrad.core.compile.passes.memory import memory_below
+from proofgrad.core.compile.passes.memory import changed_in_part, memory_below
 from proofgrad.core.compile.steps.exchange import exchange
 from proofgrad.core.compile.steps.read_parts import parts_of, read_parts
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
@@ -29,6 +29,9 @@ def read_slices(program: TensorProgram, context: Context) -> TensorProgram:
     calls = []
     for call in program.graph.src:
         memories = Counter([memory_below(part) for part in set(parts_of(call).values())])
+        changed = changed_in_part(call.src[0].src[0])  # perhaps in place: then it is one memory
+        if changed is not None and call.src[1 + changed.arg[0]] in memories:
+            continue
         if memories and max(memories.values()) <= MOST_PARTS:
             calls.append(call)
     return read_parts(program, calls) if calls else program

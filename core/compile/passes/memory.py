@@ -1,6 +1,6 @@
-"""What a kernel reads: a BUFFER, or SHRINK(BUFFER), the part of one that begins inside of it.
+"""What a kernel reads: a BUFFER, or SHRINK(BUFFER), the part of one that begins inside of it; what it changes some elements of.
 
-Owns: taking the two apart. Does not own: which slices are parts (steps/read_parts.py), handles to memory (the backends).
+Owns: taking the two apart, seeing the latter. Does not own: which slices are parts (steps/read_parts.py), handles to memory (the backends).
 """
 
 from __future__ import annotations
@@ -18,3 +18,12 @@ def first_element(source: UOp) -> int:
     """Where in its BUFFER a source of a CALL begins."""
     begin: int = source.arg[0][0] if source.op is Ops.SHRINK else 0
     return begin
+
+
+def changed_in_part(value: UOp) -> UOp | None:
+    """The memory, a BUFFER or PARAM, of which a value has the elements but for some that are chosen; None: there is none."""
+    below, has_choices = value, False
+    while below.op is Ops.WHERE or below.op is Ops.RESHAPE:
+        has_choices = has_choices or below.op is Ops.WHERE
+        below = below.src[-1]
+    return below if has_choices and below.op in (Ops.BUFFER, Ops.PARAM) else None

@@ -10,16 +10,19 @@ in the same position. Then it gets one parameter for both. All other readers hav
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from proofgrad.core.compile.passes.memory import memory_below
+from proofgrad.core.compile.passes.memory import changed_in_part, memory_below
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, toposort
 
 
-def write_in_place(graph: UOp, unneeded: frozenset[int]) -> UOp:
-    """Results of a KernelGraph over inputs whose numbers are `unneeded`, where that is possible."""
-    plan = _Reuse(graph)
+def write_in_place(graph: UOp, unneeded: frozenset[int], index_terms: Callable[[UOp], UOp]) -> UOp:
+    """Results of a KernelGraph over inputs whose numbers are `unneeded`, where that is possible.
+
+    `index_terms` gives a body as loops, with simplified terms.
+    """
+    plan = _Reuse(graph, index_terms)
     for buffer in dict.fromkeys(graph.arg):
         writer = plan.writer_of.get(buffer)
         if writer is not None:
@@ -30,8 +33,8 @@ def write_in_place(graph: UOp, unneeded: frozenset[int]) -> UOp:
 class _Reuse:
     """One run: calls by number, and who has to run before whom."""
 
-    def __init__(self, graph: UOp) -> None:
-        self.graph = graph
+    def __init__(self, graph: UOp, index_terms: Callable[[UOp], UOp]) -> None:
+        self.graph, self._index_terms = graph, index_terms
         self.calls = list(graph.src)
         self.writer_of = {call.src[1]: k for k, call in enumerate(self.calls)}
         self.before: list[set[int]] = [
@@ -52,7 +55,7 @@ class _Reuse:
             reads = [memory_below(source) for source in call.src[2:]]
             if buffer not in reads or reads.count(buffer) > 1:  # a part, or parts beside all of it
                 continue
-            if not self._fits(target, buffer, unneeded) or not _reads_in_place(call, number):
+            if not self._fits(target, buffer, unneeded) or not self._reads_in_place(call, number):
                 continue
             others = {k for k in self.readers[buffer] if k != writer}
             if others.isdisjoint(self._after(writer)):
@@ -69,6 +72,15 @@ class _Reuse:
             and (buffer.dtype, buffer.arg, buffer.src[1])
             == (target.dtype, target.arg, target.src[1])
         )
+
+    def _reads_in_place(self, call: UOp, number: int) -> bool:
+        """Whether a call reads parameter `number` only at the position that it writes."""
+        if _is_elementwise(call, number):
+            return True
+        changed = changed_in_part(call.src[0].src[0])
+        if changed is None or changed.arg[0] != number:
+            return False
+        return _reads_what_it_writes(self._index_terms(call.src[0]), number)
 
     def _after(self, first: int) -> set[int]:
         """All calls that have to run after `first`."""
@@ -118,11 +130,23 @@ def _in_order(before: list[set[int]]) -> Iterable[int]:
                 heapq.heappush(ready, user)
 
 
-def _reads_in_place(call: UOp, number: int) -> bool:
-    """Does the body read parameter `number` only at the position that it writes?
+def _reads_what_it_writes(kernel: UOp, number: int) -> bool:
+    """Whether the loops of a body read parameter `number` at the position that they write, in no reduction.
 
-    So it is if nothing but elementwise operations stand between the two: all have one shape.
+    So it is where a slice is changed to what is computed from it, x[2:5] += 1.
     """
+    (store,) = kernel.src
+    reduced = toposort([node for node in toposort((store,)) if node.op is Ops.REDUCE])
+    for node in toposort((store,)):
+        is_of_it = node.op is Ops.LOAD and node.src[0].src[0].op is Ops.PARAM
+        if is_of_it and node.src[0].src[0].arg[0] == number:
+            if node.src[0].src[1] is not store.src[0].src[1] or node in reduced:
+                return False
+    return True
+
+
+def _is_elementwise(call: UOp, number: int) -> bool:
+    """Whether nothing but elementwise operations stands between parameter `number` and what is written: all have one shape."""
     (value,) = call.src[0].src
     if value.op is Ops.COPY:
         return False

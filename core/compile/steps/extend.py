@@ -92,7 +92,7 @@ def end_by_masks(graph: UOp, loop: UOp, facts: Facts) -> UOp | None:
     """The least bound by a variable, not above the loop's own, beyond which masks are off; None: there is none."""
     if loop.arg[1] not in (AxisRole.LOOP, AxisRole.REDUCE):
         return None  # the number of lanes, threads and copies is known
-    ends = [list(_ends(mask, loop, facts)) for mask in _masks(graph, loop)]
+    ends = [list(_ends(mask, loop, facts)) for mask in masks_around(graph, loop)]
     if not ends:
         return None
     common = [end for end in ends[0] if all(end in others for others in ends[1:])]
@@ -100,7 +100,7 @@ def end_by_masks(graph: UOp, loop: UOp, facts: Facts) -> UOp | None:
     return min(shorter, key=lambda end: end.vmax, default=None)
 
 
-def _masks(graph: UOp, loop: UOp) -> Iterator[list[UOp]]:
+def masks_around(graph: UOp, loop: UOp) -> Iterator[list[UOp]]:
     """The truths that all hold where a store below an output loop, or the reduction of another loop, takes something in."""
     for node in toposort((graph,)):
         if node.op is Ops.STORE and loop in loops_of(node):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
+from proofgrad.core.compile.passes.memory import changed_in_part
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import (
     BUFFER,
@@ -111,11 +112,12 @@ def _without_kernels(roots: list[UOp]) -> list[UOp]:
 def _parts(nodes: list[UOp], roots: list[UOp]) -> dict[UOp, UOp]:
     """The slices among nodes that are parts of buffers, but for roots, which get memory of their own."""
     wanted = {_below_reshape(root) for root in roots}
+    changed = {changed_in_part(root) for root in roots}  # perhaps in place: each is one memory
     found: dict[UOp, UOp] = {}
     for node in nodes:
         if node.op is SHRINK and node not in COMPUTED and node not in wanted:
             part = _part(node)
-            if part is not None:
+            if part is not None and part.src[0] not in changed:
                 found[node] = part
     return found
 
