@@ -73,6 +73,9 @@ class Tensor(
         if not do_update_stats:
             with GlobalCounters.unchanged():
                 return self.realize(*others)
+        if not others and self._base is None:
+            _realize_together([self], self.device)
+            return self
         by_device: dict[str, list[Tensor]] = {}
         every: dict[Tensor, None] = dict.fromkeys((self, *others))
         shown = {id(tensor): tensor for tensor in every if tensor._is_what_was_written()}
@@ -338,11 +341,10 @@ def _mode(owner: type[TensorBase], name: str, value: bool) -> Iterator[None]:
 def _realize_together(tensors: list[Tensor], device: str) -> None:
     """Tensors of one device, computed; they let go of their graphs, whose memory may be reused."""
     TRACING.on = settings.traces_methods()
-    free = [tensor for tensor in tensors if not tensor._leads_to_a_parameter()]
-    positions = {tensor: k for k, tensor in enumerate(tensors)}
+    free = [(k, one) for k, one in enumerate(tensors) if not one._leads_to_a_parameter()]
 
     def release() -> None:
-        for tensor in free:
+        for _, tensor in free:
             tensor._uop = machine.PENDING
 
     roots = [tensor._uop for tensor in tensors]
@@ -350,11 +352,11 @@ def _realize_together(tensors: list[Tensor], device: str) -> None:
         try:
             results = machine.realize(roots, device, release, None, interrupts)
         except BaseException:
-            for tensor in free:
-                tensor._uop = roots[positions[tensor]]
+            for k, tensor in free:
+                tensor._uop = roots[k]
             raise
-        for tensor in free:
-            tensor._uop = results[positions[tensor]]
+        for k, tensor in free:
+            tensor._uop = results[k]
 
 
 def _restored(

@@ -10,13 +10,15 @@ iteration reads from its own position is what was there before all of them.
 
 from __future__ import annotations
 
+from proofgrad.core.compile.nests.strides import loops_of
 from proofgrad.core.compile.steps.bijection import masked
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
+from proofgrad.core.compile.steps.window import ends_of
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.rewrite.facts import Facts
-from proofgrad.core.rewrite.masks import claims_of, conjuncts, parts_of
+from proofgrad.core.rewrite.masks import claims_of, conjunction_of, conjuncts, parts_of
 
 
 @step("m[i] = f(i) is if g(i): m[i] = f(i), where f(i) = m[i] if not g(i)", makes_loops=False)
@@ -51,3 +53,24 @@ def implies(condition: UOp, mask: UOp, facts: Facts) -> bool:
         if not conjuncts(part) <= known and not (claims and claims <= said):
             return False
     return True
+
+
+def around_changes(store: UOp, facts: Facts) -> UOp | None:
+    """Comparisons with output loops outside of which a store writes what is there; None if there are none."""
+    position, value = store.src[:2]
+    if value.op is not Ops.WHERE:
+        return None
+    loops = [x for x in loops_of(store) if x.arg[1] is AxisRole.LOOP]
+    found = [
+        part
+        for part in parts_of(value.src[0])
+        if any([_is_bounded(loop, part) for loop in loops])
+        and is_there(value, position, part, facts)
+    ]
+    return conjunction_of(found) if found else None
+
+
+def _is_bounded(loop: UOp, truth: UOp) -> bool:
+    """Whether a comparison ends a loop, once what other loops are is known."""
+    others = {x: UOp.index(0) for x in loops_of(truth) if x is not loop}
+    return ends_of(truth.substitute(others), loop) != (None, None)

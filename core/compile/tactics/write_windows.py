@@ -7,20 +7,18 @@ Does not own: the laws (steps/leave.py, steps/window.py), which kernel writes ov
 from __future__ import annotations
 
 from proofgrad.core.compile.passes.context import Context
-from proofgrad.core.compile.steps.leave import is_there, leave
+from proofgrad.core.compile.steps.leave import around_changes, leave
 from proofgrad.core.compile.steps.loop_nest import LoopNest
-from proofgrad.core.compile.steps.window import ends_of, window, window_of
+from proofgrad.core.compile.steps.window import window, window_of
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, toposort
-from proofgrad.core.rewrite.facts import Facts
-from proofgrad.core.rewrite.masks import conjunction_of, parts_of
+from proofgrad.core.ir.uop import UOp, toposort
 
 
 def write_windows(nest: LoopNest, context: Context) -> LoopNest:
     """The loops of a store over the window outside of which it writes what is there; else the nest as it was."""
     if len(nest.graph.src) > 1 or len(nest.graph.src[0].src) > 2:
         return nest
-    mask = _around_what_changes(nest.graph.src[0], nest.facts)
+    mask = around_changes(nest.graph.src[0], nest.facts)
     if mask is None:
         return nest
     changed, is_smaller = leave(nest, mask), False
@@ -29,27 +27,6 @@ def write_windows(nest: LoopNest, context: Context) -> LoopNest:
         if window_of(changed.graph, loop, nest.facts) is not None:
             changed, is_smaller = window(changed, loop), True
     return changed if is_smaller else nest
-
-
-def _around_what_changes(store: UOp, facts: Facts) -> UOp | None:
-    """Comparisons with loops outside of which a store writes what is there; None if there are none."""
-    position, value = store.src[:2]
-    if value.op is not Ops.WHERE:
-        return None
-    loops = [loop for loop in _loops(store) if loop.arg[1] is AxisRole.LOOP]
-    found = [
-        part
-        for part in parts_of(value.src[0])
-        if any([_is_bounded(loop, part) for loop in loops])
-        and is_there(value, position, part, facts)
-    ]
-    return conjunction_of(found) if found else None
-
-
-def _is_bounded(loop: UOp, truth: UOp) -> bool:
-    """Whether a comparison ends a loop, once what other loops are is known."""
-    others = {x: UOp.index(0) for x in _loops(truth) if x is not loop}
-    return ends_of(truth.substitute(others), loop) != (None, None)
 
 
 def _loops(graph: UOp) -> list[UOp]:

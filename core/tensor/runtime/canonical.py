@@ -24,6 +24,7 @@ from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.shapes import Shape, elements, is_plain, names_variables, sizes
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.core.tensor.runtime.device import HOST, Device, is_on_disk
+from proofgrad.core.tensor.runtime.known_graphs import form_of, keep_graph, known_graph
 
 SHRINK = Ops.SHRINK
 _LEAVES = frozenset({UNIQUE, DEVICE})
@@ -33,7 +34,7 @@ SHOWN: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # see scheduling.py
 
 def computed(uop: UOp) -> UOp:
     """What `uop` has been computed to, if it has; else `uop`."""
-    return COMPUTED.get(uop, uop)
+    return COMPUTED.get(uop, uop) if COMPUTED.data else uop
 
 
 def remember_graph(shown: UOp, graph: UOp) -> None:
@@ -61,7 +62,20 @@ def numbered(
     Variables lose their values, which go into `values`. `with_parts`: a slice of a buffer whose elements follow each other is a
     buffer too, SHRINK(BUFFER) among the inputs, so that the graph does not tell where it begins.
     """
+    found = None if SHOWN.data or not with_parts else form_of(roots, device, COMPUTED)
+    graph = None if found is None else known_graph(found[0])
+    if found is not None and graph is not None:
+        return graph, found[1]
     values = {} if values is None else values
+    graph, inputs = _numbered(roots, device, values, with_parts)
+    if found is not None and not values and found[1] == inputs:
+        keep_graph(found[0], graph)
+    return graph, inputs
+
+
+def _numbered(
+    roots: list[UOp], device: str, values: dict[str, int], with_parts: bool
+) -> tuple[UOp, list[UOp]]:
     done: dict[UOp, UOp] = {}
     inputs: list[UOp] = []
     if SHOWN:

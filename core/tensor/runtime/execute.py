@@ -56,25 +56,30 @@ def execute(
     When the first input is written over, all else that can fail has been done, and `interrupts`
     are held.
     """
-    numbers = memory_of_variables(plan, values or {})
-    memory = [*given[: plan.inputs], *[None] * len(plan.made), *numbers]
-    where = [*devices[: plan.inputs], *[made.device for made in plan.made]]
-    for slot, made in enumerate(plan.made, plan.inputs):
-        if made.size == 0:  # no kernel writes it, but one may loop over its no elements
-            memory[slot] = allocate(made)
-    level, stops_at_nans = settings.debug_level(), settings.stops_at_nans()
-    start = time.perf_counter()
+    inputs, made = plan.inputs, plan.made
+    numbers = memory_of_variables(plan, values or {}) if plan.variables else ()
+    memory = [*given[:inputs], *[None] * len(made), *numbers]
+    where = [*devices[:inputs], *[info.device for info in made]]
+    for slot, info in enumerate(made, inputs):
+        if info.size == 0:  # no kernel writes it, but one may loop over its no elements
+            memory[slot] = allocate(info)
+    watched = is_watched()
+    level, stops_at_nans = (
+        settings.debug_level() if watched else 0,
+        watched and settings.stops_at_nans(),
+    )
+    start = time.perf_counter() if watched else 0.0
     no_way_back = False
     for k, step in enumerate(plan.steps):
         out = step.slots[0]
-        if out < plan.inputs and not no_way_back:
+        if out < inputs and not no_way_back:
             no_way_back = True
             _make_ready(plan, k, memory)
             if interrupts is not None:
                 interrupts.hold()
         if memory[out] is None:
-            memory[out] = allocate(plan.made[out - plan.inputs])
-        if level >= 2 or LISTENER.add is not None:
+            memory[out] = allocate(made[out - inputs])
+        if watched and (level >= 2 or LISTENER.add is not None):
             _timed(step, memory, where, level)
         else:
             run_step(step, memory, where)
@@ -143,9 +148,10 @@ def run_step(step: Step, memory: list[Any], where: Sequence[str]) -> None:
         GlobalCounters.copy_count += 1
         return
     step.kernel.launch(step.buffers(memory))
-    GlobalCounters.kernel_count += 1
-    GlobalCounters.global_ops += step.kernel.source.cost_flops
-    GlobalCounters.global_mem += step.nbytes
+    counters = GlobalCounters
+    counters.kernel_count += 1
+    counters.global_ops += step.kernel.source.cost_flops
+    counters.global_mem += step.nbytes
 
 
 def synchronize(devices: set[str]) -> None:

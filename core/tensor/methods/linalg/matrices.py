@@ -62,14 +62,14 @@ class LinearAlgebra(Indexing):
             )
         result = promote(self.dtype, w.dtype) if dtype is None else as_dtype(dtype)
         wide = accumulation_dtype(result)
-        x = self.cast(wide)
-        y: Self = w.cast(wide)
+        x = self._in_type(wide)
+        y: Self = w._in_type(wide)
         if self.ndim > 1 and w.ndim > 1:
             x = x.unsqueeze(-2)
             y = y.transpose(-1, -2).unsqueeze(-3)
         elif w.ndim > 1:
             y = y.transpose(-1, -2)
-        return sum_of_products(x, y, wide, (-1,)).cast(result)
+        return sum_of_products(x, y, wide, (-1,))._in_type(result)
 
     def matmul(self, x: Operand, reverse: Flag = False, dtype: DType | str | None = None) -> Self:
         """`self @ x`, or `x @ self` with `reverse`; see dot."""

@@ -28,10 +28,10 @@ _T = TypeVar("_T", bound=Elementwise)
 def with_bias(y: _T, bias: _T | None, result: DType) -> _T:
     """A sum that runs in a wider type, plus the bias, rounded once to `result`."""
     if bias is None:
-        return y.cast(result)
+        return y._in_type(result)
     if promote(result, bias.dtype) is not result:
-        return y.cast(result) + bias
-    return (y + bias.cast(y.dtype)).cast(result)
+        return y._in_type(result) + bias
+    return (y + bias._in_type(y.dtype))._in_type(result)
 
 
 class Layers(LinearAlgebra, Creation):

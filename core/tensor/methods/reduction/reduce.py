@@ -68,8 +68,8 @@ class Reduction(Movement, Elementwise):
     ) -> Self:
         """The sum; `dtype` says in which type it is taken and given."""
         result = sum_dtype(self.dtype) if dtype is None else as_dtype(dtype)
-        wide = self.cast(accumulation_dtype(result) if dtype is None else computed_dtype(result))
-        return wide._reduce(Ops.ADD, axis, keepdim).cast(result)
+        wide = accumulation_dtype(result) if dtype is None else computed_dtype(result)
+        return self._in_type(wide)._reduce(Ops.ADD, axis, keepdim)._in_type(result)
 
     @takes_axis
     def prod(
@@ -77,8 +77,8 @@ class Reduction(Movement, Elementwise):
     ) -> Self:
         """The product; `dtype` as for sum."""
         result = sum_dtype(self.dtype) if dtype is None else as_dtype(dtype)
-        wide = self.cast(accumulation_dtype(result) if dtype is None else computed_dtype(result))
-        return wide._reduce(Ops.MUL, axis, keepdim).cast(result)
+        wide = accumulation_dtype(result) if dtype is None else computed_dtype(result)
+        return self._in_type(wide)._reduce(Ops.MUL, axis, keepdim)._in_type(result)
 
     @takes_axis
     def max(self, axis: Axes = None, keepdim: Flag = False) -> Self:

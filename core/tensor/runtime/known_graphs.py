@@ -1,0 +1,85 @@
+"""Graphs that were numbered before, found by what they are made of: no node is made for a graph that is known.
+
+Owns: the form of a graph as a key, the table. Does not own: the numbers (canonical.py).
+
+A loop makes the same graph over other buffers in each of its steps. To number it takes a node for each of its own, to look at it a tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from proofgrad.core.compile.plan.bounded_cache import Newest
+from proofgrad.core.ir.op_names import BUFFER, CONTIGUOUS, DETACH
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+
+MOST_GRAPHS = 4096
+MOST_NODES = 1000  # of a graph that is kept here: a larger one takes longer to run than to number
+Form = tuple[Any, ...]
+
+_GRAPHS: Newest[Form, UOp] = Newest(MOST_GRAPHS)
+
+
+def known_graph(form: Form) -> UOp | None:
+    """The numbered graph of this form, if there was one before."""
+    return _GRAPHS.get(form)
+
+
+def keep_graph(form: Form, graph: UOp) -> None:
+    """The numbered graph of all graphs of this form, none of which has variables or parts of buffers."""
+    _GRAPHS[form] = graph
+
+
+def form_of(
+    roots: Sequence[UOp], device: str, computed: WeakKeyDictionary[UOp, UOp]
+) -> tuple[Form, list[UOp]] | None:
+    """What graphs of one form have in common, and the buffers of this one in the order of their numbers.
+
+    What was `computed` stands for its graph. None for a large graph, and for one that takes slices, which may be parts of buffers.
+    """
+    known = computed if computed.data else None
+    numbers: dict[UOp, int] = {}
+    form: list[Any] = [device]
+    inputs: list[UOp] = []
+    stack = [*roots]
+    stack.reverse()
+    while stack:
+        node = stack[-1]
+        if node in numbers:
+            stack.pop()
+            continue
+        op, src = node.op, node.src
+        if op is BUFFER:
+            inputs.append(node)
+            form.append((BUFFER, node.dtype, node.arg, src[1]))
+        elif known is not None and (value := known.get(node)) is not None:
+            if value not in numbers:
+                stack.append(value)
+                continue
+            numbers[node] = numbers[value]
+            stack.pop()
+            continue
+        elif not src:
+            form.append(node)
+        elif op is Ops.SHRINK:
+            return None
+        else:
+            parts = [op, node.dtype, None if op is DETACH or op is CONTIGUOUS else node.arg]
+            is_ready = True
+            for source in reversed(src):
+                if source not in numbers:
+                    stack.append(source)
+                    is_ready = False
+            if not is_ready:
+                continue
+            parts += [numbers[source] for source in src]
+            form.append(tuple(parts))
+        if len(numbers) > MOST_NODES:
+            return None
+        numbers[node] = len(form) - 1
+        stack.pop()
+    form.append(tuple([numbers[root] for root in roots]))
+    return tuple(form), inputs
