@@ -9,6 +9,8 @@ tiles need, so that the tile that reads it needs no mask.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from proofgrad.core.compile.nests.loops import output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.passes.context import Context
@@ -51,7 +53,8 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
     filling: list[LoopNest] = []
     before, nest = nest, _with_neighbours(nest, found[0], filling)
     if nest is not before:  # its columns lie elsewhere now, and another tile may be better
-        schedule = choose_schedule(nest.graph, target, context.override)
+        override = replace(context.override, reduction_block=0)  # the stage of blocks is over
+        schedule = choose_schedule(nest.graph, target, override)
         found = find_contraction(nest.graph, target, schedule)
     blocks, staged = schedule.blocks, schedule.staged
     assert found is not None and blocks is not None and staged is not None
