@@ -110,6 +110,41 @@ def test_rows_of_any_length_run_as_vectors(width: int) -> None:
         assert one.vectors, str(one)
 
 
+@pytest.mark.heuristics
+@pytest.mark.parametrize("width", [5, 7, 13, 14, 26, 51])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_depthwise_convolutions_of_any_width_run_as_vectors(width: int, stride: int) -> None:
+    x, weights = (
+        Tensor.empty(2, 8, 24, stride * width).realize(),
+        Tensor.empty(8, 1, 3, 3).realize(),
+    )
+    y = x.conv2d(weights, groups=8, padding=1, stride=stride)
+    assert schedules(y)[-1].vectors
+    (dw,) = y.gradient(weights, gradient=Tensor.empty(*y.shape).realize())
+    assert schedules(dw)[-1].vectors
+
+
+@pytest.mark.heuristics
+def test_what_interleaves_reads_each_part_in_order() -> None:
+    for step, width in ((2, 64), (2, 33), (3, 57), (4, 30)):
+        parts = Tensor.empty(4, step, 20 * step).realize()
+        turned = parts.permute(0, 2, 1).reshape(4, -1)[:, 1 : 1 + width].contiguous()
+        (one,) = schedules(turned)
+        assert one.copies is not None and one.copies.count == step, str(one)
+        (vectors,) = one.vectors
+        assert vectors.loop == one.copies.loop
+
+
+@pytest.mark.parametrize("step, width", [(2, 64), (2, 33), (3, 57), (4, 30), (3, 5), (5, 23)])
+def test_what_interleaves_is_right(step: int, width: int) -> None:
+    a = RNG.standard_normal((4, step, 20 * step)).astype("float32")
+    turned = Tensor(a).realize().permute(0, 2, 1).reshape(4, -1)[:, 1 : 1 + width]
+    want = a.transpose(0, 2, 1).reshape(4, -1)[:, 1 : 1 + width]
+    for environment in ({}, {"PROVE": 1}):
+        with Context(**environment):
+            np.testing.assert_array_equal((turned * 1).contiguous().numpy(), want)
+
+
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 5, 7, 9, 13, 15, 17, 31])
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int8, dtypes.float64, dtypes.bool])
 def test_short_rows_are_right(width: int, dtype: object) -> None:

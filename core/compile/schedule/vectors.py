@@ -22,11 +22,12 @@ from proofgrad.core.compile.nests.loops import (
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
 from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
 from proofgrad.core.compile.schedule.cost_model import COSTLY
+from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 # Accumulators held at once by an unrolled reduction; more would spill.
-UPCAST_SIZES = (8, 4, 2)
+MOST_COPIES = 8
 # So many reads of each element that a copy in another order pays: it costs as much as reading in that order once.
 # A copy that does not stay in the second cache is written to memory and read from there: twice that.
 WORTH_A_COPY, WORTH_A_FAR_COPY = 2, 4
@@ -34,6 +35,8 @@ WORTH_A_COPY, WORTH_A_FAR_COPY = 2, 4
 LEAST_LANES = 4
 # Drivers compile the text of kernels of work items, and take as much longer as it is; an exponential is 30 lines.
 MOST_COSTLY_AT_ONCE = 2
+# Vectors with masks, in a loop of a reduction, take so many times as long as others (measured).
+MASKED_AGAIN = 2
 # A reduction of so few values has no loop.
 SHORT_REDUCTION = 16
 
@@ -71,6 +74,8 @@ def choose_vectors(
     if target.vector_bytes == 0 or override.vectors == ():
         return (), NO_COPIES
     free, sizes = loops_below(kernel), _Sizes(shared, target.threads)
+    if (in_digits := _in_digits(kernel, target, override, free)) is not None:
+        return in_digits
     chosen = _independent(_candidates(kernel, target, override, free, sizes), free)
     loops = [one.loop for one in chosen]
     copies = _copies(kernel, loops, override, free, sizes) if chosen else NO_COPIES
@@ -99,7 +104,7 @@ def _candidates(
         known = {loop.arg[0]: loop for loop in (*loops, *output_loops(kernel))}
         named = [(known[v.loop], v) for v in wanted if v.loop in known]
         return [
-            _Candidate(x, v.lanes, 0, v.at_once) for x, v in named if 1 < v.lanes <= sizes.of(x)
+            _Candidate(x, v.lanes, 0, v.at_once) for x, v in named if 1 < v.lanes < 2 * sizes.of(x)
         ]
     widest = max((n.dtype for n in nodes if n.op in (Ops.LOAD, Ops.REDUCE)),
                  key=lambda d: d.itemsize, default=kernel.src[0].src[1].dtype)  # fmt: skip
@@ -108,17 +113,52 @@ def _candidates(
         return []
     at_once = wanted[0].at_once if wanted else None
     accesses = [n.src[0].src[1] for n in nodes if n.op in (Ops.LOAD, Ops.STORE)]
-    found, outputs, keeps = [], output_loops(kernel), any([n.op is Ops.LOCAL_BUFFER for n in nodes])
+    found, keeps = [], any([n.op is Ops.LOCAL_BUFFER for n in nodes])
+    looped = looped_reductions(kernel, free, override.unroll)
     for loop in loops:
         steps = [coefficient(index, loop) for index in accesses]
         gathers = sum(step not in (0, 1) for step in steps)
-        # A short row with a rest pays where all lanes lie side by side (measured: 1.3 to 3 times as fast; else half).
-        plain = loop in outputs and not gathers and not keeps
-        fitting = _fitting_lanes(sizes.of(loop), lanes, plain)
+        if override.deinterleaved is not False:
+            gathers -= len(_read_in_steps(kernel, [loop], target))
+        # A short row with a rest pays where all lanes lie side by side (measured: 1.3 to 3 times as fast; else half). Each
+        # step of a reduction asks for its mask again.
+        again = any([loop in free[n.src[0]] for n in looped])
+        rests = None if gathers or keeps else MASKED_AGAIN if again else 1
+        fitting = _fitting_lanes(sizes.of(loop), lanes, rests)
         # Lanes filled one by one cost more than they save.
         if fitting is not None and gathers <= steps.count(1):
             found.append(_Candidate(loop, fitting, gathers, at_once))
     return sorted(found, key=lambda one: (one.gathers, -one.lanes))
+
+
+def _in_digits(
+    kernel: UOp, target: Target, override: Schedule, free: Mapping[UOp, frozenset[UOp]]
+) -> tuple[tuple[Vectors, ...], Copies] | None:
+    """Vectors along a loop that indexes divide by a small number, one for each remainder side by side.
+
+    What interleaves parts, as the phases of a transposed convolution, reads each of them in order then.
+    """
+    outputs = output_loops(kernel)
+    if not outputs or any([n.op in (Ops.REDUCE, Ops.LOCAL_BUFFER) for n in free]):
+        return None
+    loop = outputs[-1]
+    steps = {n.src[1].arg for n in free if n.op in (Ops.FLOORDIV, Ops.MOD) and _divides(n, loop)}
+    types = [n.dtype for n in free if n.op is Ops.LOAD]
+    if len(steps) != 1 or not types or loop.arg[1] is not AxisRole.LOOP or not is_fixed(loop):
+        return None
+    (step,), widest = steps, max(types, key=lambda dtype: dtype.itemsize)
+    most = target.lanes(widest)
+    lanes = _fitting_lanes(-(-size_of(loop) // step), most, rests=1)
+    if lanes is None or not 1 < step <= LARGEST_STEP:
+        return None
+    found = (Vectors(loop.arg[0], lanes, 1),), Copies(loop.arg[0], step)
+    as_asked = zip((override.vectors, override.copies), found)
+    return found if all(asked in (None, own) for asked, own in as_asked) else None
+
+
+def _divides(node: UOp, loop: UOp) -> bool:
+    """Whether a quotient or remainder is one of neighbours along the loop, by a number."""
+    return node.src[1].op is Ops.CONST and coefficient(node.src[0], loop) == 1
 
 
 def _contiguous_first(kernel: UOp) -> list[UOp]:
@@ -133,16 +173,20 @@ def _contiguous_first(kernel: UOp) -> list[UOp]:
     return list(dict.fromkeys(found))
 
 
-def _fitting_lanes(size: int, lanes: int, takes_rests: bool) -> int | None:
-    """A number of lanes that divides the size, else a full vector, or where that `takes_rests` the most that fit."""
+def _fitting_lanes(size: int, lanes: int, rests: float | None) -> int | None:
+    """A number of lanes that divides the size, else a full vector.
+
+    `rests`: so many vectors of a row with a rest cost as much as one of a row without, and the cheapest row is taken;
+    None: a short row with a rest does not pay.
+    """
     if size < LEAST_LANES:
         return None
-    widths = [n for n in (16, 8, LEAST_LANES) if n <= lanes]
-    fitting = next((n for n in widths if size % n == 0), None)
+    widths = [n for n in (LEAST_LANES, 8, 16) if n <= lanes]
+    if rests is not None and widths:
+        return min(widths, key=lambda n: -(-size // n) * (rests if size % n else 1))
+    fitting = next((n for n in reversed(widths) if size % n == 0), None)
     if fitting is None or (fitting < lanes and size >= 4 * lanes):
-        if size > lanes:
-            return lanes
-        return next((n for n in widths if n < size), None) if takes_rests else None
+        return lanes if size > lanes else None
     return fitting
 
 
@@ -204,15 +248,15 @@ def _copies(
     sharing = [_loops_that_share(n, free) for n in free if n.op is Ops.REDUCE]
     candidates = frozenset().union(*sharing) - loops_around_kept(free)
     wanted = override.copies
-    counts = UPCAST_SIZES if wanted is None else (wanted.count,)
     for loop in reversed(output_loops(kernel)):
         if loop.arg[1] is not AxisRole.LOOP or loop in vectors or loop not in candidates:
             continue
         if wanted is not None and wanted.loop is not None and loop.arg[0] != wanted.loop:
             continue
-        for count in counts:
-            if count > 1 and sizes.of(loop) % count == 0:
-                return Copies(loop.arg[0], count)
+        size = sizes.of(loop)
+        count = largest_divisor(size, MOST_COPIES) if wanted is None else wanted.count
+        if count > 1 and size % count == 0:
+            return Copies(loop.arg[0], count)
     return NO_COPIES
 
 
@@ -222,6 +266,10 @@ def loads_in_steps(
     """The loads that vectors take in steps of a few elements, and often, each with the loop."""
     by_number = {n.arg[0]: n for n in toposort((kernel,)) if n.op is Ops.RANGE}
     loops = [by_number[v.loop] for v in vectors if v.loop in by_number]
+    return _read_in_steps(kernel, loops, target)
+
+
+def _read_in_steps(kernel: UOp, loops: list[UOp], target: Target) -> list[tuple[UOp, UOp]]:
     found = []
     for load in [n for n in toposort((kernel,)) if n.op is Ops.LOAD]:
         memory, index, *_ = load.src[0].src
