@@ -16,6 +16,7 @@ from proofgrad import Device, ScheduleError, Tensor, schedule
 from proofgrad.backends.opencl.emit import emit as emit_opencl
 from proofgrad.backends.ptx.emit import emit as emit_ptx
 from proofgrad.backends.reference import ReferenceBackend
+from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.machine.target import Source, Target
 from proofgrad.core.compile.passes.forms import Form, FormError, check_form
 from proofgrad.core.ir.dtypes import dtypes
@@ -92,6 +93,42 @@ def test_softmax_of_a_row_is_one_kernel_of_groups(group: int, device: str) -> No
     np.testing.assert_allclose(got, e / e.sum(1, keepdims=True), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("count, length", [(1, 5), (2, 3), (9, 17), (13, 37), (16, 64), (33, 2)])
+@pytest.mark.parametrize("group", ["2x2", "4x4", "8x2", "2x32"])
+def test_several_short_rows_are_a_group_s(count: int, length: int, group: str, device: str) -> None:
+    x = rows(count, length, "float32")
+    with schedule(f"group={group}"):
+        given = Tensor(x, device=device).realize()
+        np.testing.assert_array_equal(given.sum(1).numpy(), x.sum(1))
+        left = (given - given.max(1, keepdim=True)).numpy()
+    np.testing.assert_array_equal(left, x - x.max(1, keepdims=True))
+
+
+def test_a_norm_of_short_rows_reads_each_element_twice_and_not_the_row_for_each() -> None:
+    given = Tensor(rows(40, 20, "float32"), device="GROUPED").realize()
+    with compile_only():
+        given.softmax().realize()
+    (linear,) = EMITTED
+    (item,) = {
+        int(n.src[0].arg) for n in linear.src if n.op is Ops.RANGE and n.arg[1] is AxisRole.BLOCK
+    }
+    assert (item, group_size(linear)) == (10, 16)  # 4 rows of 4 items each
+
+
+def test_each_item_may_be_asked_to_work_by_itself() -> None:
+    x = rows(3, 300)
+    with schedule("group=0"):
+        got = Tensor(x, device="GROUPED").sum(1).numpy()
+    np.testing.assert_array_equal(got, x.sum(1))
+    assert group_size(EMITTED[-1]) is None
+
+
+@pytest.mark.parametrize("text", ["group=3", "group=3x8", "group=64x64", "group=x8", "group=0x8"])
+def test_a_group_that_is_none_is_refused_with_what_may_stand_there(text: str) -> None:
+    with pytest.raises(ValueError, match="ITEMS or ROWSxITEMS"), schedule(text):
+        pass
+
+
 def test_maximum_of_everything_is_one_group(device: str) -> None:
     x = rows(1, 500, "float32")
     with schedule("group=32"):
@@ -134,10 +171,11 @@ def test_a_group_on_a_machine_without_groups_is_refused() -> None:
         Tensor(rows(3, 300), device="CPU").sum(1).realize()
 
 
-def test_the_solver_shows_all_of_a_kernel_of_groups() -> None:
+@pytest.mark.parametrize("group", ["16", "4x4"])
+def test_the_solver_shows_all_of_a_kernel_of_groups(group: str) -> None:
     program = (
         "from proofgrad import Tensor, schedule; import test_groups\n"
-        "with schedule('group=16'): Tensor(test_groups.rows(3, 70, 'float32'), device='GROUPED').sum(1).realize()"
+        f"with schedule('group={group}'): Tensor(test_groups.rows(3, 70, 'float32'), device='GROUPED').sum(1).realize()"
     )
     folder = os.path.dirname(__file__)
     environment = {**os.environ, "PROVE": "1", "DEBUG": "1", "PLANS": "0", "PYTHONPATH": folder}

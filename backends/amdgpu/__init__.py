@@ -15,6 +15,7 @@ WIDE_BYTES = 16  # of the widest load of an item
 REGISTERS = 96  # of an item, of 4 bytes, for a tile
 GROUP_ITEMS = 256
 LOCAL_BYTES = 64 << 10
+UNITS = {"gfx942": 304, "gfx1100": 96}  # of an MI300X, of an RX 7900 XTX
 MISSING = (
     "proofgrad has no runtime for AMD GPUs: use OpenCL, which AMD's drivers have (device CL), or take the text and the ELF"
     " file from proofgrad.backends.amdgpu.emit"
@@ -35,6 +36,7 @@ class AMDBackend(PrintedBackend):
             work_items=True,
             group_items=GROUP_ITEMS,
             local_bytes=LOCAL_BYTES,
+            units=UNITS[architecture],
             lockstep=ARCHITECTURES[architecture],
             index_dtype=dtypes.int32,
             runs=False,

@@ -237,6 +237,7 @@ def _target(cl: Any, device: Any) -> Target:
         work_items=True,
         group_items=min(MOST_ITEMS, device.max_work_group_size),
         local_bytes=device.local_mem_size,
+        units=device.max_compute_units if is_gpu else 0,
         lockstep=LOCKSTEP if is_gpu else 1,
         storage=ALL_TYPES - missing,
         arithmetic=WIDE_TYPES - missing,

@@ -75,6 +75,7 @@ class Driver:
         )
         self._require_recent()
         self.max_blocks = self._attribute("MAX_GRID_DIM_X")
+        self.units = self._attribute("MULTIPROCESSOR_COUNT")
         self.stream = self.call("cuStreamCreate", _NON_BLOCKING)
         self._pool = self._make_pool()
         atexit.register(_end, ref(self))

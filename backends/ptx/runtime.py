@@ -34,6 +34,7 @@ from proofgrad.core.ir.uop import UOp
 WIDE_BYTES = 16  # of the widest load of an item
 BLOCK_ITEMS = 256  # of a block that computes a row together
 SHARED_BYTES = 48 << 10  # of a block, on every GPU, without asking for more
+UNITS = 132  # multiprocessors, of an H100 or H200: where there is no GPU to ask
 WARP = 32  # items that run in step
 REGISTERS = 96  # of an item, of 4 bytes, for a tile: with twice as many half as many items are there to wait for memory
 TUNED: frozenset[int] = frozenset()  # architectures of GPUs on which schedules were measured
@@ -63,6 +64,7 @@ class PTXBackend(Backend):
             work_items=True,
             group_items=BLOCK_ITEMS,
             local_bytes=SHARED_BYTES,
+            units=UNITS if driver is None else driver.units,
             lockstep=WARP,
             index_dtype=dtypes.int32,
             is_tuned=driver is not None and not driver.is_emulated and self.architecture in TUNED,

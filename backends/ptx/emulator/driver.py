@@ -27,6 +27,8 @@ from proofgrad.backends.ptx.emulator.state import (
     names,
 )
 
+UNITS = 132  # multiprocessors that a GPU says it has
+
 
 class EmulatedDriver(MemoryCalls, KernelCalls):
     """GPUs that are none. Counters and limits are for tests: `memory_bytes` of each, `launches`, `modules`."""
@@ -39,6 +41,7 @@ class EmulatedDriver(MemoryCalls, KernelCalls):
         ("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", 75),
         ("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR", 76),
         ("CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X", 5),
+        ("CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT", 16),
         ("CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED", 115),
     )
     CUmemPool_attribute = names(("CU_MEMPOOL_ATTR_RELEASE_THRESHOLD", 4))
@@ -80,7 +83,8 @@ class EmulatedDriver(MemoryCalls, KernelCalls):
 
     def cuDeviceGetAttribute(self, attribute: int, device: int) -> int:
         """A fact about a GPU."""
-        known = {75: self.capability // 10, 76: self.capability % 10, 5: MAX_GRID, 115: 1}
+        major, minor = divmod(self.capability, 10)
+        known = {75: major, 76: minor, 5: MAX_GRID, 16: UNITS, 115: 1}
         self.require(attribute in known)
         return known[attribute]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from proofgrad.core.compile.fusion.parts_for_units import ENOUGH
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction
@@ -21,6 +22,8 @@ from proofgrad.core.ir.uop import UOp
 
 # Elements of rows take about so many operations each: without rows to share out, few of them run in one thread.
 OPERATIONS_AN_ELEMENT = 4
+# Elements of all rows that groups on a few units are through with before another kernel would have begun.
+SHORT_WORK = 1 << 16
 # Nodes between a reduction and the end of the kernel that uses it, at most: in a chain of sums that has
 # one reduction a link, each would walk to the end.
 MOST_USERS = 256
@@ -139,6 +142,8 @@ def _are_outer(end: UOp, axes: Axes) -> bool:
 def _is_worth(end: UOp, axes: Axes, longest: int, target: Target) -> bool:
     rows = prod(end.shape[a] for a in axes)
     work = rows * longest + prod(end.shape)
+    if target.units:  # a row is a group's, or a part of one
+        return rows >= ENOUGH * target.units or work <= SHORT_WORK
     return rows >= 2 * target.threads or OPERATIONS_AN_ELEMENT * work <= operations_worth_sharing(
         target
     )

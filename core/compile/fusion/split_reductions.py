@@ -1,19 +1,20 @@
-"""Tactic: a long reduction becomes two, for threads to share or for the cache.
+"""Tactic: a long reduction becomes two, for threads or units to share, or for the cache.
 
-Owns: which reductions are split, and where. Does not own: what a reduction in parts is (steps/reduce_in_parts.py), the
-kernels (fusion/kernels.py).
+Owns: which reductions are split, and where. Does not own: what a reduction in parts is (steps/reduce_in_parts.py), parts for the
+units of a machine of groups (parts_for_units.py), the kernels (fusion/kernels.py).
 """
 
 from __future__ import annotations
 
 from math import prod
 
+from proofgrad.core.compile.fusion.parts_for_units import in_blocks_of, parts_for_units
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction, operands
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.divisors import largest_divisor
-from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts, reduce_in_parts
+from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Parts, reduce_in_parts
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import is_plain
@@ -59,7 +60,10 @@ def _parts(node: UOp, target: Target) -> Parts | None:
     is_sum = op is Ops.ADD and node.dtype.is_float and not is_contraction(node)
     if is_sum and prod(node.shape) < FEW_RESULTS:
         longest = LONGEST_SUM if shape[-1] == 1 or len(shape) - 1 in axes else LONGEST_COLUMN
-        return _in_short_sums(shape, axes, min(longest, prod(shape) // LEAST_BLOCKS))
+        return in_blocks_of(shape, axes, min(longest, prod(shape) // LEAST_BLOCKS), SUMMED_AT_ONCE)
+    if target.units and not is_contraction(node):
+        order = _order_in_memory(value, tuple(range(len(shape))))
+        return parts_for_units(node, order or range(len(shape)), target)
     axis = next((a for a in axes if shape[a] > 1), None)
     size = None if axis is None else _block(node, axis, target)
     if axis is None or size is None:
@@ -82,35 +86,6 @@ def _block(node: UOp, axis: int, target: Target) -> int | None:
     else:
         return None
     return size if max(2, least) <= size < whole else None
-
-
-def _in_short_sums(shape: tuple[int, ...], axes: tuple[int, ...], longest: int) -> Parts | None:
-    """Sums of at most `longest` elements that lie together, then their sum; None where the whole is no longer."""
-    longest = max(longest, 2 * SUMMED_AT_ONCE)  # a part is shorter than the whole
-    inner: list[int] = []  # the last axes, which are summed whole
-    together = 1
-    for axis in sorted(axes, reverse=True):
-        if together * shape[axis] > longest:
-            break
-        inner.append(axis)
-        together *= shape[axis]
-    else:
-        return None
-    unit = SUMMED_AT_ONCE if together == 1 else 1
-    room, whole = max(1, longest // together // unit), shape[axis]
-    size = largest_divisor(whole // unit, at_most=room) if whole % unit == 0 else 1
-    size = unit * (room if 4 * size < room else size)
-    left = whole % size
-    if left:
-        head, rest = [
-            _in_short_sums((*shape[:axis], length, *shape[axis + 1 :]), axes, longest)
-            for length in (whole - left, left)
-        ]
-        return Ends(axis, whole - left, head, rest)
-    kept = [1 if a in inner else n for a, n in enumerate(shape)]
-    sums = (*kept[:axis], whole // size, 1, *kept[axis + 1 :])
-    across = tuple([a for a in axes if a <= axis])
-    return Blocks(axis, size, tuple(inner), across=_in_short_sums(sums, across, longest))
 
 
 def _is_of_rows(value: UOp, axes: tuple[int, ...]) -> bool:

@@ -57,6 +57,9 @@ class Target:
     work_items: bool = False  # an outermost GLOBAL range is expected
     group_items: int = 0  # work items of a group that may wait for each other; 0: they cannot
     local_bytes: int = 0  # of memory that a group has to itself while it runs
+    units: int = (
+        0  # that groups run on, all at once; 0: there are no groups that items read side by side in
+    )
     lockstep: int = (
         1  # work items that run in step: what neighbours read side by side is one access
     )

@@ -20,6 +20,7 @@ MOST_LANES = 64
 MOST_COPIES = 64
 MOST_ITEMS = 1024
 MOST_STEPS = 256  # of a sum, whose operands a group keeps
+MOST_SIDE = 256  # of a tile that goes through memory of a group
 ANY = "*"  # in text: the loop that the heuristic takes
 
 
@@ -69,6 +70,34 @@ class SharedTile:
 
 
 NO_SHARED_TILE = SharedTile(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The work items of a group compute rows together: so many `rows`, each of them `items`."""
+
+    rows: int
+    items: int
+
+    def __str__(self) -> str:
+        return str(self.items) if self.rows == 1 else f"{self.rows}x{self.items}"
+
+
+NO_GROUP = Group(1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Transposed:
+    """A tile that goes through memory of a group: so many elements `along` the loop that is read, and `across` it."""
+
+    along: int
+    across: int
+
+    def __str__(self) -> str:
+        return f"{self.along}x{self.across}" if self.along else "none"
+
+
+NO_TRANSPOSED = Transposed(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +162,8 @@ class Schedule:
     copies: Copies | None = None  # of an output loop, side by side in a reduction
     unroll: int | None = None  # reductions of so few values have no loop
     deinterleaved: bool | None = None  # whether what vectors read in steps is copied first
-    group: int | None = (
-        None  # work items of a group that compute a row together; 0: each item works by itself
-    )
+    group: Group | None = None  # items of a group that compute rows together; no items: none do
+    transposed: Transposed | None = None  # what is stored along another loop than it is read
     threads: bool | None = None  # whether threads share the outermost loop
 
     def __str__(self) -> str:
@@ -237,6 +265,14 @@ def _shared(text: str) -> SharedTile | None:
     return made if 1 < made.items <= MOST_ITEMS and made.steps <= MOST_STEPS else None
 
 
+def _transposed(text: str) -> Transposed | None:
+    if text == str(NO_TRANSPOSED):
+        return NO_TRANSPOSED
+    numbers = _numbers(text, 2)
+    is_tile = numbers is not None and 1 < min(numbers) <= max(numbers) <= MOST_SIDE
+    return Transposed(*numbers) if numbers is not None and is_tile else None
+
+
 def _staged(text: str) -> Staged | None:
     kinds = [Staged(rows, columns) for rows in (False, True) for columns in (False, True)]
     return next((kind for kind in kinds if str(kind) == text), None)
@@ -291,10 +327,13 @@ def _at_once(text: str) -> int | None:
     return numbers[0] if numbers is not None and numbers[0] <= MOST_COPIES else None
 
 
-def _group(text: str) -> int | None:
-    number = _number(text)
-    is_one = number is not None and number <= MOST_ITEMS and number & (number - 1) == 0
-    return number if is_one else None
+def _group(text: str) -> Group | None:
+    if text == str(NO_GROUP):
+        return NO_GROUP
+    numbers = _numbers(text if "x" in text else f"1x{text}", 2)
+    if numbers is None or numbers[0] * numbers[1] > MOST_ITEMS:
+        return None
+    return Group(*numbers) if all([n & (n - 1) == 0 for n in numbers]) else None
 
 
 def _is_lanes(number: int) -> bool:
@@ -325,6 +364,10 @@ _READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "copies": (_copies, f"none, or LOOPxCOUNT, LOOP a number or {ANY}, COUNT <= {MOST_COPIES}"),
     "unroll": (_number, "a number of values"),
     "deinterleaved": _SWITCH,
-    "group": (_group, f"0, or a power of two up to {MOST_ITEMS}"),
+    "group": (
+        _group,
+        f"0, ITEMS or ROWSxITEMS, powers of two, of up to {MOST_ITEMS} items together",
+    ),
+    "transposed": (_transposed, f"none, or ALONGxACROSS, each from 2 to {MOST_SIDE}"),
     "threads": _SWITCH,
 }

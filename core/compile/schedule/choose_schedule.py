@@ -23,6 +23,7 @@ from proofgrad.core.compile.schedule.reduction_blocks import find_rows
 from proofgrad.core.compile.schedule.shared_tiles import choose_shared
 from proofgrad.core.compile.schedule.threads import loop_shared_in_order, operations, shares_work
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
+from proofgrad.core.compile.schedule.transposes import choose_transposed
 from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION, choose_vectors, loads_in_steps
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.ir.ops import Ops
@@ -43,8 +44,12 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
     found = find_contraction(kernel, target, override)
     if found is not None:
         return _of_contraction(*found, target, override)
-    if group := choose_group(kernel, target, override):
+    group = choose_group(kernel, target, override)
+    if group is not None and group.items:
         return Schedule(tiled=False, reduction_block=0, unroll=_unroll(override), group=group)
+    turned = choose_transposed(kernel, target, override)
+    if turned is not None and turned.along:
+        return Schedule(tiled=False, reduction_block=0, transposed=turned)
     buffered = any([n.op is Ops.LOCAL_BUFFER for n in toposort((kernel,))])
     if (rows := find_rows(kernel, target, override)) is not None:
         undecided = replace(override, vectors=None, copies=None)
@@ -61,6 +66,8 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
         copies=copies,
         unroll=_unroll(override),
         deinterleaved=in_steps,
+        group=None if override.group is None else group,
+        transposed=None if override.transposed is None else turned,
         threads=shares,
     )
 

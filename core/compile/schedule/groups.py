@@ -1,15 +1,18 @@
-"""Whether the items of a group compute a row together, and how many they are.
+"""Whether the items of a group compute rows together, and how many they are.
 
 Owns: the choice, a heuristic. Does not own: the steps (tactics/groups.py), what a group has (target.py).
 
 An item that sums a row by itself reads elsewhere than its neighbours do at each step, and there are only as many items as rows.
-In a group each item sums a part, neighbours read side by side, and the parts are combined in memory of the group.
+In a group each item sums a part, neighbours read side by side, and the parts are combined in memory of the group. Of short rows a
+group has several.
 """
 
 from __future__ import annotations
 
+from math import prod
+
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.kernel_schedule import Schedule
+from proofgrad.core.compile.nests.kernel_schedule import NO_GROUP, Group, Schedule
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.schedule.threads import runs_in_order
@@ -18,22 +21,42 @@ from proofgrad.core.ir.uop import UOp, toposort
 
 # Elements of a row for each item: with fewer, waiting for each other takes longer than the sum.
 LEAST_ELEMENTS = 4
+# Items of a row that has a result only: with fewer, each item reads rows of its own about as well.
+LEAST_ITEMS = 4
+# Short rows make up groups of so many times the items that run in step.
+IN_STEP_AT_ONCE = 4
 
 
-def choose_group(kernel: UOp, target: Target, override: Schedule) -> int | None:
-    """Items of a group; 0: each item works by itself; None: the machine has no groups."""
+def choose_group(kernel: UOp, target: Target, override: Schedule) -> Group | None:
+    """Rows of a group, and the items of each; NO_GROUP: each item works by itself; None: the machine has no groups."""
     if not target.group_items:
         return None
     rows = [] if runs_in_order(kernel) else rows_to_share(kernel)
     if not rows:
-        return 0
-    longest = max([size_of(row.src[1]) for row in rows])
+        return NO_GROUP
     if override.group is not None:
-        return min(override.group, target.group_items)
-    if target.lockstep == 1 or not any([_reads_along(row, kernel) for row in rows]):
-        return 0
-    group = min(target.group_items, _power_of_two(longest // LEAST_ELEMENTS))
-    return group if group >= target.lockstep else 0
+        return _fitting(override.group, target.group_items)
+    # Else each item would take the whole row again for the results that it stores.
+    is_stored = any([set(output_loops(kernel)) != loops_of(row) for row in rows])
+    if target.lockstep == 1 or not (is_stored or any([_reads_along(x, kernel) for x in rows])):
+        return NO_GROUP
+    longest = max([size_of(row.src[1]) for row in rows])
+    items = min(target.group_items, _power_of_two(longest // LEAST_ELEMENTS))
+    items = max(items, 2) if is_stored else items
+    return _with_rows(items, rows, target) if is_stored or items >= LEAST_ITEMS else NO_GROUP
+
+
+def _fitting(wanted: Group, most: int) -> Group:
+    """As many of the rows and items as a group has."""
+    items = min(wanted.items, most)
+    return Group(min(wanted.rows, most // items), items) if items else NO_GROUP
+
+
+def _with_rows(items: int, rows: list[UOp], target: Target) -> Group:
+    """So many items a row, and as many rows as make a group worth its while."""
+    count = min([prod([size_of(x) for x in loops_of(row)]) for row in rows])
+    wanted = min(target.group_items, IN_STEP_AT_ONCE * target.lockstep)
+    return Group(min(max(1, wanted // items), _power_of_two(count)), items)
 
 
 def rows_to_share(kernel: UOp) -> list[UOp]:

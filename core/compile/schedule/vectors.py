@@ -222,6 +222,8 @@ def _at_once(
     """
     if any(n.op is Ops.LOCAL_BUFFER and one.loop in n.src for n in free):
         return 1  # each of its values has one position
+    if target.lockstep > 1 and one.at_once is None and _is_of_results(one.loop, free):
+        return 1  # neighbours read side by side, and other items run while one waits
     # More than the core has at once wait for nothing.
     most = min(target.vector_registers // 2 // copies.count, target.core.sums_at_once)
     if target.work_items and _is_costly_along(one.loop, free):
@@ -230,6 +232,10 @@ def _at_once(
     if one.at_once is not None:
         wanted = [one.at_once]
     return next((n for n in wanted if size % (n * one.lanes) == 0), 1)
+
+
+def _is_of_results(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
+    return not any([n.op in BINDERS and loop in n.src[1:] for n in free])
 
 
 def _is_costly_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:

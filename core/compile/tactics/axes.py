@@ -33,6 +33,7 @@ from proofgrad.core.compile.tactics.groups import in_groups
 from proofgrad.core.compile.tactics.pack_columns import pack_columns
 from proofgrad.core.compile.tactics.prefix_loops import counting_up, leave_whole
 from proofgrad.core.compile.tactics.shared_tiles import in_shared_tiles
+from proofgrad.core.compile.tactics.transposes import through_memory
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -53,8 +54,10 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
         return in_shared_tiles(nest, schedule, target)
     if schedule.tiled and (found := find_contraction(nest.graph, target, schedule)) is not None:
         return _tiled(nest, *found, target, schedule)
-    if schedule.group:
+    if schedule.group is not None and schedule.group.items:
         return _short_reductions_at_once(in_groups(nest, schedule.group, target), schedule)
+    if schedule.transposed is not None and schedule.transposed.along:
+        return through_memory(nest, schedule.transposed, target)
     numbers: dict[int, int] = {}  # of loops that threads have shared, of the part that each has
     if schedule.threads and runs_in_order(nest.graph):
         nest = _shared_within_order(nest, target, numbers)

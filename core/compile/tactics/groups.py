@@ -11,9 +11,11 @@ the same way, so that 16 items add 4 of what is kept, side by side, and each add
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import Group
 from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_below
 from proofgrad.core.compile.schedule.groups import rows_to_share
@@ -22,7 +24,7 @@ from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.reduce_inside import reduce_inside
-from proofgrad.core.compile.steps.split import split
+from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -30,30 +32,53 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 AT_ONCE = 16
 
 
-def in_groups(nest: LoopNest, group: int, target: Target) -> LoopNest:
-    """A group of so many items for each position of the loops that all rows change with."""
+def in_groups(nest: LoopNest, group: Group, target: Target) -> LoopNest:
+    """A group of so many rows and items for the positions of the loops that all rows change with."""
     rows = rows_to_share(nest.graph)
     free, outputs = loops_below(nest.graph), output_loops(nest.graph)
     around = [x for x in outputs if all([x in free[row] for row in rows])]
     inside = [x for x in outputs if x not in around]
     numbers = list(dict.fromkeys([row.src[1].arg[0] for row in rows]))
-    nest = _together(nest, around, AxisRole.BLOCK)
-    nest = _together(*_in_vectors(nest, inside, target), AxisRole.LANE)
+    nest, of_group = _rows_of_group(nest, around, group.rows)
+    nest, inside = _in_vectors(nest, inside, target)
     for number in numbers:
-        nest = _row_in_parts(nest, number, group, target)
-    return nest
+        nest = _row_in_parts(nest, _Rows(of_group, group.items), number, target)
+    return as_one_loop(nest, [*of_group, *inside], AxisRole.LANE)
 
 
-def _together(nest: LoopNest, loops: list[UOp], role: AxisRole) -> LoopNest:
-    """The loops, outermost first, as one of this role."""
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The loop over the rows of a group, or none if it is one, and the items of a row."""
+
+    loop: tuple[UOp, ...]
+    items: int
+
+
+def _rows_of_group(nest: LoopNest, loops: list[UOp], rows: int) -> tuple[LoopNest, tuple[UOp, ...]]:
+    """The loops over rows as groups; the loop over the rows of a group."""
+    count = prod([size_of(x) for x in loops])
+    if rows == 1 or count < 2:
+        return as_one_loop(nest, loops, AxisRole.BLOCK), ()
+    nest = as_one_loop(nest, loops, AxisRole.LOOP, number := fresh_number(nest.graph))
+    block, own = NewLoop(number, AxisRole.BLOCK), NewLoop(number + 1)
+    whole = UOp.range(count, number)
+    nest = split_reading_inside(nest, whole, (rows,), (block, own))
+    return nest, (UOp.range(rows, own.number, own.role),)
+
+
+def as_one_loop(
+    nest: LoopNest, loops: list[UOp], role: AxisRole, made: int | None = None
+) -> LoopNest:
+    """The loops, outermost first, as one of this role, and of this number if one is given."""
     while len(loops) > MOST_LOOPS:
         inner, number = loops[-MOST_LOOPS:], fresh_number(nest.graph)
         nest = collapse(nest, tuple(inner), NewLoop(number))
-        made = UOp.range(prod([size_of(x) for x in inner]), number)
-        loops = [*loops[:-MOST_LOOPS], made]
+        whole = UOp.range(prod([size_of(x) for x in inner]), number)
+        loops = [*loops[:-MOST_LOOPS], whole]
     if not loops:
         return nest
-    return collapse(nest, tuple(loops), NewLoop(fresh_number(nest.graph), role))
+    number = fresh_number(nest.graph) if made is None else made
+    return collapse(nest, tuple(loops), NewLoop(number, role))
 
 
 def _in_vectors(nest: LoopNest, loops: list[UOp], target: Target) -> tuple[LoopNest, list[UOp]]:
@@ -80,9 +105,9 @@ def _lanes(kernel: UOp, loop: UOp, target: Target) -> int:
     return lanes if size_of(loop) % lanes == 0 else 1
 
 
-def _row_in_parts(nest: LoopNest, number: int, group: int, target: Target) -> LoopNest:
+def _row_in_parts(nest: LoopNest, rows: _Rows, number: int, target: Target) -> LoopNest:
     """The reductions over the loop of this number: items take its elements in turns, then their sums are combined."""
-    loop = _loop(nest.graph, number)
+    loop, group = _loop(nest.graph, number), rows.items
     lanes = _lanes(nest.graph, loop, target)
     lanes = lanes if size_of(loop) >= lanes * group else 1
     item, vector = fresh_number(nest.graph), fresh_number(nest.graph) + 1
@@ -90,17 +115,17 @@ def _row_in_parts(nest: LoopNest, number: int, group: int, target: Target) -> Lo
     made: tuple[NewLoop, ...] = (NewLoop(*loop.arg), NewLoop(item, AxisRole.REDUCE))
     if lanes > 1:
         sizes, made = (group, lanes), (*made, NewLoop(vector, AxisRole.VECTOR))
-    nest = _kept_along(split(nest, loop, sizes, made), item)
+    nest = _kept_along(split(nest, loop, sizes, made), rows, item)
     while group > AT_ONCE:
         group, last = max(AT_ONCE, group // AT_ONCE), fresh_number(nest.graph)
         loop = _loop(nest.graph, item)
         made = (NewLoop(item, AxisRole.REDUCE), NewLoop(last, AxisRole.REDUCE))
-        nest = _kept_along(split(nest, loop, (group,), made), last)
+        nest = _kept_along(split(nest, loop, (group,), made), rows, last)
         item = last
     return nest
 
 
-def _kept_along(nest: LoopNest, item: int) -> LoopNest:
+def _kept_along(nest: LoopNest, rows: _Rows, item: int) -> LoopNest:
     """What the reductions over a loop take in for each of its iterations, kept by the items of a group."""
     count = len(_reductions(nest.graph, item))
     for k in range(count):
@@ -110,8 +135,13 @@ def _kept_along(nest: LoopNest, item: int) -> LoopNest:
         if inner:
             nest = reduce_inside(nest, reduction, inner)
             reduction = _reductions(nest.graph, item)[k]
-        made = NewLoop(fresh_number(nest.graph), AxisRole.LANE)
-        nest = local_buffer(nest, reduction.src[0], (loop,), (made,))
+        along, number = (*rows.loop, loop), fresh_number(nest.graph)
+        made = [NewLoop(number + k, AxisRole.LANE) for k in range(len(along))]
+        made[:-1] = [NewLoop(one.number, AxisRole.REDUCE) for one in made[:-1]]
+        nest = local_buffer(nest, reduction.src[0], along, tuple(made))
+        if rows.loop:
+            own = [UOp.range(size_of(x), one.number, one.role) for x, one in zip(along, made)]
+            nest = collapse(nest, tuple(own), NewLoop(number + len(own), AxisRole.LANE))
     return nest
 
 

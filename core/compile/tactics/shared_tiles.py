@@ -201,10 +201,10 @@ def _shared(nest: LoopNest, side: _Side, order: Sequence[UOp], items: int) -> Lo
     made = [UOp.range(size_of(x), *_arguments(one)) for x, one in zip(along, own)]
     size, whole = prod([size_of(x) for x in along]), NewLoop(number + 3, AxisRole.LANE)
     nest = collapse(nest, tuple(made), whole)
-    return _in_turns(nest, UOp.range(size, *_arguments(whole)), items, side.width, number)
+    return in_turns(nest, UOp.range(size, *_arguments(whole)), items, side.width, number)
 
 
-def _in_turns(nest: LoopNest, whole: UOp, items: int, width: int, number: int) -> LoopNest:
+def in_turns(nest: LoopNest, whole: UOp, items: int, width: int, number: int) -> LoopNest:
     """A loop that fills memory: items take turns at vectors of it. `number`: the first of two that are free."""
     item = NewLoop(whole.arg[0], AxisRole.LANE)
     turn, lane = NewLoop(number, AxisRole.REDUCE), NewLoop(number + 1, AxisRole.VECTOR)

@@ -13,12 +13,16 @@ from dataclasses import replace
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import (
     NO_COPIES,
+    NO_GROUP,
     NO_SHARED_TILE,
+    NO_TRANSPOSED,
     Blocks,
     Copies,
+    Group,
     Schedule,
     Staged,
     Tile,
+    Transposed,
     Vectors,
 )
 from proofgrad.core.compile.nests.loops import output_loops
@@ -29,6 +33,7 @@ from proofgrad.core.compile.schedule.reduction_blocks import find_rows
 from proofgrad.core.compile.schedule.shared_tiles import ways_to_share
 from proofgrad.core.compile.schedule.threads import operations
 from proofgrad.core.compile.schedule.tiles import find_contraction
+from proofgrad.core.compile.schedule.transposes import find_turned
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -40,7 +45,11 @@ AT_ONCE = (1, 2, 4, 8)
 MOST_LOOPS = 3  # that may run as vectors instead of one
 # Multiply-adds of vectors in one iteration: more make code that takes long to compile.
 MOST_PRODUCTS = 128
-GROUPS = (0, 32, 64, 128, 256)
+GROUPS = (NO_GROUP, *[Group(1, n) for n in (32, 64, 128, 256)], Group(32, 8), Group(16, 16))
+TURNED = (
+    NO_TRANSPOSED,
+    *[Transposed(*sides) for sides in ((32, 32), (64, 64), (64, 16), (16, 64))],
+)
 BLOCKS, BLOCKS_OF_ROWS = (0, 32, 64), (0, 4, 8, 16)
 STAGINGS = tuple([Staged(rows, columns) for rows in (False, True) for columns in (False, True)])
 
@@ -69,8 +78,12 @@ def neighbours(kernel: UOp, target: Target, choices: Schedule, forced: Schedule)
     else:
         moves += _of_loops(kernel, target, plain, choices)
     if target.group_items and found is None and rows_to_share(kernel):
-        sizes = [n for n in GROUPS if n <= target.group_items and n != (whole.group or 0)]
-        moves += [replace(choices, group=n) for n in sizes]
+        now = whole.group or NO_GROUP
+        ways = [way for way in GROUPS if way.rows * way.items <= target.group_items]
+        moves += [replace(choices, group=way) for way in ways if way != now]
+    if target.group_items and find_turned(kernel) is not None:
+        now_turned = whole.transposed or NO_TRANSPOSED
+        moves += [replace(choices, transposed=tile) for tile in TURNED if tile != now_turned]
     if target.threads > 1:
         moves = [*moves, replace(choices, threads=not plain.threads)]
     held = {

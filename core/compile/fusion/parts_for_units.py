@@ -1,0 +1,102 @@
+"""In which parts a reduction is taken so that every unit of a machine of groups has some of them.
+
+Owns: the choice, a heuristic. Does not own: what a reduction in parts is (steps/reduce_in_parts.py), reductions that are taken in
+parts for their rounding, or for caches (split_reductions.py).
+
+Elements that lie side by side are a group's, which reads them together: a part is as long as keeps its items busy. Of rows that lie
+apart, neighbours in a row are neighbouring items': a part has so few rows that there are items for all units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.schedule.divisors import largest_divisor
+from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts
+from proofgrad.core.ir.uop import UOp
+
+# Groups for each unit: one computes while others wait for memory, and the last to end is short.
+GROUPS_A_UNIT = 4
+# Elements of a part for each item of its group, and rows of one, at least: fewer are read while their sum is stored.
+LEAST_ELEMENTS, LEAST_ROWS = 16, 64
+# Elements side by side, between others of the same sum, from which on they are a part.
+LEAST_RUN = 16
+# A reduction that keeps this share of the units busy stays whole: parts would be stored and read once more.
+ENOUGH = 1 / 4
+
+
+def parts_for_units(node: UOp, order: Sequence[int], target: Target) -> Parts | None:
+    """The parts of a reduction whose operand has its axes in this order in memory; None: it stays whole."""
+    shape, axes = node.src[0].shape, node.arg[1]
+    moving = [a for a in order if shape[a] > 1]
+    reduced = [a for a in moving if a in axes]
+    if not reduced:
+        return None
+    if moving[-1] not in axes:
+        return _of_rows(node, reduced, target)
+    run = moving[len(moving) - _length_of_run(moving, axes) :]
+    return _side_by_side(node, [a for a in reduced if a not in run], run, target)
+
+
+def _side_by_side(
+    node: UOp, apart: Sequence[int], run: Sequence[int], target: Target
+) -> Parts | None:
+    """Axes of elements that lie side by side in blocks for groups; those apart are reduced with the blocks."""
+    shape, axes, results = node.src[0].shape, node.arg[1], prod(node.shape)
+    together, wanted = prod([shape[a] for a in run]), GROUPS_A_UNIT * target.units
+    if not apart and results >= ENOUGH * target.units:
+        return None
+    groups = -(-wanted // (results * prod([shape[a] for a in apart])))
+    longest = max(LEAST_ELEMENTS * target.group_items, together // groups)
+    if together > longest:
+        return in_blocks_of(shape, axes, longest, target.group_items)
+    if apart and together >= LEAST_RUN:
+        return Blocks(max(apart), 1, tuple(sorted(run)))
+    return None
+
+
+def _of_rows(node: UOp, reduced: Sequence[int], target: Target) -> Parts | None:
+    """Rows that lie apart in blocks, of which every item of every unit has one."""
+    whole = prod([node.src[0].shape[a] for a in reduced])
+    items = -(-prod(node.shape) // target.lanes(node.dtype))
+    wanted = GROUPS_A_UNIT * target.units * target.group_items
+    rows = max(LEAST_ROWS, whole * items // wanted)
+    return in_blocks_of(node.src[0].shape, node.arg[1], rows, 1) if 2 * rows <= whole else None
+
+
+def _length_of_run(moving: Sequence[int], axes: Sequence[int]) -> int:
+    """How many axes at the end are reduced."""
+    return next((k for k, a in enumerate(reversed(moving)) if a not in axes), len(moving))
+
+
+def in_blocks_of(
+    shape: tuple[int, ...], axes: tuple[int, ...], longest: int, unit: int
+) -> Parts | None:
+    """Blocks of at most `longest` elements that lie together, a multiple of `unit`, then of these; None where the whole is no longer."""
+    longest = max(longest, 2 * unit)  # a part is shorter than the whole
+    inner: list[int] = []  # the last axes, which are reduced whole
+    together = 1
+    for axis in sorted(axes, reverse=True):
+        if together * shape[axis] > longest:
+            break
+        inner.append(axis)
+        together *= shape[axis]
+    else:
+        return None
+    step = unit if together == 1 else 1
+    room, whole = max(1, longest // together // step), shape[axis]
+    size = largest_divisor(whole // step, at_most=room) if whole % step == 0 else 1
+    size = step * (room if 4 * size < room else size)
+    left = whole % size
+    if left:
+        head, rest = [
+            in_blocks_of((*shape[:axis], length, *shape[axis + 1 :]), axes, longest, unit)
+            for length in (whole - left, left)
+        ]
+        return Ends(axis, whole - left, head, rest)
+    kept = [1 if a in inner else n for a, n in enumerate(shape)]
+    parts = (*kept[:axis], whole // size, 1, *kept[axis + 1 :])
+    across = tuple([a for a in axes if a <= axis])
+    return Blocks(axis, size, tuple(inner), across=in_blocks_of(parts, across, longest, unit))

@@ -1,0 +1,129 @@
+"""Reductions with few results, in so many parts that every unit of a machine of groups has some; right whatever their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+import pytest
+
+from proofgrad import Device, Tensor
+from proofgrad.backends.ptx.driver import Driver
+from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
+from proofgrad.backends.ptx.runtime import PTXBackend
+from proofgrad.core.compile.fusion.parts_for_units import parts_for_units
+from proofgrad.core.compile.machine.target import Source, Target
+from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp
+from proofgrad.core.tensor.runtime.realize import compile_only
+
+NAME = "UNITS"
+UNITS, ITEMS = 100, 256
+GPU = Target("GPU", vector_bytes=16, work_items=True, group_items=ITEMS, lockstep=32, units=UNITS)
+
+
+class Listing(PTXBackend):
+    """An emulated GPU of many units that keeps what it printed."""
+
+    def __init__(self) -> None:
+        super().__init__(Driver(EmulatedDriver(devices=1)))
+        self.name = NAME
+        self.printed: list[Source] = []
+
+    def emit(self, linear: UOp, name: str) -> Source:
+        self.printed.append(super().emit(linear, name))
+        return self.printed[-1]
+
+
+Device.register(NAME, Listing)
+
+
+def parts(shape: tuple[int, ...], axes: tuple[int, ...]) -> Parts | None:
+    """The parts of a maximum over memory in row-major order."""
+    memory = UOp(Ops.PARAM, dtypes.float32, (), (1, prod(shape)))
+    value = UOp(Ops.RESHAPE, dtypes.float32, (memory,), shape)
+    node = UOp(Ops.REDUCE_AXIS, dtypes.float32, (value,), (Ops.MAX, axes))
+    return parts_for_units(node, range(len(shape)), GPU)
+
+
+def first_results(shape: tuple[int, ...], made: Parts | None, axes: tuple[int, ...]) -> int:
+    """How many values the first of the kernels computes."""
+    match made:
+        case None:
+            return prod([n for a, n in enumerate(shape) if a not in axes])
+        case Ends():
+            head = (*shape[: made.axis], made.length, *shape[made.axis + 1 :])
+            return first_results(head, made.head, axes)
+        case Blocks():
+            inside = prod([shape[a] for a in made.within]) * made.size
+            return prod(shape) // inside
+
+
+@pytest.mark.parametrize("length", [1 << 20, 1 << 24, 1_000_003, 16_777_259])
+def test_everything_is_taken_in_by_groups_on_all_units(length: int) -> None:
+    groups = first_results((length,), parts((length,), (0,)), (0,))
+    assert UNITS <= groups
+    assert length // groups >= 8 * ITEMS  # each item of them has something to do
+
+
+@pytest.mark.parametrize("count, is_whole", [(2, False), (24, False), (25, True), (4096, True)])
+def test_rows_are_taken_in_parts_where_they_are_few(count: int, is_whole: bool) -> None:
+    assert (parts((count, 1 << 18), (1,)) is None) == is_whole
+
+
+def test_rows_that_lie_apart_give_every_item_of_every_unit_some() -> None:
+    shape = (1 << 20, 16)
+    made = parts(shape, (0,))
+    assert first_results(shape, made, (0,)) // 4 >= UNITS * ITEMS / 2
+    assert isinstance(made, Blocks)
+    assert isinstance(made.across, Blocks)  # and so are their results, which are many
+
+
+def test_many_results_stay_whole() -> None:
+    assert parts((64, 1 << 20), (0,)) is None
+
+
+def test_of_a_sum_over_images_and_pixels_the_pixels_are_a_group_s() -> None:
+    assert parts((16, 64, 3136), (0, 2)) == Blocks(0, 1, (2,))
+
+
+PROGRAMS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sum": lambda x: x.sum(),
+    "max": lambda x: x.max(),
+    "argmax": lambda x: x.argmax(),
+    "rows": lambda x: x.max(-1),
+    "columns": lambda x: x.max(0),
+}
+EXPECTED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "sum": lambda x: x.sum(dtype=np.int32),
+    "max": lambda x: x.max(),
+    "argmax": lambda x: x.argmax(),
+    "rows": lambda x: x.max(-1),
+    "columns": lambda x: x.max(0),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("shape", [(3, 65537), (70001, 2), (1, 131072)])
+def test_parts_of_any_size_give_the_same(name: str, shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(shape[0]).permutation(prod(shape)).reshape(shape).astype(np.int32)
+    got = PROGRAMS[name](Tensor(x, device=NAME)).numpy()
+    np.testing.assert_array_equal(got, EXPECTED[name](x))
+
+
+def test_no_kernel_of_a_few_long_rows_is_a_few_groups_alone() -> None:
+    machine = Device[NAME]
+    assert isinstance(machine, Listing)
+    given = Tensor.ones(4, 1 << 20, device=NAME).contiguous()
+    with compile_only():
+        given.realize()
+        machine.printed.clear()
+        given.softmax().realize()
+    for source in machine.printed:
+        assert source.program is not None
+        memory = sum([n.arg[1] for n in source.program.src if n.op is Ops.PARAM])
+        items = source.global_size or 1
+        assert memory / items < 300, source.entry
