@@ -1,6 +1,6 @@
 """What the machine can do at most: multiply-adds, copying memory, reading memory, by all its threads.
 
-Usage: python benchmarks/machine_limits.py
+Usage: python benchmarks/machine_limits.py [--seconds 1]
 
 The kernels of the probe of `python -m proofgrad calibrate`, for a second each: sums of products that stay in
 registers; vectors loaded and stored; vectors loaded. Then what a call and a new page cost. The best of many runs counts.
@@ -8,6 +8,7 @@ registers; vectors loaded and stored; vectors loaded. Then what a call and a new
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import time
 from dataclasses import dataclass
@@ -48,8 +49,14 @@ def _touched(machine: Any) -> float:
     return time.perf_counter() - start
 
 
-if __name__ == "__main__":
-    found = measure()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for each kernel")
+    found = measure(parser.parse_args().seconds)
     print(f"multiply-adds {found.gflops:.0f} GFLOP/s")
     print(f"copying {found.copy_gbs:.1f} GB/s read and written, reading {found.read_gbs:.1f} GB/s")
     print(f"new memory {found.fresh_gbs:.1f} GB/s, a call of one kernel {found.launch_us:.1f} us")
+
+
+if __name__ == "__main__":
+    main()

@@ -19,6 +19,7 @@ class Limit(Enum):
     READ = auto()
     FRESH = auto()  # memory written that was not used before
     LAUNCH = auto()  # a call of one kernel
+    NONE = auto()  # not asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,8 @@ class Line:
                 return self.workload.nbytes / 2 / self.ours / 1e9 / limits.fresh_gbs
             case Limit.LAUNCH:
                 return limits.launch_us / (self.ours * 1e6)
+            case Limit.NONE:
+                return None
 
     @property
     def is_met(self) -> bool:
