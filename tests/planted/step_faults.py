@@ -63,7 +63,7 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "accumulate": ("_fill",),
     "lanes": ("_combiner",),
     "store": ("over_memory", "number_of"),
-    "read_parts": ("begin_of",),
+    "read_parts": ("begin_of", "reach_of"),
     "exchange": ("exchanged",),
     "reduce_in_parts": ("in_blocks", "with_blocks_first", "ends_of"),
 }  # fmt: skip

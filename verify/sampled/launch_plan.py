@@ -186,14 +186,27 @@ def _part(whole: UOp, part: UOp) -> UOp:
 
 
 def _in_memory(node: UOp, whole: UOp) -> UOp:
-    """A slice of `whole` as one of its elements in a row, where they follow each other there; else as it is."""
+    """A slice of `whole` as one of its elements in a row, where they follow each other there.
+
+    Else as what it reaches over, with nothing behind it, from which the first elements are taken on each axis.
+    """
     shape, first, last = whole.shape, 0, 0
     for (begin, end), size in zip(node.arg, shape):
         first, last = first * size + begin, last * size + end - 1
-    if last - first + 1 != elements(node.shape):  # from the first to the last there are others
-        return node.with_src((whole,))
-    flat = in_shape(whole, (elements(shape),))
-    return in_shape(UOp(Ops.SHRINK, node.dtype, (flat,), ((first, last + 1),)), node.shape)
+    count = last - first + 1
+    row = _row(in_shape(whole, (elements(shape),)), first, last + 1)
+    if count == elements(node.shape):
+        return in_shape(row, node.shape)
+    padded = UOp(Ops.PAD, node.dtype, (row,), ((0, elements(shape) - count),))
+    begins = tuple([(0, size) for size in node.shape])
+    return UOp(Ops.SHRINK, node.dtype, (in_shape(padded, shape),), begins)
+
+
+def _row(flat: UOp, first: int, end: int) -> UOp:
+    """The elements of a row from `first` on, and before `end`: of what is padded behind, of what is there."""
+    if flat.op is Ops.PAD and flat.arg[0][0] == 0 and end <= flat.src[0].shape[0]:
+        flat = flat.src[0]
+    return flat if (first, end) == (0, flat.shape[0]) else UOp(Ops.SHRINK, flat.dtype, (flat,), ((first, end),))
 
 
 # -- memory that buffers share --------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proofgrad.core.compile.steps.exchange import exchanged
-from proofgrad.core.compile.steps.read_parts import begin_of
+from proofgrad.core.compile.steps.read_parts import begin_of, reach_of
 from proofgrad.core.compile.steps.reduce_in_parts import ends_of, in_blocks, with_blocks_first
 from proofgrad.core.compile.steps.split import split_law
 from proofgrad.core.compile.steps.store import number_of, over_memory
@@ -114,6 +114,20 @@ def element_of_part(world: World) -> None:
     world.claim("the same element", begin + inside == element)
     world.claim("from the first on", inside >= 0)
     world.claim("of so many", inside < count * behind)
+
+
+def element_of_part_with_gaps(world: World) -> None:
+    """Element (i, 0, t) of what begins where a slice of element `at` of the second axis does is element (i, at, t), and there."""
+    count, size, behind = world.number("n", 1), world.number("s", 1), world.number("k", 1)
+    at = world.number("at", 0, size)
+    i, t = world.number("i", 0, count), world.number("t", 0, behind)
+    begin, reach = begin_of(0, size, at, behind), reach_of(count, size, behind)
+    element = row_major((i, at, t), (count, size, behind))
+    inside = row_major((i, 0, t), (count, size, behind))
+    world.claim("the same element", begin + inside == element)
+    world.claim("from the first on", inside >= 0)
+    world.claim("as far as it reaches", inside < reach)
+    world.claim("the last one is there", begin + reach <= count * size * behind)
 
 
 def operands_exchanged(world: World) -> None:

@@ -219,9 +219,12 @@ LAWS: dict[str, Law] = {
         " that a kernel reads is of its device; no memory that is there has a new number",
     ),
     "read_parts": Law(
-        {"an element of a part is one of the slice": graphs.element_of_part},
+        {
+            "an element of a part is one of the slice": graphs.element_of_part,
+            "so it is of a slice with gaps": graphs.element_of_part_with_gaps,
+        },
         "the slice is of memory that the kernel only reads, taken whole but for reshapes, of known sizes: one element of"
-        " the axes before, all of those behind; axes before are one axis in row-major order, and so are those behind",
+        " the axes before, all of those behind, or of one axis one element and of the others all; axes before are one axis in row-major order, and so are those behind",
     ),
     "exchange": Law(
         {"operands that are exchanged": graphs.operands_exchanged},

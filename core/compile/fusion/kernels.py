@@ -57,8 +57,9 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             end = _end_of_epilogue(node, consumers, meets, stored, target)
             stored.add(end)
             ends.setdefault(end, []).append(node)
+    position = {node: k for k, node in enumerate(nodes)}
     for reductions in ends.values():
-        stored |= _beside_a_contraction(reductions)
+        stored |= _beside_a_contraction(reductions, position)
     leads_to_reduction -= _for_selection(nodes)
     work = _Work(stored, consumers)
     for node in nodes:
@@ -213,15 +214,19 @@ def _sums_of(total: UOp, consumers: dict[UOp, list[UOp]]) -> set[UOp]:
     return found
 
 
-def _beside_a_contraction(reductions: list[UOp]) -> set[UOp]:
-    """Of the reductions of one kernel those that would keep the largest sum of products from its tiles."""
+def _beside_a_contraction(reductions: list[UOp], position: dict[UOp, int]) -> set[UOp]:
+    """Of the reductions of one kernel those that would keep the largest sum of products from its tiles.
+
+    `position`: of each node of the program in an order of sources first, by which what lies before all of them is not looked at.
+    """
     contractions = [r for r in reductions if is_contraction(r)]
     if len(reductions) == 1 or not contractions:
         return set()
     main = max(contractions, key=lambda r: elements(r.src[0].shape))
-    below = set(main.toposort())
+    first = min([position[r] for r in reductions])
+    below = set(toposort((main,), lambda node: position[node] > first))
     above = {main}
-    for node in toposort(reductions):
+    for node in toposort(reductions, lambda node: position[node] > first):
         above |= set() if above.isdisjoint(node.src) else {node}
     return {r for r in reductions if r not in below and r not in above}
 

@@ -7,6 +7,11 @@
 
 A slice is a part where its elements follow each other in row-major order: one element of the first axes, some of the next
 one, all of those behind. The kernels for parts of one size are then the same, wherever the parts begin.
+
+A slice of one element of an inner axis, x[:, t], has gaps. It is that of the first element in what begins where it does, as
+far as it reaches, with nothing behind that up to the size of the whole. So are the kernels of all steps of a loop over time.
+
+    m[0:3, 1:2]    1  5  9          p:  1  2  3  4  5  6  7  8  9  (-  -  -)         p[0:3, 0:1]
 """
 
 from __future__ import annotations
@@ -29,6 +34,11 @@ def begin_of(before: Any, size: Any, first: Any, behind: Any) -> Any:
     return (before * size + first) * behind
 
 
+def reach_of(count: Any, size: Any, behind: Any) -> Any:
+    """How far `count` elements of a first axis reach, of each of which all `behind` elements of a third one, and one of `size` on the second."""
+    return (count - 1) * size * behind + behind
+
+
 # -- the step -------------------------------------------------------------------------------------
 
 
@@ -48,15 +58,36 @@ def parts_of(call: UOp) -> dict[UOp, UOp]:
     found: dict[UOp, UOp] = {}
     if call.src[0].src[0].op is Ops.COPY:
         return found
-    for node in toposort((call.src[0],)):
+    gaps: dict[UOp, UOp] = {}
+    nodes = toposort((call.src[0],))
+    for node in nodes:
         if node.op is Ops.SHRINK:
-            param = node.src[0]
-            while param.op is Ops.RESHAPE:
-                param = param.src[0]
+            param = _below_shape(node.src[0])
             if param.op is Ops.PARAM and param.arg[0]:
                 part = _part(call.src[1 + param.arg[0]], node)
                 found |= {} if part is None else {node: part}
+                wide = _part_with_gaps(call.src[1 + param.arg[0]], node)
+                gaps |= {} if wide is None or part is not None else {node: wide}
+    if gaps and not any([node.op is Ops.PAD or node.op is Ops.SKEW for node in nodes]):
+        found |= {node: wide for node, wide in gaps.items() if _is_all_that_is_read(node, nodes)}
     return found
+
+
+def _below_shape(node: UOp) -> UOp:
+    while node.op is Ops.RESHAPE:
+        node = node.src[0]
+    return node
+
+
+def _is_all_that_is_read(taken: UOp, nodes: Collection[UOp]) -> bool:
+    """Whether a kernel reads nothing of a memory but a slice."""
+    memory = _below_shape(taken.src[0])
+    readers = [
+        node
+        for node in nodes
+        if node.op is not Ops.RESHAPE and any([_below_shape(s) is memory for s in node.src])
+    ]
+    return readers == [taken]
 
 
 def _part(buffer: UOp, taken: UOp) -> UOp | None:
@@ -77,6 +108,32 @@ def _part(buffer: UOp, taken: UOp) -> UOp | None:
     return UOp(Ops.SHRINK, buffer.dtype, (buffer,), ((begin, begin + count),))
 
 
+def _part_with_gaps(buffer: UOp, taken: UOp) -> UOp | None:
+    """What a slice of one element of one axis, and all of the others, reaches over, from its first element to its last."""
+    shape, ranges = taken.src[0].shape, taken.arg
+    if buffer.op is not Ops.BUFFER or not is_plain(shape) or not is_plain(sum(ranges, ())):
+        return None
+    cut = [k for k, (b, e) in enumerate(ranges) if (b, e) != (0, shape[k])]
+    if len(cut) != 1 or ranges[cut[0]][1] - ranges[cut[0]][0] != 1 or not prod(taken.shape):
+        return None
+    (axis,) = cut
+    before, behind = prod(shape[:axis]), prod(shape[axis + 1 :])
+    begin = begin_of(0, shape[axis], ranges[axis][0], behind)
+    reach = reach_of(before, shape[axis], behind)
+    return UOp(Ops.SHRINK, buffer.dtype, (buffer,), ((begin, begin + reach),))
+
+
+def _in_part(part: UOp, taken: UOp) -> UOp:
+    """The elements of a slice, from the part of memory, a PARAM, that it is or reaches over."""
+    shape, count = taken.src[0].shape, part.arg[1]
+    if count == prod(taken.shape):
+        return UOp(Ops.RESHAPE, taken.dtype, (part,), taken.shape)
+    whole = UOp(Ops.PAD, taken.dtype, (part,), ((0, prod(shape) - count),))
+    shaped = UOp(Ops.RESHAPE, taken.dtype, (whole,), shape)
+    first = tuple([(0, size) for size in taken.shape])
+    return UOp(Ops.SHRINK, taken.dtype, (shaped,), first)
+
+
 def _over_parts(call: UOp) -> UOp:
     """The call with a parameter for each part, and for each memory that it still reads whole."""
     parts = parts_of(call)
@@ -91,8 +148,7 @@ def _over_parts(call: UOp) -> UOp:
     done: dict[UOp, UOp] = {}
     for node in toposort((call.src[0],), lambda node: node not in parts):
         if node in parts:
-            count = parts[node].shape[0]
-            done[node] = UOp(Ops.RESHAPE, node.dtype, (parameter(parts[node], count),), node.shape)
+            done[node] = _in_part(parameter(parts[node], parts[node].shape[0]), node)
         elif node.op is Ops.PARAM and node.arg[0]:
             done[node] = parameter(call.src[1 + node.arg[0]], node.arg[1])
         else:
