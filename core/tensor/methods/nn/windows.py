@@ -24,7 +24,10 @@ from proofgrad.core.tensor.methods.indexing.take import take
 from proofgrad.core.tensor.methods.linalg.matrices import LinearAlgebra
 from proofgrad.core.tensor.methods.linalg.products import sum_of_products
 from proofgrad.core.tensor.methods.nn.layers import with_bias
-from proofgrad.core.tensor.methods.nn.transposed import transposed_by_phases
+from proofgrad.core.tensor.methods.nn.strided import (
+    transposed_with_gradient,
+    with_gradient_by_phases,
+)
 from proofgrad.core.tensor.methods.nn.winograd import correlated_by_law, takes_winograd
 
 Sizes: TypeAlias = Whole | Sequence[int]
@@ -133,17 +136,47 @@ class Windows(LinearAlgebra):
         self, w: Self, groups: Whole, steps: Sequence[int], holes: Sequence[int]
     ) -> Self:
         """The sum over each window of a padded image times weights of the same type."""
-        x, axes, channels_out = self, self.ndim - 2, w.shape[0]
+        y = self._of_windows(w.shape, groups, steps, holes)._weighted(w, groups)
+        is_fixed = is_plain(self.shape) and all(self.shape + w.shape)
+        if max(steps) == 1 or not (is_fixed and y.dtype.is_float):
+            return y
+        whole: Self = with_gradient_by_phases(y, self, w, groups, steps, holes)
+        return whole
+
+    def _of_windows(
+        self, kernel: Shape, groups: Whole, steps: Sequence[int], holes: Sequence[int]
+    ) -> Self:
+        """The windows of an image under weights of the shape `kernel`: (n, groups, 1, *position, in, *inside)."""
+        x, axes = self, self.ndim - 2
         for k in range(axes):  # axis 2 + 2k: position of the window; 3 + 2k: position inside of it
-            x = x._windows(2 + 2 * k, w.shape[2 + k], steps[k], holes[k])
-        sizes = x.shape[2::2]
-        inner = w.shape[1:]
-        x = x.reshape((self.shape[0], groups, 1, w.shape[1]) + x.shape[2:])
-        positions, windows = [4 + 2 * k for k in range(axes)], [5 + 2 * k for k in range(axes)]
-        x = x.permute((0, 1, 2, *positions, 3, *windows))
-        w = w.reshape((1, groups, channels_out // groups) + (1,) * axes + inner)
-        y = sum_of_products(x, w, x.dtype, tuple(range(-1 - axes, 0)))
-        return y.reshape((self.shape[0], channels_out) + sizes)
+            x = x._windows(2 + 2 * k, kernel[2 + k], steps[k], holes[k])
+        return x._positions_first(groups)
+
+    def _reached(
+        self, kernel: Shape, groups: Whole, holes: Sequence[int], sizes: Sequence[int]
+    ) -> Self:
+        """What each tap takes to each of `sizes` results: x[q - hole * k], zeros beyond; as `_of_windows`."""
+        x = self
+        for k, (size, hole) in enumerate(zip(sizes, holes)):
+            axis = 2 + 2 * k
+            x = x.unsqueeze(axis + 1)
+            x = x.expand(x.shape[: axis + 1] + (kernel[2 + k],) + x.shape[axis + 2 :])
+            x = x._skew(axis, axis + 1, -hole, size)
+        return x._positions_first(groups)
+
+    def _positions_first(self, groups: Whole) -> Self:
+        """(n, channels, position, inside, ...) as (n, groups, 1, *position, in, *inside)."""
+        axes = (self.ndim - 2) // 2
+        x = self.reshape((self.shape[0], groups, 1, self.shape[1] // groups) + self.shape[2:])
+        positions, inside = [4 + 2 * k for k in range(axes)], [5 + 2 * k for k in range(axes)]
+        return x.permute((0, 1, 2, *positions, 3, *inside))
+
+    def _weighted(self, w: Self, groups: Whole) -> Self:
+        """The sum of windows, as `_of_windows` gives them, times weights (out, in / groups, *kernel)."""
+        axes, channels = w.ndim - 2, w.shape[0]
+        rows = w.reshape((1, groups, channels // groups) + (1,) * axes + w.shape[1:])
+        y = sum_of_products(self, rows, self.dtype, tuple(range(-1 - axes, 0)))
+        return y.reshape((self.shape[0], channels) + self.shape[3 : 3 + axes])
 
     def _check_convolution(self, weight: Self, bias: Self | None, groups: Whole) -> None:
         check_same_device("conv2d", self, weight)
@@ -185,13 +218,8 @@ class Windows(LinearAlgebra):
             raise ShapeError(f"{weight.shape[0]} channels do not split into {groups} groups")
         steps, holes = each(stride, axes, "stride"), each(dilation, axes, "dilation")
         extra = each(output_padding, axes, "output_padding")
-        if (
-            max(steps) > 1
-            and max(holes) == 1
-            and is_plain(self.shape)
-            and all(self.shape + weight.shape)
-        ):
-            return self._transposed_by_phases(weight, bias, groups, steps, padding, extra)
+        if max(steps) > 1 and is_plain(self.shape) and all(self.shape + weight.shape):
+            return self._transposed_by_phases(weight, bias, groups, (steps, holes), padding, extra)
         x = self
         for k, step in enumerate(steps):
             x = x._zeros_between(2 + k, step)
@@ -209,22 +237,22 @@ class Windows(LinearAlgebra):
         weight: Self,
         bias: Self | None,
         groups: Whole,
-        steps: Sequence[int],
+        apart: tuple[Sequence[int], Sequence[int]],
         padding: Sizes,
         extra: Sequence[int],
     ) -> Self:
-        """As `conv_transpose2d`, by products of elements alone, none of the zeros between them."""
+        """As `conv_transpose2d`, by products of elements alone; `apart`: its strides and dilation."""
         if bias is not None and bias.shape != (groups * weight.shape[1],):
             raise BroadcastError(
                 f"conv_transpose2d bias {show(bias.shape)} must be ({groups * weight.shape[1]},)"
             )
-        axes = self.ndim - 2
+        (steps, holes), axes = apart, self.ndim - 2
         result = promote(self.dtype, weight.dtype)
         wide = accumulation_dtype(result)
-        y: Self = transposed_by_phases(self.cast(wide), weight.cast(wide), groups, steps)
+        y: Self = transposed_with_gradient(self.cast(wide), weight.cast(wide), groups, steps, holes)
         around = []
         for k, (before, after) in enumerate(padding_pairs(padding, axes)):
-            whole = (self.shape[2 + k] - 1) * steps[k] + weight.shape[2 + k]
+            whole = (self.shape[2 + k] - 1) * steps[k] + holes[k] * (weight.shape[2 + k] - 1) + 1
             around.append((-before, whole - after + extra[k] - y.shape[2 + k]))
         y = y._pad_zeros([(0, 0), (0, 0), *around])
         line = None if bias is None else bias.reshape((1, -1) + (1,) * axes)
