@@ -24,8 +24,7 @@ def run_of(case: Case, framework: str) -> Run:
     match framework:
         case "torch":
             torch = import_module("torch")
-            asked = os.environ.get("OMP_NUM_THREADS")
-            torch.set_num_threads(int(asked) if asked else len(os.sched_getaffinity(0)))
+            torch.set_num_threads(len(os.sched_getaffinity(0)))
             torch.set_grad_enabled(False)
             given = [_for_torch(array) for array in given]
             return lambda: function(*given)

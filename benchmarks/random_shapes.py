@@ -27,7 +27,6 @@ from side_by_side import Run, Worker, in_turn, serve
 
 OURS = "proofgrad"
 WORST = 10
-THREADS = ("NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # What is asked of shapes that nobody tuned for; of the heuristics beside the search, how many times as long they take.
 ASKED_OF_PEERS = {"geomean": 1.5, "tenth percentile": 0.95, "least": 0.7}
 ASKED_OF_HEURISTICS = {"median": 1.1, "most": 1.3}
@@ -144,8 +143,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.worker:
         return serve(lambda request: run_of(options.worker, request))
-    if options.threads:
-        os.environ.update(dict.fromkeys(THREADS, str(options.threads)))
+    if options.threads:  # each framework has as many threads as it may use processors
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads])
     drawn = cases(
         options.seed, options.count, options.kinds, min(2e6, options.most / 4), options.most
     )

@@ -84,6 +84,13 @@ def test_noise_of_a_third_changes_no_figure_that_was_taken() -> None:
             assert noise != 1.0 or second.figures == first.figures
 
 
+def test_the_default_is_taken_again_where_it_is_near() -> None:
+    for measured in (0.61, 1.0, 1.6):
+        far = Calibration({"launch_cycles": 4 * 2048.0})
+        launch = FITTED_WHERE["launch_cycles"] * measured
+        assert calibrated(typical(launch_cycles=launch), MEMORY, far).figures == {}
+
+
 def test_numbers_that_no_machine_has_are_left_out() -> None:
     assert calibrated(typical(launch_cycles=1e9), MEMORY, None).figures == {}
 

@@ -8,7 +8,8 @@ machine that is left alone choose the same kernels:
 
 - a whole number in a cycle is the nearest one, if the one before is more than 0.65 away;
 - a number that was fitted is its default times a power of 2: by how much more or less the probe measures here than on the machines
-  that it was fitted on (`FITTED_WHERE`); a figure within three quarters of an octave is kept;
+  that it was fitted on (`FITTED_WHERE`); a figure within three quarters of an octave is kept,
+  and else the default, if it is as near;
 - a cache is as large as Linux says, if the time of a load does not say that it is less than half as large, or more than twice.
 
 The key of a plan has every number of the target in it, so none that was made with other figures is used.
@@ -101,7 +102,7 @@ def _settled(name: str, measured: float, default: float, before: float) -> float
         return before if before / 2 <= measured <= before * 2 else measured
     wanted, octaves = math.log2(measured / FITTED_WHERE[name]), round(math.log2(before / default))
     if abs(wanted - octaves) > MARGIN_OCTAVES:
-        octaves = round(wanted)
+        octaves = round(wanted) if abs(wanted) > MARGIN_OCTAVES else 0
     return default * 2.0**octaves
 
 
