@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import product
 from math import inf, nan
 
@@ -21,6 +22,7 @@ from proofgrad import Tensor
 from proofgrad.backends.llvm.dialect import Dialect
 from proofgrad.backends.llvm.emit import emit
 from proofgrad.backends.llvm.skipping import skipped, unswitched
+from proofgrad.core.compile.machine.machine import Core
 from proofgrad.core.compile.nests.sums_of_products import is_masked
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.compile.schedule.tiles import find_contraction
@@ -79,6 +81,22 @@ def test_a_tile_has_no_more_masked_rows_than_there_are_masks() -> None:
         and found[0].has_masked_rows
         and found[1].rows <= AVX512.core.mask_registers
     )
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("registers, along_columns", [(7, True), (16, False)])
+def test_masks_that_are_vectors_do_not_change_along_columns(
+    registers: int, along_columns: bool
+) -> None:
+    core = Core(mask_registers=registers)
+    avx2 = replace(AVX512, vector_bytes=32, vector_registers=16, core=core)
+    x = Tensor.empty(1, 256, 14, 14).realize()
+    weights = Tensor.empty(256, 256, 3, 3).realize()
+    above = Tensor.empty(1, 256, 14, 14).realize()
+    gradient = x.conv2d(weights, padding=1).gradient(x, gradient=above)[0]
+    graph = compiler().kernel_graph(UOp.sink(gradient.uop).replace(arg="CPU"))
+    found = find_contraction(joined(graph.src[-1].src[0]), avx2)
+    assert found is not None and found[0].has_masked_columns is along_columns
 
 
 def test_such_a_tile_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,8 +112,11 @@ def _described(name: str, triple: str, here: str) -> Processor:
     of_host = llvm.get_host_cpu_features()
     asked = sorted({*_ASKED, *of_host} if _is_arm(here) == is_arm else _ASKED)
     features = frozenset() if is_arm else _features(triple, name, tuple(asked))
+    other = (
+        Memory() if is_arm or "avx512f" in features else Memory(core=Core(mask_registers=_NO_MASKS))
+    )
     return Processor(
-        name, triple, features, _missing(name, triple, here, features), KNOWN.get(name, Memory())
+        name, triple, features, _missing(name, triple, here, features), KNOWN.get(name, other)
     )
 
 

@@ -74,8 +74,16 @@ class Contraction:
     @cached_property
     def has_masked_rows(self) -> bool:
         """Whether the mask of a product changes from row to row."""
+        return self._is_masked_along(self.rows)
+
+    @cached_property
+    def has_masked_columns(self) -> bool:
+        """Whether it changes from column to column."""
+        return self._is_masked_along(self.columns)
+
+    def _is_masked_along(self, loop: UOp) -> bool:
         value = self.reduction.src[0]
-        return value.op is Ops.WHERE and self.rows in loops_of(value.src[0])
+        return value.op is Ops.WHERE and loop in loops_of(value.src[0])
 
     def readers_of_rows(self, tile: Tile) -> int:
         """How many tiles read the same part of the rows' operand."""

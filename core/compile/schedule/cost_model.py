@@ -69,13 +69,27 @@ def cycles_of_tiles(tile: Tile, at_once: int, contraction: Contraction, target: 
         step = max(step, tile.columns * itemsize / core.memory_bytes_a_cycle)
     elif panel > target.near_bytes:
         step += SHOWN * moved / core.cache_bytes_a_cycle
-    if contraction.has_masked_rows and tile.rows > core.mask_registers:  # each row has its own mask
-        step += tile.rows
+    step += _cycles_of_masks(tile, contraction, target)
     step += _cycles_of_lines(tile, contraction, target)
     has_table = contraction.readers_of_columns(tile) >= 2
     if contraction.columns_stay_apart or (contraction.columns_lie_apart and not has_table):
         step += tile.columns * core.gather_cycles
     return tiles * (step * depth + _stores(tile, contraction, target))
+
+
+def _cycles_of_masks(tile: Tile, contraction: Contraction, target: Target) -> float:
+    """Cycles that a step takes for masks which change along a tile."""
+    core, cycles = target.core, 0.0
+    are_vectors = core.mask_registers >= target.vector_registers
+    if (
+        contraction.has_masked_rows
+    ):  # each row has its own mask, which chooses where it is loaded from
+        is_short = tile.rows <= core.mask_registers
+        cycles += tile.rows * (0 if is_short and not are_vectors else SHOWN if is_short else 1)
+    if contraction.has_masked_columns and are_vectors:
+        # A mask takes a vector's register, and the sum that was in it goes through memory each time (measured).
+        cycles += tile.vectors * core.multiply_add_cycles
+    return cycles
 
 
 def _loads(tile: Tile, at_once: int, contraction: Contraction) -> float:
