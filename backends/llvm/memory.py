@@ -84,6 +84,8 @@ def write_load(writer: Writer, position: Position, dtype: DType) -> str:
     else:
         address = _address_or_zeros(writer, position, dtype)
         loaded = _load(writer, position, address, dtype, _alignment(writer, position, dtype))
+        if position.of_group and position.mask is not None:
+            loaded = _or_zero(writer, position.mask, memory_type(dtype), loaded)
     if not dtype.is_bool:
         return loaded
     zero = "0" if dtype.lanes == 1 else "zeroinitializer"
@@ -103,13 +105,23 @@ def write_prefetch(
 
 
 def _address_or_zeros(writer: Writer, position: Position, dtype: DType) -> str:
+    """The address of an access; where its mask is off, of something that may be read."""
     assert position.address is not None
     if position.mask is None:
         return position.address
-    writer.zero_bytes = max(writer.zero_bytes, position.element.itemsize * dtype.lanes)
     pointer = position.pointer(writer.dialect)
+    if position.of_group:  # where there are no zeros
+        first = (
+            f"select i1 {position.mask}, {pointer} {position.address}, {pointer} {position.buffer}"
+        )
+        return writer.let(first, "at")
+    writer.zero_bytes = max(writer.zero_bytes, position.element.itemsize * dtype.lanes)
     choice = f"select i1 {position.mask}, {pointer} {position.address}, {pointer} @zeros"
     return writer.let(f"{choice}, !unpredictable !1" if position.is_by_data else choice, "at")
+
+
+def _or_zero(writer: Writer, mask: str, kind: str, loaded: str) -> str:
+    return writer.let(f"select i1 {mask}, {kind} {loaded}, {kind} zeroinitializer")
 
 
 def _alignment(writer: Writer, position: Position, dtype: DType) -> int:

@@ -17,7 +17,7 @@ from math import prod
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import Group
 from proofgrad.core.compile.nests.loops import fresh_number, output_loops, size_of
-from proofgrad.core.compile.nests.strides import coefficient, loops_below
+from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.schedule.groups import rows_to_share
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse
@@ -25,6 +25,8 @@ from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.reduce_inside import reduce_inside
 from proofgrad.core.compile.steps.split import split, split_reading_inside
+from proofgrad.core.compile.tactics.rows_in_groups import rows_kept
+from proofgrad.core.compile.tactics.vector_lanes import lanes_along
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -34,6 +36,8 @@ AT_ONCE = 16
 
 def in_groups(nest: LoopNest, group: Group, target: Target) -> LoopNest:
     """A group of so many rows and items for the positions of the loops that all rows change with."""
+    if group.rows == 1:
+        nest = rows_kept(nest, group.items, target)
     rows = rows_to_share(nest.graph)
     free, outputs = loops_below(nest.graph), output_loops(nest.graph)
     around = [x for x in outputs if all([x in free[row] for row in rows])]
@@ -83,7 +87,7 @@ def as_one_loop(
 
 def _in_vectors(nest: LoopNest, loops: list[UOp], target: Target) -> tuple[LoopNest, list[UOp]]:
     """The innermost of some output loops in vectors, where these divide it and lie side by side; the loops then."""
-    lanes = _lanes(nest.graph, loops[-1], target) if loops else 1
+    lanes = lanes_along(nest.graph, loops[-1], target) if loops else 1
     if lanes == 1:
         return nest, loops
     number = fresh_number(nest.graph)
@@ -94,21 +98,10 @@ def _in_vectors(nest: LoopNest, loops: list[UOp], target: Target) -> tuple[LoopN
     return nest, [*loops[:-1], *rest]
 
 
-def _lanes(kernel: UOp, loop: UOp, target: Target) -> int:
-    """How many elements along a loop are read and written at once; 1: one."""
-    accesses = [n for n in toposort((kernel,)) if n.op in (Ops.LOAD, Ops.STORE)]
-    positions = [(n.src[0].src[1], n.src[0].dtype) for n in accesses]
-    steps = [coefficient(index, loop) for index, _ in positions]
-    if 1 not in steps or not all([step in (0, 1) for step in steps]):
-        return 1
-    lanes = min([target.lanes(dtype) for _, dtype in positions])
-    return lanes if size_of(loop) % lanes == 0 else 1
-
-
 def _row_in_parts(nest: LoopNest, rows: _Rows, number: int, target: Target) -> LoopNest:
     """The reductions over the loop of this number: items take its elements in turns, then their sums are combined."""
     loop, group = _loop(nest.graph, number), rows.items
-    lanes = _lanes(nest.graph, loop, target)
+    lanes = lanes_along(nest.graph, loop, target)
     lanes = lanes if size_of(loop) >= lanes * group else 1
     item, vector = fresh_number(nest.graph), fresh_number(nest.graph) + 1
     sizes: tuple[int, ...] = (group,)

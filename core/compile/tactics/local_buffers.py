@@ -8,8 +8,8 @@ own puts exp2 into memory of one row, and both read it there: v(i) is element i 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from proofgrad.core.compile.nests.loops import fresh_number, is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import loops_below
@@ -23,6 +23,10 @@ from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
+# Loops over a row, each with a value that changes with it; of a loop, those values that may be kept.
+Alike: TypeAlias = list[tuple[UOp, UOp]]
+Values: TypeAlias = Callable[[UOp, Mapping[UOp, frozenset[UOp]], list[UOp]], list[UOp]]
+
 
 def use_local_buffers(nest: LoopNest, context: Context) -> LoopNest:
     """Keep the costly values that several loops over a row compute alike."""
@@ -34,29 +38,35 @@ def use_local_buffers(nest: LoopNest, context: Context) -> LoopNest:
     if target.scratch_bytes == 0 or find_contraction(nest.graph, target) is not None:
         return nest
     room = target.scratch_bytes
-    for alike in _computed_alike(nest.graph):
-        (loop, value), *others = alike
+    for alike in computed_alike(nest.graph, costly_along):
+        loop, value = alike[0]
         nbytes = size_of(loop) * value.dtype.itemsize
         if nbytes > room:
             continue
         room -= nbytes
-        there = set(toposort((nest.graph,)))  # not what is below a value that is kept by now
-        same = [(other, its) for its, other in others if other in there]
-        row = NewLoop(fresh_number(nest.graph), AxisRole.REDUCE)
-        nest = local_buffer(nest, value, (loop,), (row,), same)
+        nest = kept_along_row(nest, alike, AxisRole.REDUCE)
     return nest
 
 
-def _computed_alike(kernel: UOp) -> list[list[tuple[UOp, UOp]]]:
+def kept_along_row(nest: LoopNest, alike: Alike, role: AxisRole) -> LoopNest:
+    """Values that are alike, computed once by a loop of this role, of the largest number, and kept."""
+    (loop, value), *others = alike
+    there = set(toposort((nest.graph,)))  # not what is below a value that is kept by now
+    same = [(other, its) for its, other in others if other in there]
+    row = NewLoop(fresh_number(nest.graph), role)
+    return local_buffer(nest, value, (loop,), (row,), same)
+
+
+def computed_alike(kernel: UOp, values: Values) -> list[Alike]:
     """Values that are the same function of different loops, each with its loop; the largest such."""
     free = loops_below(kernel)
     outer = output_loops(kernel)
     found: dict[int, list[tuple[UOp, UOp]]] = {}
     functions: dict[Any, int] = {}
     for loop in _loops_over_rows(free, outer):
-        costly = _costly_along(loop, free, outer)
-        names = functions_of(costly, loop, functions)
-        for node in costly:
+        along = values(loop, free, outer)
+        names = functions_of(along, loop, functions)
+        for node in along:
             found.setdefault(names[node], []).append((loop, node))
     alike = [group for group in found.values() if len({loop for loop, _ in group}) > 1]
     inside = {n for group in alike for _, value in group for n in toposort(value.src)}
@@ -69,17 +79,19 @@ def _loops_over_rows(free: Mapping[UOp, frozenset[UOp]], outer: list[UOp]) -> li
     return [loop for loop in dict.fromkeys([*own, *outer]) if is_fixed(loop)]
 
 
-def _costly_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]], outer: list[UOp]) -> list[UOp]:
-    """Values made by costly operations that change with `loop`, and beside it with outer loops only.
-
-    Those are the first loops of the output, so that a row is kept in their body.
-    """
+def costly_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]], outer: list[UOp]) -> list[UOp]:
+    """Values made by costly operations that change with `loop`, and beside it with loops around a row only."""
     costly: dict[UOp, bool] = {}
     found = []
     for node, loops in free.items():
         moves = loop in loops and node.op in ELEMENTWISE and node.dtype is not dtypes.index
         costly[node] = moves and (node.op in COSTLY or any([costly[s] for s in node.src]))
-        if costly[node]:
-            first = outer[: len(loops) - 1]
-            found += [node] if loop not in first and loops - {loop} == set(first) else []
+        if costly[node] and is_of_row(loops, loop, outer):
+            found.append(node)
     return found
+
+
+def is_of_row(loops: frozenset[UOp], loop: UOp, outer: list[UOp]) -> bool:
+    """Whether what changes with these loops changes with `loop` and the first loops of the output: a row is kept in their body."""
+    first = outer[: len(loops) - 1]
+    return loop not in first and loops - {loop} == set(first)

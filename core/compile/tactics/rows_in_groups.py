@@ -1,0 +1,54 @@
+"""Tactic: what the loops over a row of a group read, or compute, alike is done once, and kept in memory of the group.
+
+Owns: which values are kept, as far as there is room. Does not own: the law (steps/local_buffer.py), which values are alike
+(tactics/local_buffers.py), waiting for each other (lowering/waits.py).
+
+A softmax reads a row for its maximum, again for the sum and again for the result. Here the items of a group copy it into memory of
+the group, in the order in which it lies, and all three read it there; and so what exp2 gave for the sum, which the result needs, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.loops import fresh_number, size_of
+from proofgrad.core.compile.schedule.groups import rows_to_share
+from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.tactics.local_buffers import (
+    computed_alike,
+    costly_along,
+    is_of_row,
+    kept_along_row,
+)
+from proofgrad.core.compile.tactics.shared_tiles import in_turns
+from proofgrad.core.compile.tactics.vector_lanes import lanes_along
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+
+
+def rows_kept(nest: LoopNest, items: int, target: Target) -> LoopNest:
+    """The nest whose rows, one a group, are read once, as far as the group has room."""
+    rows = rows_to_share(nest.graph)
+    parts = sum([2 * items * row.dtype.itemsize for row in rows])  # of the sums of the items
+    room = target.local_bytes - parts
+    for values in (_loads_along, costly_along):
+        for alike in computed_alike(nest.graph, values):
+            loop, value = alike[0]
+            width = lanes_along(nest.graph, loop, target)
+            turn = items * width
+            nbytes = -(-size_of(loop) // turn) * turn * value.dtype.itemsize
+            if nbytes > room:
+                continue
+            room -= nbytes
+            number = fresh_number(nest.graph)
+            nest = kept_along_row(nest, alike, AxisRole.LANE)
+            whole = UOp.range(size_of(loop), number, AxisRole.LANE)
+            nest = in_turns(nest, whole, items, width, number + 1)
+    return nest
+
+
+def _loads_along(loop: UOp, free: Mapping[UOp, frozenset[UOp]], outer: list[UOp]) -> list[UOp]:
+    """What is loaded along a loop from memory of the kernel, and changes beside it with loops around a row only."""
+    loads = [n for n in free if n.op is Ops.LOAD and n.src[0].src[0].op is Ops.PARAM]
+    return [n for n in loads if loop in free[n] and is_of_row(free[n], loop, outer)]

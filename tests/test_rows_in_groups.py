@@ -1,0 +1,110 @@
+"""Rows of which a group reads each element once: what several loops read alike is kept in memory of the group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from devices import opened
+from test_groups import EMITTED, rows
+from test_parts_for_units import NAME as EMULATED
+
+from proofgrad import Context, Tensor, schedule
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.tensor.runtime.realize import compile_only
+from proofgrad.verify.kernels.waiting import what_races
+
+Work = Callable[[Tensor], Tensor]
+WORK: dict[str, Work] = {
+    "softmax": lambda x: x.softmax(),
+    "log_softmax": lambda x: x.log_softmax(),
+    "layernorm": lambda x: x.layernorm(),
+    "rmsnorm": lambda x: x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt(),
+    "distance": lambda x: x.max(-1, keepdim=True) - x,
+    "logsumexp": lambda x: x.logsumexp(-1),
+    "argmax": lambda x: x.argmax(-1),
+    "deviation": lambda x: x.std(-1),
+}
+CLOSE = {"float16": 2e-2, "bfloat16": 5e-2, "float32": 2e-5, "float64": 1e-12}
+
+
+def check(name: str, x: np.ndarray, dtype: str, device: str, wanted: str) -> None:
+    """Compare work on rows, by a schedule, with what the CPU gives."""
+
+    given = [Tensor(x, device=one).cast(dtype).realize() for one in (device, "CPU")]
+    with schedule(wanted):
+        got = WORK[name](given[0]).realize()
+    found, expected = [one.cast("float64").numpy() for one in (got, WORK[name](given[1]))]
+    np.testing.assert_allclose(found, expected, rtol=CLOSE[dtype], atol=CLOSE[dtype])
+
+
+@pytest.mark.parametrize("device", ["GROUPED", "CL"])
+@pytest.mark.parametrize("name", WORK)
+@pytest.mark.parametrize("length", [2, 17, 64, 67])
+def test_work_on_rows_of_any_length_is_right(name: str, length: int, device: str) -> None:
+    check(name, rows(3, length, "float32"), "float32", opened(device), "group=8")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("name", ["softmax", "layernorm"])
+def test_work_on_rows_of_any_type_is_right(name: str, dtype: str) -> None:
+    check(name, rows(2, 35, "float32"), dtype, "GROUPED", "group=8")
+
+
+@pytest.mark.parametrize("name", WORK)
+@pytest.mark.parametrize("length", [128, 509, 1000, 13001])
+def test_a_gpu_takes_the_same_from_rows(name: str, length: int) -> None:
+    check(name, rows(3, length, "float32"), "float32", EMULATED, "")
+
+
+def kernel(work: Work, count: int, length: int, dtype: str = "float32") -> UOp:
+    """Linear of work on rows by groups of 16 items."""
+    with schedule("group=16"), compile_only(), Context(PLANS=0):
+        work(Tensor(rows(count, length, dtype), device="GROUPED").realize()).realize()
+    return EMITTED[-1]
+
+
+def elements_read(linear: UOp, slot: int) -> int:
+    """How many elements of a parameter all items ask for, masked ones, too."""
+    total, times = 0, [1]
+    for node in linear.src:
+        if node.op is Ops.RANGE:
+            times.append(times[-1] * int(node.src[0].arg))
+        elif node.op is Ops.END:
+            times.pop()
+        elif node.op is Ops.LOAD and node.src[0].src[0].op is Ops.PARAM:
+            total += times[-1] * node.dtype.lanes * (node.src[0].src[0].arg[0] == slot)
+    return total
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_each_element_of_a_row_is_read_once(name: str) -> None:
+    assert elements_read(kernel(WORK[name], 5, 128), slot=1) == 5 * 128
+
+
+def test_a_row_that_a_group_has_no_room_for_is_read_again() -> None:
+    assert elements_read(kernel(WORK["distance"], 2, 1024), slot=1) == 2 * 2 * 1024
+
+
+def test_what_was_read_is_not_kept_where_one_loop_reads_it() -> None:
+    loops = [n for n in kernel(lambda x: x.sum(-1), 3, 256).src if n.op is Ops.FILLED]
+    assert len(loops) == 1  # the sums of the items
+
+
+def test_a_lost_wait_is_a_race() -> None:
+    linear = kernel(WORK["distance"], 3, 40)
+    filled = [n for n in linear.src if n.op is Ops.FILLED]
+    assert what_races(linear, filled) is None
+    told = [what_races(linear, [one for one in filled if one is not lost]) for lost in filled]
+    assert all(["is read before all wait" in (one or "") for one in told])
+
+
+def test_the_solver_shows_a_row_that_is_read_once() -> None:
+    x = rows(2, 19, "float32")
+    with Context(PROVE=1, PLANS=0), schedule("group=4"):
+        got = (lambda t: t - t.max(1, keepdim=True))(Tensor(x, device="GROUPED")).numpy()
+    np.testing.assert_array_equal(got, x - x.max(1, keepdims=True))
+    shared = [n for n in EMITTED[-1].src if n.op is Ops.RANGE and n.arg[1] is AxisRole.LANE]
+    assert len(shared) > 2
