@@ -70,10 +70,18 @@ KERNELS: dict[str, Callable[[], Tensor]] = {
     "product 1024 bf16": lambda: ones(1024, 1024, "bfloat16") @ ones(1024, 1024, "bfloat16"),
     "convolution 64 64 56 3": lambda: ones(16, 64, 56, 56).conv2d(ones(64, 64, 3, 3), padding=1),
     "softmax 4096 4096": lambda: ones(4096, 4096).softmax(),
+    "softmax 4096 997": lambda: ones(4096, 997).softmax(),
+    "softmax 262144 64": lambda: ones(1 << 18, 64).softmax(),
     "layernorm 4096 4096": lambda: ones(4096, 4096).layernorm(),
+    "layernorm 4096 4096 bf16": lambda: ones(4096, 4096, "bfloat16").layernorm(),
+    "logsumexp 4096 4096": lambda: ones(4096, 4096).logsumexp(1),
+    "argmax 4096 4096": lambda: ones(4096, 4096).argmax(1),
     "sum 16M": lambda: ones(4096, 4096).sum(),
+    "maximum of a prime number": lambda: ones(16_777_259).max(),
+    "column sums 4096": lambda: ones(4096, 4096).sum(0),
     "row sums 4096": lambda: ones(4096, 4096).sum(1),
     "transpose 4096": lambda: ones(4096, 4096).T.contiguous(),
+    "permute 64 64 64 64": lambda: ones(64, 64, 64, 64).permute(0, 3, 2, 1).contiguous(),
     "x * 2 + 1, 16M": lambda: ones(4096, 4096) * 2 + 1,
     "attention 8 512 64": lambda: ones(8, 512, 64).scaled_dot_product_attention(
         ones(8, 512, 64), ones(8, 512, 64)
@@ -164,7 +172,7 @@ def row(kernel: str, source: Source) -> str:
     cells = [
         kernel, f"`{source.entry}`", needs.registers, needs.spills, needs.shared,
         f"{counts['ld.16']} of {counts['ld']}", counts["nc"], counts["bar"], counts["shfl"], counts["mma"],
-        f"{work.multiply_adds / max(1, work.asked):.2f}", f"{seconds * 1e6:.1f}", bound, f"{peak:.0%}", f"{speed:.0%}",
+        f"{work.multiply_adds / max(1, work.asked):.2f}", f"{work.asked / work.there:.2f}", f"{seconds * 1e6:.1f}", bound, f"{peak:.0%}", f"{speed:.0%}",
     ]  # fmt: skip
     return f"| {' | '.join(map(str, cells))} |"
 
@@ -187,9 +195,9 @@ def main(only: list[str]) -> None:
     )
     print(
         "| what | kernel | registers | spilled bytes | shared bytes | 16-byte loads | nc | barriers | shuffles | mma |"
-        " multiply-adds a byte asked for | us at least | bound | of peak float32 | of memory speed |"
+        " multiply-adds a byte asked for | times that a byte is asked for | us at least | bound | of peak float32 | of memory speed |"
     )
-    print("|---" * 15 + "|")
+    print("|---" * 16 + "|")
     with printer() as machine:
         for kernel, make in KERNELS.items():
             if only and not kernel.startswith(tuple(only)):
