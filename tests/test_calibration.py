@@ -16,7 +16,8 @@ from proofgrad.__main__ import main
 from proofgrad.backends.cpu import calibration, probe
 from proofgrad.backends.cpu.backend import CpuBackend
 from proofgrad.backends.cpu.calibration import CACHES, FITTED_WHERE, WHOLE, Calibration, calibrated
-from proofgrad.backends.cpu.processors import KNOWN, Memory
+from proofgrad.backends.cpu.codegen import Host
+from proofgrad.backends.cpu.processors import KNOWN, Memory, processor_named
 from proofgrad.core.compile.machine.machine import Core, FirstCache
 from proofgrad.core.compile.plan.store import PlanStore
 from proofgrad.core.ir.dtypes import dtypes
@@ -187,8 +188,12 @@ def test_a_processor_by_name_is_not_measured(
     assert main(["calibrate"]) == 1 and "unset CPU_TARGET" in capsys.readouterr().err
 
 
-def test_the_probe_itself_gives_every_number() -> None:
-    machine = CpuBackend()
+@pytest.mark.parametrize("name", ["", "x86-64-v2"])
+def test_the_probe_itself_gives_every_number(name: str) -> None:
+    processor = processor_named(name) if name else None
+    if processor is not None and processor.missing:
+        pytest.skip(processor.missing)
+    machine = CpuBackend(Host(processor=processor))
     found = probe.measure(machine, machine.target.cache_bytes, seconds=0.002)
     assert {*WHOLE, *FITTED_WHERE, *CACHES, *calibrate._FOR_PEOPLE} <= found.keys()
     assert all(0 < value < math.inf for value in found.values())

@@ -24,6 +24,7 @@ from proofgrad.core.compile.machine.target import DeviceError, Source
 from proofgrad.core.ir.dtypes import dtypes
 
 SECONDS = 0.15  # for each kernel
+FEWEST_RUNS = 3
 PASSES_TIMES = 3  # as long for memory, whose passes are long
 SUMS = 12  # side by side: so many registers hold them on any machine, and none waits for itself
 PARALLEL_STEPS = 20_000
@@ -48,19 +49,20 @@ class Probe:
         for block in self.memory:  # pages that were never written do not count as memory
             ctypes.memset(block.address, FILLING, kernels.BUFFER_BYTES)
         self.table = (ctypes.c_void_p * 2)(*[block.address for block in self.memory])
-        self.lanes = machine.target.vector_bytes // 4
+        self.lanes, self.is_fused = machine.target.vector_bytes // 4, machine.target.has_fma
         self.cycle = self.alone(kernels.chain()) / kernels.CHAIN_STEPS / kernels.PAIR_CYCLES
 
     # -- running ------------------------------------------------------------------------------
 
     def best(self, run: Callable[[], object]) -> float:
         """Seconds of the fastest run."""
-        best, end = float("inf"), time.perf_counter() + self.seconds
-        while time.perf_counter() < end:
+        times: list[float] = []
+        end = time.perf_counter() + self.seconds
+        while time.perf_counter() < end or len(times) < FEWEST_RUNS:
             start = time.perf_counter()
             run()
-            best = min(best, time.perf_counter() - start)
-        return best
+            times.append(time.perf_counter() - start)
+        return min(times)
 
     def alone(self, ir: str, items: int = 1) -> float:
         """Seconds of a kernel in this thread."""
@@ -90,12 +92,14 @@ class Probe:
 
     def multiply_adds(self, dtype: str, lanes: int) -> float:
         """Multiply-adds of whole vectors in a cycle."""
-        taken = self.alone(kernels.multiply_adds(dtype, lanes, SUMS)) / self.cycle
+        taken = self.alone(kernels.multiply_adds(dtype, lanes, SUMS, self.is_fused)) / self.cycle
         return kernels.MULTIPLY_ADD_STEPS * SUMS / taken
 
     def multiply_add_cycles(self) -> float:
         """Until another instruction can use the result."""
-        taken = self.alone(kernels.multiply_adds("float32", self.lanes, 1)) / self.cycle
+        taken = (
+            self.alone(kernels.multiply_adds("float32", self.lanes, 1, self.is_fused)) / self.cycle
+        )
         return taken / kernels.MULTIPLY_ADD_STEPS
 
     def loads(self, nbytes: int) -> float:
@@ -214,7 +218,7 @@ class Probe:
 
     def gflops(self) -> float:
         """Of multiply-adds of float32, two operations each."""
-        ir = kernels.multiply_adds("float32", self.lanes, SUMS, PARALLEL_STEPS)
+        ir = kernels.multiply_adds("float32", self.lanes, SUMS, self.is_fused, PARALLEL_STEPS)
         return 2e-9 * kernels.ITEMS * PARALLEL_STEPS * SUMS * self.lanes / self.together(ir)
 
     def copy_gbs(self) -> float:

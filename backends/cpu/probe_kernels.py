@@ -32,21 +32,29 @@ def chain() -> str:
     return _loop(CHAIN_STEPS // 8, first, body, "  store i64 %x8, ptr %target", phi)
 
 
-def multiply_adds(dtype: str, lanes: int, sums: int, steps: int = MULTIPLY_ADD_STEPS) -> str:
-    """Items of `steps` steps, each a multiply-add into every one of `sums` vectors."""
+def multiply_adds(
+    dtype: str, lanes: int, sums: int, is_fused: bool, steps: int = MULTIPLY_ADD_STEPS
+) -> str:
+    """Items of `steps` steps, each a multiply-add into every one of `sums` vectors.
+
+    Not fused, what is multiplied is another of the sums, so that it is not the same in each step; of one sum by itself it is,
+    and what is waited for is the addition alone.
+    """
     vector = f"<{lanes} x {_NAMES[dtype]}>"
     suffix = f"v{lanes}f{dtype.removeprefix('float')}"
-    fma = f"call {vector} @llvm.fma.{suffix}"
-    adds = [f"  %b{k} = {fma}({vector} %one, {vector} %one, {vector} %a{k})" for k in range(sums)]
+    adds = []
+    for k in range(sums):
+        if is_fused:
+            fma = f"call {vector} @llvm.fma.{suffix}"
+            adds.append(f"  %b{k} = {fma}({vector} %one, {vector} %one, {vector} %a{k})")
+        else:
+            other = "%one" if sums == 1 else f"%a{(k + 1) % sums}"
+            adds.append(f"  %m{k} = fmul {vector} {other}, %one")
+            adds.append(f"  %b{k} = fadd {vector} %a{k}, %m{k}")
     phis = [f"  %a{k} = phi {vector} [ %one, %item ], [ %b{k}, %step ]" for k in range(sums)]
     added = [f"  %s{k + 1} = fadd {vector} %s{k}, %b{k}" for k in range(sums)]
-    last = "\n".join(
-        [
-            f"  %s0 = fadd {vector} %one, %one",
-            *added,
-            f"  store {vector} %s{sums}, ptr %target, align 4",
-        ]
-    )
+    stored = f"  store {vector} %s{sums}, ptr %target, align 4"
+    last = "\n".join([f"  %s0 = fadd {vector} %one, %one", *added, stored])
     first = f"  %one = load {vector}, ptr %source, align 4"
     declared = f"declare {vector} @llvm.fma.{suffix}({vector}, {vector}, {vector})"
     return f"{declared}\n{_loop(steps, first, chr(10).join(adds), last, chr(10).join(phis))}"
