@@ -263,9 +263,8 @@ def measure(machine: CpuBackend, cache_bytes: int, seconds: float = SECONDS) -> 
             found[f"{dtype} x {lanes}"] = probe.multiply_adds(dtype, lanes)
             width *= 2
     rate = found[f"float32 x {probe.lanes}"]
-    clock = rate / max(
-        1, round(rate)
-    )  # vectors slow it down; a core begins a whole number in a cycle
+    # Wide vectors slow the clock down, and a core begins a whole number of them in a cycle.
+    clock = min(1.0, rate / max(1, round(rate)))
     found["multiply_adds_a_cycle"] = rate / clock
     found["multiply_add_cycles"] = probe.multiply_add_cycles() * clock
     found["loads_a_cycle"] = probe.loads(1 << 12) / clock
