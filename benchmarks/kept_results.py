@@ -3,7 +3,7 @@
 Owns: geomean, percentiles, the file. Does not own: measuring, tables for people.
 
 A file has `format`, which is raised when the meaning of a field changes; `what` was measured, `when`, on which `machine`, with
-which `versions` and `settings`; `lines` and their `summary`.
+which `calibration`, `versions` and `settings`; `lines` and their `summary`.
 """
 
 from __future__ import annotations
@@ -55,6 +55,13 @@ def machine() -> str:
     return f"{name}, {Device['CPU'].target.threads} threads"
 
 
+def calibration() -> str:
+    """What `python -m proofgrad calibrate` changed of this machine's description."""
+    from proofgrad import calibrate
+
+    return calibrate.state()
+
+
 def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """Of those that are installed."""
     found = {}
@@ -74,7 +81,7 @@ def keep(
     settings = {name: os.environ[name] for name in SETTINGS if name in os.environ}
     content = {
         "format": FORMAT, "what": what, "when": now.isoformat(timespec="seconds"), "machine": machine(),
-        "versions": versions(), "settings": settings, **more, "summary": summary, "lines": lines,
+        "calibration": calibration(), "versions": versions(), "settings": settings, **more, "summary": summary, "lines": lines,
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{what.replace(' ', '-')}-{now:%Y%m%d-%H%M%S}.json"

@@ -24,7 +24,7 @@ from kept_results import FOLDER, geomean, keep
 from machine_limits import measure
 from peer_workloads import WORKLOADS, named
 from peers_page import OURS, PEERS, Line, page
-from side_by_side import Run, Worker, in_turn, serve
+from side_by_side import Run, Worker, in_turn, own_cache, serve
 
 # What keeps ours, torch and numpy from instructions after AVX2. The others have no setting that all of their kernels obey (jax
 # multiplies matrices as fast with XLA's as without).
@@ -71,8 +71,7 @@ def run_of(framework: str, request: dict[str, Any]) -> Run:
 
 def worker(framework: str, cache: str) -> Worker:
     """A process of a framework, whose compiled kernels are kept in a folder."""
-    folder = Path(cache) / framework
-    environment = {"PROOFGRAD_CACHE": str(folder), "XDG_CACHE_HOME": str(folder), "DEV": "CPU"}
+    environment = {**own_cache(Path(cache) / framework), "DEV": "CPU"}
     return Worker([__file__, "--worker", framework], environment)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import first_call
-from kept_results import geomean, machine, versions
+from kept_results import calibration, geomean, machine, versions
 from machine_limits import Limits
 from peer_workloads import Limit, Workload
 from side_by_side import Times
@@ -85,7 +85,7 @@ def page(
     )
     timed = [name for name in PEERS if name in ran]
     about = {
-        "machine": machine() + restricted,
+        "machine": f"{machine()}{restricted}; calibration: {calibration()}",
         "versions": _versions(timed) + missing,
         "limits": _limits(limits),
     }

@@ -23,7 +23,7 @@ from typing import Any
 from drawn_cases import KINDS, Case, case_from_json, cases, seed_of_month
 from drawn_peers import PEERS
 from kept_results import FOLDER, geomean, keep, percentile
-from side_by_side import Run, Worker, in_turn, serve
+from side_by_side import Run, Worker, in_turn, own_cache, serve
 
 OURS = "proofgrad"
 WORST = 10
@@ -151,7 +151,7 @@ def main() -> None:
     print(f"seed {options.seed}: {len(drawn)} cases", flush=True)
     names = ["search"] if options.beam else [OURS, *options.peers]
     with tempfile.TemporaryDirectory() as cache, contextlib.ExitStack() as stack:
-        environment = {"PROOFGRAD_CACHE": cache, "WIDTH": str(options.beam), "DEV": "CPU"}
+        environment = {**own_cache(Path(cache)), "WIDTH": str(options.beam), "DEV": "CPU"}
         environment["BEAM_SECONDS"] = str(options.seconds)
         workers = {name: Worker([__file__, "--worker", name], environment) for name in names}
         for worker in workers.values():

@@ -55,9 +55,11 @@ def state() -> str:
     """One line for `doctor`."""
     try:
         machine, memory = _machine()
-    except DeviceError as error:
-        return str(error)
+    except DeviceError:
+        return f"not used: CPU_TARGET={settings.text('CPU_TARGET')}"
     found = calibration.kept(machine.host, memory)
+    if not settings.uses_calibration():
+        return "not used: CALIBRATION=0"
     if found is None:
         return "none; python -m proofgrad calibrate"
     return _differences(found.figures, {}, memory) or "all figures are as by default"

@@ -13,7 +13,7 @@ from machine_limits import Limits
 from peer_workloads import WORKLOADS, Limit, Workload
 from peers import AVX2, kept
 from peers_page import Line, page
-from side_by_side import Times
+from side_by_side import Times, own_cache
 
 from proofgrad.backends.cpu.processors import processor_named
 
@@ -53,7 +53,10 @@ def test_the_page_and_what_is_kept_name_lines_below() -> None:
     assert [row["peer"] for row in rows] == ["numpy", "numpy"]
     text = page(lines, [], LIMITS, ["numpy", "jax"], "; restricted")
     assert "1 of 2 lines are as asked. The geomean of the ratios is 1.00." in text
-    assert "; restricted." in text and "Not timed, for it does not run on this machine: jax" in text
+    assert (
+        "; restricted; calibration: " in text
+        and "Not timed, for it does not run on this machine: jax" in text
+    )
 
 
 @pytest.mark.parametrize("framework", ["onnxruntime", "openvino"])
@@ -82,3 +85,16 @@ def test_without_avx512_the_output_says_so(tmp_path: Path) -> None:
     assert "restricted to AVX2: CPU_TARGET=haswell" in done.stdout
     (kept_file,) = tmp_path.glob("peers-with-AVX2-*.json")
     assert '"CPU_TARGET": "haswell"' in kept_file.read_text()
+
+
+def test_workers_find_how_the_machine_was_measured_and_no_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("calibration/ab/abc", "cpu/ab/abc"):
+        (tmp_path / "users" / name).parent.mkdir(parents=True)
+        (tmp_path / "users" / name).write_text("kept")
+    monkeypatch.setenv("PROOFGRAD_CACHE", str(tmp_path / "users"))
+    environment = own_cache(tmp_path / "own")
+    assert environment["PROOFGRAD_CACHE"] == str(tmp_path / "own")
+    kept_files = [path.name for path in (tmp_path / "own").rglob("*") if path.is_file()]
+    assert kept_files == ["abc"] and (tmp_path / "own" / "calibration" / "ab" / "abc").exists()

@@ -206,7 +206,11 @@ def _row(flat: UOp, first: int, end: int) -> UOp:
     """The elements of a row from `first` on, and before `end`: of what is padded behind, of what is there."""
     if flat.op is Ops.PAD and flat.arg[0][0] == 0 and end <= flat.src[0].shape[0]:
         flat = flat.src[0]
-    return flat if (first, end) == (0, flat.shape[0]) else UOp(Ops.SHRINK, flat.dtype, (flat,), ((first, end),))
+    return (
+        flat
+        if (first, end) == (0, flat.shape[0])
+        else UOp(Ops.SHRINK, flat.dtype, (flat,), ((first, end),))
+    )
 
 
 # -- memory that buffers share --------------------------------------------------------------------------
