@@ -72,6 +72,11 @@ class Contraction:
         return prod(size_of(loop) for loop in self.others)
 
     @cached_property
+    def row_steps(self) -> list[int | None]:
+        """How far each load of the rows' operand moves with `rows`."""
+        return load_steps(self.row_factor, self.rows)
+
+    @cached_property
     def has_masked_rows(self) -> bool:
         """Whether the mask of a product changes from row to row."""
         return self._is_masked_along(self.rows)

@@ -163,8 +163,7 @@ def lie_near(
 ) -> bool:
     """Whether a tile reads its rows along lines, which find room in that part of the ways of the first cache."""
     itemsize = contraction.reduction.dtype.itemsize
-    steps = load_steps(contraction.row_factor, contraction.rows)
-    sets = [1 if step is None else _sets(step * itemsize, cache) for step in steps]
+    sets = [1 if s is None else _sets(s * itemsize, cache) for s in contraction.row_steps]
     most = int(part * cache.ways) * min(sets, default=tile.rows)
     return contraction.rows_lie_along_depth and tile.rows <= most
 

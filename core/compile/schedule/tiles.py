@@ -10,6 +10,7 @@ every row with every column into registers.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
 from proofgrad.core.compile.machine.target import Target
@@ -31,6 +32,7 @@ ITEMS_A_THREAD, ITEMS_A_THREAD_OF_BLOCKS = 8, 2
 TALLEST, WIDEST = 16, 8
 
 
+@lru_cache(maxsize=8)  # several tactics ask for the tile of one kernel
 def find_contraction(
     kernel: UOp, target: Target, override: Schedule = AUTOMATIC
 ) -> tuple[Contraction, Tile] | None:
