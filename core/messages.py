@@ -1,17 +1,20 @@
-"""What DEBUG prints: to stderr, or to the logger "proofgrad" where a program has set one up.
+"""What DEBUG prints: to stderr, or to the logger "proofgrad" where a program has set one up; how far a long first call is.
 
-Owns: which of the two. Does not own: the lines (core/tensor/runtime/report.py, core/compile/compiler.py), warnings of mistakes.
+Owns: which of the two, the line of progress. Does not own: the lines (core/tensor/runtime/report.py, core/compile/compiler.py), warnings of mistakes.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from logging import Logger
 
 NAME = "proofgrad"
+REFRESH_SECONDS = 0.1
 
 
 def say(text: object) -> None:
@@ -26,6 +29,35 @@ def say(text: object) -> None:
 def is_terminal() -> bool:
     """Whether what is said is seen on a terminal."""
     return _logger() is None and sys.stderr.isatty()
+
+
+class Progress:
+    """`with Progress("compiling", 80) as progress`: from the first second on, a line of a terminal says how far `progress.done(k)` is.
+
+    The line is gone at the end. Where stderr is no terminal nothing is written.
+    """
+
+    def __init__(self, what: str, whole: int, patience_seconds: float = 1.0) -> None:
+        self._what, self._whole = what, whole
+        self._next = time.monotonic() + patience_seconds
+        self._is_shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def done(self, count: int) -> None:
+        """So many are done."""
+        now = time.monotonic()
+        if now < self._next or not is_terminal():
+            return
+        self._next, self._is_shown = now + REFRESH_SECONDS, True
+        print(f"\r{self._what} {count} of {self._whole}", end="", file=sys.stderr, flush=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: object, __: TracebackType | None
+    ) -> None:
+        if self._is_shown:
+            print(f"\r{' ' * len(f'{self._what} {self._whole} of {self._whole}')}\r", end="", file=sys.stderr, flush=True)  # fmt: skip
 
 
 def _logger() -> Logger | None:

@@ -7,6 +7,8 @@ import logging
 import pytest
 
 from proofgrad import Context, Tensor
+from proofgrad.core import messages
+from proofgrad.core.messages import Progress
 
 LOGGER = logging.getLogger("proofgrad")
 
@@ -62,3 +64,32 @@ def test_lines_go_to_stderr_without_a_logger(
     monkeypatch.setattr(LOGGER, "propagate", False)
     run()
     assert "1 kernels" in capsys.readouterr().err
+
+
+# -- how far a long first call is -------------------------------------------------------------------
+
+
+def shown(patience_seconds: float) -> None:
+    with Progress("compiles", 20, patience_seconds) as progress:
+        for k in range(20):
+            progress.done(k)
+
+
+def test_progress_is_a_line_that_is_gone_at_the_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "is_terminal", lambda: True)
+    monkeypatch.setattr(messages, "REFRESH_SECONDS", 0)
+    shown(0)
+    lines = capsys.readouterr().err.split("\r")
+    assert lines[1] == "compiles 0 of 20" and lines[20] == "compiles 19 of 20"
+    assert lines[21:] == [" " * len("compiles 20 of 20"), ""]
+
+
+def test_nothing_is_said_of_what_is_soon_done_or_where_nobody_looks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown(0)
+    monkeypatch.setattr(messages, "is_terminal", lambda: True)
+    shown(1000)
+    assert capsys.readouterr().err == ""

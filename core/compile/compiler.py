@@ -46,7 +46,7 @@ from proofgrad.core.ir.op_names import PARAM, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.shapes import elements, is_plain
 from proofgrad.core.ir.uop import UOp
-from proofgrad.core.messages import say
+from proofgrad.core.messages import Progress, say
 from proofgrad.core.rewrite.journal import Journal
 from proofgrad.core.rewrite.match import RuleSet
 
@@ -143,9 +143,10 @@ class Compiler:
         graph = write_in_place(graph, unneeded, self.index_terms) if unneeded else graph
         if len(graph.src) == 1:  # nothing to do meanwhile
             return self._make_plan(graph, cut, None)
+        progress = Progress("proofgrad compiles kernel", len(graph.src))
         try:
-            with Background() as background:
-                return self._make_plan(graph, cut, background)
+            with Background() as background, progress:
+                return self._make_plan(graph, cut, background, progress)
         except BaseException:
             self._kernels.drop_uncompiled()
             raise
@@ -165,7 +166,11 @@ class Compiler:
         return run_stages(self.graph_stages, root, self.library, target, observe)
 
     def _make_plan(
-        self, graph: UOp, passed: Sequence[tuple[Stage | None, UOp]], background: Background | None
+        self,
+        graph: UOp,
+        passed: Sequence[tuple[Stage | None, UOp]],
+        background: Background | None,
+        progress: Progress | None = None,
     ) -> Plan:
         read = [memory_below(source) for call in graph.src for source in call.src[1:]]
         every = read + list(graph.arg)
@@ -187,7 +192,9 @@ class Compiler:
         launches: list[Step] = []
         known = Known(self.library)
         compiled: list[tuple[Kernel, ...]] = []  # of each call
-        for call in graph.src:
+        for number, call in enumerate(graph.src):
+            if progress is not None and settings.debug_level() == 0:  # else there are other lines
+                progress.done(number)
             memories = [memory_below(source) for source in call.src[1:]]
             sizes = [elements(source.shape) for source in call.src[1:]]
             buffers = [BufferInfo(b.dtype, n, b.src[1].arg) for b, n in zip(memories, sizes)]

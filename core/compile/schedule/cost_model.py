@@ -16,7 +16,6 @@ from proofgrad.core.compile.nests.strides import coefficient, loops_of
 from proofgrad.core.compile.schedule.contraction import (
     LARGEST_GROWTH,
     Contraction,
-    load_steps,
     table_elements,
     tiles_along,
 )

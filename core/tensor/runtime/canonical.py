@@ -34,7 +34,7 @@ SHOWN: WeakKeyDictionary[UOp, UOp] = WeakKeyDictionary()  # see scheduling.py
 
 def computed(uop: UOp) -> UOp:
     """What `uop` has been computed to, if it has; else `uop`."""
-    return COMPUTED.get(uop, uop) if COMPUTED.data else uop
+    return COMPUTED.get(uop, uop) if COMPUTED.data else uop  # type: ignore[attr-defined]
 
 
 def remember_graph(shown: UOp, graph: UOp) -> None:
@@ -62,7 +62,8 @@ def numbered(
     Variables lose their values, which go into `values`. `with_parts`: a slice of a buffer whose elements follow each other is a
     buffer too, SHRINK(BUFFER) among the inputs, so that the graph does not tell where it begins.
     """
-    found = None if SHOWN.data or not with_parts else form_of(roots, device, COMPUTED)
+    is_shown = bool(SHOWN.data)  # type: ignore[attr-defined]
+    found = None if is_shown or not with_parts else form_of(roots, device, COMPUTED)
     graph = None if found is None else known_graph(found[0])
     if found is not None and graph is not None:
         return graph, found[1]

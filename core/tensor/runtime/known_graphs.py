@@ -40,7 +40,7 @@ def form_of(
 
     What was `computed` stands for its graph. None for a large graph, and for one that takes slices, which may be parts of buffers.
     """
-    known = computed if computed.data else None
+    known = computed if computed.data else None  # type: ignore[attr-defined]
     numbers: dict[UOp, int] = {}
     form: list[Any] = [device]
     inputs: list[UOp] = []
