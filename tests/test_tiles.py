@@ -23,6 +23,7 @@ from proofgrad.core.compile.passes.forms import Form, check_form
 from proofgrad.core.compile.passes.stages import parts_of, run_stages
 from proofgrad.core.compile.schedule import contraction, cost_model
 from proofgrad.core.compile.schedule.contraction import contractions
+from proofgrad.core.compile.schedule.operands import packs_columns, planned_staging
 from proofgrad.core.compile.schedule.tiles import choose_blocks, find_contraction
 from proofgrad.core.compile.steps import unroll
 from proofgrad.core.compile.tactics import axes
@@ -314,3 +315,30 @@ def test_few_rows_times_a_long_transposed_matrix_read_it_in_its_order(rows: int)
     one, other = Tensor.ones(rows, 1024).realize(), Tensor.ones(4096, 1024).realize()
     graph = UOp.sink((one @ other.T).uop).replace(arg="CPU")
     assert len(compiler().kernel_graph(graph).src) == 1
+
+
+@pytest.mark.heuristics
+@pytest.mark.parametrize("rows, staged, packed", [(33, False, False), (130, False, True)])
+def test_columns_of_few_rows_are_read_in_place_and_of_more_are_packed(
+    rows: int, staged: bool, packed: bool
+) -> None:
+    target = replace(AVX512, threads=1, cache_bytes=2 << 20, scratch_bytes=1 << 20)
+    found = find_contraction(
+        compiler().index_terms(matmul(rows, 745, 2006, dtype=dtypes.float32)), target
+    )
+    assert found is not None and found[1].rows > 2
+    assert found[0].columns.src[0].arg == 2006  # the result lies along them
+    assert planned_staging(*found, target).columns is staged
+    assert packs_columns(*found, target) is packed
+
+
+@pytest.mark.heuristics
+def test_columns_of_less_than_a_line_are_not_read_in_place() -> None:
+    target = replace(AVX2, threads=1, cache_bytes=256 << 10, scratch_bytes=128 << 10)
+    ways = [
+        c
+        for c in contractions(compiler().index_terms(matmul(33, 1000, 1083, dtype=dtypes.float32)))
+        if c.columns.src[0].arg == 1083
+    ]
+    assert planned_staging(ways[0], Tile(11, 1, 8), target).columns
+    assert not planned_staging(ways[0], Tile(5, 2, 8), target).columns

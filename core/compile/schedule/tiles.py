@@ -18,7 +18,7 @@ from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Blocks, Sche
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.schedule.contraction import Contraction, contractions, tiles_along
 from proofgrad.core.compile.schedule.cost_model import cycles_of_tiles
-from proofgrad.core.compile.schedule.operands import filling
+from proofgrad.core.compile.schedule.operands import ITEMS_A_THREAD, filling
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.uop import UOp
 
@@ -26,8 +26,8 @@ from proofgrad.core.ir.uop import UOp
 SPARE_REGISTERS = 3
 # Multiply-adds of vectors in one iteration of a tile; more make code that takes long to compile.
 MOST_PRODUCTS_AT_ONCE = 112
-# Items to share out: more even out the threads, fewer count less.
-ITEMS_A_THREAD, ITEMS_A_THREAD_OF_BLOCKS = 8, 2
+# Items to share out where a sum is taken in blocks: fewer than else, as each goes through its sums once more.
+ITEMS_A_THREAD_OF_BLOCKS = 2
 # Rows and vectors of columns in a tile, at most: a longer side leaves the registers too little of the other.
 TALLEST, WIDEST = 16, 8
 
