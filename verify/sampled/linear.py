@@ -130,7 +130,8 @@ class Frame:
             types = tuple([s.dtype for s in node.src])
             return _keys(node.src, lane), operation(op, node.dtype, types)
         if self.outer is not None and op in _COSTLY and node.dtype.lanes == 1:
-            if self.own.isdisjoint(self.depends[node]):
+            loops = self.depends[node]
+            if self.own.isdisjoint(loops) and loops.isdisjoint(self.axis_of):  # no sum's in here
                 return (), lambda: self._from_outside(node)
         plan = _PLANS.get(op)
         if plan is None:
