@@ -32,6 +32,7 @@ from small_kernels import kept as kept_value
 from tactics import nest_of
 
 from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.passes.forms import Form, FormError, check_form
 from proofgrad.core.compile.steps.accumulate import accumulate
 from proofgrad.core.compile.steps.bijection import NewLoop, exchanged
@@ -135,6 +136,49 @@ def test_values_are_alike_in_another_order_if_their_operation_commutes(
         return
     kept = local_buffer(nest, one, (b,), (ROW,), [(turned, r)])
     assert {one, turned}.isdisjoint(kept.graph.toposort())
+
+
+def alike_sums(
+    first: tuple[UOp, ...], second: tuple[UOp, ...], body: Callable[..., UOp]
+) -> tuple[LoopNest, UOp, UOp, UOp, UOp]:
+    """A nest, its sums of `body` over some loops and over others, each with the loop beside that it is a function of."""
+    b, (r,) = UOp.range(3, 4), (UOp.range(3, 20, AxisRole.REDUCE),)
+    one = reduce(Ops.ADD, body(b, *first), *first)
+    other = reduce(Ops.ADD, body(r, *second), *second)
+    nest = nest_of_stores(store(b, one * reduce(Ops.MAX, other, r)))
+    (most,) = [n for n in nodes(nest, Ops.REDUCE) if n.arg is Ops.MAX and n.src[0].op is Ops.REDUCE]
+    inside = most.src[0]
+    (sum_,) = [n for n in nodes(nest, Ops.REDUCE) if n.arg is Ops.ADD and n is not inside]
+    (loop,) = [n for n in loops_below(nest.graph)[sum_] if n is not most.src[1]]
+    return nest, sum_, loop, inside, most.src[1]
+
+
+def test_sums_are_alike_whatever_their_loops_are_called() -> None:
+    k, m = UOp.range(2, 30, AxisRole.REDUCE), UOp.range(2, 31, AxisRole.REDUCE)
+    nest, one, b, other, r = alike_sums((k,), (m,), lambda x, i: load(X, i) * load(Y, x))
+    kept = local_buffer(nest, one, (b,), (ROW,), [(other, r)])
+    assert len(nodes(kept, Ops.LOCAL_BUFFER)) == 1 and other not in kept.graph.toposort()
+
+
+def test_sums_are_not_alike_if_their_loops_are_of_other_lengths_or_in_another_order() -> None:
+    def loop(size: int, number: int) -> UOp:
+        return UOp.range(size, number, AxisRole.REDUCE)
+
+    def twice(x: UOp, i: UOp, j: UOp) -> UOp:
+        return load(X, i) * load(Y, row_major(x, j))
+
+    shorter = alike_sums((loop(2, 30),), (loop(3, 31),), lambda x, i: load(X, i) * load(Y, x))
+    k, m = loop(2, 30), loop(2, 31)
+    turned = alike_sums((k, m), (m, k), lambda x, *_: twice(x, k, m))
+    inner = loop(2, 32), loop(2, 33)
+    nested = alike_sums(
+        (k,), (m,), lambda x, i: reduce(Ops.MAX, twice(x, i, inner[i is m]), inner[i is m])
+    )
+    for nest, one, b, other, r in (shorter, turned, nested):
+        refused(
+            lambda: local_buffer(nest, one, (b,), (ROW,), [(other, r)]),  # noqa: B023
+            "another function",
+        )
 
 
 # -- loops --------------------------------------------------------------------------------------------

@@ -113,9 +113,12 @@ def functions_of(values: Sequence[UOp], loop: UOp, functions: dict[Any, int]) ->
     `functions`: the numbers given so far. A value that does not change with its loop is itself.
     """
     names: dict[UOp, int] = {}
+    bound = _bound_loops(values)
     for node in toposort(values):
         if node is loop:
             key: Any = (None, size_of(loop))
+        elif node in bound:
+            key = bound[node]
         elif all([functions.get(s) == names[s] for s in node.src]):  # nothing below changes
             key = node
         else:
@@ -124,3 +127,17 @@ def functions_of(values: Sequence[UOp], loop: UOp, functions: dict[Any, int]) ->
             key = (node.op, node.dtype, node.arg, frozenset(below) if is_free else tuple(below))
         names[node] = functions.setdefault(key, len(functions))
     return names
+
+
+def _bound_loops(values: Sequence[UOp]) -> dict[UOp, Any]:
+    """The loops of reductions that have none inside, each with its place among them: their numbers are names alone."""
+    found: dict[UOp, Any] = {}
+    has_binder: dict[UOp, bool] = {}
+    for node in toposort(values):
+        inside = any([has_binder[s] for s in node.src])
+        has_binder[node] = inside or node.op in BINDERS
+        for place, loop in enumerate(node.src[1:] if node.op in BINDERS else ()):
+            key = None if inside else (loop.op, loop.src, loop.arg[1], place)
+            if found.setdefault(loop, key) != key:
+                found[loop] = None
+    return {loop: key for loop, key in found.items() if key is not None}
