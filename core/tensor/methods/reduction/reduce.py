@@ -237,7 +237,7 @@ class Reduction(Movement, Elementwise):
             return x._value()
         wide = x._wide()
         powers = (wide - wide.max(axis, keepdim=True).detach()).exp()
-        return (powers / powers.sum(axis, keepdim=True)).cast(x.dtype)
+        return (powers * powers.sum(axis, keepdim=True).reciprocal()).cast(x.dtype)
 
     def softmin(self, axis: Whole = -1, dtype: DType | str | None = None) -> Self:
         """softmax of -x."""
