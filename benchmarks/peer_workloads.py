@@ -132,7 +132,7 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("conv 1x1, 8x256x14x14", "convolution", (8, 256, 1024, 14, 1, 1), Limit.MULTIPLIERS,
              1.0, "as a matmul: tables"),
     Workload("attention 12x1024x64", "attention", (12, 1024, 64), Limit.MULTIPLIERS, 1.0,
-             "scores, which go through memory, and exp2 of each"),
+             "multiply-adds of tiles of six rows, and exp2 of each score"),
     Workload("attention 12x1024x64, causal", "causal", (12, 1024, 64), Limit.MULTIPLIERS, 1.0,
              "as above, of five eighths of the scores; torch leaves out nearly all that the mask hides"),
     Workload("MLP step, batch 128", "train_mlp", (128,), Limit.MULTIPLIERS, 0.9,

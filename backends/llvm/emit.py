@@ -222,7 +222,10 @@ class _Printer:
             return
         name = self.registers[node] = f"%scratch{number}"
         if size * node.dtype.itemsize <= STACK_BYTES:
-            self.scratch.append(f"  {name} = alloca [{size} x {memory_type(node.dtype)}], align 64")
+            apart = size + LINE_BYTES // node.dtype.itemsize  # neighbours in other sets of a cache
+            self.scratch.append(
+                f"  {name} = alloca [{apart} x {memory_type(node.dtype)}], align 64"
+            )
             return
         pointer = self.dialect.pointer
         self.scratch += [

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from proofgrad.core.compile.fusion.limits import beyond_limits
+from proofgrad.core.compile.fusion.row_products import products_by_row
 from proofgrad.core.compile.fusion.rows import reductions_by_row
 from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.running_reductions import is_running
@@ -74,6 +75,7 @@ def nodes_that_need_a_buffer(root: UOp, target: Target) -> set[UOp]:
             stored.update(reductions if len(reductions) > 1 else ())
     if all(is_plain(node.shape) for node in nodes):
         stored = stored - reductions_by_row(nodes, consumers, stored, kept, target)
+        stored -= products_by_row(nodes, consumers, stored, kept, target)
     return stored | beyond_limits(nodes, consumers, stored)
 
 

@@ -20,6 +20,7 @@ from proofgrad.core.compile.schedule.operands import (
 )
 from proofgrad.core.compile.schedule.prefix_loops import find_along, schedule_along
 from proofgrad.core.compile.schedule.reduction_blocks import find_rows
+from proofgrad.core.compile.schedule.row_products import find_kept_rows, schedule_rows
 from proofgrad.core.compile.schedule.shared_tiles import choose_shared
 from proofgrad.core.compile.schedule.threads import loop_shared_in_order, operations, shares_work
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
@@ -41,6 +42,8 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
         return schedule_along(kernel, along, target, override)
     if (way := choose_shared(kernel, target, override)) is not None:
         return Schedule(tiled=True, tile=way[0], shared=way[1], reduction_block=0)
+    if (by_rows := find_kept_rows(kernel, target, override)) is not None:
+        return schedule_rows(by_rows, target, override)
     found = find_contraction(kernel, target, override)
     if found is not None:
         return _of_contraction(*found, target, override)

@@ -17,6 +17,7 @@ from proofgrad.core.compile.schedule.choose_schedule import schedule_of
 from proofgrad.core.compile.schedule.contraction import Contraction, tiles_along
 from proofgrad.core.compile.schedule.operands import packs_columns
 from proofgrad.core.compile.schedule.prefix_loops import find_along
+from proofgrad.core.compile.schedule.row_products import find_kept_rows
 from proofgrad.core.compile.schedule.threads import loop_shared_in_order, runs_in_order
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.compile.schedule.vectors import looped_reductions, short_reductions
@@ -32,6 +33,7 @@ from proofgrad.core.compile.steps.split import split, split_reading_inside
 from proofgrad.core.compile.tactics.groups import in_groups
 from proofgrad.core.compile.tactics.pack_columns import pack_columns
 from proofgrad.core.compile.tactics.prefix_loops import counting_up, leave_whole
+from proofgrad.core.compile.tactics.row_products import in_rows
 from proofgrad.core.compile.tactics.shared_tiles import in_shared_tiles
 from proofgrad.core.compile.tactics.transposes import through_memory
 from proofgrad.core.ir.ops import Ops
@@ -50,6 +52,8 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     nest = nest.scheduled(schedule := schedule_of(nest, context))
     if along is not None:
         return leave_whole(nest, along, schedule, target)
+    if (rows := find_kept_rows(nest.graph, target, schedule)) is not None:
+        return in_rows(nest, rows, schedule)
     if schedule.shared is not None and schedule.shared.items:
         return in_shared_tiles(nest, schedule, target)
     if schedule.tiled and (found := find_contraction(nest.graph, target, schedule)) is not None:

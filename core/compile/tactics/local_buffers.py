@@ -15,10 +15,12 @@ from proofgrad.core.compile.nests.loops import fresh_number, is_fixed, output_lo
 from proofgrad.core.compile.nests.strides import loops_below
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.cost_model import COSTLY
+from proofgrad.core.compile.schedule.row_products import find_row_products
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.local_buffer import functions_of, local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.tactics.keep_rows import keep_rows
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
@@ -35,6 +37,8 @@ def use_local_buffers(nest: LoopNest, context: Context) -> LoopNest:
         return nest
     if context.override.buffered is False:
         return nest
+    if find_row_products(nest.graph, target) is not None:
+        return keep_rows(nest, target)
     if target.scratch_bytes == 0 or find_contraction(nest.graph, target) is not None:
         return nest
     room = target.scratch_bytes

@@ -23,6 +23,7 @@ from proofgrad.core.compile.schedule.contraction import (
 )
 from proofgrad.core.compile.schedule.divisors import largest_divisor
 from proofgrad.core.compile.schedule.operands import may_stage
+from proofgrad.core.compile.schedule.row_products import find_kept_rows
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.deinterleave import deinterleave
@@ -30,6 +31,7 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.split import split
 from proofgrad.core.compile.steps.stage import Digit, stage
+from proofgrad.core.compile.tactics.stage_keys import stage_keys
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -44,6 +46,10 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
     if target.has_scalar_items:
         return nest
     nest = nest.scheduled(schedule := schedule_of(nest, context))
+    if (rows := find_kept_rows(nest.graph, target, schedule)) is not None:
+        assert schedule.tile is not None  # a schedule that was decided
+        *tables, last = stage_keys(nest, rows, schedule.tile)
+        return (*tables, last.scheduled(schedule)) if tables else nest
     is_shared = schedule.shared is not None and schedule.shared.items
     found = None
     if schedule.tiled and not is_shared:

@@ -1,0 +1,140 @@
+"""Which products of matrices run inside the kernel of a product of what is made of their rows, as in attention.
+
+Owns: the conditions. Does not own: other reductions by row (rows.py), how such a kernel runs (schedule/row_products.py).
+
+    sum[j](w(i, j) * v(j, d)),   w(i, j) made of s(i, 0), s(i, 1), ...,   s(i, j) = sum[k](q(i, k) * c(j, k))
+
+A softmax of scores is such a w. Some rows of s and w stay in the cache of the core that computes them, and no matrix of scores is
+ever in memory. That pays where the matrix would not stay in the cache, and c and v do: each few rows read all of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.sums_of_products import is_contraction
+from proofgrad.core.compile.schedule.row_products import Sizes, pays
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.shapes import elements
+from proofgrad.core.ir.uop import UOp
+
+_SAME_ELEMENTS = frozenset({Ops.RESHAPE, Ops.EXPAND, Ops.CAST})
+
+
+def products_by_row(
+    nodes: list[UOp],
+    consumers: Mapping[UOp, list[UOp]],
+    stored: set[UOp],
+    kept: set[UOp],
+    target: Target,
+) -> set[UOp]:
+    """Nodes of `stored` that need no buffer: the scores s and the weights w of such products.
+
+    `kept` are those that must have one.
+    """
+    found: set[UOp] = set()
+    for total in [n for n in nodes if is_contraction(n)]:
+        for factor in total.src[0].src:
+            weights = _below(factor, stored)
+            scores = None if weights is None else _scores_of(weights, stored)
+            if weights is None or scores is None or not kept.isdisjoint((weights, scores)):
+                continue
+            is_alone = _kernels_with(scores, consumers, stored) == {weights}
+            is_alone &= _is_last(total, _kernels_with(weights, consumers, stored), stored)
+            sizes = (
+                _sizes(total, weights, scores, stored)
+                if is_alone and leave_the_cache(scores, target)
+                else None
+            )
+            if sizes is not None and pays(sizes, total.dtype, target):
+                found |= {weights, scores}
+    return found
+
+
+def leave_the_cache(scores: UOp, target: Target) -> bool:
+    """Whether the matrix is longer than what a kernel may count on of the second cache."""
+    return elements(scores.shape) * scores.dtype.itemsize > target.room_bytes
+
+
+def _below(factor: UOp, stored: set[UOp]) -> UOp | None:
+    """The value with a buffer whose elements, each perhaps many times, a factor has."""
+    while factor not in stored and factor.op in _SAME_ELEMENTS:
+        factor = factor.src[0]
+    return factor if factor in stored else None
+
+
+def _scores_of(weights: UOp, stored: set[UOp]) -> UOp | None:
+    """The one product of matrices that the kernel of `weights`, which reduces its rows, reads."""
+    inside = _inside(weights, stored)
+    reductions = [n for n in inside if n.op is Ops.REDUCE_AXIS]
+    last = (len(weights.shape) - 1,)
+    if not reductions or any([is_contraction(n) or n.arg[1] != last for n in reductions]):
+        return None
+    read = {s for n in inside for s in n.src if s in stored}
+    products = [s for s in read if _product_in(s, stored) is not None]
+    is_one = len(products) == 1 and products[0].shape == weights.shape
+    return products[0] if is_one else None
+
+
+def _product_in(value: UOp, stored: set[UOp]) -> UOp | None:
+    """The sum of products that a kernel has, if it is the only reduction there."""
+    reductions = [n for n in _inside(value, stored) if n.op is Ops.REDUCE_AXIS]
+    return reductions[0] if len(reductions) == 1 and is_contraction(reductions[0]) else None
+
+
+def _inside(value: UOp, stored: set[UOp]) -> list[UOp]:
+    """The nodes of the kernel that computes a value."""
+
+    def is_inside(node: UOp) -> bool:
+        return node is value or node not in stored
+
+    return [node for node in value.toposort(is_inside) if is_inside(node)]
+
+
+def _kernels_with(value: UOp, consumers: Mapping[UOp, list[UOp]], stored: set[UOp]) -> set[UOp]:
+    """The ends of the kernels that read a value."""
+    ends, seen, stack = set[UOp](), {value}, [value]
+    while stack:
+        for user in consumers[stack.pop()]:
+            if user in stored or not consumers[user]:
+                ends.add(user)
+            elif user not in seen:
+                seen.add(user)
+                stack.append(user)
+    return ends
+
+
+def _is_last(total: UOp, ends: set[UOp], stored: set[UOp]) -> bool:
+    """Whether one kernel reads the weights, whose only reduction is the last sum."""
+    inside = [node for end in ends for node in _inside(end, stored)]
+    return len(ends) == 1 and [n for n in inside if n.op is Ops.REDUCE_AXIS] == [total]
+
+
+def _sizes(total: UOp, weights: UOp, scores: UOp, stored: set[UOp]) -> Sizes | None:
+    """The lengths of the loops i, j, k, d.
+
+    None where the product does not go along the last axis of the weights, or c or v change with the row.
+    """
+    product, shape = _product_in(scores, stored), total.src[0].shape
+    assert product is not None
+    *around, keys = weights.shape
+    rows = len(around) - 1
+    ways = product.src[0].shape[: rows + 2] == weights.shape, shape[: rows + 1] == (*around,)
+    if rows < 0 or not all(ways) or len(shape) != rows + 3 or total.arg[1] != (rows + 2,):
+        return None
+    others = [factor for factor in total.src[0].src if _below(factor, stored) is not weights]
+    is_shared = [len(others) == 1 and _is_same_along(rows, *others)]
+    is_shared += [_is_same_along(axis, *product.src[0].src) for axis in (rows, rows + 1)]
+    depth = elements(product.src[0].shape) // max(1, elements(product.shape))
+    return Sizes(around[rows], keys, depth, shape[rows + 1]) if all(is_shared) else None
+
+
+def _is_same_along(axis: int, *factors: UOp) -> bool:
+    """Whether one of some factors is expanded along an axis."""
+    for factor in factors:
+        while factor.op is Ops.CAST:
+            factor = factor.src[0]
+        if factor.op is Ops.EXPAND and factor.src[0].shape[axis] == 1:
+            return True
+    return False

@@ -1,0 +1,206 @@
+"""Products of what is made of the rows of a product, as in attention: what they look like in a nest, and their tile.
+
+Owns: finding them, how many rows and columns run at once. Does not own: which of them are one kernel (fusion/row_products.py),
+the steps that make it run so (tactics/row_products.py).
+
+    out[i, d] = sum[j](w(i, j) * v(j, d)),   w(i, j) made of s(i, 0), s(i, 1), ...,   s(i, j) = sum[k](q(i, k) * c(j, k))
+
+An item takes some rows i: of s all j side by side in vectors, then w, each kept, then the sums in vectors of d. Both products
+run in one tile of so many rows and one wide vector, which is several registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.nests.kernel_schedule import Schedule, Tile
+from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, output_loops, size_of
+from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.compile.schedule.threads import shares_work
+from proofgrad.core.compile.schedule.tiles import SPARE_REGISTERS
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import UOp, toposort
+
+# Rows that an item keeps for each of its own: scores, powers, weights.
+KEPT_ROWS = 3
+# Vectors that the wide one of a tile is made of, at most: more leave the registers too few rows.
+WIDEST = 4
+# Rows of fewer elements, and fewer rows, are not worth it: each product alone is soon done.
+LEAST_ROWS = 4
+# Steps of a product that run at once: less counting.
+DEPTHS = (4, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The lengths of the loops i, j, k, d."""
+
+    rows: int
+    keys: int
+    depth: int
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowProducts:
+    """Such a nest: its last sum, the part of it that is made of rows, the sum of a score, and output loops.
+
+    `inside` are those that only the last sum changes with, beside `columns`; `around` all others.
+    """
+
+    total: UOp
+    weights: UOp
+    scores: UOp
+    rows: UOp
+    columns: UOp
+    inside: tuple[UOp, ...]
+    around: tuple[UOp, ...]
+
+    @property
+    def keys(self) -> UOp:
+        """The loop of the last sum."""
+        return self.total.src[1]
+
+    @property
+    def sizes(self) -> Sizes:
+        """The lengths of its loops."""
+        depth = prod([size_of(loop) for loop in self.scores.src[1:]])
+        return Sizes(size_of(self.rows), size_of(self.keys), depth, size_of(self.columns))
+
+
+def pays(sizes: Sizes, dtype: DType, target: Target) -> bool:
+    """Whether such a kernel pays: c and v stay in the cache, and no side is so short that most of a tile is empty."""
+    lanes = target.lanes(dtype)
+    if target.work_items or lanes < 2 or min(sizes.keys, 2 * sizes.columns) < lanes:
+        return False
+    near = sizes.keys * (sizes.depth + sizes.columns) * dtype.itemsize
+    is_near = near <= target.room_bytes and sizes.depth > 1
+    return is_near and min(sizes.rows, tile_of(sizes, dtype, target).rows) >= LEAST_ROWS
+
+
+def tile_of(sizes: Sizes, dtype: DType, target: Target) -> Tile:
+    """Rows and lanes that run at once."""
+    lanes = target.lanes(dtype)
+    counts = [n for n in (1, 2, WIDEST) if n * lanes <= target.most_lanes]
+    tiles = [_tile(n * lanes, n, sizes, dtype, target) for n in counts]
+    tall = [tile for tile in tiles if tile.rows >= LEAST_ROWS]  # fewer read c and v too often
+    return min(tall or tiles, key=lambda tile: _cycles(tile, lanes, sizes, target))
+
+
+def _tile(lanes: int, count: int, sizes: Sizes, dtype: DType, target: Target) -> Tile:
+    """The tile of a vector of so many registers, with as many rows as registers and memory of an item take."""
+    kept = KEPT_ROWS * dtype.itemsize * _whole(sizes.keys, lanes)
+    rows = (target.vector_registers - count - SPARE_REGISTERS) // count
+    return Tile(max(1, min(rows, target.scratch_bytes // kept, sizes.rows)), 1, lanes)
+
+
+def _cycles(tile: Tile, lanes: int, sizes: Sizes, target: Target) -> float:
+    """Of both products for all rows: multiply-adds, or loads where there are more."""
+    core, count = target.core, tile.lanes // lanes
+    added, loaded = tile.rows * count, tile.rows + count
+    step = max(added / core.multiply_adds_a_cycle, loaded / core.loads_a_cycle)
+    scores = _whole(sizes.keys, tile.lanes) * sizes.depth
+    sums = _whole(sizes.columns, tile.lanes) * sizes.keys
+    return _whole(sizes.rows, tile.rows) / tile.rows * (scores + sums) / tile.lanes * step
+
+
+def _whole(length: int, part: int) -> int:
+    """So many elements, and those that whole parts reach beyond them."""
+    return -(-length // part) * part
+
+
+def find_row_products(kernel: UOp, target: Target) -> RowProducts | None:
+    """The products of a nest with one store, before or after rows are kept."""
+    if target.work_items or not target.vector_bytes:
+        return None
+    free, outputs = loops_below(kernel), output_loops(kernel)
+    (store, *others), last = kernel.src, _outermost_reductions(kernel)
+    is_one = not others and len(store.src) == 2 and len(last) == 1
+    if not is_one or last[0].arg is not Ops.ADD or not _is_over_one_loop(last[0]):
+        return None
+    total = last[0]
+    sums = [n for n in toposort((total.src[0],)) if n.op is Ops.REDUCE and n.arg is Ops.ADD]
+    scores = next(
+        (n for n in sums if n.src[0].op is Ops.MUL and all(map(is_fixed, n.src[1:]))), None
+    )
+    if scores is None:
+        return None
+    own = free[scores].intersection(outputs)  # as a score is inside of others, so are these
+    own |= frozenset().union(*[free[n] for n in sums]).intersection(outputs)
+    moving = [x for x in outputs if x in free[total] and x not in own]
+    weights = _made_of(scores, total, frozenset(moving), free)
+    values = [
+        n
+        for n in toposort((total.src[0],))
+        if n.op is Ops.LOAD and moving and moving[-1] in free[n]
+    ]
+    rows = [
+        x
+        for x in outputs
+        if x in own and _is_of_one(scores, x, free) and not any([x in free[v] for v in values])
+    ]
+    if weights is None or not moving or not rows:
+        return None
+    around = tuple([x for x in outputs if x not in moving and x is not rows[-1]])
+    return RowProducts(total, weights, scores, rows[-1], moving[-1], tuple(moving[:-1]), around)
+
+
+def _outermost_reductions(kernel: UOp) -> list[UOp]:
+    """The reductions, and what is kept, that are inside of no other."""
+    found = []
+    for node in toposort((kernel,), lambda n: n.op not in BINDERS):
+        found += [node] if node.op in BINDERS else []
+    return found
+
+
+def _is_over_one_loop(reduction: UOp) -> bool:
+    return reduction.op is Ops.REDUCE and len(reduction.src) == 2 and is_fixed(reduction.src[1])
+
+
+def _made_of(
+    scores: UOp, total: UOp, moving: frozenset[UOp], free: Mapping[UOp, frozenset[UOp]]
+) -> UOp | None:
+    """The largest value in the last sum that changes with its loop and no loop in `moving`, and needs a score."""
+    needs: dict[UOp, bool] = {}
+    found = None
+    for node in toposort((total.src[0],)):  # the largest comes last
+        needs[node] = node is scores or any([needs[s] for s in node.src])
+        is_made = needs[node] and node.dtype.is_float and node.op is not Ops.INDEX
+        if is_made and total.src[1] in free[node] and moving.isdisjoint(free[node]):
+            found = node
+    return found
+
+
+def _is_of_one(scores: UOp, loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
+    """Whether one factor of a score changes with a loop, and the other does not."""
+    return sum([loop in free[factor] for factor in scores.src[0].src]) == 1
+
+
+def find_kept_rows(kernel: UOp, target: Target, override: Schedule) -> RowProducts | None:
+    """The products of a nest whose scores are kept, unless they shall not run in a tile."""
+    if override.tiled is False or override.buffered is False:
+        return None
+    kept = [n for n in toposort((kernel,)) if n.op is Ops.LOCAL_BUFFER]
+    found = find_row_products(kernel, target) if kept else None
+    return found if found is not None and found.scores in toposort(kept) else None
+
+
+def schedule_rows(found: RowProducts, target: Target, override: Schedule) -> Schedule:
+    """The whole schedule of such a nest."""
+    tile = override.tile or tile_of(found.sizes, found.total.dtype, target)
+    sizes = found.sizes
+    work = sizes.rows * sizes.keys * (sizes.depth + sizes.columns)
+    work *= prod([size_of(loop) for loop in found.around])
+    return Schedule(
+        buffered=True,
+        tiled=True,
+        rows=found.rows.arg[0],
+        columns=found.columns.arg[0],
+        tile=tile,
+        reduction_block=0,
+        threads=shares_work(work, target, override),
+    )
