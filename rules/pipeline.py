@@ -22,6 +22,7 @@ from proofgrad.core.compile.tactics.local_buffers import use_local_buffers
 from proofgrad.core.compile.tactics.nested_sums import join_nested_sums
 from proofgrad.core.compile.tactics.pack_operands import stage_operands
 from proofgrad.core.compile.tactics.pad_rows import pad_conflicting_rows
+from proofgrad.core.compile.tactics.pair_products import pair_products
 from proofgrad.core.compile.tactics.scatter import lower_scatters
 from proofgrad.core.compile.tactics.separate import separate_loops
 from proofgrad.core.compile.tactics.to_program import (
@@ -64,6 +65,7 @@ KERNEL_STAGES: tuple[Stage, ...] = (
     Stage("local buffers", Form.KERNEL, Tactic(use_local_buffers), optional=True),
     Stage("pad conflicting rows", Form.KERNEL, Tactic(pad_conflicting_rows), optional=True),
     Stage("simplify padded", Form.KERNEL, _SIMPLIFY, optional=True),
+    Stage("pair products", Form.KERNEL, Tactic(pair_products), optional=True),
     # BEAM searches over what the next four tactics are asked (core/compile/nests/kernel_schedule.py).
     Stage("sum in blocks", Form.KERNEL, Tactic(sum_in_blocks, has_override=True), optional=True),
     Stage("stage operands", Form.KERNEL, Tactic(stage_operands, has_override=True), optional=True),

@@ -220,6 +220,16 @@ def _shift_right(x: Array, y: Array) -> Array:
     return np.where(far, sign, np.right_shift(x, np.where(far, 0, y).astype(y.dtype)))
 
 
+def _dot(x: Array, y: Array) -> Array:
+    """Of a remainder and a quotient by the size of half a word; the remainder has the sign of the type."""
+    size = np.array(1, x.dtype) << (8 * x.itemsize // 2)
+    upper = [word // size for word in (x, y)]
+    lower = [word - size * above for word, above in zip((x, y), upper)]
+    if x.dtype.kind == "i":
+        lower = [np.where(part >= size // 2, part - size, part) for part in lower]
+    return lower[0] * lower[1] + upper[0] * upper[1]
+
+
 _ALU: dict[Ops, Callable[..., Array]] = {
     **{op: getattr(np, row.numpy) for op, row in ELEMENTS.items() if row.numpy},
     Ops.NOT: np.invert,
@@ -236,6 +246,7 @@ _ALU: dict[Ops, Callable[..., Array]] = {
     Ops.SHR: _shift_right,
     Ops.MULACC: lambda x, y, z: x * y + z,
     Ops.FMA: fma,
+    Ops.DOT: _dot,
 }
 
 assert set(_ALU) | {Ops.CAST, Ops.BITCAST, Ops.WHERE, Ops.CMPLT, Ops.CMPEQ} == ELEMENTWISE

@@ -53,6 +53,7 @@ TARGETS = {
     "PLAIN": Target("PLAIN"),
     "AVX512": Target("AVX512", vector_bytes=64, vector_registers=32, threads=2, scratch_bytes=4096),
     "SSE": Target("SSE", vector_bytes=16),
+    "DOTS": Target("DOTS", vector_bytes=16, has_dot=True),
     "ITEMS": Target("ITEMS", work_items=True, index_dtype=dtypes.int32),
     "GROUPS": Target(
         "GROUPS", vector_bytes=16, work_items=True, group_items=64, local_bytes=4096, lockstep=32
@@ -241,6 +242,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "local_buffer": lambda a: (a.node(), a.nodes(a.after("along")), a.made(), a.alike()),
     "lanes": lambda a: (a.node(),),
     "merge": lambda a: a.nodes(a.first()),
+    "pair": lambda a: (a.node(), *a.nodes(a.after("along"))),
     "narrow": lambda a: (TYPES[a.after("to")],),
     "reduce_inside": lambda a: (a.node(), a.nodes(a.after("along"))),
     "read_inside": lambda a: (a.node(),),

@@ -49,7 +49,7 @@ FLOAT_EDGES = [0.0, -0.0, 1.0, -1.5, 0.1, 3.0e38, -3.0e38, 1e-40, float("inf"), 
 
 ARITHMETIC = {
     "int": [Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN, Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD,
-            Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR],
+            Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.DOT],
     "float": [Ops.ADD, Ops.MUL, Ops.FDIV, Ops.MAX, Ops.MIN, Ops.FMA],
     "bool": [Ops.AND, Ops.OR, Ops.XOR],
 }  # fmt: skip

@@ -43,6 +43,8 @@ LAST = ("narrow", "accumulate", "carry", "lanes")  # the steps that are tried he
 _CODES = {
     dtypes.int64: "q",
     dtypes.int32: "i",
+    dtypes.int16: "h",
+    dtypes.int8: "b",
     dtypes.uint8: "B",
     dtypes.float32: "f",
     dtypes.bool: "?",

@@ -36,6 +36,7 @@ VALUES = {N: 2, M: 3}
 SIZES, FEW, LEAST = range(5), range(4), range(3)
 OUT, X, Y, POSITIONS, INSIDE = range(5)  # slots; INSIDE: positions that are inside of an axis
 INT, FLOAT, BYTE, BOOL = dtypes.int32, dtypes.float32, dtypes.uint8, dtypes.bool
+SMALL = dtypes.int8
 REDUCTIONS = (
     *[(op, INT) for op in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN)],
     (Ops.ADD, FLOAT), (Ops.MAX, BYTE),
@@ -325,6 +326,21 @@ def sums_of_several_products() -> Iterator[UOp]:
         yield store(a, reduce(Ops.ADD, load(X, a + r) * load(Y, r) + load(X, r) * load(Y, a), r))
 
 
+def sums_of_small_products() -> Iterator[UOp]:
+    """Sums in int32 of products of smaller integers, over loops of two and others."""
+    for n, k, p in product((1, 2), (1, 2, 3), (2, 3)):
+        (a,), (r, s) = loops(n), inner_loops(k, p)
+        step = r * p + s
+        positions = (a * k * p + step, step), (a + r + s, a + step), (a + step, s * k + r)
+        types = product((SMALL, BYTE, dtypes.int16), (SMALL, BYTE))
+        for (first, second), (one, other) in product(positions, [*types, (INT, SMALL)]):
+            for mask in (None, step < 3):
+                x, y = load(X, first, mask, one).cast(INT), load(Y, second, dtype=other).cast(INT)
+                yield store(a, reduce(Ops.ADD, x * y, r, s))
+        yield store(a, reduce(Ops.MAX, x * y, r, s))
+        yield store(a, reduce(Ops.ADD, (s < 1).where(x * y, neutral(Ops.ADD)), r, s) + y)
+
+
 def sums_that_share_loops() -> Iterator[UOp]:
     """One loop of two reductions, inside of one another or side by side, or of a reduction and the results."""
     for n, k in product(FEW, FEW):
@@ -605,7 +621,8 @@ def changes_in_place() -> Iterator[UOp]:
 
 FAMILIES: tuple[Callable[[], Iterator[UOp]], ...] = (
     copies_of_a_row, copies_of_a_matrix, masked_copies, masked_stores, sums_of_rows, masked_sums, running_sums, convolutions,
-    products_of_matrices, sums_of_two_loops, sums_of_several_products, sums_that_share_loops, gathers,
+    products_of_matrices, sums_of_two_loops, sums_of_several_products,
+    sums_of_small_products, sums_that_share_loops, gathers,
     masks_that_position, kept_rows, stores_that_combine, several_stores, values_alike, masks_within_masks, stores_side_by_side, variable_sizes, masks_by_variables, changes_in_place,
 )  # fmt: skip
 

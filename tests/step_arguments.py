@@ -225,6 +225,12 @@ def for_reduce_inside(graph: UOp) -> Iterator[Arguments]:
         yield _call(node, (loops[0], loops[0]))
 
 
+def for_pair(graph: UOp) -> Iterator[Arguments]:
+    for node in (*graph.toposort(), FOREIGN, FOREIGN_SUM):
+        for loop in (*node.src[1:], FOREIGN) if node.op is Ops.REDUCE else (FOREIGN,):
+            yield _call(node, loop)
+
+
 def for_each_node(graph: UOp) -> Iterator[Arguments]:
     for node in (*graph.toposort(), FOREIGN, FOREIGN_SUM):
         yield _call(node)
@@ -253,4 +259,5 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "reduce_inside": for_reduce_inside,
     "read_inside": for_each_node,
     "unmask": for_each_node,
+    "pair": for_pair,
 }

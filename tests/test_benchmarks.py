@@ -25,6 +25,10 @@ SMALL = {
     "layers.py": ("--only flip", "flip                    gradients"),
     "leaks.py": ("--eager 12 --recorded 12 --numbers 12", "recorded          12 steps"),
     "load_rules.py": ("--rounds 1 --rules 700", "gate ms"),
+    "low_precision.py": (
+        "--only sum --types float16 --no-torch",
+        "sum                     float16",
+    ),
     "machine_limits.py": ("--seconds 0.05", "GFLOP/s"),
     "measure_core.py": ("--seconds 0.02", "the compiler takes"),
     "opencl_peers.py": ("--only 1001x1003 --rounds 1 --results {folder}", "sum 1001x1003"),

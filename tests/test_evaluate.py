@@ -34,6 +34,14 @@ def exact_quotient(x: int, y: int, round_: Callable[[Fraction], int]) -> int:
     return 0 if y == 0 else round_(Fraction(x, y))
 
 
+def halves(word: int, dtype: DType) -> tuple[int, int]:
+    """The numbers of which `word` is lower + 2**half * upper, each of the half bits."""
+    size = 2 ** (dtype.bits // 2)
+    least = 0 if dtype.is_unsigned else -size // 2
+    lower = next(n for n in (word % size, word % size - size) if least <= n < least + size)
+    return lower, word // size
+
+
 # The words of ops.MEANING as exact arithmetic on mathematical integers.
 INT_MEANING: dict[Ops, Callable[[int, int, DType], int]] = {
     Ops.ADD: lambda x, y, d: x + y,
@@ -46,6 +54,7 @@ INT_MEANING: dict[Ops, Callable[[int, int, DType], int]] = {
     Ops.MIN: lambda x, y, d: min(y, x),
     Ops.SHL: lambda x, y, d: x * 2 ** (y % 2**d.bits),
     Ops.SHR: lambda x, y, d: math.floor(Fraction(x, 2 ** (y % 2**d.bits))),
+    Ops.DOT: lambda x, y, d: sum(a * b for a, b in zip(halves(x, d), halves(y, d))),
 }
 
 

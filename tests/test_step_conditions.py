@@ -46,6 +46,7 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest, Step, StepRefused, 
 from proofgrad.core.compile.steps.merge import merge
 from proofgrad.core.compile.steps.narrow import narrow
 from proofgrad.core.compile.steps.pad_rows import pad_rows
+from proofgrad.core.compile.steps.pair import pair
 from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, reduce_in_parts
 from proofgrad.core.compile.steps.reorder import reorder
 from proofgrad.core.compile.steps.run_as import run_as
@@ -55,7 +56,7 @@ from proofgrad.core.compile.steps.stage import MOST_DIGITS, Digit, stage
 from proofgrad.core.compile.steps.sum_in_memory import sum_in_memory
 from proofgrad.core.compile.steps.tensor_program import traced
 from proofgrad.core.compile.steps.unroll import unroll
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 
@@ -291,6 +292,51 @@ def test_what_is_no_loop_of_known_size_is_refused(
     a, b = UOp.range(N, 2), UOp.range(2, 4)
     nest = nest_of_stores(store(a * 2 + b, load(X, a * 2 + b)))
     refused(lambda: way(nest, loop), "no loop of known size")
+
+
+def small_products(n: int, k: int, first: DType, second: DType, op: Ops = Ops.ADD) -> LoopNest:
+    """out[0] = reduce[r, s](x[r, s] * y[s]) in int32."""
+    r, s = inner_loops(n, k)
+    one, other = load(X, r * k + s, dtype=first), load(Y, s, dtype=second)
+    product = one.cast(dtypes.int32) * other.cast(dtypes.int32)
+    return nest_of_stores(store(UOp.index(0), reduce(op, product, r, s)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (dtypes.uint16, dtypes.int8),
+        (dtypes.int8, dtypes.int32),
+        (dtypes.float32, dtypes.int8),
+        (dtypes.bool, dtypes.uint32),
+    ],
+)
+def test_only_products_of_small_integers_are_paired(first: DType, second: DType) -> None:
+    nest = small_products(3, 2, first, second)
+    (total,) = nodes(nest, Ops.REDUCE)
+    refused(lambda: pair(nest, total, total.src[2]), "no sum of products of small integers")
+
+
+def test_only_a_loop_of_two_among_those_of_a_sum_is_paired() -> None:
+    nest = small_products(3, 2, dtypes.int8, dtypes.int8)
+    (total,) = nodes(nest, Ops.REDUCE)
+    refused(lambda: pair(nest, total, total.src[1]), "no loop of two")
+    refused(lambda: pair(nest, total, UOp.range(2, 77)), "no loop of the sum")
+    refused(lambda: pair(nest, total, UOp.range(N, 77)), "no loop of known size")
+    other = small_products(3, 2, dtypes.int16, dtypes.int8)
+    refused(lambda: pair(other, total, total.src[2]), "not in the nest")
+    largest = small_products(3, 2, dtypes.int8, dtypes.int8, Ops.MAX)
+    (total,) = nodes(largest, Ops.REDUCE)
+    refused(lambda: pair(largest, total, total.src[2]), "no sum of products")
+
+
+def test_a_sum_of_one_pair_stays_a_sum() -> None:
+    """Nothing would be left to sum over."""
+    (s,) = inner_loops(2)
+    one, other = [load(slot, s, dtype=dtypes.int8).cast(dtypes.int32) for slot in (X, Y)]
+    nest = nest_of_stores(store(UOp.index(0), reduce(Ops.ADD, one * other, s)))
+    (total,) = nodes(nest, Ops.REDUCE)
+    refused(lambda: pair(nest, total, total.src[1]), "the only loop of the sum")
 
 
 def test_a_value_is_not_kept_or_staged_along_a_loop_of_no_known_size() -> None:

@@ -60,6 +60,7 @@ SMALL = (
     "unmask",
     "leave",
     "window",
+    "pair",
     "reduce_in_parts",
     "reduce_inside",
 )

@@ -25,6 +25,8 @@ from proofgrad.core.ir.uop import UOp
 # of its last cache does not help: virtual ones name that of all their neighbours.)
 # Measured: a chain of kernels gains from 16 MB on, one with a sum at the end from 32 MB (2 MB of cache).
 NONTEMPORAL_CACHES = 16
+# The instructions that have the DOT of a vector of int32, by its bits.
+_HAVE_DOT = {128: "sse2", 256: "avx2", 512: "avx512bw"}
 
 
 class Generator(Backend):
@@ -45,6 +47,7 @@ class Generator(Backend):
         dialect.has_range = host.has("avx512f") and host.has("avx512dq")
         dialect.has_half = host.is_arm or host.has("f16c")
         wide = host.has("avx512f")
+        dialect.dot_bits = frozenset([bits for bits, name in _HAVE_DOT.items() if host.has(name)])
         self.target = dialect.target = Target(
             name=self.name,
             vector_bytes=64 if wide else 32 if host.has("avx2") else 16,
@@ -57,6 +60,7 @@ class Generator(Backend):
             threads=threads or memory.cores or 1,
             index_dtype=dtypes.int64,
             has_fma=dialect.has_fma,
+            has_dot=bool(dialect.dot_bits),
             has_parts=True,
             runs=runs,
         )

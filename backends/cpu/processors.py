@@ -26,7 +26,7 @@ _OF_SYSTEMS = frozenset((
     "shstk", "uintr", "waitpkg", "wbnoinvd", "xsave", "xsavec", "xsaveopt", "xsaves",
 ))  # fmt: skip
 # What the printer of LLVM IR and the target ask for.
-_ASKED = ("sse2", "avx2", "avx512dq", "avx512f", "f16c", "fma")
+_ASKED = ("sse2", "avx2", "avx512bw", "avx512dq", "avx512f", "f16c", "fma")
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,6 +291,33 @@ def _shift(
     return writer.select(in_width, dtype, shifted, literal(0, dtype))
 
 
+# -- words of two numbers -----------------------------------------------------------------------------
+
+# By the bits of a vector of int32.
+_PAIRS_OF_X86 = {128: "sse2.pmadd.wd", 256: "avx2.pmadd.wd", 512: "avx512.pmaddw.d.512"}
+
+
+def _dot(writer: Writer, op: Ops, dtype: DType, operands: Sequence[str], _: int | None) -> str:
+    llvm_type, bits = register_type(dtype), dtype.lanes * dtype.bits
+    if dtype.scalar is dtypes.int32 and bits in writer.dialect.dot_bits:
+        halves = dtypes.int16.vec(2 * dtype.lanes)
+        half_type = register_type(halves)
+        x, y = [writer.let(f"bitcast {llvm_type} {word} to {half_type}") for word in operands]
+        name = f"@llvm.x86.{_PAIRS_OF_X86[bits]}"
+        return writer.let(f"call {llvm_type} {name}({half_type} {x}, {half_type} {y})")
+    half = literal(dtype.bits // 2, dtype)
+    extend = "ashr" if dtype.kind is Kind.SIGNED else "lshr"
+    raised = [writer.let(f"shl {llvm_type} {word}, {half}") for word in operands]
+    lower, upper = [
+        writer.let(f"mul {llvm_type} {x}, {y}")
+        for x, y in (
+            [writer.let(f"{extend} {llvm_type} {word}, {half}") for word in words]
+            for words in (raised, operands)
+        )
+    ]
+    return writer.let(f"add {llvm_type} {lower}, {upper}")
+
+
 _SPECIAL: dict[tuple[Ops, str], Callable[[Writer, Ops, DType, Sequence[str], int | None], str]] = {
     (op, family): function
     for function, ops, families in (
@@ -300,6 +327,7 @@ _SPECIAL: dict[tuple[Ops, str], Callable[[Writer, Ops, DType, Sequence[str], int
         (_float_extreme, (Ops.MAX, Ops.MIN), ("float",)),
         (_divide, (Ops.FLOORDIV, Ops.MOD, Ops.TRUNCDIV, Ops.TRUNCMOD), ("signed", "unsigned")),
         (_shift, (Ops.SHL, Ops.SHR), ("signed", "unsigned")),
+        (_dot, (Ops.DOT,), ("signed", "unsigned")),
     )
     for op in ops
     for family in families

@@ -36,6 +36,7 @@ class Dialect:
     target = Target("llvm")  # its caches: what is asked for ahead of its use
     has_range = False  # AVX-512 DQ's VRANGE, for the larger and the smaller of two floats
     has_wide_shifts = True  # the amount of a shift has the bits of what is shifted
+    dot_bits: frozenset[int] = frozenset()  # vectors of int32 of which x86 has the DOT
     has_half = True  # float16 <-> float32 are instructions, not calls of a library
 
     def open(self, entry: str, slots: Iterable[int], stored: frozenset[int]) -> list[str]:

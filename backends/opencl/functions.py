@@ -263,6 +263,18 @@ _UNSIGNED_MOD = "T N(T x, T y) { return y == 0 ? 0 : x % y; }"
 _AMOUNT_IN_RANGE = "y >= 0 && y < BITS"
 _SHR = f"T N(T x, T y) {{ return ({_AMOUNT_IN_RANGE}) ? x >> y : x < 0 ? -1 : 0; }}"
 
+
+def _dot(dtype: DType) -> str:
+    """Of words of two numbers: their halves, extended, multiplied modulo 2**bits."""
+    half = dtype.bits // 2
+    ones, sign = constant((1 << half) - 1, dtype), constant(1 << half - 1, dtype)
+    lower = "({} & " + ones + ")" if dtype.is_unsigned else f"((({{}} & {ones}) ^ {sign}) - {sign})"
+    products = (
+        f"(U){lower.format('x')} * (U){lower.format('y')} + (U)(x >> {half}) * (U)(y >> {half})"
+    )
+    return f"T N(T x, T y) {{ return (T)({products}); }}"
+
+
 _INT_FUNCTIONS: dict[Ops, Callable[[DType], str]] = {
     Ops.FLOORDIV: _for_sign(_FLOORDIV, _UNSIGNED_DIV),
     Ops.MOD: _for_sign(_MOD, _UNSIGNED_MOD),
@@ -277,6 +289,7 @@ _INT_FUNCTIONS: dict[Ops, Callable[[DType], str]] = {
         "T N(T x, T y) { return y < BITS ? (T)((U)x << y) : 0; }",
     ),
     Ops.SHR: _for_sign(_SHR, "T N(T x, T y) { return y < BITS ? x >> y : 0; }"),
+    Ops.DOT: _dot,
 }
 
 

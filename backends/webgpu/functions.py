@@ -130,7 +130,8 @@ def _of_floats(op: Ops, operands: Sequence[str], functions: Functions) -> str:
 
 
 # -- integers ---------------------------------------------------------------------------------------
-# In a template, T is the type, U the unsigned one of its width in registers, BITS the width of the type.
+# In a template, T is the type, U the unsigned one of its width in registers, BITS the width of the type, HALF half of it,
+# REST what the register has more than half.
 
 _SIGNED_TRUNC = "if (y == T(0)) { return T(0); } if (y == T(-1)) { return T(0) - x; }"
 _SIGNED_REST = "if (y == T(0) || y == T(-1)) { return T(0); } let rest = x % y;"
@@ -169,13 +170,22 @@ _INT_FUNCTIONS: dict[Ops, tuple[str, str]] = {
         f"fn NAME(x: T, y: T) -> T {{ if ({_IN_RANGE}) {{ return x >> u32(y); }} return x >> u32(U(BITS) - U(1)); }}",
         f"fn NAME(x: T, y: T) -> T {{ if ({_IN_RANGE}) {{ return x >> u32(y); }} return T(0); }}",
     ),
+    Ops.DOT: (
+        """fn NAME(x: T, y: T) -> T {
+  let lower = ((x << REST) >> REST) * ((y << REST) >> REST);
+  return lower + (x >> HALF) * (y >> HALF);
+}""",
+    )
+    * 2,
 }
 
 
 def _filled(text: str, dtype: DType) -> str:
     wide = 64 if dtype.bits == 64 else WORD
+    half = dtype.bits // 2
     words = {"T": register_type(dtype), "U": f"u{wide}", "BITS": str(dtype.bits)}
-    return re.sub(r"\b(T|U|BITS)\b", lambda match: words[match.group()], text)
+    words |= {"HALF": f"{half}u", "REST": f"{wide - half}u"}
+    return re.sub(r"\b(T|U|BITS|HALF|REST)\b", lambda match: words[match.group()], text)
 
 
 def in_width(text: str, dtype: DType, functions: Functions) -> str:

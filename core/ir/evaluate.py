@@ -346,6 +346,20 @@ def _shift_right(dtype: DType, x: int, y: int) -> int:
     return x >> _shift_amount(y, dtype)
 
 
+def _dot(dtype: DType, x: int, y: int) -> int:
+    total = 0
+    for number in (0, dtype.bits // 2):
+        a, b = [_half(dtype, value >> number) for value in (x, y)]
+        total += a * b
+    return wrap_int(total, dtype)
+
+
+def _half(dtype: DType, value: int) -> int:
+    size = 1 << dtype.bits // 2
+    rest = value % size
+    return rest - size if not dtype.is_unsigned and rest >= size // 2 else rest
+
+
 _INT: dict[Ops, Callable[..., Any]] = {
     Ops.NEG: lambda d, x: wrap_int(-x, d),
     Ops.NOT: lambda d, x: wrap_int(~x, d),
@@ -365,6 +379,7 @@ _INT: dict[Ops, Callable[..., Any]] = {
     Ops.CMPLT: lambda _, x, y: x < y,
     Ops.CMPEQ: lambda _, x, y: x == y,
     Ops.MULACC: lambda d, x, y, z: wrap_int(x * y + z, d),
+    Ops.DOT: _dot,
 }
 
 _BOOL: dict[Ops, Callable[..., Any]] = {

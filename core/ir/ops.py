@@ -98,6 +98,7 @@ class Ops(enum.IntEnum):
     ASSIGN = enum.auto()
     VARIABLE = enum.auto()
     BIND = enum.auto()
+    DOT = enum.auto()
 
     def __repr__(self) -> str:
         return f"Ops.{self.name}"
@@ -289,6 +290,12 @@ ELEMENTS: dict[Ops, Elementwise] = {
         "Floats: IEEE fusedMultiplyAdd: the exact x * y + z, rounded once, to nearest even.",
         name="fma", precision=Precision.ROUNDED, llvm="fma", c="fma",
         no_bounds="any value; it stands inside of polynomials",
+    ),
+    Ops.DOT: Elementwise(
+        2, INTS,
+        "Machine ints: x and y are each two numbers of half the bits, of the same sign as the type:"
+        " the product of the lower halves plus that of the upper ones, modulo 2**bits.",
+        name="dot", commutes=True,
     ),
 }  # fmt: skip
 

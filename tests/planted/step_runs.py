@@ -35,6 +35,7 @@ SELDOM = {
     "read_inside": 40,
     "unmask": 40,
     "merge": 40,
+    "pair": 40,
     "lanes": 40,
     "extend": 40,
     "shorten": 400,

@@ -26,6 +26,7 @@ ORDER = (
         "unmask",
         "leave",
         "window",
+        "pair",
         "scatter",
         "sum_in_memory",
         "merge",

@@ -214,6 +214,14 @@ def _signed_floor_remainder(x: Term, y: Term) -> Term:
     return _or_zero(y, z3.If(wrong_sign, remainder + y, remainder))
 
 
+def _dot(extend: Callable[[int, Term], Term], x: Term, y: Term) -> Term:
+    """The dot product of two words of two numbers each, which are extended to the width of the words."""
+    half = x.size() // 2
+    lower = [extend(half, z3.Extract(half - 1, 0, word)) for word in (x, y)]
+    upper = [extend(half, z3.Extract(2 * half - 1, half, word)) for word in (x, y)]
+    return lower[0] * lower[1] + upper[0] * upper[1]
+
+
 _ON_EITHER: dict[Ops, Callable[..., Term]] = {
     Ops.NEG: lambda x: -x,
     Ops.NOT: lambda x: ~x,
@@ -238,6 +246,7 @@ _ON_SIGNED: dict[Ops, Callable[..., Term]] = {
     Ops.MIN: lambda x, y: z3.If(x < y, x, y),
     Ops.SHR: lambda x, y: x >> y,
     Ops.CMPLT: lambda x, y: x < y,
+    Ops.DOT: lambda x, y: _dot(z3.SignExt, x, y),
 }
 
 _ON_UNSIGNED: dict[Ops, Callable[..., Term]] = {
@@ -250,6 +259,7 @@ _ON_UNSIGNED: dict[Ops, Callable[..., Term]] = {
     Ops.MIN: lambda x, y: z3.If(z3.ULT(x, y), x, y),
     Ops.SHR: z3.LShR,
     Ops.CMPLT: z3.ULT,
+    Ops.DOT: lambda x, y: _dot(z3.ZeroExt, x, y),
 }
 
 

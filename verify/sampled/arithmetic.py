@@ -290,6 +290,13 @@ def _right(dtype: DType, x: Values, y: Values) -> Values:
     return numpy.where(gone, 0, moved) if dtype.is_unsigned else moved
 
 
+def _dot(dtype: DType, x: Values, y: Values) -> Values:
+    half = numpy.dtype(f"{x.dtype.kind}{x.dtype.itemsize}").type(dtype.bits // 2)
+    lower = [numpy.right_shift(numpy.left_shift(word, half), half) for word in (x, y)]
+    upper = [numpy.right_shift(word, half) for word in (x, y)]
+    return lower[0] * lower[1] + upper[0] * upper[1]
+
+
 _INT: dict[Ops, Callable[..., Values]] = {
     Ops.NEG: lambda _, x: numpy.negative(x),
     Ops.NOT: lambda _, x: numpy.invert(x),
@@ -309,6 +316,7 @@ _INT: dict[Ops, Callable[..., Values]] = {
     Ops.CMPLT: lambda _, x, y: x < y,
     Ops.CMPEQ: lambda _, x, y: x == y,
     Ops.MULACC: lambda _, x, y, z: x * y + z,
+    Ops.DOT: _dot,
 }
 
 _BOOL: dict[Ops, Callable[..., Values]] = {

@@ -284,6 +284,11 @@ LAWS: dict[str, Law] = {
         "the coefficient of the loop in each position, by linear forms; an operation of vectors is by its meaning that"
         " of each lane; which nodes become vectors is run",
     ),
+    "pair": Law(
+        {"a dot of words is two products": programs.dot_of_words} | _ONCE | _ORDER,
+        "the sum is of int32, its factors are converted from types that fit 16 bits with sign; the loop has two iterations"
+        " and is not the only one; DOT is by its meaning that of the halves",
+    ),
     "narrow": Law(
         {"what fits is what the machine counts": programs.in_width} | _BOUNDS,
         "that each term fits the width, by facts; an operation of machine integers is by its meaning the"

@@ -15,7 +15,7 @@ from typing import Any
 
 from proofgrad.core.compile.nests.strides import at_start
 from proofgrad.core.compile.nests.sums_of_products import Product, added
-from proofgrad.core.compile.steps import accumulate, carry, lanes, unroll
+from proofgrad.core.compile.steps import accumulate, carry, lanes, pair, unroll
 from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.narrow import terms_beyond
 from proofgrad.core.compile.steps.prefixes import prefix_of
@@ -206,6 +206,36 @@ def kept_in_order(world: World) -> None:
 def _position_and_memory(kept: UOp) -> tuple[UOp, UOp]:
     there = kept.src[0].src[0]
     return there.src[1], there.src[0]
+
+
+# -- pairs ----------------------------------------------------------------------------------------
+
+
+def dot_of_words(world: World) -> None:
+    """The dot of two words is the sum of two products, for all numbers of 16 bits; the words fit 32."""
+    half = pair.HALF // 2
+    x0, x1, y0, y1 = [world.number(name, -half, half) for name in ("x0", "x1", "y0", "y1")]
+    for lower, upper in ((x0, x1), (y0, y1)):
+        word = pair.word_of(lower, upper)
+        world.claim("a word is not below the least int32", word >= -half * pair.HALF)
+        world.claim("nor above the largest", word < half * pair.HALF)
+        world.claim("its lower half", _lower(word) == lower)
+        world.claim("its upper half", _upper(word) == upper)
+    total = pair.dot_of_words(x0, x1, y0, y1, _dot)
+    world.claim("both products", total == x0 * y0 + x1 * y1)
+
+
+def _dot(x: Any, y: Any) -> Any:
+    """What DOT means, of words of 32 bits, in numbers."""
+    return _lower(x) * _lower(y) + _upper(x) * _upper(y)
+
+
+def _lower(word: Any) -> Any:
+    return (word + pair.HALF // 2) % pair.HALF - pair.HALF // 2
+
+
+def _upper(word: Any) -> Any:
+    return word // pair.HALF
 
 
 # -- lanes ----------------------------------------------------------------------------------------

@@ -367,7 +367,7 @@ class _Work:
 def _is_read_often(pad: UOp, consumers: dict[UOp, list[UOp]]) -> bool:
     """Whether windows over a padded value read it so often that asking each time costs more."""
     end = pad
-    while len(consumers[end]) == 1 and consumers[end][0].op in MOVEMENT:
+    while len(consumers[end]) == 1 and consumers[end][0].op in MOVEMENT | {Ops.CAST}:
         (end,) = consumers[end]
     return elements(end.shape) >= READ_OFTEN * elements(pad.shape) > 0
 

@@ -70,6 +70,7 @@ class Target:
         frozenset()
     )  # of EXP2, LOG2, SIN, COS, POW, FMOD: those the backend prints itself
     has_fma: bool = True  # MULACC and FMA on floats cost no more than a MUL
+    has_dot: bool = False  # DOT of vectors of int32 is an instruction
     has_parts: bool = False  # a kernel may be given memory that begins inside of other memory
     unpromised: tuple[str, ...] = ()  # of IEEE 754, what the machine does not keep: UNPROMISED
     is_tuned: bool = False  # its schedules were measured on such a machine: it may be the default

@@ -11,6 +11,9 @@ from typing import NamedTuple
 from proofgrad.core.ir.ops import MOVEMENT, Ops
 from proofgrad.core.ir.uop import UOp
 
+# One product of two factors, or of two words the products of their numbers.
+PRODUCTS = frozenset({Ops.MUL, Ops.DOT})
+
 
 def is_contraction(node: UOp) -> bool:
     """A sum of products whose factors are each used for many results, as in a product of matrices."""
@@ -37,11 +40,19 @@ def is_masked(term: UOp) -> bool:
     return term.op is Ops.WHERE and term.src[2].op is Ops.CONST and term.src[2].arg == 0
 
 
+def below_casts(factor: UOp) -> UOp:
+    """What a factor is before it is converted."""
+    while factor.op is Ops.CAST:
+        factor = factor.src[0]
+    return factor
+
+
 class Product(NamedTuple):
     """A product of two factors where all masks hold, outermost first; elsewhere 0."""
 
     factors: tuple[UOp, ...]
     masks: tuple[UOp, ...]
+    op: Ops = Ops.MUL
 
 
 def product_of(term: UOp) -> Product | None:
@@ -55,7 +66,10 @@ def product_of(term: UOp) -> Product | None:
 
 def added(before: UOp, product: Product) -> UOp:
     """A sum that took in one more product. The sum starts from 0.0, so adding 0 changes nothing: it is never -0.0."""
-    after = UOp(Ops.MULACC, before.dtype, (*product.factors, before))
+    if product.op is Ops.MUL:
+        after = UOp(Ops.MULACC, before.dtype, (*product.factors, before))
+    else:
+        after = before + UOp(product.op, before.dtype, product.factors)
     for mask in reversed(product.masks):
         after = mask.where(after, before)
     return after
@@ -88,8 +102,8 @@ def products_added(total: UOp) -> list[Product] | None:
             case Ops.WHERE:
                 mask, after, otherwise = part.src
                 waiting += [(otherwise, masks, before), (after, (*masks, mask), otherwise)]
-            case Ops.MUL if before is None:
-                found.append(Product(part.src, masks))
+            case Ops.MUL | Ops.DOT if before is None:
+                found.append(Product(part.src, masks, part.op))
             case Ops.ADD if before is None and not part.dtype.is_float:
                 waiting += [(source, masks, None) for source in part.src]
             case _:

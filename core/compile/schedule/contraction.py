@@ -18,7 +18,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Tile
 from proofgrad.core.compile.nests.loops import is_fixed, output_loops, size_of
 from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops_of
-from proofgrad.core.compile.nests.sums_of_products import is_masked
+from proofgrad.core.compile.nests.sums_of_products import PRODUCTS, is_masked
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.op_names import LOAD, PARAM
 from proofgrad.core.ir.ops import Ops
@@ -126,6 +126,11 @@ class Contraction:
         return self.growth_of_rows <= LARGEST_GROWTH
 
     @cached_property
+    def rows_are_computed(self) -> bool:
+        """Whether an element of the rows is more than a load: a tile that reads no table computes it for itself."""
+        return self.row_factor.op is not LOAD
+
+    @cached_property
     def growth_of_rows(self) -> float:
         """How many times longer than their operand a table of the rows is."""
         return growth(self.row_factor)
@@ -186,7 +191,7 @@ def contractions(
     if blocks and (value is not reduction or not loops_of(position).isdisjoint(blocks)):
         return []
     term = reduction.src[0].src[1] if is_masked(reduction.src[0]) else reduction.src[0]
-    if reduction.arg is not Ops.ADD or term.op is not Ops.MUL:
+    if reduction.arg is not Ops.ADD or term.op not in PRODUCTS:
         return []
     free = loops_below(kernel)
     outputs = output_loops(kernel)

@@ -10,6 +10,7 @@ from proofgrad.core.compile.machine.target import Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, Schedule, Staged, Tile
 from proofgrad.core.compile.nests.loops import size_of
 from proofgrad.core.compile.nests.strides import coefficient
+from proofgrad.core.compile.nests.sums_of_products import below_casts
 from proofgrad.core.compile.schedule.contraction import (
     LARGEST_GROWTH,
     Contraction,
@@ -69,9 +70,8 @@ def choose_staged(
         short = [table_elements(factor) <= LARGEST_ASKED_TABLE for factor in (one, other)]
         return Staged(wanted.rows and short[0], wanted.columns and short[1])
     rows = (
-        not lie_near(contraction, tile, target.first_cache)
-        and contraction.readers_of_rows(tile) >= WORTH_A_TABLE
-    )
+        contraction.rows_are_computed or not lie_near(contraction, tile, target.first_cache)
+    ) and contraction.readers_of_rows(tile) >= WORTH_A_TABLE
     columns = contraction.columns_lie_apart or (
         columns_are_large(contraction, target)
         and not contraction.blocks
@@ -109,7 +109,7 @@ def packs_columns(
     nbytes = contraction.depth * tile.columns * itemsize
     if override.packed is False or contraction.blocks or nbytes > target.scratch_bytes:
         return False
-    if factor.op is not LOAD or load_steps(factor, contraction.columns) != [1]:
+    if below_casts(factor).op is not LOAD or load_steps(factor, contraction.columns) != [1]:
         return False
     if override.packed:
         return True
@@ -151,8 +151,9 @@ def choose_reduction_block(
         return 0
     if override.reduction_block is None and override.staged is not None and override.staged.columns:
         return 0
-    lies_in_rows = factor.op is LOAD and len(factor.src[0].src) == 2
-    if not lies_in_rows or coefficient(factor.src[0].src[1], contraction.columns) != 1:
+    load = below_casts(factor)
+    lies_in_rows = load.op is LOAD and len(load.src[0].src) == 2
+    if not lies_in_rows or coefficient(load.src[0].src[1], contraction.columns) != 1:
         return 0
     if override.reduction_block is not None:
         return _block(size_of(loops[0]), override.reduction_block, 1)

@@ -184,7 +184,7 @@ def _tiled(
         nest = pack_columns(nest, _loop(tile.vectors, vector), _loop(tile.lanes, lane))
     (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
     loop = reduction.src[-1]
-    steps = choose_depth(loop, tile, override)
+    steps = choose_depth(reduction, tile, override)
     if steps == size_of(loop):
         return run_as(nest, {loop: AxisRole.UPCAST})
     return nest if steps == 1 else split_in_two(nest, loop, steps, AxisRole.UPCAST)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from proofgrad.core.compile.nests.loops import fresh_number
 from proofgrad.core.compile.nests.strides import loops_of
+from proofgrad.core.compile.nests.sums_of_products import below_casts
 from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.local_buffer import local_buffer
 from proofgrad.core.compile.steps.loop_nest import LoopNest
@@ -22,14 +23,15 @@ from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 
 def pack_columns(nest: LoopNest, vector: UOp, lane: UOp) -> LoopNest:
-    """Keep what the one reduction of a tiled kernel loads for its columns, the loops `vector` and `lane`."""
+    """Keep what the one reduction of a tiled kernel loads for its columns, the loops `vector` and `lane`, and converts."""
     (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
-    loads = [n for n in toposort((reduction.src[0],)) if n.op is Ops.LOAD and lane in loops_of(n)]
-    if len(loads) != 1:
+    loaded = [n for n in toposort((reduction.src[0],)) if below_casts(n).op is Ops.LOAD]
+    loaded = [n for n in loaded if lane in loops_of(n)]
+    if len({below_casts(n) for n in loaded}) != 1:
         return nest
-    (load,), number = loads, fresh_number(nest.graph)
-    free = loops_of(load)
+    column, number = loaded[-1], fresh_number(nest.graph)  # behind its conversions
+    free = loops_of(column)
     loops = tuple([x for x in (*reduction.src[1:], vector, lane) if x in free])
     roles = [AxisRole.VECTOR if loop is lane else AxisRole.REDUCE for loop in loops]
     made = tuple([NewLoop(number + k, role) for k, role in enumerate(roles)])
-    return local_buffer(nest, load, loops, made)
+    return local_buffer(nest, column, loops, made)

@@ -122,7 +122,11 @@ class Windows(LinearAlgebra):
         axes = self.ndim - 2
         result = promote(self.dtype, weight.dtype) if dtype is None else as_dtype(dtype)
         wide = accumulation_dtype(result)
-        x = self.cast(wide)._pad_zeros([(0, 0), (0, 0), *padding_pairs(padding, axes)])
+        around = [(0, 0), (0, 0), *padding_pairs(padding, axes)]
+        if wide.is_float:
+            x = self.cast(wide)._pad_zeros(around)
+        else:  # the padded image stays of small integers, which are multiplied in pairs
+            x = self._pad_zeros(around).cast(wide)
         w = weight.cast(wide)
         steps, holes = each(stride, axes, "stride"), each(dilation, axes, "dilation")
         if settings.wants_winograd() and {*steps, *holes} == {1} and takes_winograd(x, w):
