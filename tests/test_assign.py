@@ -516,14 +516,15 @@ def test_positions_on_several_axes_are_written_as_numpy_writes_them() -> None:
 
 def test_positions_on_some_axes_cost_what_there_is_to_write() -> None:
     counts = []
-    for size in (6, 12):
+    for size in (6, 24):
         x = Tensor.zeros(size, 4, size, 4, size).contiguous().realize()
         x[:, Tensor([0, 1]), :, Tensor([2, 3]), :] = Tensor.ones(2, size, size, size)
         before = GlobalCounters.global_ops
         x.realize()
         counts.append((GlobalCounters.global_ops - before) / x.numel())
         assert x.sum().item() == 2 * size**3
-    assert counts[1] <= counts[0] + 1
+    # A choice among all positions would cost four times as much for each.
+    assert counts[1] < 2 * counts[0]
 
 
 @pytest.mark.parametrize("index", [Tensor([1]), Tensor([False, True]), [1], slice(1, 2)])
