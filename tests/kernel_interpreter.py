@@ -96,6 +96,8 @@ def _free_loops(node: UOp) -> dict[UOp, frozenset[UOp]]:
         found = frozenset([below]) if below.op is Ops.RANGE else frozenset()
         for source in below.src[:1] if own else below.src:
             found |= known[source]
+        if below.op is Ops.MMA:
+            found -= {below.src[-1]}
         known[below] = found - set(below.src[1:]) if own else found
     return known
 
@@ -148,6 +150,8 @@ class Meanings:
                 return self._load(node)
             case Ops.REDUCE:
                 return self._reduce(node)
+            case Ops.MMA:
+                return self._product(node)
             case _ if node.op in ELEMENTWISE:
                 return self._elementwise(node)
         raise ValueError(f"{node.op!r} has no value in a kernel")
@@ -203,6 +207,30 @@ class Meanings:
                 rows[key] = filled(env, memory)
             assert rows[key][index] is not None, f"{index} of a row is not filled"
             return rows[key][index]
+
+        return meaning
+
+    def _product(self, node: UOp) -> Meaning:
+        """One result of an MMA of scalars, from what items 4 * g + q hold, which have rows and columns g."""
+        halves, steps = node.arg
+        item, before, column, *rows = node.src[: 3 + halves]
+        register, held = node.src[3 + halves :]
+        first, second, start = [self.of(x) for x in rows], self.of(column), self.of(before)
+        kind, dtype = column.dtype, node.dtype
+
+        def meaning(env: Loops, memory: Memory) -> Any:
+            warp, lane = divmod(env[item], 32)
+            g, q = divmod(lane, 4)
+            half, j = divmod(env[register], 2)
+            total = start(env, memory)
+            for k in range(4 * steps):
+                part, element = divmod(k, steps)
+                there = {**env, item: 32 * warp + 4 * g + part, held: element}
+                beside = {**env, item: 32 * warp + 4 * (2 * q + j) + part, held: element}
+                factors = first[half](there, memory), second(beside, memory)
+                wide = [evaluate(Ops.CAST, dtype, (x,), (kind,)) for x in factors]
+                total = evaluate(Ops.MULACC, dtype, (*wide, total))
+            return total
 
         return meaning
 

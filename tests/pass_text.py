@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from proofgrad.core.compile.machine.target import Target
+from proofgrad.core.compile.machine.target import MatrixUnit, Target
 from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, read_schedule
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.passes.forms import Form, check_form
@@ -48,6 +48,10 @@ from proofgrad.verify.steps.all_steps import all_steps
 
 all_steps()  # imports each, so that one that no tactic takes yet has cases, too
 
+UNITS = (
+    MatrixUnit(dtypes.float16, dtypes.float32, 2, 4),
+    MatrixUnit(dtypes.float64, dtypes.float64, 1, 1),
+)
 PASSES = {stage.name: stage for stage in KERNEL_STAGES}
 TARGETS = {
     "PLAIN": Target("PLAIN"),
@@ -57,6 +61,15 @@ TARGETS = {
     "ITEMS": Target("ITEMS", work_items=True, index_dtype=dtypes.int32),
     "GROUPS": Target(
         "GROUPS", vector_bytes=16, work_items=True, group_items=64, local_bytes=4096, lockstep=32
+    ),
+    "WARPS": Target(
+        "WARPS",
+        vector_bytes=16,
+        work_items=True,
+        group_items=64,
+        local_bytes=4096,
+        lockstep=32,
+        matrix_units=UNITS,
     ),
 }
 _FORMS = {"kernel": Form.KERNEL, "program": Form.PROGRAM, "linear": Form.LINEAR}
@@ -153,7 +166,9 @@ def _run(case: Case, graph: UOp, names: dict[str, UOp]) -> UOp | str:
                 return graphs[0] if len(graphs) == 1 else UOp.sink(*graphs)
             return stage.step(graph, context)
         name, rest = _step_of(case.command)
-        nest = lowered(graph, facts, replace(TARGETS["AVX512"], local_bytes=4096))
+        nest = lowered(
+            graph, facts, replace(TARGETS["AVX512"], local_bytes=4096, matrix_units=UNITS)
+        )
         made = STEPS[name](nest, *_STEPS[name](_Arguments(rest, names)))
     except StepRefused as refusal:
         return f"refused: {refusal}"
@@ -202,6 +217,11 @@ class _Arguments:
         found = re.findall(r"r(\d+)(?: as (\w+))?", self.after("into"))
         return tuple([NewLoop(int(n), AxisRole(role or "loop")) for n, role in found])
 
+    def items(self) -> tuple[tuple[NewLoop, ...], NewLoop]:
+        """Loops of items and of what each has of the result, and the one over what it holds."""
+        *made, own = self.made()
+        return tuple(made), own
+
     def digits(self) -> tuple[Digit, ...]:
         """Digits of loops as `r9 = r1 // 4 % 2`."""
         pattern = r"r(\d+) = (r\d+)(?: // (\d+))? % (\d+)"
@@ -241,6 +261,7 @@ _STEPS: dict[str, Callable[[_Arguments], tuple[Any, ...]]] = {
     "leave": lambda a: (a.node(),),
     "local_buffer": lambda a: (a.node(), a.nodes(a.after("along")), a.made(), a.alike()),
     "lanes": lambda a: (a.node(),),
+    "mma": lambda a: (a.node(), a.nodes(a.after("along")), *a.items()),
     "merge": lambda a: a.nodes(a.first()),
     "pair": lambda a: (a.node(), *a.nodes(a.after("along"))),
     "narrow": lambda a: (TYPES[a.after("to")],),

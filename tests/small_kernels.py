@@ -640,6 +640,20 @@ def graphs() -> list[tuple[str, UOp]]:
     return [(family, graph) for graph, family in found.items()]
 
 
+def matrices() -> Iterator[tuple[str, UOp]]:
+    """Products of the size of a matrix unit, of one and of two warps, beside the scope: too long for every step.
+
+    Of one a factor changes with rows and columns.
+    """
+    for warps, both in (((), False), ((2,), False), ((), True)):
+        *around, row, column = loops(*warps, 16, 8)
+        (step,) = inner_loops(8, first=10)
+        left = row_major(*around, row, column, step) if both else row_major(*around, row, step)
+        term = load(X, left) * load(Y, row_major(step, column))
+        total = reduce(Ops.ADD, term, step)
+        yield "matrices", UOp.sink(store(row_major(*around, row, column), total))
+
+
 def small_kernels(chosen: Iterable[tuple[str, UOp]]) -> Iterator[SmallKernel]:
     """The legal ones."""
     for family, graph in chosen:

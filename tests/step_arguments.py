@@ -231,6 +231,27 @@ def for_pair(graph: UOp) -> Iterator[Arguments]:
             yield _call(node, loop)
 
 
+def for_mma(graph: UOp) -> Iterator[Arguments]:
+    outputs = [x for x in loops_in(graph) if x.arg[1] is AxisRole.LOOP]
+    roles = (AxisRole.LANE, AxisRole.VECTOR, AxisRole.VECTOR)
+    made = [NewLoop(k, role) for k, role in zip(MORE, roles)]
+    for node in (*graph.toposort(), FOREIGN_SUM):
+        if node.op is not Ops.REDUCE:
+            yield _call(node, tuple(outputs[:2]), tuple(made[:2]), made[2])
+            continue
+        for count in range(4):
+            for loops in permutations((*outputs, FOREIGN), count):
+                yield _call(node, loops, tuple(made[:2]), made[2])
+        for number in {FREE, MORE[0], *[x.arg[0] for x in loops_in(graph)]}:
+            other = NewLoop(number, AxisRole.VECTOR)
+            yield _call(node, tuple(outputs), tuple(made[:2]), other)
+            yield _call(node, tuple(outputs), (made[0], other), made[2])
+        for role in AxisRole:
+            others = (NewLoop(MORE[0], role), made[1])
+            yield _call(node, tuple(outputs), others, made[2])
+            yield _call(node, tuple(outputs), tuple(made[:2]), NewLoop(MORE[2], role))
+
+
 def for_each_node(graph: UOp) -> Iterator[Arguments]:
     for node in (*graph.toposort(), FOREIGN, FOREIGN_SUM):
         yield _call(node)
@@ -257,6 +278,7 @@ ARGUMENTS: dict[str, Callable[[UOp], Iterator[Arguments]]] = {
     "scatter": for_scatter,
     "join_sums": for_each_node,
     "reduce_inside": for_reduce_inside,
+    "mma": for_mma,
     "read_inside": for_each_node,
     "unmask": for_each_node,
     "pair": for_pair,

@@ -31,12 +31,12 @@ if __name__ == "__main__":  # else the folder of tests is found already
 
 from kernel_interpreter import SHARED_OUT, run_kernel  # noqa: E402
 from programs_of_kernels import LAST, Programs, WrongStep  # noqa: E402
-from small_kernels import OUT, SmallKernel, graphs, small_kernels  # noqa: E402
+from small_kernels import OUT, SmallKernel, graphs, matrices, small_kernels  # noqa: E402
 from step_arguments import ARGUMENTS  # noqa: E402
 
 from proofgrad import Tensor  # noqa: E402, F401  (makes the compiler)
 from proofgrad.core.compile import steps  # noqa: E402
-from proofgrad.core.compile.machine.target import Target  # noqa: E402
+from proofgrad.core.compile.machine.target import MatrixUnit, Target  # noqa: E402
 from proofgrad.core.compile.nests.loops import BINDERS  # noqa: E402
 from proofgrad.core.compile.nests.strides import loops_below  # noqa: E402
 from proofgrad.core.compile.passes.forms import Form, check_form  # noqa: E402
@@ -56,7 +56,13 @@ from proofgrad.core.tensor.runtime.realize import compiler  # noqa: E402
 for _module in pkgutil.iter_modules(steps.__path__):
     importlib.import_module(f"{steps.__name__}.{_module.name}")  # each puts its steps into STEPS
 
-MACHINE = Target("small", vector_bytes=16, threads=2, scratch_bytes=256)
+MACHINE = Target(
+    "small",
+    vector_bytes=16,
+    threads=2,
+    scratch_bytes=256,
+    matrix_units=(MatrixUnit(dtypes.int32, dtypes.int32, 2, 1),),
+)
 
 Done = tuple[str, tuple[Any, ...], dict[str, Any]]  # a step and its arguments
 
@@ -214,6 +220,18 @@ def shown(name: str, args: tuple[Any, ...], named: dict[str, Any]) -> str:
     return f"{name}({', '.join([*map(repr, args), *[f'{k}={v!r}' for k, v in named.items()]])})"
 
 
+def try_matrices(tally: Tally) -> None:
+    """The step to a matrix unit, whose loops are longer than those of small kernels. Raises: WrongStep."""
+    known, count = facts(), tally.steps["mma"]
+    for kernel in small_kernels(matrices()):
+        checked = Checked(kernel, known)
+        for args, named in ARGUMENTS["mma"](kernel.graph):
+            made = taken(checked, checked.nest, "mma", args, named)
+            count.made, count.refused = count.made + (made is not None), count.refused + (not made)
+            if made is not None:
+                checked.check(tuple([nest.graph for nest in made]), ("mma", args, named))
+
+
 def try_pairs(checked: Checked, draw: random.Random, pairs: int) -> int:
     """Two steps one after the other, drawn. Raises: WrongStep. How many were made."""
     made = 0
@@ -286,6 +304,8 @@ def main(arguments: Sequence[str]) -> int:
         starts = [asked.start + asked.stride * k for k in range(asked.jobs)]
         for part in workers.map(_run_some, starts, repeat(stride), repeat(names)):
             tally.add(part)
+    if "mma" in names:
+        try_matrices(tally)
     print(tally.table())
     draw, found = random.Random(asked.seed), graphs()
     made = run_pairs(draw.sample(found, min(len(found), asked.pairs // 4)), draw, 4)

@@ -50,6 +50,8 @@ LAWS = (
     _fault("stage", "position, *values, None, *some)", "position, *values, None, *reversed(some))"),
     _fault("scatter", "term.minimum(last).maximum(first)", "term.minimum(last)"),
     _fault("clamp", "return nearest + (loop - term)", "return nearest + (term - loop)"),
+    _fault("mma", "return warp * WARP + item, register", "return item, register"),
+    _fault("mma", "(WARP * m, COLUMNS_EACH * h)", "(WARP * m, h)"),
     _fault("unroll", "for k in range(size_of(loop)):", "for k in range(1, size_of(loop)):"),
     _fault("unroll", "values[len(pairs) * 2 :]", "values[len(pairs) * 2 + 1 :]"),
     _fault("bounds", "high <= most", "high <= most + 1"),
@@ -72,6 +74,8 @@ LAWS = (
 
 # Around the laws: what the runs of every small kernel have to see.
 BODIES = (
+    _fault("mma", "row_element(item, half, held, steps)", "row_element(item, 0, held, steps)"),
+    _fault("mma", "(item, nothing, *factors, register, held)", "(item, nothing, *factors[:1], *factors[:0:-1], register, held)"),
     _fault("bijection", "inside.where(new.src[0], neutral(node))", "new.src[0]"),
     _fault("bijection", "src=(position.src[0], position.src[1], mask)", "src=(position.src[0], position.src[1])"),
     _fault("extend", "term.src[2] is neutral(node)", "True"),

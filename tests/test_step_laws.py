@@ -63,6 +63,7 @@ SMALL = (
     "pair",
     "reduce_in_parts",
     "reduce_inside",
+    "mma",
 )
 
 

@@ -14,7 +14,16 @@ from kernel_interpreter import run_kernel
 from programs_of_kernels import LAST
 from small_kernels import OUT, SmallKernel, graphs, load, loops, small_kernels, store
 from step_arguments import ARGUMENTS
-from steps_exhaustively import Checked, Tally, WrongStep, check_graph, facts, run, run_pairs
+from steps_exhaustively import (
+    Checked,
+    Tally,
+    WrongStep,
+    check_graph,
+    facts,
+    run,
+    run_pairs,
+    try_matrices,
+)
 
 from proofgrad.core.compile.steps.loop_nest import STEPS
 from proofgrad.core.ir.uop import UOp
@@ -43,6 +52,7 @@ def test_steps_keep_what_small_kernels_store(every: list[tuple[str, UOp]]) -> No
     tally = Tally()
     run(every[ALWAYS :: 2 * STRIDE], ARGUMENTS, tally)
     run(every[today() % STRIDE :: 2 * STRIDE], ARGUMENTS, tally)
+    try_matrices(tally)
     never = [name for name, count in tally.steps.items() if not count.made or not count.refused]
     assert never == [], f"STEPS_SEED={today()}\n{tally.table()}"
 

@@ -6,9 +6,10 @@ are the same for every machine. The PTX backend has a dialect of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from proofgrad.core.compile.machine.target import CompileError, Target
+from proofgrad.core.ir.dtypes import DType
 
 
 class Dialect:
@@ -76,3 +77,15 @@ class Dialect:
     def wait_for_group(self) -> str:
         """The instruction that waits until each item of a group has come to it."""
         raise CompileError(f"{self.language} has no work items; none waits for others")
+
+    def product_of_fragments(
+        self,
+        let: Callable[[str], str],
+        types: tuple[DType, DType],
+        before: str,
+        column: str,
+        rows: Sequence[str],
+        steps: int,
+    ) -> str:
+        """A sum and the product of matrices whose elements the items of a warp hold, of `types`: of factors, of the sum."""
+        raise CompileError(f"{self.language} has no matrix units; its Linear has no MMA")

@@ -52,6 +52,7 @@ from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.compile.machine.target import CompileError, Source
 from proofgrad.core.compile.nests.loops import is_of_group
 from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.fragments import fragments_of
 from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST, END
 from proofgrad.core.ir.ops import ALU, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
@@ -442,6 +443,17 @@ class _Printer:
             position = replace(position, address=address, offsets=offsets)
         self.positions[node] = position
 
+    def product_of_fragments(self, node: UOp) -> None:
+        """An MMA of vectors of what this item holds."""
+        parts = fragments_of(node)
+        before, column, *rows = [
+            self._register(s) for s in (parts.before, parts.column, *parts.rows)
+        ]
+        types = parts.column.dtype.scalar, node.dtype.scalar
+        self.registers[node] = self.dialect.product_of_fragments(
+            self.writer.let, types, before, column, rows, parts.steps
+        )
+
     def load(self, node: UOp) -> None:
         position = self.positions[node.src[0]]
         self.registers[node] = write_load(self.writer, position, node.dtype)
@@ -508,6 +520,7 @@ _WRITERS: dict[Ops, Callable[[_Printer, UOp], None]] = {
     Ops.BITCAST: _Printer.cast,
     Ops.BROADCAST: _Printer.broadcast,
     Ops.HREDUCE: _Printer.horizontal,
+    Ops.MMA: _Printer.product_of_fragments,
     Ops.RANGE: _Printer.open_loop,
     Ops.END: _Printer.close_loop,
     Ops.ACCUMULATOR: _Printer.accumulator,

@@ -6,9 +6,11 @@ Owns: signature, address spaces, the number of the work item. Does not own: inst
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from proofgrad.backends.llvm.dialect import Dialect
+from proofgrad.backends.ptx.matrix_units import write_product
+from proofgrad.core.ir.dtypes import DType
 
 
 class PTXDialect(Dialect):
@@ -66,6 +68,18 @@ class PTXDialect(Dialect):
     def wait_for_group(self) -> str:
         """A barrier, for memory of the block as well."""
         return "call void @llvm.nvvm.barrier.cta.sync.aligned.all(i32 0)"
+
+    def product_of_fragments(
+        self,
+        let: Callable[[str], str],
+        types: tuple[DType, DType],
+        before: str,
+        column: str,
+        rows: Sequence[str],
+        steps: int,
+    ) -> str:
+        """mma.sync, one or more."""
+        return write_product(let, types, before, column, rows, steps)
 
 
 def _register(let: Callable[[str], str], name: str, is_wide: bool = False) -> str:

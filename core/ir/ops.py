@@ -98,6 +98,8 @@ class Ops(enum.IntEnum):
     ASSIGN = enum.auto()
     VARIABLE = enum.auto()
     BIND = enum.auto()
+    # products of small matrices (Kernel, Program, Linear)
+    MMA = enum.auto()
     DOT = enum.auto()
 
     def __repr__(self) -> str:
@@ -388,4 +390,12 @@ MEANING: dict[Ops, str] = {
     ),
     Ops.VARIABLE: "An index, the same everywhere in one run; arg = (name, smallest, largest).",
     Ops.BIND: "The variable src[0], which is src[1], a constant, in this graph.",
+    Ops.MMA: (
+        "arg = (h, n). A product of the matrices A, 8h x 4n, and B, 4n x 8, whose elements the items of a warp hold"
+        " (core/ir/fragments.py): the items 32w, ..., 32w + 31 of the RANGE src[0]. src[1] + sum of A[r, k] * B[k, c] over"
+        " k < 4n, in an order that is not specified, where (r, c) is the element that the item holds as that of"
+        " number src[-2], a RANGE below 2h. src[2]: what an item holds of B, src[3:3+h]: of each 8 rows of A, for the"
+        " values of the RANGE src[-1] below n; each as it is in the item that holds it. Where one of these two"
+        " loops became lanes it is no source. Factors are converted to the type of the sum, or are of it."
+    ),
 }

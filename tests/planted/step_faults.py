@@ -59,6 +59,7 @@ LAW_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "clamp": ("brought",),
     "unmask": ("unmasked",),
     "pair": ("dot_of_words", "word_of"),
+    "mma": ("warp_law", "_of_warp"),
     "unroll": ("_copies", "_combined", "_one_by_one"),
     "narrow": ("terms_beyond",),
     "accumulate": ("_fill",),
@@ -79,6 +80,7 @@ BODIES = (
         "running",
         "unroll",
         "local_buffer",
+        "mma",
     ),
     *(
         "stage",

@@ -18,7 +18,7 @@ from typing import Any
 
 from programs_of_kernels import LAST, WrongStep, check_stored, ways_to_programs
 from small_graphs import GRAPH_ARGUMENTS, PROGRAMS, check
-from small_kernels import SmallKernel, graphs, small_kernels
+from small_kernels import SmallKernel, graphs, matrices, small_kernels
 from step_arguments import ARGUMENTS
 from steps_exhaustively import Checked, facts, nests_of
 
@@ -118,6 +118,13 @@ def kernels(start: int, each: int) -> list[Checked]:
     return [Checked(kernel, known) for kernel in small_kernels(chosen)]
 
 
+@cache
+def of_matrices() -> list[Checked]:
+    """Kernels of the size of a matrix unit."""
+    known = facts()
+    return [Checked(kernel, known) for kernel in small_kernels(matrices())]
+
+
 def drawn(members: Sequence[Any], count: int, seed: str) -> list[Any]:
     """So many of them, in their order: each n-th would always be of one form where a family goes through n forms."""
     chosen = random.Random(seed).sample(range(len(members)), min(count, len(members)))
@@ -137,7 +144,8 @@ def applications(name: str, start: int, stride: int) -> Iterator[Application]:
                     partial(_check_program, graph),
                 )
         return
-    for checked in kernels(start, SELDOM.get(name, EACH_FAMILY))[::stride]:
+    chosen = kernels(start, SELDOM.get(name, EACH_FAMILY))[::stride]
+    for checked in [*chosen, *of_matrices()] if name == "mma" else chosen:
         kernel, nest = checked.kernel, checked.nest
         if name in LAST:
             for step, way, asked in ways_to_programs(kernel.graph, nest):

@@ -41,6 +41,7 @@ ORDER = (
         "deinterleave",
         "pad_rows",
         "local_buffer",
+        "mma",
         "unroll",
     ),
     *("narrow", "accumulate", "lanes"),

@@ -16,7 +16,8 @@ from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 from proofgrad.verify.kernels.loops import linear_form, row_major
-from proofgrad.verify.kernels.terms import LANE, loop_size
+from proofgrad.verify.kernels.matrices import is_nothing, sum_of_products
+from proofgrad.verify.kernels.terms import DIGITS, LANE, loop_size
 from proofgrad.verify.sampled.linear import CARRIED
 from proofgrad.verify.sampled.nesting import Nesting, NotCovered, NotReadable
 
@@ -73,7 +74,7 @@ def stores_of(graph: UOp) -> list[Written]:
     written = []
     for store, nest in nests.items():
         scalar = reader.store(store)
-        lanes = [loop for loop in free_loops(scalar) if loop.arg[0] == LANE]
+        lanes = [loop for loop in free_loops(scalar) if LANE <= loop.arg[0] < DIGITS]
         own = scalar.src[2:]
         if tuple([loop for loop in nest if loop in own]) != own:
             raise NotReadable("the loops of a STORE do not run in its order")
@@ -94,25 +95,29 @@ _PARTS = frozenset(
 
 
 class _Reader:
-    """Scalar terms of vector terms. All vectors of a program have the lanes of one loop."""
+    """Scalar terms of vector terms. All vectors of one length have the lanes of one loop."""
 
     def __init__(self, stores: Iterable[UOp]) -> None:
         nodes = toposort(stores)
         lanes = {n.dtype.lanes for n in nodes} - {1}
-        if len(lanes) > 1:
+        self.is_of_matrices = any([n.op is Ops.MMA for n in nodes])
+        if len(lanes) > 1 and not self.is_of_matrices:
             raise NotCovered(f"vectors of {sorted(lanes)} lanes in one program")
-        self.lane = UOp.range(max(lanes, default=1), LANE, AxisRole.VECTOR)
         self._scalar: dict[UOp, UOp] = {}
+
+    def _lane(self, lanes: int) -> UOp:
+        """The loop over the lanes of vectors of this length: of several in one program, as MMAs take and give, each has its own."""
+        return UOp.range(lanes, LANE + (lanes if self.is_of_matrices else 0), AxisRole.VECTOR)
 
     def store(self, store: UOp) -> UOp:
         address, value, *loops = store.src
-        wide = value.dtype.lanes > 1 or any(s.dtype.lanes > 1 for s in address.src)
+        lanes = max(value.dtype.lanes, *[s.dtype.lanes for s in address.src])
         op = store.arg
         if loops and op is None:
             op, scalar = self._added(self._read_there(store), value)
         else:
             scalar = self._carried(value) if value.op is Ops.UPDATE else self.scalar(value)
-        return UOp(Ops.STORE, dtypes.void, (self._address(address, wide), scalar, *loops), op)
+        return UOp(Ops.STORE, dtypes.void, (self._address(address, lanes), scalar, *loops), op)
 
     def _read_there(self, store: UOp) -> UOp:
         """The one LOAD of what a STORE with loops combines with."""
@@ -140,12 +145,15 @@ class _Reader:
             case Ops.BROADCAST:
                 return src[0]
             case Ops.LOAD:
-                address = self._address(node.src[0], node.dtype.lanes > 1)
+                address = self._address(node.src[0], node.dtype.lanes)
                 return UOp(Ops.LOAD, node.dtype.scalar, (address,))
             case Ops.RESULT:
                 return self._reduction(node)
             case Ops.HREDUCE:
                 return self._over_lanes(node, src[0])
+            case Ops.MMA:
+                total = self._product(node)
+                return total if is_nothing(src[1]) else UOp(Ops.ADD, total.dtype, (src[1], total))
             case _:
                 return UOp(node.op, node.dtype.scalar, src, node.arg)
 
@@ -155,22 +163,23 @@ class _Reader:
     def _steps(self, node: UOp) -> UOp:
         """A constant whose lanes are equally far apart, or a choice for each lane."""
         values: tuple[int, ...] = node.arg
+        lane = self._lane(node.dtype.lanes)
         if not node.dtype.is_float and not node.dtype.is_bool:
             step = values[1] - values[0]
             if all(value == values[0] + k * step for k, value in enumerate(values)):
-                return self.lane * step + values[0]
+                return lane * step + values[0]
         constants = [UOp(Ops.CONST, node.dtype.scalar, (), value) for value in values]
         chosen = constants[-1]
         for k, constant in enumerate(constants[:-1]):
-            chosen = self.lane.eq(k).where(constant, chosen)
+            chosen = lane.eq(k).where(constant, chosen)
         return chosen
 
-    def _address(self, address: UOp, wide: bool) -> UOp:
+    def _address(self, address: UOp, lanes: int) -> UOp:
         """A scalar index of a vector access is that of its first lane; the others follow."""
         buffer, index, *mask = address.src
         position = self.scalar(index)
-        if wide and index.dtype.lanes == 1:
-            position = UOp(Ops.ADD, position.dtype, (position, self.lane))
+        if lanes > 1 and index.dtype.lanes == 1:
+            position = UOp(Ops.ADD, position.dtype, (position, self._lane(lanes)))
         memory = self._memory(buffer)
         return UOp(Ops.INDEX, address.dtype, (memory, position, *[self.scalar(g) for g in mask]))
 
@@ -185,18 +194,30 @@ class _Reader:
                 return buffer
         store, *loops = buffer.src
         address, value = self.store(store).src
-        if self.lane in free_loops(UOp.sink(address, value)):
-            loops.append(self.lane)
-        size = prod(map(loop_size, loops))
-        in_order = linear_form(address.src[1]) == row_major(loops) and address.src[0].arg[1] == size
-        if len(address.src) > 2 or not in_order:
+        lane, orders = self._lane(store.src[1].dtype.lanes), [loops]
+        if lane in free_loops(UOp.sink(address, value)):  # it may stand anywhere among the loops
+            orders = [[*loops[:k], lane, *loops[k:]] for k in reversed(range(len(loops) + 1))]
+        position, size = linear_form(address.src[1]), prod(map(loop_size, orders[0]))
+        found = next((order for order in orders if position == row_major(order)), None)
+        if len(address.src) > 2 or found is None or address.src[0].arg[1] != size:
             raise NotReadable("scratch memory is not filled in the order of its loops")
-        return UOp(Ops.LOCAL_BUFFER, buffer.dtype, (value, *loops))
+        return UOp(Ops.LOCAL_BUFFER, buffer.dtype, (value, *found))
+
+    def _product(self, node: UOp) -> UOp:
+        """What an MMA adds to what was there before."""
+        halves, steps = node.arg
+        item, _, column, *rest = node.src
+        loops = rest[halves:]
+        register = loops[0] if node.dtype.lanes == 1 else self._lane(node.dtype.lanes)
+        held = loops[-1] if column.dtype.lanes == 1 else self._lane(steps)
+        rows = tuple([self.scalar(row) for row in rest[:halves]])
+        return sum_of_products(item, register, held, self.scalar(column), rows, node.dtype.scalar)
 
     def _over_lanes(self, node: UOp, value: UOp) -> UOp:
-        loops: tuple[UOp, ...] = (self.lane,)
+        lane = self._lane(node.src[0].dtype.lanes)
+        loops: tuple[UOp, ...] = (lane,)
         if value.op is Ops.REDUCE and value.arg is node.arg:
-            value, loops = value.src[0], (*value.src[1:], self.lane)
+            value, loops = value.src[0], (*value.src[1:], lane)
         return UOp(Ops.REDUCE, node.dtype.scalar, (value, *loops), node.arg)
 
     def _reduction(self, result: UOp) -> UOp:
@@ -235,6 +256,8 @@ class _Reader:
             products.append(value)
             if outer is register:
                 return Ops.ADD, reduce(UOp.__add__, products)
+        if outer.op is Ops.MMA and outer.src[1] is register:
+            return Ops.ADD, self._product(outer)
         operands = [s for s in outer.src if _converted(s) is not register]
         if outer.op not in (Ops.ADD, Ops.MUL, Ops.MAX, Ops.MIN) or len(operands) != 1:
             raise NotReadable(f"a register is not combined with one value: {combined!r}")

@@ -7,7 +7,7 @@ Does not own: that each element is filled by one iteration (kernels/readback.py,
 A Linear is walked as an item runs it, and each loop's body twice: what the end of one iteration leaves, the next one meets. Since
 the last wait other items may be anywhere up to the next one. So from a store of a memory to a load of it there is a wait on the
 way, and from a load to the next store, too. A wait is one if all items come to it: loops around it have as many iterations
-for each of them.
+for each of them. Where warps multiply matrices, an item takes in what others hold: they come to it together in the same way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from proofgrad.core.compile.lowering.program_facts import group_size
-from proofgrad.core.ir.op_names import CONST, END, FILLED, LOAD, RANGE, STORE
+from proofgrad.core.ir.op_names import CONST, END, FILLED, LOAD, MMA, RANGE, STORE
 from proofgrad.core.ir.uop import AxisRole, UOp
 
 
@@ -78,17 +78,25 @@ class _Walk:
                 return f"memory {found.arg[0]} of a group is read before all wait for what fills it"
         elif node in self.waits:
             return self._wait()
+        elif node.op is MMA:
+            return self._uneven("multiply matrices together")
         return None
 
     def _wait(self) -> str | None:
-        uneven = [loop for loop in self.around if not self._all_come(loop)]
-        if uneven:
-            return (
-                f"items of a group wait inside of loop r{uneven[0].arg[0]}, which not all run alike"
-            )
+        if (wrong := self._uneven("wait")) is not None:
+            return wrong
         self.put.clear()
         self.read.clear()
         return None
+
+    def _uneven(self, what: str) -> str | None:
+        """Why not all items come to where they wait for each other, or exchange what they hold."""
+        uneven = [loop for loop in self.around if not self._all_come(loop)]
+        if not uneven:
+            return None
+        return (
+            f"items of a group {what} inside of loop r{uneven[0].arg[0]}, which not all run alike"
+        )
 
     def _all_come(self, loop: UOp) -> bool:
         """Whether each item runs a loop as often as others do."""

@@ -19,7 +19,7 @@ import numpy
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
-from proofgrad.core.ir.op_names import ADD, BROADCAST, CAST, CONST, MULACC, RESULT, WHERE
+from proofgrad.core.ir.op_names import ADD, BROADCAST, CAST, CONST, MMA, MULACC, RESULT, WHERE
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import UOp, toposort
 from proofgrad.verify.sampled.arithmetic import (
@@ -32,6 +32,7 @@ from proofgrad.verify.sampled.arithmetic import (
     operation,
     reduce_first,
 )
+from proofgrad.verify.sampled.matrices import from_nothing, moved, product_of
 from proofgrad.verify.sampled.nesting import NotReadable
 from proofgrad.verify.sampled.tensor import Budget, OverBudgetError
 
@@ -80,6 +81,7 @@ class Frame:
     axis_of: dict[UOp, int] = field(default_factory=dict)
     bound_with: dict[UOp, tuple[UOp, ...]] = field(default_factory=dict)  # loops of one axis
     lanes_of: dict[int | None, Values] = field(default_factory=dict)
+    _elements: dict[UOp, Values] = field(default_factory=dict)
     _plans: dict[Key, tuple[Sequence[Key], Callable[..., Values]]] = field(default_factory=dict)
 
     def value(self, root: UOp, lane: Values | None = None) -> Values:
@@ -270,6 +272,42 @@ class Frame:
                 self.depends[new] = below - {loop} | {own} if loop in below else below
         return done
 
+    def _matrices(self, node: UOp, lane: int | None) -> tuple[Sequence[Key], Callable[..., Values]]:
+        """An MMA: what the item has in a lane, from what the items of its warp hold."""
+        if lane is None:
+            raise NotReadable("MMA of no vectors")
+        product, dtype = product_of(node, lane), node.dtype.scalar
+        around = frozenset().union(*[self.depends.get(s, frozenset()) for s in node.src])
+        axis = self.bind((product.step,), around)
+        registers = self.bound[product.register] = self.lanes_of[lane]
+        held = self._lane_key(self._held(product.step, product.held))
+        rows = self._held_by(product.rows, product.item, product.of_rows, around)
+        (column,) = self._held_by((product.column,), product.item, product.of_column, around)
+        taken = Taken(ADD, (Term((product.rows[0], product.column), ()),))
+
+        def result(first: Values, factor: Values, *halves: Values) -> Values:
+            chosen = halves[-1]
+            for k, half in list(enumerate(halves))[-2::-1]:
+                chosen = numpy.where(registers // 2 == k, half, chosen)
+            return self.combine(taken, dtype, first, (chosen, factor), axis, 4 * product.held)
+
+        return [*_keys((product.before,), lane), *_keys((column, *rows), held)], result
+
+    def _held(self, step: UOp, count: int) -> Values:
+        """Which of its elements an item holds for each step."""
+        if step not in self._elements:
+            self._elements[step] = self.bound[step] % count
+        return self._elements[step]
+
+    def _held_by(
+        self, factors: Sequence[UOp], item: UOp, other: UOp, around: frozenset[UOp]
+    ) -> list[UOp]:
+        """What another item has of factors."""
+        there = moved(factors, item, other)
+        for node, new in there.items():
+            self.depends.setdefault(new, self.depends.get(node, frozenset()) | around)
+        return [there[factor] for factor in factors]
+
     def _reduction(
         self, node: UOp, lane: int | None
     ) -> tuple[Sequence[Key], Callable[..., Values]]:
@@ -329,6 +367,7 @@ _PLANS: dict[Ops, Callable[[Frame, UOp, int | None], Plan]] = {
     Ops.UPDATE: Frame._carried,
     Ops.REDUCE: Frame._reduction,
     Ops.HREDUCE: Frame._over_lanes,
+    Ops.MMA: Frame._matrices,
 }
 
 
@@ -436,6 +475,8 @@ def _one_step(node: UOp, is_above: Callable[[UOp], bool]) -> tuple[Ops, tuple[UO
     inside = [s for s in node.src if is_above(s)]
     if len(inside) == 1 and node.op is MULACC and inside[0] is node.src[2]:
         return ADD, node.src[:2], node.src[2]
+    if node.op is MMA and inside == [node.src[1]]:
+        return ADD, (from_nothing(node),), node.src[1]
     if len(inside) == 1 and node.op in _COMBINE:
         (other,) = [s for s in node.src if s is not inside[0]]
         return node.op, (other,), inside[0]

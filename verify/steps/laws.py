@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 from proofgrad.core.compile.steps.collapse import MOST_LOOPS, collapse_law
 from proofgrad.core.compile.steps.extend import extend_law
+from proofgrad.core.compile.steps.mma import warp_law
 from proofgrad.core.compile.steps.reorder import RENUMBER
 from proofgrad.core.compile.steps.reverse import BACKWARDS
 from proofgrad.core.compile.steps.split import MOST_PARTS, split_law
 from proofgrad.core.compile.steps.stage import MOST_DIGITS
 from proofgrad.core.compile.steps.window import window_law
 from proofgrad.verify.steps import bijections as iterations
-from proofgrad.verify.steps import folds, graphs, programs
+from proofgrad.verify.steps import folds, fragments, graphs, programs
 from proofgrad.verify.steps.claims import Claim
 
 
@@ -251,6 +252,17 @@ LAWS: dict[str, Law] = {
     "unmask": Law(
         {"factors that are 0 need no mask": folds.mask_of_zeros} | _ONCE,
         "that the mask is part of the masks of both factors' loads; 0 converted to a number is 0",
+    ),
+    "mma": Law(
+        iterations.claims_of("one warp", warp_law(False))
+        | iterations.claims_of("warps", warp_law(True))
+        | iterations.claims_of("what items hold of rows", fragments.ROW_FRAGMENT)
+        | iterations.claims_of("what items hold of columns", fragments.COLUMN_FRAGMENT)
+        | {"what items hold are the factors of each result": fragments.factors_of_results}
+        | _ONCE
+        | _ORDER,
+        "that rows change one factor alone, and columns the other; the types and steps are a unit's; that all items of a warp"
+        " come to it (steps/running.py, verify/kernels/waiting.py)",
     ),
     "read_inside": Law(
         {

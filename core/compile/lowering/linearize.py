@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import count
 
+from proofgrad.core.compile.nests.loops import is_of_group
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import ACCUMULATOR, CONST, FILLED, RANGE, RESULT, WHERE
 from proofgrad.core.ir.ops import Ops
@@ -233,7 +234,7 @@ def _ordered(members: dict[UOp, list[UOp]], unit_of: dict[UOp, UOp]) -> list[UOp
     order: list[UOp] = []
     done: set[UOp] = set()
     expanded: set[UOp] = set()
-    for start in [*_by_step(members), *members]:
+    for start in [*_memory_of_group(members), *_by_step(members), *members]:
         stack = [start]
         while stack:
             unit = stack[-1]
@@ -249,6 +250,11 @@ def _ordered(members: dict[UOp, list[UOp]], unit_of: dict[UOp, UOp]) -> list[UOp
                     raise AssertionError("two loops need each other's results")
                 stack.extend(reversed(waiting))
     return order
+
+
+def _memory_of_group(units: Iterable[UOp]) -> list[UOp]:
+    """What fills memory of a group: all of it, before any is read, so that items wait once."""
+    return [unit for unit in units if unit.op is FILLED and is_of_group(unit.src[1:])]
 
 
 def _by_step(units: Iterable[UOp]) -> list[UOp]:

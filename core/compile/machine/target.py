@@ -41,6 +41,16 @@ class Borrowed:
 
 
 @dataclass(frozen=True, slots=True)
+class MatrixUnit:
+    """Warps multiply matrices of 8 * `halves` x 4 * `steps` and 4 * `steps` x 8 elements at once (core/ir/fragments.py)."""
+
+    factor: DType
+    total: DType
+    halves: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """What the compiler must know about a machine to make Linear for it. docs/schedules.md says where each is used."""
 
@@ -63,6 +73,7 @@ class Target:
     lockstep: int = (
         1  # work items that run in step: what neighbours read side by side is one access
     )
+    matrix_units: tuple[MatrixUnit, ...] = ()
     storage: frozenset[DType] = ALL_TYPES  # types of buffers, casts and bitcasts
     arithmetic: frozenset[DType] = WIDE_TYPES  # types of ALU ops; other floats go through float32
     index_dtype: DType = dtypes.int64  # preferred; int32 is taken only where the bounds fit it

@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from proofgrad.core.ir.evaluate import evaluate
+from proofgrad.core.ir.fragments import own_loops
 from proofgrad.core.ir.op_names import (
     ADD,
     CONST,
     LOAD,
     LOCAL_BUFFER,
+    MMA,
     MUL,
     NEG,
     RANGE,
@@ -24,7 +26,7 @@ from proofgrad.core.ir.ops import ELEMENTWISE
 from proofgrad.core.ir.uop import UOp, toposort
 
 _NO_LOOPS: frozenset[UOp] = frozenset()
-_HIDES_LOOPS = frozenset({REDUCE, LOCAL_BUFFER, STORE})
+_HIDES_LOOPS = frozenset({REDUCE, LOCAL_BUFFER, STORE, MMA})
 MOST_STEPS = 10_000  # of a walk through a sum, in which a term may stand several times
 
 
@@ -81,7 +83,7 @@ def at_start(term: UOp, values: dict[UOp, int] | None = None) -> int:
 
 @lru_cache(maxsize=8)  # of the kernel that one tactic after the other asks about
 def loops_below(root: UOp) -> Mapping[UOp, frozenset[UOp]]:
-    """For each node the RANGE nodes whose value it depends on; REDUCE, LOCAL_BUFFER and STORE hide their own."""
+    """For each node the RANGE nodes whose value it depends on; REDUCE, LOCAL_BUFFER, STORE and MMA hide their own."""
     found: dict[UOp, frozenset[UOp]] = {}
     for node in toposort((root,)):
         op, src = node.op, node.src
@@ -99,6 +101,8 @@ def loops_below(root: UOp) -> Mapping[UOp, frozenset[UOp]]:
                     below = below | more
             if op is STORE and len(src) > 2:
                 below = below.difference(src[2:])
+            elif op is MMA:
+                below = below.difference(own_loops(node))
         found[node] = below
     return found
 

@@ -43,7 +43,15 @@ class FormError(RuntimeError):
 
 _LEAVES = {Ops.CONST, Ops.UNIQUE, Ops.DEVICE, Ops.BUFFER, Ops.IOTA}
 _TENSOR = _LEAVES | ELEMENTWISE | MOVEMENT | {Ops.REDUCE_AXIS, Ops.CONTIGUOUS, Ops.DETACH, Ops.COPY}
-_LOOP_NODES = {Ops.CONST, Ops.PARAM, Ops.RANGE, Ops.INDEX, Ops.LOAD, Ops.STORE} | ELEMENTWISE
+_LOOP_NODES = {
+    Ops.CONST,
+    Ops.PARAM,
+    Ops.RANGE,
+    Ops.INDEX,
+    Ops.LOAD,
+    Ops.STORE,
+    Ops.MMA,
+} | ELEMENTWISE
 _REGISTERS = {Ops.ACCUMULATOR, Ops.UPDATE, Ops.RESULT, Ops.BROADCAST, Ops.HREDUCE}
 _KEPT = {Ops.SCRATCH, Ops.FILLED}
 
@@ -180,7 +188,7 @@ def _check_linear(root: UOp) -> None:
             if node.arg[1] in (AxisRole.VECTOR, AxisRole.UPCAST):
                 raise FormError(Form.LINEAR, node, "vector and upcast axes must be gone")
             open_loops.append(node)
-        elif node.op is Ops.FILLED and is_of_group(node.src[1:]):
+        elif node.op is Ops.MMA or (node.op is Ops.FILLED and is_of_group(node.src[1:])):
             if not all([_all_come(loop, items) for loop in open_loops]):
                 raise FormError(Form.LINEAR, node, "items of a group wait where not all may come")
         elif node.op is Ops.END:

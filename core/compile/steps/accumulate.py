@@ -7,7 +7,7 @@
 
 One order of a reduction, whose order is not specified, from its identity on. Products of floats are multiplied and added at once:
 a sum may round so. A masked product leaves the register as it is where its mask is off: a sum that starts from 0.0 is
-never -0.0, so adding 0.0 would change nothing. A store that combines reads first what is there.
+never -0.0, so adding 0.0 would change nothing. An MMA that starts from 0 starts from the register instead. A store that combines reads first what is there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from proofgrad.core.compile.steps.loop_nest import LoopNest, step
 from proofgrad.core.compile.steps.narrow import require_widths
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.evaluate import identity
-from proofgrad.core.ir.op_names import ADD, LOAD, LOCAL_BUFFER, REDUCE, STORE
+from proofgrad.core.ir.op_names import ADD, CONST, LOAD, LOCAL_BUFFER, MMA, REDUCE, STORE
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -76,6 +76,10 @@ def _combined(op: Ops, register: UOp, value: UOp, positions: _Positions) -> UOp:
     Each register takes them in the order in which they lie in memory, so that one operand serves
     several registers at a time.
     """
+    if value.op is MMA and op is ADD:
+        item, before, *rest = value.src
+        if before.op is CONST and before.arg == 0:
+            return value.with_src((item, register, *rest))
     products = products_added(value) if op is ADD else None
     if products is None:
         return UOp(op, register.dtype, (register, value))

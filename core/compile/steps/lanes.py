@@ -8,6 +8,7 @@ An elementwise operation of vectors is the operation in each lane. A node that c
 node stays a scalar and is broadcast where a vector needs it. An access whose index grows by 1 with the loop becomes one
 contiguous access; any other becomes a gather or scatter. An element that lanes read only if their mask holds is
 read for all of them where it is in its memory anyway. A reduction over the loop is one in each lane, and then over lanes.
+An MMA takes and gives vectors of what an item holds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from proofgrad.core.compile.nests.strides import coefficient
 from proofgrad.core.compile.steps.bounds import is_inside
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require, step
 from proofgrad.core.compile.steps.narrow import require_widths
-from proofgrad.core.ir.op_names import FILLED, RESULT
+from proofgrad.core.ir.fragments import fragments_of
+from proofgrad.core.ir.op_names import FILLED, MMA, RESULT
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, known_below, toposort
 from proofgrad.core.rewrite.facts import Facts
@@ -65,6 +67,8 @@ def _hides(node: UOp, loop: UOp) -> bool:
     """Whether the loop is one of the node's own."""
     if node.op is RESULT:
         return loop in node.src[0].src[0].src[1:]
+    if node.op is MMA:
+        return loop is fragments_of(node).step
     return node.op is FILLED and loop in node.src[1:]
 
 
@@ -98,6 +102,8 @@ def _widen(
             return node.with_src((src[0], *[s for s in node.src[1:] if s is not loop]))
         case Ops.SINK:
             return node.with_src(src)
+        case Ops.MMA:
+            return _product(node, src, loop, lanes)
     if all(s.dtype.lanes == 1 for s in src):
         return node.with_src(src)
     if node.op is Ops.UPDATE:
@@ -172,10 +178,25 @@ def _with_wide(value: UOp, register: UOp, wide: UOp) -> UOp:
             continue
         if node.op is Ops.BROADCAST:
             (done[node],) = src
+        elif node.op is MMA:  # a vector already, of which a register is one source
+            done[node] = node.with_src(src)
         else:
             spread = tuple([_spread(s, wide.dtype.lanes) for s in src])
             done[node] = UOp(node.op, node.dtype.vec(wide.dtype.lanes), spread, node.arg)
     return done[value]
+
+
+def _product(node: UOp, src: tuple[UOp, ...], loop: UOp, lanes: int) -> UOp:
+    """An MMA of vectors: of what an item holds of the factors, or has of the result."""
+    parts = fragments_of(node)
+    kept = [new for old, new in zip(node.src, src) if old is not loop]
+    if loop is parts.step:
+        held = slice(2, 3 + len(parts.rows))
+        kept[held] = [_spread(factor, lanes) for factor in kept[held]]
+        return node.with_src(tuple(kept))
+    require(loop is parts.register, "lanes of a loop that is not of an MMA", loop)
+    kept[1] = _spread(kept[1], lanes)
+    return UOp(MMA, node.dtype.vec(lanes), tuple(kept), node.arg)
 
 
 def _result(node: UOp, update: UOp, loop: UOp) -> UOp:

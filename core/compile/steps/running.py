@@ -8,7 +8,8 @@ kept is filled by a loop that runs in each item, and is the same for all lanes. 
 is the group's memory, filled once, and all items of the group come to where they wait for each other: around are only
 the loop of groups and loops that each item runs as often as the others. Memory that is filled in each iteration of such a loop
 may stand inside of the loop of results that the items share out, of which there is one: a group then has as many items as
-that has iterations (lowering/program_facts.py), so that none has ended before others. A reduction's loop is not shared out by a group, whose items would each have a part of the result.
+that has iterations (lowering/program_facts.py), so that none has ended before others. The items of a warp come to an MMA together in
+the same way. A reduction's loop is not shared out by a group, whose items would each have a part of the result.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterable
 
 from proofgrad.core.compile.nests.loops import BINDERS, is_fixed, runs_alike, size_of
 from proofgrad.core.compile.nests.strides import loops_below
+from proofgrad.core.ir.fragments import WARP, fragments_of
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -63,6 +65,8 @@ def _wrong_in_groups(graph: UOp, roles: list[AxisRole]) -> tuple[str, Iterable[U
             return "two loops of the items of a group at once", sorted(
                 items, key=lambda x: x.arg[0]
             )
+        if node.op is Ops.MMA and (wrong := _wrong_around_warps(node, free)):
+            return "loops in which not all items of a warp come to an MMA", wrong
         if node.op is not Ops.LOCAL_BUFFER and not own.isdisjoint(items):
             return "a loop of a reduction that the items of a group share", items
         if node.op is Ops.LOCAL_BUFFER and not own.isdisjoint(items):
@@ -70,6 +74,16 @@ def _wrong_in_groups(graph: UOp, roles: list[AxisRole]) -> tuple[str, Iterable[U
             if not all([runs_alike(x) for x in around]):
                 return "a loop around what a group keeps", around
     return None
+
+
+def _wrong_around_warps(mma: UOp, free: frozenset[UOp]) -> list[UOp]:
+    """The loops around an MMA that may run otherwise in some items of a warp, its own among them."""
+    parts = fragments_of(mma)
+    item, around = parts.item, free.difference((parts.item, parts.register))
+    are_warps = item.op is Ops.RANGE and item.arg[1] is AxisRole.LANE and is_fixed(item)
+    wrong = [] if are_warps and size_of(item) % WARP == 0 else [item]
+    alike = (AxisRole.BLOCK, AxisRole.UPCAST)
+    return wrong + [x for x in around if x.arg[1] not in alike and not runs_alike(x)]
 
 
 def _wrong_with_lanes(graph: UOp, vectors: int, keeps: bool) -> tuple[str, Iterable[UOp]] | None:

@@ -1,0 +1,77 @@
+"""What a product of small matrices is, as a sum of products of scalars, said a second time and apart from the step that makes it.
+
+Owns: which item holds which element, as terms of a kernel that is read back. Does not own: vectors and registers (readback.py).
+
+Item 4 * g + q of the 32 items of a warp has 2 results in each of `halves` rows, g, g + 8, ..., in columns 2 * q and 2 * q + 1. At step
+s the row's factor is with the item of the same g and q = s // steps, as its element s % steps; the column's with that whose
+g is the column.
+"""
+
+from __future__ import annotations
+
+from proofgrad.core.ir.dtypes import DType
+from proofgrad.core.ir.op_names import CONST, LOCAL_BUFFER, MUL, REDUCE
+from proofgrad.core.ir.ops import ELEMENTWISE, Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.verify.kernels.terms import DIGITS
+
+_MADE = ELEMENTWISE | {Ops.INDEX, Ops.LOAD}
+STEPS = DIGITS + (1 << 20)  # the number of the loop over the steps of a product
+
+
+def sum_of_products(
+    item: UOp, register: UOp, held: UOp, column: UOp, rows: tuple[UOp, ...], dtype: DType
+) -> UOp:
+    """The sum that an item has in a register.
+
+    `column`, `rows`: what an item holds in the iteration `held` of its own loop.
+    """
+    (size,) = held.src
+    steps: int = size.arg
+    step = UOp(Ops.RANGE, item.dtype, (UOp.const(item.dtype, 4 * steps),), (STEPS, AxisRole.REDUCE))
+    part, element = step // steps, step % steps
+    group, first = item // 4 % 8, item // 32 * 32
+    beside = {item: first + group * 4 + part, held: element}
+    row = _at(rows[-1], beside)
+    for half in range(len(rows) - 1)[::-1]:
+        row = chosen((register // 2).eq(half), _at(rows[half], beside), row)
+    of_column = item % 4 * 2 + register % 2
+    other = _at(column, {item: first + of_column * 4 + part, held: element})
+    factors = [one if one.dtype is dtype else one.cast(dtype) for one in (row, other)]
+    return UOp(REDUCE, dtype, (UOp(MUL, dtype, tuple(factors)), step), Ops.ADD)
+
+
+def chosen(condition: UOp, one: UOp, other: UOp) -> UOp:
+    """`one` where the condition holds, else `other`: as far as they are made alike, of what each is made of there."""
+    done: dict[tuple[UOp, UOp], UOp] = {}
+    stack = [(one, other)]
+    while stack:
+        first, second = pair = stack[-1]
+        alike = first.op is second.op and first.op in _MADE and len(first.src) == len(second.src)
+        if first is second:
+            done[pair] = first
+        elif not alike or (first.dtype, first.arg) != (second.dtype, second.arg):
+            done[pair] = condition.where(first, second)
+        elif missing := [p for p in zip(first.src, second.src) if p not in done]:
+            stack += missing
+            continue
+        else:
+            done[pair] = first.with_src(tuple([done[p] for p in zip(first.src, second.src)]))
+        stack.pop()
+    return done[one, other]
+
+
+def _at(term: UOp, values: dict[UOp, UOp]) -> UOp:
+    """A term at these values of loops; what has one of them for its own keeps that."""
+    changes = dict(values)
+    for node in toposort((term,)):
+        own = set(node.src[1:]) if node.op in (REDUCE, LOCAL_BUFFER) else set()
+        if not own.isdisjoint(values):
+            rest = {loop: value for loop, value in values.items() if loop not in own}
+            changes[node] = node.with_src((_at(node.src[0], rest), *node.src[1:]))
+    return term.substitute(changes)
+
+
+def is_nothing(before: UOp) -> bool:
+    """Whether a product starts from 0."""
+    return before.op is CONST and before.arg == 0
