@@ -27,10 +27,19 @@ FOUND: dict[str, list[str]] = {
     "the number of a block is always 0": [f"the emulator: {VALUES}"],
     "the number of an item is that in its block": [f"the emulator: {VALUES}"],
     "shared memory is half as large": [f"the emulator: {FAULT}"],
+    "the rows of an item are exchanged in a product of matrices": [
+        *BOTH,
+        f"the emulator: {VALUES}",
+    ],
+    "an item holds its neighbour's column in a product of matrices": [
+        *BOTH,
+        f"the emulator: {VALUES}",
+    ],
+    "registers of a fragment are exchanged": [f"the emulator: {VALUES}"],
 }
 
 
-@pytest.mark.parametrize("program", ["map", "rows"])
+@pytest.mark.parametrize("program", ["map", "rows", "product"])
 def test_program_without_a_fault_is_right_for_all_checks(
     program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

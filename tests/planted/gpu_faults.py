@@ -6,7 +6,7 @@ Owns: the faults, running a program with one on an emulated GPU. Does not own: w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -17,11 +17,12 @@ from proofgrad import Context, Tensor, schedule
 from proofgrad.backends.ptx.dialect import PTXDialect
 from proofgrad.backends.ptx.driver import Driver
 from proofgrad.backends.ptx.emulator.driver import EmulatedDriver
+from proofgrad.backends.ptx.matrix_units import write_product
 from proofgrad.backends.ptx.runtime import PTXBackend
 from proofgrad.core.compile.lowering.linearize import linearize
 from proofgrad.core.compile.passes.stages import Procedure
 from proofgrad.core.compile.plan.known_kernels import KnownKernels
-from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.tensor.runtime.device import Device
@@ -104,6 +105,26 @@ def one_position(linear: UOp) -> UOp:
     return _with(linear, _moved(_of_memory(linear, Ops.STORE, Ops.SCRATCH), lambda at: at * 0))
 
 
+def _other_products(linear: UOp, change: Callable[[tuple[UOp, ...]], tuple[UOp, ...]]) -> UOp:
+    return _with(linear, {n: n.with_src(change(n.src)) for n in linear.src if n.op is Ops.MMA})
+
+
+def rows_exchanged(linear: UOp) -> UOp:
+    """Each item has its first row for its last one in a product of matrices, and the other way round."""
+    return _other_products(linear, lambda src: (*src[:3], *src[3:][::-1]))
+
+
+def neighbours_column(linear: UOp) -> UOp:
+    """Each item holds the column of its neighbour for a product of matrices."""
+
+    def change(src: tuple[UOp, ...]) -> tuple[UOp, ...]:
+        item, before, column, *rows = src
+        other = item ^ item.const_like(1)
+        return (item, before, column.substitute({item: other}), *rows)
+
+    return _other_products(linear, change)
+
+
 ORDER: dict[str, tuple[str, Change]] = {
     "an item loads its neighbour's element": ("map", neighbour),
     "two items store to one position": ("map", overlapping),
@@ -113,6 +134,8 @@ ORDER: dict[str, tuple[str, Change]] = {
     "a barrier inside of the loop before it": ("rows", early_reading),
     "local memory of one element less": ("rows", small_local_memory),
     "all items store to one position of local memory": ("rows", one_position),
+    "the rows of an item are exchanged in a product of matrices": ("product", rows_exchanged),
+    "an item holds its neighbour's column in a product of matrices": ("product", neighbours_column),
 }
 
 # -- in the printer -----------------------------------------------------------------------------
@@ -140,12 +163,25 @@ def _half_memory(self: PTXDialect, name: str, array: str) -> str:
     return f"{name} = internal addrspace(3) global {half} undef, align 16"
 
 
+def _words_exchanged(
+    self: PTXDialect,
+    let: Callable[[str], str],
+    types: tuple[DType, DType],
+    before: str,
+    column: str,
+    rows: Sequence[str],
+    steps: int,
+) -> str:
+    return write_product(let, types, before, column, rows[::-1], steps)
+
+
 PRINTED: dict[str, tuple[str, str, Callable[..., str]]] = {
     "a barrier is not printed": ("rows", "wait_for_group", _no_wait),
     "the number of an item in its block is one too large": ("rows", "item_of_group", _item_after),
     "the number of a block is always 0": ("rows", "group", _first_group),
     "the number of an item is that in its block": ("map", "work_item", _wrong_item),
     "shared memory is half as large": ("rows", "memory_of_group", _half_memory),
+    "registers of a fragment are exchanged": ("product", "product_of_fragments", _words_exchanged),
 }
 
 # -- running ------------------------------------------------------------------------------------
@@ -176,6 +212,11 @@ def computed(program: str) -> tuple[np.ndarray, np.ndarray]:
     """What a program gives on the GPU, and what it should."""
     x = np.random.default_rng(5).integers(-9, 9, (ROWS, LENGTH)).astype(np.float32)
     given = Tensor(x, device=DEVICE).realize()
+    if program == "product":
+        y = given.cast(dtypes.float16).realize()
+        with schedule("warps=1x1x1x1"):
+            product = (y @ y.T).realize()
+        return product.cast(dtypes.float32).numpy(), (x @ x.T).astype(np.float16)
     if program == "map":
         return (given * 3 + 1).numpy(), x * 3 + 1
     with schedule(f"group={GROUP}"):

@@ -19,6 +19,7 @@ from proofgrad.core import settings
 MOST_LANES = 64
 MOST_COPIES = 64
 MOST_ITEMS = 1024
+MOST_WARPS = 32
 MOST_STEPS = 256  # of a sum, whose operands a group keeps
 MOST_SIDE = 256  # of a tile that goes through memory of a group
 ANY = "*"  # in text: the loop that the heuristic takes
@@ -101,6 +102,28 @@ NO_TRANSPOSED = Transposed(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
+class WarpTile:
+    """`row_warps` x `column_warps` warps of a group multiply by matrix units, each so many tiles of the unit along both sides."""
+
+    row_warps: int
+    column_warps: int
+    row_tiles: int
+    column_tiles: int
+
+    @property
+    def warps(self) -> int:
+        """Warps of a group; 0: no unit is used."""
+        return self.row_warps * self.column_warps
+
+    def __str__(self) -> str:
+        sizes = self.row_warps, self.column_warps, self.row_tiles, self.column_tiles
+        return "x".join(map(str, sizes)) if self.warps else "none"
+
+
+NO_WARP_TILE = WarpTile(0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Staged:
     """Which operands of a contraction are copied into tables."""
 
@@ -152,6 +175,7 @@ class Schedule:
     tile: Tile | None = None
     blocks: Blocks | None = None
     shared: SharedTile | None = None  # items of a group that share operands in memory of the group
+    warps: WarpTile | None = None  # warps of a group that multiply by matrix units
     staged: Staged | None = None
     packed: bool | None = None  # whether columns without a table are kept by each item
     reduction_block: int | None = (
@@ -165,6 +189,12 @@ class Schedule:
     group: Group | None = None  # items of a group that compute rows together; no items: none do
     transposed: Transposed | None = None  # what is stored along another loop than it is read
     threads: bool | None = None  # whether threads share the outermost loop
+
+    @property
+    def is_of_groups(self) -> bool:
+        """Whether the items of a group compute a tile together."""
+        shares = self.shared is not None and self.shared.items
+        return bool(shares or (self.warps is not None and self.warps.warps))
 
     def __str__(self) -> str:
         """As `read_schedule` takes it: only what is set."""
@@ -273,6 +303,15 @@ def _transposed(text: str) -> Transposed | None:
     return Transposed(*numbers) if numbers is not None and is_tile else None
 
 
+def _warps(text: str) -> WarpTile | None:
+    if text == "none":
+        return NO_WARP_TILE
+    numbers = _numbers(text, 4)
+    made = WarpTile(*numbers) if numbers is not None else NO_WARP_TILE
+    copies = made.row_tiles * made.column_tiles
+    return made if 0 < made.warps <= MOST_WARPS and copies <= MOST_COPIES else None
+
+
 def _staged(text: str) -> Staged | None:
     kinds = [Staged(rows, columns) for rows in (False, True) for columns in (False, True)]
     return next((kind for kind in kinds if str(kind) == text), None)
@@ -351,6 +390,10 @@ _READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "shared": (
         _shared,
         f"none, or ROWITEMSxCOLUMNITEMSxSTEPS, up to {MOST_ITEMS} items, up to {MOST_STEPS} steps",
+    ),
+    "warps": (
+        _warps,
+        f"none, or ROWWARPSxCOLUMNWARPSxROWTILESxCOLUMNTILES, up to {MOST_WARPS} warps, up to {MOST_COPIES} tiles",
     ),
     "staged": (_staged, "none, rows, columns or rows+columns"),
     "packed": _SWITCH,

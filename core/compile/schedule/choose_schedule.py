@@ -9,7 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proofgrad.core.compile.machine.target import Target
-from proofgrad.core.compile.nests.kernel_schedule import AUTOMATIC, NO_SHARED_TILE, Schedule, Tile
+from proofgrad.core.compile.nests.kernel_schedule import (
+    AUTOMATIC,
+    NO_SHARED_TILE,
+    NO_WARP_TILE,
+    Schedule,
+    Tile,
+)
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.contraction import Contraction
 from proofgrad.core.compile.schedule.groups import choose_group
@@ -26,6 +32,7 @@ from proofgrad.core.compile.schedule.threads import loop_shared_in_order, operat
 from proofgrad.core.compile.schedule.tiles import choose_blocks, choose_depth, find_contraction
 from proofgrad.core.compile.schedule.transposes import choose_transposed
 from proofgrad.core.compile.schedule.vectors import SHORT_REDUCTION, choose_vectors, loads_in_steps
+from proofgrad.core.compile.schedule.warp_tiles import choose_warps
 from proofgrad.core.compile.steps.loop_nest import LoopNest
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
@@ -40,13 +47,16 @@ def choose_schedule(kernel: UOp, target: Target, override: Schedule) -> Schedule
         return AUTOMATIC
     if (along := find_along(kernel)) is not None:
         return schedule_along(kernel, along, target, override)
+    if (warps := choose_warps(kernel, target, override)) is not None:
+        return Schedule(tiled=True, warps=warps, reduction_block=0)
+    without = override.warps if override.warps == NO_WARP_TILE else None
     if (way := choose_shared(kernel, target, override)) is not None:
-        return Schedule(tiled=True, tile=way[0], shared=way[1], reduction_block=0)
+        return Schedule(tiled=True, tile=way[0], shared=way[1], warps=without, reduction_block=0)
     if (by_rows := find_kept_rows(kernel, target, override)) is not None:
         return schedule_rows(by_rows, target, override)
     found = find_contraction(kernel, target, override)
     if found is not None:
-        return _of_contraction(*found, target, override)
+        return replace(_of_contraction(*found, target, override), warps=without)
     group = choose_group(kernel, target, override)
     if group is not None and group.items:
         return Schedule(tiled=False, reduction_block=0, unroll=_unroll(override), group=group)

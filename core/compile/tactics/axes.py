@@ -36,6 +36,7 @@ from proofgrad.core.compile.tactics.prefix_loops import counting_up, leave_whole
 from proofgrad.core.compile.tactics.row_products import in_rows
 from proofgrad.core.compile.tactics.shared_tiles import in_shared_tiles
 from proofgrad.core.compile.tactics.transposes import through_memory
+from proofgrad.core.compile.tactics.warp_tiles import in_warp_tiles
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
@@ -52,6 +53,8 @@ def choose_axes(nest: LoopNest, context: Context) -> LoopNest:
     nest = nest.scheduled(schedule := schedule_of(nest, context))
     if along is not None:
         return leave_whole(nest, along, schedule, target)
+    if schedule.warps is not None and schedule.warps.warps:
+        return in_warp_tiles(nest, schedule, target)
     if (rows := find_kept_rows(nest.graph, target, schedule)) is not None:
         return in_rows(nest, rows, schedule)
     if schedule.shared is not None and schedule.shared.items:

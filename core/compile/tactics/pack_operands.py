@@ -50,7 +50,7 @@ def stage_operands(nest: LoopNest, context: Context) -> LoopNest | tuple[LoopNes
         assert schedule.tile is not None  # a schedule that was decided
         *tables, last = stage_keys(nest, rows, schedule.tile)
         return (*tables, last.scheduled(schedule)) if tables else nest
-    is_shared = schedule.shared is not None and schedule.shared.items
+    is_shared = schedule.is_of_groups
     found = None
     if schedule.tiled and not is_shared:
         found = find_contraction(nest.graph, target, schedule)

@@ -48,18 +48,18 @@ def in_shared_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopN
     require(product is not None, "no product whose operands a group may share")
     assert product is not None
     sides = _sides(product, target)
-    nest, row = _as_one(nest, product.rows)
-    nest, column = _as_one(nest, product.columns)
-    nest, step = _as_one(nest, product.reduction.src[1:])
+    nest, row = as_one(nest, product.rows)
+    nest, column = as_one(nest, product.columns)
+    nest, step = as_one(nest, product.reduction.src[1:])
     part = _Parts(fresh_number(nest.graph), tile, shared)
     nest = _split_sum(nest, step, part, shared.steps)
     nest = _split_results(nest, row, column, part)
-    nest = _as_groups(nest, (*product.others, row, column), part)
+    nest = as_groups(nest, (*product.others, row, column), part.group.number)
     for side, results in zip(sides, (part.rows, part.columns)):
         order = (*results, part.step) if side.is_along else (part.step, *results)
         nest = _shared(nest, side, [part.loop(x) for x in order], shared.items)
     items = [part.loop(x) for x in (part.row_item, part.column_item)]
-    return _written_out(_together(nest, items, AxisRole.LANE), part, shared.steps)
+    return _written_out(together(nest, items, AxisRole.LANE), part, shared.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class _Parts:
         return UOp.range(size, made.number, made.role) if size != 1 else UOp.index(0)
 
 
-def _as_one(nest: LoopNest, loops: Sequence[UOp]) -> tuple[LoopNest, UOp]:
+def as_one(nest: LoopNest, loops: Sequence[UOp]) -> tuple[LoopNest, UOp]:
     """Several loops, outermost first, as one."""
     if len(loops) == 1:
         return nest, loops[0]
@@ -156,15 +156,15 @@ def _arguments(made: NewLoop) -> tuple[int, AxisRole]:
     return made.number, made.role
 
 
-def _as_groups(nest: LoopNest, loops: Sequence[UOp], part: _Parts) -> LoopNest:
+def as_groups(nest: LoopNest, loops: Sequence[UOp], number: int) -> LoopNest:
     """The output loops that are left but for parts of a tile, as groups."""
     numbers = {x.arg[0] for x in loops}
     left = [x for x in output_loops(nest.graph) if x.arg[0] in numbers]
     left.sort(key=lambda x: [y.arg[0] for y in loops].index(x.arg[0]))
-    return _together(nest, left, AxisRole.BLOCK, part.group.number)
+    return together(nest, left, AxisRole.BLOCK, number)
 
 
-def _together(
+def together(
     nest: LoopNest, loops: Sequence[UOp], role: AxisRole, number: int | None = None
 ) -> LoopNest:
     """The loops, outermost first, as one of this role."""
@@ -192,16 +192,32 @@ def _shared(nest: LoopNest, side: _Side, order: Sequence[UOp], items: int) -> Lo
     """What a factor reads is kept along the loops of the tile, and items take turns at filling it."""
     (reduction,) = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
     term = reduction.src[0].src[1] if is_masked(reduction.src[0]) else reduction.src[0]
-    value = kept_of(term.src[side.factor])
+    return kept_by_group(nest, kept_of(term.src[side.factor]), order, items, side.width)
+
+
+def kept_by_group(
+    nest: LoopNest,
+    value: UOp,
+    order: Sequence[UOp],
+    items: int,
+    width: int,
+    vector: UOp | None = None,
+) -> LoopNest:
+    """A value is kept along loops, outermost first, and the items of a group take turns at filling it, `width` elements at once.
+
+    `vector`: a loop that goes around the others, and that each item fills as the lanes of one vector.
+    """
     along = [x for x in order if x in loops_of(value)]
     number = fresh_number(nest.graph)
     own = [NewLoop(number + 4 + k, AxisRole.REDUCE) for k in range(len(along))]
     own[-1] = NewLoop(own[-1].number, AxisRole.LANE)
-    nest = local_buffer(nest, value, tuple(along), tuple(own))
+    lanes = [vector] if vector is not None and vector in loops_of(value) else []
+    of_lanes = [NewLoop(number + 2, AxisRole.VECTOR) for _ in lanes]
+    nest = local_buffer(nest, value, (*lanes, *along), (*of_lanes, *own))
     made = [UOp.range(size_of(x), *_arguments(one)) for x, one in zip(along, own)]
     size, whole = prod([size_of(x) for x in along]), NewLoop(number + 3, AxisRole.LANE)
     nest = collapse(nest, tuple(made), whole)
-    return in_turns(nest, UOp.range(size, *_arguments(whole)), items, side.width, number)
+    return in_turns(nest, UOp.range(size, *_arguments(whole)), items, width, number)
 
 
 def in_turns(nest: LoopNest, whole: UOp, items: int, width: int, number: int) -> LoopNest:

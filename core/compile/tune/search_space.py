@@ -16,6 +16,7 @@ from proofgrad.core.compile.nests.kernel_schedule import (
     NO_GROUP,
     NO_SHARED_TILE,
     NO_TRANSPOSED,
+    NO_WARP_TILE,
     Blocks,
     Copies,
     Group,
@@ -34,6 +35,7 @@ from proofgrad.core.compile.schedule.shared_tiles import ways_to_share
 from proofgrad.core.compile.schedule.threads import operations
 from proofgrad.core.compile.schedule.tiles import find_contraction
 from proofgrad.core.compile.schedule.transposes import find_turned
+from proofgrad.core.compile.schedule.warp_tiles import ways_of_warps
 from proofgrad.core.ir.ops import Ops
 from proofgrad.core.ir.uop import UOp, toposort
 
@@ -71,7 +73,9 @@ def neighbours(kernel: UOp, target: Target, choices: Schedule, forced: Schedule)
         for steps in blocks
         if steps != whole.reduction_block
     ]
-    if whole.shared is not None and whole.shared.items:
+    if whole.warps is not None and whole.warps.warps:
+        moves = _of_warps(kernel, target, choices)
+    elif whole.shared is not None and whole.shared.items:
         moves = _of_shared(kernel, target, choices)
     elif found is not None:
         moves += _of_contraction(kernel, found[0], target, plain, choices)
@@ -120,6 +124,12 @@ def _of_contraction(
     ]
     moves.append(Schedule(tiled=False))
     return moves
+
+
+def _of_warps(kernel: UOp, target: Target, choices: Schedule) -> list[Schedule]:
+    """Other tiles of warps, and none, with which items multiply by themselves."""
+    tiles = [NO_WARP_TILE, *ways_of_warps(kernel, target)]
+    return [replace(choices, warps=tile) for tile in tiles]
 
 
 def _of_shared(kernel: UOp, target: Target, choices: Schedule) -> list[Schedule]:

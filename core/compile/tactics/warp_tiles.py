@@ -1,0 +1,172 @@
+"""Tactic: warps of a group multiply a tile of a product by matrix units, from rows and columns that all copy into local memory.
+
+Owns: the order of the steps. Does not own: whether, and which tile (schedule/warp_tiles.py), the laws (steps/mma.py, steps/split.py,
+steps/local_buffer.py), how a group fills its memory (tactics/shared_tiles.py).
+
+    out[m, n] = sum[k](a[m, k] * b[k, n])
+
+is first sum[o, j](a[m, 32 * o + j] * b[32 * o + j, n]), where m is a group, a warp of it, a tile of the warp and a row of the tile,
+and n in the same way. What the group reads for 32 steps is kept, steps innermost, so that an item has neighbours along
+the sum in one load; then the sum over j of each tile is an MMA.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proofgrad.core.compile.machine.target import MatrixUnit, Target
+from proofgrad.core.compile.nests.kernel_schedule import Schedule, WarpTile
+from proofgrad.core.compile.nests.loops import fresh_number
+from proofgrad.core.compile.nests.sums_of_products import is_masked
+from proofgrad.core.compile.schedule.shared_tiles import (
+    GroupProduct,
+    find_product,
+    lies_in_vectors,
+    runs_along,
+)
+from proofgrad.core.compile.schedule.warp_tiles import held_steps, unit_of
+from proofgrad.core.compile.steps.bijection import NewLoop
+from proofgrad.core.compile.steps.loop_nest import LoopNest, require
+from proofgrad.core.compile.steps.mma import mma, taken_by_unit
+from proofgrad.core.compile.steps.reduce_inside import reduce_inside
+from proofgrad.core.compile.steps.run_as import run_as
+from proofgrad.core.compile.steps.split import split, split_reading_inside
+from proofgrad.core.compile.steps.unmask import unmask
+from proofgrad.core.compile.tactics.shared_tiles import as_groups, as_one, kept_by_group, together
+from proofgrad.core.ir.fragments import GROUPS, QUARTERS, WARP
+from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+
+
+def in_warp_tiles(nest: LoopNest, schedule: Schedule, target: Target) -> LoopNest:
+    """The kernel of one product as warps of groups, as its schedule says."""
+    product, tile = find_product(nest.graph), schedule.warps
+    unit = None if product is None else unit_of(product, target)
+    require(unit is not None, "no product that a matrix unit computes")
+    assert product is not None and unit is not None and tile is not None
+    operands = _operands(product, unit, target)
+    nest, row = as_one(nest, product.rows)
+    nest, column = as_one(nest, product.columns)
+    nest, step = as_one(nest, product.reduction.src[1:])
+    part = _Parts(fresh_number(nest.graph), tile, unit, held_steps(unit, target))
+    along = [operand.is_along for operand in operands]
+    sides = part.side(0, along[0]), part.side(1, along[1])
+    nest = split(nest, step, (part.sizes[part.step],), (NewLoop(*step.arg), part.step))
+    if is_masked(_reduction(nest).src[0]):
+        nest = unmask(nest, _reduction(nest))
+    for loop, made in ((row, sides[0]), (column, sides[1])):
+        nest = _split_side(nest, loop, made, part)
+    nest = as_groups(nest, (*product.others, row, column), part.group.number)
+    for operand, side in zip(operands, sides):
+        value = taken_by_unit(_reduction(nest).src[0].src[operand.factor], unit)
+        nest = _kept(nest, value, side, operand, part)
+    return _by_units(nest, part)
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """Which factor of the product it is, whether it lies along the sum, how many elements are copied at once if so."""
+
+    factor: int
+    is_along: bool
+    width: int
+
+
+def _operands(product: GroupProduct, unit: MatrixUnit, target: Target) -> list[_Operand]:
+    """Of rows and of columns."""
+    found = []
+    for factor in (product.row_factor, product.column_factor):
+        value, steps = taken_by_unit(factor, unit), product.reduction.src[1:]
+        lanes = target.lanes(value.dtype)
+        is_wide = len(steps) == 1 and lies_in_vectors(value, steps, lanes)
+        side = product.rows if factor is product.row_factor else product.columns
+        is_along = runs_along(factor, steps[-1]) or not runs_along(factor, side[-1])
+        number = product.reduction.src[0].src.index(factor)
+        found.append(_Operand(number, is_along, lanes if is_along and is_wide else 1))
+    return found
+
+
+def _split_side(nest: LoopNest, loop: UOp, made: tuple[NewLoop, ...], part: _Parts) -> LoopNest:
+    """Rows or columns in parts. Where tiles are innermost they are read as vectors, which lie inside as a whole or not at all."""
+    sizes = tuple([part.sizes[one] for one in made])
+    last = made[-1]
+    is_vector = last.role is AxisRole.UPCAST and sizes[-1] > 1
+    inner = (*made[:-1], NewLoop(last.number, AxisRole.VECTOR)) if is_vector else made
+    nest = split_reading_inside(nest, loop, sizes, (NewLoop(*loop.arg), *inner))
+    if not is_vector:
+        return nest
+    return run_as(nest, {UOp.range(sizes[-1], last.number, AxisRole.VECTOR): AxisRole.UPCAST})
+
+
+def _kept(
+    nest: LoopNest, value: UOp, side: tuple[NewLoop, ...], operand: _Operand, part: _Parts
+) -> LoopNest:
+    """What a factor reads is kept by the group, steps innermost, and its items take turns at filling it.
+
+    A factor that lies along its rows, or columns, is read along them, in vectors of as many as there are tiles.
+    """
+    items, order = part.tile.warps * WARP, [part.loop(one) for one in (*side, part.step)]
+    if operand.is_along:
+        return kept_by_group(nest, value, order, items, operand.width)
+    *others, tile, step = order
+    return kept_by_group(nest, value, [*others, step], items, 1, tile)
+
+
+def _by_units(nest: LoopNest, part: _Parts) -> LoopNest:
+    """The sum over the steps that are kept as an MMA; warps along rows and columns as one loop of them."""
+    reduction = _reduction(nest)
+    inner = part.loop(part.step)
+    if len(reduction.src) > 2:
+        nest = reduce_inside(nest, reduction, (inner,))
+        reduction = _reduction(nest).src[0]
+    warps = [part.loop(one) for one in (part.row_warp, part.column_warp)]
+    warps = [x for x in warps if x.op is Ops.RANGE]
+    if len(warps) > 1:
+        number = fresh_number(nest.graph)
+        nest = together(nest, warps, AxisRole.LOOP, number)
+        warps = [UOp.range(part.tile.warps, number)]
+        reductions = [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE]
+        (reduction,) = [n for n in reductions if n.src[1:] == (inner,)]
+    number = fresh_number(nest.graph)
+    made = NewLoop(number, AxisRole.LANE), NewLoop(number + 1, AxisRole.VECTOR)
+    loops = (*warps, part.loop(part.row), part.loop(part.column))
+    return mma(nest, reduction, loops, made, NewLoop(number + 2, AxisRole.VECTOR))
+
+
+def _reduction(nest: LoopNest) -> UOp:
+    """The outermost sum."""
+    return [n for n in toposort((nest.graph,)) if n.op is Ops.REDUCE][-1]
+
+
+class _Parts:
+    """The loops of a group's tile: steps; warps, tiles of a warp, and rows or columns of a tile."""
+
+    def __init__(self, number: int, tile: WarpTile, unit: MatrixUnit, steps: int) -> None:
+        self.tile = tile
+        self.step = NewLoop(number, AxisRole.REDUCE)
+        self.row_warp, self.row_tile = NewLoop(number + 1), NewLoop(number + 2, AxisRole.UPCAST)
+        self.column_warp = NewLoop(number + 3)
+        self.column_tile = NewLoop(number + 4, AxisRole.UPCAST)
+        self.row, self.column = NewLoop(number + 5), NewLoop(number + 6)
+        self.group = NewLoop(number + 7, AxisRole.BLOCK)
+        self.sizes = {
+            self.step: QUARTERS * steps,
+            self.row_warp: tile.row_warps,
+            self.row_tile: tile.row_tiles,
+            self.row: unit.halves * GROUPS,
+            self.column_warp: tile.column_warps,
+            self.column_tile: tile.column_tiles,
+            self.column: GROUPS,
+        }
+
+    def side(self, number: int, is_along: bool) -> tuple[NewLoop, ...]:
+        """The loops of rows (0) or columns (1): of neighbours each is in another tile where these are what is read in vectors."""
+        rows = self.row_warp, self.row_tile, self.row
+        columns = self.column_warp, self.column_tile, self.column
+        warp, tile, one = (rows, columns)[number]
+        return (warp, tile, one) if is_along else (warp, one, tile)
+
+    def loop(self, made: NewLoop) -> UOp:
+        """A loop; of one iteration, its only value."""
+        size = self.sizes[made]
+        return UOp.range(size, made.number, made.role) if size != 1 else UOp.index(0)
