@@ -3,8 +3,9 @@
     python benchmarks/ptx_kernels.py [product softmax ...]
 
 Owns: the kernels that are read, how the table is made. With `ptxas` (CUDA's toolkit, or pip install nvidia-cuda-nvcc) it has
-registers and spills. The estimate is the larger of three times: multiply-adds at the peak of the type, bytes that items ask for at
-the speed of the first caches, bytes that are there at the speed of memory. It is an upper bound: nothing waits, nothing is
+registers and spills. The estimate is the largest of four times: multiply-adds at the peak of the type and of what computes them, bytes
+that items ask for at the speed of the first caches, turns at the banks of shared memory (shared_banks.py), bytes that are there at
+the speed of memory. It is an upper bound: nothing waits, nothing is
 fetched twice, and what is not a multiply-add is free. Where items of a warp ask for the same bytes the second one is too long.
 """
 
@@ -17,20 +18,28 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shared_banks import turns
+
 from proofgrad import Device, Tensor
+from proofgrad.backends.ptx.matrix_units import matrix_units
 from proofgrad.backends.ptx.runtime import PTXBackend
 from proofgrad.core.compile.machine.target import Source
+from proofgrad.core.ir.dtypes import dtypes
+from proofgrad.core.ir.fragments import QUARTERS, WARP
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import AxisRole, UOp
 from proofgrad.core.tensor.runtime.realize import compile_only
 
 ARCHITECTURE, NAME = 90, "SM90"
-# Source: NVIDIA H200 data sheet (SXM): 67 TFLOPS of float32, 4.8 TB/s; 132 units, 128 bytes a cycle each, 1.755 GHz.
+# Source: NVIDIA H200 data sheet (SXM): 67 TFLOPS of float32 and, by matrix units, of float64; 989.5 of float16 and bfloat16
+# by matrix units; 4.8 TB/s; 132 units, 128 bytes a cycle each from the first cache and from shared memory, 1.755 GHz.
 FLOAT32, MEMORY = 66.9e12, 4.8e12
-FIRST_CACHES = 132 * 128 * 1.755e9
+UNITS = {dtypes.float16: 989.5e12, dtypes.bfloat16: 989.5e12, dtypes.float64: 66.9e12}
+CYCLES = 132 * 1.755e9
+FIRST_CACHES = 128 * CYCLES
 
 
 class Printer(PTXBackend):
@@ -39,6 +48,7 @@ class Printer(PTXBackend):
     def __init__(self) -> None:
         super().__init__(None, "nothing is run here")
         self.architecture, self.printed = ARCHITECTURE, []
+        self.target = replace(self.target, matrix_units=matrix_units(ARCHITECTURE))
 
     def emit(self, linear: UOp, name: str) -> Source:
         source = super().emit(linear, name)
@@ -51,6 +61,9 @@ class Work:
     """What all items of a kernel do."""
 
     multiply_adds: int = 0
+    peak: float = FLOAT32  # operations a second of what multiplies and adds
+    turns: int = 0  # of warps at the banks of shared memory
+    conflicts: int = 0  # of these, those that banks in turn cost
     asked: int = 0  # bytes of global memory that items load and store
     there: int = 0  # bytes of the buffers
 
@@ -67,8 +80,14 @@ class Needs:
 KERNELS: dict[str, Callable[[], Tensor]] = {
     "product 4096": lambda: ones(4096, 4096) @ ones(4096, 4096),
     "product 1024": lambda: ones(1024, 1024) @ ones(1024, 1024),
+    "product 4096 bf16": lambda: ones(4096, 4096, "bfloat16") @ ones(4096, 4096, "bfloat16"),
+    "product 4096 bf16, transposed": lambda: ones(4096, 4096, "bfloat16") @ ones(4096, 4096, "bfloat16").T,
+    "product 2048 f64": lambda: ones(2048, 2048, "float64") @ ones(2048, 2048, "float64"),
     "product 1024 bf16": lambda: ones(1024, 1024, "bfloat16") @ ones(1024, 1024, "bfloat16"),
     "convolution 64 64 56 3": lambda: ones(16, 64, 56, 56).conv2d(ones(64, 64, 3, 3), padding=1),
+    "convolution 64 64 58 3 bf16": lambda: ones(16, 64, 58, 58, "bfloat16").conv2d(
+        ones(64, 64, 3, 3, "bfloat16")
+    ),
     "softmax 4096 4096": lambda: ones(4096, 4096).softmax(),
     "softmax 4096 997": lambda: ones(4096, 997).softmax(),
     "softmax 262144 64": lambda: ones(1 << 18, 64).softmax(),
@@ -107,19 +126,32 @@ def ones(*shape: int | str) -> Tensor:
 def work_of(source: Source) -> Work:
     """Counted from the kernel as a list of instructions."""
     assert source.program is not None
-    work, times = Work(), [1]
+    work, times, shared = Work(), [1], list[UOp]()
     for node in source.program.src:
         match node.op:
             case Ops.RANGE:
                 size = int(node.src[0].arg) if node.src[0].op is Ops.CONST else 1
+                if node.arg[1] is AxisRole.LANE:
+                    if shared:  # the items that are there already take turns
+                        size = max(1, size // int(shared[0].src[0].arg))
+                    shared.append(node)
                 times.append(times[-1] * size)
             case Ops.END:
+                shared = [loop for loop in shared if loop is not node.src[0]]
                 times.pop()
+            case Ops.MMA:
+                work.multiply_adds += times[-1] * node.dtype.lanes * QUARTERS * node.arg[1]
+                work.peak = UNITS[node.src[2].dtype.scalar]
             case Ops.MULACC:
                 work.multiply_adds += times[-1] * node.dtype.lanes
             case Ops.LOAD | Ops.STORE:
                 value = node if node.op is Ops.LOAD else node.src[1]
-                if node.src[0].src[0].op is Ops.PARAM:
+                if node.src[0].src[0].op is not Ops.PARAM:
+                    if shared:
+                        count, least = turns(node)
+                        work.turns += times[-1] * count // WARP
+                        work.conflicts += times[-1] * (count - least) // WARP
+                else:
                     work.asked += times[-1] * value.dtype.lanes * value.dtype.scalar.itemsize
             case Ops.PARAM:
                 work.there += node.arg[1] * node.dtype.itemsize
@@ -152,10 +184,11 @@ def ptxas() -> str | None:
 
 
 def seconds_of(work: Work) -> tuple[float, str]:
-    """The longest of the three, and which it is."""
+    """The longest of the four, and which it is."""
     times = {
-        "multiply-adds": 2 * work.multiply_adds / FLOAT32,
+        "multiply-adds": 2 * work.multiply_adds / work.peak,
         "first caches": work.asked / FIRST_CACHES,
+        "shared memory": work.turns / CYCLES,
         "memory": work.there / MEMORY,
     }
     bound = max(times, key=lambda name: times[name])
@@ -167,12 +200,13 @@ def row(kernel: str, source: Source) -> str:
     work, needs = work_of(source), assembled(source)
     counts = {name: len(re.findall(pattern, source.text)) for name, pattern in COUNTED.items()}
     seconds, bound = seconds_of(work)
-    peak = 2 * work.multiply_adds / seconds / FLOAT32
+    peak = 2 * work.multiply_adds / seconds / work.peak
     speed = work.there / seconds / MEMORY
     cells = [
         kernel, f"`{source.entry}`", needs.registers, needs.spills, needs.shared,
         f"{counts['ld.16']} of {counts['ld']}", counts["nc"], counts["bar"], counts["shfl"], counts["mma"],
-        f"{work.multiply_adds / max(1, work.asked):.2f}", f"{work.asked / work.there:.2f}", f"{seconds * 1e6:.1f}", bound, f"{peak:.0%}", f"{speed:.0%}",
+        f"{work.conflicts / max(1, work.turns):.0%}", f"{work.multiply_adds / max(1, work.asked):.2f}", f"{work.asked / work.there:.2f}",
+        f"{seconds * 1e6:.1f}", bound, f"{peak:.0%}", f"{speed:.0%}",
     ]  # fmt: skip
     return f"| {' | '.join(map(str, cells))} |"
 
@@ -195,9 +229,9 @@ def main(only: list[str]) -> None:
     )
     print(
         "| what | kernel | registers | spilled bytes | shared bytes | 16-byte loads | nc | barriers | shuffles | mma |"
-        " multiply-adds a byte asked for | times that a byte is asked for | us at least | bound | of peak float32 | of memory speed |"
+        " bank conflicts | multiply-adds a byte asked for | times that a byte is asked for | us at least | bound | of peak | of memory speed |"
     )
-    print("|---" * 16 + "|")
+    print("|---" * 17 + "|")
     with printer() as machine:
         for kernel, make in KERNELS.items():
             if only and not kernel.startswith(tuple(only)):
