@@ -23,16 +23,20 @@ from proofgrad.core.compile.nests.strides import coefficient, loops_below, loops
 from proofgrad.core.compile.schedule.contraction import LARGEST_STEP
 from proofgrad.core.compile.schedule.cost_model import COSTLY
 from proofgrad.core.compile.schedule.divisors import largest_divisor
-from proofgrad.core.ir.ops import Ops
+from proofgrad.core.ir.ops import COMPARE, Ops
 from proofgrad.core.ir.uop import AxisRole, UOp, toposort
 
 # Accumulators held at once by an unrolled reduction; more would spill.
 MOST_COPIES = 8
+# Values that a loop chooses among, when all are written out.
+MOST_CHOSEN = 64
 # So many reads of each element that a copy in another order pays: it costs as much as reading in that order once.
 # A copy that does not stay in the second cache is written to memory and read from there: twice that.
 WORTH_A_COPY, WORTH_A_FAR_COPY = 2, 4
 # Vectors of fewer elements cost more to fill than they save.
 LEAST_LANES = 4
+# Several vectors at once pay where no more than one in so many elements is beyond the end, and masked.
+WORTH_A_REST = 8
 # Drivers compile the text of kernels of work items, and take as much longer as it is; an exponential is 30 lines.
 MOST_COSTLY_AT_ONCE = 2
 # Vectors with masks, in a loop of a reduction, take so many times as long as others (measured).
@@ -231,7 +235,7 @@ def _at_once(
     wanted = [n for n in (16, 8, 4, 2) if reduces and n <= most]
     if one.at_once is not None:
         wanted = [one.at_once]
-    return next((n for n in wanted if size % (n * one.lanes) == 0), 1)
+    return next((n for n in wanted if -size % (n * one.lanes) * WORTH_A_REST <= size), 1)
 
 
 def _is_of_results(loop: UOp, free: Mapping[UOp, frozenset[UOp]]) -> bool:
@@ -263,7 +267,21 @@ def _copies(
         count = largest_divisor(size, MOST_COPIES) if wanted is None else wanted.count
         if count > 1 and size % count == 0:
             return Copies(loop.arg[0], count)
+    if wanted is None and (chooser := _loop_that_chooses(free, vectors)) is not None:
+        return Copies(chooser.arg[0], size_of(chooser))
     return NO_COPIES
+
+
+def _loop_that_chooses(free: Mapping[UOp, frozenset[UOp]], vectors: list[UOp]) -> UOp | None:
+    """A short output loop that alone decides which of several computed values an element is, as behind `stack`.
+
+    Written out, each of its iterations computes its own value, and what they have in common is computed once.
+    """
+    conditions = [n.src[0] for n in free if n.op is Ops.WHERE and n.src[0].op in COMPARE]
+    loops = [next(iter(free[c])) for c in conditions if len(free[c]) == 1]
+    chosen = [x for x in loops if x.arg[1] is AxisRole.LOOP and x not in vectors]
+    fitting = [x for x in chosen if is_fixed(x) and 1 < size_of(x) <= MOST_CHOSEN]
+    return max(fitting, key=size_of, default=None)
 
 
 def loads_in_steps(
