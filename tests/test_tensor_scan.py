@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 from tensors import assert_close, assert_same, machine, numbers
 
-from proofgrad import GlobalCounters, ShapeError, Tensor, dtypes
-from proofgrad.core.tensor.methods.indexing import sorting
+from proofgrad import GlobalCounters, ShapeError, Tensor, Variable, dtypes
+from proofgrad.core.tensor.methods.indexing import networks, sorting
 
 __all__ = ["machine"]
 
@@ -103,16 +104,46 @@ def test_sort_along_any_axis_agrees_with_numpy(shape: tuple[int, ...]) -> None:
         assert_same(Tensor(x).sort(axis)[0], np.sort(x, axis))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "uint32", "int64"])
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [("float32", (1, 67)), ("uint8", (17, 5)), ("uint32", (2, 11)), ("int64", (2, 11))],
+)
 def test_network_of_comparators_sorts_as_ranks_do(
-    dtype: str, monkeypatch: pytest.MonkeyPatch
+    dtype: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sorting, "RANKED_UP_TO", 1)
-    x = (np.random.default_rng(0).integers(0, 5, (2, 11)) * (2**31 - 1)).astype(dtype)
+    """In columns, which are merged, and in lines side by side; lengths that are no power of two."""
+    monkeypatch.setattr(sorting, "RANKED_COMPARISONS", 0)
+    least, most = (-2.5, 2.5) if dtype == "float32" else (0, np.iinfo(dtype).max)
+    x = np.random.default_rng(0).choice(np.array([least, 0, 1, most], dtype), shape)
     for descending in (False, True):
         expected = [ordered(row, descending) for row in x]
         assert Tensor(x).argsort(1, descending).tolist() == expected
     assert Tensor(x.T).argsort(0).tolist() == x.T.argsort(0, kind="stable").tolist()
+
+
+def test_first_of_an_axis_of_variable_length() -> None:
+    x = np.random.default_rng(0).integers(0, 9, (2, 50)).astype(np.float32)
+    for size in (24, 37):
+        wanted = Tensor(x)[:, : Variable("size", 24, 50).bind(size)].topk(3)[1]
+        assert wanted.tolist() == [ordered(row[:size], True)[:3] for row in x]
+
+
+@pytest.mark.parametrize(
+    ("shape", "count"), [((3, 70), 2), ((18, 37), 5), ((1, 300), 3), ((2, 150), 60)], ids=str
+)
+def test_first_of_many_are_found_in_groups_and_by_halves(
+    shape: tuple[int, int], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal elements keep their order, also where those of one group are looked at again."""
+    for module in (sorting, networks):
+        monkeypatch.setattr(module, "RANKED_COMPARISONS", 0)
+    x = np.random.default_rng(0).integers(0, 9, shape).astype(np.float32)
+    x[:, 1] = np.nan
+    for largest in (True, False):
+        expected = [ordered(row, largest)[:count] for row in x]
+        values, positions = Tensor(x).topk(count, largest=largest)
+        assert positions.tolist() == expected
+        np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, np.array(expected), 1))
 
 
 def test_topk_takes_the_largest_or_the_smallest(machine: str) -> None:
@@ -128,6 +159,21 @@ def test_topk_takes_the_largest_or_the_smallest(machine: str) -> None:
 def kernels_of(x: Tensor) -> list[str]:
     """The texts of the kernels that compute a value."""
     return [item.source.text for item in x.schedule() if item.source is not None]
+
+
+@pytest.mark.heuristics
+def test_kernel_of_a_network_compares_each_pair_once_and_in_lanes() -> None:
+    """Ten layers of 8 comparators; what is written out asks no counter which of them an element is."""
+    keys = Tensor(np.zeros((16, 64), np.int32)).realize()
+    (text,) = kernels_of(networks._sorted_by(keys.reshape(1, 16, 64), range(1, 5)))
+    assert len(re.findall(r"= .*smin", text)) == len(re.findall(r"= .*smax", text)) == 80
+    assert "select" not in text and "load i32" not in text
+
+
+@pytest.mark.heuristics
+def test_sum_of_rows_that_no_vectors_divide_takes_several_at_once() -> None:
+    (text,) = kernels_of(Tensor(np.ones((40, 301), np.float32)).realize().sum(1))
+    assert len(re.findall(r"load\d+ = \w+ <\d+ x float>", text)) >= 4
 
 
 @pytest.mark.heuristics

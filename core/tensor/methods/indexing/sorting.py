@@ -1,29 +1,35 @@
 """Order: sort, argsort, topk.
 
 Owns: what comes first. Equal elements keep their order, in both directions; NaN counts as the largest,
--0.0 as equal to 0.0.
+-0.0 as equal to 0.0. Does not own: the comparators (networks.py).
 
-Few elements are ranked: the rank of one is the number of those before it, and the element of rank k
-goes to position k; n * n comparisons in two kernels. Many go through a network of comparators (Batcher,
-Sorting networks and their applications, 1968, with all comparators in one direction): n log(n)**2
-comparisons in log(n) (log(n) + 1) / 2 kernels. Each carries its position along, which makes it stable. The
-first few of many are the least, the least of what lies beyond that, and so on.
+An element becomes an integer, its key, and key and position one number, the pair: so each of them differs from all others, and to sort
+them is stable. Keys of 64 bits are sorted by their lower half, and then by the upper. Few elements are ranked: the rank of one is
+the number of those before it, and the element of rank k goes to position k; n * n comparisons in two kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Self
+import math
+from typing import Self
 
-from proofgrad.core.ir.dtypes import dtypes
-from proofgrad.core.ir.shapes import Shape, ShapeError, at_least, show
+from proofgrad.core.ir.dtypes import DType, dtypes
+from proofgrad.core.ir.shapes import ShapeError, at_least, is_plain, show
 from proofgrad.core.tensor.data.arguments import Flag, Whole, resolve_axis, takes_dim
+from proofgrad.core.tensor.methods.indexing.networks import (
+    RANKED_COMPARISONS,
+    least_of_lines,
+    sort_lines,
+)
 from proofgrad.core.tensor.methods.indexing.take import take_along
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
+from proofgrad.core.tensor.runtime.device import Device
 
-RANKED_UP_TO = 8192  # elements; measured: there both ways take 15 to 30 ms on one core
-# So many elements, of at least so many times as many, are found one by one: each is a kernel over all.
-SELECTED_UP_TO, SELECTED_OF = 64, 8
+# So many elements, of at least so many times as many, are found one by one where a variable says how many there are.
+SEARCHED_UP_TO, SEARCHED_OF = 64, 8
+GROUP = 16  # elements that are looked at one by one if the first of them is among the first
+SELECTED_OF = 4  # so many times as many groups as are looked at one by one
+RANKED_UP_TO = 8192  # elements of a row, where a machine has no integers of 64 bits
 
 
 class Sorting(Reduction):
@@ -50,14 +56,21 @@ class Sorting(Reduction):
         if not self.ndim:
             return self._iota(1).reshape(())
         keys = self._keys_along(axis, descending)
-        short = at_least(RANKED_UP_TO, keys.shape[-1])
-        positions = keys._positions_by_rank() if short else keys._positions_by_network()
+        ranked = keys._is_ranked(keys.shape[-1])
+        positions = keys._positions_by_rank() if ranked else keys._positions_by_network()
         return positions._axis_from_last(axis)
+
+    def _is_ranked(self, size: Whole) -> bool:
+        """Whether ranks along an axis of this size are all that can be had, or the faster way."""
+        if not is_plain((size,)) or not size:
+            return True
+        if size <= RANKED_UP_TO and dtypes.int64 not in Device[self.device].target.storage:
+            return True
+        return at_least(RANKED_COMPARISONS, math.prod(self.shape) * size)
 
     def _keys_along(self, axis: Whole, descending: Flag) -> Self:
         """Integers, on the last axis, whose order is the one asked for."""
-        keys = self.detach()._order_keys()
-        return (~keys if descending else keys)._axis_last(axis).contiguous()
+        return self.detach()._keys(descending)._axis_last(axis).contiguous()
 
     @takes_dim
     def topk(
@@ -70,13 +83,70 @@ class Sorting(Reduction):
         axis = resolve_axis(dim, self.ndim)
         if not self.ndim or not at_least(k, 0) or not at_least(self.shape[axis], k):
             raise ShapeError(f"topk of {k} elements along axis {dim} of {show(self.shape)}")
-        is_few = isinstance(k, int) and 0 < k <= SELECTED_UP_TO
-        is_few = is_few and at_least(self.shape[axis], k * SELECTED_OF)
-        if is_few and self.dtype.bits <= 32:
-            positions = self._keys_along(axis, largest)._first_positions(k)._axis_from_last(axis)
+        if self._is_searched(k, axis):
+            keys = self._keys_along(axis, largest)
+            positions = keys._positions_one_by_one(k)._axis_from_last(axis)
+        elif self._is_selected(k, axis):
+            values = self.detach()._axis_last(axis)
+            first = values.reshape((-1, values.shape[-1]))._first_positions(k, largest)
+            positions = first.reshape((*values.shape[:-1], k))._axis_from_last(axis)
         else:
             positions = self.argsort(axis, descending=largest)._cut(axis, 0, k)
         return take_along(self, axis, positions), positions
+
+    def _is_searched(self, k: Whole, axis: int) -> bool:
+        """Whether a variable says how long the axis is, and the first k are few of it."""
+        size = self.shape[axis]
+        if is_plain((size,)) or not isinstance(k, int) or self.dtype.bits > 32:
+            return False
+        return 0 < k <= SEARCHED_UP_TO and at_least(size, k * SEARCHED_OF)
+
+    def _positions_one_by_one(self, k: int) -> Self:
+        """The first k of argsort of the last axis: the least, the least of what lies beyond it, and so on."""
+        pairs = self._with_positions(
+            self._iota(self.shape[-1]) + 1, 1 << 32
+        )  # none is the least number
+        lowest, highest = dtypes.min(dtypes.int64), dtypes.max(dtypes.int64)
+        found: Self = (pairs * 0 + lowest)._cut(-1, 0, k)
+        for _ in range(k):  # the last one found is at the front; every round runs the same kernels
+            beyond = (pairs > found._cut(-1, 0, 1)).where(pairs, highest)
+            least = beyond.min(-1, keepdim=True).contiguous()
+            found = least.cat(found._cut(-1, 0, k - 1), dim=-1).contiguous()
+        return found.flip(-1)._positions_in_pairs(self.dtype) - 1
+
+    def _is_selected(self, k: Whole, axis: int) -> bool:
+        """Whether the first k of an axis are found without sorting the others."""
+        if not isinstance(k, int) or not k or self.dtype.bits > 32:
+            return False
+        return not self._is_ranked(self.shape[axis]) and bool(self.shape[axis] >= 2 * k)
+
+    def _first_positions(self, k: int, descending: bool) -> Self:
+        """The first k of argsort of the rows of a matrix.
+
+        They lie in the k groups whose own first elements come first: so only those are looked at one by one.
+        """
+        rows, size = self.shape
+        if size < SELECTED_OF * GROUP * k:
+            return self._keys(descending)._least_positions(self._iota(size), size, k)
+        groups = self._pad_value([(0, 0), (0, -size % GROUP)], 0).reshape((rows, -1, GROUP))
+        beyond = self._iota(groups.shape[1] * GROUP).reshape((-1, GROUP)) >= size
+        keys = groups._keys(descending)
+        firsts = beyond.where(dtypes.max(keys.dtype), keys).min(-1).contiguous()
+        chosen = firsts._first_positions(k, False).contiguous()
+        positions = (chosen.unsqueeze(-1) * GROUP + self._iota(GROUP)).reshape((rows, -1))
+        found = take_along(self, 1, positions).contiguous()._keys(descending)
+        keys = (positions < size).where(found, dtypes.max(found.dtype))
+        return keys._least_positions(positions, size, k)
+
+    def _least_positions(self, positions: Self, size: int, k: int) -> Self:
+        """Of these keys, rows of a matrix, and their positions below `size`: the positions of the first k."""
+        pairs = self._with_positions(positions, size + GROUP)
+        return least_of_lines(pairs, k)._positions_in_pairs(self.dtype)
+
+    def _keys(self, descending: bool) -> Self:
+        """Integers whose order is the one asked for."""
+        keys = self._order_keys()
+        return ~keys if descending else keys
 
     def _order_keys(self) -> Self:
         """Integers in the order of the elements: equal elements have equal keys."""
@@ -102,63 +172,31 @@ class Sorting(Reduction):
         hits = ranks.unsqueeze(-2).eq(line.reshape((size, 1)))
         return hits.where(line, 0).sum(-1)
 
-    def _first_positions(self, k: Whole) -> Self:
-        """The first k of argsort of the last axis of integers of 32 bits or fewer."""
-        pairs = self._with_positions(self._iota(self.shape[-1]) + 1)  # no pair is the least number
-        lowest, highest = dtypes.min(dtypes.int64), dtypes.max(dtypes.int64)
-        found: Self = (pairs * 0 + lowest)._cut(-1, 0, k)
-        for _ in range(k):  # the last one found is at the front; every round runs the same kernels
-            beyond = (pairs > found._cut(-1, 0, 1)).where(pairs, highest)
-            least = beyond.min(-1, keepdim=True).contiguous()
-            found = least.cat(found._cut(-1, 0, k - 1), dim=-1).contiguous()
-        return ((found & 0xFFFFFFFF) - 1).flip(-1).cast(dtypes.int32)
-
-    def _with_positions(self, positions: Self) -> Self:
-        """Key and position in one number: the larger of two pairs is one comparison."""
-        offset = -(1 << 31) if self.dtype is dtypes.uint32 else 0
-        return (self.cast(dtypes.int64) + offset) << 32 | positions.cast(dtypes.int64)
-
     def _positions_by_network(self) -> Self:
-        """argsort of the last axis of integers by comparators."""
-        size = self.shape[-1]
-        levels = (size - 1).bit_length()
-        around = [(0, 0)] * (self.ndim - 1) + [(0, (1 << levels) - size)]
-        keys = self._pad_value(around, dtypes.max(self.dtype))
-        positions = keys._iota(1 << levels).expand(keys.shape)
-        if self.dtype.bits > 32:
-            positions = keys._network_of_pairs(positions, levels)
-        else:
-            pairs = keys._with_positions(positions)
-            for partner, lower in _comparators(pairs, levels):
-                mine = pairs.reshape(partner[0])
-                other = mine.flip(partner[1])
-                pairs = lower.where(mine.minimum(other), mine.maximum(other)).contiguous()
-                pairs = pairs.reshape(keys.shape)
-            positions = pairs.cast(dtypes.int32)
-        return positions._cut(positions.ndim - 1, 0, size)
+        """argsort of the last axis of integers by comparators; of 64 bits by the lower half, then by the upper."""
+        rows = self.reshape((-1, self.shape[-1]))
+        if self.dtype.bits <= 32:
+            return rows._positions_of_pairs().reshape(self.shape)
+        upper = dtypes.uint32 if self.dtype.is_unsigned else dtypes.int32
+        first = (rows & 0xFFFFFFFF).cast(dtypes.uint32)._positions_of_pairs().contiguous()
+        then = take_along((rows >> 32).cast(upper), 1, first).contiguous()._positions_of_pairs()
+        return take_along(first, 1, then.contiguous()).reshape(self.shape)
 
-    def _network_of_pairs(self, positions: Self, levels: Whole) -> Self:
-        """The positions in the order of these keys, both moved together."""
-        keys, shape = self, self.shape
-        for (view, axes), lower in _comparators(self, levels):
-            mine, position = keys.reshape(view), positions.reshape(view)
-            other, rival = mine.flip(axes), position.flip(axes)
-            first = (mine < other) | (mine.eq(other) & (position < rival))
-            stays = first.eq(lower).contiguous()
-            keys = stays.where(mine, other).contiguous().reshape(shape)
-            positions = stays.where(position, rival).contiguous().reshape(shape)
-        return positions
+    def _positions_of_pairs(self) -> Self:
+        """argsort of the rows of a matrix of integers of 32 bits or fewer."""
+        size = self.shape[1]
+        pairs = sort_lines(self._with_positions(self._iota(size), size))
+        return pairs._positions_in_pairs(self.dtype)
 
+    def _with_positions(self, positions: Self, size: int) -> Self:
+        """Key and position below `size` in one number: the larger of two pairs is one comparison."""
+        bits = 32 if self.dtype.bits + (size - 1).bit_length() <= 32 else 64
+        pair = getattr(dtypes, f"int{bits}")
+        offset = -(1 << self.dtype.bits - 1) if self.dtype.is_unsigned else 0
+        keys = (self.cast(pair) + offset) << bits - self.dtype.bits
+        return keys | positions.cast(pair)
 
-def _comparators(line: Sorting, levels: Whole) -> Iterator[tuple[tuple[Shape, Sequence[int]], Any]]:
-    """Each layer of the network: a view in which partners are each other's mirror along axes.
-
-    With it: where the smaller of the two goes. The first layer of a level mirrors whole blocks, so
-    that all comparators point in one direction.
-    """
-    outer, size = line.shape[:-1], line.shape[-1]
-    lower = line._iota(2).reshape(2, 1).eq(0)
-    for level in range(1, levels + 1):
-        for step in range(level, 0, -1):
-            view = (*outer, size >> step, 2, 1 << (step - 1))
-            yield (view, (-2, -1) if step == level else (-2,)), lower
+    def _positions_in_pairs(self, keys: DType) -> Self:
+        """The positions of pairs whose keys are of that type."""
+        room = self.dtype.bits - keys.bits
+        return (self & (1 << room) - 1).cast(dtypes.int32).contiguous()
