@@ -1,4 +1,4 @@
-"""Fits the polynomials of core/compile/math/transcendental.py, and prints them ready to paste.
+"""Fits the polynomials of core/compile/math/transcendental.py and of erf, and prints them ready to paste.
 
 Owns: how the coefficients were found, so that anybody can find them again:
 `python benchmarks/fit_polynomials.py`. Needs nothing but Python. Does not own: what the functions
@@ -6,7 +6,8 @@ built on them are worth in ULP (benchmarks/ulp_check.py measures that).
 
 Method: the smallest largest relative error on Chebyshev points, by Lawson's repeated least squares
 in decimal arithmetic of 60 digits. The coefficients are rounded to the format one by one, lowest
-order first, and the others are fitted again each time, so that they make up for the rounding.
+order first, and the others are fitted again each time, so that they make up for the rounding. (Not those of erf(x) / x: its error
+at 0 is the rounding of 2 / sqrt(pi), and a polynomial that makes up for it near 0 has a worse slope elsewhere.)
 Source: C. L. Lawson 1961; rounding in sequence as in J.-M. Muller, Elementary Functions, 3.3.
 """
 
@@ -21,6 +22,9 @@ from decimal import Decimal, getcontext
 DIGITS = 60
 GRID_POINTS = 160
 ROUNDS = 25
+ERF_NEAR = Decimal(
+    "0.85"
+)  # up to here erf is an odd polynomial; either side of it has its rounding errors
 
 Function = Callable[[Decimal], Decimal]
 
@@ -36,6 +40,7 @@ class Fit:
     high: Decimal
     target: Function
     weight: Function
+    one_by_one: bool = True
 
 
 def main() -> None:
@@ -56,6 +61,8 @@ def all_fits() -> list[Fit]:
         Fit("exp2, float64", 64, 11, -half, half, _exp2_slope, _exp2_weight),
         Fit("log2, float32", 32, 9, -third, third, _log2_tail, _log2_weight),
         Fit("log2, float64", 64, 8, Decimal(0), Decimal(1) / 25, _atanh_tail, lambda z: z),
+        Fit("erf, float32", 32, 7, Decimal(0), ERF_NEAR**2, _erf_ratio, _erf_weight, False),
+        Fit("log2 of erfc, float32", 32, 8, ERF_NEAR, Decimal(4), _log2_erfc, _log2_erfc_weight),
         Fit("sine of turns, float32", 64, 6, Decimal(0), sine_end, _sine_ratio, _sine_weight),
         Fit("sine tail, float64", 64, 7, Decimal(0), pi() ** 2 / 16, _sine_tail, _sine_weight_64),
         Fit(
@@ -67,6 +74,8 @@ def all_fits() -> list[Fit]:
 def rounded_fit(fit: Fit) -> tuple[list[Decimal], Decimal]:
     """Coefficients that are numbers of the format, and the largest weighted error on a grid."""
     fixed: list[Decimal] = []
+    if not fit.one_by_one:
+        fixed = [_round_to(c, fit.bits) for c in best_fit(fit, [])]
     while len(fixed) < fit.terms:
         fixed.append(_round_to(best_fit(fit, fixed)[0], fit.bits))
     return fixed, max(abs(_error(fit, fixed, x)) for x in _grid(fit))
@@ -140,6 +149,30 @@ def _atanh_tail(z: Decimal) -> Decimal:
         return Decimal(2) / 3
     s = z.sqrt()
     return (((1 + s) / (1 - s)).ln() / s - 2) / z
+
+
+def _erf_ratio(z: Decimal) -> Decimal:
+    """erf(x) / x where x * x = z."""
+    term, total, k = 2 / pi().sqrt(), Decimal(0), 0
+    while abs(term) > Decimal(10) ** -DIGITS:
+        total += term / (2 * k + 1)
+        k += 1
+        term *= -z / k
+    return total
+
+
+def _erf_weight(z: Decimal) -> Decimal:
+    return 1 / _erf_ratio(z)
+
+
+def _log2_erfc(x: Decimal) -> Decimal:
+    return (1 - x * _erf_ratio(x * x)).ln() / Decimal(2).ln()
+
+
+def _log2_erfc_weight(x: Decimal) -> Decimal:
+    """What an error of the logarithm is of erf(x)."""
+    value = x * _erf_ratio(x * x)
+    return (1 - value) * Decimal(2).ln() / value
 
 
 def _sine_ratio(z: Decimal) -> Decimal:

@@ -275,13 +275,16 @@ class Elementwise(Operators):
 
     @in_float32_or_wider
     def erf(self) -> Self:
-        """The error function: a series near 0, else 1 - t exp(-x**2 + P(t)) with t = 2 / (2 + x)."""
-        small = self._within(series.ERF_SERIES_BELOW)
+        """The error function: a polynomial near 0, else 1 - erfc(|x|) with the sign of x."""
+        small = self._within(series.erf_series_end(self.dtype))
         near = small.where(self, 0)._odd_polynomial(series.erf(self.dtype))
         negative = self < 0
         size = negative.where(-self, self).minimum(series.ERF_IS_ONE_FROM)
-        part = (size * 0.5 + 1).reciprocal()
-        rest = part * ((part - 0.5)._polynomial(series.erfc(self.dtype)) - size * size).exp()
+        if self.dtype is dtypes.float64:
+            part = (size * 0.5 + 1).reciprocal()
+            rest = part * ((part - 0.5)._polynomial(series.erfc_float64()) - size * size).exp()
+        else:
+            rest = size._polynomial(series.log2_erfc()).exp2()
         far = negative.where(rest - 1, 1 - rest)
         return small.where(near, far)
 

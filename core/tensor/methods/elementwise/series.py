@@ -12,16 +12,22 @@ from functools import cache
 
 from proofgrad.core.ir.dtypes import DType, dtypes
 
-ERF_SERIES_BELOW = 0.5
 ERF_IS_ONE_FROM = 6.0  # 1 - erf(6) is 2e-17
 
-# log(erfc(x) / t) + x**2 in powers of t - 1/2, t = 2 / (2 + x): Chebyshev interpolation in 50 digits
-# for 0.5 <= x <= 4 (float32) and 6 (float64). The form is that of Press et al., Numerical Recipes, 6.2.
-_ERFC_FLOAT32 = (
-    -0.671794056892395, 1.34528648853302, 0.18937240540981293, -0.37517935037612915,
-    -0.15782545506954193, 0.2831527888774872, 0.10461641103029251, -0.3022976815700531,
-    0.10743039846420288,
+# erf(x) / x in powers of x**2, for |x| <= 0.85, and log2(erfc(x)) in powers of x, by benchmarks/fit_polynomials.py: fitted for
+# 0.85 <= x <= 4. Beyond, erf is 1 and its slope below an ULP of 1.
+_ERF_FLOAT32 = (
+    float.fromhex("0x1.20dd76p+0"), float.fromhex("-0x1.812746p-2"), float.fromhex("0x1.ce2eaap-4"),
+    float.fromhex("-0x1.b81d6ap-6"), float.fromhex("0x1.556588p-8"), float.fromhex("-0x1.b03cf8p-11"),
+    float.fromhex("0x1.729e76p-14"),
 )  # fmt: skip
+_LOG2_ERFC_FLOAT32 = (
+    float.fromhex("0x1.d37a2cp-13"), float.fromhex("-0x1.a12084p+0"), float.fromhex("-0x1.d3fab6p-1"),
+    float.fromhex("-0x1.3f3fa6p-3"), float.fromhex("0x1.271554p-5"), float.fromhex("-0x1.84d406p-8"),
+    float.fromhex("0x1.3f544cp-11"), float.fromhex("-0x1.e47e5ep-16"),
+)  # fmt: skip
+# log(erfc(x) / t) + x**2 in powers of t - 1/2, t = 2 / (2 + x): Chebyshev interpolation in 50 digits
+# for 0.5 <= x <= 6. The form is that of Press et al., Numerical Recipes, 6.2.
 _ERFC_FLOAT64 = (
     -0.6717940840566923, 1.3452864479553073, 0.1893732273676212, -0.37516488184498725,
     -0.15796302987198213, 0.28239803289768317, 0.11257175046794048, -0.3002639133895893,
@@ -36,9 +42,19 @@ def far(dtype: DType) -> float:
     return 2.0**28 if dtype is dtypes.float64 else 2.0**13
 
 
-def erfc(dtype: DType) -> tuple[float, ...]:
+def erf_series_end(dtype: DType) -> float:
+    """Up to where erf is its odd polynomial."""
+    return 0.5 if dtype is dtypes.float64 else 0.85
+
+
+def log2_erfc() -> tuple[float, ...]:
+    """log2(erfc(x)) of float32, for 0.85 <= x <= 6."""
+    return _LOG2_ERFC_FLOAT32
+
+
+def erfc_float64() -> tuple[float, ...]:
     """P(t - 1/2) with erfc(x) = t exp(P - x**2) and t = 2 / (2 + x)."""
-    return _ERFC_FLOAT64 if dtype is dtypes.float64 else _ERFC_FLOAT32
+    return _ERFC_FLOAT64
 
 
 @cache
@@ -61,10 +77,11 @@ def atan(dtype: DType) -> tuple[float, ...]:
 
 @cache
 def erf(dtype: DType) -> tuple[float, ...]:
-    """erf(x) / x in powers of x**2, for |x| <= 1/2."""
+    """erf(x) / x in powers of x**2, for |x| up to `erf_series_end`."""
+    if dtype is not dtypes.float64:
+        return _ERF_FLOAT32
     scale = 2 / math.sqrt(math.pi)
-    signed = [(-1) ** k / (math.factorial(k) * (2 * k + 1)) for k in range(_terms(dtype, 8, 13))]
-    return tuple([scale * value for value in signed])
+    return tuple([scale * (-1) ** k / (math.factorial(k) * (2 * k + 1)) for k in range(13)])
 
 
 @cache
