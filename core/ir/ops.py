@@ -98,9 +98,10 @@ class Ops(enum.IntEnum):
     ASSIGN = enum.auto()
     VARIABLE = enum.auto()
     BIND = enum.auto()
+    # products of pairs of small integers (Kernel, Program, Linear)
+    DOT = enum.auto()
     # products of small matrices (Kernel, Program, Linear)
     MMA = enum.auto()
-    DOT = enum.auto()
 
     def __repr__(self) -> str:
         return f"Ops.{self.name}"
