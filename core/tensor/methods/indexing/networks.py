@@ -27,14 +27,14 @@ from proofgrad.core.ir.uop import UOp
 from proofgrad.core.tensor.data.nodes import broadcast_node, reshape_node
 from proofgrad.core.tensor.methods.reduction.reduce import Reduction
 
-LAYERS = 4  # of a kernel, at most: 16 elements fit the registers of any vector machine
-ROUNDED = (
-    5  # levels before the last to which a length is rounded up at once, by less than a 16th of it
-)
-LEAST_LINES = 16  # side by side: as many as one vector has lanes, or two
-RANKED_COMPARISONS = (
-    1 << 18
-)  # to rank so few elements takes no longer than the launches of a network
+# Of a kernel, at most: 16 elements fit the registers of any vector machine.
+LAYERS = 4
+# Levels before the last to which a length is rounded up at once, by less than a 16th of it.
+ROUNDED = 5
+# Side by side: as many as one vector has lanes, or two.
+LEAST_LINES = 16
+# To rank so few elements takes less time than Python needs to make the graph of a network.
+RANKED_COMPARISONS = 1 << 22
 _T = TypeVar("_T", bound=Reduction)
 
 
