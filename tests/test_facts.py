@@ -272,6 +272,10 @@ FULL_RANGE = {
     ("BITCAST", FLOAT): ANY_BITS,
     ("BITCAST", "int"): "of floats any value; of ints there is a line",
     ("CAST", "bool"): "false and true",
+    (
+        "DOT",
+        "int",
+    ): "of words with two numbers each: steps put it in place of sums that were simplified before",
 }
 
 
@@ -283,7 +287,10 @@ def test_every_operation_has_bounds_or_a_reason_to_have_none() -> None:
 
 
 BY_BITS = "powers of two by its bits (divisor.of_bits); of an odd factor nothing is left"
-ANY_MULTIPLE = {**{(op, "int"): BY_BITS for op in ("AND", "OR", "XOR", "NOT", "SHL", "SHR")}}
+ANY_MULTIPLE = {
+    **{(op, "int"): BY_BITS for op in ("AND", "OR", "XOR", "NOT", "SHL", "SHR")},
+    ("DOT", "int"): FULL_RANGE["DOT", "int"],
+}
 
 
 def test_every_operation_on_integers_has_divisors_or_a_reason_to_have_none() -> None:

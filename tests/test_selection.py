@@ -38,7 +38,7 @@ def hits(rows: np.ndarray) -> Tensor:
 
 
 CHOSEN: dict[str, tuple[Callable[[], Tensor], np.ndarray, int, int]] = {
-    # what, the values, loops, loads
+    # what, the values, loops, loads for each store
     "rows": (lambda: table()[held(POSITIONS)], TABLE[POSITIONS], 3, 2),
     "columns": (lambda: table()[:, held(COLUMNS)], TABLE[:, COLUMNS], 2, 2),
     "single elements": (lambda: table()[held(ROWS), held(COLUMNS)], TABLE[ROWS, COLUMNS], 1, 3),
@@ -75,7 +75,7 @@ def test_one_kernel_reads_what_it_needs_and_no_more(name: str) -> None:
     (ops,) = linears_of(tensor)
     assert Ops.ACCUMULATOR not in ops
     assert ops.count(Ops.RANGE) <= loops
-    assert ops.count(Ops.LOAD) == loads
+    assert ops.count(Ops.LOAD) == loads * ops.count(Ops.STORE)  # for each that is written out
     np.testing.assert_array_equal(tensor.numpy(), values)
 
 

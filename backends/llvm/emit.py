@@ -50,12 +50,11 @@ from proofgrad.core.compile.lowering.program_facts import (
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.machine import LINE_BYTES
 from proofgrad.core.compile.machine.target import CompileError, Source
-from proofgrad.core.compile.nests.loops import is_of_group
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.fragments import fragments_of
 from proofgrad.core.ir.op_names import ACCUMULATOR, BROADCAST, CONST, END
 from proofgrad.core.ir.ops import ALU, Ops
-from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
 
 # Scratch memory up to here lies on the stack of the thread that runs a kernel.
 STACK_BYTES = 1 << 16

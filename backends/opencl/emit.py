@@ -29,10 +29,9 @@ from proofgrad.core.compile.lowering.program_facts import (
 )
 from proofgrad.core.compile.lowering.waits import waits
 from proofgrad.core.compile.machine.target import CompileError, Source
-from proofgrad.core.compile.nests.loops import is_of_group
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
-from proofgrad.core.ir.uop import AxisRole, UOp
+from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group
 
 LONGEST_INLINE = 60  # characters; a longer expression gets a name, so that lines stay readable
 

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+from proofgrad.backends.reference.warps import product_of_warp
 from proofgrad.core.compile.lowering import program_facts
 from proofgrad.core.compile.machine.target import (
     COMPUTED_TYPES,
@@ -22,16 +23,8 @@ from proofgrad.core.compile.machine.target import (
 )
 from proofgrad.core.ir.dtypes import DType
 from proofgrad.core.ir.evaluate import evaluate, evaluate_lanes, from_bits, to_bits
-from proofgrad.core.ir.fragments import (
-    QUARTERS,
-    WARP,
-    column_holder,
-    fragments_of,
-    result_element,
-    row_holder,
-)
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.core.ir.uop import AxisRole, UOp
 
 _NATIVE = frozenset({Ops.EXP2, Ops.LOG2, Ops.SIN, Ops.COS, Ops.POW, Ops.FMOD})
 _UNWRITTEN = b"\xa5"  # fresh memory, so that a program that reads it does not find zeros
@@ -62,7 +55,7 @@ class ReferenceBackend(Backend):
         program = binary.source.program
         if program is None:
             raise CompileError(f"{binary.entry} has no Linear program to run")
-        return lambda buffers: _Run(program, buffers).run()
+        return lambda buffers: _Run(program, buffers).run_between(0, len(program.src))
 
     def alloc(self, nbytes: int) -> bytearray:
         try:
@@ -87,9 +80,6 @@ class _Run:
         self.order, self.buffers = program.src, buffers
         self.ends = {n.src[0]: at for at, n in enumerate(self.order) if n.op is Ops.END}
         self.values: dict[UOp, Any] = {}
-
-    def run(self) -> None:
-        self.run_between(0, len(self.order))
 
     def run_between(self, position: int, stop: int) -> None:
         """Run the nodes at position .. stop-1; a loop runs its body once for each value."""
@@ -135,49 +125,13 @@ class _Run:
             case Ops.HREDUCE:
                 self.values[node] = _combine(node.arg, node.dtype, self.value(source[0]))
             case Ops.MMA:
-                self.values[node] = self.product(node)
+                self.values[node] = product_of_warp(self, node)
             case op if op in ELEMENTWISE:
                 arguments = [self.value(s) for s in source]
                 types = [s.dtype for s in source]
                 self.values[node] = evaluate_lanes(op, node.dtype, arguments, types, node.arg)
             case op:
                 raise CompileError(f"{op.name} is no part of Linear")
-
-    def product(self, node: UOp) -> tuple[Any, ...]:
-        """An MMA: each result of this item, from what the items of its warp hold, which is computed for each of them."""
-        parts, dtype = fragments_of(node), node.dtype.scalar
-        item = self.values[parts.item]
-        first, total = item // WARP * WARP, list(self.value(parts.before))
-        kind, known = parts.column.dtype.scalar, dict[tuple[UOp, int], tuple[Any, ...]]()
-
-        def held(factor: UOp, lane: int) -> tuple[Any, ...]:
-            if (factor, lane) not in known:
-                known[factor, lane] = self.held(factor, parts.item, first + lane)
-            return known[factor, lane]
-
-        for register in range(len(total)):
-            row, column = result_element(item, register)
-            for step in range(QUARTERS * parts.steps):
-                lane, half, k = row_holder(row, step, parts.steps)
-                one = held(parts.rows[half], lane)[k]
-                lane, k = column_holder(step, column, parts.steps)
-                both = one, held(parts.column, lane)[k]
-                factors = [evaluate(Ops.CAST, dtype, (x,), (kind,)) for x in both]
-                total[register] = evaluate(Ops.MULACC, dtype, (*factors, total[register]))
-        return tuple(total)
-
-    def held(self, factor: UOp, item: UOp, other: int) -> tuple[Any, ...]:
-        """What another item of the group holds of a factor, in the same iterations of all loops but its own."""
-        changing = {item: self.values[item]}
-        for node in toposort((factor,), lambda n: n.op not in (Ops.FILLED, Ops.RESULT)):
-            if not changing.keys().isdisjoint(node.src):
-                changing[node] = self.values.get(node)
-        self.values[item] = other
-        for node in list(changing)[1:]:
-            self.step(node)
-        found: tuple[Any, ...] = self.value(factor)
-        self.values.update(changing)
-        return found
 
     def positions(self, index: UOp, lanes: int) -> list[int | None]:
         """The element of each lane; None under a false mask."""
@@ -220,11 +174,10 @@ class _Run:
 
 def _combine(op: Ops, dtype: DType, lanes: tuple[Any, ...]) -> Any:
     """Halves combined until one lane is left, in the order of the LLVM printer."""
-    spare = []
+    spare: list[Any] = []
     while len(lanes) > 1:
         half = len(lanes) // 2
-        if len(lanes) % 2:
-            spare.append(lanes[-1])
+        spare += lanes[2 * half :]
         pairs = zip(lanes[:half], lanes[half : 2 * half])
         lanes = tuple([evaluate(op, dtype, pair) for pair in pairs])
     result = lanes[0]

@@ -441,3 +441,8 @@ def _shape(op: Ops, src: tuple[UOp, ...], arg: Any) -> Shape:
         return shape
     rule = TENSOR_SHAPES.get(op)
     return () if rule is None else rule(tuple([s.shape for s in src]), arg)
+
+
+def is_of_group(loops: Iterable[UOp]) -> bool:
+    """Whether what is kept along these loops is memory of a group: its items share one of them out."""
+    return any([loop.arg[1] is AxisRole.LANE for loop in loops])

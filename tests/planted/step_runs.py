@@ -39,7 +39,7 @@ SELDOM = {
     "lanes": 40,
     "extend": 40,
     "shorten": 400,
-    "window": 40,
+    "window": 120,
     "leave": 40,
 }
 OF_PROGRAMS = 3  # of the small programs, every so many

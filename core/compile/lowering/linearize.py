@@ -10,11 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import count
 
-from proofgrad.core.compile.nests.loops import is_of_group
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.op_names import ACCUMULATOR, CONST, FILLED, RANGE, RESULT, WHERE
 from proofgrad.core.ir.ops import Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group, toposort
 
 Path = tuple[UOp, ...]  # open loops, outermost first
 
@@ -232,8 +231,7 @@ def _emit_block(path: Path, nodes: list[UOp], paths: dict[UOp, Path]) -> list[UO
 def _ordered(members: dict[UOp, list[UOp]], unit_of: dict[UOp, UOp]) -> list[UOp]:
     """Units, each after the units it needs; otherwise in order of first appearance."""
     order: list[UOp] = []
-    done: set[UOp] = set()
-    expanded: set[UOp] = set()
+    done, expanded = set[UOp](), set[UOp]()
     for start in [*_memory_of_group(members), *_by_step(members), *members]:
         stack = [start]
         while stack:
@@ -273,9 +271,8 @@ def _by_step(units: Iterable[UOp]) -> list[UOp]:
 
 
 def _needs(unit: UOp, members: dict[UOp, list[UOp]], unit_of: dict[UOp, UOp]) -> list[UOp]:
-    needed: dict[UOp | None, None] = {}
-    for member in members[unit]:
-        needed.update([(unit_of.get(source), None) for source in sources_before(member)])
+    sources = [source for member in members[unit] for source in sources_before(member)]
+    needed = dict.fromkeys(map(unit_of.get, sources))
     return [other for other in needed if other is not None and other is not unit]
 
 

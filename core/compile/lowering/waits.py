@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proofgrad.core.compile.nests.loops import is_of_group, runs_alike
+from proofgrad.core.compile.nests.loops import runs_alike
 from proofgrad.core.ir.op_names import END, FILLED, LOAD, RANGE
-from proofgrad.core.ir.uop import UOp
+from proofgrad.core.ir.uop import UOp, is_of_group
 
 
 def waits(linear: UOp) -> frozenset[UOp]:

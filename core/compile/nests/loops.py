@@ -6,7 +6,6 @@ that the kernel stores: an output loop. Does not own: which loops a term depends
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import prod
 
 from proofgrad.core.compile.nests.strides import loops_of
@@ -28,11 +27,6 @@ def size_of(loop: UOp) -> int:
 def is_fixed(loop: UOp) -> bool:
     """Is the number of iterations known to the compiler, so that the loop can be cut in parts?"""
     return loop.src[0].op is CONST
-
-
-def is_of_group(loops: Iterable[UOp]) -> bool:
-    """Whether what is kept along these loops is memory of a group: its items share one of them out."""
-    return any([loop.arg[1] is AxisRole.LANE for loop in loops])
 
 
 def runs_alike(loop: UOp) -> bool:

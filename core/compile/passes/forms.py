@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from proofgrad.core.compile.lowering.linearize import sources_before
 from proofgrad.core.compile.lowering.program_facts import group_size
 from proofgrad.core.compile.machine.target import Binary, Source
-from proofgrad.core.compile.nests.loops import is_fixed, is_of_group, runs_alike, size_of
+from proofgrad.core.compile.nests.loops import is_fixed, runs_alike, size_of
 from proofgrad.core.compile.passes.memory import memory_below
 from proofgrad.core.ir.dtypes import dtypes
 from proofgrad.core.ir.ops import COMPARE, ELEMENTWISE, MOVEMENT, Ops
-from proofgrad.core.ir.uop import AxisRole, UOp, toposort
+from proofgrad.core.ir.uop import AxisRole, UOp, is_of_group, toposort
 
 
 class Form(enum.Enum):

@@ -6,13 +6,13 @@ Owns: its parameter, reading it, filling it with what a reduction starts from, h
 
 from __future__ import annotations
 
-from proofgrad.core.compile.nests.loops import elements_of, is_of_group
+from proofgrad.core.compile.nests.loops import elements_of
 from proofgrad.core.compile.steps.cuts import largest_slot
 from proofgrad.core.compile.steps.loop_nest import LoopNest, require
 from proofgrad.core.ir.dtypes import DType, dtypes
 from proofgrad.core.ir.evaluate import identity
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
-from proofgrad.core.ir.uop import UOp, toposort
+from proofgrad.core.ir.uop import UOp, is_of_group, toposort
 
 _VALUES = frozenset({Ops.CONST, Ops.LOAD, Ops.REDUCE})
 
