@@ -195,13 +195,14 @@ def rows(shape: tuple[int, ...], dtype: DType = dtypes.float32, op: Ops = Ops.AD
 def test_rows_that_lie_in_other_pages_are_summed_side_by_side() -> None:
     assert block_of(rows((256, 4096))) == 8
     assert block_of(rows((100, 1 << 15))) == 5
+    assert block_of(rows((254, 4096))) == block_of(rows((257, 4099))) == 8  # with a rest
+    assert block_of(rows((257, 4099)), Schedule(reduction_block=3)) == 3
     assert block_of(rows((256, 4096)), Schedule(reduction_block=16)) == 16
     assert block_of(rows((256, 4096)), Schedule(reduction_block=0)) == 0
     assert block_of(rows((64, 64)), Schedule(reduction_block=16)) == 16
     for other in (
         rows((1 << 14, 64)),  # many rows in a page
         rows((16, 1 << 16)),  # too few for the sums in memory
-        rows((254, 4096)),  # two side by side
         rows((64, 1024)),  # they stay in the cache
         rows((256, 4096), dtypes.float16),  # memory would round the sums
     ):
@@ -213,9 +214,11 @@ def test_rows_that_lie_in_other_pages_are_summed_side_by_side() -> None:
 def test_values_of_rows(kind: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     monkeypatch.setenv("CHOICES", "reduction_block=8")
-    for shape in ((16, 20), (24, 37), (40, 3, 17), (256, 33)):
+    for shape in ((16, 20), (24, 37), (40, 3, 17), (256, 33), (13, 21), (47, 3, 17), (263, 33)):
         array = rng.integers(1, 3 if name == "prod" else 9, shape).astype(kind)
-        array = array[-16:] if name == "prod" else array
+        array = (
+            array[-16:] if name == "prod" else -array if kind in (np.float32, np.int32) else array
+        )
         expected = getattr(array, name)(0)
         np.testing.assert_allclose(getattr(Tensor(array), name)(0).numpy(), expected, rtol=1e-6)
 
@@ -239,7 +242,7 @@ def test_nan_and_infinities_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("target", [NO_PAGES, replace(NO_PAGES, threads=1)], ids=["threads", "one"])
 def test_rows_are_proven(op: Ops, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_rows, "WORTH_CACHES", 0)
-    for shape in ((32, 40), (20, 3, 7)):
+    for shape in ((32, 40), (20, 3, 7), (37, 21)):
         body = rows(shape, op=op)
         assert len(summed(body, target)) == 2
         assert prove(body, target).count.unknown == 0

@@ -134,6 +134,28 @@ def test_a_weight_gradient_sums_a_few_images_at_once_and_a_square_product_does_n
 
 
 @pytest.mark.parametrize(
+    ("shape", "axes", "parts"),
+    [
+        ((3001, 503), (0,), (20, 1, 503)),  # 20 times 150 rows, and one row
+        ((1031, 2, 67), (0, 1), (21, 1, 1, 67)),  # 21 times 49 * 2 rows, and 4 rows
+        ((300, 53, 17), (0, 1), (75, 1, 1, 17)),
+        ((3, 7, 1009, 19), (0, 1, 2), (4, 3, 7, 1, 19)),
+        ((1000, 503), (0,), (20, 1, 503)),
+    ],
+)
+def test_so_many_rows_that_nothing_divides_are_summed_in_parts_and_a_few_rows(
+    shape: tuple[int, ...], axes: tuple[int, ...], parts: tuple[int, ...]
+) -> None:
+    data = np.random.default_rng(4).integers(-1000, 1000, shape).astype(np.int32)
+    x = Tensor(data).realize()
+    split = split_long_reductions(UOp.sink(x.sum(axes).uop))
+    (stored,) = [n for n in split.toposort() if n.op is Ops.CONTIGUOUS]
+    assert stored.shape == parts
+    assert np.array_equal(x.sum(axes).numpy(), data.sum(axes, dtype=np.int32))
+    assert np.array_equal(x.max(axes).numpy(), data.max(axes))
+
+
+@pytest.mark.parametrize(
     "shape, axis", [((300, 301), None), ((4096, 65), 0), ((1, 70000), 1), ((70001,), 0)]
 )
 def test_long_sums_and_maxima_are_right(shape: tuple[int, ...], axis: int | None) -> None:

@@ -168,3 +168,23 @@ def test_a_schedule_by_hand_says_so_too() -> None:
         with schedule(text):
             got = images.conv2d(weights, groups=4, padding=1, stride=2).numpy()
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_short_row_of_results_is_one_pass_over_what_is_reduced() -> None:
+    """As many vectors as the row has, the last under a mask; of a longer row as many as divide it."""
+    for columns, vectors in ((92, "2x16x6"), (80, "2x16x5"), (128, "2x16x8"), (144, "2x16x1")):
+        image = Tensor.zeros(3, 40, columns).contiguous().realize()
+        (one,) = schedules(image.sum(1))
+        assert f"vectors={vectors} " in str(one)
+        data = RNG.integers(-9, 9, (3, 40, columns)).astype(np.float32)
+        np.testing.assert_array_equal(Tensor(data).sum(1).numpy(), data.sum(1))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.uint8])
+def test_pools_of_long_windows_and_odd_rows(kind: type) -> None:
+    image = RNG.integers(0, 99, (2, 3, 29, 57)).astype(kind)
+    windows = np.lib.stride_tricks.sliding_window_view(image, (5, 7), (2, 3))
+    for stride in (1, 2):
+        expected = windows[:, :, ::stride, ::stride].max((-1, -2))
+        found = Tensor(image).max_pool2d((5, 7), stride).numpy()
+        np.testing.assert_array_equal(found, expected)

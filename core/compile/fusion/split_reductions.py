@@ -14,7 +14,7 @@ from proofgrad.core.compile.nests.running_reductions import is_running
 from proofgrad.core.compile.nests.sums_of_products import is_contraction, operands
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.divisors import largest_divisor
-from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Parts, reduce_in_parts
+from proofgrad.core.compile.steps.reduce_in_parts import Blocks, Ends, Parts, reduce_in_parts
 from proofgrad.core.compile.steps.tensor_program import TensorProgram
 from proofgrad.core.ir.ops import ELEMENTWISE, Ops
 from proofgrad.core.ir.shapes import is_plain
@@ -65,36 +65,59 @@ def _parts(node: UOp, target: Target) -> Parts | None:
         order = _order_in_memory(value, tuple(range(len(shape))))
         return parts_for_units(node, order or range(len(shape)), target)
     axis = next((a for a in axes if shape[a] > 1), None)
-    size = None if axis is None else _block(node, axis, target)
-    if axis is None or size is None:
+    if axis is None:
         return None
-    within = tuple([a for a in axes if a != axis])
-    return Blocks(axis, size, within, blocks_first=True)
+    if not is_contraction(node) and prod(node.shape) >= FEW_RESULTS:
+        return _parts_of_rows(node)
+    if (size := _block(node, axis, target)) is None:
+        return None
+    return Blocks(axis, size, tuple([a for a in axes if a != axis]), blocks_first=True)
 
 
 def _block(node: UOp, axis: int, target: Target) -> int | None:
     """How much of an axis is reduced at once; None: all of it, in one reduction."""
-    value, axes = node.src[0], node.arg[1]
-    whole: int = value.shape[axis]
+    whole: int = node.src[0].shape[axis]
     if is_contraction(node):
         return _images_at_once(node, whole, int(BLOCK * target.cache_bytes))
-    if prod(node.shape) < FEW_RESULTS:
-        size, least = largest_divisor(whole, at_most=max(1, whole // 8)), 2
-    elif whole >= MANY_ROWS and _is_of_rows(value, axes):
-        at_most = min(ROWS, max(4 * LEAST_ROWS, whole // SHARES))
-        size, least = largest_divisor(whole, at_most), LEAST_ROWS
-    else:
+    size = largest_divisor(whole, at_most=max(1, whole // 8))
+    return size if 2 <= size < whole else None
+
+
+def _parts_of_rows(node: UOp) -> Parts | None:
+    """Parts of a reduction of rows, of at most `ROWS` each; a few rows may be left."""
+    (value,), axes = node.src, node.arg[1]
+    rows = prod([value.shape[a] for a in axes])
+    if rows < MANY_ROWS or not _is_of_rows(value, axes):
         return None
-    return size if max(2, least) <= size < whole else None
+    at_most = min(ROWS, max(4 * LEAST_ROWS, rows // SHARES))
+    inner: list[int] = []  # the last axes, which are reduced whole
+    together = 1
+    for axis in reversed(axes):
+        if together * value.shape[axis] > at_most:
+            break
+        inner.append(axis)
+        together *= value.shape[axis]
+    whole = value.shape[axis]
+    size = _length_of_parts(whole, at_most // together, -(-LEAST_ROWS // together))
+    blocks, left = Blocks(axis, size, tuple(sorted(inner)), blocks_first=True), whole % size
+    return Ends(axis, whole - left, blocks) if left else blocks
+
+
+def _length_of_parts(whole: int, at_most: int, least: int) -> int:
+    """That of equal parts, or of those that leave the fewest rows."""
+    if (size := largest_divisor(whole, at_most)) >= least:
+        return size
+    return min(range(at_most, at_most // 2, -1), key=lambda rows: whole % rows)
 
 
 def _is_of_rows(value: UOp, axes: tuple[int, ...]) -> bool:
-    """Whether one axis is reduced, and in memory only axes after it are kept."""
+    """Whether in memory the reduced axes are the first ones, in their order, and only axes after them are kept."""
     order = _order_in_memory(value, tuple(range(len(value.shape))))
     if order is None:
         return False
     moving = [a for a in order if value.shape[a] > 1]
-    return len(moving) > 1 and moving[0] in axes and not any(a in axes for a in moving[1:])
+    reduced = [a for a in axes if value.shape[a] > 1]
+    return 0 < len(reduced) < len(moving) and moving[: len(reduced)] == reduced
 
 
 def _order_in_memory(node: UOp, names: tuple[int, ...]) -> tuple[int, ...] | None:

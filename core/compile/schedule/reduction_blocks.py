@@ -56,15 +56,21 @@ def find_rows(kernel: UOp, target: Target, override: Schedule = AUTOMATIC) -> Ro
         return None
     if loops_of(reduction) != set(outputs):  # the kernel runs over more than its results
         return None
-    steps = largest_divisor(
-        size, override.reduction_block or int(SHARE_OF_PAGES * target.core.foreseen_pages)
-    )
+    most = override.reduction_block or int(SHARE_OF_PAGES * target.core.foreseen_pages)
+    steps = largest_divisor(size, most)
+    if steps < _least_steps(target):
+        steps = most  # the last block has fewer, and a mask
     if override.reduction_block is None and not (
-        LEAST_SHARE * target.core.foreseen_pages <= steps <= size // FEWEST_BLOCKS
+        _least_steps(target) <= steps <= size // FEWEST_BLOCKS
         and _lie_apart(reduction, along, target)
     ):
         return None
     return Rows(reduction, along, steps) if 1 < steps < size else None
+
+
+def _least_steps(target: Target) -> float:
+    """Rows that are worth being read side by side."""
+    return LEAST_SHARE * target.core.foreseen_pages
 
 
 def _lie_apart(reduction: UOp, along: UOp, target: Target) -> bool:

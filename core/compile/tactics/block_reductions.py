@@ -21,13 +21,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proofgrad.core.compile.nests.loops import fresh_number
+from proofgrad.core.compile.nests.loops import fresh_number, size_of
 from proofgrad.core.compile.passes.context import Context
 from proofgrad.core.compile.schedule.choose_schedule import choose_schedule, schedule_of
 from proofgrad.core.compile.schedule.reduction_blocks import find_rows
 from proofgrad.core.compile.schedule.tiles import find_contraction
+from proofgrad.core.compile.steps.bijection import NewLoop
 from proofgrad.core.compile.steps.loop_nest import LoopNest
+from proofgrad.core.compile.steps.merge import merge
 from proofgrad.core.compile.steps.reorder import reorder
+from proofgrad.core.compile.steps.split import split
 from proofgrad.core.compile.steps.sum_in_memory import sum_in_memory
 from proofgrad.core.compile.tactics.coalesce import merge_loops
 from proofgrad.core.compile.tactics.results import results_in_a_table
@@ -58,6 +61,9 @@ def _in_blocks(
     if reduction is not nest.graph.src[0].src[1]:
         nest, reading = results_in_a_table(nest, reduction)
         rest = (merge_loops(reading, context),)
+    loop = nest.graph.src[0].src[1].src[1]
+    if size_of(loop) % steps:
+        nest = _in_whole_blocks(nest, loop, steps)
     number = fresh_number(nest.graph)
     fill, add = sum_in_memory(nest, steps, number)
     if inside is not None:
@@ -65,3 +71,11 @@ def _in_blocks(
     schedule = choose_schedule(add.graph, context.target, context.override)
     add = add.scheduled(replace(schedule, reduction_block=steps))
     return (fill, add, *rest)
+
+
+def _in_whole_blocks(nest: LoopNest, loop: UOp, steps: int) -> LoopNest:
+    """The loop of a reduction as long as a multiple of `steps`, with a mask behind its end."""
+    inner = NewLoop(fresh_number(nest.graph), loop.arg[1])
+    nest = split(nest, loop, (steps,), (NewLoop(*loop.arg), inner))
+    outer = UOp.range(-(-size_of(loop) // steps), *loop.arg)
+    return merge(nest, outer, UOp.range(steps, inner.number, inner.role))
