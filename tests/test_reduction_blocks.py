@@ -195,6 +195,7 @@ def rows(shape: tuple[int, ...], dtype: DType = dtypes.float32, op: Ops = Ops.AD
 def test_rows_that_lie_in_other_pages_are_summed_side_by_side() -> None:
     assert block_of(rows((256, 4096))) == 8
     assert block_of(rows((100, 1 << 15))) == 5
+    assert block_of(rows((1 << 14, 200))) == 8  # five in a page
     assert block_of(rows((254, 4096))) == block_of(rows((257, 4099))) == 8  # with a rest
     assert block_of(rows((257, 4099)), Schedule(reduction_block=3)) == 3
     assert block_of(rows((256, 4096)), Schedule(reduction_block=16)) == 16

@@ -19,9 +19,11 @@ from proofgrad.core.ir.uop import UOp, toposort
 
 # Rows read side by side, of the pages that a processor foresees the reading of: other threads read as well.
 SHARE_OF_PAGES, LEAST_SHARE = 1 / 4, 1 / 8
+# More rows in a page are foreseen as they are read.
+ROWS_IN_A_PAGE = 8
 # So many blocks that reading and writing the sums counts little.
 FEWEST_BLOCKS = 4
-# Rows in other pages, which together are so many times longer than the second cache.
+# Rows that lie apart, which together are so many times longer than the second cache.
 WORTH_CACHES = 1
 
 
@@ -74,12 +76,12 @@ def _least_steps(target: Target) -> float:
 
 
 def _lie_apart(reduction: UOp, along: UOp, target: Target) -> bool:
-    """Whether each step of the reduction goes to another page of memory that is long."""
+    """Whether a few steps of the reduction go to another page of memory that is long."""
     value, loop = reduction.src
     positions = [n.src[0] for n in toposort((value,)) if n.op is Ops.LOAD]
     rows = [p for p in positions if {loop, along} <= loops_of(p.src[1])]
     in_rows = all(coefficient(p.src[1], along) == 1 for p in rows)
     steps = [(coefficient(p.src[1], loop) or 0) * p.dtype.itemsize for p in rows]
-    is_apart = all(abs(step) >= target.page_bytes for step in steps)
+    is_apart = all(ROWS_IN_A_PAGE * abs(step) >= target.page_bytes for step in steps)
     length = prod(size_of(x) for x in loops_of(value)) * reduction.dtype.itemsize
     return bool(rows) and in_rows and is_apart and length >= WORTH_CACHES * target.cache_bytes

@@ -232,12 +232,14 @@ def _at_once(
     most = min(target.vector_registers // 2 // copies.count, target.core.sums_at_once)
     if target.work_items and _is_costly_along(one.loop, free):
         most = min(most, MOST_COSTLY_AT_ONCE)
-    # A short row of results is one pass over what is reduced, with a mask where it has a rest.
+    # A short row of results is one pass over what is reduced, with a mask where it has a rest. In a longer row each pass would
+    # ask for masks (a fifth slower, measured); along a reduction a few more elements are.
     rows = [-(-size // one.lanes)] if reduces and _is_of_results(one.loop, free) else []
     wanted = [n for n in (*rows, 16, 8, 4, 2) if reduces and n <= most]
     if one.at_once is not None:
         wanted = [one.at_once]
-    fits = [n for n in wanted if n in rows or -size % (n * one.lanes) * WORTH_A_REST <= size]
+    rest = 0 if rows else size // WORTH_A_REST
+    fits = [n for n in wanted if n in rows or -size % (n * one.lanes) <= rest]
     return next(iter(fits), 1)
 
 

@@ -13,7 +13,7 @@ then gone for good. A sum that is only a part of its kernel fills a table, which
 
     out[n] = sum[k](b[k, n])
 
-goes to another page of memory at each step. In blocks, some rows are read side by side from end to end, as the
+goes to another page of memory at each step, or each few. In blocks, some rows are read side by side from end to end, as the
 processor foresees it, and added to `out`, which stays in the first cache.
 """
 
