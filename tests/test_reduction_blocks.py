@@ -204,6 +204,7 @@ def test_rows_that_lie_in_other_pages_are_summed_side_by_side() -> None:
     for other in (
         rows((1 << 14, 64)),  # many rows in a page
         rows((16, 1 << 16)),  # too few for the sums in memory
+        rows((131, 50021)),  # a prime number, but all pages are at hand
         rows((64, 1024)),  # they stay in the cache
         rows((256, 4096), dtypes.float16),  # memory would round the sums
     ):
@@ -243,6 +244,7 @@ def test_nan_and_infinities_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("target", [NO_PAGES, replace(NO_PAGES, threads=1)], ids=["threads", "one"])
 def test_rows_are_proven(op: Ops, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_rows, "WORTH_CACHES", 0)
+    monkeypatch.setattr(long_rows, "WORTH_A_MASK", 0)
     for shape in ((32, 40), (20, 3, 7), (37, 21)):
         body = rows(shape, op=op)
         assert len(summed(body, target)) == 2

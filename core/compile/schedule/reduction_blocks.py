@@ -23,6 +23,8 @@ SHARE_OF_PAGES, LEAST_SHARE = 1 / 4, 1 / 8
 ROWS_IN_A_PAGE = 8
 # So many blocks that reading and writing the sums counts little.
 FEWEST_BLOCKS = 4
+# Of so many times as many rows as there are pages translated at once, blocks pay even where the last one has a mask.
+WORTH_A_MASK = 3
 # Rows that lie apart, which together are so many times longer than the second cache.
 WORTH_CACHES = 1
 
@@ -60,7 +62,9 @@ def find_rows(kernel: UOp, target: Target, override: Schedule = AUTOMATIC) -> Ro
         return None
     most = override.reduction_block or int(SHARE_OF_PAGES * target.core.foreseen_pages)
     steps = largest_divisor(size, most)
-    if steps < _least_steps(target):
+    if steps < _least_steps(target) and (
+        override.reduction_block or size > WORTH_A_MASK * target.core.translated_pages
+    ):
         steps = most  # the last block has fewer, and a mask
     if override.reduction_block is None and not (
         _least_steps(target) <= steps <= size // FEWEST_BLOCKS
